@@ -1,0 +1,1 @@
+"""Device work behind one protocol: attention, memory, copies, linear kernels."""

@@ -1,0 +1,1 @@
+"""KV caches: full, offloaded, retrieval, streaming; one protocol, one contract suite."""

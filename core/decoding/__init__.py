@@ -1,0 +1,1 @@
+"""Speculative decoding by composition: sampling, one verify rule, drafters, the decoder round."""

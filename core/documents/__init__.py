@@ -1,0 +1,1 @@
+"""Reading books: any supported file to a Document. No torch here."""

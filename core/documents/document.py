@@ -1,0 +1,66 @@
+"""What reading a book yields: clean text, its chapters and its pages. Values only."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import asdict, dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A chapter as the reader knows it: `text[start:end]` of its document, in characters."""
+
+    title: str
+    start: int
+    end: int
+    level: int = 1                             # 1 = part or chapter, 2 = chapter inside a part
+    kind: str = "chapter"                      # "chapter" | "front" | "back": the latter two are left out of summaries
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A whole book as text. Sections are in reading order, do not overlap and cover the text."""
+
+    title: str
+    author: str
+    language: str
+    format: str                                # "txt" | "markdown" | "html" | "epub" | "pdf" | "docx"
+    text: str
+    sections: tuple[Section, ...]
+    page_starts: tuple[int, ...] = ()          # character offset at which each page begins; empty without pages
+    page_labels: tuple[str, ...] = ()          # printed page numbers, as many as page_starts; empty when unknown
+    warnings: tuple[str, ...] = ()
+    sha256: str = ""                           # of the file's bytes
+
+    @property
+    def words(self) -> int:
+        """Whitespace-separated words of the whole text."""
+        return len(self.text.split())
+
+    @property
+    def chapters(self) -> tuple[Section, ...]:
+        """The sections that are the book itself, without front and back matter."""
+        return tuple(section for section in self.sections if section.kind == "chapter")
+
+    def section_at(self, offset: int) -> Section:
+        """The section that holds the character at `offset`."""
+        starts = [section.start for section in self.sections]
+        return self.sections[max(0, bisect_right(starts, offset) - 1)]
+
+    def page_at(self, offset: int) -> str | None:
+        """The label (else the 1-based number) of the page at `offset`; None when the format has no pages."""
+        if not self.page_starts:
+            return None
+        index = max(0, bisect_right(self.page_starts, offset) - 1)
+        return self.page_labels[index] if self.page_labels else str(index + 1)
+
+    def to_json(self) -> dict:
+        """A plain dict that `from_json` turns back into an equal Document."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: dict) -> Document:
+        """The inverse of `to_json`."""
+        sections = tuple(Section(**section) for section in data["sections"])
+        tuples = {key: tuple(data[key]) for key in ("page_starts", "page_labels", "warnings")}
+        return cls(**{**data, **tuples, "sections": sections})

@@ -1,0 +1,123 @@
+"""The typed events that flow from the engine to whoever shows them. Values only; no behaviour, no torch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Acceptance:
+    """How one level's proposals fared. `evaluated` counts the accepted ones and the one rejected, if any."""
+
+    accepted: int = 0
+    evaluated: int = 0
+
+    @property
+    def rate(self) -> float | None:
+        """Accepted / evaluated; None before anything was evaluated."""
+        return self.accepted / self.evaluated if self.evaluated else None
+
+    def __add__(self, other: Acceptance) -> Acceptance:
+        return Acceptance(self.accepted + other.accepted, self.evaluated + other.evaluated)
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """Everything the side panel and `--json` show about one answer so far. Times in seconds unless named `_ms`."""
+
+    mode: str = "autoregressive"
+    model: str = ""
+    prompt_tokens: int = 0
+    reused_tokens: int = 0                     # prompt tokens that were already in the KV cache
+    new_tokens: int = 0
+    prefill_s: float = 0.0
+    ttft_s: float = 0.0
+    tbt_last_ms: float = 0.0                   # TBT of a token = its round's time / tokens emitted by the round
+    tbt_mean_ms: float = 0.0
+    tbt_p50_ms: float = 0.0
+    tbt_p95_ms: float = 0.0
+    longest_wait_ms: float = 0.0
+    tokens_per_s: float = 0.0
+    acceptance_draft: Acceptance = Acceptance()        # draft -> retrieval
+    acceptance_retrieval: Acceptance = Acceptance()    # retrieval -> full (the drafter's own, when there is one level)
+    tokens_per_round: float = 0.0
+    rounds: int = 0
+    context_used: int = 0
+    context_total: int = 0
+    peak_memory_bytes: int = 0
+    bytes_moved: int = 0                       # host -> device KV bytes of this answer
+    tbt_series_ms: tuple[float, ...] = ()      # one per round, the newest 300
+    acceptance_series: tuple[float, ...] = ()  # accepted / evaluated of the outermost level per round, the newest 300
+
+
+@dataclass(frozen=True, slots=True)
+class Loading:
+    """The engine is getting ready. `fraction` in 0..1, or None when unknown."""
+
+    stage: str
+    fraction: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """Which part of the book is read next: part `index` of `total` (1-based), `label` such as "Chapters 3-5"."""
+
+    index: int
+    total: int
+    label: str
+    purpose: str = "answer"                    # "answer" | "part summary" | "whole summary"
+
+
+@dataclass(frozen=True, slots=True)
+class Prefill:
+    """Progress through the prompt. Tokens already in the cache are not counted."""
+
+    done_tokens: int
+    total_tokens: int
+    elapsed_s: float
+    eta_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Printable text and the level whose proposal it was: "draft", "ngram", "retrieval", or "target"."""
+
+    text: str
+    level: str
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """New printable text, one piece per run of tokens of the same level."""
+
+    pieces: tuple[Piece, ...]
+    stats: Stats
+
+    @property
+    def text(self) -> str:
+        """The pieces' text joined."""
+        return "".join(piece.text for piece in self.pieces)
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The answer is complete. `reason`: stop | length | user | context_full | looping."""
+
+    reason: str
+    text: str
+    stats: Stats
+    token_ids: tuple[int, ...] = ()
+    sources: tuple[str, ...] = ()              # what was read for this answer, in the reader's words
+    notes: tuple[str, ...] = ()                # what was left out, re-planned or degraded
+    plan: dict = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The command ended without an answer; `message` is for the user. `fatal`: the engine process is gone."""
+
+    message: str
+    fatal: bool = False
+
+
+Event = Loading | Reading | Prefill | Delta | Finished | Failed

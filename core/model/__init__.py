@@ -1,0 +1,1 @@
+"""The Llama family: configuration, forward pass, weights, catalogue, downloads."""

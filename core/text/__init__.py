@@ -1,0 +1,1 @@
+"""Text around the model: tokenizer, streaming detokenizer, prompts."""
