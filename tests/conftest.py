@@ -1,0 +1,86 @@
+"""What every test stands on: its own data folder, bounded threads, the real books, and the embedded model fetched once."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+REPO = Path(__file__).resolve().parent.parent
+
+# before anything imports torch: a test run shares the machine with whatever the developer is doing
+for _name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+    os.environ.setdefault(_name, str(min(2, os.cpu_count() or 1)))
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
+os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _session_home(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Session-wide fixtures must not reach the developer's own data folder either."""
+    os.environ["TRIFORCE_HOME"] = str(tmp_path_factory.mktemp("session-home"))
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The test's own, empty data folder (TRIFORCE_HOME)."""
+    folder = tmp_path_factory.mktemp("home")
+    monkeypatch.setenv("TRIFORCE_HOME", str(folder))
+    return folder
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """The folder of real and hostile books: TRIFORCE_TEST_DATA, else ../shared/data beside the repository, else skip."""
+    named = os.environ.get("TRIFORCE_TEST_DATA")
+    if named:
+        assert Path(named).is_dir(), f"TRIFORCE_TEST_DATA names {named}, which is not a folder"
+        return Path(named)
+    beside = REPO.parent / "shared" / "data"
+    if not beside.is_dir():
+        pytest.skip(f"no test books: set TRIFORCE_TEST_DATA to a folder with books/ and hostile/ (looked in {beside})")
+    return beside
+
+
+@pytest.fixture(scope="session")
+def embedded_model_dir() -> Path:
+    """The embedded model, real weights. Fetched and converted once per converter version, kept between runs.
+
+    TRIFORCE_TEST_CACHE moves the folder it is kept in.
+    """
+    import platformdirs
+
+    from core.model.embedded import ensure_embedded
+
+    kept = os.environ.get("TRIFORCE_TEST_CACHE") or platformdirs.user_cache_dir("triforce-chat-tests", appauthor=False)
+    converter = (REPO / "core" / "model" / "gguf_convert.py").read_bytes()
+    return ensure_embedded(models_dir=Path(kept) / f"embedded-{hashlib.sha256(converter).hexdigest()[:12]}")
+
+
+@pytest.fixture(scope="session")
+def put_embedded_model(embedded_model_dir: Path) -> Callable[[Path], Path]:
+    """A function that gives a data folder the embedded model (linked, else copied), for tests that start whole processes."""
+
+    def put(data_folder: Path) -> Path:
+        models = data_folder / "models"
+        models.mkdir(parents=True, exist_ok=True)
+        target = models / embedded_model_dir.name
+        try:
+            target.symlink_to(embedded_model_dir, target_is_directory=True)
+        except OSError:     # Windows without developer mode
+            shutil.copytree(embedded_model_dir, target)
+        return target
+
+    return put
+
+
+@pytest.fixture
+def home_with_model(home: Path, put_embedded_model: Callable[[Path], Path]) -> Path:
+    """The test's data folder, with the embedded model in it: `ensure_embedded` finds it and touches no network."""
+    put_embedded_model(home)
+    return home

