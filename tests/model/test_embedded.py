@@ -17,6 +17,7 @@ import pytest
 
 from core.errors import UserError
 from core.model import embedded
+from core.model.stored import MARKER
 
 GGUF = b"GGUF" + bytes(range(256)) * 64
 
@@ -185,7 +186,7 @@ def test_too_little_space_is_said_before_the_download(world, monkeypatch):
 def test_a_damaged_folder_is_made_anew(world: Path, damage: str):
     """A folder with a missing or short file, or of an older format, must be rebuilt, not loaded."""
     folder = embedded.ensure_embedded()
-    marker = folder / embedded.MARKER
+    marker = folder / MARKER
     if damage == "truncated":
         (folder / "model.safetensors").write_bytes(b"short")
     elif damage == "missing":
