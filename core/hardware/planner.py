@@ -204,7 +204,7 @@ def _cost(site: Site, settings: Settings, layout: Layout) -> Plan:
     host = costs.HostKV(pinned, pageable, layout.block_bytes) if pinned + pageable else None
 
     def full(rows: int) -> float:
-        return costs.pass_s(target, site.dtype, rows=rows, kv_tokens=context, speeds=speeds, host=host)
+        return costs.pass_s(target, site.dtype, rows=rows, kv_tokens=context, speeds=speeds, host=host, kernel=layout.kernel)
 
     def middle(rows: int) -> float:
         return costs.pass_s(target, site.dtype, rows=rows, kv_tokens=layout.retrieval_tokens, speeds=speeds,
@@ -234,7 +234,8 @@ def _cost(site: Site, settings: Settings, layout: Layout) -> Plan:
         staging_blocks=layout.blocks if offloaded else 0, staging_block_bytes=layout.block_bytes if offloaded else 0,
         staging_block_tokens=layout.block_tokens if offloaded else 0,
         threads=site.threads, weights_kernel=layout.kernel, expected_tbt_ms=round(lengths.tbt_s * 1e3, 3),
-        expected_plain_tbt_ms=round(full(1) * 1e3, 3), expected_prefill_s=round(prefill, 3),
+        expected_plain_tbt_ms=round(full(1) * 1e3, 3), expected_middle_ms=round(middle(1) * 1e3, 3),
+        expected_row_ms=round((full(9) - full(1)) / 8 * 1e3, 3), expected_prefill_s=round(prefill, 3),
         assumed_acceptance=settings.assumed_acceptance,
         pcie_gb_per_s=site.gpu.pcie_gb_per_s if site.gpu and offloaded else None, budget=budget, notes=(),
     )
