@@ -1,0 +1,1 @@
+"""Programs that measure the product and write benchmarks/results; the README is filled from there."""

@@ -1,0 +1,194 @@
+"""Writes the generated sections of README.md: settings from config.yaml, the annotated tree, and what benchmarks/results holds.
+
+    python benchmarks/tables.py            rewrite README.md
+    python benchmarks/tables.py --check    exit 1 and name the sections that are out of date
+
+A section lies between `<!-- NAME:begin -->` and `<!-- NAME:end -->`. Nothing is measured here: a figure without a result file
+is not in the README.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+REPO = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(REPO))
+
+from benchmarks import measured  # noqa: E402 (the path above makes the repository importable)
+from core.config import RULES  # noqa: E402
+
+README = REPO / "README.md"
+
+# --- settings ---
+
+
+def settings_table(config: str) -> str:
+    """One Markdown table per group of config.yaml: key, default, allowed values and the comment above the key."""
+    lines: list[str] = []
+    comment: list[str] = []
+    explained = ""
+    for line in config.splitlines():
+        if group := re.fullmatch(r"# -{2,} (.+?) -{2,}", line):
+            lines += ["", f"**{group[1]}**", "", "| Key | Default | Allowed | What it does |", "|---|---|---|---|"]
+            comment = []
+        elif line.startswith("#"):
+            comment.append(line.removeprefix("#").strip())
+        elif match := re.fullmatch(r"(\w+): (.+)", line):
+            explained, comment = " ".join(comment) or explained, []
+            lines.append(_settings_row(match[1], match[2], explained))
+        elif not line:
+            comment = []
+    return "\n".join(lines).strip()
+
+
+def _settings_row(key: str, default: str, explained: str) -> str:
+    rule = RULES[key]
+    allowed = f"auto or {rule.allowed}" if rule.auto else rule.allowed
+    return f"| `{key}` | `{default}` | {_cell(allowed)} | {_cell(explained)} |"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+# --- tree ---
+
+FOLDER_NOTES = {
+    ".ci": "what continuous integration runs",
+    "app": "the only package that imports Gradio",
+    "app/assets": "style sheets and scripts of the page",
+    "assets": "icons and sample books, with the scripts that build them",
+    "assets/icons": "the mark as SVG, PNG and ICO, built by build_icons.py",
+    "assets/samples": "sample books: Markdown sources, built EPUB, PDF and cover, and questions about them",
+    "benchmarks": "measures, prints and stores results",
+    "benchmarks/results": "measured figures as JSON, with machine, versions and date",
+    "core": "the runtime: no Gradio, no printing",
+    "docs": "for users and engineers",
+    "docs/decisions": "one page per decision",
+    "docs/images": "drawings for these pages",
+    "docs/screenshots": "the app, taken by the browser tests",
+    "installer": "makes the environment; thin starters for each system",
+    "tests": "mirror core and app; data of their own or skipped with a reason",
+    "tests/e2e": "the app in a real browser",
+}
+FILE_NOTES = {
+    ".ci/run": "environment, linter, tests: what must pass on every change",
+    ".gitattributes": "line ends and binary files",
+    ".gitignore": "what git leaves out",
+    "LICENSE": "Apache License 2.0",
+    "README.md": "this page",
+    "requirements.txt": "what the app needs",
+    "requirements-test.txt": "what the tests need on top",
+    "pyproject.toml": "project facts, linter and test settings",
+    "config.yaml": "the user's settings, every key explained",
+}
+COLLAPSED = ("assets/icons", "assets/samples", "benchmarks/results", "docs/images", "docs/screenshots")
+
+
+def tracked_files() -> list[str]:
+    """Paths of all files that belong to the project, sorted, folders first within each level."""
+    listed = subprocess.run(["git", "ls-files"], cwd=REPO, capture_output=True, text=True, check=True).stdout.splitlines()
+    return sorted(listed, key=_folders_last)
+
+
+def _folders_last(path: str) -> tuple[tuple[int, str], ...]:
+    *folders, name = path.split("/")
+    return (*((1, folder) for folder in folders), (0, name))
+
+
+def tree(paths: list[str]) -> str:
+    """An annotated tree: folders from FOLDER_NOTES or their package's docstring, files from what they say of themselves."""
+    rows: list[tuple[str, str]] = []
+    shown: set[str] = set()
+    for path in paths:
+        folders = path.split("/")[:-1]
+        for depth in range(1, len(folders) + 1):
+            folder = "/".join(folders[:depth])
+            if folder not in shown and not _inside_collapsed(folder):
+                shown.add(folder)
+                rows.append(("  " * (depth - 1) + folders[depth - 1] + "/", _folder_note(folder)))
+        if not path.endswith("__init__.py") and not _inside_collapsed(path):
+            rows.append(("  " * len(folders) + path.split("/")[-1], _file_note(path)))
+    width = max(len(name) for name, _ in rows) + 2
+    return "```\n" + "\n".join(f"{name:<{width}}{note}".rstrip() for name, note in rows) + "\n```"
+
+
+def _inside_collapsed(path: str) -> bool:
+    return any(path.startswith(f"{folder}/") for folder in COLLAPSED)
+
+
+def _folder_note(folder: str) -> str:
+    package = REPO / folder / "__init__.py"
+    return FOLDER_NOTES.get(folder) or (_docstring(package) if package.exists() else "")
+
+
+def _file_note(path: str) -> str:
+    if path in FILE_NOTES:
+        return FILE_NOTES[path]
+    file = REPO / path
+    if file.suffix == ".py":
+        return _docstring(file)
+    text = file.read_text(encoding="utf-8", errors="replace")
+    if file.suffix == ".md":
+        heading = re.search(r"^# (.+)$", text, re.MULTILINE)
+        return heading[1] if heading else ""
+    remark = re.search(r"^(?:#|//|rem|/\*|<#)(?!!) *(\w.+?)(?: \*/)?$", text, re.MULTILINE)
+    return _first_sentence(remark[1]) if remark else ""
+
+
+def _docstring(file: Path) -> str:
+    return _first_sentence(ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or "")
+
+
+def _first_sentence(text: str) -> str:
+    """Up to the first full stop that ends a sentence, on one line."""
+    paragraph = " ".join(text.split("\n\n")[0].split())
+    return re.split(r"(?<=[\w)`\"])\. ", paragraph)[0].rstrip(".")
+
+
+# --- the README ---
+
+SECTIONS: dict[str, Callable[[], str]] = {
+    "settings": lambda: settings_table((REPO / "config.yaml").read_text(encoding="utf-8")),
+    "tree": lambda: tree(tracked_files()),
+    "measured": lambda: measured.section(REPO / "benchmarks" / "results"),
+}
+
+
+def filled(text: str, name: str, content: str) -> str:
+    """`text` with the section `name` replaced. A missing marker is our own mistake."""
+    begin, end = f"<!-- {name}:begin -->", f"<!-- {name}:end -->"
+    assert text.count(begin) == text.count(end) == 1, f"README.md needs exactly one {begin} and {end}"
+    head, rest = text.split(begin)
+    return f"{head}{begin}\n{content}\n{end}{rest.split(end)[1]}"
+
+
+def stale(text: str, names: list[str]) -> list[str]:
+    """The sections of `text` whose content differs from what would be written."""
+    return [name for name in names if filled(text, name, SECTIONS[name]()) != text]
+
+
+def main() -> int:
+    """Rewrite or check README.md."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--check", action="store_true")
+    text = README.read_text(encoding="utf-8")
+    if parser.parse_args().check:
+        out_of_date = stale(text, list(SECTIONS))
+        for name in out_of_date:
+            print(f"README.md: section {name} is out of date; run python benchmarks/tables.py")
+        return bool(out_of_date)
+    for name, content in SECTIONS.items():
+        text = filled(text, name, content())
+    README.write_text(text, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,294 @@
+"""The user's settings: one frozen value read from config.yaml and the command line. Knows nothing of hardware or models.
+
+Every key of config.yaml is a field here and the other way round. `auto` in the file is None in `Settings`: the planner
+decides. Values outside the allowed range and unknown keys are errors that name the key, the range or the nearest valid key.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from core.errors import UserError
+
+MODES = ("triforce", "retrieval", "draft", "ngram", "streaming", "autoregressive")
+FITS = ("auto", "whole", "sections")
+THEMES = ("system", "light", "dark")
+DTYPES = ("float32", "bfloat16", "float16")
+DEVICES = ("cpu", "cuda")
+KERNELS = ("float", "int8", "int4")
+DEFAULT_PATH = Path(__file__).resolve().parent.parent / "config.yaml"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the user asked for. None means auto; see config.yaml for what each key does."""
+
+    # model and context
+    model: str | None = None
+    draft_model: str | None = None               # "none": no draft model even where the catalogue pairs one
+    data_dir: Path | None = None
+    context_tokens: int | None = None
+    fit: str = "auto"                            # a choice of its own: the whole book where it fits, else in parts
+    # answers
+    mode: str = "triforce"
+    max_new_tokens: int = 512
+    temperature: float = 0.3
+    top_p: float = 0.9
+    repetition_penalty: float = 1.1
+    seed: int | None = None
+    # speculation
+    retrieval_budget: int | None = None
+    retrieval_chunk: int | None = None
+    gamma: int | None = None
+    middle_gamma: int | None = None
+    draft_sinks: int | None = None
+    draft_window: int | None = None
+    assumed_acceptance: float = 0.92
+    verify: bool = False
+    # machine
+    device: str | None = None
+    dtype: str | None = None
+    weights_kernel: str | None = None
+    threads: int | None = None
+    on_chip_layers: int | None = None
+    staging_blocks: int | None = None
+    staging_block_mib: int | None = None
+    prefill_segment_tokens: int | None = None
+    prefill_chunk_tokens: int | None = None
+    vram_gib: float | None = None
+    vram_reserve_gib: float | None = None
+    ram_gib: float | None = None
+    ram_reserve_gib: float | None = None
+    pcie_gb_per_s: float | None = None
+    vram_gb_per_s: float | None = None
+    tflops: float | None = None
+    # app
+    max_upload_mb: int = 200
+    snapshot_quota_gb: float = 20.0
+    port: int = 7860
+    open_browser: bool = True
+    theme: str = "system"
+
+
+# ---- one rule per key -------------------------------------------------------------------------------------------------------
+
+Parse = Callable[[Any], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """How a key's value is read. `allowed` is what the user is told; `parse` raises ValueError on anything else."""
+
+    allowed: str
+    parse: Parse
+    auto: bool = False
+
+
+def _choice(names: tuple[str, ...], *, auto: bool = False) -> Rule:
+    def parse(value: Any) -> str:
+        name = str(value).strip().lower()
+        if name not in names:
+            raise ValueError(value)
+        return name
+
+    return Rule("one of " + ", ".join(names), parse, auto)
+
+
+def _as_float(value: Any) -> float:
+    """A number, also when written as text: YAML 1.1 reads 1e-3 as text. Truth values are not numbers."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        raise ValueError(value)
+    return float(value)
+
+
+def _number(low: float, high: float, *, auto: bool = False, unit: str = "") -> Rule:
+    def parse(value: Any) -> float:
+        number = _as_float(value)
+        if not low <= number <= high:
+            raise ValueError(value)
+        return number
+
+    return Rule(f"a number from {low:g} to {high:g}{unit}", parse, auto)
+
+
+def _whole(low: int, high: int, *, auto: bool = False, unit: str = "") -> Rule:
+    def parse(value: Any) -> int:
+        text = value.replace(",", "").replace("_", "") if isinstance(value, str) else value
+        number = _as_float(text)
+        if number != int(number) or not low <= number <= high:
+            raise ValueError(value)
+        return int(number)
+
+    return Rule(f"a whole number from {low:,} to {high:,}{unit}", parse, auto)
+
+
+def _flag(value: Any) -> bool:
+    words = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+    if isinstance(value, bool):
+        return value
+    if str(value).strip().lower() not in words:
+        raise ValueError(value)
+    return words[str(value).strip().lower()]
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, (str, Path)) or not str(value).strip():
+        raise ValueError(value)
+    return str(value).strip()
+
+
+def _folder(value: Any) -> Path:
+    return Path(_text(value)).expanduser()
+
+
+_TOKENS = " tokens"
+RULES: dict[str, Rule] = {
+    "model": Rule("a name from `models list` or a folder with a checkpoint", _text, True),
+    "draft_model": Rule("none, a name from `models list` or a folder with a checkpoint", _text, True),
+    "data_dir": Rule("a folder", _folder, True),
+    "context_tokens": _whole(256, 4_194_304, auto=True, unit=_TOKENS),
+    "fit": _choice(FITS),
+    "mode": _choice(MODES),
+    "max_new_tokens": _whole(1, 131_072, unit=_TOKENS),
+    "temperature": _number(0.0, 2.0),
+    "top_p": _number(0.01, 1.0),
+    "repetition_penalty": _number(1.0, 2.0),
+    "seed": _whole(0, 2**63 - 1, auto=True),
+    "retrieval_budget": _whole(64, 65_536, auto=True, unit=_TOKENS),
+    "retrieval_chunk": _whole(1, 256, auto=True, unit=_TOKENS),
+    "gamma": _whole(1, 64, auto=True),
+    "middle_gamma": _whole(1, 32, auto=True),
+    "draft_sinks": _whole(0, 1024, auto=True, unit=_TOKENS),
+    "draft_window": _whole(16, 8192, auto=True, unit=_TOKENS),
+    "assumed_acceptance": _number(0.01, 0.999),
+    "verify": Rule("true or false", _flag),
+    "device": _choice(DEVICES, auto=True),
+    "dtype": _choice(DTYPES, auto=True),
+    "weights_kernel": _choice(KERNELS, auto=True),
+    "threads": _whole(1, 1024, auto=True),
+    "on_chip_layers": _whole(0, 512, auto=True),
+    "staging_blocks": _whole(2, 16, auto=True),
+    "staging_block_mib": _whole(1, 1024, auto=True, unit=" MiB"),
+    "prefill_segment_tokens": _whole(128, 4_194_304, auto=True, unit=_TOKENS),
+    "prefill_chunk_tokens": _whole(16, 65_536, auto=True, unit=_TOKENS),
+    "vram_gib": _number(1, 1024, auto=True, unit=" GiB"),
+    "vram_reserve_gib": _number(0, 64, auto=True, unit=" GiB"),
+    "ram_gib": _number(1, 16_384, auto=True, unit=" GiB"),
+    "ram_reserve_gib": _number(0, 1024, auto=True, unit=" GiB"),
+    "pcie_gb_per_s": _number(0.1, 1000, auto=True, unit=" GB/s"),
+    "vram_gb_per_s": _number(10, 20_000, auto=True, unit=" GB/s"),
+    "tflops": _number(0.1, 10_000, auto=True, unit=" TFLOP/s"),
+    "max_upload_mb": _whole(1, 10_000, unit=" MB"),
+    "snapshot_quota_gb": _number(0, 100_000, unit=" GB"),
+    "port": _whole(0, 65_535),
+    "open_browser": Rule("true or false", _flag),
+    "theme": _choice(THEMES),
+}
+
+
+def load_settings(path: Path | None = None, overrides: Mapping[str, Any] | None = None) -> Settings:
+    """Settings from the YAML file at `path`, then `overrides`.
+
+    `path` None: the program's own config.yaml, or the defaults where there is none. In `overrides` None means "not given"
+    and "auto" means auto. All problems of a source are reported in one UserError.
+    """
+    settings = Settings()
+    if path is not None or DEFAULT_PATH.is_file():
+        source = path if path is not None else DEFAULT_PATH
+        settings = _apply(settings, _read_yaml(source), source=source.name)
+    given = {key: value for key, value in (overrides or {}).items() if value is not None}
+    settings = _apply(settings, given, source="command line")
+    _check_together(settings)
+    return settings
+
+
+def override(settings: Settings, overrides: Mapping[str, Any]) -> Settings:
+    """`settings` with the given values checked and put in; the rules of `load_settings`."""
+    given = {key: value for key, value in overrides.items() if value is not None}
+    changed = _apply(settings, given, source="settings")
+    _check_together(changed)
+    return changed
+
+
+def use_data_dir(settings: Settings) -> None:
+    """Make `data_dir` the root of core.paths for this process and its children. TRIFORCE_HOME, when set, has the last word."""
+    if settings.data_dir is not None:
+        os.environ.setdefault("TRIFORCE_HOME", str(settings.data_dir))
+
+
+def _read_yaml(path: Path) -> dict[str, Any]:
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8-sig"))
+    except FileNotFoundError as error:
+        raise UserError(f"There is no settings file at {path}. Check the path, or leave it out to use the defaults.") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{path} cannot be read: {error}. Save it as a UTF-8 text file that you may read.") from error
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f" at line {mark.line + 1}" if mark is not None else ""
+        problem = getattr(error, "problem", None) or "it is not valid YAML"
+        raise UserError(f"{path.name} cannot be understood{where}: {problem}. Write one `key: value` per line.") from error
+    if content is None:
+        return {}
+    if not isinstance(content, dict):
+        raise UserError(f"{path.name} must hold one `key: value` per line, not {type(content).__name__}.")
+    return content
+
+
+def _apply(settings: Settings, values: Mapping[Any, Any], *, source: str) -> Settings:
+    """`settings` with `values` parsed by their rules; every problem found is in the one UserError."""
+    parsed: dict[str, Any] = {}
+    problems: list[str] = []
+    for key, value in values.items():
+        rule = RULES.get(str(key))
+        if rule is None:
+            problems.append(_unknown(str(key)))
+            continue
+        try:
+            parsed[str(key)] = _parse(rule, value, default=getattr(Settings(), str(key)))
+        except (ValueError, OverflowError):
+            allowed = f"auto or {rule.allowed}" if rule.auto else rule.allowed
+            problems.append(f"{key} is {value!r}; allowed is {allowed}.")
+    if problems:
+        raise UserError("\n".join(f"{source}: {problem}" for problem in problems))
+    return replace(settings, **parsed)
+
+
+def _parse(rule: Rule, value: Any, *, default: Any) -> Any:
+    """The value by its rule. An empty value (`key:`) is the default."""
+    if value is None:
+        return default
+    if rule.auto and isinstance(value, str) and value.strip().lower() == "auto":
+        return None
+    return rule.parse(value)
+
+
+def _unknown(key: str) -> str:
+    near = difflib.get_close_matches(key.lower().replace("-", "_"), RULES, n=1, cutoff=0.0)[0]
+    return f"unknown key {key!r}; the nearest valid key is {near!r}."
+
+
+def _check_together(settings: Settings) -> None:
+    """Values that are fine alone and wrong together."""
+    budget, chunk = settings.retrieval_budget, settings.retrieval_chunk
+    if budget is not None and chunk is not None and chunk * 2 > budget:
+        raise UserError(
+            f"retrieval_chunk is {chunk} tokens and retrieval_budget {budget}; at least two chunks must fit. Raise "
+            f"retrieval_budget to {2 * chunk} or lower retrieval_chunk."
+        )
+    context, new = settings.context_tokens, settings.max_new_tokens
+    if context is not None and new >= context:
+        raise UserError(
+            f"max_new_tokens is {new:,} and context_tokens {context:,}; the answer must leave room for the question. Lower "
+            f"max_new_tokens or raise context_tokens."
+        )
+
+
+assert set(RULES) == {field.name for field in fields(Settings)}, "every key needs a rule and every rule a key"

@@ -1,0 +1,207 @@
+"""What a plan needs, line by line: bytes of weights, caches and work space in each place. Knows nothing of what is free."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from core.config import Settings
+from core.hardware.facts import GIB
+from core.hardware.plan import BudgetLine
+from core.hardware.shapes import DTYPE_BYTES, ModelShape
+
+MIB = 1 << 20
+CUDA_CONTEXT_BYTES = GIB // 2          # driver context and library workspaces
+GRAPH_BYTES = GIB // 4                 # captured graphs and the activations of short passes
+PROGRAM_BYTES_CUDA = 3 * GIB           # host side of torch with CUDA, tokenizer, the app's own process
+PROGRAM_BYTES_CPU = 5 * GIB // 4       # the same without CUDA
+BLOCK_TARGET_BYTES = 128 * MIB
+STAGING_BLOCKS = 3
+TOKENS_STEP = 256                      # block sizes are multiples of this, so chunks never straddle blocks
+SEGMENT_CUDA, SEGMENT_CPU = 32_768, 2048
+CHUNK_CUDA, CHUNK_CPU = 4096, 512
+SMALLEST_SEGMENT, SMALLEST_CHUNK = 2048, 512
+BUDGET_CUDA, BUDGET_CPU = (1024, 4096), (256, 1024)    # least and most; 4K recovers 96% of the attention of 120K (TriForce)
+CHUNK_RETRIEVAL = 8
+TAIL_TOKENS = 512                      # generated tokens between two refreshes; longer answers become ordinary chunks
+SINKS, WINDOW = 16, 240
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """All sizes a plan's bytes follow from."""
+
+    device: str
+    dtype: str
+    target: ModelShape
+    draft: ModelShape | None
+    context: int
+    on_chip: int
+    segment: int
+    chunk: int
+    retrieval_budget: int
+    retrieval_chunk: int
+    tail: int
+    draft_sinks: int
+    draft_window: int
+    block_tokens: int
+    blocks: int
+    kernel: str
+    fixed_prefill: tuple[bool, bool]       # whether segment and chunk are the user's
+    pinnable: int = 0
+
+    # ---- derived -------------------------------------------------------------------------------------------------------
+
+    @property
+    def retrieval_tokens(self) -> int:
+        """Rows of the retrieval cache that a middle pass may read."""
+        return self.retrieval_budget + self.tail
+
+    @property
+    def draft_tokens(self) -> int:
+        """Rows the draft model reads."""
+        return self.draft_sinks + self.draft_window
+
+    @property
+    def host_layers(self) -> int:
+        """Layers whose KV cache is in host memory."""
+        return self.target.layers - self.on_chip
+
+    @property
+    def layer_kv_bytes(self) -> int:
+        """KV cache of one layer; a layer in host memory is a whole number of blocks."""
+        return self.context * self.target.kv_bytes_per_token_layer(self.dtype)
+
+    @property
+    def block_bytes(self) -> int:
+        """One staging block: that many tokens of one layer."""
+        return self.block_tokens * self.target.kv_bytes_per_token_layer(self.dtype)
+
+    @property
+    def host_kv_bytes(self) -> int:
+        """KV cache in host memory."""
+        return self.host_layers * math.ceil(self.context / self.block_tokens) * self.block_bytes
+
+    def host_kv_split(self) -> tuple[int, int]:
+        """(pinned, pageable) bytes of the KV cache in host memory. The CPU backend needs no copies and counts as none."""
+        if self.device == "cpu":
+            return 0, 0
+        pinned = min(self.host_kv_bytes, max(0, self.pinnable))
+        return pinned, self.host_kv_bytes - pinned
+
+    def prefill_options(self) -> Iterator[tuple[int, int]]:
+        """(segment, chunk) from fastest to smallest; what the user fixed stays."""
+        segment, chunk = self.segment, self.chunk
+        yield segment, chunk
+        while self.device == "cuda":
+            shrink_segment = not self.fixed_prefill[0] and segment > SMALLEST_SEGMENT
+            shrink_chunk = not self.fixed_prefill[1] and chunk > SMALLEST_CHUNK
+            if not (shrink_segment or shrink_chunk):
+                return
+            segment = max(SMALLEST_SEGMENT, segment // 2) if shrink_segment else segment
+            chunk = max(SMALLEST_CHUNK, chunk // 2) if shrink_chunk else chunk
+            yield segment, min(chunk, segment)
+
+
+def lay_out(
+    device: str, dtype: str, settings: Settings, *, target: ModelShape, draft: ModelShape | None, context: int,
+) -> Layout:
+    """The sizes that follow from model, context and settings alone, with everything on chip; fitting changes the rest."""
+    cuda = device == "cuda"
+    chunk_tokens = settings.retrieval_chunk or CHUNK_RETRIEVAL
+    low, high = BUDGET_CUDA if cuda else BUDGET_CPU
+    budget = settings.retrieval_budget or min(max(context // (32 if cuda else 8), low), high)
+    budget = max(min(budget, context) // chunk_tokens, 2) * chunk_tokens
+    segment = settings.prefill_segment_tokens or (SEGMENT_CUDA if cuda else SEGMENT_CPU)
+    chunk = settings.prefill_chunk_tokens or (CHUNK_CUDA if cuda else CHUNK_CPU)
+    return Layout(
+        device=device, dtype=dtype, target=target, draft=draft, context=context, on_chip=target.layers,
+        segment=min(segment, context), chunk=min(chunk, segment, context), retrieval_budget=budget,
+        retrieval_chunk=chunk_tokens, tail=min(settings.max_new_tokens, TAIL_TOKENS),
+        draft_sinks=SINKS if settings.draft_sinks is None else settings.draft_sinks,
+        draft_window=settings.draft_window or WINDOW, block_tokens=_block_tokens(settings, target, dtype, context),
+        blocks=settings.staging_blocks or STAGING_BLOCKS, kernel=settings.weights_kernel or "float",
+        fixed_prefill=(settings.prefill_segment_tokens is not None, settings.prefill_chunk_tokens is not None),
+    )
+
+
+def _block_tokens(settings: Settings, target: ModelShape, dtype: str, context: int) -> int:
+    """Tokens per staging block: near the target size, and such that the last block of a layer is nearly full."""
+    wanted = settings.staging_block_mib * MIB if settings.staging_block_mib else BLOCK_TARGET_BYTES
+    per_token = target.kv_bytes_per_token_layer(dtype)
+    most = max(TOKENS_STEP, wanted // per_token // TOKENS_STEP * TOKENS_STEP)
+    blocks = math.ceil(context / most)
+    return math.ceil(context / blocks / TOKENS_STEP) * TOKENS_STEP
+
+
+# ---- lines ------------------------------------------------------------------------------------------------------------
+
+def vram_lines(layout: Layout, reserve: int) -> tuple[BudgetLine, ...]:
+    """What must fit in VRAM. The work space is the larger of prefill's and decode's."""
+    prefill, decode = _prefill_work(layout), _decode_work(layout)
+    phase = "prefill" if prefill >= decode else "decode"
+    lines = [
+        ("weights", layout.target.weight_bytes(layout.dtype)),
+        (f"KV cache of {layout.on_chip} on-chip layers", layout.on_chip * layout.layer_kv_bytes),
+        ("retrieval cache", layout.retrieval_budget * layout.target.kv_bytes_per_token(layout.dtype)),
+        ("retrieval cache, generated tail", layout.tail * layout.target.kv_bytes_per_token(layout.dtype)),
+        *_draft_lines(layout),
+        (f"work space ({phase})", max(prefill, decode)),
+        ("CUDA context", CUDA_CONTEXT_BYTES),
+        ("kept free", reserve),
+    ]
+    return tuple(BudgetLine(name, amount, "VRAM") for name, amount in lines if amount)
+
+
+def host_lines(layout: Layout, reserve: int) -> tuple[BudgetLine, ...]:
+    """What must fit in RAM; on the CPU backend that is everything."""
+    if layout.device == "cpu":
+        kv = layout.target.kv_bytes_per_token(layout.dtype)
+        ring = layout.blocks * layout.block_bytes if layout.host_layers else 0
+        lines = [
+            ("weights", layout.target.weight_bytes(layout.dtype), "RAM"),
+            ("KV cache", layout.on_chip * layout.layer_kv_bytes + layout.host_kv_bytes, "RAM"),
+            ("retrieval cache", layout.retrieval_tokens * kv, "RAM"),
+            *((name, amount, "RAM") for name, amount in _draft_lines(layout)),
+            ("staging blocks", ring, "RAM"),
+            ("work space (prefill)", _activations(layout), "RAM"),
+            ("program", PROGRAM_BYTES_CPU, "RAM"),
+            ("kept free", reserve, "RAM"),
+        ]
+    else:
+        pinned, pageable = layout.host_kv_split()
+        lines = [
+            (f"KV cache of {layout.host_layers} layers", pinned, "pinned RAM"),
+            ("KV cache, not pinned", pageable, "RAM"),
+            ("bounce blocks", 2 * layout.block_bytes if pageable else 0, "RAM"),
+            ("program", PROGRAM_BYTES_CUDA, "RAM"),
+            ("kept free", reserve, "RAM"),
+        ]
+    return tuple(BudgetLine(name, amount, place) for name, amount, place in lines if amount)
+
+
+def _draft_lines(layout: Layout) -> list[tuple[str, int]]:
+    if layout.draft is None:
+        return []
+    rows = layout.draft_tokens + layout.tail
+    return [("draft model", layout.draft.weight_bytes(layout.dtype)),
+            ("draft cache", rows * layout.draft.kv_bytes_per_token(layout.dtype))]
+
+
+def _activations(layout: Layout) -> int:
+    """Hidden states of a segment (in and out) and the widest intermediate of a chunk."""
+    shape, size = layout.target, DTYPE_BYTES[layout.dtype]
+    hidden = 2 * layout.segment * shape.hidden * size
+    attention = (shape.heads + 2 * shape.kv_heads) * shape.head_dim * size + 2 * shape.heads * shape.head_dim * 4
+    return hidden + layout.chunk * (max(2 * shape.intermediate * size, attention) + 4 * shape.hidden * size)
+
+
+def _prefill_work(layout: Layout) -> int:
+    """Activations and, where layers are in host memory, KV of the layer at work and of the next."""
+    return _activations(layout) + min(2, layout.host_layers) * layout.layer_kv_bytes
+
+
+def _decode_work(layout: Layout) -> int:
+    """The staging ring and the captured graphs."""
+    return GRAPH_BYTES + (layout.blocks * layout.block_bytes if layout.host_layers else 0)

@@ -1,0 +1,162 @@
+"""The cost model: how long passes, rounds and prefill take on given speeds. Pure arithmetic; knows nothing of fitting memory.
+
+A pass reads its weights and KV cache and does its FLOPs; KV cache in host memory crosses the bus at the same time, so a pass
+over an offloaded cache takes the longer of the two. A round of speculation is one verification over the full cache plus as
+many middle passes as it takes to collect gamma tokens:
+
+    T_round = T_verify + gamma / t_mid * (T_mid + m * T_draft),    TBT = T_round / E(p, gamma)
+
+E(p, g) = (1 - p^(g+1)) / (1 - p) is the expected number of tokens when each of g proposals is accepted with probability p,
+and t_mid = E(q, m) is what one middle pass yields from m drafted tokens.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from core.hardware.facts import GB, Gpu, Hardware
+from core.hardware.shapes import ModelShape
+
+# Acceptance of the draft by the middle level. .35 is published for a 68M draft of a 7B model (TriForce); a same-family draft
+# of a tenth of the size or more agrees far more often. N-gram lookup costs nothing and finds less in answers of own words.
+ACCEPTANCE_TINY_DRAFT = 0.35
+ACCEPTANCE_FAMILY_DRAFT = 0.60
+ACCEPTANCE_NGRAM = 0.25
+TINY_DRAFT_SHARE = 0.03            # of the target's weights
+
+MAX_GAMMA = 32                     # longer rounds trust independent acceptance too far
+MAX_MIDDLE_GAMMA = 8
+VRAM_EFFICIENCY = 0.91             # an RTX 4090 reads 918-924 of its 1008 GB/s
+LINEAR_EFFICIENCY = 0.85           # of nominal FLOP/s in long matrix products: 140 of 165 TFLOP/s on an RTX 4090
+ATTENTION_EFFICIENCY = 0.67        # 110 of 165
+GPU_LAYER_S = 0.0001               # launch and small kernels per layer; with it a 7B middle pass takes the 20 ms seen on a 4090
+# CPU figures: SmolLM2-135M on two AVX-512 cores took 18/32/65 ms per token at 1K/7.8K/31.5K context and 16.6/251 s of prefill.
+CPU_LAYER_S = 0.0002
+CPU_WEIGHT_GB_PER_S_CORE = 13.5
+CPU_KV_GB_PER_S_CORE = 6.5
+CPU_GB_PER_S_LIMIT = 45.0          # dual-channel desktop memory
+PAGEABLE_SHARE = 0.5               # of the pinned copy rate
+KERNEL_SPEED = {"float": 1.0, "int8": 2.2, "int4": 3.5}    # weights read faster by so much; 10, 4.5 and 2.8 ms measured
+
+
+@dataclass(frozen=True, slots=True)
+class Speeds:
+    """What a device does per second. Rates in bytes/s and FLOP/s; `bus` and `pageable_bus` carry host memory to the device."""
+
+    weights: float
+    kv: float
+    flops: float
+    linear_flops: float
+    attention_flops: float
+    layer_s: float
+    bus: float = math.inf
+    pageable_bus: float = math.inf
+
+
+def cpu_speeds(hardware: Hardware, threads: int, dtype: str) -> Speeds:
+    """Expected speeds of the CPU backend."""
+    flags = hardware.cpu_flags
+    per_core = 100e9 if "avx512f" in flags else 50e9 if flags & {"avx2", "asimd"} else 15e9
+    if "amx_bf16" in flags and dtype == "bfloat16":
+        per_core *= 2
+    flops = per_core * threads
+    return Speeds(
+        weights=min(CPU_WEIGHT_GB_PER_S_CORE * threads, CPU_GB_PER_S_LIMIT) * GB,
+        kv=min(CPU_KV_GB_PER_S_CORE * threads, CPU_GB_PER_S_LIMIT) * GB,
+        flops=flops, linear_flops=flops, attention_flops=flops, layer_s=CPU_LAYER_S,
+    )
+
+
+def gpu_speeds(gpu: Gpu) -> Speeds:
+    """Expected speeds of the CUDA backend on this GPU."""
+    memory, flops = gpu.memory_gb_per_s * GB * VRAM_EFFICIENCY, gpu.tflops * 1e12
+    return Speeds(
+        weights=memory, kv=memory, flops=flops * ATTENTION_EFFICIENCY, linear_flops=flops * LINEAR_EFFICIENCY,
+        attention_flops=flops * ATTENTION_EFFICIENCY, layer_s=GPU_LAYER_S,
+        bus=gpu.pcie_gb_per_s * GB, pageable_bus=gpu.pcie_gb_per_s * GB * PAGEABLE_SHARE,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class HostKV:
+    """The part of the KV cache that crosses the bus in every full pass, and the first block nothing can hide."""
+
+    pinned_bytes: int = 0
+    pageable_bytes: int = 0
+    block_bytes: int = 0
+
+    def stream_s(self, speeds: Speeds) -> float:
+        """Time for all of it to reach the device once."""
+        return self.pinned_bytes / speeds.bus + self.pageable_bytes / speeds.pageable_bus
+
+    def fill_s(self, speeds: Speeds) -> float:
+        """Time until the first block is there."""
+        return min(self.block_bytes, self.pinned_bytes + self.pageable_bytes) / speeds.bus
+
+
+def pass_s(
+    shape: ModelShape, dtype: str, *, rows: int, kv_tokens: int, speeds: Speeds, host: HostKV | None = None,
+    kernel: str = "float",
+) -> float:
+    """One forward pass of `rows` tokens over `kv_tokens` of cache."""
+    linear_flops = rows * (shape.linear_flops_per_token + shape.head_flops_per_token)
+    linear = max(shape.pass_bytes(dtype) / (speeds.weights * KERNEL_SPEED[kernel]), linear_flops / speeds.flops)
+    kv_bytes = kv_tokens * shape.kv_bytes_per_token(dtype)
+    attention = max(kv_bytes / speeds.kv, shape.attention_flops(rows, kv_tokens) / speeds.flops)
+    compute = linear + attention + shape.layers * speeds.layer_s
+    if host is None:
+        return compute
+    return max(compute, host.stream_s(speeds)) + host.fill_s(speeds)
+
+
+def prefill_s(
+    shape: ModelShape, dtype: str, *, tokens: int, segment: int, speeds: Speeds, host_bytes: int = 0,
+) -> float:
+    """A prompt of `tokens` in segments: compute, behind which new KV goes to the host and earlier segments come back once."""
+    compute = tokens * shape.linear_flops_per_token / speeds.linear_flops
+    compute += shape.attention_flops(tokens, 0) / speeds.attention_flops
+    segments = math.ceil(tokens / segment)
+    weights = segments * shape.pass_bytes(dtype) / speeds.weights
+    back = host_bytes * (segments - 1) / 2
+    return max(compute + weights, (host_bytes + back) / speeds.bus)
+
+
+def expected_tokens(p: float, gamma: int) -> float:
+    """E(p, gamma): tokens per pass when each of gamma proposals is accepted with probability p."""
+    return float(gamma + 1) if p >= 1.0 else (1.0 - p ** (gamma + 1)) / (1.0 - p)
+
+
+def draft_acceptance(target: ModelShape, draft: ModelShape | None) -> float:
+    """What share of the first level's proposals the middle level is assumed to accept."""
+    if draft is None:
+        return ACCEPTANCE_NGRAM
+    tiny = draft.parameters < TINY_DRAFT_SHARE * target.parameters
+    return ACCEPTANCE_TINY_DRAFT if tiny else ACCEPTANCE_FAMILY_DRAFT
+
+
+@dataclass(frozen=True, slots=True)
+class Speculation:
+    """The draft lengths with the least expected time between tokens."""
+
+    gamma: int
+    middle_gamma: int
+    tbt_s: float
+
+
+def best_speculation(
+    verify_s: list[float], middle_s: list[float], *, draft_s: float, p: float, q: float, gamma: int | None = None,
+    middle_gamma: int | None = None,
+) -> Speculation:
+    """The fastest (gamma, middle_gamma); `verify_s[n]` and `middle_s[n]` are the times of passes with n + 1 rows.
+
+    A given gamma or middle_gamma is kept. p: acceptance by the full cache, q: by the middle level.
+    """
+    options = []
+    for m in [middle_gamma] if middle_gamma else range(1, MAX_MIDDLE_GAMMA + 1):
+        per_token = (middle_s[m] + m * draft_s) / expected_tokens(q, m)
+        for g in [gamma] if gamma else range(1, MAX_GAMMA + 1):
+            round_s = verify_s[g] + g * per_token
+            options.append((round_s / expected_tokens(p, g), g, m))
+    tbt, g, m = min(options)
+    return Speculation(g, m, tbt)

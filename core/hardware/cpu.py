@@ -1,0 +1,94 @@
+"""Facts about the CPU: model, instruction sets and the cores this process may use, from what the system offers as text."""
+
+from __future__ import annotations
+
+import math
+import os
+import platform
+import subprocess
+from pathlib import Path
+
+import psutil
+
+CPUINFO = Path("/proc/cpuinfo")
+# Windows: IsProcessorFeaturePresent knows no bfloat16 test, so only these are asked.
+WINDOWS_FEATURES = {39: "avx", 40: "avx2", 41: "avx512f"}
+
+
+def cpu_name() -> str:
+    """The processor's name as people know it."""
+    for key, value in _cpuinfo():
+        if key in ("model name", "Model"):
+            return value
+    if platform.system() == "Darwin":
+        return _sysctl("machdep.cpu.brand_string") or platform.machine()
+    return platform.processor() or platform.machine()
+
+
+def cpu_flags() -> frozenset[str]:
+    """Instruction sets by the names Linux gives them; empty where the system does not tell."""
+    for key, value in _cpuinfo():
+        if key in ("flags", "Features"):
+            return frozenset(value.split())
+    if platform.system() == "Windows":
+        return _windows_flags()
+    if platform.system() == "Darwin":
+        if platform.machine() == "arm64":
+            return frozenset({"asimd"})
+        return frozenset(_sysctl("machdep.cpu.leaf7_features").lower().split())
+    return frozenset()
+
+
+def cores() -> tuple[int, int]:
+    """(physical, logical) cores this process may use: affinity and container quotas count."""
+    logical = psutil.cpu_count(logical=True) or 1
+    physical = psutil.cpu_count(logical=False) or logical
+    if hasattr(os, "sched_getaffinity"):
+        logical = min(logical, len(os.sched_getaffinity(0)))
+    quota = _cgroup_quota()
+    if quota is not None:
+        logical = min(logical, max(1, math.ceil(quota)))
+    return min(physical, logical), logical
+
+
+def _cpuinfo() -> list[tuple[str, str]]:
+    try:
+        text = CPUINFO.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return []
+    pairs = (line.partition(":") for line in text.split("\n\n", 1)[0].splitlines())
+    return [(key.strip(), value.strip()) for key, _, value in pairs]
+
+
+def _sysctl(name: str) -> str:
+    try:
+        done = subprocess.run(["sysctl", "-n", name], capture_output=True, text=True, timeout=5, check=False)
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return done.stdout.strip()
+
+
+def _windows_flags() -> frozenset[str]:
+    import ctypes
+
+    try:
+        present = ctypes.windll.kernel32.IsProcessorFeaturePresent     # type: ignore[attr-defined]
+    except (AttributeError, OSError):
+        return frozenset()
+    return frozenset(name for number, name in WINDOWS_FEATURES.items() if present(number))
+
+
+def _cgroup_quota() -> float | None:
+    """CPUs a container may use (cgroup v2 or v1), or None without a limit."""
+    root = Path("/sys/fs/cgroup")
+    try:
+        quota, period = (root / "cpu.max").read_text().split()[:2]
+    except (OSError, ValueError):
+        try:
+            quota = (root / "cpu/cpu.cfs_quota_us").read_text().strip()
+            period = (root / "cpu/cpu.cfs_period_us").read_text().strip()
+        except OSError:
+            return None
+    if quota in ("max", "-1"):
+        return None
+    return int(quota) / int(period)

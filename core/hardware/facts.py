@@ -1,0 +1,55 @@
+"""What is known about a machine, as frozen values: measured by the probe or imagined by the user. Values only."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+GIB = 1 << 30
+GB = 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """One CUDA GPU. Bandwidths in GB/s (1e9 bytes); `pcie_gb_per_s` is host to device, large pinned copies."""
+
+    name: str
+    vram_bytes: int
+    free_bytes: int
+    memory_gb_per_s: float
+    tflops: float                              # dense 16-bit matrix products, nominal
+    pcie_gb_per_s: float
+    pcie_measured: bool = False                # False: nominal, or stated by the user
+    known: bool = True                         # False: bandwidth and TFLOP/s are cautious guesses, not from the table
+    compute_capability: tuple[int, int] | None = None
+    driver: str | None = None
+    index: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Hardware:
+    """One machine. `pinnable_bytes` is what the system lets a process page-lock; None for disk speed: not measured."""
+
+    system: str                                # "Linux" | "Windows" | "Darwin"
+    cpu_name: str
+    physical_cores: int
+    logical_cores: int
+    cpu_flags: frozenset[str]
+    ram_bytes: int
+    ram_available_bytes: int
+    pinnable_bytes: int
+    gpus: tuple[Gpu, ...] = ()
+    disk_path: str = ""
+    disk_free_bytes: int | None = None
+    disk_gb_per_s: float | None = None
+    problems: tuple[str, ...] = ()             # what was looked for and found broken, in plain words
+    imagined: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values; flags only as far as the planner looks at them."""
+        return {**asdict(self), "cpu_flags": sorted(self.cpu_flags & CPU_FLAGS_OF_INTEREST)}
+
+
+CPU_FLAGS_OF_INTEREST = frozenset({
+    "avx", "avx2", "fma", "avx512f", "avx512_bf16", "avx512_vnni", "avx_vnni", "amx_bf16", "amx_int8", "asimd", "bf16",
+})

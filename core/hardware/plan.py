@@ -1,0 +1,70 @@
+"""The plan: what runs where on this machine, in numbers and in words. Values only; knows nothing of how they are chosen."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+PLACES = ("VRAM", "pinned RAM", "RAM", "disk")
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetLine:
+    """So many bytes of one purpose in one place: "VRAM", "pinned RAM", "RAM" or "disk"."""
+
+    name: str
+    bytes: int
+    place: str
+
+    def __post_init__(self) -> None:
+        assert self.place in PLACES, f"{self.name}: unknown place {self.place!r}"
+        assert self.bytes >= 0, f"{self.name}: {self.bytes} bytes"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Everything the engine needs to know about the machine. Bytes and tokens are exact, times are expectations."""
+
+    model: str
+    device: str                                # "cpu" | "cuda"
+    dtype: str                                 # "float32" | "bfloat16" | "float16"
+    context_tokens: int
+    context_stretch: float                     # 1.0: native context; above: positions are stretched by this factor (YaRN)
+    layers: int
+    on_chip_layers: int                        # the first N layers keep their KV cache on the device
+    retrieval_budget: int                      # tokens the middle level sees
+    retrieval_chunk: int
+    tail_tokens: int                           # room in the retrieval cache for tokens since the last refresh
+    draft_model: str | None                    # None: n-gram lookup drafts
+    draft_sinks: int
+    draft_window: int
+    gamma: int                                 # outer: tokens proposed to the full cache per round
+    middle_gamma: int                          # tokens proposed to the retrieval cache at a time
+    prefill_segment_tokens: int
+    prefill_chunk_tokens: int
+    staging_blocks: int                        # 0: nothing is offloaded
+    staging_block_bytes: int
+    staging_block_tokens: int
+    threads: int
+    weights_kernel: str                        # "float" | "int8" | "int4": weights of the draft and middle levels
+    expected_tbt_ms: float                     # in the settings' mode of three levels, at the full context
+    expected_plain_tbt_ms: float               # plain decoding, at the full context
+    expected_prefill_s: float                  # a prompt of the full context
+    assumed_acceptance: float
+    pcie_gb_per_s: float | None                # None: nothing crosses a bus
+    budget: tuple[BudgetLine, ...]
+    notes: tuple[str, ...]
+
+    def bytes_in(self, place: str) -> int:
+        """The sum of the lines of one place."""
+        return sum(line.bytes for line in self.budget if line.place == place)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values for JSON, the panel and the log."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> Plan:
+        """The plan that `to_json` wrote."""
+        budget = tuple(BudgetLine(**line) for line in values["budget"])
+        return cls(**{**values, "budget": budget, "notes": tuple(values["notes"])})

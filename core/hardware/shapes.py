@@ -1,0 +1,108 @@
+"""The shape of a Llama-family model and what follows from it by arithmetic: bytes per weight and token, FLOPs. No torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from core.errors import UserError
+
+DTYPE_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
+FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
+
+
+@dataclass(frozen=True, slots=True)
+class ModelShape:
+    """Sizes of one decoder-only model. `native_context` is the trained one, `longest_context` with positions stretched."""
+
+    name: str
+    layers: int
+    hidden: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    intermediate: int
+    vocab: int
+    native_context: int
+    longest_context: int
+    tied: bool = False                         # input and output embeddings are one matrix
+    family: str = "llama"
+
+    @classmethod
+    def from_hf_config(cls, config: Mapping[str, Any], *, name: str = "", stretch: float = 4.0) -> ModelShape:
+        """The shape in a transformers config.json. Raises UserError for a model this runtime does not cover."""
+        family = str(config.get("model_type", ""))
+        if family not in FAMILIES:
+            raise UserError(
+                f"The model {name or 'in this folder'} is of type {family or 'unknown'!r}; only {', '.join(FAMILIES)} run "
+                f"here. Choose one of `models list`."
+            )
+        try:
+            heads, hidden = int(config["num_attention_heads"]), int(config["hidden_size"])
+            native = int(config["max_position_embeddings"])
+            scaled = _rope_kind(config) not in (None, "default")
+            return cls(
+                name=name, layers=int(config["num_hidden_layers"]), hidden=hidden, heads=heads,
+                kv_heads=int(config.get("num_key_value_heads") or heads),
+                head_dim=int(config.get("head_dim") or hidden // heads),
+                intermediate=int(config["intermediate_size"]), vocab=int(config["vocab_size"]), native_context=native,
+                longest_context=native if scaled else int(native * stretch),
+                tied=bool(config.get("tie_word_embeddings", False)), family=family,
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise UserError(f"config.json of {name or 'the model'} is incomplete ({error}). Download it again.") from error
+
+    # ---- memory --------------------------------------------------------------------------------------------------------
+
+    @property
+    def layer_parameters(self) -> int:
+        """Weights of one layer: attention projections, gated MLP, two norms."""
+        q = self.heads * self.head_dim
+        kv = self.kv_heads * self.head_dim
+        return self.hidden * (2 * q + 2 * kv) + 3 * self.hidden * self.intermediate + 2 * self.hidden
+
+    @property
+    def parameters(self) -> int:
+        """All weights; tied embeddings count once."""
+        embeddings = self.vocab * self.hidden * (1 if self.tied else 2)
+        return self.layers * self.layer_parameters + embeddings + self.hidden
+
+    def weight_bytes(self, dtype: str) -> int:
+        """Bytes of all weights."""
+        return self.parameters * DTYPE_BYTES[dtype]
+
+    def pass_bytes(self, dtype: str) -> int:
+        """Bytes of weights one forward pass reads: everything but the input embedding's other rows."""
+        return (self.layers * self.layer_parameters + self.vocab * self.hidden) * DTYPE_BYTES[dtype]
+
+    def kv_bytes_per_token_layer(self, dtype: str) -> int:
+        """Bytes of K and V that one token leaves in one layer."""
+        return 2 * self.kv_heads * self.head_dim * DTYPE_BYTES[dtype]
+
+    def kv_bytes_per_token(self, dtype: str) -> int:
+        """Bytes of K and V that one token leaves in all layers."""
+        return self.layers * self.kv_bytes_per_token_layer(dtype)
+
+    # ---- work ----------------------------------------------------------------------------------------------------------
+
+    @property
+    def linear_flops_per_token(self) -> int:
+        """FLOPs of the layers' matrix products for one token, without the output head."""
+        return 2 * self.layers * self.layer_parameters
+
+    @property
+    def head_flops_per_token(self) -> int:
+        """FLOPs of the output head for one token."""
+        return 2 * self.hidden * self.vocab
+
+    def attention_flops(self, rows: int, past_tokens: int) -> int:
+        """FLOPs of `rows` new rows attending to `past_tokens` and, causally, to each other."""
+        pairs = rows * past_tokens + rows * (rows + 1) // 2
+        return 4 * pairs * self.heads * self.head_dim * self.layers
+
+
+def _rope_kind(config: Mapping[str, Any]) -> str | None:
+    """The RoPE scaling's name in either spelling of transformers configs, or None."""
+    scaling = config.get("rope_scaling") or config.get("rope_parameters") or {}
+    return scaling.get("rope_type") or scaling.get("type") if isinstance(scaling, Mapping) else None

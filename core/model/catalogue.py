@@ -1,0 +1,141 @@
+"""The models this program knows: where they are, shape, licence, context, draft pairing, and how they read best. No torch.
+
+The data is catalogue.yaml beside this file. A folder with a checkpoint that is not listed gets an entry of its own.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from core.errors import UserError
+from core.hardware.shapes import ModelShape
+
+DATA = Path(__file__).with_name("catalogue.yaml")
+EMBEDDED = "SmolLM2-135M-Instruct"
+
+
+@dataclass(frozen=True, slots=True)
+class ReadingProfile:
+    """How a book is put to a model: the longest part it summarises well, and the wording and sampling that serve it."""
+
+    part_tokens: int = 16_384
+    system: str = "You are a helpful assistant that summarises books."
+    instruction: str = "Write a short summary of this passage in your own words."
+    temperature: float = 0.3
+    repetition_penalty: float = 1.05
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogueEntry:
+    """One model. `draft` names another entry with the same vocabulary; `folder`: a checkpoint of the user's own."""
+
+    name: str
+    repo: str
+    shape: ModelShape
+    vocabulary: str
+    licence: str
+    languages: str = ""
+    revision: str = "main"
+    chat: bool = True                          # False: a base model, "not tuned for chat"
+    role: str = "target"                       # "draft": only useful as a draft model
+    draft: str | None = None
+    weights: str = "safetensors"               # "bin": pickled checkpoint, converted once after the download
+    gated: bool = False                        # the licence must be accepted on the model's page before a download
+    thinking: bool = False                     # writes hidden reasoning unless told not to
+    embedded: bool = False
+    folder: Path | None = None
+    reading: ReadingProfile = ReadingProfile()
+
+    @property
+    def native_context(self) -> int:
+        """Tokens the model was trained for."""
+        return self.shape.native_context
+
+
+@lru_cache(maxsize=1)
+def _entries() -> tuple[CatalogueEntry, ...]:
+    raw = yaml.safe_load(DATA.read_text(encoding="utf-8"))
+    return tuple(_entry(name, values) for name, values in raw["models"].items())
+
+
+def load() -> dict[str, CatalogueEntry]:
+    """All entries by name, in the file's order. The dict is the caller's own."""
+    return {entry.name: entry for entry in _entries()}
+
+
+def find(name: str) -> CatalogueEntry:
+    """The entry of this name, repository or checkpoint folder; case does not matter. UserError names the nearest."""
+    wanted = name.strip().lower()
+    for entry in _entries():
+        if wanted in (entry.name.lower(), entry.repo.lower()):
+            return entry
+    if (Path(name).expanduser() / "config.json").is_file():
+        return from_folder(Path(name).expanduser())
+    names = {entry.name.lower(): entry.name for entry in _entries()}
+    near = names[difflib.get_close_matches(wanted, names, n=1, cutoff=0.0)[0]]
+    raise UserError(
+        f"There is no model {name!r}; the nearest is {near}. `models list` shows all; a folder with a checkpoint works too."
+    )
+
+
+def from_folder(folder: Path) -> CatalogueEntry:
+    """An entry for any local checkpoint folder of a covered architecture. Raises UserError when it is none."""
+    try:
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UserError(f"{folder} is not a model folder: config.json cannot be read ({error}).") from error
+    known = {entry.name.lower(): entry for entry in _entries()}.get(folder.name.lower())
+    shape = ModelShape.from_hf_config(config, name=folder.name)
+    if known is not None and replace(shape, longest_context=0, native_context=0, name="") == replace(
+            known.shape, longest_context=0, native_context=0, name=""):
+        return replace(known, folder=folder)
+    pickled = not any(folder.glob("*.safetensors")) and any(folder.glob("*.bin"))
+    return CatalogueEntry(
+        name=folder.name, repo=str(folder), shape=shape, vocabulary=f"folder:{folder.name}", licence="see the folder",
+        chat=_has_chat_template(folder), weights="bin" if pickled else "safetensors", folder=folder,
+    )
+
+
+def draft_for(entry: CatalogueEntry, chosen: str | None = None) -> CatalogueEntry | None:
+    """The draft model for `entry`: its pairing, or the user's choice ("none": none). UserError when they cannot pair.
+
+    Checkpoints outside the catalogue are taken at their word here; the loader compares the tokenizers.
+    """
+    if chosen is not None and chosen.strip().lower() == "none":
+        return None
+    if chosen is None:
+        return find(entry.draft) if entry.draft else None
+    draft = find(chosen)
+    both_listed = entry.folder is None and draft.folder is None
+    if both_listed and draft.vocabulary != entry.vocabulary:
+        raise UserError(
+            f"{draft.name} cannot draft for {entry.name}: they have different vocabularies. Set draft_model to auto or none."
+        )
+    return draft
+
+
+def _entry(name: str, values: Mapping[str, Any]) -> CatalogueEntry:
+    values = dict(values)
+    native = values.pop("native_context")
+    shape = ModelShape(
+        name=name, family=values.pop("family"), native_context=native, longest_context=values.pop("longest_context", native),
+        **values.pop("shape"),
+    )
+    return CatalogueEntry(name=name, shape=shape, reading=ReadingProfile(**values.pop("reading")), **values)
+
+
+def _has_chat_template(folder: Path) -> bool:
+    if (folder / "chat_template.jinja").is_file():
+        return True
+    try:
+        return bool(json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8")).get("chat_template"))
+    except (OSError, ValueError):
+        return False

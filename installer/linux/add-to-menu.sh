@@ -1,0 +1,26 @@
+#!/bin/sh
+# Adds TriForce Chat to the desktop's application menu, for this user. Run it again after moving the folder.
+set -eu
+here=$(CDPATH= cd -- "$(dirname -- "$0")" && pwd)
+root=$(CDPATH= cd -- "$here/../.." && pwd)
+menu=${XDG_DATA_HOME:-"$HOME/.local/share"}/applications
+icon=$(ls "$root"/assets/icons/*.svg "$root"/assets/icons/*.png 2>/dev/null | head -n 1 || :)
+
+# In a desktop entry, Exec wants the path in double quotes with \ " ` $ escaped, each \ doubled once more, and % doubled.
+quoted=$(printf '%s' "$here/triforce-chat.sh" | sed -e 's/[\\"`$]/\\&/g' -e 's/\\/\\\\/g' -e 's/%/%%/g')
+
+mkdir -p "$menu"
+cat > "$menu/triforce-chat.desktop" <<ENTRY
+[Desktop Entry]
+Type=Application
+Version=1.0
+Name=TriForce Chat
+Comment=Read whole books with a local model
+Exec="$quoted"
+Icon=${icon:-accessories-dictionary}
+Terminal=true
+Categories=Office;Education;
+StartupNotify=true
+ENTRY
+chmod +x "$here/triforce-chat.sh"
+printf 'TriForce Chat is in the application menu (%s).\n' "$menu/triforce-chat.desktop"

@@ -1,0 +1,36 @@
+#!/bin/sh
+# Starts TriForce Chat with a Python that fits (3.10 to 3.13), or says how to get one. Arguments go to launcher.py.
+here=$(CDPATH= cd -- "$(dirname -- "$0")" && pwd) || exit 1
+root=$(CDPATH= cd -- "$here/../.." && pwd) || exit 1
+
+fits() {
+    "$1" -c 'import sys; sys.exit(not ((3, 10) <= sys.version_info[:2] <= (3, 13)))' >/dev/null 2>&1
+}
+
+tell() {
+    printf '%s\n' "$1" >&2
+    [ -t 2 ] && return
+    if command -v zenity >/dev/null 2>&1; then zenity --error --title='TriForce Chat' --text="$1" 2>/dev/null
+    elif command -v kdialog >/dev/null 2>&1; then kdialog --title 'TriForce Chat' --error "$1" 2>/dev/null
+    elif command -v notify-send >/dev/null 2>&1; then notify-send 'TriForce Chat' "$1"
+    fi
+}
+
+for name in python3.12 python3.13 python3.11 python3.10 python3; do
+    if fits "$name"; then
+        TRIFORCE_SHIM=1 "$name" "$root/launcher.py" "$@"
+        status=$?
+        if [ "$status" -ne 0 ] && [ "$#" -eq 0 ] && [ -t 0 ]; then
+            printf 'Press Enter to close this window. ' >&2
+            read -r _ || :
+        fi
+        exit "$status"
+    fi
+done
+
+tell 'TriForce Chat needs Python 3.10 to 3.13. Install it with your package manager and start again:
+  Debian, Ubuntu:  sudo apt install python3 python3-venv
+  Fedora:          sudo dnf install python3.12
+  Arch:            sudo pacman -S python'
+[ -t 0 ] && [ "$#" -eq 0 ] && { printf 'Press Enter to close this window. ' >&2; read -r _ || :; }
+exit 1

@@ -1,0 +1,175 @@
+"""pip inside the environment, with its progress told in one line and its failures told as cause and remedy."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+from installer import torch_build
+from installer.progress import Progress
+from installer.torch_build import Build
+
+CAUSES = (
+    (("no space left", "errno 28", "not enough space", "winerror 112"), "the disk is full",
+     "Free some space and start again; the setup goes on where it stopped."),
+    (("sslerror", "certificate_verify_failed"), "the secure connection failed",
+     "Check this computer's clock; behind a company proxy give pip its certificate: pip config set global.cert FILE"),
+    (("name resolution", "getaddrinfo", "newconnectionerror", "connection refused", "timed out", "proxyerror", "incompleteread",
+      "network is unreachable", "connectionreset", "remotedisconnected", "connection broken"),
+     "the package index could not be reached",
+     "Connect to the internet and start again; the setup goes on where it stopped. Behind a proxy set HTTPS_PROXY."),
+    (("permission denied", "access is denied", "winerror 5"), "a file could not be written",
+     "Close other windows of the app, make the folder writable, and start again."),
+    (("no matching distribution",), "the package index has no fitting version",
+     "Use 64-bit Python 3.10 to 3.13; with an own package index (pip config list) check that it is complete."),
+)
+
+
+class SetupError(Exception):
+    """The environment could not be made. The message names cause and remedy and is shown as it is."""
+
+
+class Pip:
+    """Runs `python -m pip`. `scratch` holds what is being downloaded (on the same drive, and its growth is the progress)."""
+
+    def __init__(self, python: Path, *, scratch: Path, log: Path) -> None:
+        self._python, self._scratch, self._log = python, scratch, log
+
+    @staticmethod
+    def clean_environ() -> dict[str, str]:
+        """The environment without what would send packages or modules elsewhere; the user's pip configuration stays."""
+        unwanted = ("PYTHONPATH", "PYTHONHOME", "PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_REQUIRE_VIRTUALENV", "VIRTUAL_ENV")
+        kept = {name: value for name, value in os.environ.items() if name not in unwanted}
+        return {**kept, "PYTHONNOUSERSITE": "1", "PIP_USER": "0", "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_INPUT": "1",
+                "PYTHONIOENCODING": "utf-8"}
+
+    def install_torch(self, build: Build, *, replace: bool, progress: Progress) -> None:
+        """Install the build. A CPU build that the user's own indexes offer goes before the official index."""
+        if build.note:
+            progress.note(f"PyTorch build {build.name}: {build.note}.")
+        if replace:
+            self._ask("uninstall", "--yes", "torch", timeout=300)
+        title = f"Installing PyTorch ({'CPU' if build.name == 'cpu' else 'CUDA, ' + build.name} build)"
+        if build.name == "cpu" and (sys.platform != "linux" or self._offers_local_cpu_build()):
+            wanted = torch_build.LOCAL_CPU if sys.platform == "linux" else torch_build.RANGE
+            self.install(title, [wanted], progress)
+            return
+        official = [torch_build.RANGE, "--index-url", build.index]
+        try:
+            self.install(title, official, progress)
+        except SetupError as error:
+            if build.name != "cpu" or "could not be reached" not in str(error) or os.environ.get(torch_build.OVERRIDE):
+                raise
+            progress.note(f"{build.index} cannot be reached; taking the build of your package index instead (several GB).")
+            self.install("Installing PyTorch", [torch_build.RANGE], progress)
+
+    def _offers_local_cpu_build(self) -> bool:
+        """Whether the configured indexes resolve torch to a build marked "+cpu". Metadata only; nothing is installed."""
+        options = ("--dry-run", "--no-deps", "--ignore-installed", "--quiet", "--report=-")
+        try:
+            report = self._ask("install", *options, torch_build.LOCAL_CPU, timeout=300)
+            version = json.loads(report)["install"][0]["metadata"]["version"]
+        except (OSError, subprocess.SubprocessError, ValueError, LookupError):
+            return False
+        return version.endswith("+cpu")
+
+    def _ask(self, *arguments: str, timeout: float) -> str:
+        """pip's stdout for a question or a small errand."""
+        return self._run("-m", "pip", *arguments, timeout=timeout).stdout
+
+    def _run(self, *arguments: str, timeout: float) -> subprocess.CompletedProcess:
+        return subprocess.run([str(self._python), *arguments], capture_output=True, encoding="utf-8", errors="replace",
+                              timeout=timeout, stdin=subprocess.DEVNULL, env=self.clean_environ())
+
+    def check_torch(self) -> None:
+        """Raises SetupError when the installed torch does not even load."""
+        said = self._run("-c", "import torch", timeout=600)
+        if said.returncode == 0:
+            return
+        remedy = "Run: launcher.py repair"
+        if "DLL" in said.stderr or "WinError" in said.stderr:
+            remedy = "Install Microsoft's Visual C++ runtime, https://aka.ms/vs/17/release/vc_redist.x64.exe, and start again."
+        last = (said.stderr.strip().splitlines() or ["?"])[-1]
+        raise SetupError(f"PyTorch is installed but does not load: {last}\n{remedy}")
+
+    def install(self, title: str, arguments: list[object], progress: Progress) -> None:
+        """`pip install ARGUMENTS`, told as one step. Raises SetupError when pip fails."""
+        progress.step(title)
+        shutil.rmtree(self._scratch, ignore_errors=True)
+        self._scratch.mkdir(parents=True)
+        command = [str(self._python), "-u", "-m", "pip", "install", "--progress-bar=off", *(str(part) for part in arguments)]
+        environ = {**self.clean_environ(), **dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(self._scratch))}
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environ
+        )
+        lines: list[str] = []
+        reader = threading.Thread(target=self._read, args=(process, lines), daemon=True)
+        reader.start()
+        try:
+            while reader.is_alive():
+                reader.join(0.3)
+                progress.update(describe(lines, _bytes_below(self._scratch)))
+            code = process.wait()
+        finally:
+            if process.poll() is None:
+                process.terminate()
+                try:
+                    process.wait(10)
+                except subprocess.TimeoutExpired:
+                    process.kill()
+        if code != 0:
+            raise SetupError(explain(title, lines, self._log))
+
+    def _read(self, process: subprocess.Popen, lines: list[str]) -> None:
+        """pip's words, kept and written to the log, so that a report of a failed setup can hold them."""
+        with self._log.open("a", encoding="utf-8") as log:
+            log.write(time.strftime("\n%Y-%m-%d %H:%M:%S ") + " ".join(process.args[3:]) + "\n")
+            for raw in process.stdout:
+                line = raw.decode("utf-8", "replace").rstrip()
+                lines.append(line)
+                log.write(line + "\n")
+                log.flush()
+
+
+def describe(lines: list[str], scratch_bytes: int) -> str:
+    """pip's last line and the bytes below its scratch folder, as a few words for the progress line."""
+    last = next((line.strip() for line in reversed(lines) if line.strip()), "")
+    if match := re.match(r"Downloading (?:https?://\S*/)?(\S+?)(?:\.metadata)? \(([\d.]+) ([kMG]B)\)", last):
+        name, size, unit = match.groups()
+        total = float(size) * {"kB": 1e3, "MB": 1e6, "GB": 1e9}[unit]
+        if total < 5e6:
+            return f"downloading {name.split('-')[0]}"
+        return f"downloading {name.split('-')[0]}, {min(scratch_bytes, total) / 1e6:.0f} of {total / 1e6:.0f} MB"
+    if match := re.match(r"(?:Collecting|Using cached|Processing) (\S+)", last):
+        return f"preparing {re.split(r'[<>=!~;(-]', Path(match.group(1)).name)[0]}"
+    if last.startswith("Installing collected packages"):
+        return f"unpacking {last.count(',') + 1} packages"
+    return last[:60]
+
+
+def explain(title: str, lines: list[str], log: Path) -> str:
+    """What went wrong in one paragraph: cause, remedy, pip's own last words, where the rest is."""
+    text = "\n".join(lines[-80:]).lower()
+    errors = [line.strip() for line in lines if line.strip().startswith("ERROR")]
+    said = (errors or lines or ["nothing"])[-1]
+    for words, cause, remedy in CAUSES:
+        if any(word in text for word in words):
+            return f"{title} failed: {cause}. {remedy}\npip said: {said}\nThe whole log: {log}"
+    return f"{title} failed. Start again; if it fails again: launcher.py repair\npip said: {said}\nThe whole log: {log}"
+
+
+def _bytes_below(folder: Path) -> int:
+    total = 0
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            with contextlib.suppress(OSError):      # pip removes files while we look
+                total += os.stat(os.path.join(parent, name)).st_size
+    return total

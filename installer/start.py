@@ -1,0 +1,144 @@
+"""From the command line to a running command: environment first, then the app's own process with the right exit status."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from installer.environment import Environment
+from installer.packages import SetupError
+from installer.progress import Progress
+
+INTERRUPTED = 130
+LOOPBACK = "127.0.0.1,localhost"
+
+
+def main(root: str, arguments: list[str]) -> int:
+    """The exit status of the command; on POSIX a command that starts replaces this process and never returns here."""
+    environment = Environment(Path(root))
+    if environment.is_this() and arguments[:1] not in (["test"], ["repair"]):
+        return run_here(arguments)
+    signal.signal(signal.SIGTERM, _terminate)
+    try:
+        status = _prepare_and_run(environment, arguments)
+    except SetupError as error:
+        print(f"\n{error}", file=sys.stderr)
+        status = 1
+    except KeyboardInterrupt:
+        print("\nInterrupted. Start again to go on where the setup stopped.", file=sys.stderr)
+        status = INTERRUPTED
+    if status and not arguments:
+        _keep_window_open()
+    return status
+
+
+def _terminate(number: int, frame: object) -> None:
+    raise SystemExit(128 + number)
+
+
+def _prepare_and_run(environment: Environment, arguments: list[str]) -> int:
+    testing = arguments[:1] == ["test"]
+    if arguments[:1] == ["repair"]:
+        environment.remove()
+        environment.make_ready(extras=False, progress=Progress())
+        return 0
+    ready = environment.is_ready(extras=testing)
+    if not ready and arguments[:1] in (["-h"], ["--help"]):
+        print(sys.modules["__main__"].__doc__)
+        return 0
+    if not ready:
+        print("TriForce Chat: setting up its environment. This happens once; it can be interrupted and goes on next time.",
+              file=sys.stderr)
+        environment.make_ready(extras=testing, progress=Progress())
+    python, environ = str(environment.python), app_environ(environment.root)
+    if testing:
+        return _run([python, "-m", "pytest", *pytest_arguments(arguments[1:])], environ=environ, cwd=environment.root)
+    return _run([python, str(environment.root / "launcher.py"), *(arguments or ["app"])], environ=environ, cwd=None)
+
+
+def pytest_arguments(arguments: list[str]) -> list[str]:
+    """`--slow` adds the slow tests, `--e2e` takes the browser tests alone; everything else is pytest's."""
+    left_out = ["slow"] if "--slow" not in arguments else []
+    browser = "e2e" if "--e2e" in arguments else "not e2e"
+    expression = " and ".join([browser, *(f"not {mark}" for mark in left_out)])
+    return ["-m", expression, *(argument for argument in arguments if argument not in ("--slow", "--e2e"))]
+
+
+def app_environ(root: Path) -> dict[str, str]:
+    """What the app's process sees: this folder's modules, no switch that opens the app to others, no proxy for loopback."""
+    unwanted = ("PYTHONHOME", "VIRTUAL_ENV")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("GRADIO_") and name not in unwanted}
+    for name in ("NO_PROXY", "no_proxy"):
+        kept[name] = f"{kept[name]},{LOOPBACK}" if kept.get(name) else LOOPBACK
+    return {**kept, "PYTHONPATH": str(root), "PYTHONNOUSERSITE": "1", "PYTHONUTF8": "1", "GRADIO_ANALYTICS_ENABLED": "False"}
+
+
+def run_here(arguments: list[str]) -> int:
+    """Inside the environment: run the app's command line in this process."""
+    import runpy
+
+    sys.argv = ["launcher.py", *arguments]
+    try:
+        runpy.run_module("app.cli", run_name="__main__", alter_sys=False)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except ModuleNotFoundError as error:
+        if error.name and error.name.split(".")[0] in ("app", "core"):
+            raise
+        print(f"The environment lacks {error.name}. Run: python3 launcher.py repair", file=sys.stderr)
+        return 1
+    return 0
+
+
+# ---- processes --------------------------------------------------------------------------------------------------------------
+
+def _run(command: list[str], *, environ: dict[str, str], cwd: Path | None) -> int:
+    """Become the command where the system can; else wait for it and end it with us."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    if os.name != "nt":
+        if cwd is not None:
+            os.chdir(cwd)
+        os.execve(command[0], command, environ)
+    job = _job_that_ends_with_us()
+    process = subprocess.Popen(command, env=environ, cwd=cwd)
+    if job is not None:
+        ctypes.windll.kernel32.AssignProcessToJobObject(job, int(process._handle))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)        # Ctrl-C reaches the child by the console; its status is ours
+    return process.wait()
+
+
+def _job_that_ends_with_us() -> int | None:
+    """A Windows job object whose processes are ended when its last handle, ours, is closed: also when we are killed."""
+
+    class Basic(ctypes.Structure):
+        _fields_ = [("times", ctypes.c_int64 * 2), ("limit_flags", ctypes.c_uint32), ("working_set", ctypes.c_size_t * 2),
+                    ("active_processes", ctypes.c_uint32), ("affinity", ctypes.c_size_t), ("classes", ctypes.c_uint32 * 2)]
+
+    class Extended(ctypes.Structure):
+        _fields_ = [("basic", Basic), ("io_counters", ctypes.c_uint64 * 6), ("memory", ctypes.c_size_t * 4)]
+
+    kill_on_close, extended_information = 0x2000, 9
+    kernel = ctypes.windll.kernel32
+    kernel.CreateJobObjectW.restype = ctypes.c_void_p
+    job = kernel.CreateJobObjectW(None, None)
+    if not job:
+        return None
+    limits = Extended()
+    limits.basic.limit_flags = kill_on_close
+    job = ctypes.c_void_p(job)
+    done = kernel.SetInformationJobObject(job, extended_information, ctypes.byref(limits), ctypes.sizeof(limits))
+    return job if done else None
+
+
+def _keep_window_open() -> None:
+    """After a double click on Windows the console is ours alone and would vanish with the message in it."""
+    if os.name != "nt" or os.environ.get("TRIFORCE_SHIM") or not sys.stdin.isatty():
+        return
+    processes = (ctypes.c_uint32 * 8)()
+    if ctypes.windll.kernel32.GetConsoleProcessList(processes, 8) <= 2:     # py.exe and python.exe
+        input("\nPress Enter to close this window.")

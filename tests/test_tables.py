@@ -1,0 +1,45 @@
+"""The README's generated sections: they follow their sources, and no figure appears without a result."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks import measured, tables
+from core.config import RULES
+
+
+def test_readme_settings_are_current():
+    """A key added to config.yaml and not to the README."""
+    assert tables.stale(tables.README.read_text(encoding="utf-8"), ["settings"]) == []
+
+
+def test_every_setting_has_a_row_with_an_explanation():
+    """A key without a comment of its own or of its group would be an empty cell."""
+    table = tables.settings_table((tables.REPO / "config.yaml").read_text(encoding="utf-8"))
+    rows = {row.split("`")[1]: row for row in table.splitlines() if row.startswith("| `")}
+    assert rows.keys() == RULES.keys()
+    assert all(len(row.rsplit("|", 2)[1].strip()) > 10 for row in rows.values())
+
+
+def test_readme_figures_are_those_of_the_result_files():
+    """A figure edited by hand, or left over from an older run."""
+    assert tables.stale(tables.README.read_text(encoding="utf-8"), ["measured"]) == []
+
+
+def test_without_results_nothing_is_claimed(tmp_path):
+    """An empty folder must not give an empty table or old numbers."""
+    assert measured.section(tmp_path) == measured.NOTHING
+
+
+def test_tree_shows_what_files_say_of_themselves():
+    """A file's line is its docstring's first sentence; a collapsed folder is one line."""
+    shown = tables.tree(["launcher.py", "assets/icons/favicon.svg", "core/errors.py"])
+    assert "errors.py" in shown and "person in front of the screen" in shown
+    assert "icons/" in shown and "favicon" not in shown
+
+
+@pytest.mark.parametrize("text", ["no markers", "<!-- a:begin --><!-- a:begin --><!-- a:end -->"])
+def test_filling_refuses_a_page_without_its_markers(text):
+    """A marker lost in an edit would silently freeze the section."""
+    with pytest.raises(AssertionError, match="exactly one"):
+        tables.filled(text, "a", "new")
