@@ -31,6 +31,7 @@ class KVCache(Protocol):
 
     length: int
     committed: int
+    ready: bool                                # False: holds nothing to draft from yet
     rotates_on_read: bool                      # True: keys are stored before RoPE and rotated by slot when read
 
     @property

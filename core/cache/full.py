@@ -20,6 +20,7 @@ class FullKVCache:
     """
 
     rotates_on_read = False
+    ready = True
 
     def __init__(self, shape: KVShape, capacity: int, backend: Backend, *, block_tokens: int = 512) -> None:
         self.store = KVStore(shape, capacity, block_tokens=block_tokens, dtype=backend.dtype, device=backend.device)

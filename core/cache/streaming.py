@@ -25,6 +25,7 @@ class StreamingKVCache:
     """
 
     rotates_on_read = True
+    ready = True
 
     def __init__(
         self, shape: KVShape, backend: Backend, rotate: Rotate, *, sinks: int = 16, window: int = 256, slack: int = 64

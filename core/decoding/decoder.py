@@ -12,12 +12,12 @@ from core.decoding.drafters import Drafter, Model, next_logits
 from core.decoding.randomness import Randomness
 from core.decoding.sampling import Sampling
 from core.decoding.verify import verify
-from core.events import Acceptance
+from core.events import Acceptance, Stats
 
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """What one round emitted. `levels` names each token's proposer; `draft` and `retrieval` are the two levels' acceptance."""
+    """What one round emitted. `levels` names each token's proposer. `stats` of the answer so far are added by the engine."""
 
     tokens: tuple[int, ...]
     levels: tuple[str, ...]
@@ -25,6 +25,7 @@ class Round:
     acceptance_retrieval: Acceptance
     seconds: float
     bytes_moved: int = 0
+    stats: Stats | None = None
 
 
 class Refresh(Protocol):

@@ -144,6 +144,8 @@ class VerifiedDrafter:
     def propose(self, committed: Sequence[int], gamma: int) -> Draft:
         """See Drafter. The last inner round may carry the draft beyond `gamma`."""
         self._base, self._confidence = len(committed), []
+        if not self._cache.ready:
+            return Draft()
         tokens: list[int] = []
         laws: list[torch.Tensor] = []
         levels: list[str] = []
@@ -173,7 +175,8 @@ class VerifiedDrafter:
         """See Drafter."""
         if self._confidence:
             self._length.observe(self._confidence, min(length - self._base, len(self._confidence)))
-        self._cache.commit(length)
+        if self._cache.ready:
+            self._cache.commit(length)
         self._drafter.commit(length)
 
 

@@ -8,18 +8,21 @@ from dataclasses import dataclass
 import torch
 
 _NUCLEUS_CANDIDATES = 64
+_PENALTY_WINDOW = 256
 
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
     """Temperature, nucleus and repetition penalty. Temperature 0 is greedy: a law with all mass on the largest logit.
 
+    The penalty looks at the newest 256 tokens from `answer_start` on: the book's own words are not held against the answer.
     Raises ValueError for settings outside temperature >= 0, 0 < top_p <= 1, repetition_penalty >= 1.
     """
 
     temperature: float = 0.0
     top_p: float = 1.0
     repetition_penalty: float = 1.0
+    answer_start: int = 0
 
     def __post_init__(self) -> None:
         if self.temperature < 0 or not 0 < self.top_p <= 1 or self.repetition_penalty < 1:
@@ -39,11 +42,11 @@ class Sampling:
         return torch.softmax(scaled, -1) if self.top_p == 1 else self._nucleus(scaled)
 
     def _penalised(self, logits: torch.Tensor, history: Sequence[int], drafted: Sequence[int]) -> torch.Tensor:
+        tail = [*history[max(self.answer_start, len(history) - _PENALTY_WINDOW):], *drafted]
+        before = len(tail) - len(drafted)
         seen = torch.zeros(logits.shape, dtype=torch.bool, device=logits.device)
-        if history:
-            seen[:, torch.tensor(sorted(set(history)), device=logits.device)] = True
-        for row in range(1, logits.shape[0]):
-            seen[row:, drafted[row - 1]] = True
+        for row in range(logits.shape[0]):
+            seen[row, torch.tensor(tail[max(0, before + row - _PENALTY_WINDOW):before + row], dtype=torch.long, device=logits.device)] = True
         penalised = torch.where(logits > 0, logits / self.repetition_penalty, logits * self.repetition_penalty)
         return torch.where(seen, penalised, logits)
 

@@ -12,7 +12,7 @@ from safetensors import safe_open
 from core.backend.base import Backend, Codes, Linear
 from core.errors import UserError
 from core.model.config import ModelConfig, load_config
-from core.model.llama import LlamaModel, Layer
+from core.model.llama import Layer, LlamaModel
 from core.model.rope import Rope
 
 Progress = Callable[[str, float | None], None]
