@@ -22,7 +22,7 @@ FITS = ("auto", "whole", "sections")
 THEMES = ("system", "light", "dark")
 DTYPES = ("float32", "bfloat16", "float16")
 DEVICES = ("cpu", "cuda")
-KERNELS = ("float", "int8", "int4")
+KERNELS = ("float", "int4")
 DEFAULT_PATH = Path(__file__).resolve().parent.parent / "config.yaml"
 
 

@@ -1,1 +1,7 @@
 """Reading books: any supported file to a Document. No torch here."""
+
+from core.documents.document import Document, Section
+from core.documents.reader import read_document
+from core.documents.safely import Limits, ReadingCancelled, read_safely
+
+__all__ = ["Document", "Limits", "ReadingCancelled", "Section", "read_document", "read_safely"]
