@@ -6,7 +6,7 @@ import pytest
 
 from core.errors import UserError
 from core.hardware.facts import GIB
-from core.hardware.gpus import imagined_hardware, known_gpus, look_up
+from core.hardware.gpus import imagine, imagined_hardware, known_gpus, look_up
 
 
 @pytest.mark.parametrize(("name", "expected"), [
@@ -40,6 +40,22 @@ def test_imagined_machines():
     assert imagined_hardware(gpu="RTX 4090", vram_gib=48).gpus[0].vram_bytes == 48 * GIB
     assert imagined_hardware(gpu="RTX 4060 Ti").gpus[0].pcie_gb_per_s == 12.5      # eight lanes
     assert imagined_hardware(gpu="none").gpus == ()
+
+
+def test_this_machine_with_parts_exchanged():
+    base = imagined_hardware(gpu="RTX 3060", ram_gib=16)
+    assert imagine(base) is base
+    with_card = imagine(base, gpu="RTX 4090", pcie_gb_per_s=20)
+    assert (with_card.gpus[0].name, with_card.gpus[0].pcie_gb_per_s, with_card.ram_bytes) == ("RTX 4090", 20, 16 * GIB)
+    assert with_card.cpu_flags == base.cpu_flags
+    more_ram = imagine(base, ram_gib=128)
+    assert (more_ram.gpus[0].name, more_ram.ram_bytes) == ("RTX 3060", 128 * GIB)
+    assert more_ram.ram_available_bytes > 120 * GIB
+    assert imagine(base, system="windows").pinnable_bytes == 8 * GIB
+    assert imagine(base, vram_gib=24).gpus[0].vram_bytes == 24 * GIB
+    assert imagine(base, gpu="none").gpus == ()
+    with pytest.raises(UserError, match="--gpu"):
+        imagine(imagined_hardware(), vram_gib=24)
 
 
 def test_unknown_names_are_refused_with_the_nearest():

@@ -10,6 +10,7 @@ import pytest
 from core.config import Settings
 from core.errors import PlanError, UserError
 from core.hardware import doctor
+from core.hardware import offers as offering
 from core.hardware.gpus import imagined_hardware
 from core.hardware.offers import choose, offers, plan_for
 from core.hardware.wording import duration, format_plan
@@ -18,6 +19,9 @@ from core.model.catalogue import EMBEDDED, find
 PC_4090 = imagined_hardware(gpu="RTX 4090", ram_gib=64)
 PC_3060 = imagined_hardware(gpu="RTX 3060", ram_gib=32)
 NO_GPU = imagined_hardware(ram_gib=16)
+
+
+BOTH = ("cpu", "cuda")
 
 
 def everything(entry):
@@ -34,17 +38,25 @@ def test_without_gpu_the_embedded_model_runs():
 
 
 def test_with_gpu_the_largest_downloaded_chat_model_that_fits_runs():
-    assert choose(PC_4090, Settings(), is_downloaded=only_embedded).entry.name == EMBEDDED
-    assert choose(PC_4090, Settings(), is_downloaded=everything).entry.name == "Qwen3-8B"
-    assert choose(PC_3060, Settings(), is_downloaded=everything).entry.name == "Qwen3-4B-Instruct-2507"
-    assert choose(PC_4090, Settings(device="cpu"), is_downloaded=everything).entry.name == EMBEDDED
+    assert choose(PC_4090, Settings(), is_downloaded=only_embedded, devices=BOTH).entry.name == EMBEDDED
+    assert choose(PC_4090, Settings(), is_downloaded=everything, devices=BOTH).entry.name == "Qwen3-8B"
+    assert choose(PC_3060, Settings(), is_downloaded=everything, devices=BOTH).entry.name == "Qwen3-4B-Instruct-2507"
+    assert choose(PC_4090, Settings(device="cpu"), is_downloaded=everything, devices=BOTH).entry.name == EMBEDDED
+
+
+def test_without_a_backend_for_the_gpu_the_cpu_runs_and_it_is_said():
+    """A PC with a GPU must start all the same, with a plan the engine can build."""
+    choice = choose(PC_4090, Settings(), is_downloaded=everything, devices=("cpu",))
+    assert (choice.entry.name, choice.plan.device) == (EMBEDDED, "cpu")
+    assert any("RTX 4090 is not used" in note for note in choice.plan.notes)
 
 
 def test_the_users_model_wins_and_is_refused_when_it_does_not_fit():
-    chosen = choose(PC_4090, Settings(model="llama-3.1-8b-instruct"), is_downloaded=only_embedded)
+    chosen = choose(PC_4090, Settings(model="llama-3.1-8b-instruct"), is_downloaded=only_embedded,
+                    devices=BOTH)
     assert chosen.entry.name == "Llama-3.1-8B-Instruct"
     with pytest.raises(PlanError, match="choose Qwen3-4B"):
-        choose(PC_3060, Settings(model="Qwen3-8B"), is_downloaded=everything)
+        choose(PC_3060, Settings(model="Qwen3-8B"), is_downloaded=everything, devices=BOTH)
     with pytest.raises(UserError, match="nearest is Qwen3-8B"):
         choose(PC_3060, Settings(model="Qwen3-8"), is_downloaded=everything)
 
@@ -103,6 +115,7 @@ def test_a_healthy_machine():
 
 def test_what_is_wrong_is_said(monkeypatch):
     monkeypatch.setattr(doctor, "PACKAGES", ("psutil", "a-package-nobody-has"))
+    monkeypatch.setattr(offering, "runnable_devices", lambda: BOTH)
     slow = replace(PC_4090.gpus[0], pcie_gb_per_s=6.2, pcie_measured=True)
     sick = replace(PC_4090, gpus=(slow,), disk_path="/data", disk_free_bytes=10**9, problems=("GPU 1 does not answer (lost).",))
     report = doctor.doctor_report(sick, Settings(model="Yarn-Llama-2-13b-128k"))
