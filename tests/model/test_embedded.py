@@ -17,6 +17,7 @@ import pytest
 
 from core.errors import UserError
 from core.model import embedded
+from core.model.stored import MARKER
 
 GGUF = b"GGUF" + bytes(range(256)) * 64
 
@@ -185,7 +186,7 @@ def test_too_little_space_is_said_before_the_download(world, monkeypatch):
 def test_a_damaged_folder_is_made_anew(world: Path, damage: str):
     """A folder with a missing or short file, or of an older format, must be rebuilt, not loaded."""
     folder = embedded.ensure_embedded()
-    marker = folder / embedded.MARKER
+    marker = folder / MARKER
     if damage == "truncated":
         (folder / "model.safetensors").write_bytes(b"short")
     elif damage == "missing":
@@ -246,3 +247,11 @@ def test_two_processes_fetch_it_once(world: Path, home: Path, monkeypatch: pytes
     assert [process.returncode for process in both] == [0, 0]
     assert said == [str(home / "models" / "SmolLM2-135M-Instruct")] * 2
     assert len(_calls(world)) == 1
+
+
+def test_the_real_model_is_there_with_its_tokenizer(embedded_model_dir: Path):
+    """The converter's folder must hold what transformers and the loader open."""
+    names = {path.name for path in embedded_model_dir.iterdir()}
+    assert {"config.json", "model.safetensors", "generation_config.json", "tokenizer.json"} <= names
+    config = json.loads((embedded_model_dir / "config.json").read_text())
+    assert (config["num_hidden_layers"], config["hidden_size"], config["vocab_size"]) == (30, 576, 49152)

@@ -1,0 +1,28 @@
+"""A model folder that was finished: the marker written last, and what it promises. Knows nothing of where models come from."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+MARKER = "complete.json"
+
+
+def finish(folder: Path, **facts: Any) -> None:
+    """Write the marker: the facts given and every file with its size. Nothing may be added to the folder after this."""
+    files = {path.relative_to(folder).as_posix(): path.stat().st_size for path in sorted(folder.rglob("*")) if path.is_file()}
+    files.pop(MARKER, None)
+    part = folder.parent / f"{folder.name}.{MARKER}.part"
+    part.write_text(json.dumps({**facts, "files": files}, indent=1), encoding="utf-8")
+    part.replace(folder / MARKER)
+
+
+def finished(folder: Path) -> dict[str, Any] | None:
+    """The marker's facts when every file it lists is there with its size, else None. Reads no file but the marker."""
+    try:
+        facts = json.loads((folder / MARKER).read_text(encoding="utf-8"))
+        whole = all((folder / name).stat().st_size == size for name, size in facts["files"].items())
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+    return facts if whole else None

@@ -1,0 +1,297 @@
+"""Downloads from the hub, against a stand-in on this machine: whole, resumed, checked, or refused in words."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import shutil
+import socket
+import struct
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from core.errors import UserError
+from core.model import download as hub
+from core.model.download import Stopped, download, use_folder
+
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+
+
+def safetensors(nbytes: int) -> bytes:
+    """A whole safetensors file with one tensor of `nbytes` bytes."""
+    header = json.dumps({"w": {"dtype": "U8", "shape": [nbytes], "data_offsets": [0, nbytes]}}).encode()
+    body = (hashlib.sha256(str(nbytes).encode()).digest() * (nbytes // 32 + 1))[:nbytes]
+    return struct.pack("<Q", len(header)) + header + body
+
+
+WEIGHTS = safetensors(3_000_000)
+REPOSITORY = {
+    "config.json": b'{"model_type": "llama"}',
+    "tokenizer.json": b'{"model": {}}',
+    "tokenizer_config.json": b"{}",
+    "model.safetensors": WEIGHTS,
+    "pytorch_model.bin": b"pickle",
+    "modeling_llama.py": b"raise SystemExit",
+    "onnx/model.onnx": b"onnx",
+    "README.md": b"read me",
+}
+
+
+@dataclass
+class Hub:
+    """A repository served over HTTP the way the hub does, with faults on demand."""
+
+    files: dict[str, bytes]
+    break_after: int | None = None      # every GET without a Range ends after so many bytes
+    refuse_ranges: bool = False         # and every GET with one fails
+    damage: str | None = None           # this file's bytes are not what the listing says
+    status: int | None = None           # the listing answers with this
+    error_code: str = ""
+    requests: list[str] = field(default_factory=list)
+
+    def listing(self) -> bytes:
+        """What /api/models/NAME answers with."""
+        siblings = []
+        for name, content in self.files.items():
+            entry = {"rfilename": name, "size": len(content), "blobId": git_id(content)}
+            if name.endswith((".safetensors", ".bin")):
+                entry["lfs"] = {"sha256": hashlib.sha256(content).hexdigest(), "size": len(content), "pointerSize": 134}
+            siblings.append(entry)
+        return json.dumps({"id": "someone/tiny", "sha": COMMIT, "siblings": siblings}).encode()
+
+
+def git_id(content: bytes) -> str:
+    return hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *args: object) -> None:
+        """Quiet."""
+
+    def do_HEAD(self) -> None:
+        self._serve(body=False)
+
+    def do_GET(self) -> None:
+        self._serve(body=True)
+
+    def _serve(self, *, body: bool) -> None:
+        served: Hub = self.server.hub
+        asked = self.headers.get("Range")
+        served.requests.append(f"{self.command} {self.path}" + (f" {asked}" if asked else ""))
+        if self.path.startswith("/api/models/"):
+            if served.status:
+                self._answer(served.status, b"{}", {"X-Error-Code": served.error_code, "X-Error-Message": "no"}, body)
+            else:
+                self._answer(200, served.listing(), {"Content-Type": "application/json"}, body)
+            return
+        match = re.fullmatch(r"/someone/tiny/resolve/[^/]+/(.+)", self.path)
+        content = served.files[match[1]] if match else b""
+        headers = {"ETag": f'"{git_id(content)}"', "X-Repo-Commit": COMMIT, "Accept-Ranges": "bytes"}
+        if match[1] == served.damage:
+            content = content[:-1] + bytes([content[-1] ^ 1])
+        start = int(re.fullmatch(r"bytes=(\d+)-", asked)[1]) if asked else 0
+        if asked and served.refuse_ranges:
+            self.close_connection = True
+            self.connection.shutdown(socket.SHUT_RDWR)
+            return
+        if start:
+            headers["Content-Range"] = f"bytes {start}-{len(content) - 1}/{len(content)}"
+        self._answer(206 if start else 200, content[start:], headers, body, cut=None if start else served.break_after)
+
+    def _answer(self, status: int, content: bytes, headers: dict[str, str], body: bool, cut: int | None = None) -> None:
+        self.send_response(status)
+        for name, value in {**headers, "Content-Length": str(len(content))}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        if not body:
+            return
+        if cut is not None and cut < len(content):
+            self.wfile.write(content[:cut])
+            self.wfile.flush()
+            self.close_connection = True
+            self.connection.shutdown(socket.SHUT_RDWR)
+        else:
+            self.wfile.write(content)
+
+
+@pytest.fixture
+def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
+    """The stand-in, running. Nothing here may reach the real hub."""
+    from huggingface_hub import file_download
+
+    monkeypatch.setattr(file_download.time, "sleep", lambda seconds: None)      # the client's pause between tries
+    monkeypatch.setattr(file_download.constants, "DOWNLOAD_CHUNK_SIZE", 1 << 16)   # 10 MB: nothing here is that large
+    monkeypatch.setattr(hub, "SPARE_BYTES", 0)
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        server.hub = Hub(dict(REPOSITORY))
+        _point_client_at(f"http://127.0.0.1:{server.server_port}", monkeypatch)
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+        thread.start()
+        yield server.hub
+        server.shutdown()
+        thread.join(5)
+
+
+def _point_client_at(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What HF_ENDPOINT does when it is set before the client is imported."""
+    from huggingface_hub import constants
+
+    monkeypatch.setattr(constants, "ENDPOINT", url)
+    monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", url + "/{repo_id}/resolve/{revision}/{filename}")
+
+
+def test_a_model_arrives_whole_and_the_next_start_asks_nobody(served: Hub, home: Path):
+    """The folder holds what a model needs and no program, pickle or second copy; later starts work offline."""
+    seen: list[tuple[str, float | None]] = []
+    folder = download("someone/tiny", progress=lambda stage, fraction: seen.append((stage, fraction)))
+    assert folder == home / "models" / "tiny"
+    assert (folder / "model.safetensors").read_bytes() == WEIGHTS
+    names = {path.name for path in folder.iterdir()}
+    assert names == {"config.json", "tokenizer.json", "tokenizer_config.json", "model.safetensors", "complete.json"}
+    fractions = [fraction for stage, fraction in seen if stage == "Downloading"]
+    assert fractions == sorted(fractions) and fractions[-1] == pytest.approx(1.0, abs=1e-6)
+    served.requests.clear()
+    assert download("someone/tiny", offline=True) == folder
+    assert served.requests == []
+
+
+def test_offline_without_the_model_says_how_to_get_it(served: Hub):
+    """The switch must hold: no request, and a sentence instead."""
+    with pytest.raises(UserError, match="models download"):
+        download("someone/tiny", offline=True)
+    assert served.requests == []
+
+
+def test_a_broken_connection_is_resumed_where_it_broke(served: Hub):
+    """The client asks for the rest only; the result is whole."""
+    served.break_after = 1_000_000
+    folder = download("someone/tiny")
+    assert (folder / "model.safetensors").read_bytes() == WEIGHTS
+    assert any("model.safetensors bytes=" in request for request in served.requests)
+
+
+def test_a_connection_that_stays_broken_is_told_and_the_next_try_goes_on(served: Hub, home: Path):
+    """What arrived before a failure must be kept, not fetched again."""
+    served.break_after, served.refuse_ranges = 1_000_000, True
+    with pytest.raises(UserError, match="goes on where it stopped"):
+        download("someone/tiny")
+    assert not (home / "models" / "tiny").exists()
+    served.break_after, served.refuse_ranges = None, False
+    served.requests.clear()
+    assert (download("someone/tiny") / "model.safetensors").read_bytes() == WEIGHTS
+    first = next(request for request in served.requests if request.startswith("GET") and "model.safetensors" in request)
+    assert re.search(r"bytes=\d+-$", first)
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "config.json"])
+def test_a_changed_file_is_refused_and_only_it_is_fetched_again(served: Hub, home: Path, name: str):
+    """A size check alone lets changed weights through."""
+    served.damage = name
+    with pytest.raises(UserError, match="damaged"):
+        download("someone/tiny")
+    assert not (home / "models" / "tiny").exists()
+    served.damage = None
+    served.requests.clear()
+    download("someone/tiny")
+    fetched = [request for request in served.requests if request.startswith("GET /someone")]
+    assert len(fetched) == 1 and name in fetched[0]
+
+
+def test_stop_ends_the_download_and_keeps_what_came(served: Hub, home: Path):
+    """Cancel must act within the file, not after it."""
+    polls = iter(range(1000))
+    with pytest.raises(Stopped):
+        download("someone/tiny", should_stop=lambda: next(polls) > 3)
+    assert not (home / "models" / "tiny").exists()
+    assert download("someone/tiny").is_dir()
+
+
+def test_too_little_space_is_said_before_anything_is_fetched(served: Hub, monkeypatch: pytest.MonkeyPatch):
+    """The client itself only warns and then fills the disk."""
+    monkeypatch.setattr(hub, "SPARE_BYTES", 1 << 60)
+    with pytest.raises(UserError, match="GB is free"):
+        download("someone/tiny")
+    assert not any("/resolve/" in request for request in served.requests)
+
+
+def test_pickled_weights_are_refused(served: Hub):
+    """Opening a pickle can run any program."""
+    del served.files["model.safetensors"]
+    with pytest.raises(UserError, match="pickled"):
+        download("someone/tiny")
+    assert not any("pytorch_model.bin" in request for request in served.requests)
+
+
+def test_weights_carried_twice_are_fetched_once(served: Hub):
+    """Some repositories hold the same weights under a second naming: gigabytes for nothing."""
+    served.files["consolidated.safetensors"] = safetensors(5000)
+    folder = download("someone/tiny")
+    assert [path.name for path in folder.glob("*.safetensors")] == ["model.safetensors"]
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "words"),
+    [
+        (401, "GatedRepo", "accepted its licence"),
+        (404, "RepoNotFound", "no public model"),
+        (404, "RevisionNotFound", "no such revision"),
+    ],
+)
+def test_the_hubs_refusals_are_told_with_a_remedy(served: Hub, status: int, code: str, words: str):
+    """A gated or missing model must not end in the client's traceback."""
+    served.status, served.error_code = status, code
+    with pytest.raises(UserError, match=words):
+        download("someone/tiny")
+
+
+def test_no_connection_names_the_manual_route(served: Hub, monkeypatch: pytest.MonkeyPatch):
+    """With no network the user must learn that a copied folder works too."""
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        port = unused.getsockname()[1]
+    _point_client_at(f"http://127.0.0.1:{port}", monkeypatch)
+    with pytest.raises(UserError, match="copy the model's folder"):
+        download("someone/tiny")
+
+
+def test_a_folder_of_the_users_own_is_taken_as_it_is(served: Hub, tmp_path: Path):
+    """No network, no copy, and no marker written into a folder that is not ours."""
+    own = tmp_path / "mein Modell"
+    own.mkdir()
+    for name in ("config.json", "tokenizer.json", "model.safetensors"):
+        (own / name).write_bytes(REPOSITORY[name])
+    assert use_folder(own) == own
+    assert served.requests == []
+    assert {path.name for path in own.iterdir()} == {"config.json", "tokenizer.json", "model.safetensors"}
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda own: shutil.rmtree(own), "no folder"),
+        (lambda own: (own / "config.json").unlink(), "config.json"),
+        (lambda own: (own / "config.json").write_text("[1]"), "not a model's config"),
+        (lambda own: (own / "tokenizer.json").unlink(), "tokenizer"),
+        (lambda own: (own / "model.safetensors").write_bytes(WEIGHTS[:-1]), "cut short"),
+        (lambda own: (own / "model.safetensors").write_bytes(b"\xff" * 64), "cut short"),
+        (lambda own: (own / "model.safetensors").rename(own / "model.bin"), "pickled"),
+        (lambda own: (own / "model.safetensors.index.json").write_text('{"weight_map": {"w": "model-2"}}'), "lacks model-2"),
+    ],
+)
+def test_an_unusable_folder_is_refused_by_what_it_lacks(tmp_path: Path, change, words: str):
+    """A half-copied folder must be told before the engine tries to load it."""
+    own = tmp_path / "own"
+    own.mkdir()
+    for name in ("config.json", "tokenizer.json", "model.safetensors"):
+        (own / name).write_bytes(REPOSITORY[name])
+    change(own)
+    with pytest.raises(UserError, match=words):
+        use_folder(own)
