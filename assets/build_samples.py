@@ -135,7 +135,34 @@ def clock_motif(canvas: Canvas, x: float, y: float, radius: float) -> None:
     canvas.circle(x, y, radius * 0.06, stroke=0, fill=1)
 
 
-MOTIFS: dict[str, Callable[[Canvas, float, float, float], None]] = {"clock": clock_motif}
+def lighthouse_motif(canvas: Canvas, x: float, y: float, radius: float) -> None:
+    """A tower on a low island, two broad beams, and a thin one that goes astray below them."""
+    lamp = y + radius * 0.52
+    for reach, near, far, colour in ((1.32, 0.34, 0.02, LAMP), (-1.32, 0.34, 0.02, LAMP), (1.32, -0.62, -0.66, PAPER)):
+        beam = canvas.beginPath()
+        beam.moveTo(x, lamp)
+        beam.lineTo(x + radius * reach, lamp + radius * near)
+        beam.lineTo(x + radius * reach, lamp + radius * far)
+        beam.close()
+        canvas.setFillColor(colour)
+        canvas.drawPath(beam, stroke=0, fill=1)
+    canvas.setFillColor(PAPER)
+    tower = canvas.beginPath()
+    for index, (across, up) in enumerate(((-0.20, -0.80), (-0.12, 0.40), (0.12, 0.40), (0.20, -0.80))):
+        (tower.lineTo if index else tower.moveTo)(x + radius * across, y + radius * up)
+    canvas.drawPath(tower, stroke=0, fill=1)
+    canvas.rect(x - radius * 0.17, y + radius * 0.38, radius * 0.34, radius * 0.045, stroke=0, fill=1)
+    canvas.rect(x - radius * 0.085, y + radius * 0.64, radius * 0.17, radius * 0.05, stroke=0, fill=1)
+    canvas.setFillColor(LAMP)
+    canvas.rect(x - radius * 0.085, y + radius * 0.425, radius * 0.17, radius * 0.215, stroke=0, fill=1)
+    canvas.setStrokeColor(PAPER)
+    canvas.setLineCap(1)
+    for half, down, width in ((0.55, 0.80, 0.03), (1.0, 0.92, 0.018), (0.8, 1.03, 0.012)):
+        canvas.setLineWidth(radius * width)
+        canvas.line(x - radius * half, y - radius * down, x + radius * half, y - radius * down)
+
+
+MOTIFS: dict[str, Callable[[Canvas, float, float, float], None]] = {"clock": clock_motif, "lighthouse": lighthouse_motif}
 
 
 def _polar(x: float, y: float, radius: float, angle: float) -> tuple[float, float]:

@@ -90,10 +90,9 @@ class Layout:
         pinned = min(self.host_kv_bytes, max(0, self.pinnable))
         return pinned, self.host_kv_bytes - pinned
 
-    def prefill_options(self) -> Iterator[tuple[int, int]]:
-        """(segment, chunk) from fastest to smallest; what the user fixed stays."""
+    def smaller_prefills(self) -> Iterator[tuple[int, int]]:
+        """(segment, chunk) below this layout's, faster ones first; what the user fixed stays."""
         segment, chunk = self.segment, self.chunk
-        yield segment, chunk
         while self.device == "cuda":
             shrink_segment = not self.fixed_prefill[0] and segment > SMALLEST_SEGMENT
             shrink_chunk = not self.fixed_prefill[1] and chunk > SMALLEST_CHUNK

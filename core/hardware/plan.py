@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 PLACES = ("VRAM", "pinned RAM", "RAM", "disk")
+AUTO_CONTEXT = 131_072     # tokens, a long novel; more is planned only when asked for: it takes memory from the whole machine
 
 
 @dataclass(frozen=True, slots=True)

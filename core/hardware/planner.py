@@ -7,7 +7,7 @@ their KV cache on the device; the others' KV cache lives in host memory, pinned 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from core.config import Settings
@@ -15,13 +15,15 @@ from core.errors import PlanError
 from core.hardware import costs
 from core.hardware.budget import Layout, host_lines, lay_out, vram_lines
 from core.hardware.facts import GIB, Gpu, Hardware
-from core.hardware.plan import BudgetLine, Plan
+from core.hardware.plan import AUTO_CONTEXT, BudgetLine, Plan
 from core.hardware.shapes import ModelShape
-from core.hardware.wording import notes_for, size
+from core.hardware.wording import exactly, notes_for, size
 
 CONTEXT_STEP = 256                 # an automatic context is a multiple of this
-SMALLEST_CONTEXT = 512
-LONG_PASS_TOKENS = 2048            # a context below this leaves nothing to retrieve from
+SMALLEST_CONTEXT = 1024
+USEFUL_CONTEXT = 8192              # what an offered other model should at least read at once
+LAYOUT_FIGURES = ("on_chip_layers", "retrieval_budget", "draft_window", "staging_blocks", "staging_block_mib",
+                  "prefill_segment_tokens", "prefill_chunk_tokens")    # the user may set them, and set them too high
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +68,10 @@ def plan(
         if isinstance(found, Shortfall):
             raise _explain(found, site, settings, target, draft, settings.context_tokens, alternatives)
         return _finish(found, hardware, site, settings, target)
-    context = _longest(site, settings, target, draft, target.native_context)
+    limit = min(target.native_context, AUTO_CONTEXT)
+    context = _longest(site, settings, target, draft, limit)
     if context is None:
-        smallest = max(SMALLEST_CONTEXT, settings.max_new_tokens + 1)
+        smallest = _smallest(settings, limit)
         short = _best(site, settings, target, draft, smallest)
         assert isinstance(short, Shortfall), "the smallest context fits and yet none was found"
         raise _explain(short, site, settings, target, draft, smallest, alternatives)
@@ -126,40 +129,61 @@ def _best(
     site: Site, settings: Settings, target: ModelShape, draft: ModelShape | None, context: int,
 ) -> Plan | Shortfall:
     """The faster of drafting by model and by n-gram lookup; without a draft model where only that fits."""
-    options = [_try(site, settings, target, draft, context)] if draft is not None else []
-    if settings.draft_model is None or draft is None:
-        options.append(_try(site, settings, target, None, context))
-    plans = [option for option in options if isinstance(option, Plan)]
-    return min(plans, key=lambda one: one.expected_tbt_ms) if plans else options[-1]
+    fitted = _fitted(site, settings, target, draft, context)
+    plans = [_cost(site, settings, layout) for layout in fitted if isinstance(layout, Layout)]
+    return min(plans, key=lambda one: one.expected_tbt_ms) if plans else fitted[-1]
 
 
-def _try(
+def _fits(site: Site, settings: Settings, target: ModelShape, draft: ModelShape | None, context: int) -> bool:
+    """Whether `_best` finds a plan; costs nothing."""
+    return any(isinstance(layout, Layout) for layout in _fitted(site, settings, target, draft, context))
+
+
+def _fitted(
     site: Site, settings: Settings, target: ModelShape, draft: ModelShape | None, context: int,
-) -> Plan | Shortfall:
-    """The plan with the most on-chip layers, or the first place that breaks."""
-    layout = lay_out(site.device, site.dtype, settings, target=target, draft=draft, context=context)
-    fitted = _fit(site, settings, layout)
-    if isinstance(fitted, Shortfall):
-        return fitted
-    return _cost(site, settings, fitted)
+) -> list[Layout | Shortfall]:
+    """The layout with the draft model and, unless the user named one, without: each fitted, or where it breaks."""
+    free_choice = draft is not None and settings.draft_model is None
+    drafts = (draft, None) if free_choice else (draft,)
+    return [_fit(site, settings, lay_out(site.device, site.dtype, settings, target=target, draft=one, context=context))
+            for one in drafts]
 
 
 def _fit(site: Site, settings: Settings, layout: Layout) -> Layout | Shortfall:
     """`layout` with the most on-chip layers that fit, prefill in smaller segments where that is what it takes."""
-    layers = layout.target.layers
     if site.device == "cpu":
-        wanted = [layers if settings.on_chip_layers is None else min(settings.on_chip_layers, layers)]
-    elif settings.on_chip_layers is not None:
-        wanted = [min(settings.on_chip_layers, layers)]
-    else:
-        wanted = list(range(layers, -1, -1))
-    for segment, chunk in layout.prefill_options():
-        for on_chip in wanted:
-            option = replace(layout, on_chip=on_chip, segment=segment, chunk=chunk)
-            if site.device == "cpu" or _total(vram_lines(option, site.vram_reserve)) <= site.vram_free:
-                return _with_host(site, option)
-    lines = vram_lines(replace(option, on_chip=wanted[-1]), site.vram_reserve)
+        return _with_host(site, replace(layout, on_chip=_given_layers(settings, layout)))
+    if _fits_vram(site, option := replace(layout, on_chip=_given_layers(settings, layout))):
+        return _with_host(site, option)
+    if settings.on_chip_layers is None:
+        option = _most_resident(site, layout)
+        if option is not None:
+            return _with_host(site, option)
+        option = replace(layout, on_chip=0)
+    # smaller segments only below the least resident plan: so more VRAM never makes anything slower
+    for segment, chunk in layout.smaller_prefills():
+        option = replace(option, segment=segment, chunk=chunk)
+        if _fits_vram(site, option):
+            return _with_host(site, option)
+    lines = vram_lines(option, site.vram_reserve)
     return Shortfall("VRAM", _total(lines), site.vram_free, lines)
+
+
+def _given_layers(settings: Settings, layout: Layout) -> int:
+    return layout.target.layers if settings.on_chip_layers is None else settings.on_chip_layers
+
+
+def _fits_vram(site: Site, layout: Layout) -> bool:
+    return _total(vram_lines(layout, site.vram_reserve)) <= site.vram_free
+
+
+def _most_resident(site: Site, layout: Layout) -> Layout | None:
+    """The most on-chip layers short of all that fit, by halving: below all of them, each one more needs no less VRAM."""
+    low, high = -1, layout.target.layers          # low fits (or is none), high does not
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if _fits_vram(site, replace(layout, on_chip=middle)) else (low, middle)
+    return replace(layout, on_chip=low) if low >= 0 else None
 
 
 def _with_host(site: Site, layout: Layout) -> Layout | Shortfall:
@@ -241,8 +265,13 @@ def _check_asked(settings: Settings, target: ModelShape) -> None:
 
 def _longest(site: Site, settings: Settings, target: ModelShape, draft: ModelShape | None, limit: int) -> int | None:
     """The longest context up to `limit` that fits, in steps; None where not even the smallest does."""
-    return _largest(lambda context: isinstance(_best(site, settings, target, draft, context), Plan), limit,
-                    smallest=max(SMALLEST_CONTEXT, settings.max_new_tokens + 1))
+    return _largest(lambda context: _fits(site, settings, target, draft, context), limit,
+                    smallest=_smallest(settings, limit))
+
+
+def _smallest(settings: Settings, limit: int) -> int:
+    """The least context worth planning for: an answer and some room for what it is about."""
+    return min(limit, max(SMALLEST_CONTEXT, settings.max_new_tokens + CONTEXT_STEP))
 
 
 def _largest(fits: Callable[[int], bool], limit: int, *, smallest: int) -> int | None:
@@ -265,31 +294,36 @@ def _explain(
     """The error that names need, supply, the biggest lines and the smallest changes that fit."""
     where = "of VRAM" if short.place == "VRAM" else "of RAM"
     biggest = sorted(short.lines, key=lambda line: line.bytes, reverse=True)[:3]
+    only = "with" if settings.context_tokens is not None else "even with only"
     detail = ", ".join(f"{line.name} {size(line.bytes)}" for line in biggest)
     remedies = list(_remedies(short, site, settings, target, draft, context, alternatives))
     return PlanError(
-        f"{target.name} with {context:,} tokens of context needs {size(short.needed)} {where}; {size(short.available)} is "
-        f"free. The largest parts are: {detail}. " + _sentence(remedies)
+        f"{target.name} {only} {context:,} tokens of context needs {exactly(short.needed)} {where}; "
+        f"{exactly(short.available)} is free. The largest parts are: {detail}. " + _sentence(remedies)
     )
 
 
-def _remedies(short, site, settings, target, draft, context, alternatives):
+def _remedies(
+    short: Shortfall, site: Site, settings: Settings, target: ModelShape, draft: ModelShape | None, context: int,
+    alternatives: Sequence[ModelShape],
+) -> Iterator[str]:
     """Changes that would make it fit, smallest first; each is tried before it is offered."""
     shorter = _longest(site, settings, target, draft, context)
     if shorter is not None:
         yield f"lower context_tokens to {shorter:,}"
-    if settings.on_chip_layers is not None and isinstance(
-            _best(site, replace(settings, on_chip_layers=None), target, draft, context), Plan):
-        yield "set on_chip_layers to auto"
+    for figure in LAYOUT_FIGURES:
+        if getattr(settings, figure) is not None and _fits(site, replace(settings, **{figure: None}), target, draft, context):
+            yield f"set {figure} to auto"
     missing = short.needed - short.available
     if short.place == "RAM":
         yield f"close other programs or add RAM ({size(missing)} more)"
     else:
         yield f"use a GPU with {size(missing)} more free VRAM"
-    others = [shape for shape in alternatives if shape.name != target.name and shape.native_context >= context]
+    wanted = context if settings.context_tokens is not None else USEFUL_CONTEXT
+    others = [shape for shape in alternatives if shape.name != target.name and shape.native_context >= wanted]
     for shape in sorted(others, key=lambda one: one.parameters, reverse=True):
-        if isinstance(_best(site, replace(settings, on_chip_layers=None), shape, None, context), Plan):
-            yield f"choose {shape.name}, which fits with {context:,} tokens"
+        if _fits(site, replace(settings, on_chip_layers=None), shape, None, wanted):
+            yield f"choose {shape.name}, which fits with {wanted:,} tokens"
             return
 
 

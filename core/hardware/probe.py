@@ -1,29 +1,234 @@
-"""Facts about this machine. No GPU and a broken driver are facts too, never exceptions. NVML first; no torch here."""
+"""Facts about this machine. No GPU and a broken driver are facts too, never exceptions.
+
+NVML is asked first. torch is imported only in a short-lived child process (this file run as a module), so that a CUDA fault
+or its memory never reaches the caller. What was measured is kept per machine in the data folder and measured anew on demand.
+"""
 
 from __future__ import annotations
 
+import argparse
+import contextlib
+import json
+import logging
+import os
 import platform
 import shutil
+import subprocess
+import sys
+import time
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
 
 from core.hardware.cpu import cores, cpu_flags, cpu_name
-from core.hardware.facts import Hardware
+from core.hardware.facts import GB, Gpu, Hardware
+from core.hardware.gpus import pinnable
+from core.hardware.nvml import read_gpus
+
+MIB = 1 << 20
+CACHE_NAME = "measured.json"
+COPY_BLOCK_BYTES = 128 * MIB           # the staging ring's block size
+CHILD_TIMEOUT_S = 90
+DISK_PROBE_BYTES = 64 * MIB
+REPO = Path(__file__).resolve().parents[2]
+
+log = logging.getLogger(__name__)
 
 
-def probe(data_folder: Path | None = None) -> Hardware:
-    """What this machine is, now."""
-    physical, logical = cores()
-    memory = psutil.virtual_memory()
+def probe(data_folder: Path | None = None, *, measure: bool = True, again: bool = False) -> Hardware:
+    """What this machine is, now.
+
+    measure: PCIe and disk speed are measured where no earlier measurement is in `data_folder`; again: even then. Without a
+    data folder nothing is measured. A machine without a GPU reports no bus bandwidth.
+    """
     system = platform.system()
+    physical, logical = cores()
+    total, available = memory()
+    gpus, problems = read_gpus()
+    cache = _Cache(data_folder / CACHE_NAME, again=again) if data_folder else None
+    if cache is not None and measure:
+        gpus, bus_problems = _with_bus(gpus, cache)
+        problems += bus_problems
     return Hardware(
         system=system, cpu_name=cpu_name(), physical_cores=physical, logical_cores=logical, cpu_flags=cpu_flags(),
-        ram_bytes=memory.total, ram_available_bytes=memory.available, pinnable_bytes=pinnable(system, memory.total),
-        disk_path=str(data_folder or ""), disk_free_bytes=shutil.disk_usage(data_folder).free if data_folder else None,
+        ram_bytes=total, ram_available_bytes=available, pinnable_bytes=pinnable(_pinning_system(system), total), gpus=gpus,
+        disk_path=str(data_folder or ""), disk_free_bytes=_disk_free(data_folder),
+        disk_gb_per_s=_disk_speed(data_folder, cache) if cache is not None and measure else None, problems=problems,
     )
 
 
-def pinnable(system: str, ram_bytes: int) -> int:
-    """What the system lets a process page-lock: about half of RAM on Windows, nearly all of it on Linux."""
-    return int(ram_bytes * (0.5 if system == "Windows" else 0.9))
+# ---- memory and disk --------------------------------------------------------------------------------------------------
+
+def memory() -> tuple[int, int]:
+    """(total, available) bytes of RAM for this process; a container's limit counts."""
+    facts = psutil.virtual_memory()
+    limit, used = _cgroup_memory()
+    if limit is None:
+        return facts.total, facts.available
+    return min(facts.total, limit), max(0, min(facts.available, limit - used))
+
+
+def _cgroup_memory(root: Path = Path("/sys/fs/cgroup")) -> tuple[int | None, int]:
+    """(limit, used) of this container, or (None, 0). Files the kernel can drop at once do not count as used."""
+    for names in (("memory.max", "memory.current", "memory.stat"),
+                  ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes", "memory/memory.stat")):
+        try:
+            limit, used, stat = ((root / name).read_text().strip() for name in names)
+            droppable = sum(int(line.split()[1]) for line in stat.splitlines() if line.split()[0] == "inactive_file")
+            return (None, 0) if limit == "max" else (int(limit), max(0, int(used) - droppable))
+        except (OSError, ValueError, IndexError):
+            continue
+    return None, 0
+
+
+def _pinning_system(system: str) -> str:
+    """Linux inside Windows pins by Windows' rules."""
+    return "Windows" if "microsoft" in platform.release().lower() else system
+
+
+def _disk_free(folder: Path | None) -> int | None:
+    try:
+        return shutil.disk_usage(folder).free if folder else None
+    except OSError:
+        return None
+
+
+def _disk_speed(folder: Path, cache: _Cache) -> float | None:
+    known = cache.get("disk")
+    if known is not None:
+        return known["gb_per_s"]
+    speed = measure_disk(folder)
+    if speed is not None:
+        cache.put("disk", {"gb_per_s": speed})
+    return speed
+
+
+def measure_disk(folder: Path) -> float | None:
+    """GB/s of writing one file to the folder's disk, flushed; None where it cannot be written."""
+    path = folder / f".speed-{os.getpid()}.tmp"
+    block = os.urandom(4 * MIB)
+    try:
+        started = time.perf_counter()
+        with path.open("wb") as sink:
+            for _ in range(DISK_PROBE_BYTES // len(block)):
+                sink.write(block)
+            sink.flush()
+            os.fsync(sink.fileno())
+        return round(DISK_PROBE_BYTES / GB / (time.perf_counter() - started), 3)
+    except OSError as error:
+        log.info("disk speed not measured: %s", error)
+        return None
+    finally:
+        with contextlib.suppress(OSError):
+            path.unlink(missing_ok=True)
+
+
+# ---- the bus ------------------------------------------------------------------------------------------------------------
+
+def _with_bus(gpus: tuple[Gpu, ...], cache: _Cache) -> tuple[tuple[Gpu, ...], tuple[str, ...]]:
+    """The GPUs with their measured host-to-device rate; a failed measurement leaves the nominal one and says so."""
+    measured, problems = [], []
+    for gpu in gpus:
+        key = f"{gpu.name}/{gpu.index}/{gpu.driver}"
+        known = cache.get(key)
+        if known is None:
+            known = measure_bus(gpu.index)
+            if "problem" in known:
+                problems.append(f"{gpu.name}: PCIe bandwidth was not measured ({known['problem']}).")
+                measured.append(gpu)
+                continue
+            cache.put(key, known)
+        measured.append(replace(gpu, pcie_gb_per_s=known["h2d_gb_per_s"], pcie_measured=True))
+    return tuple(measured), tuple(problems)
+
+
+def measure_bus(index: int) -> dict:
+    """{"h2d_gb_per_s", "d2h_gb_per_s"} of one GPU, measured in a child process; {"problem": words} when that fails."""
+    command = [sys.executable, "-m", "core.hardware.probe", "--bus", str(index)]
+    try:
+        child = subprocess.run(command, capture_output=True, text=True, timeout=CHILD_TIMEOUT_S, cwd=REPO, check=False,
+                               stdin=subprocess.DEVNULL)
+    except subprocess.TimeoutExpired:
+        return {"problem": f"no answer within {CHILD_TIMEOUT_S} s"}
+    except OSError as error:
+        return {"problem": str(error)}
+    try:
+        answer = json.loads(child.stdout.strip().splitlines()[-1])
+        return answer if isinstance(answer, dict) else {"problem": "an answer that is not understood"}
+    except (ValueError, IndexError):
+        last = (child.stderr.strip().splitlines() or ["no output"])[-1]
+        return {"problem": f"the measuring process ended with code {child.returncode}: {last}"}
+
+
+def _measure_bus_here(index: int) -> dict:
+    """The child's work: time pinned copies of the staging ring's block size, both ways, best of several."""
+    try:
+        import torch
+    except (ImportError, OSError) as error:
+        return {"problem": f"torch cannot be loaded: {error}"}
+    if not torch.cuda.is_available():
+        return {"problem": "torch sees no usable CUDA GPU; it may be built without CUDA or the driver is too old"}
+    try:
+        device = torch.device("cuda", index)
+        host = torch.empty(COPY_BLOCK_BYTES, dtype=torch.uint8, pin_memory=True)
+        on_device = torch.empty(COPY_BLOCK_BYTES, dtype=torch.uint8, device=device)
+        rates = {"h2d_gb_per_s": _copy_rate(torch, on_device, host), "d2h_gb_per_s": _copy_rate(torch, host, on_device)}
+    except RuntimeError as error:
+        return {"problem": str(error).splitlines()[0]}
+    return {name: round(rate, 2) for name, rate in rates.items()}
+
+
+def _copy_rate(torch, target, source) -> float:
+    best = 0.0
+    for _ in range(4):
+        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        start.record()
+        for _ in range(4):
+            target.copy_(source, non_blocking=True)
+        end.record()
+        torch.cuda.synchronize()
+        best = max(best, 4 * source.numel() / GB / (start.elapsed_time(end) / 1e3))
+    return best
+
+
+# ---- what was measured before -----------------------------------------------------------------------------------------
+
+class _Cache:
+    """Measurements of this machine in one JSON file. A damaged or foreign file counts as empty."""
+
+    def __init__(self, path: Path, *, again: bool) -> None:
+        self._path, self._again = path, again
+        self._machine = f"{platform.node()}/{platform.system()}/{platform.machine()}"
+
+    def _read(self) -> dict:
+        try:
+            values = json.loads(self._path.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return {}
+        return values if isinstance(values, dict) and values.get("machine") == self._machine else {}
+
+    def get(self, key: str) -> dict | None:
+        """An earlier measurement, or None when there is none or it is to be made again."""
+        value = None if self._again else self._read().get(key)
+        return value if isinstance(value, dict) and "problem" not in value else None
+
+    def put(self, key: str, value: dict) -> None:
+        """Keep a measurement; a folder that cannot be written only costs the next start a measurement."""
+        values = {**self._read(), "machine": self._machine, key: {**value, "measured_at": int(time.time())}}
+        part = self._path.with_suffix(f".{os.getpid()}.part")
+        try:
+            part.write_text(json.dumps(values, indent=1), encoding="utf-8")
+            part.replace(self._path)
+        except OSError as error:
+            log.warning("measurement not kept in %s: %s", self._path, error)
+
+
+def _main() -> None:
+    parser = argparse.ArgumentParser(prog="core.hardware.probe", description="Measures the bus of one GPU; prints JSON.")
+    parser.add_argument("--bus", type=int, required=True, metavar="GPU")
+    sys.stdout.write(json.dumps(_measure_bus_here(parser.parse_args().bus)) + "\n")
+
+
+if __name__ == "__main__":
+    _main()

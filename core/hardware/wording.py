@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from core.config import Settings
 from core.hardware.facts import Gpu, Hardware
-from core.hardware.plan import PLACES, Plan
+from core.hardware.plan import AUTO_CONTEXT, PLACES, Plan
 from core.hardware.shapes import ModelShape
 
 
 def size(amount: int) -> str:
     """Bytes for people: 68.7 GB (1e9), below one GB in MB."""
     return f"{amount / 1e9:.1f} GB" if amount >= 1e9 else f"{amount / 1e6:.0f} MB"
+
+
+def exactly(amount: int) -> str:
+    """Bytes where a small difference decides: 8.07 GB."""
+    return f"{amount / 1e9:.2f} GB"
 
 
 def duration(seconds: float) -> str:
@@ -39,10 +44,13 @@ def _context(plan: Plan, settings: Settings, target: ModelShape) -> str:
     if plan.context_stretch > 1:
         return (f"{plan.context_tokens:,} tokens is beyond the {target.native_context:,} the model was trained for; positions "
                 f"are stretched {plan.context_stretch:.2g} times (YaRN), at some loss of quality.")
-    if settings.context_tokens is None and plan.context_tokens < target.native_context:
-        return (f"Memory ends the context at {plan.context_tokens:,} of the model's {target.native_context:,} tokens; longer "
-                f"books are read in parts.")
-    return ""
+    if settings.context_tokens is not None or plan.context_tokens == target.native_context:
+        return ""
+    if plan.context_tokens == AUTO_CONTEXT:
+        return (f"The model reads up to {target.native_context:,} tokens; raise context_tokens for books beyond "
+                f"{plan.context_tokens:,}.")
+    return (f"Memory ends the context at {plan.context_tokens:,} of the model's {target.native_context:,} tokens; longer "
+            f"books are read in parts.")
 
 
 def _kv_note(plan: Plan) -> str:

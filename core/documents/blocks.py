@@ -1,0 +1,38 @@
+"""What every reader hands over before it is bound into a Document: paragraphs, headings, marks of a table of contents."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """One paragraph or heading. `breaks`: (character offset, page index) of the pages that begin inside the text."""
+
+    text: str
+    heading: int = 0                           # 1..6 for a heading as the file marks it, 0 for running text
+    breaks: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """An entry of the table of contents: the section begins with block number `block`."""
+
+    title: str
+    level: int
+    block: int
+
+
+@dataclass(frozen=True, slots=True)
+class Manuscript:
+    """A file's text in reading order, with whatever structure the file itself names."""
+
+    format: str
+    blocks: list[Block]
+    title: str = ""
+    author: str = ""
+    language: str = ""
+    marks: list[Mark] = field(default_factory=list)
+    page_labels: tuple[str, ...] = ()          # as many as the file has pages; empty when it has none or no labels
+    pages: int = 0
+    warnings: tuple[str, ...] = ()

@@ -1,0 +1,143 @@
+"""Chapter headings as books write them: "CHAPTER IV. Title", "Book the First", bare numerals, "第三章"."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+
+def _alternatives(words: str) -> str:
+    return "|".join(words.split())
+
+
+_PART_NAMES = """book part volume vol act teil buch akt band livre partie acte tome parte libro acto tomo atto deel boek del bok
+    osa część část часть книга том"""
+_CHAPTER_NAMES = """chapter chap letter canto scene stave section lesson lecture tale fytte adventure kapitel brief
+    abschnitt chapitre lettre capítulo capitulo carta capitolo hoofdstuk luku rozdział kapitola глава письмо κεφάλαιο
+    bölüm fejezet chương"""
+_PART_WORDS = frozenset([*_PART_NAMES.split(), "卷", "部", "篇"])
+_WORDS = _alternatives(_CHAPTER_NAMES + " " + _PART_NAMES)
+_NUMBER_WORDS = _alternatives(
+    """one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen
+    nineteen twenty thirty forty fifty sixty seventy eighty ninety hundred first second third fourth fifth sixth seventh
+    eighth ninth tenth eleventh twelfth last the and erste[rs]? zweite[rs]? dritte[rs]? vierte[rs]? premi[eè]re?
+    deuxième seconde? troisième primer[ao]? segund[ao] tercer[ao]? prim[ao] terz[ao] первая вторая третья четвёртая""")
+_ROMAN = r"(?=[ivxlcdm])m{0,3}(?:c[md]|d?c{0,4})(?:x[cl]|l?x{0,4})(?:i[xv]|v?i{0,4})"
+_NUMBER = rf"(?:\d{{1,3}}|{_ROMAN}|(?:(?:{_NUMBER_WORDS})\b[\s-]*)+)"
+_REST = r"(?P<rest>.*)\Z"
+_LABEL = re.compile(
+    rf"(?P<word>{_WORDS})\b\.?\s+(?P<number>{_NUMBER})(?=$|[\s.:,;—–\-\])])[.:\])]*\s*[—–\-]*\s*{_REST}", re.I | re.S)
+_REVERSED = re.compile(
+    rf"(?P<number>(?:the\s+)?(?:{_NUMBER_WORDS})|\d{{1,3}}\.)\s+(?P<word>{_WORDS})\b[.:]?\s*{_REST}", re.I | re.S)
+_CJK = re.compile(
+    rf"第\s*(?P<number>[0-9０-９一二三四五六七八九十百千零〇两]+)\s*(?P<word>[章回节節卷部篇话話幕])"
+    rf"\s*[:：、.]?\s*{_REST}", re.S)
+_NUMBERED = re.compile(rf"(?P<number>\d{{1,3}}|{_ROMAN})(?:(?P<stop>[.:)—–])\s*|\s+|\Z){_REST}", re.I | re.S)
+_SPECIAL_NAMES = _alternatives(
+    r"""prologue epilogue introduction introductory preface foreword afterword conclusion postscript interlude prelude coda
+    appendix(?:\s+\w{1,4})? contents table\s+of\s+contents index bibliography glossary notes endnotes acknowledge?ments
+    dedication prolog epilog vorwort einleitung nachwort inhalt prólogo epílogo introducción prefazione prologo epilogo
+    introduzione avant-propos préface épilogue 序 序章 序言 前言 楔子 尾声 后记 後記
+    пролог эпилог предисловие введение послесловие""")
+_SPECIAL = re.compile(rf"(?:the\s+)?(?:{_SPECIAL_NAMES})[.:]?\Z", re.I)
+_ENDS_LIKE_PROSE = re.compile(r"[,;:\-]\Z")
+_MAX_CHARS = 120
+
+
+@dataclass(frozen=True, slots=True)
+class Heading:
+    """A line read as a heading. `word`: "chapter", "part", ... or "" for bare numerals, "special" for Epilogue and its kind."""
+
+    word: str
+    number: int | None
+    rest: str                                  # the title after the label; "" when it is a bare label
+
+    @property
+    def is_part(self) -> bool:
+        """A label that usually stands above chapters."""
+        return self.word in _PART_WORDS
+
+    @property
+    def is_bare(self) -> bool:
+        """Only "Chapter 4", the name may follow on a line of its own."""
+        return not self.rest and self.word != "special"
+
+
+def read_heading(text: str) -> Heading | None:
+    """
+    The heading that `text` is, or None. Only the form is judged; whether it is one is for the whole book to say."""
+    line = " ".join(text.split()).strip("*_[] ")
+    if not line or len(line) > _MAX_CHARS:
+        return None
+    if _SPECIAL.match(line):
+        return Heading("special", None, line)
+    for pattern in (_LABEL, _REVERSED, _CJK):
+        found = pattern.match(line)
+        if found and _title_like(found["rest"]):
+            return Heading(found["word"].lower(), to_number(found["number"]), found["rest"].strip())
+    found = _NUMBERED.match(line)
+    if found and _title_like(found["rest"]) and (found["number"].isdigit() or found["number"].isupper()):
+        # "I Introduction" may be a heading, "I went home" is not
+        pronoun = found["number"] == "I" and found["rest"] and not found["stop"]
+        if pronoun and not found["rest"].istitle() and not found["rest"].isupper():
+            return None
+        return Heading("", to_number(found["number"]), found["rest"].strip())
+    return None
+
+
+def _title_like(rest: str) -> bool:
+    """What follows a label may be a title, not the rest of a sentence ("Chapter two was hard to write,")."""
+    rest = rest.strip()
+    if not rest:
+        return True
+    return len(rest) <= 90 and not _ENDS_LIKE_PROSE.search(rest) and not rest[0].islower()
+
+
+def to_number(text: str) -> int | None:
+    """12, XII, twelve, "the first", 十二 as a number; None when it is none."""
+    text = text.strip(" .-").lower()
+    if text.isdigit():
+        return int(text)
+    if re.fullmatch(_ROMAN, text):
+        return _roman(text)
+    if text and text[0] in "一二三四五六七八九十百千零〇两":
+        return _chinese(text)
+    return _spelt(text)
+
+
+def _roman(text: str) -> int:
+    values = [{"i": 1, "v": 5, "x": 10, "l": 50, "c": 100, "d": 500, "m": 1000}[char] for char in text]
+    return sum(-value if value < following else value for value, following in zip(values, values[1:] + [0], strict=True))
+
+
+def _chinese(text: str) -> int:
+    digits = {char: index for index, char in enumerate("零一二三四五六七八九")} | {"〇": 0, "两": 2}
+    total, current = 0, 0
+    for char in text:
+        if char in digits:
+            current = digits[char]
+        else:
+            total += max(1, current) * {"十": 10, "百": 100, "千": 1000}.get(char, 1)
+            current = 0
+    return total + current
+
+
+_UNITS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve", "thirteen",
+          "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen"]
+_TENS = ["zero", "ten", "twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"]
+_ORDINALS = ["zeroth", "first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth",
+             "eleventh", "twelfth"]
+
+
+def _spelt(text: str) -> int | None:
+    total = 0
+    for word in re.split(r"[\s-]+", text):
+        if word in _UNITS:
+            total += _UNITS.index(word)
+        elif word in _TENS:
+            total += 10 * _TENS.index(word)
+        elif word in _ORDINALS:
+            total += _ORDINALS.index(word)
+        elif word == "hundred":
+            total = max(1, total) * 100
+    return total or None

@@ -1,0 +1,206 @@
+"""HTML and XHTML to blocks, with the blocks that anchors point at. Entities from outside are never followed."""
+
+from __future__ import annotations
+
+import html.entities
+import re
+from dataclasses import dataclass, field
+
+from lxml import etree
+from lxml import html as lxml_html
+
+from core.documents.blocks import Block, Manuscript, Mark
+from core.documents.clean import one_line, paragraph, repair_mojibake
+from core.documents.decode import decode_markup
+from core.documents.language import guess_language
+
+_HEADINGS = {f"h{n}": n for n in range(1, 7)}
+_FLUSH = {"p", "div", "section", "article", "header", "footer", "main", "aside", "blockquote", "ul", "ol", "li", "dl", "dt",
+          "dd", "table", "tr", "caption", "figure", "figcaption", "hr", "pre", "body", "center", "address", "form", "fieldset",
+          "nav", "details", "summary", "tbody", "thead", *_HEADINGS}
+_SKIP = {"script", "style", "head", "template", "svg", "rt", "rp", "audio", "video", "object", "iframe", "noscript", "select",
+         "button", "canvas"}
+_OWN_NOTES = re.compile(r"\s*\[?\(?(\d{1,4}|[*†‡§])\)?\]?\s*\Z")
+_DOCTYPE = re.compile(r"<!DOCTYPE[^\[>]*", re.I)
+_DECLARED_ENTITY = re.compile(r"<!ENTITY\s+(?:%\s+)?([\w.-]+)")
+_XML_DECLARATION = re.compile(r"\A\s*<\?xml[^>]*\?>")
+_NAMED = re.compile(r"&([A-Za-z][A-Za-z0-9]*);")
+_EMPTY = re.compile(
+    r"<(title|script|style|textarea|iframe|noscript|a|span|div|p|i|b|em|strong)\b((?:[^<>\"']|\"[^\"]*\"|'[^']*')*)/>", re.I)
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
+
+
+@dataclass(slots=True)
+class Page:
+    """One file's blocks. `anchors`: id -> index of the block it stands in; `page_breaks`: (block, label) of printed pages."""
+
+    blocks: list[Block] = field(default_factory=list)
+    anchors: dict[str, int] = field(default_factory=dict)
+    page_breaks: list[tuple[int, str]] = field(default_factory=list)
+    title: str = ""
+
+
+def read_html(data: bytes) -> Manuscript:
+    """A web page or a book in one HTML file."""
+    text, _ = decode_markup(data)
+    text, repaired = repair_mojibake(text)
+    root = parse(text)
+    page = walk(root)
+    author = root.xpath("string(//meta[translate(@name,'AUTHOR','author')='author' or @name='DC.Creator']/@content)")
+    language = root.get("lang") or root.get("{http://www.w3.org/XML/1998/namespace}lang") or ""
+    links = [Mark(one_line(link.text_content() if hasattr(link, "text_content") else "".join(link.itertext())), 1,
+                  page.anchors[target])
+             for link in root.iter("a", "{*}a") if (target := str(link.get("href") or "")[1:]) in page.anchors
+             and str(link.get("href")).startswith("#")]
+    warnings = ("Some characters had been garbled by a wrong encoding and were repaired.",) if repaired else ()
+    title = page.title or next((block.text for block in page.blocks if block.heading == 1), "")
+    return Manuscript("html", page.blocks, title=one_line(title), author=one_line(author), warnings=warnings,
+                      language=language or guess_language(block.text for block in page.blocks), marks=_forward(links))
+
+
+def parse(text: str) -> etree._Element:
+    """The element tree: strict XML where it holds, else the lenient HTML parser. Never raises for broken markup."""
+    declared = set(_DECLARED_ENTITY.findall(text[:65536])) if "<!ENTITY" in text[:65536] else set()
+    clean = _XML_DECLARATION.sub("", _CONTROL.sub("", text))
+    clean = _without_doctype(clean)
+    clean = _NAMED.sub(lambda match: _entity(match, declared), clean)
+    if "xmlns" in clean[:2048]:
+        parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False, huge_tree=False, remove_comments=True,
+                                 remove_pis=True)
+        try:
+            return etree.fromstring(clean.strip().encode("utf-8"), parser)
+        except etree.XMLSyntaxError:
+            pass
+    lenient = lxml_html.HTMLParser(encoding="utf-8", no_network=True, remove_comments=True, remove_pis=True)
+    try:
+        root = lxml_html.document_fromstring(_EMPTY.sub(r"<\1\2></\1>", clean).encode("utf-8", "ignore"), parser=lenient)
+    except (etree.ParserError, etree.XMLSyntaxError, ValueError, AssertionError):
+        root = None
+    return root if root is not None else etree.Element("html")
+
+
+def _without_doctype(text: str) -> str:
+    """Cut out the document type declaration, with whatever entities it declares."""
+    found = _DOCTYPE.search(text[:65536])
+    if found is None:
+        return text
+    end = found.end()
+    if text[end:end + 1] == "[":
+        end = text.find("]", end)
+    close = text.find(">", end) if end >= 0 else -1
+    return text[:found.start()] + text[close + 1:] if close >= 0 else text
+
+
+def walk(root: etree._Element) -> Page:
+    """The blocks in document order. Iterative: nesting as deep as the parser allows costs no stack."""
+    walker = _Walker()
+    for event, element in etree.iterwalk(root, events=("start", "end")):
+        if isinstance(element.tag, str):
+            (walker.start if event == "start" else walker.end)(element)
+    walker.flush()
+    page = walker.page
+    for name in walker.waiting:
+        page.anchors.setdefault(name, max(0, len(page.blocks) - 1))
+    page.title = one_line("".join(root.xpath("//*[local-name()='title'][1]//text()"))[:500])
+    return page
+
+
+class _Walker:
+    """Collects text until a block element begins or ends."""
+
+    def __init__(self) -> None:
+        self.page = Page()
+        self.waiting: list[str] = []            # anchors of the block that is being collected
+        self._parts: list[str] = []
+        self._heading = 0
+        self._skip = 0
+        self._pre = 0
+
+    def start(self, element: etree._Element) -> None:
+        tag = _tag(element)
+        if self._skip or tag in _SKIP:
+            self._skip += 1
+            return
+        if tag in _FLUSH:
+            self.flush()
+        if tag in _HEADINGS:
+            self._heading = _HEADINGS[tag]
+        self._anchor(element)
+        self._pre += tag == "pre"
+        if tag == "br":
+            self._parts.append("\n")
+        elif tag in ("td", "th"):
+            self._parts.append("\t")
+        elif tag == "img" and re.fullmatch(r"[A-Z“‘\"']{1,2}", (element.get("alt") or "").strip()):
+            self._parts.append((element.get("alt") or "").strip())   # a drop capital drawn as a picture
+        self._text(_note_mark(element, tag) or element.text)
+
+    def end(self, element: etree._Element) -> None:
+        tag = _tag(element)
+        if self._skip:
+            self._skip -= 1
+            if not self._skip:
+                self._text(element.tail)
+            return
+        if tag in _FLUSH:
+            self.flush()
+        if tag in _HEADINGS:
+            self._heading = 0
+        self._pre -= tag == "pre"
+        self._text(element.tail)
+
+    def flush(self) -> None:
+        text = paragraph("".join(self._parts))
+        self._parts.clear()
+        if not text:
+            return
+        for name in self.waiting:
+            self.page.anchors.setdefault(name, len(self.page.blocks))
+        self.waiting.clear()
+        self.page.blocks.append(Block(text, heading=self._heading))
+
+    def _anchor(self, element: etree._Element) -> None:
+        for name in (element.get("id"), element.get("name") if _tag(element) == "a" else None):
+            if name and len(name) < 500:
+                self.waiting.append(name)
+        kind = element.get("{http://www.idpf.org/2007/ops}type") or element.get("epub:type") or element.get("role") or ""
+        if "pagebreak" in kind:
+            label = element.get("title") or element.get("aria-label") or "".join(element.itertext())
+            self.page.page_breaks.append((len(self.page.blocks), one_line(label)[:20]))
+
+    def _text(self, text: str | None) -> None:
+        if text:
+            self._parts.append(text if self._pre else " ".join(re.split(r"[ \t\r\n\f]+", text)))
+
+
+def _tag(element: etree._Element) -> str:
+    return element.tag.rsplit("}", 1)[-1].lower()
+
+
+def _note_mark(element: etree._Element, tag: str) -> str | None:
+    """"[3]" for a raised 3 that refers to a note, so that it never melts into the word before it."""
+    if tag == "sup" and len(element) <= 1:
+        found = _OWN_NOTES.match("".join(element.itertext()))
+        if found and (len(element) == 0 or _tag(element[0]) == "a"):
+            for child in element:
+                child.text = None
+            return f"[{found.group(1)}]"
+    return None
+
+
+def _entity(match: re.Match[str], declared: set[str]) -> str:
+    name = match.group(1)
+    if name in ("amp", "lt", "gt", "quot", "apos"):
+        return match.group(0)
+    if name in declared:
+        return ""
+    return html.entities.html5.get(name + ";", match.group(0).replace("&", "&amp;"))
+
+
+def _forward(links: list[Mark]) -> list[Mark]:
+    """The links that walk forward through the page as a table of contents does; nothing if they are few."""
+    result: list[Mark] = []
+    for mark in links:
+        if mark.title and len(mark.title) > 1 and (not result or mark.block > result[-1].block):
+            result.append(mark)
+    return result if len(result) >= 3 else []

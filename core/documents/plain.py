@@ -1,0 +1,124 @@
+"""Plain text and Markdown to blocks: paragraphs by blank lines or indents, wrapped lines joined, verse left alone."""
+
+from __future__ import annotations
+
+import re
+from statistics import median
+
+from core.documents.blocks import Block, Manuscript
+from core.documents.clean import paragraph, repair_mojibake, tidy
+from core.documents.decode import decode
+from core.documents.headings import read_heading
+from core.documents.language import guess_language
+from core.errors import DocumentError
+
+_BLANKS = re.compile(r"\n[ \t]*\n\s*")
+_HEADING = re.compile(r"(#{1,6})\s+(.*?)\s*#*\Z")
+_UNDERLINED = re.compile(r"^([^\n]+)\n(={3,}|-{3,})[ \t]*$", re.M)
+_FRONT_MATTER = re.compile(r"\A---\s*\n(.*?)\n(?:---|\.\.\.)\s*\n", re.S)
+_LINE_HYPHEN = re.compile(r"(?<=\w)-\n(?=\w)")
+
+
+def read_text(data: bytes) -> Manuscript:
+    """A text file in any encoding."""
+    text, warnings = _decoded(data)
+    blocks = [Block(part) for part in _paragraphs(text)]
+    title, author = _title_page(blocks)
+    return Manuscript("txt", blocks, title=title, author=author, warnings=warnings,
+                      language=guess_language(block.text for block in blocks))
+
+
+def read_markdown(data: bytes) -> Manuscript:
+    """A Markdown file: `#` headings and underlined ones, links shown by their text, code kept."""
+    text, warnings = _decoded(data)
+    fields: dict[str, str] = {}
+    front = _FRONT_MATTER.match(text)
+    if front:
+        fields = {key.lower(): value.strip("\"' ") for key, value in re.findall(r"^(\w+):\s*(.+)$", front.group(1), re.M)}
+        text = text[front.end():]
+    text = _UNDERLINED.sub(lambda found: f"{'#' if found[2][0] == '=' else '##'} {found[1]}\n", text)
+    text = re.sub(r"^(#{1,6} [^\n]*)$", r"\n\1\n", text, flags=re.M)
+    text = re.sub(r"!\[([^\]\n]*)\]\([^)\n]*\)", r"\1", text)
+    text = re.sub(r"\[([^\]\n]+)\]\([^)\n]*\)", r"\1", text)
+    blocks = [_markdown_block(part) for part in _paragraphs(text) if not re.fullmatch(r"[-*_ ]{3,}", part)]
+    title = fields.get("title") or next((block.text for block in blocks if block.heading == 1), "")
+    return Manuscript("markdown", blocks, title=title, author=fields.get("author", ""), warnings=warnings,
+                      language=fields.get("lang", "") or guess_language(block.text for block in blocks))
+
+
+def _markdown_block(text: str) -> Block:
+    found = _HEADING.match(text)
+    return Block(found.group(2), heading=len(found.group(1))) if found else Block(text)
+
+
+def _decoded(data: bytes) -> tuple[str, tuple[str, ...]]:
+    text, _ = decode(data)
+    text, repaired = repair_mojibake(text.replace("\r\n", "\n").replace("\r", "\n"))
+    broken = sum(not char.isprintable() and char not in "\n\t\f\v\x1a\x1b" for char in text[:200_000])
+    if broken > 0.05 * min(len(text), 200_000):
+        raise DocumentError("This is not a readable text file: most of it is binary or in an unknown encoding. "
+                            "Save it as UTF-8 text and try again.")
+    return tidy(text), ("Some characters had been garbled by a wrong encoding and were repaired.",) if repaired else ()
+
+
+def _paragraphs(text: str) -> list[str]:
+    """The text cut into paragraphs, each with its wrapped lines joined."""
+    lines = text.split("\n")
+    filled = [len(line) for line in lines if line.strip()]
+    if not filled:
+        return []
+    blank_share = 1 - len(filled) / len(lines)
+    long_lines = median(filled) > 120 or max(filled) > 400
+    if long_lines:
+        raw = [line for line in lines if line.strip()] if blank_share < 0.2 else _BLANKS.split(text)
+    elif blank_share < 0.02:
+        raw = _by_indent(lines)
+    else:
+        raw = _BLANKS.split(text)
+    wrap = sorted(filled)[int(len(filled) * 0.9)]
+    pieces = [piece for part in raw for piece in _split_heading(part)]
+    return [joined for piece in pieces if (joined := _joined(piece, wrap))]
+
+
+def _by_indent(lines: list[str]) -> list[str]:
+    """Paragraphs of a text without blank lines: begun by an indent, or without indents ended by a short line."""
+    indented = sum(line[:1] in " \t\u3000" for line in lines if line.strip())
+    by_indent = 0.02 * len(lines) < indented < 0.7 * len(lines)
+    width = max(map(len, lines))
+    result: list[str] = []
+    begins = True
+    for line in lines:
+        if begins or (by_indent and line[:1] in " \t\u3000"):
+            result.append(line)
+        else:
+            result[-1] += "\n" + line
+        begins = not by_indent and len(line) < 0.8 * width
+    return result
+
+
+def _split_heading(part: str) -> list[str]:
+    """"CHAPTER I" on the first line of a paragraph is a paragraph of its own."""
+    head, _, rest = part.strip("\n").partition("\n")
+    heading = read_heading(head) if rest.strip() and len(head) <= 70 else None
+    if heading and heading.word not in ("", "special") and len(rest) > 120:
+        return [head, rest]
+    return [part]
+
+
+def _joined(part: str, wrap: int) -> str:
+    """Wrapped prose becomes one line; verse, lists and tables keep their lines."""
+    lines = [line.rstrip() for line in part.split("\n") if line.strip()]
+    if len(lines) > 1 and min(map(len, lines[:-1])) >= 0.6 * min(wrap, 120):
+        return paragraph(_LINE_HYPHEN.sub("-", "\n".join(lines)).replace("\n", " "))
+    return paragraph("\n".join(lines))
+
+
+def _title_page(blocks: list[Block]) -> tuple[str, str]:
+    """Title and author from "Title / by Author" at the top of a text; empty when it does not begin so."""
+    for index, block in enumerate(blocks[:4]):
+        found = re.match(r"(?:by|von|par|por|di|von)\s+(.{3,60})\Z", block.text.split("\n")[-1], re.I)
+        if found:
+            title = block.text.rsplit("\n", 1)[0] if "\n" in block.text else blocks[index - 1].text if index else ""
+            if title and len(title) < 120:
+                return " ".join(title.split()), found.group(1).strip()
+    return "", ""

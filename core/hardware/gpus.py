@@ -1,0 +1,120 @@
+"""Known GPUs by name, and machines imagined from them. The data is gpus.yaml beside this file. No torch."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import yaml
+
+from core.errors import UserError
+from core.hardware.facts import GIB, Gpu, Hardware
+
+DATA = Path(__file__).with_name("gpus.yaml")
+PCIE_X16_GB_PER_S = {1: 3.0, 2: 6.0, 3: 12.0, 4: 25.0, 5: 52.0, 6: 100.0}    # what pinned copies reach, not the nominal rate
+SCREEN_BYTES = GIB // 2            # VRAM an idle desktop and the driver take
+SYSTEM_BYTES = 4 * GIB             # RAM an idle desktop takes
+SYSTEMS = {"linux": "Linux", "windows": "Windows", "macos": "Darwin", "darwin": "Darwin"}
+
+
+@dataclass(frozen=True, slots=True)
+class GpuSpec:
+    """One line of the table."""
+
+    name: str
+    vram_gib: float
+    memory_gb_per_s: float
+    tflops: float
+    pcie_generation: int
+    pcie_lanes: int
+    compute_capability: tuple[int, int]
+
+    @property
+    def pcie_gb_per_s(self) -> float:
+        """Host-to-device rate in a slot of the GPU's own generation and width."""
+        return pcie_rate(self.pcie_generation, self.pcie_lanes)
+
+
+def pcie_rate(generation: int, lanes: int) -> float:
+    """GB/s that large pinned copies usually reach over this link."""
+    return PCIE_X16_GB_PER_S.get(generation, 12.0) * lanes / 16
+
+
+@lru_cache(maxsize=1)
+def known_gpus() -> tuple[GpuSpec, ...]:
+    """All lines of the table."""
+    raw = yaml.safe_load(DATA.read_text(encoding="utf-8"))
+    return tuple(GpuSpec(name, *row[:5], compute_capability=_capability(row[5])) for name, row in raw.items())
+
+
+def _capability(value: float) -> tuple[int, int]:
+    major, minor = f"{value:.1f}".split(".")
+    return int(major), int(minor)
+
+
+NOISE = frozenset({"nvidia", "geforce", "rtx", "gtx", "gpu", "graphics", "generation", "pcie", "sxm", "sxm4", "sxm5", "hbm3",
+                   "hbm3e", "tesla", "quadro", "nvl", "gb", "gib", ""})
+
+
+def _words(name: str) -> tuple[list[str], float | None]:
+    """A name's telling words and the GB stated in it: "NVIDIA GeForce RTX 4060Ti 16GB" -> ([4060, ti], 16)."""
+    text = re.sub(r"(\d{4})(ti|super)", r"\1 \2", name.lower())
+    text = re.sub(r"(rtx|gtx|ti)(?=\d|super)", r"\1 ", text)
+    words = [re.sub(r"^(\d{1,3})gi?b$", r"\1", word) for word in re.split(r"[^a-z0-9]+", text)]
+    sizes = [word for word in words if re.fullmatch(r"\d{1,3}", word)]
+    return sorted(word for word in words if word not in NOISE and word not in sizes), float(sizes[0]) if sizes else None
+
+
+def look_up(name: str, *, vram_bytes: int | None = None) -> GpuSpec | None:
+    """The table's line for a name as the driver or a person writes it; among equal names the one nearest in VRAM.
+
+    A laptop GPU shares the name of a desktop one and not its speed, so it is not taken for it.
+    """
+    words, stated = _words(name)
+    found = [spec for spec in known_gpus() if _words(spec.name)[0] == words]
+    size = vram_bytes / GIB if vram_bytes else stated or 80.0
+    return min(found, key=lambda spec: abs(spec.vram_gib - size), default=None)
+
+
+def imagined_gpu(name: str, *, vram_gib: float | None = None, pcie_gb_per_s: float | None = None) -> Gpu:
+    """A GPU of the table in an otherwise idle machine. Raises UserError naming the nearest for an unknown name."""
+    spec = look_up(name, vram_bytes=int(vram_gib * GIB) if vram_gib else None)
+    if spec is None:
+        names = {one.name.lower(): one.name for one in known_gpus()}
+        near = names[difflib.get_close_matches(name.lower(), names, n=1, cutoff=0.0)[0]]
+        raise UserError(
+            f"The GPU {name!r} is not in the table; the nearest name is {near}. Known are: "
+            f"{', '.join(one.name for one in known_gpus())}."
+        )
+    vram = int((vram_gib or spec.vram_gib) * GIB)
+    return Gpu(
+        name=spec.name, vram_bytes=vram, free_bytes=max(0, vram - SCREEN_BYTES), memory_gb_per_s=spec.memory_gb_per_s,
+        tflops=spec.tflops, pcie_gb_per_s=pcie_gb_per_s or spec.pcie_gb_per_s, compute_capability=spec.compute_capability,
+    )
+
+
+def imagined_hardware(
+    *, gpu: str | None = None, vram_gib: float | None = None, ram_gib: float = 32.0, pcie_gb_per_s: float | None = None,
+    system: str = "Linux", cores: int = 8,
+) -> Hardware:
+    """A machine that need not exist: an idle PC with this GPU ("none" or None: without one) and this much RAM."""
+    known = SYSTEMS.get(system.strip().lower())
+    if known is None:
+        raise UserError(f"The system {system!r} is unknown; use Linux, Windows or macOS.")
+    gpus = ()
+    if gpu is not None and gpu.strip().lower() != "none":
+        gpus = (imagined_gpu(gpu, vram_gib=vram_gib, pcie_gb_per_s=pcie_gb_per_s),)
+    ram = int(ram_gib * GIB)
+    return Hardware(
+        system=known, cpu_name=f"an imagined CPU with {cores} cores", physical_cores=cores, logical_cores=2 * cores,
+        cpu_flags=frozenset({"avx2", "fma"}), ram_bytes=ram, ram_available_bytes=max(0, ram - SYSTEM_BYTES),
+        pinnable_bytes=pinnable(known, ram), gpus=gpus, imagined=True,
+    )
+
+
+def pinnable(system: str, ram_bytes: int) -> int:
+    """What the system lets a process page-lock: about half of RAM on Windows (WSL counts as Windows), most of it on Linux."""
+    return int(ram_bytes * (0.5 if system == "Windows" else 0.9))

@@ -1,0 +1,94 @@
+"""NVIDIA GPUs as the driver's management library tells. Problems are returned in words, never raised. No torch."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from core.hardware.facts import GB, Gpu
+from core.hardware.gpus import look_up, pcie_rate
+
+log = logging.getLogger(__name__)
+
+
+def read_gpus() -> tuple[tuple[Gpu, ...], tuple[str, ...]]:
+    """(GPUs, problems). No NVIDIA driver on the machine is no problem; a driver that does not answer is one."""
+    try:
+        import pynvml as nvml
+    except ImportError:
+        return (), ("The package nvidia-ml-py is missing, so NVIDIA GPUs cannot be seen.",)
+    try:
+        nvml.nvmlInit()
+    except nvml.NVMLError as error:
+        absent = ("NVMLError_LibraryNotFound", "NVMLError_LibRmVersionMismatch")
+        if type(error).__name__ == absent[0]:
+            return (), ()
+        if type(error).__name__ == absent[1]:
+            return (), ("The NVIDIA driver was updated while running. Restart the computer.",)
+        return (), (f"The NVIDIA driver does not answer ({error}). Reinstall it, or restart the computer.",)
+    try:
+        return _read_all(nvml)
+    finally:
+        _quietly(nvml, nvml.nvmlShutdown)
+
+
+def _read_all(nvml: Any) -> tuple[tuple[Gpu, ...], tuple[str, ...]]:
+    gpus, problems = [], []
+    try:
+        driver = _text(nvml.nvmlSystemGetDriverVersion())
+        count = nvml.nvmlDeviceGetCount()
+    except nvml.NVMLError as error:
+        return (), (f"The NVIDIA driver does not answer ({error}). Reinstall it, or restart the computer.",)
+    for index in range(count):
+        try:
+            gpus.append(_read_one(nvml, index, driver))
+        except nvml.NVMLError as error:
+            problems.append(f"GPU {index} does not answer ({error}).")
+    return tuple(gpus), tuple(problems)
+
+
+def _read_one(nvml: Any, index: int, driver: str) -> Gpu:
+    handle = nvml.nvmlDeviceGetHandleByIndex(index)
+    name = _text(nvml.nvmlDeviceGetName(handle))
+    memory = nvml.nvmlDeviceGetMemoryInfo(handle)
+    capability = _quietly(nvml, nvml.nvmlDeviceGetCudaComputeCapability, handle)
+    spec = look_up(name, vram_bytes=memory.total)
+    generation = _quietly(nvml, nvml.nvmlDeviceGetMaxPcieLinkGeneration, handle)
+    lanes = _quietly(nvml, nvml.nvmlDeviceGetCurrPcieLinkWidth, handle)
+    link = pcie_rate(generation or 3, lanes or 16)
+    return Gpu(
+        name=name, vram_bytes=memory.total, free_bytes=memory.free, driver=driver, index=index, known=spec is not None,
+        memory_gb_per_s=spec.memory_gb_per_s if spec else _memory_rate(nvml, handle),
+        tflops=spec.tflops if spec else _tflops(nvml, handle, capability), pcie_gb_per_s=link,
+        compute_capability=tuple(capability) if capability else (spec.compute_capability if spec else None),
+    )
+
+
+def _memory_rate(nvml: Any, handle: Any) -> float:
+    """GB/s from bus width and memory clock (two transfers per clock), or a cautious guess."""
+    bits = _quietly(nvml, nvml.nvmlDeviceGetMemoryBusWidth, handle)
+    mhz = _quietly(nvml, nvml.nvmlDeviceGetMaxClockInfo, handle, nvml.NVML_CLOCK_MEM)
+    return bits / 8 * mhz * 2e6 / GB if bits and mhz else 250.0
+
+
+def _tflops(nvml: Any, handle: Any, capability: tuple[int, int] | None) -> float:
+    """Dense 16-bit TFLOP/s: twice the fp32 rate on cards with tensor cores of compute capability 8 and above."""
+    cores = _quietly(nvml, nvml.nvmlDeviceGetNumGpuCores, handle)
+    mhz = _quietly(nvml, nvml.nvmlDeviceGetMaxClockInfo, handle, nvml.NVML_CLOCK_SM)
+    if not (cores and mhz):
+        return 10.0
+    factor = 2.0 if capability and tuple(capability) >= (8, 0) else 1.0
+    return cores * 2 * mhz * 0.85 * factor / 1e6         # boost clocks are not held
+
+
+def _quietly(nvml: Any, call: Any, *args: Any) -> Any:
+    """The answer, or None where this GPU or driver does not know the question."""
+    try:
+        return call(*args)
+    except (nvml.NVMLError, AttributeError) as error:
+        log.debug("NVML: %s", error)
+        return None
+
+
+def _text(value: str | bytes) -> str:
+    return value.decode() if isinstance(value, bytes) else value

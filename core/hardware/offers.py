@@ -1,0 +1,77 @@
+"""Which models a machine can run, and the plan for the one that is asked for. Joins probe, catalogue and planner; no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from core.config import Settings
+from core.errors import PlanError, UserError
+from core.hardware.facts import Hardware
+from core.hardware.plan import Plan
+from core.hardware.planner import plan, site_of
+from core.model.catalogue import EMBEDDED, CatalogueEntry, draft_for, find, load
+
+USEFUL_CONTEXT = 8192              # below this a larger model reads a book in too many pieces to be worth it
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A model, the draft model the plan uses (None: n-gram lookup), and the plan."""
+
+    entry: CatalogueEntry
+    draft: CatalogueEntry | None
+    plan: Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """One catalogue model on this machine: its plan, or why there is none."""
+
+    entry: CatalogueEntry
+    plan: Plan | None
+    reason: str
+    downloaded: bool
+
+
+def plan_for(hardware: Hardware, settings: Settings, entry: CatalogueEntry) -> Choice:
+    """The plan for this model with its draft pairing. Raises PlanError or UserError; another model that fits is named."""
+    draft = draft_for(entry, settings.draft_model)
+    others = [other.shape for other in load().values() if other.role == "target" and other.chat]
+    made = plan(hardware, settings, target=entry.shape, draft=draft.shape if draft else None, alternatives=others)
+    return Choice(entry, draft if made.draft_model is not None else None, made)
+
+
+def choose(hardware: Hardware, settings: Settings, *, is_downloaded: Callable[[CatalogueEntry], bool]) -> Choice:
+    """What to run: the model asked for, else the largest downloaded chat model that fits a GPU, else the embedded model."""
+    if settings.model is not None:
+        return plan_for(hardware, settings, find(settings.model))
+    if _on_gpu(hardware, settings):
+        ready = [offer.entry for offer in offers(hardware, settings, is_downloaded=is_downloaded)
+                 if offer.downloaded and offer.plan is not None and not offer.entry.embedded]
+        if ready:
+            return plan_for(hardware, settings, ready[0])
+    return plan_for(hardware, settings, find(EMBEDDED))
+
+
+def offers(
+    hardware: Hardware, settings: Settings, *, is_downloaded: Callable[[CatalogueEntry], bool] = lambda entry: entry.embedded,
+) -> tuple[Offer, ...]:
+    """Every target model of the catalogue on this machine: those that fit first, the larger before the smaller."""
+    made = [_offer(hardware, settings, entry, is_downloaded(entry)) for entry in load().values() if entry.role == "target"]
+    return tuple(sorted(made, key=lambda offer: (offer.plan is None, not offer.entry.chat, -offer.entry.shape.parameters)))
+
+
+def _offer(hardware: Hardware, settings: Settings, entry: CatalogueEntry, downloaded: bool) -> Offer:
+    try:
+        choice = plan_for(hardware, settings, entry)
+    except (PlanError, UserError) as error:
+        return Offer(entry, None, str(error), downloaded)
+    short = choice.plan.context_tokens < min(USEFUL_CONTEXT, entry.native_context)
+    if short and settings.context_tokens is None:
+        return Offer(entry, None, f"Only {choice.plan.context_tokens:,} tokens of context would fit beside it.", downloaded)
+    return Offer(entry, choice.plan, "", downloaded)
+
+
+def _on_gpu(hardware: Hardware, settings: Settings) -> bool:
+    return settings.device != "cpu" and bool(hardware.gpus) and site_of(hardware, settings).device == "cuda"

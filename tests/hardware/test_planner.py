@@ -1,0 +1,359 @@
+"""The planner: properties over a table of imagined machines, rows checked by hand, and what impossible cases say."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from itertools import pairwise, product
+
+import pytest
+
+from core.config import Settings
+from core.errors import PlanError
+from core.hardware.facts import GIB, Hardware
+from core.hardware.gpus import imagined_gpu, imagined_hardware
+from core.hardware.plan import Plan
+from core.hardware.planner import plan, site_of
+from core.model.catalogue import draft_for, find, load
+
+CARDS = ("RTX 3060", "RTX 3070", "RTX 3080", "RTX 3090", "RTX 4070 Ti", "RTX 4090", "RTX 5090", "A100 80 GB")
+RAMS = (16, 32, 64, 128)
+PCIES = (12.0, 25.0, 52.0)                 # generations 3, 4, 5
+CONTEXTS = (8192, 32_768, 131_072)
+SAME_SHAPE = {"LWM-Text-Chat-256K", "LWM-Text-Chat-512K", "LWM-Text-Chat-1M", "Yarn-Llama-2-7b-128k", "Qwen2.5-7B-Instruct-1M"}
+TARGETS = tuple(entry for entry in load().values() if entry.role == "target" and entry.name not in SAME_SHAPE)
+SHAPES = tuple(entry.shape for entry in load().values() if entry.role == "target")
+
+
+def planned(hardware: Hardware, name: str, *, context: int | None, **settings) -> Plan | PlanError:
+    """The plan for a catalogue model with its draft pairing, or the refusal."""
+    entry = find(name)
+    draft = draft_for(entry)
+    try:
+        return plan(hardware, Settings(context_tokens=context, **settings), target=entry.shape,
+                    draft=draft.shape if draft else None, alternatives=SHAPES)
+    except PlanError as error:
+        return error
+
+
+@pytest.fixture(scope="module")
+def table() -> dict[tuple, tuple[Hardware, Plan | PlanError]]:
+    """Every card (and none) x RAM x PCIe generation x model x context."""
+    rows = {}
+    for card, ram, pcie in product((*CARDS, None), RAMS, PCIES):
+        if card is None and pcie != PCIES[0]:
+            continue
+        hardware = imagined_hardware(gpu=card, ram_gib=ram, pcie_gb_per_s=pcie)
+        for entry, context in product(TARGETS, CONTEXTS):
+            if context <= entry.shape.longest_context:
+                rows[card, ram, pcie, entry.name, context] = hardware, planned(hardware, entry.name, context=context)
+    return rows
+
+
+def test_table_has_both_outcomes(table):
+    plans = sum(isinstance(found, Plan) for _, found in table.values())
+    assert plans > 1000
+    assert len(table) - plans > 1000
+
+
+def test_lines_sum_to_at_most_what_is_free(table):
+    for key, (hardware, found) in table.items():
+        if isinstance(found, PlanError):
+            continue
+        free = hardware.gpus[0].free_bytes if hardware.gpus else 0
+        assert found.bytes_in("VRAM") <= free, key
+        assert found.bytes_in("RAM") + found.bytes_in("pinned RAM") <= hardware.ram_available_bytes, key
+        assert found.bytes_in("pinned RAM") <= hardware.pinnable_bytes, key
+
+
+def test_lines_hold_the_weights_and_the_whole_kv_cache(table):
+    """A line that is forgotten makes everything fit."""
+    for key, (_, found) in table.items():
+        if isinstance(found, PlanError):
+            continue
+        shape = find(found.model).shape
+        kv = sum(line.bytes for line in found.budget if line.name.startswith("KV cache"))
+        assert kv >= found.context_tokens * shape.kv_bytes_per_token(found.dtype), key
+        assert next(line.bytes for line in found.budget if line.name == "weights") == shape.weight_bytes(found.dtype), key
+        assert any(line.name == "kept free" for line in found.budget), key
+        assert 0 <= found.on_chip_layers <= found.layers, key
+        assert (found.staging_blocks == 0) == (found.on_chip_layers == found.layers), key
+
+
+def test_more_bandwidth_never_gives_a_slower_plan(table):
+    for (card, ram, pcie, name, context), (_, found) in table.items():
+        faster = {12.0: 25.0, 25.0: 52.0}.get(pcie)
+        if card is None or faster is None or isinstance(found, PlanError):
+            continue
+        better = table[card, ram, faster, name, context][1]
+        assert better.expected_tbt_ms <= found.expected_tbt_ms, (card, ram, pcie, name, context)
+
+
+def test_more_ram_never_gives_a_slower_plan_or_a_refusal(table):
+    for (card, ram, pcie, name, context), (_, found) in table.items():
+        if ram == 128 or isinstance(found, PlanError):
+            continue
+        better = table[card, 2 * ram, pcie, name, context][1]
+        assert isinstance(better, Plan), (card, ram, pcie, name, context)
+        assert better.expected_tbt_ms <= found.expected_tbt_ms
+
+
+@pytest.mark.parametrize("entry", TARGETS, ids=lambda entry: entry.name)
+@pytest.mark.parametrize("context", CONTEXTS)
+def test_more_vram_never_gives_a_slower_plan_or_a_refusal(entry, context):
+    """The finest steps: half a GiB at a time, so that every change of segment and on-chip layers is crossed."""
+    if context > entry.shape.longest_context:
+        pytest.skip("beyond the model's longest context")
+    base = imagined_hardware(gpu="RTX 4090", ram_gib=128)
+    steps = []
+    for half_gib in range(4, 90, 2):
+        gpu = imagined_gpu("RTX 4090", vram_gib=half_gib / 2)
+        found = planned(replace(base, gpus=(gpu,)), entry.name, context=context)
+        steps.append(found)
+    for smaller, larger in pairwise(steps):
+        if isinstance(smaller, PlanError):
+            continue
+        assert isinstance(larger, Plan)
+        assert larger.expected_tbt_ms <= smaller.expected_tbt_ms
+        assert larger.expected_prefill_s <= smaller.expected_prefill_s
+
+
+def test_faster_gpu_memory_and_arithmetic_never_give_a_slower_plan():
+    hardware = imagined_hardware(gpu="RTX 4090", ram_gib=64)
+    for name in ("Llama-3.1-8B-Instruct", "Qwen3-8B", "Qwen2.5-7B-Instruct-1M"):
+        slow = planned(hardware, name, context=131_072, vram_gb_per_s=500, tflops=50)
+        memory = planned(hardware, name, context=131_072, vram_gb_per_s=1000, tflops=50)
+        both = planned(hardware, name, context=131_072, vram_gb_per_s=1000, tflops=200)
+        assert both.expected_tbt_ms <= memory.expected_tbt_ms <= slow.expected_tbt_ms
+        assert both.expected_prefill_s < slow.expected_prefill_s
+
+
+# ---- rows checked by hand ---------------------------------------------------------------------------------------------
+
+def test_the_papers_4090_row():
+    """LWM 7B, 128K, RTX 4090, 128 GB, 25 GB/s, acceptance .92: 312 ms are published for this card.
+
+    By hand: weights 6.738e9 x 2 = 13.48 GB. KV 32 layers x 2.147 GB = 68.7 GB. Free: 24 GiB - 0.5 = 25.23 GB. Prefill's work
+    space: two layers 4.29 GB + hidden 2 x 32768 x 4096 x 2 = 0.54 GB + chunk; retrieval (4096 + 512) x 512 KiB = 2.42 GB;
+    context 0.54, reserve 1.07: together 22.7 GB, so one layer (2.15 GB) more fits and two do not. Verification streams
+    31 x 2.147 = 66.6 GB at 25 GB/s: 2.66 s.
+    """
+    found = planned(imagined_hardware(gpu="RTX 4090", ram_gib=128, pcie_gb_per_s=25), "lwm-text-chat-128k", context=131_072)
+    assert found.on_chip_layers == 1
+    assert found.bytes_in("pinned RAM") == 31 * 131_072 * 16_384
+    assert 2660 <= found.expected_plain_tbt_ms <= 2700
+    assert 200 <= found.expected_tbt_ms <= 312
+    assert found.draft_model == "llama-68m"
+    assert 50 <= found.expected_prefill_s <= 60            # 1.70 + 4.50 PFLOP at 140 and 110 TFLOP/s
+
+
+def test_llama_31_8b_at_128k_on_a_4090():
+    """By hand: weights 16.06 GB, one layer's KV 131072 x 4 KiB = 0.537 GB, 32 layers 17.2 GB. Decode would hold 7 GB of KV
+    (13 layers); prefill's two layers and the reserve leave 9."""
+    found = planned(imagined_hardware(gpu="RTX 4090", ram_gib=64, pcie_gb_per_s=25), "Llama-3.1-8B-Instruct", context=131_072)
+    assert found.on_chip_layers == 9
+    assert found.bytes_in("pinned RAM") == 23 * 131_072 * 4096
+    assert found.expected_plain_tbt_ms == pytest.approx(23 * 131_072 * 4096 / 25e9 * 1e3, rel=0.02)
+
+
+def test_small_context_on_a_large_card_stays_on_chip():
+    """Llama-3.2-1B at 8K on a 4090: 2.5 GB of weights and 0.27 GB of KV. Nothing may cross the bus."""
+    found = planned(imagined_hardware(gpu="RTX 4090", ram_gib=32), "Llama-3.2-1B-Instruct", context=8192)
+    assert (found.on_chip_layers, found.staging_blocks, found.bytes_in("pinned RAM")) == (16, 0, 0)
+    assert found.pcie_gb_per_s is None
+    assert found.expected_plain_tbt_ms < 10
+
+
+def test_the_embedded_model_without_gpu():
+    """8,192 native tokens on the CPU; bf16 only where the CPU has it; one thread per physical core."""
+    plain = imagined_hardware(ram_gib=16, cores=4)
+    found = planned(plain, "SmolLM2-135M-Instruct", context=None)
+    assert (found.device, found.dtype, found.context_tokens, found.threads) == ("cpu", "float32", 8192, 4)
+    assert found.on_chip_layers == found.layers == 30
+    assert {line.place for line in found.budget} == {"RAM"}
+    with_bf16 = replace(plain, cpu_flags=frozenset({"avx512f", "avx512_bf16"}))
+    assert planned(with_bf16, "SmolLM2-135M-Instruct", context=None).dtype == "bfloat16"
+
+
+def test_cpu_times_near_the_measured_ones():
+    """Measured on two AVX-512 cores: 32 and 65 ms per token and 16.6 and 251 s of prefill at 7.8K and 31.5K."""
+    hardware = replace(imagined_hardware(ram_gib=16, cores=2), cpu_flags=frozenset({"avx512f", "avx512_bf16"}))
+    short, long = (planned(hardware, "SmolLM2-135M-Instruct", context=context) for context in (7800, 31_500))
+    assert short.expected_plain_tbt_ms == pytest.approx(32, rel=0.25)
+    assert long.expected_plain_tbt_ms == pytest.approx(65, rel=0.25)
+    assert short.expected_prefill_s == pytest.approx(16.6, rel=0.25)
+    assert long.expected_prefill_s == pytest.approx(251, rel=0.25)
+
+
+# ---- refusals ---------------------------------------------------------------------------------------------------------
+
+def test_llama_2_7b_at_128k_on_a_64_gb_pc_is_refused_before_loading():
+    found = planned(imagined_hardware(gpu="RTX 4090", ram_gib=64, pcie_gb_per_s=25), "Yarn-Llama-2-7b-128k", context=131_072)
+    message = str(found)
+    assert isinstance(found, PlanError)
+    assert "GB of RAM" in message
+    assert "KV cache" in message
+    assert "add RAM" in message
+    assert "choose Llama-3.1-8B-Instruct" in message
+    assert re.search(r"[Ll]ower context_tokens to \d", message)
+
+
+def test_every_refusal_names_need_supply_and_a_way_out(table):
+    for key, (_, found) in table.items():
+        if isinstance(found, Plan):
+            continue
+        message = str(found)
+        need, supply = re.search(r"needs ([\d.]+) GB of (?:VRAM|RAM); ([\d.]+) GB is free", message).groups()
+        assert float(need) >= float(supply), key
+        assert re.search(r"(add RAM|more free VRAM)", message), key
+
+
+def test_suggested_context_fits_and_a_step_more_does_not():
+    """A remedy that does not work is worse than none."""
+    hardware = imagined_hardware(gpu="RTX 4090", ram_gib=64, pcie_gb_per_s=25)
+    message = str(planned(hardware, "LWM-Text-Chat-128K", context=131_072))
+    suggested = int(re.search(r"context_tokens to ([\d,]+)", message)[1].replace(",", ""))
+    assert isinstance(planned(hardware, "LWM-Text-Chat-128K", context=suggested), Plan)
+    assert isinstance(planned(hardware, "LWM-Text-Chat-128K", context=suggested + 512), PlanError)
+
+
+def test_suggested_ram_is_enough():
+    hardware = imagined_hardware(gpu="RTX 4090", ram_gib=64, pcie_gb_per_s=25)
+    message = str(planned(hardware, "LWM-Text-Chat-128K", context=131_072))
+    missing = float(re.search(r"add RAM \(([\d.]+) GB more\)", message)[1])
+    more = replace(hardware, ram_available_bytes=hardware.ram_available_bytes + int((missing + 0.1) * 1e9))
+    assert isinstance(planned(more, "LWM-Text-Chat-128K", context=131_072), Plan)
+
+
+def test_weights_too_large_for_the_card():
+    found = planned(imagined_hardware(gpu="RTX 4090", ram_gib=128), "Yarn-Llama-2-13b-128k", context=131_072)
+    assert "of VRAM" in str(found)
+    assert "weights 26.0 GB" in str(found)
+    found = planned(imagined_hardware(gpu="RTX 3060", ram_gib=64), "Llama-3.1-8B-Instruct", context=None)
+    assert "even with only" in str(found)
+    assert "choose Qwen3-4B-Instruct-2507" in str(found)
+
+
+def test_context_beyond_the_model_is_refused():
+    hardware = imagined_hardware(gpu="RTX 4090", ram_gib=128)
+    assert "handles at most 131,072 tokens" in str(planned(hardware, "Llama-3.1-8B-Instruct", context=200_000))
+
+
+@pytest.mark.parametrize(("key", "value"), [
+    ("on_chip_layers", 20), ("retrieval_budget", 60_000), ("staging_block_mib", 1024),
+])
+def test_a_figure_of_the_user_that_breaks_the_plan_is_named(key, value):
+    hardware = imagined_hardware(gpu="RTX 4090", ram_gib=64)
+    extra = {"staging_blocks": 16} if key == "staging_block_mib" else {}
+    found = planned(hardware, "Llama-3.1-8B-Instruct", context=131_072, **{key: value}, **extra)
+    assert f"et {key} to auto" in str(found)
+
+
+def test_cuda_wanted_and_not_there():
+    hardware = replace(imagined_hardware(ram_gib=16), problems=("The NVIDIA driver does not answer (fault).",))
+    found = planned(hardware, "SmolLM2-135M-Instruct", context=None, device="cuda")
+    assert "No usable CUDA GPU" in str(found)
+    assert "does not answer" in str(found)
+
+
+# ---- the user's word and the notes ------------------------------------------------------------------------------------
+
+def test_every_override_reaches_the_plan():
+    figures = {"retrieval_budget": 2048, "retrieval_chunk": 16, "gamma": 9, "middle_gamma": 3, "draft_sinks": 4,
+               "draft_window": 500, "on_chip_layers": 3, "threads": 5, "dtype": "float16", "staging_blocks": 4,
+               "prefill_chunk_tokens": 1024, "weights_kernel": "int8", "assumed_acceptance": 0.8}
+    found = planned(imagined_hardware(gpu="RTX 4090", ram_gib=64), "Llama-3.1-8B-Instruct", context=65_536,
+                    prefill_segment_tokens=8192, staging_block_mib=64, pcie_gb_per_s=20, **figures)
+    assert {key: getattr(found, key) for key in figures} == figures
+    assert (found.prefill_segment_tokens, found.pcie_gb_per_s) == (8192, 20)
+    assert found.staging_block_bytes <= 64 << 20
+
+
+def test_cpu_override_ignores_the_gpu():
+    found = planned(imagined_hardware(gpu="RTX 4090", ram_gib=64), "SmolLM2-135M-Instruct", context=None, device="cpu")
+    assert found.device == "cpu"
+    assert "Not used: RTX 4090." in found.notes
+
+
+def test_draft_model_none_means_none():
+    settings = Settings(context_tokens=32_768, draft_model="none")
+    entry = find("LWM-Text-Chat-128K")
+    assert draft_for(entry, settings.draft_model) is None
+    found = plan(imagined_hardware(gpu="RTX 4090", ram_gib=64), settings, target=entry.shape)
+    assert found.draft_model is None
+
+
+def test_windows_pins_about_half():
+    """The part that cannot be pinned is a line of its own, slower, and said."""
+    entry = find("LWM-Text-Chat-128K")
+    linux, windows = (planned(imagined_hardware(gpu="RTX 4090", ram_gib=96, system=system), entry.name, context=131_072)
+                      for system in ("Linux", "Windows"))
+    pageable = [line for line in windows.budget if line.name == "KV cache, not pinned"]
+    assert windows.bytes_in("pinned RAM") == 48 * GIB
+    assert pageable[0].bytes > 0
+    assert windows.expected_tbt_ms > linux.expected_tbt_ms
+    assert any("half the rate" in note for note in windows.notes)
+    assert not any("half the rate" in note for note in linux.notes)
+
+
+def test_stretched_context_is_labelled():
+    found = planned(imagined_hardware(ram_gib=16), "SmolLM2-135M-Instruct", context=16_384)
+    assert found.context_stretch == 2.0
+    assert any("beyond the 8,192" in note for note in found.notes)
+
+
+def test_automatic_context_is_what_memory_allows_and_says_so():
+    entry = find("LWM-Text-Chat-128K")
+    found = planned(imagined_hardware(gpu="RTX 4090", ram_gib=64), entry.name, context=None)
+    assert found.context_tokens < 131_072
+    assert any("Memory ends the context" in note for note in found.notes)
+    million = planned(imagined_hardware(gpu="A100 80 GB", ram_gib=128), "Qwen2.5-7B-Instruct-1M", context=None)
+    assert million.context_tokens == 131_072
+    assert any("raise context_tokens" in note for note in million.notes)
+
+
+def test_plain_decoding_is_recommended_where_it_is_faster():
+    """With an acceptance near zero nothing is gained; the plan must not claim a gain."""
+    found = planned(imagined_hardware(gpu="RTX 4090", ram_gib=64), "Llama-3.2-1B-Instruct", context=8192,
+                    assumed_acceptance=0.1)
+    assert found.expected_tbt_ms > found.expected_plain_tbt_ms
+    assert any("plain decoding" in note and "faster here" in note for note in found.notes)
+
+
+def test_offloading_can_be_tried_on_the_cpu():
+    """The CPU backend runs the offloaded cache too, when told how many layers stay."""
+    found = planned(imagined_hardware(ram_gib=16), "SmolLM2-135M-Instruct", context=None, on_chip_layers=10)
+    assert found.on_chip_layers == 10
+    assert found.staging_blocks >= 2
+    assert found.staging_block_bytes > 0
+
+
+def test_the_gpu_with_most_free_memory_is_taken():
+    base = imagined_hardware(gpu="RTX 4090", ram_gib=64)
+    busy = replace(base.gpus[0], free_bytes=GIB, index=0)
+    idle = replace(imagined_gpu("RTX 3060"), index=1)
+    hardware = replace(base, gpus=(busy, idle))
+    assert site_of(hardware, Settings()).gpu.index == 1
+    assert "Not used: RTX 4090." in planned(hardware, "Llama-3.2-1B-Instruct", context=8192).notes
+
+
+def test_tiny_models_of_tests_can_be_planned():
+    """A context smaller than every default (block, segment, window) must still give a whole plan."""
+    shape = replace(find("SmolLM2-135M-Instruct").shape, native_context=300, longest_context=300)
+    found = plan(imagined_hardware(ram_gib=8), Settings(), target=shape)
+    assert found.context_tokens == 300
+    assert found.retrieval_budget <= 300
+    assert found.prefill_chunk_tokens <= found.prefill_segment_tokens <= 300
+
+
+def test_plan_survives_json():
+    import json
+
+    found = planned(imagined_hardware(gpu="RTX 4090", ram_gib=64), "Llama-3.1-8B-Instruct", context=65_536)
+    assert Plan.from_json(json.loads(json.dumps(found.to_json()))) == found
+
+
+def test_planning_is_pure():
+    """Same facts, same plan: nothing of this machine may leak in."""
+    hardware = imagined_hardware(gpu="RTX 3090", ram_gib=64)
+    assert planned(hardware, "Qwen3-8B", context=32_768) == planned(hardware, "Qwen3-8B", context=32_768)

@@ -1,0 +1,187 @@
+"""Who may import whom. Read from the source, so that a lazy import inside a function counts too."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+REPO = Path(__file__).resolve().parent.parent
+NO_TORCH = (
+    "core.config", "core.stats", "core.events", "core.errors", "core.paths", "core.documents", "core.hardware.planner",
+    "core.hardware.shapes", "core.model.catalogue", "core.model.download", "core.model.embedded",
+)
+LONGEST_FILE = 450      # lines; a longer one is a drawer
+CONCRETE_CACHES = ("core.cache.full", "core.cache.offloaded", "core.cache.retrieval", "core.cache.streaming")
+CONCRETE_BACKENDS = ("core.backend.cpu", "core.backend.cuda")
+TORCH_CUDA = ("core.backend.cuda", "core.hardware.probe")
+
+
+def modules(*packages: str) -> list[str]:
+    """Dotted names of every module below the packages."""
+    files = [path for package in packages for path in sorted((REPO / package).rglob("*.py"))]
+    return [name_of(path) for path in files]
+
+
+def name_of(path: Path) -> str:
+    parts = path.relative_to(REPO).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def path_of(module: str) -> Path:
+    path = REPO.joinpath(*module.split("."))
+    return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+
+
+@cache
+def tree_of(module: str) -> ast.Module:
+    return ast.parse(path_of(module).read_text(encoding="utf-8"))
+
+
+def within(module: str, *packages: str) -> bool:
+    """Whether the module is one of the packages or lies in one."""
+    return any(module == package or module.startswith(package + ".") for package in packages)
+
+
+def imports(module: str) -> set[str]:
+    """Everything the module imports, `from a import b` as both a and a.b, but not what only type checkers read."""
+    package = module if path_of(module).name == "__init__.py" else module.rpartition(".")[0]
+    found: set[str] = set()
+    for node in runtime_nodes(tree_of(module)):
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                base = ".".join([*package.split(".")[: len(package.split(".")) - node.level + 1], *filter(None, [node.module])])
+            found.update([base, *(f"{base}.{alias.name}" for alias in node.names)])
+    return found
+
+
+def runtime_nodes(tree: ast.AST) -> Iterator[ast.AST]:
+    """All nodes outside `if TYPE_CHECKING:`."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
+            for other in node.orelse:
+                yield other
+                yield from runtime_nodes(other)
+            continue
+        yield node
+        yield from runtime_nodes(node)
+
+
+def offenders(importers: list[str], *forbidden: str, allowed: tuple[str, ...] = ()) -> list[str]:
+    """`importer -> imported` for every forbidden import."""
+    packages = {name.rpartition(".")[0] for name in allowed}      # `from core.cache import base` names the package too
+    return sorted(
+        f"{module} -> {name}"
+        for module in importers
+        for name in imports(module)
+        if within(name, *forbidden) and not within(name, *allowed) and name not in packages
+    )
+
+
+def test_core_knows_nothing_of_the_app():
+    """core runs without gradio installed and without the app beside it."""
+    assert offenders(modules("core"), "app", "gradio", "installer", "launcher", "benchmarks", "tests") == []
+
+
+def test_only_the_app_imports_gradio():
+    """A command without a page must not load it: that costs seconds."""
+    users = {line.split(" ")[0] for line in offenders(modules("app", "core", "installer"), "gradio")}
+    assert all(within(user, "app") for user in users)
+
+
+@pytest.mark.parametrize(
+    ("package", "forbidden", "allowed"),
+    [
+        ("core.backend", ("core.cache", "core.model", "core.decoding", "core.engine", "core.session"), ()),
+        ("core.cache", ("core.model", "core.decoding", "core.engine", "core.session"), ()),
+        ("core.model", ("core.cache", "core.backend"), ("core.cache.base", "core.backend.base")),
+        ("core.model", ("core.decoding", "core.engine", "core.session", "core.worker"), ()),
+        ("core.decoding", ("core.engine", "core.session", "core.worker", "core.documents", "core.text"), ()),
+        ("core.documents", ("core.model", "core.cache", "core.backend", "core.decoding", "core.engine", "core.text"), ()),
+        ("core.engine", ("core.session", "core.worker", "core.documents", "core.text"), ()),
+        ("core.session", ("core.worker",), ()),
+    ],
+)
+def test_imports_point_one_way(package: str, forbidden: tuple[str, ...], allowed: tuple[str, ...]):
+    """launcher -> app -> session -> engine -> decoding -> model -> the protocols of cache and backend."""
+    importers = [module for module in modules("core") if within(module, package)]
+    assert importers or not path_of(package).exists()
+    assert offenders(importers, *forbidden, allowed=allowed) == []
+
+
+def test_concrete_caches_and_backends_meet_only_in_assemble():
+    """Anywhere else it would be a second place that decides what runs."""
+    both = [
+        module for module in modules("core")
+        if offenders([module], *CONCRETE_CACHES) and offenders([module], *CONCRETE_BACKENDS)
+    ]
+    assert [module for module in both if module != "core.assemble"] == []
+
+
+def test_torch_cuda_has_two_homes():
+    """`torch.cuda` elsewhere would be a path that no machine without a GPU ever runs."""
+    found = []
+    for module in modules("core", "app"):
+        if module in TORCH_CUDA:
+            continue
+        for node in ast.walk(tree_of(module)):
+            if isinstance(node, ast.Attribute) and ast.unparse(node) == "torch.cuda":
+                found.append(f"{module}:{node.lineno}")
+        found += offenders([module], "torch.cuda")
+    assert found == []
+
+
+def test_core_does_not_print():
+    """What core has to say goes by events and logging; stdout belongs to the command."""
+    found = [
+        f"{module}:{node.lineno}"
+        for module in modules("core")
+        for node in ast.walk(tree_of(module))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print"
+    ]
+    assert found == []
+
+
+def test_documents_config_planner_stats_and_events_load_without_torch():
+    """Reading a book or planning for another machine must work where torch is missing or broken."""
+    wanted = [module for module in modules("core") if within(module, *NO_TORCH)]
+    script = """
+import importlib, sys
+
+class Blocked:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in ("torch", "transformers", "gradio"):
+            raise ImportError(name + " is not needed here")
+
+sys.meta_path.insert(0, Blocked())
+for name in sys.argv[1:]:
+    importlib.import_module(name)
+"""
+    said = subprocess.run([sys.executable, "-c", script, *wanted], cwd=REPO, capture_output=True, text=True, timeout=120)
+    assert said.returncode == 0, said.stderr
+
+
+def test_the_launcher_needs_the_standard_library_only():
+    """It runs before anything is installed, and its first file on Pythons that are too old for the rest."""
+    known = {*sys.stdlib_module_names, "installer"}
+    used = {name.split(".")[0] for module in modules("installer") for name in imports(module)} | imports("launcher")
+    assert {name.split(".")[0] for name in used} - known == set()
+    modern = (ast.JoinedStr, ast.AnnAssign, ast.NamedExpr, ast.AsyncFunctionDef, ast.Match)
+    assert [node.lineno for node in ast.walk(tree_of("launcher")) if isinstance(node, modern)] == []
+    annotated = [node.name for node in ast.walk(tree_of("launcher")) if isinstance(node, ast.FunctionDef) and node.returns]
+    assert annotated == []
+
+
+def test_no_file_becomes_a_drawer():
+    """Files stay readable in one go."""
+    files = modules("core", "app", "installer")
+    lengths = {name: len(path_of(name).read_text(encoding="utf-8").splitlines()) for name in files}
+    assert {name: lines for name, lines in lengths.items() if lines > LONGEST_FILE} == {}
