@@ -31,12 +31,15 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 SAMPLES = Path(__file__).resolve().parent.parent / "assets" / "samples"
+FONTS = Path(__file__).resolve().parent.parent / "assets" / "fonts"
 ICON = Path(__file__).resolve().parent.parent / "assets" / "icons" / "triforce-chat-256.png"
 SETTING_NAMES = ("temperature", "top_p", "repetition_penalty", "max_new_tokens", "mode", "seed", "fit")
+PRIVATE_FOLDERS = ("books", "models", "run", "logs")
 GOODBYE = """<!doctype html><html lang="en"><meta charset="utf-8"><title>TriForce Chat</title>
-<style>body{font:17px/1.6 system-ui,sans-serif;background:#F8F3E8;color:#17323A;display:grid;place-content:center;text-align:center;
-min-height:90vh;margin:0}h1{font-family:Georgia,serif;font-weight:600}@media(prefers-color-scheme:dark){body{background:#10212A;
-color:#EDE6D8}}</style><h1>Good night</h1><p>TriForce Chat has ended. Your books and conversations are kept on this computer.<br>
+<style>body{font:17px/1.6 system-ui,sans-serif;background:#F8F3E8;color:#17323A;display:grid;place-content:center;
+text-align:center;min-height:90vh;margin:0}h1{font-family:Georgia,serif;font-weight:600}
+@media(prefers-color-scheme:dark){body{background:#10212A;color:#EDE6D8}}</style><h1>Good night</h1>
+<p>TriForce Chat has ended. Your books and conversations are kept on this computer.<br>
 You can close this tab.</p></html>"""
 
 
@@ -98,7 +101,9 @@ def make_desk(engine: object, *, read: Callable) -> Desk:
         shutil.rmtree(left, ignore_errors=True) if left.is_dir() else left.unlink(missing_ok=True)
     library = Library(paths.subdir("books"))
     history = History(paths.data_dir() / "conversations.db")
-    return Desk(engine, library, history, upload_dir=uploads, read=read, samples=sample_books())
+    desk = Desk(engine, library, history, upload_dir=uploads, read=read, samples=sample_books())
+    desk.resume()
+    return desk
 
 
 def sample_books() -> tuple[Path, ...]:
@@ -122,7 +127,8 @@ class Server:
         """Serves the page; returns once it answers."""
         scrub_environment(temp_dir=str(paths.subdir("tmp")))    # before gradio is imported
         from starlette.middleware import Middleware
-        from starlette.routing import Route
+        from starlette.routing import Mount, Route
+        from starlette.staticfiles import StaticFiles
 
         from app.page import Page
         from app.theme import head, theme
@@ -134,10 +140,11 @@ class Server:
         self._blocks = build(self._desk, page, defaults=defaults, max_file_mb=settings.max_upload_mb)
         address = Address(free_port(settings.port), new_token(), os.getpid())
         routes = [Route("/healthz", self._healthz), Route("/quit", self._quit, methods=["POST"]),
-                  Route("/goodbye", self._goodbye), Route("/export", self._export)]
+                  Route("/goodbye", self._goodbye), Route("/export", self._export),
+                  Mount("/fonts", StaticFiles(directory=FONTS))]
         self._blocks.queue(default_concurrency_limit=None, api_open=False).launch(
-            server_name="127.0.0.1", server_port=address.port, share=False, inbrowser=False, prevent_thread_lock=True, quiet=True,
-            show_error=False, allowed_paths=[], blocked_paths=[str(paths.subdir(name)) for name in ("books", "models", "run", "logs")],
+            server_name="127.0.0.1", server_port=address.port, share=False, inbrowser=False, prevent_thread_lock=True,
+            quiet=True, show_error=False, allowed_paths=[], blocked_paths=[str(paths.subdir(name)) for name in PRIVATE_FOLDERS],
             max_file_size=settings.max_upload_mb * 1024 * 1024, enable_monitoring=False, run_history=False, mcp_server=False,
             ssr_mode=False, pwa=False, strict_cors=True, footer_links=[], theme=theme(), head=head(settings.theme),
             favicon_path=str(ICON) if ICON.exists() else None, root_path="", num_workers=0, _frontend=False, app_kwargs={

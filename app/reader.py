@@ -46,11 +46,15 @@ def _marked(text: str, start: int, end: int, passage: Passage) -> str:
 def _earlier(section_start: int, start: int) -> str:
     if start <= section_start:
         return ""
-    return f'<button type="button" class="quiet-button" data-act="cite" data-offset="{max(section_start, start - WINDOW_CHARS // 2)}" ' \
-           'data-length="0">Earlier in this chapter</button>'
+    return _turn_to(max(section_start, start - WINDOW_CHARS // 2), "Earlier in this chapter")
 
 
 def _later(book: Document, end: int) -> str:
     if end >= len(book.text):
         return ""
-    return f'<button type="button" class="quiet-button" data-act="cite" data-offset="{end}" data-length="0">Read on</button>'
+    return _turn_to(end, "Read on")
+
+
+def _turn_to(offset: int, words: str) -> str:
+    return (f'<button type="button" class="quiet-button" data-act="cite" data-offset="{offset}" data-length="0">'
+            f"{words}</button>")

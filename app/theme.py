@@ -15,14 +15,17 @@ PAPER, SHEET, WELL = ("#F8F3E8", "#10212A"), ("#FFFDF8", "#182E37"), ("#EFE7D6",
 RULE, INK, SOFT = ("#DDD2BC", "#2B434C"), ("#17323A", "#EDE6D8"), ("#4E6267", "#A3B1B0")
 DEEP, LAMP, ON_LAMP = ("#1F5560", "#7FC4C6"), ("#A9561B", "#E9A45B"), ("#FFFFFF", "#10212A")
 PARTS = {
-    "body_background_fill": PAPER, "body_text_color": INK, "body_text_color_subdued": SOFT, "background_fill_primary": SHEET,
-    "background_fill_secondary": PAPER, "border_color_primary": RULE, "border_color_accent": LAMP, "color_accent_soft": WELL, "link_text_color": DEEP, "block_background_fill": SHEET, "block_border_color": RULE,
-    "block_label_text_color": SOFT, "block_label_background_fill": SHEET, "block_title_text_color": SOFT, "block_info_text_color": SOFT,
-    "input_background_fill": WELL, "input_background_fill_focus": WELL, "input_border_color": RULE, "input_border_color_focus": LAMP,
+    "body_background_fill": PAPER, "body_text_color": INK, "body_text_color_subdued": SOFT,
+    "background_fill_primary": SHEET, "background_fill_secondary": PAPER, "border_color_primary": RULE,
+    "border_color_accent": LAMP, "color_accent_soft": WELL, "link_text_color": DEEP, "block_background_fill": SHEET,
+    "block_border_color": RULE, "block_label_text_color": SOFT, "block_label_background_fill": SHEET,
+    "block_title_text_color": SOFT, "block_info_text_color": SOFT, "input_background_fill": WELL,
+    "input_background_fill_focus": WELL, "input_border_color": RULE, "input_border_color_focus": LAMP,
     "input_placeholder_color": SOFT, "slider_color": LAMP, "checkbox_background_color_selected": LAMP,
     "checkbox_border_color_selected": LAMP, "checkbox_border_color": SOFT, "button_primary_background_fill": LAMP,
-    "button_primary_background_fill_hover": LAMP, "button_primary_text_color": ON_LAMP, "button_primary_text_color_hover": ON_LAMP,
-    "button_primary_border_color": LAMP, "button_secondary_background_fill": SHEET, "button_secondary_background_fill_hover": WELL,
+    "button_primary_background_fill_hover": LAMP, "button_primary_text_color": ON_LAMP,
+    "button_primary_text_color_hover": ON_LAMP, "button_primary_border_color": LAMP,
+    "button_secondary_background_fill": SHEET, "button_secondary_background_fill_hover": WELL,
     "button_secondary_text_color": INK, "button_secondary_border_color": RULE}
 
 

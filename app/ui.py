@@ -18,6 +18,7 @@ TICK_S = 0.06                                  # at most 17 updates a second; th
 KEEP_ALIVE_S = 4.0                             # a silent generator would never notice that its page is gone
 PRIVATE = {"api_visibility": "private", "show_progress": "hidden", "queue": True, "concurrency_limit": None}
 WHOLE, AUTO = 0, "auto"
+WHOLE_NUMBERS = ("max_new_tokens", "seed")
 FITS = [("Automatic", "auto"), ("Whole, or refuse", "whole"), ("In parts", "sections")]
 BUS = "window.triforce.connect((data) => trigger('act', data), upload);"
 TOPBAR = """<div class="topbar-tools"><div class="switch" role="group" aria-label="Colours">
@@ -26,14 +27,21 @@ TOPBAR = """<div class="topbar-tools"><div class="switch" role="group" aria-labe
 <button type="button" data-theme-choice="dark" aria-label="Dark" title="Dark">☾</button></div>
 <button type="button" class="tool" data-toggle="settings" aria-expanded="false" aria-controls="settings">Settings</button>
 <button type="button" class="tool tool-quit" data-quit>Quit</button></div>"""
-HERO = """<div class="hero"><button type="button" class="drop drop-hero" data-drop><svg viewBox="0 0 64 64" aria-hidden="true">
+HERO = """<div class="hero"><h2>Ask the <em>whole</em> book.</h2>
+<button type="button" class="drop drop-hero" data-drop><svg viewBox="0 0 64 64" aria-hidden="true">
 <path d="M32 44V12M20 24l12-12 12 12M10 42v10h44V42"/></svg><b>Drop a PDF, EPUB or TXT</b>
-<span>or click to choose a file. It stays on this computer.</span></button></div>"""
-DROP_SMALL = """<button type="button" class="drop drop-small" data-drop><b>Add a book</b><span>drop a PDF, EPUB or TXT</span></button>"""
-TABS = """<div class="tabs" role="tablist"><button type="button" role="tab" id="tab-live" aria-selected="true" aria-controls="pane-live"
-data-tab="live">Live</button><button type="button" role="tab" id="tab-reader" aria-selected="false" aria-controls="pane-reader"
-data-tab="reader">Book</button></div>"""
-TALK_BAR = f"""<div class="talkbar"><label class="levels-switch"><input type="checkbox" data-levels> Colour tokens by level</label>
+<span>or click to choose a file</span></button>
+<ul class="promises"><li><b>Nothing left out</b>You see what is read before it is read, and what is not.</li>
+<li><b>Nothing made faster by guessing</b>Drafts are checked by the full model, token by token.</li>
+<li><b>Nothing leaves this computer</b>No account, no cloud, no tracking.</li></ul></div>"""
+DROP_SMALL = """<button type="button" class="drop drop-small" data-drop><b>Add a book</b>
+<span>drop a PDF, EPUB or TXT</span></button>"""
+TABS = """<div class="tabs" role="tablist">
+<button type="button" role="tab" id="tab-live" aria-selected="true" aria-controls="pane-live" data-tab="live">Live</button>
+<button type="button" role="tab" id="tab-reader" aria-selected="false" aria-controls="pane-reader" data-tab="reader">Book
+</button></div>"""
+TALK_BAR = f"""<div class="talkbar">
+<label class="levels-switch"><input type="checkbox" data-levels> Colour tokens by level</label>
 <span class="legend" aria-label="Levels">{views.legend_html()}</span><span class="spring"></span>
 <button type="button" data-act="new">New conversation</button><a href="/export" download data-export>Export</a>
 <button type="button" data-act="clear" data-confirm="Delete this conversation?">Clear</button></div>"""
@@ -67,7 +75,7 @@ def build(desk: Desk, page: Page, *, defaults: dict[str, Any], max_file_mb: int)
                     fixed(TALK_BAR, "talkbar")
                     region("turns")
                     region("live")
-                region("progress")
+                    region("progress")
                 password, unlock = _password(region)
                 question, send = _composer()
             with gr.Column(elem_id="right", min_width=0):
@@ -120,7 +128,8 @@ def _settings(defaults: dict[str, Any]) -> dict[str, gr.components.Component]:
     """The drawer. The keys are the names the engine knows the values by."""
     with gr.Column(elem_id="settings", min_width=0):
         gr.HTML('<div class="drawer-head"><h2>Settings</h2><button type="button" class="ghost" data-toggle="settings" '
-                'aria-label="Close settings">✕</button></div>', elem_id="settings-head", js_on_load=None, apply_default_css=False)
+                'aria-label="Close settings">✕</button></div>',
+                elem_id="settings-head", js_on_load=None, apply_default_css=False)
         return {
             "temperature": gr.Slider(0, 1.5, value=defaults.get("temperature", 0.3), step=0.05, label="Temperature",
                                      info="0 always takes the most likely token."),
@@ -128,7 +137,8 @@ def _settings(defaults: dict[str, Any]) -> dict[str, gr.components.Component]:
                                info="Draws only from the most likely tokens that together reach this share."),
             "repetition_penalty": gr.Slider(1, 1.5, value=defaults.get("repetition_penalty", 1.0), step=0.01,
                                             label="Repetition penalty", info="Above 1, words already used become less likely."),
-            "max_new_tokens": gr.Slider(16, 4096, value=defaults.get("max_new_tokens", 512), step=16, label="Longest answer (tokens)"),
+            "max_new_tokens": gr.Slider(16, 4096, value=defaults.get("max_new_tokens", 512), step=16,
+                                        label="Longest answer (tokens)"),
             "mode": gr.Dropdown([(name, key) for key, name in MODES.items()], value=defaults.get("mode", "triforce"),
                                 label="Decoding", info="Every mode gives the same text distribution; they differ in speed.",
                                 filterable=False),
@@ -136,8 +146,9 @@ def _settings(defaults: dict[str, Any]) -> dict[str, gr.components.Component]:
                               info="Empty: another answer every time. The same seed and settings repeat an answer.")}
 
 
-def _wire(blocks: gr.Blocks, desk: Desk, page: Page, *, regions: dict[str, gr.HTML], choices: dict, wishes: list, names: list[str],
-          question: gr.Textbox, send: gr.Button, password: gr.Textbox, unlock: gr.Button, bus: gr.HTML) -> None:
+def _wire(blocks: gr.Blocks, desk: Desk, page: Page, *, regions: dict[str, gr.HTML], choices: dict, wishes: list,
+          names: list[str], question: gr.Textbox, send: gr.Button, password: gr.Textbox, unlock: gr.Button,
+          bus: gr.HTML) -> None:
     def wish(values: tuple) -> Wish:
         return make_wish(values[:3], dict(zip(names, values[3:], strict=True)), desk)
 
@@ -201,7 +212,7 @@ def make_wish(choice: tuple, params: dict[str, Any], desk: Desk) -> Wish:
     if count and (first or last):
         left, right = int(first or 1), int(last or count)
         chapters = (min(left, right), max(left, right))
-    whole = {name: int(value) if name in ("max_new_tokens", "seed") else value for name, value in params.items() if value is not None}
+    whole = {name: int(value) if name in WHOLE_NUMBERS else value for name, value in params.items() if value is not None}
     whole.setdefault("seed", secrets.randbelow(2**31))          # an empty seed: every answer another one
     return Wish(chapters=chapters, fit=fit or AUTO, params=whole)
 

@@ -12,12 +12,14 @@ from app.library import BookEntry
 from app.markup import LEVELS, Citation, answer_html, plain_html
 from core.documents.document import Document
 
-MARK = ('<svg class="mark" viewBox="0 0 48 48" aria-hidden="true"><path class="m3" d="M24 40C17 34 10 33 3 34V12c8-1 15 1 21 6z"/>'
-        '<path class="m2" d="M24 36c-5-4-11-5-16-4.500V9c6 0 12 2 16 6z"/><path class="m1" d="M24 32c-3-3-7-4-11-4V6c5 0 9 2 11 6z"/>'
-        '<path class="m3" d="M24 40c7-6 14-7 21-6V12c-8-1-15 1-21 6z"/><path class="m2" d="M24 36c5-4 11-5 16-4.500V9c-6 0-12 2-16 6z"/>'
-        '<path class="m1" d="M24 32c3-3 7-4 11-4V6c-5 0-9 2-11 6z"/></svg>')
-COVERS = (("#1F5560", "#123A43"), ("#7A3E1D", "#552A12"), ("#3F5A45", "#28402F"), ("#4E4A6B", "#353252"), ("#6B3145", "#4A1F2F"),
-          ("#5B5A2E", "#403F1D"))
+MARK = """<svg class="mark" viewBox="0 0 128 128" aria-hidden="true"><rect width="128" height="128" rx="28" fill="#17323A"/>
+<g fill="none" stroke="#F8F3E8" stroke-linecap="round" stroke-linejoin="round">
+<path d="M39,55.76 C49.5,52.08 59,54 64,62 69,54 78.5,52.08 89,55.76" stroke-width="7"/>
+<path d="M27,73.76 C42.54,68.32 56.6,71.16 64,83 71.4,71.16 85.46,68.32 101,73.76" stroke-width="8.5"/>
+<path d="M15,94.77 C35.58,87.56 54.2,91.32 64,107 73.8,91.32 92.42,87.56 113,94.77" stroke-width="10"/></g>
+<circle cx="64" cy="31" r="10.5" fill="#E9A45B"/></svg>"""
+COVERS = (("#1F5560", "#123A43"), ("#7A3E1D", "#552A12"), ("#3F5A45", "#28402F"), ("#4E4A6B", "#353252"),
+          ("#6B3145", "#4A1F2F"), ("#5B5A2E", "#403F1D"))
 STATE_WORDS = {"starting": "Starting the engine", "loading": "Loading the model", "ready": "Ready", "busy": "Working",
                "failed": "Engine stopped"}
 REASONS = {"length": "Stopped at the length limit. Ask “go on”, or raise the limit in Settings.",
@@ -51,16 +53,18 @@ def library_html(entries: list[BookEntry], *, current: str, talks: list[Conversa
 def _shelf_card(entry: BookEntry, current: bool, talks: list[Conversation], talk: str) -> str:
     marked = ' aria-current="true"' if current else ""
     card = (f'<li class="book {"book-current" if current else ""}"><button type="button" class="book-open" data-act="book" '
-            f'data-id="{entry.id}"{marked}>{cover_html(entry.title, entry.id)}<span class="book-name"><b>{escape(entry.title)}</b>'
-            f'<span>{escape(entry.author or "Unknown author")}</span><small>{entry.words:,} words · {entry.format.upper()}</small>'
+            f'data-id="{entry.id}"{marked}>{cover_html(entry.title, entry.id)}<span class="book-name">'
+            f'<b>{escape(entry.title)}</b><span>{escape(entry.author or "Unknown author")}</span>'
+            f'<small>{entry.words:,} words · {entry.format.upper()}</small>'
             f'</span></button><button type="button" class="ghost" data-act="forget" data-id="{entry.id}" data-confirm="Forget '
             f'“{escape(entry.title)}”? Its text and all conversations about it are deleted from this computer." '
             f'aria-label="Forget {escape(entry.title)}" title="Forget this book">{_icon("bin")}</button>')
     if talks:
         card += '<ul class="talks" aria-label="Conversations">' + "".join(
-            f'<li><button type="button" data-act="talk" data-id="{one.id}"{_current(one.id == talk)}>{escape(one.title)}</button>'
-            f'<button type="button" class="ghost" data-act="forget-talk" data-id="{one.id}" '
-            f'data-confirm="Delete this conversation?" aria-label="Delete conversation {escape(one.title)}">{_icon("bin")}</button></li>'
+            f'<li><button type="button" data-act="talk" data-id="{one.id}"{_current(one.id == talk)}>{escape(one.title)}'
+            f'</button><button type="button" class="ghost" data-act="forget-talk" data-id="{one.id}" '
+            f'data-confirm="Delete this conversation?" aria-label="Delete conversation {escape(one.title)}">{_icon("bin")}'
+            "</button></li>"
             for one in talks[:12]) + "</ul>"
     return card + "</li>"
 
@@ -86,7 +90,8 @@ def stage_html(book: Document | None, card: dict | None, *, opening: Opening | N
 def _opening(opening: Opening) -> str:
     share = opening.fraction
     return (f'<div class="opening" role="status"><b>Opening “{escape(opening.name)}”</b><span>{escape(opening.stage)}</span>'
-            f'{_bar(share, "Opening the file")}<button type="button" class="quiet-button" data-act="cancel-opening">Cancel</button></div>')
+            f'{_bar(share, "Opening the file")}'
+            '<button type="button" class="quiet-button" data-act="cancel-opening">Cancel</button></div>')
 
 
 def _book_card(book: Document, card: dict | None) -> str:
@@ -143,8 +148,8 @@ def progress_html(now: Snapshot | None) -> str:
 def _bar(share: float | None, label: str) -> str:
     value = "" if share is None else f' aria-valuenow="{share * 100:.0f}"'
     width = "" if share is None else f' style="width:{share:.2%}"'
-    return (f'<div class="bar {"bar-unknown" if share is None else ""}" role="progressbar" aria-label="{label}" aria-valuemin="0" '
-            f'aria-valuemax="100"{value}><i{width}></i></div>')
+    return (f'<div class="bar {"bar-unknown" if share is None else ""}" role="progressbar" aria-label="{label}" '
+            f'aria-valuemin="0" aria-valuemax="100"{value}><i{width}></i></div>')
 
 
 def turn_html(turn: Turn, citations: tuple[Citation, ...] = (), *, last: bool = False) -> str:
@@ -155,7 +160,8 @@ def turn_html(turn: Turn, citations: tuple[Citation, ...] = (), *, last: bool = 
     error = turn.extra.get("error", "")
     body = answer_html(pieces, citations) or ("" if error else '<p class="quiet">No text: stopped before the first word.</p>')
     failed = f'<p class="failed" role="alert">{escape(error)}</p>' if error else ""
-    return f'<div class="turn answer">{_parts(turn.extra.get("parts", ()))}<div class="text">{body}</div>{failed}{_foot(turn, last)}</div>'
+    parts = _parts(turn.extra.get("parts", ()))
+    return f'<div class="turn answer">{parts}<div class="text">{body}</div>{failed}{_foot(turn, last)}</div>'
 
 
 def live_html(now: Snapshot | None) -> str:
@@ -168,7 +174,8 @@ def live_html(now: Snapshot | None) -> str:
 
 
 def _parts(parts: tuple | list) -> str:
-    return "".join(f'<details class="part"><summary>{escape(label)}</summary>{plain_html(text)}</details>' for label, text in parts)
+    return "".join(f'<details class="part"><summary>{escape(label)}</summary>{plain_html(text)}</details>'
+                   for label, text in parts)
 
 
 def _foot(turn: Turn, last: bool) -> str:
@@ -184,7 +191,8 @@ def _foot(turn: Turn, last: bool) -> str:
     if stats.get("new_tokens"):
         numbers = f'<span>{stats["new_tokens"]:,} tokens · {stats["tokens_per_s"]:.1f} per second</span>'
     again = f'<button type="button" data-act="regenerate">{_icon("again")}Regenerate</button>' if last else ""
-    return (f'<footer>{told}<div class="tools"><button type="button" data-copy>{_icon("copy")}Copy</button>{again}{numbers}</div></footer>')
+    copy = f'<button type="button" data-copy>{_icon("copy")}Copy</button>'
+    return f'<footer>{told}<div class="tools">{copy}{again}{numbers}</div></footer>'
 
 
 def legend_html() -> str:
@@ -196,8 +204,8 @@ def notice_html(notice: Notice | None) -> str:
     """The message above the conversation."""
     if notice is None:
         return ""
-    return (f'<div class="notice notice-{notice.kind}" role="alert"><p>{escape(notice.text)}</p><button type="button" class="ghost" '
-            f'data-act="dismiss" aria-label="Dismiss">{_icon("close")}</button></div>')
+    return (f'<div class="notice notice-{notice.kind}" role="alert"><p>{escape(notice.text)}</p>'
+            f'<button type="button" class="ghost" data-act="dismiss" aria-label="Dismiss">{_icon("close")}</button></div>')
 
 
 def locked_html(opening: Opening | None) -> str:
@@ -244,9 +252,10 @@ def _plural(count: int, word: str) -> str:
 
 ICONS = {
     "bin": "M4 6h12M8 6V4h4v2M6 6l1 10h6l1-10", "close": "M5 5l10 10M15 5L5 15", "copy": "M7 7V4h9v9h-3M4 7h9v9H4z",
-    "again": "M15.500 8A6 6 0 1 0 16 11M16 4v4h-4", "spark": "M10 3l1.800 5.200L17 10l-5.200 1.800L10 17l-1.800-5.200L3 10l5.200-1.800z"}
+    "again": "M15.500 8A6 6 0 1 0 16 11M16 4v4h-4",
+    "spark": "M10 3l1.800 5.200L17 10l-5.200 1.800L10 17l-1.800-5.200L3 10l5.200-1.800z"}
 
 
 def _icon(name: str) -> str:
-    return (f'<svg class="icon" viewBox="0 0 20 20" fill="none" stroke="currentColor" stroke-width="1.6" stroke-linecap="round" '
-            f'stroke-linejoin="round" aria-hidden="true"><path d="{ICONS[name]}"/></svg>')
+    return ('<svg class="icon" viewBox="0 0 20 20" fill="none" stroke="currentColor" stroke-width="1.6" aria-hidden="true" '
+            f'stroke-linecap="round" stroke-linejoin="round"><path d="{ICONS[name]}"/></svg>')

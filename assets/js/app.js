@@ -8,7 +8,7 @@
   let send = () => {};
   let upload = async () => { throw new Error("not ready"); };
 
-  window.triforce = { connect: (sender, uploader) => { send = sender; upload = uploader; root.dataset.connected = "1"; } };
+  window.triforce = { connect: (sender, uploader) => { send = sender; upload = uploader; document.body.dataset.connected = "1"; } };
 
   // --- colours: Gradio reads a class on <body>
   const paint = () => {
@@ -31,14 +31,14 @@
       send({ act: "refused", name: file.name, reason: `It is larger than the limit of ${limit()} MB.` });
       return;
     }
-    root.dataset.uploading = "1";
+    document.body.dataset.uploading = "1";
     try {
       const { path } = await upload(file);
       send({ act: "upload", path, name: file.name });
     } catch {
       send({ act: "refused", name: file.name, reason: "It could not be copied into the app." });
     } finally {
-      delete root.dataset.uploading;
+      delete document.body.dataset.uploading;
     }
   };
   const choose = () => {
@@ -50,12 +50,12 @@
   };
   const hasFiles = (event) => Array.from(event.dataTransfer?.types || []).includes("Files");
   let depth = 0;
-  document.addEventListener("dragenter", (event) => { if (hasFiles(event)) { depth += 1; root.dataset.dragging = "1"; } });
-  document.addEventListener("dragleave", () => { depth = Math.max(0, depth - 1); if (!depth) delete root.dataset.dragging; });
+  document.addEventListener("dragenter", (event) => { if (hasFiles(event)) { depth += 1; document.body.dataset.dragging = "1"; } });
+  document.addEventListener("dragleave", () => { depth = Math.max(0, depth - 1); if (!depth) delete document.body.dataset.dragging; });
   document.addEventListener("dragover", (event) => { if (hasFiles(event)) event.preventDefault(); });
   document.addEventListener("drop", (event) => {
     depth = 0;
-    delete root.dataset.dragging;
+    delete document.body.dataset.dragging;
     if (!hasFiles(event)) return;
     event.preventDefault();
     event.stopPropagation();
@@ -64,12 +64,12 @@
 
   // --- tabs, drawer, switches
   const showTab = (name) => {
-    root.dataset.tab = name;
+    document.body.dataset.tab = name;
     keep("tab", name);
-    for (const tab of document.querySelectorAll("[data-tab]")) tab.setAttribute("aria-selected", String(tab.dataset.tab === name));
+    for (const tab of document.querySelectorAll("[role='tab']")) tab.setAttribute("aria-selected", String(tab.dataset.tab === name));
   };
   const toggleDrawer = (open) => {
-    if (open) root.dataset.settings = "1"; else delete root.dataset.settings;
+    if (open) document.body.dataset.settings = "1"; else delete document.body.dataset.settings;
     for (const button of document.querySelectorAll("[data-toggle='settings']")) button.setAttribute("aria-expanded", String(open));
     if (open) document.querySelector("#settings input, #settings button")?.focus();
     else document.querySelector(".topbar-tools [data-toggle='settings']")?.focus();
@@ -91,8 +91,8 @@
     if (hit("[data-drop]")) choose();
     else if (hit("[data-quit]")) quit();
     else if ((found = hit("[data-theme-choice]"))) { keep("theme", found.dataset.themeChoice); paint(); }
-    else if (hit("[data-toggle='settings']")) toggleDrawer(!root.dataset.settings);
-    else if ((found = hit("[data-tab]"))) showTab(found.dataset.tab);
+    else if (hit("[data-toggle='settings']")) toggleDrawer(!document.body.dataset.settings);
+    else if ((found = hit("[role='tab']"))) showTab(found.dataset.tab);
     else if ((found = hit("[data-copy]"))) copyText(found);
     else if ((found = hit("button[data-act]"))) {
       const { act, confirm: question, ...rest } = found.dataset;
@@ -108,17 +108,17 @@
   });
   const applyLevels = () => {
     const on = recall("levels", "") === "1";
-    root.classList.toggle("show-levels", on);
+    document.body.classList.toggle("show-levels", on);
     const box = document.querySelector("[data-levels]");
     if (box) box.checked = on;
   };
   document.addEventListener("keydown", (event) => {
     if (event.key === "Escape") {
-      if (root.dataset.settings) toggleDrawer(false);
+      if (document.body.dataset.settings) toggleDrawer(false);
       else if (document.querySelector("#live .turn, #progress .progress")) send({ act: "stop" });
     }
     if ((event.key === "ArrowLeft" || event.key === "ArrowRight") && event.target.matches?.("[role='tab']")) {
-      const other = root.dataset.tab === "reader" ? "live" : "reader";
+      const other = document.body.dataset.tab === "reader" ? "live" : "reader";
       showTab(other);
       document.getElementById(`tab-${other}`)?.focus();
     }
@@ -164,6 +164,5 @@
     drawer?.setAttribute("aria-label", "Settings");
   });
   ready.observe(root, { childList: true, subtree: true });
-  showTab("live");
   if (document.body) paint(); else document.addEventListener("DOMContentLoaded", paint);
 })();

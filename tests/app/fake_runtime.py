@@ -4,28 +4,28 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from core.documents.document import Document
 from core.events import Acceptance, Delta, Event, Failed, Finished, Piece, Prefill, Reading, Stats
 
 SUMMARY = (
-    "In the chapters read here, the keeper of a small lighthouse takes in a stranger who claims to have walked across the sea bed "
-    "at low tide. At first nobody believes him.\n\n"
+    "In the chapters read here, the keeper of a small lighthouse takes in a stranger who claims to have walked across the sea "
+    "bed at low tide. At first nobody believes him.\n\n"
     "- The keeper writes everything down in the log, **hour by hour**, because the log must never be empty.\n"
     "- The stranger repairs the lamp and, in doing so, learns what the keeper has been hiding.\n"
     "- When the storm comes, the two have to trust each other.\n\n"
     "The book ends quietly. The lamp burns through the night, and in the morning the log holds a single line in a second "
     "handwriting. What the story leaves open is whether the stranger ever left.")
-ANSWER = ("The keeper hides that the lamp went out once, on the night his brother's boat was lost. He had written a full page in "
-          "the log that night, and every word of it was invented. The stranger finds the page because it is the only one "
+ANSWER = ("The keeper hides that the lamp went out once, on the night his brother's boat was lost. He had written a full page "
+          "in the log that night, and every word of it was invented. The stranger finds the page because it is the only one "
           "without a single correction.")
 GB = 1 << 30
 
 
 class FakeRuntime:
-    """`pace` is the time of one round in seconds; `parts` > 1 reads the book in parts; `fail` ends the answer with that message."""
+    """`pace`: seconds per round; `parts` > 1 reads the book in parts; `fail` ends the answer with that message."""
 
     def __init__(self, *, pace: float = 0.05, load_s: float = 0.0, parts: int = 1, fail: str = "", prefill_steps: int = 40,
                  summary: str = SUMMARY, answer: str = ANSWER) -> None:
@@ -68,7 +68,8 @@ class FakeRuntime:
         parts = [f"{labels[at]} – {labels[min(at + size, len(labels)) - 1]}" for at in range(0, len(labels), size)]
         left_out = [section.title for section in book.sections if section.kind != "chapter"]
         return {"title": book.title, "author": book.author, "chapters": len(book.chapters), "words": book.words,
-                "tokens": tokens, "share_of_context": tokens / self.context_tokens, "fits": self.parts == 1 and tokens < self.context_tokens,
+                "tokens": tokens, "share_of_context": tokens / self.context_tokens,
+                "fits": self.parts == 1 and tokens < self.context_tokens,
                 "parts": parts if self.parts > 1 else ["Whole book"], "prefill_s_estimate": tokens / 320,
                 "notes": [f"Left out: {', '.join(left_out)}"] if left_out else []}
 
@@ -109,7 +110,8 @@ class FakeRuntime:
             return
         self._known.add(book_id)
         waited = time.monotonic() - asked_at
-        yield from self._rounds(self.summary if question is None else self.answer, replace(stats, prefill_s=waited, ttft_s=waited))
+        text = self.summary if question is None else self.answer
+        yield from self._rounds(text, replace(stats, prefill_s=waited, ttft_s=waited))
 
     def _rounds(self, text: str, stats: Stats) -> Iterator[Event]:
         words = [word + " " for word in text.split(" ")]
@@ -132,9 +134,11 @@ class FakeRuntime:
         time.sleep(self.load_s)
         self.model_name = "SmolLM2-135M-Instruct"
         self.plan = {
-            "model": self.model_name, "device": "cpu", "dtype": "float32", "context_tokens": 8192, "on_chip_layers": 30, "layers": 30,
-            "retrieval_budget": 1024, "notes": ["No CUDA GPU was found: everything runs on the CPU with the embedded model."],
-            "budget": [{"name": "Weights", "bytes": GB // 4, "place": "RAM"}, {"name": "KV cache", "bytes": GB // 3, "place": "RAM"},
+            "model": self.model_name, "device": "cpu", "dtype": "float32", "context_tokens": 8192,
+            "on_chip_layers": 30, "layers": 30, "retrieval_budget": 1024,
+            "notes": ["No CUDA GPU was found: everything runs on the CPU with the embedded model."],
+            "budget": [{"name": "Weights", "bytes": GB // 4, "place": "RAM"},
+                       {"name": "KV cache", "bytes": GB // 3, "place": "RAM"},
                        {"name": "Retrieval cache", "bytes": GB // 24, "place": "RAM"}]}
         if self.state == "loading":
             self.state = "ready"
@@ -147,9 +151,17 @@ def _grown(stats: Stats, new: int, drafted: int, kept: int, number: int, pace: f
     tokens = stats.new_tokens + new
     return replace(
         stats, new_tokens=tokens, rounds=number, tokens_per_round=tokens / number, tbt_last_ms=tbt,
-        tbt_p50_ms=ordered[len(ordered) // 2], tbt_p95_ms=ordered[int(len(ordered) * 0.95)], tbt_mean_ms=sum(series) / len(series),
-        longest_wait_ms=max(series) * 3, tokens_per_s=1000 / (sum(series) / len(series)),
+        tbt_p50_ms=ordered[len(ordered) // 2], tbt_p95_ms=ordered[int(len(ordered) * 0.95)],
+        tbt_mean_ms=sum(series) / len(series), longest_wait_ms=max(series) * 3, tokens_per_s=1000 / (sum(series) / len(series)),
         acceptance_draft=stats.acceptance_draft + Acceptance(kept, drafted),
         acceptance_retrieval=stats.acceptance_retrieval + Acceptance(max(kept - 1, 1), kept),
         context_used=min(stats.context_used + new, stats.context_total), tbt_series_ms=series,
         acceptance_series=(*stats.acceptance_series, (kept - 1) / kept)[-300:], peak_memory_bytes=700 << 20)
+
+
+def wait_until(true: Callable[[], object], timeout_s: float = 10.0) -> None:
+    """Returns when the condition holds; fails the test when it never does."""
+    end = time.monotonic() + timeout_s
+    while not true():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.005)
