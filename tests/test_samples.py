@@ -15,6 +15,8 @@ import pypdfium2
 import pytest
 from lxml import etree
 
+from core.documents import read_document
+
 ASSETS = Path(__file__).resolve().parent.parent / "assets"
 SOURCES = sorted((ASSETS / "samples").glob("*.md"))
 FACTS = {book["slug"]: book for book in json.loads((ASSETS / "samples" / "facts.json").read_text(encoding="utf-8"))["books"]}
@@ -136,3 +138,19 @@ def test_facts_are_in_the_chapters_they_name(book):
 def test_typographic_quotes(typed, expected):
     """Opening and closing marks told apart; an apostrophe before a year is not an opening mark."""
     assert builder.typographic(typed) == expected
+
+
+def _letters_only(words: list[str]) -> list[str]:
+    return [word for word in words if not word.isdigit()]
+
+
+@pytest.mark.parametrize("suffix", ["epub", "pdf"])
+def test_the_reader_gives_back_the_source(book, suffix):
+    """Our own reader must find title, author, every chapter and every word of it. Numbers apart: pages carry some."""
+    read = read_document(ASSETS / "samples" / f"{book.slug}.{suffix}")
+    assert (read.title, read.author, read.format, read.warnings) == (book.title, book.meta["author"], suffix, ())
+    assert [section.title for section in read.chapters] == [chapter.title for chapter in book.chapters]
+    for section, truth in zip(read.chapters, _chapter_words(book), strict=True):
+        words, wanted = _letters_only(_words(read.text[section.start:section.end])), _letters_only(truth)
+        assert words[-len(wanted):] == wanted, section.title
+        assert _letters_only(_words(section.title)) == words[:-len(wanted)], f"more than the title before {section.title}"

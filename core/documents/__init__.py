@@ -2,5 +2,6 @@
 
 from core.documents.document import Document, Section
 from core.documents.reader import read_document
+from core.documents.safely import Limits, ReadingCancelled, read_safely
 
-__all__ = ["Document", "Section", "read_document"]
+__all__ = ["Document", "Limits", "ReadingCancelled", "Section", "read_document", "read_safely"]

@@ -1,0 +1,90 @@
+"""The process that parses a file from outside: reads a request on stdin, writes progress and the result as JSON lines.
+
+It gives up its own rights before any parser is imported: memory, CPU time, writing files, the network and starting programs.
+It ends when its parent does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+import threading
+from typing import Any
+
+_WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+_FORBIDDEN = (
+    "socket.connect", "socket.bind", "socket.getaddrinfo", "socket.gethostbyname", "urllib.Request", "ftplib.", "smtplib.",
+    "subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.spawn", "os.startfile",
+    "os.remove", "os.rename", "os.rmdir", "os.mkdir", "os.link", "os.symlink", "os.chmod", "os.truncate", "shutil.",
+)
+
+
+def main() -> None:
+    """One request, one result."""
+    request = json.loads(sys.stdin.readline())
+    out = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
+    sys.stdout = sys.stderr                    # whatever a library prints must not mix with the answer
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    if not request["ocr"]:                     # OCR engines load models and start threads of their own
+        _limit(request["memory_bytes"], request["time_s"])
+        sys.addaudithook(_refuse)
+    lock = threading.Lock()
+
+    def send(message: dict[str, Any]) -> None:
+        with lock:
+            out.write(json.dumps(message) + "\n")
+            out.flush()
+
+    send(_answer(request, send))
+    os._exit(0)                                # no clean-up that a damaged library could hang in
+
+
+def _answer(request: dict[str, Any], send: Any) -> dict[str, Any]:
+    from core.documents.reader import read_document
+    from core.errors import DocumentError
+
+    try:
+        document = read_document(request["path"], password=request["password"], ocr=request["ocr"],
+                                 progress=lambda stage, fraction: send({"progress": [stage, fraction]}))
+        return {"document": document.to_json()}
+    except DocumentError as error:
+        return {"error": type(error).__name__, "message": str(error)}
+    except (MemoryError, RecursionError) as error:
+        return {"error": "limit", "message": type(error).__name__}
+
+
+def _end_with_parent() -> None:
+    """The parent keeps our stdin open; its end means that nobody waits for the answer."""
+    with contextlib.suppress(OSError, ValueError):
+        sys.stdin.buffer.raw.read(1)
+    os._exit(3)
+
+
+def _limit(memory_bytes: int, time_s: float) -> None:
+    """Limits by the kernel where it has them; elsewhere the parent watches."""
+    try:
+        import resource
+    except ImportError:                        # Windows
+        return
+    wanted = {"RLIMIT_AS": memory_bytes, "RLIMIT_CPU": int(time_s) + 1, "RLIMIT_FSIZE": 0, "RLIMIT_CORE": 0}
+    for name, value in wanted.items():
+        with contextlib.suppress(AttributeError, ValueError, OSError):
+            hard = resource.getrlimit(getattr(resource, name))[1]
+            ceiling = value if hard == resource.RLIM_INFINITY else min(value, hard)
+            resource.setrlimit(getattr(resource, name), (ceiling, hard))
+
+
+def _refuse(event: str, args: tuple[Any, ...]) -> None:
+    """An audit hook: a parser has no business with the network, other programs or writing files."""
+    if event == "open":
+        mode, flags = args[1], args[2]
+        if (isinstance(mode, str) and set(mode) & set("wax+")) or (mode is None and isinstance(flags, int) and flags & _WRITING):
+            raise PermissionError(f"writing {args[0]!r} is not allowed while reading a book")
+    elif event.startswith(_FORBIDDEN):
+        raise PermissionError(f"{event} is not allowed while reading a book")
+
+
+if __name__ == "__main__":
+    main()

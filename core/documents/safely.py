@@ -1,0 +1,147 @@
+"""`read_safely`: reads a file from outside in a process of its own, with limits on memory and time. The caller stays up."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import queue
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from core.documents.document import Document
+from core.errors import DocumentError, PasswordNeeded
+
+_ROOT = Path(__file__).resolve().parents[2]
+_POLL_S = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one file may cost. `time_s` is wall-clock; OCR, which takes seconds per page, gets `ocr_time_s`."""
+
+    memory_bytes: int = 2 << 30
+    time_s: float = 120.0
+    ocr_time_s: float = 4 * 3600.0
+
+
+class ReadingCancelled(DocumentError):
+    """`should_stop` said so."""
+
+
+def read_safely(path: str | Path, *, password: str | None = None, progress: Callable[[str, float | None], None] | None = None,
+                should_stop: Callable[[], bool] | None = None, ocr: bool = False, limits: Limits | None = None) -> Document:
+    """`read_document` in a child process.
+
+    `progress(stage, fraction)` and `should_stop()` are called from this thread, about ten times a second. Raises what
+    `read_document` raises, ReadingCancelled, and DocumentError when the file breaks a limit or the parser.
+    """
+    path = Path(path).absolute()
+    limits = limits or Limits()
+    started = time.monotonic()
+    allowed_s = limits.ocr_time_s if ocr else limits.time_s
+    child = _start(path, password, ocr, limits)
+    try:
+        for message in _messages(child):
+            if message is None:
+                _check(child, path, limits, ocr, time.monotonic() - started > allowed_s, should_stop)
+            elif "progress" in message:
+                if progress:
+                    progress(*message["progress"])
+            else:
+                return _result(message, path, limits)
+        raise _broken(path, child, limits)
+    finally:
+        _end(child)
+
+
+def _start(path: Path, password: str | None, ocr: bool, limits: Limits) -> subprocess.Popen[bytes]:
+    environment = {**os.environ, "PYTHONPATH": str(_ROOT), "PYTHONIOENCODING": "utf-8", "OMP_NUM_THREADS": "1"}
+    flags = {"creationflags": subprocess.CREATE_NO_WINDOW} if sys.platform == "win32" else {}
+    child = subprocess.Popen([sys.executable, "-m", "core.documents.child"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                             stderr=subprocess.DEVNULL, cwd=_ROOT, env=environment, **flags)
+    # the password goes by the pipe: arguments are visible to every process on the machine
+    request = {"path": str(path), "password": password, "ocr": ocr, **asdict(limits)}
+    with contextlib.suppress(BrokenPipeError):
+        child.stdin.write(json.dumps(request).encode() + b"\n")
+        child.stdin.flush()
+    return child
+
+
+def _messages(child: subprocess.Popen[bytes]) -> Any:
+    """The child's messages; None whenever it has been silent for a moment. Ends when its output does."""
+    lines: queue.Queue[bytes] = queue.Queue()
+
+    def pump() -> None:
+        with contextlib.suppress(OSError, ValueError):
+            for line in child.stdout:
+                lines.put(line)
+        lines.put(b"")
+
+    threading.Thread(target=pump, daemon=True).start()
+    checked = time.monotonic()
+    while True:
+        try:
+            line = lines.get(timeout=_POLL_S)
+        except queue.Empty:
+            line = None
+        if line is None or time.monotonic() - checked > _POLL_S:
+            checked = time.monotonic()
+            yield None                         # also between many progress messages: the limits are checked all the time
+        if line is None:
+            continue
+        if not line:
+            return
+        yield json.loads(line)
+
+
+def _check(child: subprocess.Popen[bytes], path: Path, limits: Limits, ocr: bool, late: bool,
+           should_stop: Callable[[], bool] | None) -> None:
+    if should_stop and should_stop():
+        raise ReadingCancelled(f"Reading {path.name} was cancelled.")
+    if late:
+        minutes = (limits.ocr_time_s if ocr else limits.time_s) / 60
+        raise DocumentError(f"{path.name} took over {minutes:.0f} min to read and was given up: it is damaged or built to be "
+                            "slow. Try to save it anew from the program it comes from.")
+    with contextlib.suppress(psutil.Error):
+        if psutil.Process(child.pid).memory_info().rss > limits.memory_bytes:
+            raise _too_large(path, limits)
+
+
+def _result(message: dict[str, Any], path: Path, limits: Limits) -> Document:
+    if "document" in message:
+        return Document.from_json(message["document"])
+    if message["error"] == "limit":
+        raise _too_large(path, limits)
+    raise (PasswordNeeded if message["error"] == "PasswordNeeded" else DocumentError)(message["message"])
+
+
+def _too_large(path: Path, limits: Limits) -> DocumentError:
+    return DocumentError(f"{path.name} needs more than {limits.memory_bytes / 2**30:.1f} GB of memory to read, over the limit for "
+                         "one book. It is damaged or far too large; try to split it.")
+
+
+def _broken(path: Path, child: subprocess.Popen[bytes], limits: Limits) -> DocumentError:
+    """The child ended without an answer: killed by a limit, or the parser itself crashed."""
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        child.wait(timeout=5)
+    if sys.platform != "win32" and child.returncode in (-24, -25):     # SIGXCPU, SIGXFSZ
+        return DocumentError(f"{path.name} took more than {limits.time_s:.0f} s of computing to read and was given up.")
+    return DocumentError(f"{path.name} is damaged: its parser failed on it. Try to save it anew, or convert it to EPUB.")
+
+
+def _end(child: subprocess.Popen[bytes]) -> None:
+    with contextlib.suppress(OSError):
+        child.kill()
+    child.wait()
+    for stream in (child.stdin, child.stdout):
+        with contextlib.suppress(OSError):
+            stream.close()

@@ -1,0 +1,152 @@
+"""Every awkward file ends as its expectation says: the right text or one clear sentence, never a crash, a hang or a leak."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+import time
+import unicodedata
+from pathlib import Path
+
+import psutil
+import pytest
+
+from core.documents import Limits, ReadingCancelled, read_safely
+from core.errors import DocumentError, PasswordNeeded
+
+FILES = (
+    "pdf-open-password.pdf", "pdf-empty-user-password-rc4.pdf", "pdf-scan-no-text.pdf",
+    pytest.param("pdf-no-outline-ligatures.pdf", marks=pytest.mark.xfail(reason="headings need the page's geometry")),
+    "pdf-two-columns.pdf", "pdf-broken-xref.pdf", "docx-renamed.pdf", "zero-bytes.epub", "epub-no-toc.epub",
+    "epub-obfuscated-fonts.epub", "epub-malformed-xhtml.epub", "epub-is-a-jpeg.epub", "epub-path-traversal.epub",
+    "epub-zip-bomb.epub", "epub-xxe.epub", "txt-utf16le-bom.txt", "txt-windows-1252.txt", "binary-renamed.txt",
+)
+
+
+def flat(text: str) -> str:
+    return " ".join(unicodedata.normalize("NFKC", text).split())
+
+
+@pytest.fixture(scope="session")
+def expectations(shared_data: Path) -> dict[str, dict]:
+    entries = json.loads((shared_data / "hostile" / "expect.json").read_text("utf-8"))
+    return {entry["file"]: entry for entry in entries}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_hostile_file_behaves_as_expected(name: str, shared_data: Path, expectations: dict[str, dict]):
+    wanted = expectations[name]
+    path = shared_data / "hostile" / name
+    if wanted["expect"] == "error":
+        with pytest.raises(DocumentError) as caught:
+            read_safely(path)
+        assert re.search(wanted["error_regex"], str(caught.value), re.I)
+        assert "\n" not in str(caught.value) and name in str(caught.value)
+        return
+    document = read_safely(path)
+    text = flat(document.text)
+    for snippet in wanted["snippets"] + wanted.get("also", []):
+        assert flat(snippet) in text, snippet
+    everything = json.dumps(document.to_json(), ensure_ascii=False)
+    for forbidden in wanted.get("must_not", []):
+        assert forbidden not in everything
+    if "chapters" in wanted:
+        assert len(document.chapters) == wanted["chapters"]
+
+
+def test_every_shared_file_is_in_the_table(expectations: dict[str, dict]):
+    assert {getattr(name, "values", [name])[0] for name in FILES} == set(expectations)
+
+
+def test_password_opens_what_asks_for_one(shared_data: Path):
+    path = shared_data / "hostile" / "pdf-open-password.pdf"
+    with pytest.raises(PasswordNeeded):
+        read_safely(path)
+    with pytest.raises(PasswordNeeded):
+        read_safely(path, password="wrong")
+    assert "Lorem ipsum dolor sit amet" in flat(read_safely(path, password="openpassword").text)
+
+
+def test_traversal_writes_nothing(shared_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    read_safely(shared_data / "hostile" / "epub-path-traversal.epub")
+    for folder in (tmp_path, *tmp_path.parents, Path(__file__).resolve().parents[2]):
+        assert not list(folder.glob("epub-traversal-canary*"))
+
+
+def test_zip_bomb_costs_neither_memory_nor_time(shared_data: Path):
+    started = time.monotonic()
+    with pytest.raises(DocumentError):
+        read_safely(shared_data / "hostile" / "epub-zip-bomb.epub", limits=Limits(memory_bytes=500 << 20, time_s=10))
+    assert time.monotonic() - started < 10
+
+
+def text_file(folder: Path, content: bytes) -> Path:
+    path = folder / "book.txt"
+    path.write_bytes(content)
+    return path
+
+
+def test_slow_file_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A parser that hangs must not hang the app."""
+    hang_in_child(tmp_path, monkeypatch)
+    started = time.monotonic()
+    with pytest.raises(DocumentError, match="given up"):
+        read_safely(text_file(tmp_path, b"A book."), limits=Limits(time_s=1.0))
+    assert time.monotonic() - started < 8
+
+
+def test_cancel_ends_the_child_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    hang_in_child(tmp_path, monkeypatch)
+    before = {child.pid for child in psutil.Process().children()}
+    started = time.monotonic()
+    with pytest.raises(ReadingCancelled):
+        read_safely(text_file(tmp_path, b"A book."), should_stop=lambda: time.monotonic() - started > 0.3)
+    assert time.monotonic() - started < 5
+    assert {child.pid for child in psutil.Process().children()} <= before
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="address-space limits hold on Linux")
+def test_hungry_file_meets_the_memory_limit(tmp_path: Path):
+    with pytest.raises(DocumentError, match="memory"):
+        read_safely(text_file(tmp_path, b"word " * (12 << 20)), limits=Limits(memory_bytes=200 << 20))
+
+
+def test_crashed_parser_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    plant(tmp_path, monkeypatch, "import os\nos.abort()")
+    with pytest.raises(DocumentError, match="damaged"):
+        read_safely(text_file(tmp_path, b"A book."))
+
+
+@pytest.mark.parametrize("attempt", ["open('written', 'w')", "__import__('socket').create_connection(('127.0.0.1', 9), 1)",
+                                     "__import__('subprocess').run(['true'])", "__import__('os').remove('core')"])
+def test_child_can_neither_write_nor_call_out(attempt: str):
+    """Defence in depth: even code run by a parser's flaw finds these doors shut."""
+    import subprocess
+
+    code = f"import sys; from core.documents.child import _refuse; sys.addaudithook(_refuse); {attempt}"
+    done = subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).resolve().parents[2], capture_output=True, text=True)
+    assert done.returncode == 1 and "not allowed while reading a book" in done.stderr
+
+
+def hang_in_child(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(folder, monkeypatch, "import time\ntime.sleep(60)")
+
+
+def plant(folder: Path, monkeypatch: pytest.MonkeyPatch, code: str) -> None:
+    """Makes the child's first third-party import run `code`, as a parser with a flaw would."""
+    package = folder / "planted"
+    package.mkdir()
+    (package / "charset_normalizer.py").write_text(code, "utf-8")
+    (package / "sitecustomize.py").write_text(
+        "import sys\nif 'core.documents.child' in ' '.join(sys.orig_argv):\n    import charset_normalizer\n", "utf-8")
+    import core.documents.safely as safely
+
+    start = safely.subprocess.Popen
+
+    def planted(*args, env, **kwargs):
+        return start(*args, env={**env, "PYTHONPATH": os.pathsep.join([str(package), env["PYTHONPATH"]])}, **kwargs)
+
+    monkeypatch.setattr(safely.subprocess, "Popen", planted)
