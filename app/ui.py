@@ -142,8 +142,8 @@ def _settings(defaults: dict[str, Any]) -> dict[str, gr.components.Component]:
             "mode": gr.Dropdown([(name, key) for key, name in MODES.items()], value=defaults.get("mode", "triforce"),
                                 label="Decoding", info="Every mode gives the same text distribution; they differ in speed.",
                                 filterable=False),
-            "seed": gr.Number(value=defaults.get("seed"), precision=0, label="Seed", minimum=0, maximum=2**31 - 1,
-                              info="Empty: another answer every time. The same seed and settings repeat an answer.")}
+            "seed": gr.Number(value=defaults.get("seed") or 0, precision=0, label="Seed", minimum=0, maximum=2**31 - 1,
+                              info="0: another answer every time. Any other number repeats its answer.")}
 
 
 def _wire(blocks: gr.Blocks, desk: Desk, page: Page, *, regions: dict[str, gr.HTML], choices: dict, wishes: list,
@@ -213,7 +213,7 @@ def make_wish(choice: tuple, params: dict[str, Any], desk: Desk) -> Wish:
         left, right = int(first or 1), int(last or count)
         chapters = (min(left, right), max(left, right))
     whole = {name: int(value) if name in WHOLE_NUMBERS else value for name, value in params.items() if value is not None}
-    whole.setdefault("seed", secrets.randbelow(2**31))          # an empty seed: every answer another one
+    whole["seed"] = whole.get("seed") or 1 + secrets.randbelow(2**31 - 1)
     return Wish(chapters=chapters, fit=fit or AUTO, params=whole)
 
 
