@@ -146,7 +146,7 @@ def _letters_only(words: list[str]) -> list[str]:
 
 @pytest.mark.parametrize("suffix", ["epub", "pdf"])
 def test_the_reader_gives_back_the_source(book, suffix):
-    """Our own reader must find title, author, every chapter by its name and every word of it. Numbers apart: pages carry some."""
+    """Our own reader must find title, author, every chapter and every word of it. Numbers apart: pages carry some."""
     read = read_document(ASSETS / "samples" / f"{book.slug}.{suffix}")
     assert (read.title, read.author, read.format, read.warnings) == (book.title, book.meta["author"], suffix, ())
     assert [section.title for section in read.chapters] == [chapter.title for chapter in book.chapters]

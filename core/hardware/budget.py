@@ -120,9 +120,15 @@ def lay_out(
         retrieval_chunk=chunk_tokens, tail=min(settings.max_new_tokens, TAIL_TOKENS),
         draft_sinks=SINKS if settings.draft_sinks is None else settings.draft_sinks,
         draft_window=settings.draft_window or WINDOW, block_tokens=_block_tokens(settings, target, dtype, context),
-        blocks=settings.staging_blocks or STAGING_BLOCKS, kernel=settings.weights_kernel or "float",
+        blocks=settings.staging_blocks or STAGING_BLOCKS, kernel=_kernel(device, dtype, settings, target),
         fixed_prefill=(settings.prefill_segment_tokens is not None, settings.prefill_chunk_tokens is not None),
     )
+
+
+def _kernel(device: str, dtype: str, settings: Settings, target: ModelShape) -> str:
+    """4-bit kernels exist for the CPU in bfloat16 and for checkpoints that are 4-bit themselves: then nothing is lost."""
+    possible = device == "cpu" and dtype == "bfloat16" and target.bits == 4
+    return "int4" if possible and settings.weights_kernel != "float" else "float"
 
 
 def _block_tokens(settings: Settings, target: ModelShape, dtype: str, context: int) -> int:
@@ -160,6 +166,7 @@ def host_lines(layout: Layout, reserve: int) -> tuple[BudgetLine, ...]:
         ring = layout.blocks * layout.block_bytes if layout.host_layers else 0
         lines = [
             ("weights", layout.target.weight_bytes(layout.dtype), "RAM"),
+            ("4-bit codes", layout.target.code_bytes() if layout.kernel == "int4" else 0, "RAM"),
             ("KV cache", layout.on_chip * layout.layer_kv_bytes + layout.host_kv_bytes, "RAM"),
             ("retrieval cache", layout.retrieval_tokens * kv, "RAM"),
             *((name, amount, "RAM") for name, amount in _draft_lines(layout)),

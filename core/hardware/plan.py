@@ -47,9 +47,11 @@ class Plan:
     staging_block_bytes: int
     staging_block_tokens: int
     threads: int
-    weights_kernel: str                        # "float" | "int8" | "int4": weights of the draft and middle levels
+    weights_kernel: str                        # "float" | "int4": with the checkpoint's own 4-bit codes, in every pass
     expected_tbt_ms: float                     # in the settings' mode of three levels, at the full context
     expected_plain_tbt_ms: float               # plain decoding, at the full context
+    expected_middle_ms: float                  # one middle pass over the retrieval cache
+    expected_row_ms: float                     # what each further row adds to a verification at the full context
     expected_prefill_s: float                  # a prompt of the full context
     assumed_acceptance: float
     pcie_gb_per_s: float | None                # None: nothing crosses a bus

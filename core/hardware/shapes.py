@@ -28,6 +28,7 @@ class ModelShape:
     longest_context: int
     tied: bool = False                         # input and output embeddings are one matrix
     family: str = "llama"
+    bits: int = 16                             # 4: the checkpoint keeps its own 4-bit codes beside the unpacked weights
 
     @classmethod
     def from_hf_config(cls, config: Mapping[str, Any], *, name: str = "", stretch: float = 4.0) -> ModelShape:
@@ -71,6 +72,10 @@ class ModelShape:
     def weight_bytes(self, dtype: str) -> int:
         """Bytes of all weights."""
         return self.parameters * DTYPE_BYTES[dtype]
+
+    def code_bytes(self) -> int:
+        """Bytes of the 4-bit codes of all layers, with a 16-bit scale and offset per 32 weights; 0 for other checkpoints."""
+        return self.layers * self.layer_parameters * 20 // 32 if self.bits == 4 else 0
 
     def pass_bytes(self, dtype: str) -> int:
         """Bytes of weights one forward pass reads: everything but the input embedding's other rows."""

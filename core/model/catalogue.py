@@ -8,9 +8,10 @@ from __future__ import annotations
 import difflib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import yaml
@@ -20,17 +21,6 @@ from core.hardware.shapes import ModelShape
 
 DATA = Path(__file__).with_name("catalogue.yaml")
 EMBEDDED = "SmolLM2-135M-Instruct"
-
-
-@dataclass(frozen=True, slots=True)
-class ReadingProfile:
-    """How a book is put to a model: the longest part it summarises well, and the wording and sampling that serve it."""
-
-    part_tokens: int = 16_384
-    system: str = "You are a helpful assistant that summarises books."
-    instruction: str = "Write a short summary of this passage in your own words."
-    temperature: float = 0.3
-    repetition_penalty: float = 1.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +42,7 @@ class CatalogueEntry:
     thinking: bool = False                     # writes hidden reasoning unless told not to
     embedded: bool = False
     folder: Path | None = None
-    reading: ReadingProfile = ReadingProfile()
+    reading: Mapping[str, Any] = field(default_factory=dict)       # how a book is put to it; core.reading.ReadingStyle's keys
 
     @property
     def native_context(self) -> int:
@@ -94,8 +84,9 @@ def from_folder(folder: Path) -> CatalogueEntry:
         raise UserError(f"{folder} is not a model folder: config.json cannot be read ({error}).") from error
     known = {entry.name.lower(): entry for entry in _entries()}.get(folder.name.lower())
     shape = ModelShape.from_hf_config(config, name=folder.name)
-    if known is not None and replace(shape, longest_context=0, native_context=0, name="") == replace(
-            known.shape, longest_context=0, native_context=0, name=""):
+    if (folder / "codes.safetensors").is_file():
+        shape = replace(shape, bits=4)
+    if known is not None and _sizes(shape) == _sizes(known.shape):
         return replace(known, folder=folder)
     pickled = not any(folder.glob("*.safetensors")) and any(folder.glob("*.bin"))
     return CatalogueEntry(
@@ -122,14 +113,19 @@ def draft_for(entry: CatalogueEntry, chosen: str | None = None) -> CatalogueEntr
     return draft
 
 
+def _sizes(shape: ModelShape) -> ModelShape:
+    """A shape without what config.json does not tell."""
+    return replace(shape, name="", native_context=0, longest_context=0, bits=16)
+
+
 def _entry(name: str, values: Mapping[str, Any]) -> CatalogueEntry:
     values = dict(values)
     native = values.pop("native_context")
     shape = ModelShape(
         name=name, family=values.pop("family"), native_context=native, longest_context=values.pop("longest_context", native),
-        **values.pop("shape"),
+        bits=values.pop("bits", 16), **values.pop("shape"),
     )
-    return CatalogueEntry(name=name, shape=shape, reading=ReadingProfile(**values.pop("reading")), **values)
+    return CatalogueEntry(name=name, shape=shape, reading=MappingProxyType(values.pop("reading", {})), **values)
 
 
 def _has_chat_template(folder: Path) -> bool:

@@ -11,9 +11,10 @@ import pytest
 from core.config import Settings
 from core.errors import PlanError
 from core.hardware.facts import GIB, Hardware
+from core.hardware.fitting import site_of
 from core.hardware.gpus import imagined_gpu, imagined_hardware
 from core.hardware.plan import Plan
-from core.hardware.planner import plan, site_of
+from core.hardware.planner import plan
 from core.model.catalogue import draft_for, find, load
 
 CARDS = ("RTX 3060", "RTX 3070", "RTX 3080", "RTX 3090", "RTX 4070 Ti", "RTX 4090", "RTX 5090", "A100 80 GB")
@@ -101,13 +102,13 @@ def test_more_ram_never_gives_a_slower_plan_or_a_refusal(table):
 @pytest.mark.parametrize("entry", TARGETS, ids=lambda entry: entry.name)
 @pytest.mark.parametrize("context", CONTEXTS)
 def test_more_vram_never_gives_a_slower_plan_or_a_refusal(entry, context):
-    """The finest steps: half a GiB at a time, so that every change of segment and on-chip layers is crossed."""
+    """One GiB at a time, so that changes of segment, on-chip layers and draft are crossed one by one."""
     if context > entry.shape.longest_context:
         pytest.skip("beyond the model's longest context")
     base = imagined_hardware(gpu="RTX 4090", ram_gib=128)
     steps = []
-    for half_gib in range(4, 90, 2):
-        gpu = imagined_gpu("RTX 4090", vram_gib=half_gib / 2)
+    for vram_gib in range(2, 45):
+        gpu = imagined_gpu("RTX 4090", vram_gib=vram_gib)
         found = planned(replace(base, gpus=(gpu,)), entry.name, context=context)
         steps.append(found)
     for smaller, larger in pairwise(steps):
@@ -175,10 +176,23 @@ def test_the_embedded_model_without_gpu():
     assert planned(with_bf16, "SmolLM2-135M-Instruct", context=None).dtype == "bfloat16"
 
 
+def test_4_bit_kernels_only_for_a_4_bit_checkpoint_in_bfloat16():
+    """Elsewhere integer kernels would change the model."""
+    bf16 = replace(imagined_hardware(ram_gib=16), cpu_flags=frozenset({"avx512f", "avx512_bf16"}))
+    embedded = planned(bf16, "SmolLM2-135M-Instruct", context=None)
+    unpacked = planned(bf16, "SmolLM2-135M-Instruct", context=None, weights_kernel="float")
+    assert (embedded.weights_kernel, unpacked.weights_kernel) == ("int4", "float")
+    assert embedded.expected_plain_tbt_ms < unpacked.expected_plain_tbt_ms
+    assert any(line.name == "4-bit codes" for line in embedded.budget)
+    assert planned(bf16, "Qwen2.5-0.5B-Instruct", context=8192).weights_kernel == "float"
+    assert planned(bf16, "SmolLM2-135M-Instruct", context=None, dtype="float32").weights_kernel == "float"
+
+
 def test_cpu_times_near_the_measured_ones():
     """Measured on two AVX-512 cores: 32 and 65 ms per token and 16.6 and 251 s of prefill at 7.8K and 31.5K."""
     hardware = replace(imagined_hardware(ram_gib=16, cores=2), cpu_flags=frozenset({"avx512f", "avx512_bf16"}))
-    short, long = (planned(hardware, "SmolLM2-135M-Instruct", context=context) for context in (7800, 31_500))
+    short, long = (planned(hardware, "SmolLM2-135M-Instruct", context=context, weights_kernel="float")
+                   for context in (7800, 31_500))
     assert short.expected_plain_tbt_ms == pytest.approx(32, rel=0.25)
     assert long.expected_plain_tbt_ms == pytest.approx(65, rel=0.25)
     assert short.expected_prefill_s == pytest.approx(16.6, rel=0.25)
@@ -261,7 +275,7 @@ def test_cuda_wanted_and_not_there():
 def test_every_override_reaches_the_plan():
     figures = {"retrieval_budget": 2048, "retrieval_chunk": 16, "gamma": 9, "middle_gamma": 3, "draft_sinks": 4,
                "draft_window": 500, "on_chip_layers": 3, "threads": 5, "dtype": "float16", "staging_blocks": 4,
-               "prefill_chunk_tokens": 1024, "weights_kernel": "int8", "assumed_acceptance": 0.8}
+               "prefill_chunk_tokens": 1024, "assumed_acceptance": 0.8}
     found = planned(imagined_hardware(gpu="RTX 4090", ram_gib=64), "Llama-3.1-8B-Instruct", context=65_536,
                     prefill_segment_tokens=8192, staging_block_mib=64, pcie_gb_per_s=20, **figures)
     assert {key: getattr(found, key) for key in figures} == figures

@@ -1,0 +1,140 @@
+"""The only place that picks concrete classes from a Plan: backend, model, caches and the composition of each mode."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import torch
+
+from core.backend.base import Backend
+from core.backend.cpu import CpuBackend
+from core.cache.full import FullKVCache
+from core.cache.retrieval import RetrievalKVCache
+from core.cache.streaming import StreamingKVCache
+from core.config import Settings
+from core.decoding.decoder import Decoder, Refresh
+from core.decoding.draft_length import Costs, DraftLength, ExpectedGain, FixedLength
+from core.decoding.drafters import Drafter, EmptyDrafter, ModelDrafter, NgramDrafter, VerifiedDrafter
+from core.decoding.randomness import Randomness, SeededRandomness
+from core.decoding.refresh import RetrievalRefresh
+from core.decoding.sampling import Sampling
+from core.engine import Engine, Params
+from core.errors import UserError
+from core.hardware.plan import Plan
+from core.model.llama import LlamaModel
+from core.model.loader import load_model
+
+log = logging.getLogger(__name__)
+
+Progress = Callable[[str, float | None], None]
+_MAX_GAMMA = 32
+_CPU_BLOCK_TOKENS = 512     # measured: blocks of 512 keep the batched product contiguous and lose nothing to larger ones
+
+
+def build_engine(
+    plan: Plan, settings: Settings, model_dir: Path, *, draft_dir: Path | None = None, progress: Progress | None = None
+) -> Engine:
+    """The engine a plan asks for. Raises UserError when the plan's device is not there or the checkpoint does not suit."""
+    backend = _backend(plan)
+    model = load_model(model_dir, backend, positions=plan.context_tokens + _MAX_GAMMA, progress=progress)
+    draft = load_model(draft_dir, backend, positions=plan.draft_sinks + plan.draft_window + 64) if draft_dir else None
+    if draft is not None and draft.config.vocab != model.config.vocab:
+        raise UserError(
+            f"The draft model {draft.config.name} has {draft.config.vocab:,} tokens and {model.config.name} has {model.config.vocab:,}. "
+            "Choose a draft model with the same vocabulary, or draft_model: none."
+        )
+
+    def new_cache(capacity: int) -> FullKVCache:
+        return FullKVCache(model.config.kv_shape, capacity + _MAX_GAMMA, backend, block_tokens=_CPU_BLOCK_TOKENS)
+
+    composer = Composer(plan, model, draft)
+    return Engine(model, plan, new_cache=new_cache, compose=composer.compose, peak_memory=peak_memory_bytes)
+
+
+def _backend(plan: Plan) -> Backend:
+    if plan.device != "cpu":
+        raise UserError(f"The plan asks for the device {plan.device!r}, which this version cannot run. Set device: cpu in config.yaml.")
+    dtype = {"float32": torch.float32, "bfloat16": torch.bfloat16}.get(plan.dtype)
+    if dtype is None:
+        raise UserError(f"The CPU computes in float32 or bfloat16, not in {plan.dtype}. Set dtype: auto in config.yaml.")
+    return CpuBackend(dtype, threads=plan.threads, integer_kernels=plan.weights_kernel != "float")
+
+
+class Composer:
+    """Builds the decoder of one answer: which drafter stands in front of the full cache in each mode."""
+
+    def __init__(self, plan: Plan, model: LlamaModel, draft: LlamaModel | None) -> None:
+        self._plan, self._model, self._draft = plan, model, draft
+
+    def compose(self, params: Params, cache: FullKVCache, answer_start: int) -> Decoder:
+        """The decoder for one answer over `cache`."""
+        sampling = Sampling(params.temperature, params.top_p, params.repetition_penalty, answer_start)
+        randomness = SeededRandomness(params.seed)
+        gamma = params.gamma or self._plan.gamma
+        drafter, refresh = self._drafter(params, cache, sampling, randomness)
+        if params.mode == "ngram" or params.mode == "draft":
+            gamma = min(gamma, self._plan.gamma)
+        return Decoder(
+            drafter, self._model, cache, sampling, randomness, gamma=gamma, eos_ids=self._model.config.eos_ids, refresh=refresh
+        )
+
+    def _drafter(
+        self, params: Params, cache: FullKVCache, sampling: Sampling, randomness: Randomness
+    ) -> tuple[Drafter, Refresh | None]:
+        if params.mode == "autoregressive":
+            return EmptyDrafter(), None
+        if params.mode == "ngram":
+            return NgramDrafter(), None
+        if params.mode == "draft":
+            return self._level_zero(sampling, randomness), None
+        if params.mode == "streaming":
+            return self._middle(EmptyDrafter(), self._streaming(self._model), params, cache, sampling, randomness), None
+        retrieval = RetrievalKVCache(
+            cache, budget=params.budget or self._plan.retrieval_budget, chunk=self._plan.retrieval_chunk, tail_tokens=self._plan.tail_tokens
+        )
+        below = EmptyDrafter() if params.mode == "retrieval" else self._level_zero(sampling, randomness)
+        return self._middle(below, retrieval, params, cache, sampling, randomness), RetrievalRefresh(cache, retrieval)
+
+    def _level_zero(self, sampling: Sampling, randomness: Randomness) -> Drafter:
+        """The light drafter: a small model over a StreamingLLM cache, or lookup in book and answer where there is none."""
+        if self._draft is None:
+            return NgramDrafter()
+        return ModelDrafter(self._draft, self._streaming(self._draft), sampling, randomness)
+
+    def _middle(
+        self, below: Drafter, cache: RetrievalKVCache | StreamingKVCache, params: Params, full: FullKVCache, sampling: Sampling,
+        randomness: Randomness,
+    ) -> VerifiedDrafter:
+        length: DraftLength = FixedLength() if params.gamma else ExpectedGain(_costs(self._plan, full.length))
+        level = "streaming" if params.mode == "streaming" else "retrieval"
+        return VerifiedDrafter(
+            below, self._model, cache, sampling, randomness, gamma=self._plan.middle_gamma, length=length,
+            eos_ids=self._model.config.eos_ids, level=level,
+        )
+
+    def _streaming(self, model: LlamaModel) -> StreamingKVCache:
+        return StreamingKVCache(
+            model.config.kv_shape, model.backend, model.rope.rotate, sinks=self._plan.draft_sinks, window=self._plan.draft_window
+        )
+
+
+def _costs(plan: Plan, context_tokens: int) -> Costs:
+    """Pass times in milliseconds that the draft length weighs, for a cache of `context_tokens`; from the plan, never from the clock."""
+    share = context_tokens / max(1, plan.context_tokens)
+    short = plan.expected_plain_tbt_ms * 0.3
+    verify = short + (plan.expected_plain_tbt_ms - short) * share
+    return Costs(verify=verify, row=0.05 * verify, middle=short)
+
+
+def peak_memory_bytes() -> int:
+    """The most memory this process has held, as its system counts it."""
+    try:
+        import resource
+    except ImportError:                        # Windows
+        return psutil.Process().memory_info().peak_wset
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024

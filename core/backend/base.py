@@ -1,0 +1,80 @@
+"""What the model and the caches ask of a device. Knows nothing of layers, caches or decoding."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+
+
+@dataclass(frozen=True, slots=True)
+class Codes:
+    """A linear layer's own integer codes: w = codes * scale + offset per group of 32 inputs. Q4_1 codes are 0..15, Q8_0 -128..127."""
+
+    codes: torch.Tensor                        # uint8 or int8 [out, in]
+    scale: torch.Tensor                        # float16 [out, in / 32]
+    offset: torch.Tensor                       # float16 [out, in / 32]
+
+
+class Linear(Protocol):
+    """A prepared matrix: x [n, in] -> [n, out]."""
+
+    nbytes: int
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor: ...
+
+
+class Backend(Protocol):
+    """One device. Every tensor passed in lives on `device`."""
+
+    device: torch.device
+    dtype: torch.dtype
+
+    def linear(self, weight: torch.Tensor, bias: torch.Tensor | None, codes: Codes | None) -> Linear:
+        """Prepares `weight` [out, in] for repeated products; integer kernels are used when `codes` are given and pay."""
+        ...
+
+    def rms_norm(self, x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
+        """x / sqrt(mean(x ** 2) + eps) * weight over the last dimension."""
+        ...
+
+    def attend(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, length: int, causal: bool) -> torch.Tensor:
+        """Attention of queries over block-major keys and values, without dropout, scaled by head_dim ** -0.5.
+
+        q [n, heads, head_dim]; k, v [blocks, kv_heads, block_tokens, head_dim], of which the first `length` tokens are filled.
+        causal: the last n of them are the queries' own rows, and query i sees tokens up to length - n + i.
+        Returns [n, heads, head_dim]; zeros without a visible key.
+        """
+        ...
+
+    def attend_part(
+        self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, length: int, causal: bool
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """`attend` over some of the keys, to be joined by `merge`: out fp32 and the log-sum-exp of the scaled scores, fp32 [n, heads].
+
+        Without a visible key out = 0 and lse = -inf.
+        """
+        ...
+
+    def chunk_mass(self, q: torch.Tensor, k: torch.Tensor, *, length: int, chunk: int) -> torch.Tensor:
+        """Attention mass that queries q [n, heads, head_dim] (all of k visible) put on each chunk of keys.
+
+        Softmax per query head first, then summed over queries and over the heads that share a KV head:
+        fp32 [kv_heads, blocks * block_tokens / chunk], zero beyond `length`.
+        """
+        ...
+
+
+def merge(out: torch.Tensor, lse: torch.Tensor, other_out: torch.Tensor, other_lse: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Joins attention over two disjoint sets of keys by log-sum-exp (fp32). A side with lse = -inf contributes nothing.
+
+    out [n, heads, head_dim], lse [n, heads]. Source: FlashDecoding's split reduction, https://arxiv.org/abs/2205.14135 section 3.1.
+    """
+    top = torch.maximum(lse, other_lse)
+    top = torch.where(torch.isinf(top), torch.zeros_like(top), top)
+    a, b = torch.exp(lse - top), torch.exp(other_lse - top)              # [n, heads]
+    total = a + b
+    safe = torch.where(total == 0, torch.ones_like(total), total)
+    merged = (out * a.unsqueeze(-1) + other_out * b.unsqueeze(-1)) / safe.unsqueeze(-1)
+    return merged, torch.log(total) + top

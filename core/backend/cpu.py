@@ -1,0 +1,188 @@
+"""The CPU backend: attention by batched matrix products over KV blocks, 4-bit weight kernels. Knows nothing of caches or models.
+
+Few queries over a long cache are the decode case. There the flash kernel of torch spends most of its time repacking; a batched product
+over blocks [blocks * kv_heads, block_tokens, head_dim] reads every key once, in place, with the queries of one KV head as its rows.
+Many queries (prefill) go to the flash kernel.
+"""
+
+from __future__ import annotations
+
+import logging
+
+import torch
+import torch.nn.functional as F
+
+from core.backend.base import Codes, Linear, merge
+from core.backend.linear_cpu import FloatLinear, Int4Linear
+
+log = logging.getLogger(__name__)
+
+_FEW_ROWS = 96        # up to here (queries x group) the batched product beats the flash kernel
+
+
+class CpuBackend:
+    """Runs on the CPU in float32 or bfloat16."""
+
+    def __init__(self, dtype: torch.dtype = torch.float32, *, threads: int | None = None, integer_kernels: bool = True) -> None:
+        self.device = torch.device("cpu")
+        self.dtype = dtype
+        self._integer_kernels = integer_kernels and dtype == torch.bfloat16
+        self._flash_works = _flash_self_test(dtype)
+        self._doubled: dict[int, torch.Tensor] = {}
+        self._zero = torch.zeros(1, dtype=dtype)
+        self._mask: tuple[tuple[int, ...], torch.Tensor] | None = None
+        if threads:
+            torch.set_num_threads(threads)
+
+    def linear(self, weight: torch.Tensor, bias: torch.Tensor | None = None, codes: Codes | None = None) -> Linear:
+        """See Backend. The 4-bit kernel takes the checkpoint's own codes, so it computes with the checkpoint's weights."""
+        plain = FloatLinear(weight.to(self.dtype).contiguous(), None if bias is None else bias.to(self.dtype))
+        if codes is None or not self._integer_kernels or bias is not None:
+            return plain
+        return Int4Linear(plain, codes)
+
+    def rms_norm(self, x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
+        """See Backend. torch has a fused layer norm on the CPU but no fused RMS norm; of (x, -x) the mean is 0, so they agree."""
+        size = x.shape[-1]
+        doubled = torch.cat((x, -x), dim=-1)
+        return F.layer_norm(doubled, (2 * size,), self._twice(weight), None, eps)[..., :size].contiguous()
+
+    def _twice(self, weight: torch.Tensor) -> torch.Tensor:
+        doubled = self._doubled.get(weight.data_ptr())
+        if doubled is None:
+            doubled = self._doubled[weight.data_ptr()] = weight.repeat(2)
+        return doubled
+
+    def attend(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, length: int, causal: bool) -> torch.Tensor:
+        """See Backend."""
+        n, heads, _ = q.shape
+        if length and n * heads // k.shape[1] <= _FEW_ROWS:
+            return self._attend_few(q, k, v, length, causal)[0]
+        return self.attend_part(q, k, v, length=length, causal=causal)[0].to(q.dtype)
+
+    def attend_part(
+        self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, length: int, causal: bool
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """See Backend."""
+        n, heads, _ = q.shape
+        if length == 0:
+            return torch.zeros_like(q, dtype=torch.float32), q.new_full((n, heads), -torch.inf, dtype=torch.float32)
+        if n * heads // k.shape[1] > _FEW_ROWS:
+            return self._attend_many(q, k, v, length, causal)
+        out, total, top = self._attend_few(q, k, v, length, causal)
+        lse = total.log() + top.view(total.shape)                                    # [kv_heads, n * group]
+        return out.float(), lse.view(k.shape[1], n, -1).transpose(0, 1).reshape(n, heads)
+
+    def chunk_mass(self, q: torch.Tensor, k: torch.Tensor, *, length: int, chunk: int) -> torch.Tensor:
+        """See Backend.chunk_mass."""
+        n, heads, _ = q.shape
+        blocks, kv_heads, block_tokens, _ = k.shape
+        scores = self._scores(q, k, length, causal=False).float()                    # [blocks, kv_heads, rows, block_tokens]
+        top = scores.amax((0, 3), keepdim=True)
+        weights = (scores - top).exp_()
+        weights /= weights.sum((0, 3), keepdim=True)
+        mass = weights.sum(2).view(blocks, kv_heads, block_tokens // chunk, chunk).sum(-1)
+        return mass.transpose(0, 1).reshape(kv_heads, -1)
+
+    def _attend_few(
+        self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, length: int, causal: bool
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """out [n, heads, head_dim]; the softmax's denominator fp32 [kv_heads, rows] and its subtracted maximum, [1, kv_heads, rows, 1]."""
+        n, heads, head_dim = q.shape
+        blocks, kv_heads, block_tokens, _ = k.shape
+        scores = self._scores(q, k, length, causal)                                  # [blocks, kv_heads, rows, block_tokens]
+        top = scores.amax((0, 3), keepdim=True)
+        weights = scores.sub_(top).exp_()
+        total = weights.sum((0, 3), dtype=torch.float32)
+        out = torch.bmm(weights.view(blocks * kv_heads, -1, block_tokens), v.reshape(blocks * kv_heads, block_tokens, head_dim))
+        out = out.view(blocks, kv_heads, -1, head_dim).sum(0, dtype=torch.float32).div_(total.unsqueeze(-1))
+        if n > 1:
+            out = out.view(kv_heads, n, heads // kv_heads, head_dim).transpose(0, 1)
+        return out.to(q.dtype).reshape(n, heads, head_dim), total, top
+
+    def _scores(self, q: torch.Tensor, k: torch.Tensor, length: int, causal: bool) -> torch.Tensor:
+        """Scaled scores [blocks, kv_heads, n * group, block_tokens], -inf where a key is hidden."""
+        n, heads, head_dim = q.shape
+        blocks, kv_heads, block_tokens, _ = k.shape
+        rows = q.view(n, kv_heads, -1, head_dim)
+        rows = rows.transpose(0, 1).reshape(1, kv_heads, -1, head_dim) if n > 1 else rows
+        batch = rows.expand(blocks, -1, -1, -1).reshape(blocks * kv_heads, -1, head_dim)
+        keys = k.reshape(blocks * kv_heads, block_tokens, head_dim)
+        scores = torch.baddbmm(self._zero, batch, keys.transpose(1, 2), beta=0, alpha=head_dim**-0.5)
+        scores = scores.view(blocks, kv_heads, -1, block_tokens)
+        first = (length - n if causal and n > 1 else length) // block_tokens         # the first block with a hidden key
+        if first < blocks:
+            scores[first:].add_(self._hidden(n, heads // kv_heads, length, first, blocks, block_tokens, causal))
+        return scores
+
+    def _hidden(self, n: int, group: int, length: int, first: int, blocks: int, block_tokens: int, causal: bool) -> torch.Tensor:
+        """Additive mask [blocks - first, 1, n * group, block_tokens]; the same for all layers of a pass, so the last one is kept."""
+        key = (n, group, length, first, blocks, block_tokens, int(causal))
+        if self._mask is None or self._mask[0] != key:
+            tokens = torch.arange(first * block_tokens, blocks * block_tokens)
+            last = torch.arange(length - n, length) if causal else torch.full((n,), length - 1)
+            hidden = tokens.view(-1, 1, block_tokens) > last.view(1, n, 1)            # [blocks - first, n, block_tokens]
+            mask = torch.zeros(hidden.shape, dtype=self.dtype).masked_fill_(hidden, -torch.inf)
+            self._mask = (key, mask.repeat_interleave(group, dim=1).unsqueeze(1))
+        return self._mask[1]
+
+    def _attend_many(
+        self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, length: int, causal: bool
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Past keys without a mask, the queries' own square block with a causal one, merged by log-sum-exp."""
+        n, heads, head_dim = q.shape
+        kv_heads = k.shape[1]
+        keys, values = (rows_of(part, length) for part in (k, v))                    # [kv_heads, length, head_dim]
+        past = length - n if causal else length
+        group = heads // kv_heads
+        out = lse = None
+        if past:
+            folded = q.view(n, kv_heads, group, head_dim).permute(1, 2, 0, 3).reshape(1, kv_heads, group * n, head_dim)
+            out, lse = self._flash(folded, keys[None, :, :past], values[None, :, :past], causal=False)
+            out, lse = out.reshape(heads, n, head_dim).transpose(0, 1), lse.reshape(heads, n).t()
+        if not causal:
+            return out, lse
+        own_k, own_v = (part[:, past:].repeat_interleave(group, dim=0)[None] for part in (keys, values))
+        own, own_lse = self._flash(q.transpose(0, 1)[None], own_k, own_v, causal=True)
+        own, own_lse = own[0].transpose(0, 1), own_lse[0].t()
+        return (own, own_lse) if out is None else merge(out, lse, own, own_lse)
+
+    def _flash(
+        self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, causal: bool
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """q [1, h, n, d], k, v [1, h, m, d] -> fp32 out of q's shape and lse [1, h, n]."""
+        if self._flash_works:
+            out, lse = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(q, k, v, 0.0, causal)
+            return out.float(), lse.float()
+        return _matmul_attention(q, k, v, causal)
+
+
+def rows_of(blocks: torch.Tensor, length: int) -> torch.Tensor:
+    """Block-major [blocks, kv_heads, block_tokens, head_dim] as contiguous rows [kv_heads, length, head_dim] (a copy)."""
+    _, kv_heads, block_tokens, head_dim = blocks.shape
+    used = -(-length // block_tokens)
+    return blocks[:used].transpose(0, 1).reshape(kv_heads, used * block_tokens, head_dim)[:, :length]
+
+
+def _matmul_attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool) -> tuple[torch.Tensor, torch.Tensor]:
+    scores = (q.float() @ k.float().transpose(-1, -2)) * q.shape[-1] ** -0.5
+    if causal:
+        hidden = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1)
+        scores = scores.masked_fill(hidden, -torch.inf)
+    lse = torch.logsumexp(scores, -1)
+    return F.softmax(scores, -1) @ v.float(), lse
+
+
+def _flash_self_test(dtype: torch.dtype) -> bool:
+    """The flash kernel is a private operation: use it only where it exists and agrees with plain matrix products."""
+    q, k, v = torch.randn(3, 1, 2, 8, 16, generator=torch.Generator().manual_seed(0)).to(dtype)
+    try:
+        out, lse = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(q, k, v, 0.0, True)
+    except (RuntimeError, AttributeError, TypeError) as error:
+        log.warning("torch's CPU flash attention is not usable (%s); prefill uses matrix products", error)
+        return False
+    want, want_lse = _matmul_attention(q, k, v, True)
+    good = torch.allclose(out.float(), want, atol=3e-2) and torch.allclose(lse.float(), want_lse, atol=3e-2)
+    if not good:
+        log.warning("torch's CPU flash attention disagrees with matrix products; prefill uses matrix products")
+    return good

@@ -1,0 +1,130 @@
+"""What every KV cache offers the model and the decoder, and the one layout they share. Knows nothing of models or decoding.
+
+Layout: keys and values are [layers][blocks][kv_heads][block_tokens][head_dim], so that the filled blocks of a layer are one contiguous
+piece whatever the capacity: a batched product on the CPU, one copy to a GPU, one range in a file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+
+
+@dataclass(frozen=True, slots=True)
+class KVShape:
+    """The sizes that decide how large a token's keys and values are."""
+
+    layers: int
+    kv_heads: int
+    head_dim: int
+
+    def bytes_per_token(self, dtype: torch.dtype) -> int:
+        """K and V of all layers."""
+        return 2 * self.layers * self.kv_heads * self.head_dim * dtype.itemsize
+
+
+class KVCache(Protocol):
+    """Rows [0, length) are what the next tokens see; those from `committed` on may be rolled back."""
+
+    length: int
+    committed: int
+    ready: bool                                # False: holds nothing to draft from yet
+    rotates_on_read: bool                      # True: keys are stored before RoPE and rotated by slot when read
+
+    @property
+    def oldest_rollback(self) -> int: ...
+    @property
+    def nbytes(self) -> int: ...
+
+    def positions(self, n: int) -> torch.Tensor:
+        """Rotary positions [n] of the next n tokens."""
+        ...
+
+    def attend(self, layer: int, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, offset: int = 0) -> torch.Tensor:
+        """Stores rows length + offset ... of `layer` and attends causally over everything up to them.
+
+        q [n, heads, head_dim] rotated; k, v [n, kv_heads, head_dim] (k rotated unless `rotates_on_read`). Returns [n, heads, head_dim].
+        `offset` lets one layer take several chunks of a segment before `advance`.
+        """
+        ...
+
+    def advance(self, n: int) -> None:
+        """Counts n rows that every layer has stored; once per forward pass or segment."""
+        ...
+
+    def missing(self, length: int) -> Iterator[range]:
+        """Tokens of the conversation to feed and commit, piece by piece, before token `length` is fed in the same pass as a draft.
+
+        Empty when what is missing is small enough to go with the draft's own pass.
+        """
+        ...
+
+    def commit(self, length: int) -> None:
+        """Rows below `length` are final; the rest is dropped. A cache that is fed by a drafter may hold fewer."""
+        ...
+
+    def rollback(self, length: int) -> None:
+        """Drops the rows from `length` on. Raises ValueError below `oldest_rollback`."""
+        ...
+
+    def reset(self) -> None:
+        """As new."""
+        ...
+
+
+class KVStore:
+    """Preallocated keys and values in the shared layout. Rows never written are zero, so hidden keys are finite."""
+
+    def __init__(self, shape: KVShape, capacity: int, *, block_tokens: int, dtype: torch.dtype, device: torch.device) -> None:
+        blocks = -(-capacity // block_tokens)
+        size = (shape.layers, blocks, shape.kv_heads, block_tokens, shape.head_dim)
+        self.k = torch.zeros(size, dtype=dtype, device=device)
+        self.v = torch.zeros(size, dtype=dtype, device=device)
+        self.shape = shape
+        self.block_tokens = block_tokens
+        self.capacity = blocks * block_tokens
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held, filled or not."""
+        return self.k.nbytes + self.v.nbytes
+
+    def write(self, layer: int, start: int, k: torch.Tensor, v: torch.Tensor) -> None:
+        """Rows [start, start + n) of one layer from k, v [n, kv_heads, head_dim]."""
+        n = k.shape[0]
+        assert start + n <= self.capacity, f"rows {start}..{start + n} do not fit a KV store of {self.capacity}"
+        for block, inside, first, count in self._pieces(start, n):
+            self.k[layer, block, :, inside:inside + count] = k[first:first + count].transpose(0, 1)
+            self.v[layer, block, :, inside:inside + count] = v[first:first + count].transpose(0, 1)
+
+    def filled(self, layer: int, length: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Views [blocks, kv_heads, block_tokens, head_dim] of the blocks that hold the first `length` rows."""
+        used = -(-length // self.block_tokens)
+        return self.k[layer, :used], self.v[layer, :used]
+
+    def rows(self, layer: int, start: int, n: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Copies of rows [start, start + n) of one layer, [n, kv_heads, head_dim] each."""
+        index = torch.arange(start, start + n, device=self.k.device)
+        block, inside = index // self.block_tokens, index % self.block_tokens
+        return self.k[layer][block, :, inside], self.v[layer][block, :, inside]
+
+    def copy_rows(self, source: KVStore, source_start: int, start: int, n: int) -> None:
+        """Rows of all layers from another store of the same shape."""
+        index = torch.arange(source_start, source_start + n, device=source.k.device)
+        block, inside = index // source.block_tokens, index % source.block_tokens
+        k, v = source.k[:, block, :, inside], source.v[:, block, :, inside]          # [n, layers, kv_heads, head_dim]
+        for own, here, first, count in self._pieces(start, n):
+            self.k[:, own, :, here:here + count] = k[first:first + count].permute(1, 2, 0, 3)
+            self.v[:, own, :, here:here + count] = v[first:first + count].permute(1, 2, 0, 3)
+
+    def _pieces(self, start: int, n: int) -> Iterator[tuple[int, int, int, int]]:
+        """(block, row inside it, row inside the source, count) for each block that [start, start + n) touches."""
+        done = 0
+        while done < n:
+            block, inside = divmod(start + done, self.block_tokens)
+            count = min(self.block_tokens - inside, n - done)
+            yield block, inside, done, count
+            done += count

@@ -1,0 +1,86 @@
+"""One round of speculative decoding, the same for every mode: propose, one pass, verify, commit. Knows nothing of text or prompts."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from core.cache.base import KVCache
+from core.decoding.drafters import Drafter, Model, next_logits
+from core.decoding.randomness import Randomness
+from core.decoding.sampling import Sampling
+from core.decoding.verify import verify
+from core.events import Acceptance, Stats
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """What one round emitted. `levels` names each token's proposer. `stats` of the answer so far are added by the engine."""
+
+    tokens: tuple[int, ...]
+    levels: tuple[str, ...]
+    acceptance_draft: Acceptance
+    acceptance_retrieval: Acceptance
+    seconds: float
+    bytes_moved: int = 0
+    stats: Stats | None = None
+
+
+class Refresh(Protocol):
+    """Renews what the drafter looks at. Called outside the round's decisions, so any choice keeps exactness."""
+
+    def before_round(self) -> None: ...
+    def after_round(self, acceptance: Acceptance) -> None: ...
+
+
+class NoRefresh:
+    """For compositions without a retrieval cache."""
+
+    def before_round(self) -> None:
+        """Nothing to prepare."""
+
+    def after_round(self, acceptance: Acceptance) -> None:
+        """Nothing to renew."""
+
+
+class Decoder:
+    """A drafter, a model and the full cache. TriForce is this class around a VerifiedDrafter; plain decoding is it around none."""
+
+    def __init__(
+        self, drafter: Drafter, model: Model, cache: KVCache, sampling: Sampling, randomness: Randomness, *, gamma: int,
+        eos_ids: frozenset[int] = frozenset(), refresh: Refresh | None = None, clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self.drafter, self.model, self.cache = drafter, model, cache
+        self.sampling, self.randomness, self.gamma, self.eos_ids = sampling, randomness, gamma, eos_ids
+        self.refresh = refresh or NoRefresh()
+        self._clock = clock
+
+    def round(self, committed: Sequence[int], *, most: int) -> Round:
+        """Emits between 1 and `most` tokens that follow `committed`; an end-of-sequence token, if any, is the last of them.
+
+        All of `committed` but its newest token may be in the cache already; what is missing is fed in the same pass.
+        """
+        started = self._clock()
+        self.refresh.before_round()
+        draft = self.drafter.propose(committed, min(self.gamma, most - 1))
+        logits = next_logits(self.model, self.cache, committed, draft.tokens)
+        probs = self.sampling.probs(logits, committed, draft.tokens)
+        verdict = verify(draft, probs, self.randomness)
+        self.cache.commit(len(committed) + verdict.accepted)
+        self.drafter.commit(len(committed) + verdict.accepted)
+        outer = Acceptance(verdict.accepted, verdict.evaluated)
+        self.refresh.after_round(outer)
+        tokens = (*draft.tokens[:verdict.accepted], verdict.token)
+        end = self._end(tokens, most)
+        return Round(
+            tokens=tokens[:end], levels=(*draft.levels[:verdict.accepted], "target")[:end],
+            acceptance_draft=Acceptance(draft.accepted, draft.evaluated), acceptance_retrieval=outer,
+            seconds=self._clock() - started,
+        )
+
+    def _end(self, tokens: Sequence[int], most: int) -> int:
+        """How many of `tokens` are part of the answer."""
+        ends = [index + 1 for index, token in enumerate(tokens) if token in self.eos_ids]
+        return min([most, len(tokens), *ends])

@@ -1,0 +1,195 @@
+"""Who proposes tokens: nobody, the book itself, a small model, or a cheaper pass of the target that has verified a drafter of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import torch
+
+from core.cache.base import KVCache
+from core.decoding.draft_length import DraftLength
+from core.decoding.randomness import Randomness
+from core.decoding.sampling import Sampling
+from core.decoding.verify import Draft, verify
+
+
+class Model(Protocol):
+    """What a drafter needs of a model."""
+
+    def forward(self, ids: Sequence[int], cache: KVCache) -> torch.Tensor: ...
+
+
+class Drafter(Protocol):
+    """Proposes up to about `gamma` tokens to follow `committed`, with the laws they were drawn from.
+
+    After a proposal was verified, `rollback(length)` drops what the drafter computed for tokens from `length` on; `commit(length)` also
+    makes the tokens below final.
+    """
+
+    def propose(self, committed: Sequence[int], gamma: int) -> Draft: ...
+    def rollback(self, length: int) -> None: ...
+    def commit(self, length: int) -> None: ...
+
+
+class EmptyDrafter:
+    """Proposes nothing: the decoder around it is plain decoding."""
+
+    def propose(self, committed: Sequence[int], gamma: int) -> Draft:
+        """See Drafter."""
+        return Draft()
+
+    def rollback(self, length: int) -> None:
+        """Nothing is kept."""
+
+    def commit(self, length: int) -> None:
+        """Nothing is kept."""
+
+
+class NgramDrafter:
+    """Proposes what followed the last few tokens at their most recent earlier occurrence in book and answer. Free; q is certain.
+
+    Source: prompt lookup decoding, https://github.com/apoorvumang/prompt-lookup-decoding.
+    """
+
+    def __init__(self, *, longest: int = 4, shortest: int = 2) -> None:
+        assert 1 <= shortest <= longest
+        self._longest, self._shortest = longest, shortest
+        self._ends: dict[tuple[int, ...], int] = {}        # n-gram -> index behind its most recent occurrence that has a successor
+        self._undo: list[tuple[int, tuple[int, ...], int | None]] = []
+        self._seen: list[int] = []
+
+    def propose(self, committed: Sequence[int], gamma: int) -> Draft:
+        """See Drafter."""
+        self._index(committed)
+        for n in range(min(self._longest, len(committed)), self._shortest - 1, -1):
+            end = self._ends.get(tuple(committed[-n:]))
+            if end is not None:
+                tokens = tuple(committed[end:end + gamma])
+                return Draft(tokens, None, ("ngram",) * len(tokens))
+        return Draft()
+
+    def rollback(self, length: int) -> None:
+        """The index follows the tokens it is shown."""
+
+    def commit(self, length: int) -> None:
+        """The index follows the tokens it is shown."""
+
+    def _index(self, committed: Sequence[int]) -> None:
+        """Makes the index that of `committed`. An n-gram enters it together with its successor, so none points at its own end."""
+        common = min(len(self._seen), len(committed))
+        if self._seen[-64:] != list(committed[max(0, len(self._seen) - 64):len(self._seen)]):
+            common = next((i for i in range(common) if self._seen[i] != committed[i]), common)
+            self._forget(common)
+        for end in range(max(1, len(self._seen)), len(committed)):
+            for n in range(self._shortest, min(self._longest, end) + 1):
+                gram = tuple(committed[end - n:end])
+                self._undo.append((end, gram, self._ends.get(gram)))
+                self._ends[gram] = end
+        self._seen.extend(committed[len(self._seen):])
+
+    def _forget(self, length: int) -> None:
+        """Takes back every entry made for tokens from `length` on."""
+        while self._undo and self._undo[-1][0] >= length:
+            _, gram, before = self._undo.pop()
+            if before is None:
+                del self._ends[gram]
+            else:
+                self._ends[gram] = before
+        del self._seen[length:]
+
+
+class ModelDrafter:
+    """A model of the same vocabulary over its own cache proposes token by token."""
+
+    def __init__(self, model: Model, cache: KVCache, sampling: Sampling, randomness: Randomness, *, level: str = "draft") -> None:
+        self._model, self._cache, self._sampling, self._randomness, self._level = model, cache, sampling, randomness, level
+
+    def propose(self, committed: Sequence[int], gamma: int) -> Draft:
+        """See Drafter."""
+        tokens: list[int] = []
+        laws: list[torch.Tensor] = []
+        for _ in range(gamma):
+            logits = next_logits(self._model, self._cache, [*committed, *tokens])
+            laws.append(self._sampling.probs(logits, [*committed, *tokens])[0])
+            tokens.append(self._randomness.draw(laws[-1]))
+        return Draft(tuple(tokens), torch.stack(laws), (self._level,) * len(tokens)) if tokens else Draft()
+
+    def rollback(self, length: int) -> None:
+        """See Drafter. The last drawn token was never fed, so there may be less to drop than was proposed."""
+        self._cache.rollback(min(length, self._cache.length))
+
+    def commit(self, length: int) -> None:
+        """See Drafter."""
+        self._cache.commit(min(length, self._cache.length))
+
+
+class VerifiedDrafter:
+    """The middle level: a drafter's tokens verified by the target's weights over a cheaper cache, until enough tokens stand.
+
+    What it emits follows that cheaper pass's law exactly (the same `verify` as at the top), so the row it reports is the law its token
+    was drawn from. A token once drawn is always submitted.
+    """
+
+    def __init__(
+        self, drafter: Drafter, model: Model, cache: KVCache, sampling: Sampling, randomness: Randomness, *, gamma: int,
+        length: DraftLength, eos_ids: frozenset[int] = frozenset(), level: str = "retrieval",
+    ) -> None:
+        self._drafter, self._model, self._cache = drafter, model, cache
+        self._sampling, self._randomness = sampling, randomness
+        self._gamma, self._length, self._eos_ids, self._level = gamma, length, eos_ids, level
+        self._confidence: list[float] = []
+        self._base = 0
+
+    def propose(self, committed: Sequence[int], gamma: int) -> Draft:
+        """See Drafter. The last inner round may carry the draft beyond `gamma`."""
+        self._base, self._confidence = len(committed), []
+        if not self._cache.ready:
+            return Draft()
+        tokens: list[int] = []
+        laws: list[torch.Tensor] = []
+        levels: list[str] = []
+        accepted = evaluated = 0
+        while self._length.more(self._confidence, gamma) and not self._eos_ids.intersection(tokens):
+            so_far = [*committed, *tokens]
+            draft = self._drafter.propose(so_far, self._gamma)
+            logits = next_logits(self._model, self._cache, so_far, draft.tokens)
+            probs = self._sampling.probs(logits, so_far, draft.tokens)
+            verdict = verify(draft, probs, self._randomness)
+            new = (*draft.tokens[:verdict.accepted], verdict.token)
+            tokens.extend(new)
+            laws.append(probs[:len(new)])
+            levels.extend((*draft.levels[:verdict.accepted], self._level))
+            self._confidence.extend(_confidence(logits, new))
+            accepted, evaluated = accepted + verdict.accepted, evaluated + verdict.evaluated
+            self._cache.rollback(len(so_far) + verdict.accepted)
+            self._drafter.rollback(len(so_far) + verdict.accepted)
+        return Draft(tuple(tokens), torch.cat(laws), tuple(levels), accepted, evaluated) if tokens else Draft()
+
+    def rollback(self, length: int) -> None:
+        """See Drafter."""
+        self._cache.rollback(min(length, self._cache.length))
+        self._drafter.rollback(length)
+
+    def commit(self, length: int) -> None:
+        """See Drafter."""
+        if self._confidence:
+            self._length.observe(self._confidence, min(length - self._base, len(self._confidence)))
+        if self._cache.ready:
+            self._cache.commit(length)
+        self._drafter.commit(length)
+
+
+def next_logits(model: Model, cache: KVCache, committed: Sequence[int], drafted: Sequence[int] = ()) -> torch.Tensor:
+    """Feeds `cache` what it lacks of `committed`, then `drafted` [g]. Returns logits [g + 1, vocab]: after `committed`, after each draft."""
+    for piece in cache.missing(len(committed) - 1):
+        model.forward(committed[piece.start:piece.stop], cache)
+        cache.commit(cache.length)
+    return model.forward([*committed[cache.length:], *drafted], cache)[-len(drafted) - 1:]
+
+
+def _confidence(logits: torch.Tensor, tokens: Sequence[int]) -> list[float]:
+    """The draft's own probability of each token at temperature 1, whatever the sampling: a greedy law is always certain."""
+    index = torch.tensor(tokens, device=logits.device).unsqueeze(-1)
+    rows = logits[:len(tokens)]
+    return (rows.gather(-1, index).squeeze(-1) - torch.logsumexp(rows, -1)).exp().tolist()

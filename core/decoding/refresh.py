@@ -1,0 +1,33 @@
+"""When the retrieval cache selects anew. Knows nothing of how it selects."""
+
+from __future__ import annotations
+
+from core.cache.full import FullKVCache
+from core.cache.retrieval import RetrievalKVCache
+from core.events import Acceptance
+
+
+class RetrievalRefresh:
+    """Every `every` rounds, sooner when acceptance drops under `floor` or the exact tail is full.
+
+    The verification pass of the round in which a refresh is due is observed; the selection follows its commit. Both lie between draws.
+    """
+
+    def __init__(self, source: FullKVCache, cache: RetrievalKVCache, *, every: int = 8, floor: float = 0.7) -> None:
+        self._source, self._cache, self._every, self._floor = source, cache, every, floor
+        self._rounds = 0
+        self._rate = 1.0
+
+    def before_round(self) -> None:
+        """Observes this round's verification if a refresh is due."""
+        due = self._rounds >= self._every or (self._rounds >= 2 and self._rate < self._floor)
+        self._source.observer = self._cache.observe if due or self._cache.needs_refresh else None
+
+    def after_round(self, acceptance: Acceptance) -> None:
+        """Selects anew if the round was observed."""
+        self._rounds += 1
+        if acceptance.rate is not None:
+            self._rate += 0.3 * (acceptance.rate - self._rate)
+        if self._source.observer is not None and self._cache.refresh():
+            self._source.observer = None
+            self._rounds, self._rate = 0, 1.0

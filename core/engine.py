@@ -1,0 +1,189 @@
+"""The engine: token ids in, token ids out. Owns contexts (a KV cache with the ids it holds) and runs prompts through them.
+
+Knows nothing of text, books or conversations. A context keeps what it has seen, so a prompt that continues it is prefilled only where
+it is new.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+
+from core.cache.full import FullKVCache
+from core.decoding.decoder import Decoder, Round
+from core.errors import UserError
+from core.events import Stats
+from core.hardware.plan import Plan
+from core.model.llama import LlamaModel
+from core.stats import StatsRecorder
+
+MODES = ("triforce", "retrieval", "draft", "ngram", "streaming", "autoregressive")
+
+
+@dataclass(frozen=True, slots=True)
+class Params:
+    """How one answer is generated. `budget` and `gamma` override the plan's. Raises UserError for values out of range."""
+
+    max_new_tokens: int = 512
+    temperature: float = 0.3
+    top_p: float = 0.9
+    repetition_penalty: float = 1.0
+    seed: int = 0
+    mode: str = "triforce"
+    budget: int | None = None
+    gamma: int | None = None
+
+    def __post_init__(self) -> None:
+        checks = {
+            f"max_new_tokens is {self.max_new_tokens}; it must be at least 1": self.max_new_tokens >= 1,
+            f"temperature is {self.temperature}; it must be 0 or more": self.temperature >= 0,
+            f"top_p is {self.top_p}; it must lie above 0 and at most at 1": 0 < self.top_p <= 1,
+            f"repetition_penalty is {self.repetition_penalty}; it must be 1 or more": self.repetition_penalty >= 1,
+            f"mode is {self.mode!r}; choose one of {', '.join(MODES)}": self.mode in MODES,
+            f"budget is {self.budget}; it must be at least 64 tokens": self.budget is None or self.budget >= 64,
+            f"gamma is {self.gamma}; it must lie between 1 and 32": self.gamma is None or 1 <= self.gamma <= 32,
+        }
+        for message, fine in checks.items():
+            if not fine:
+                raise UserError(message + ".")
+
+
+@dataclass(frozen=True, slots=True)
+class Prefilled:
+    """Progress through the new part of a prompt."""
+
+    done_tokens: int
+    total_tokens: int
+    elapsed_s: float
+    eta_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The answer ended. `reason`: stop | length | user | context_full."""
+
+    reason: str
+    stats: Stats
+
+
+class Context:
+    """One KV cache and the ids its rows stand for."""
+
+    def __init__(self, cache: FullKVCache) -> None:
+        self.cache = cache
+        self.ids: list[int] = []
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of its KV cache."""
+        return self.cache.nbytes
+
+    def close(self) -> None:
+        """Frees the memory; the context must not be used again."""
+        self.cache = None
+
+    def keep_prefix_of(self, ids: Sequence[int]) -> int:
+        """Rolls back to the longest common prefix with `ids`, leaving at least the newest token to be fed. Returns its length."""
+        most = min(self.cache.length, len(ids) - 1)
+        common = next((i for i in range(most) if self.ids[i] != ids[i]), most)
+        self.cache.rollback(common)
+        self.ids = list(ids[:common])
+        return common
+
+
+Compose = Callable[[Params, FullKVCache, int], Decoder]
+
+
+class Engine:
+    """Runs prompts. `compose(params, cache, answer_start)` builds the decoder for one answer (see core.assemble)."""
+
+    def __init__(
+        self, model: LlamaModel, plan: Plan, *, new_cache: Callable[[int], FullKVCache], compose: Compose,
+        peak_memory: Callable[[], int], clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self.model, self.plan = model, plan
+        self.context_tokens = plan.context_tokens
+        self.model_name = model.config.name
+        self.eos_ids = model.config.eos_ids
+        self._new_cache, self._compose, self._peak_memory, self._clock = new_cache, compose, peak_memory, clock
+
+    def new_context(self, capacity_tokens: int) -> Context:
+        """An empty context for up to `capacity_tokens` tokens. Raises UserError beyond the plan's context."""
+        if capacity_tokens > self.context_tokens:
+            raise UserError(
+                f"{capacity_tokens:,} tokens do not fit the context of {self.context_tokens:,}. Choose fewer chapters or read in parts."
+            )
+        return Context(self._new_cache(capacity_tokens))
+
+    def generate(
+        self, context: Context, ids: Sequence[int], params: Params, *, should_stop: Callable[[], bool] = lambda: False
+    ) -> Iterator[Prefilled | Round | Done]:
+        """Continues `ids`, all of the prompt. Yields Prefilled while reading, one Round per round, Done at the end.
+
+        The caller may stop iterating after any event; the next call starts from what the context holds. Raises UserError when the prompt
+        leaves no room for an answer.
+        """
+        capacity = min(context.cache.capacity, self.context_tokens)
+        if len(ids) >= capacity:
+            raise UserError(
+                f"The prompt has {len(ids):,} tokens and the context holds {capacity:,}. Choose fewer chapters or read in parts."
+            )
+        reused = context.keep_prefix_of(ids)
+        recorder = StatsRecorder(
+            mode=params.mode, model=self.model_name, context_total=self.context_tokens, prompt_tokens=len(ids), reused_tokens=reused
+        )
+        finished = yield from self._prefill(context, ids[:-1], recorder, should_stop)
+        if not finished:
+            yield Done("user", recorder.stats(peak_memory_bytes=self._peak_memory()))
+            return
+        reason = yield from self._decode(context, list(ids), params, capacity, recorder, should_stop)
+        yield Done(reason, recorder.stats(peak_memory_bytes=self._peak_memory()))
+
+    def _prefill(
+        self, context: Context, ids: Sequence[int], recorder: StatsRecorder, should_stop: Callable[[], bool]
+    ) -> Iterator[Prefilled]:
+        """Feeds what the context lacks of `ids`. Returns whether it got to the end."""
+        start, started = context.cache.length, self._clock()
+        new = ids[start:]
+        steps = self.model.prefill(
+            new, context.cache, segment_tokens=self.plan.prefill_segment_tokens, chunk_tokens=self.plan.prefill_chunk_tokens,
+            should_stop=should_stop,
+        )
+        while True:
+            with torch.inference_mode():
+                done = next(steps, None)
+            context.ids = list(ids[:context.cache.length])
+            if done is None:
+                break
+            elapsed = self._clock() - started
+            yield Prefilled(done, len(new), elapsed, elapsed * (len(new) - done) / done if done else None)
+        recorder.prefilled(self._clock() - started)
+        return context.cache.length == len(ids)
+
+    def _decode(
+        self, context: Context, committed: list[int], params: Params, capacity: int, recorder: StatsRecorder,
+        should_stop: Callable[[], bool],
+    ) -> Iterator[Round]:
+        """Rounds until the answer ends. Returns the reason."""
+        decoder = self._compose(params, context.cache, len(committed))
+        left = params.max_new_tokens
+        while left > 0:
+            if should_stop():
+                return "user"
+            room = capacity - len(committed) - 1
+            if room < 1:
+                return "context_full"
+            with torch.inference_mode():
+                result = decoder.round(committed, most=min(left, room))
+            committed.extend(result.tokens)
+            context.ids = committed[:context.cache.length]
+            left -= len(result.tokens)
+            recorder.round(len(result.tokens), result.seconds, result.acceptance_draft, result.acceptance_retrieval,
+                           bytes_moved=result.bytes_moved)
+            yield replace(result, stats=recorder.stats(peak_memory_bytes=self._peak_memory()))
+            if result.tokens[-1] in self.eos_ids:
+                return "stop"
+        return "length"

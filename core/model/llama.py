@@ -1,0 +1,97 @@
+"""The Llama family's forward pass, once for target and draft. The cache owns positions and attention; nothing here knows its kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+
+from core.backend.base import Backend, Linear
+from core.cache.base import KVCache
+from core.model.config import ModelConfig
+from core.model.rope import Rope, apply
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """One decoder layer's weights, prepared for the backend."""
+
+    qkv: Linear                                # hidden -> (heads + 2 * kv_heads) * head_dim
+    out: Linear
+    gate_up: Linear                            # hidden -> 2 * intermediate
+    down: Linear
+    attention_norm: torch.Tensor
+    mlp_norm: torch.Tensor
+    q_norm: torch.Tensor | None = None         # [head_dim], Qwen3
+    k_norm: torch.Tensor | None = None
+
+
+class LlamaModel:
+    """A decoder-only model bound to a backend. Holds weights only: any number of caches may use it in turn."""
+
+    def __init__(
+        self, config: ModelConfig, backend: Backend, *, embedding: torch.Tensor, layers: Sequence[Layer], norm: torch.Tensor,
+        head: Linear, rope: Rope,
+    ) -> None:
+        self.config, self.backend, self.rope = config, backend, rope
+        self._embedding, self._layers, self._norm, self._head = embedding, layers, norm, head
+
+    def forward(self, ids: Sequence[int], cache: KVCache) -> torch.Tensor:
+        """Feeds `ids` [n] behind what `cache` holds and advances it. Returns logits fp32 [n, vocab]."""
+        x = self._embed(ids)                                                         # [n, hidden]
+        cos, sin = self.rope.at(cache.positions(len(ids)))
+        for index, layer in enumerate(self._layers):
+            x = self._layer(index, layer, x, cos, sin, cache, offset=0)
+        cache.advance(len(ids))
+        return self._head(self._rms(x, self._norm)).float()
+
+    def prefill(
+        self, ids: Sequence[int], cache: KVCache, *, segment_tokens: int, chunk_tokens: int, should_stop: Callable[[], bool],
+    ) -> Iterator[int]:
+        """Feeds `ids` without computing logits, in segments, layer-major within each, yielding the equivalent tokens done.
+
+        Within a segment every layer takes all its chunks while its keys and values are on the device. `should_stop` is asked between
+        layers; finished segments are committed and stay, an unfinished one leaves no trace.
+        """
+        for start in range(0, len(ids), segment_tokens):
+            segment = ids[start:start + segment_tokens]
+            for layers_done in self._segment(segment, cache, chunk_tokens):
+                if should_stop():
+                    return
+                yield start + len(segment) * layers_done // len(self._layers)
+            cache.advance(len(segment))
+            cache.commit(cache.length)
+
+    def _segment(self, ids: Sequence[int], cache: KVCache, chunk_tokens: int) -> Iterator[int]:
+        x = self._embed(ids)
+        cos, sin = self.rope.at(cache.positions(len(ids)))
+        for index, layer in enumerate(self._layers):
+            for start in range(0, len(ids), chunk_tokens):
+                chunk = slice(start, start + chunk_tokens)
+                x[chunk] = self._layer(index, layer, x[chunk], cos[chunk], sin[chunk], cache, offset=start)
+            yield index + 1
+
+    def _layer(
+        self, index: int, layer: Layer, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, cache: KVCache, *, offset: int
+    ) -> torch.Tensor:
+        n, config = x.shape[0], self.config
+        q_heads, kv_heads, head_dim = config.heads, config.kv_heads, config.head_dim
+        heads = layer.qkv(self._rms(x, layer.attention_norm)).view(n, q_heads + 2 * kv_heads, head_dim)
+        if layer.q_norm is not None:
+            q, k, v = heads.split((q_heads, kv_heads, kv_heads), dim=1)
+            heads = torch.cat((self._rms(q, layer.q_norm), self._rms(k, layer.k_norm), v), dim=1)
+        rotated_heads = q_heads if cache.rotates_on_read else q_heads + kv_heads
+        rotated = apply(heads[:, :rotated_heads], cos, sin)
+        k = heads[:, q_heads:q_heads + kv_heads] if cache.rotates_on_read else rotated[:, q_heads:]
+        mixed = cache.attend(index, rotated[:, :q_heads], k, heads[:, q_heads + kv_heads:], offset=offset)
+        x = x + layer.out(mixed.reshape(n, q_heads * head_dim))
+        gate, up = layer.gate_up(self._rms(x, layer.mlp_norm)).chunk(2, dim=-1)
+        return x + layer.down(F.silu(gate).mul_(up))
+
+    def _embed(self, ids: Sequence[int]) -> torch.Tensor:
+        return F.embedding(torch.tensor(ids, device=self.backend.device), self._embedding)
+
+    def _rms(self, x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        return self.backend.rms_norm(x, weight, self.config.norm_eps)

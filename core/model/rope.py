@@ -1,0 +1,48 @@
+"""Rotary position embedding: frequencies from the checkpoint's configuration, tables, and the rotation itself."""
+
+from __future__ import annotations
+
+import torch
+
+from core.errors import UserError
+from core.model.config import ModelConfig
+
+_KINDS = ("default", "linear", "dynamic", "yarn", "longrope", "llama3")
+
+
+class Rope:
+    """Cosine and sine tables for positions [0, positions); kinds whose frequencies depend on the longest position are frozen there."""
+
+    def __init__(self, config: ModelConfig, positions: int, *, dtype: torch.dtype, device: torch.device) -> None:
+        frequencies, scale = _frequencies(config, positions)
+        angles = torch.outer(torch.arange(positions, dtype=torch.float32), frequencies)          # [positions, head_dim / 2]
+        cos, sin = angles.cos() * scale, angles.sin() * scale
+        self._cos = torch.cat((cos, cos), dim=-1).to(device, dtype)                              # [positions, head_dim]
+        self._sin = torch.cat((-sin, sin), dim=-1).to(device, dtype)
+
+    def at(self, positions: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """cos and signed sin, [n, 1, head_dim] each, of positions [n]."""
+        return self._cos[positions].unsqueeze(1), self._sin[positions].unsqueeze(1)
+
+    def rotate(self, x: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+        """x [n, heads, head_dim] rotated to `positions` [n]."""
+        return apply(x, *self.at(positions))
+
+
+def apply(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
+    """Rotates x [n, heads, head_dim]: (low, high) -> (low cos - high sin, high cos + low sin), the minus being in `sin`'s low half."""
+    return torch.addcmul(x * cos, x.roll(x.shape[-1] // 2, dims=-1), sin)
+
+
+def _frequencies(config: ModelConfig, positions: int) -> tuple[torch.Tensor, float]:
+    """Inverse frequencies [head_dim / 2] and the attention scale of the checkpoint's RoPE kind."""
+    parameters = getattr(config.source, "rope_parameters", None) or {"rope_theta": 10000.0}
+    kind = parameters.get("rope_type", "default")
+    if kind not in _KINDS:
+        raise UserError(f"{config.name} uses the RoPE kind {kind!r}; known kinds are {', '.join(_KINDS)}. Choose another model.")
+    if kind == "default":
+        exponents = torch.arange(0, config.head_dim, 2, dtype=torch.float32) / config.head_dim
+        return 1.0 / parameters["rope_theta"] ** exponents, 1.0
+    from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+
+    return ROPE_INIT_FUNCTIONS[kind](config.source, torch.device("cpu"), seq_len=positions)

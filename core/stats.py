@@ -1,0 +1,82 @@
+"""Counts and times of one answer, round by round, into the Stats everyone shows. No torch, no clock of its own."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from statistics import quantiles
+
+from core.events import Acceptance, Stats
+
+_SERIES = 300
+
+
+class StatsRecorder:
+    """Collects rounds. TBT of a token is its round's time over the tokens it emitted; the first round's is in TTFT instead."""
+
+    def __init__(self, *, mode: str, model: str, context_total: int, prompt_tokens: int, reused_tokens: int) -> None:
+        self._fixed = {
+            "mode": mode, "model": model, "context_total": context_total, "prompt_tokens": prompt_tokens, "reused_tokens": reused_tokens,
+        }
+        self._prefill_s = self._first_s = self._longest_s = self._decode_s = 0.0
+        self._token_s: list[float] = []
+        self._new = self._rounds = self._bytes = self._last_tokens = 0
+        self._last_s = 0.0
+        self._draft = self._retrieval = Acceptance()
+        self._tbt_series: deque[float] = deque(maxlen=_SERIES)
+        self._acceptance_series: deque[float] = deque(maxlen=_SERIES)
+
+    def prefilled(self, seconds: float) -> None:
+        """The prompt took so long."""
+        self._prefill_s = seconds
+
+    def round(
+        self, tokens: int, seconds: float, draft: Acceptance, retrieval: Acceptance, *, bytes_moved: int = 0
+    ) -> None:
+        """One round emitted `tokens` tokens."""
+        self._new += tokens
+        self._rounds += 1
+        self._draft += draft
+        self._retrieval += retrieval
+        self._bytes += bytes_moved
+        if self._rounds == 1:
+            self._first_s = seconds
+        else:
+            self._longest_s = max(self._longest_s, seconds)
+            self._decode_s += seconds
+            self._token_s.extend([seconds / tokens] * tokens)
+        self._last_s, self._last_tokens = seconds, tokens
+        self._tbt_series.append(round(1e3 * seconds / tokens, 2))
+        self._acceptance_series.append(round(retrieval.rate, 4) if retrieval.rate is not None else 0.0)
+
+    def stats(self, *, peak_memory_bytes: int = 0) -> Stats:
+        """Everything so far."""
+        timed = len(self._token_s)
+        context = self._fixed["prompt_tokens"] + self._new
+        return Stats(
+            **self._fixed,
+            new_tokens=self._new,
+            prefill_s=self._prefill_s,
+            ttft_s=self._prefill_s + self._first_s,
+            tbt_last_ms=1e3 * self._last_s / self._last_tokens if self._last_tokens else 0.0,
+            tbt_mean_ms=1e3 * self._decode_s / timed if timed else 0.0,
+            tbt_p50_ms=1e3 * _quantile(self._token_s, 0.50),
+            tbt_p95_ms=1e3 * _quantile(self._token_s, 0.95),
+            longest_wait_ms=1e3 * self._longest_s,
+            tokens_per_s=timed / self._decode_s if self._decode_s else 0.0,
+            acceptance_draft=self._draft,
+            acceptance_retrieval=self._retrieval,
+            tokens_per_round=self._new / self._rounds if self._rounds else 0.0,
+            rounds=self._rounds,
+            context_used=context,
+            peak_memory_bytes=peak_memory_bytes,
+            bytes_moved=self._bytes,
+            tbt_series_ms=tuple(self._tbt_series),
+            acceptance_series=tuple(self._acceptance_series),
+        )
+
+
+def _quantile(values: Sequence[float], share: float) -> float:
+    if len(values) < 2:
+        return values[0] if values else 0.0
+    return quantiles(values, n=100, method="inclusive")[round(100 * share) - 1]
