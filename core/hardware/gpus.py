@@ -111,7 +111,7 @@ def imagined_hardware(
     return Hardware(
         system=known, cpu_name=f"an imagined CPU with {cores} cores", physical_cores=cores, logical_cores=2 * cores,
         cpu_flags=frozenset({"avx2", "fma"}), ram_bytes=ram, ram_available_bytes=max(0, ram - SYSTEM_BYTES),
-        pinnable_bytes=pinnable(known, ram), gpus=gpus, imagined=True,
+        pinnable_bytes=pinnable(known, ram), gpus=gpus,
     )
 
 
@@ -132,7 +132,7 @@ def imagine(
         raise UserError("This machine has no CUDA GPU to change; name one with --gpu, for example --gpu \"RTX 4090\".")
     ram = (fresh.ram_bytes, fresh.ram_available_bytes) if ram_gib else (base.ram_bytes, base.ram_available_bytes)
     return replace(base, gpus=gpus, system=fresh.system, ram_bytes=ram[0], ram_available_bytes=ram[1], problems=(),
-                   pinnable_bytes=pinnable(fresh.system, ram[0]), imagined=True)
+                   pinnable_bytes=pinnable(fresh.system, ram[0]))
 
 
 def _changed(gpu: Gpu, vram_gib: float | None, pcie_gb_per_s: float | None) -> Gpu:

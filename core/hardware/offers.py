@@ -10,7 +10,7 @@ from core.config import Settings
 from core.errors import PlanError, UserError
 from core.hardware.facts import Hardware
 from core.hardware.plan import Plan
-from core.hardware.planner import plan, site_of
+from core.hardware.planner import plan
 from core.model.catalogue import EMBEDDED, CatalogueEntry, draft_for, find, load
 
 USEFUL_CONTEXT = 8192              # below this a larger model reads a book in too many pieces to be worth it
@@ -67,7 +67,7 @@ def choose(
 def _choose(hardware: Hardware, settings: Settings, is_downloaded: Callable[[CatalogueEntry], bool]) -> Choice:
     if settings.model is not None:
         return plan_for(hardware, settings, find(settings.model))
-    if _on_gpu(hardware, settings):
+    if hardware.gpus and settings.device != "cpu":
         ready = [offer.entry for offer in offers(hardware, settings, is_downloaded=is_downloaded)
                  if offer.downloaded and offer.plan is not None and not offer.entry.embedded]
         if ready:
@@ -92,7 +92,3 @@ def _offer(hardware: Hardware, settings: Settings, entry: CatalogueEntry, downlo
     if short and settings.context_tokens is None:
         return Offer(entry, None, f"Only {choice.plan.context_tokens:,} tokens of context would fit beside it.", downloaded)
     return Offer(entry, choice.plan, "", downloaded)
-
-
-def _on_gpu(hardware: Hardware, settings: Settings) -> bool:
-    return settings.device != "cpu" and bool(hardware.gpus) and site_of(hardware, settings).device == "cuda"

@@ -11,9 +11,10 @@ import pytest
 from core.config import Settings
 from core.errors import PlanError
 from core.hardware.facts import GIB, Hardware
+from core.hardware.fitting import site_of
 from core.hardware.gpus import imagined_gpu, imagined_hardware
 from core.hardware.plan import Plan
-from core.hardware.planner import plan, site_of
+from core.hardware.planner import plan
 from core.model.catalogue import draft_for, find, load
 
 CARDS = ("RTX 3060", "RTX 3070", "RTX 3080", "RTX 3090", "RTX 4070 Ti", "RTX 4090", "RTX 5090", "A100 80 GB")
