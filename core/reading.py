@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, Protocol
 
 from core.documents.document import Document, Section
@@ -80,22 +80,13 @@ class _Unit:
 
 
 def book_chapters(document: Document) -> tuple[Section, ...]:
-    """The chapters a reader would count, in order.
+    """The chapters a reader would count, in order; a heading that opens a part of the book belongs to the chapter after it.
 
-    A section that only opens the next level ("Book One" above its chapters) counts as part of the chapter after it.
-    A document without chapters counts as one.
+    A document without chapters is taken as it is.
     """
     chapters = document.chapters or tuple(s for s in document.sections if document.text[s.start:s.end].strip())
-    merged: list[Section] = []
-    opening: Section | None = None
-    for section, following in zip(chapters, [*chapters[1:], None], strict=True):
-        start = opening.start if opening and opening.end == section.start else section.start
-        if following and following.level > section.level and following.start == section.end and _is_heading(document, section):
-            opening = opening if opening and opening.end == section.start else section
-            continue
-        merged.append(Section(section.title, start, section.end, section.level, section.kind))
-        opening = None
-    return tuple(merged)
+    openings = {section.end: section.start for section in document.sections if section.kind == "part"}
+    return tuple(replace(section, start=openings.get(section.start, section.start)) for section in chapters)
 
 
 def plan_reading(
@@ -108,52 +99,49 @@ def plan_reading(
     """
     assert fit in FITS, fit
     book = book_chapters(document)
+    names = _names(document, book)
     chosen = _chosen(book, chapters)
-    if not any(document.text[s.start:s.end].strip() for s in chosen):
+    sections = book[chosen.start:chosen.stop]
+    if not any(document.text[s.start:s.end].strip() for s in sections):
         raise UserError(f"There is no text to read in {document.title or 'this file'}. Choose other chapters or another file.")
-    left_out = _left_out(document, book, chapters)
+    left_out = _left_out(document, book, names, chosen)
     room = context_tokens - reserve
-    spans = _spans(chosen)
+    spans = _spans(sections)
     tokens = sum(counter.count(document.text[start:end].strip()) for start, end in spans)
     longest_whole = room if fit == "whole" else min(room, style.whole_tokens or room)
     if fit == "whole" and (tokens > room or len(spans) > 1):
         raise UserError(_does_not_fit(tokens, room, reserve, context_tokens, len(spans)))
     if fit != "sections" and tokens <= longest_whole and len(spans) == 1:
-        label = "the whole book" if chapters is None else _label(book, range(chapters[0] - 1, chapters[0] - 1 + len(chosen)))
+        label = "the whole book" if chapters is None else _label(names, chosen)
         return ReadingPlan("whole", (Part(label, *spans[0], tokens),), tokens, left_out)
-    parts = _parts(document, counter, book, chosen, limit=min(style.part_tokens, room))
-    why = (f"The text has {tokens:,} tokens; this model reads {min(longest_whole, room):,} at once at its best, "
-           f"so it is read in {len(parts)} parts.") if len(parts) > 1 else ""
+    parts = _parts(document, counter, book, names, chosen, limit=min(style.part_tokens, room))
+    why = (f"The text has {tokens:,} tokens; this model reads up to {min(longest_whole, room):,} in one go, "
+           f"so it is read in {len(parts)} parts.") if fit == "auto" and len(parts) > 1 else ""
     return ReadingPlan("sections", parts, tokens, left_out, (why,) if why else ())
 
 
-def _is_heading(document: Document, section: Section) -> bool:
-    return len(document.text[section.start:section.end].split()) <= 40
-
-
-def _chosen(book: Sequence[Section], chapters: tuple[int, int] | None) -> Sequence[Section]:
+def _chosen(book: Sequence[Section], chapters: tuple[int, int] | None) -> range:
     if chapters is None:
-        return book
+        return range(len(book))
     first, last = chapters
     if not 1 <= first <= last <= len(book):
         raise UserError(
             f"Chapters {first}-{last} were asked for, but this book has {len(book)}. Choose between 1 and {len(book)}; "
             "the extract command lists them."
         )
-    return book[first - 1:last]
+    return range(first - 1, last)
 
 
-def _left_out(document: Document, book: Sequence[Section], chapters: tuple[int, int] | None) -> tuple[str, ...]:
-    kept = {(section.start, section.end) for section in document.chapters} or {(s.start, s.end) for s in book}
-    names = [f"{section.title or 'Untitled'} ({'before' if section.kind == 'front' else 'after'} the book itself)"
-             for section in document.sections
-             if section.kind != "chapter" and (section.start, section.end) not in kept
-             and document.text[section.start:section.end].strip()]
-    if chapters and chapters[0] > 1:
-        names.append(_label(book, range(chapters[0] - 1)))
-    if chapters and chapters[1] < len(book):
-        names.append(_label(book, range(chapters[1], len(book))))
-    return tuple(names)
+def _left_out(document: Document, book: Sequence[Section], names: Sequence[_Name], chosen: range) -> tuple[str, ...]:
+    """What is not read, in the order of the book."""
+    def around(section: Section) -> str:
+        return f"{section.title or 'untitled pages'} ({'before' if section.start < book[0].start else 'after'} the book itself)"
+
+    outside = [section for section in document.sections if section.kind in ("front", "back") and document.chapters
+               and document.text[section.start:section.end].strip()]
+    before, after = range(chosen.start), range(chosen.stop, len(book))
+    return (*(around(s) for s in outside if s.kind == "front"), *(_label(names, r) for r in (before, after) if r),
+            *(around(s) for s in outside if s.kind == "back"))
 
 
 def _spans(chosen: Sequence[Section]) -> list[tuple[int, int]]:
@@ -176,25 +164,23 @@ def _does_not_fit(tokens: int, room: int, reserve: int, context_tokens: int, num
 
 
 def _parts(
-    document: Document, counter: Counter, book: Sequence[Section], chosen: Sequence[Section], *, limit: int,
+    document: Document, counter: Counter, book: Sequence[Section], names: Sequence[_Name], chosen: range, *, limit: int,
 ) -> tuple[Part, ...]:
-    first = book.index(chosen[0])
-    units = [unit for i, section in enumerate(chosen) for unit in _units(document.text, counter, first + i, section, limit)]
+    units = [unit for i in chosen for unit in _units(document.text, counter, i, book[i], limit)]
     groups: list[list[_Unit]] = []
     for unit in units:
         previous = groups[-1] if groups else None
-        if (previous and previous[-1].end == unit.start and _same_depth(previous[-1], unit)
-                and sum(u.tokens for u in previous) + unit.tokens <= limit):
+        if previous and _joins(previous[-1], unit) and sum(u.tokens for u in previous) + unit.tokens <= limit:
             previous.append(unit)
         else:
             groups.append([unit])
-    return tuple(Part(_group_label(book, group), group[0].start, group[-1].end, sum(u.tokens for u in group))
+    return tuple(Part(_group_label(names, group), group[0].start, group[-1].end, sum(u.tokens for u in group))
                  for group in groups)
 
 
-def _same_depth(left: _Unit, right: _Unit) -> bool:
-    """Whole chapters are merged with each other; a piece of a long chapter stands alone."""
-    return left.pieces == right.pieces == 1
+def _joins(left: _Unit, right: _Unit) -> bool:
+    """Whole chapters that touch are merged with each other; a piece of a long chapter stands alone."""
+    return left.end == right.start and left.pieces == right.pieces == 1
 
 
 def _units(text: str, counter: Counter, index: int, section: Section, limit: int) -> list[_Unit]:
@@ -204,20 +190,21 @@ def _units(text: str, counter: Counter, index: int, section: Section, limit: int
     if tokens <= limit * _STRETCH:
         return [_Unit(index, section.start, section.end, tokens)]
     pieces = -(-tokens // limit)
-    borders = _borders(text, counter, section.start, section.end, target=-(-tokens // pieces), limit=limit)
+    borders = _borders(text, counter, section.start, section.end, pieces=pieces, limit=limit)
     return [_Unit(index, start, end, counter.count(text[start:end]), i, len(borders) - 1)
             for i, (start, end) in enumerate(zip(borders, borders[1:], strict=False))]
 
 
-def _borders(text: str, counter: Counter, start: int, end: int, *, target: int, limit: int) -> list[int]:
-    """Offsets that cut text[start:end] at paragraph ends into pieces of about `target` tokens, none far over `limit`."""
-    borders, size = [start], 0
-    for piece_start, piece_end in _grains(text, counter, start, end, limit):
-        tokens = counter.count(text[piece_start:piece_end])
-        if size and size + tokens / 2 > target:
-            borders.append(piece_start)
-            size = 0
-        size += tokens
+def _borders(text: str, counter: Counter, start: int, end: int, *, pieces: int, limit: int) -> list[int]:
+    """Offsets that cut text[start:end] at paragraph ends into so many pieces of about the same length."""
+    grains = [(begin, counter.count(text[begin:finish])) for begin, finish in _grains(text, counter, start, end, limit)]
+    total = sum(tokens for _, tokens in grains)
+    borders, read = [start], 0
+    for begin, tokens in grains:
+        due = total * len(borders) / pieces
+        if read and len(borders) < pieces and read + tokens / 2 > due:
+            borders.append(begin)
+        read += tokens
     return [*borders, end]
 
 
@@ -240,30 +227,69 @@ def _cut(text: str, counter: Counter, start: int, end: int, small: int, border: 
     return list(zip(offsets, offsets[1:], strict=False))
 
 
+_NUMBERS = ("one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen "
+            "nineteen twenty").replace(" ", "|")
 _NUMBERED = re.compile(
-    r"^(?:(?:chapter|chap\.|kapitel|chapitre|cap[ií]tulo)\s+)?([IVXLC]+|\d+)\b[.:)\s\u2013\u2014-]*(.*)$", re.IGNORECASE)
+    rf"^(?:(?P<word>chapter|chap\.|kapitel|chapitre|cap[ií]tulo)\s+)?(?P<number>[IVXLC]+|\d+|(?:{_NUMBERS})(?=\W|$))"
+    r"(?:[.:)\s\u2013\u2014-]+(?P<title>.*))?$", re.IGNORECASE)
 _LABEL_CHARS = 72
 
 
-def _group_label(book: Sequence[Section], group: Sequence[_Unit]) -> str:
+@dataclass(frozen=True, slots=True)
+class _Name:
+    """A chapter's title and, where the book has several parts, the part it stands in."""
+
+    title: str
+    part: str = ""
+
+
+def _names(document: Document, book: Sequence[Section]) -> list[_Name]:
+    parts = [section for section in document.sections if section.kind == "part"]
+    names = []
+    for i, section in enumerate(book):
+        above = [part for part in parts if part.start <= section.start]
+        title = _calm(section.title) or f"Section {i + 1}"
+        names.append(_Name(title, _part_name(above[-1].title) if len(parts) > 1 and above else ""))
+    return names
+
+
+def _part_name(title: str) -> str:
+    """ "BOOK ONE. THE COMING OF THE MARTIANS" is Book One, "I In Norway" is In Norway."""
+    first = _calm(re.split(r"[.:]\s", title)[0])
+    numbered = _NUMBERED.match(first)
+    return _short(numbered["title"] if numbered and numbered["title"] and not numbered["word"] else first)
+
+
+def _calm(title: str) -> str:
+    """A title on one line, without its full stop, and as one would write it where it is printed in capitals."""
+    title = re.sub(r"(?<![.\s].)(?<!\.\.)\.$", "", " ".join(title.split()))
+    if not title.isupper() or len(title) <= 4:
+        return title
+    small = {"a", "an", "and", "at", "by", "for", "in", "of", "on", "or", "the", "to", "with"}
+    words = [word.lower() if word.lower() in small else word.capitalize() for word in title.split(" ")]
+    text = " ".join(words)
+    return re.sub(r"(^|[.:\u2014-]\s*|[\"\u201c(])([a-z])", lambda match: match[1] + match[2].upper(), text)
+
+
+def _group_label(names: Sequence[_Name], group: Sequence[_Unit]) -> str:
     if group[0].pieces > 1:
-        return f"{_label(book, [group[0].chapter])}, part {group[0].piece + 1} of {group[0].pieces}"
-    return _label(book, [unit.chapter for unit in group])
+        return f"{_label(names, [group[0].chapter])}, part {group[0].piece + 1} of {group[0].pieces}"
+    return _label(names, [unit.chapter for unit in group])
 
 
-def _label(book: Sequence[Section], chapters: Sequence[int]) -> str:
-    """A name for consecutive chapters, such as "Chapters III-V: The Traveller Returns to In the Golden Age"."""
-    titles = [" ".join(book[i].title.split()) or f"Section {i + 1}" for i in chapters]
-    numbered = [_NUMBERED.match(title) for title in titles]
-    first, last = titles[0], titles[-1]
-    if all(numbered):
-        numbers = [match.group(1) for match in numbered]
-        first, last = numbered[0].group(2), numbered[-1].group(2)
-        head = f"Chapter {numbers[0]}" if len(titles) == 1 else f"Chapters {numbers[0]}\u2013{numbers[-1]}"
-    else:
-        head = ""
-    tail = first if first == last else " to ".join(_short(name) for name in (first, last) if name)
-    return ": ".join(text for text in (head, tail) if text)
+def _label(names: Sequence[_Name], chapters: Sequence[int]) -> str:
+    """A name for consecutive chapters, such as "Chapters III\u2013V: The Traveller Returns to In the Golden Age"."""
+    first, last = names[chapters[0]], names[chapters[-1]]
+    before = f"{first.part}, " if first.part else ""
+    numbered = [_NUMBERED.match(name.title) for name in (first, last)]
+    if not all(numbered) or first.part != last.part:
+        ends = [_short(name.title) for name in (first, last)]
+        return before + (ends[0] if first == last else f"{ends[0]} to {last.part + ', ' if first.part != last.part else ''}{ends[1]}")
+    numbers, titles = [match["number"] for match in numbered], [match["title"] or "" for match in numbered]
+    word = "chapter" if before else "Chapter"
+    head = before + (f"{word} {numbers[0]}" if first == last else f"{word}s {numbers[0]}\u2013{numbers[1]}")
+    tail = " to ".join(dict.fromkeys(_short(title) for title in titles if title))
+    return f"{head}: {tail}" if tail else head
 
 
 def _short(name: str) -> str:
