@@ -46,7 +46,8 @@ class Sampling:
         before = len(tail) - len(drafted)
         seen = torch.zeros(logits.shape, dtype=torch.bool, device=logits.device)
         for row in range(logits.shape[0]):
-            seen[row, torch.tensor(tail[max(0, before + row - _PENALTY_WINDOW):before + row], dtype=torch.long, device=logits.device)] = True
+            window = tail[max(0, before + row - _PENALTY_WINDOW):before + row]
+            seen[row, torch.tensor(window, dtype=torch.long, device=logits.device)] = True
         penalised = torch.where(logits > 0, logits / self.repetition_penalty, logits * self.repetition_penalty)
         return torch.where(seen, penalised, logits)
 
