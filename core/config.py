@@ -76,6 +76,16 @@ class Settings:
     open_browser: bool = True
     theme: str = "system"
 
+    def to_json(self) -> dict[str, Any]:
+        """Plain values for a pipe or a log; auto is spelled "auto", so nothing is lost on the way back."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {key: "auto" if value is None else str(value) if isinstance(value, Path) else value for key, value in values.items()}
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Settings:
+        """The settings `to_json` wrote, whatever config.yaml says. Checked like the file."""
+        return override(cls(), values)
+
 
 # ---- one rule per key -------------------------------------------------------------------------------------------------------
 

@@ -140,19 +140,18 @@ class Pip:
 
 
 def describe(lines: list[str], scratch_bytes: int) -> str:
-    """pip's last line and the bytes below its scratch folder, as a few words for the progress line."""
-    last = next((line.strip() for line in reversed(lines) if line.strip()), "")
-    if match := re.match(r"Downloading (?:https?://\S*/)?(\S+?)(?:\.metadata)? \(([\d.]+) ([kMG]B)\)", last):
-        name, size, unit = match.groups()
-        total = float(size) * {"kB": 1e3, "MB": 1e6, "GB": 1e9}[unit]
-        if total < 5e6:
-            return f"downloading {name.split('-')[0]}"
-        return f"downloading {name.split('-')[0]}, {min(scratch_bytes, total) / 1e6:.0f} of {total / 1e6:.0f} MB"
-    if match := re.match(r"(?:Collecting|Using cached|Processing) (\S+)", last):
-        return f"preparing {re.split(r'[<>=!~;(-]', Path(match.group(1)).name)[0]}"
-    if last.startswith("Installing collected packages"):
-        return f"unpacking {last.count(',') + 1} packages"
-    return last[:60]
+    """The last of pip's lines that means something, and the bytes below its scratch folder, as a few words."""
+    for line in reversed(lines[-40:]):
+        if match := re.match(r"\s*Downloading (?:https?://\S*/)?(\S+?)(?:\.metadata)? \(([\d.]+) ([kMG]B)\)", line):
+            name, size, unit = match.groups()
+            total = float(size) * {"kB": 1e3, "MB": 1e6, "GB": 1e9}[unit]
+            of = f", {min(scratch_bytes, total) / 1e6:.0f} of {total / 1e6:.0f} MB" if total > 5e6 else ""
+            return f"downloading {name.split('-')[0]}{of}"
+        if match := re.match(r"\s*(?:Collecting|Using cached|Processing) (\S+)", line):
+            return f"preparing {re.split(r'[<>=!~;(-]', Path(match[1]).name)[0]}"
+        if line.startswith("Installing collected packages"):
+            return f"unpacking {line.count(',') + 1} packages"
+    return "starting"
 
 
 def explain(title: str, lines: list[str], log: Path) -> str:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
 from functools import cache
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,7 @@ NO_TORCH = (
     "core.config", "core.stats", "core.events", "core.errors", "core.paths", "core.documents", "core.hardware.planner",
     "core.hardware.shapes", "core.model.catalogue", "core.model.download", "core.model.embedded",
 )
+OPTIONAL = ("flash_attn",)
 LONGEST_FILE = 450      # lines; a longer one is a drawer
 CONCRETE_CACHES = ("core.cache.full", "core.cache.offloaded", "core.cache.retrieval", "core.cache.streaming")
 CONCRETE_BACKENDS = ("core.backend.cpu", "core.backend.cuda")
@@ -185,3 +188,16 @@ def test_no_file_becomes_a_drawer():
     files = modules("core", "app", "installer")
     lengths = {name: len(path_of(name).read_text(encoding="utf-8").splitlines()) for name in files}
     assert {name: lines for name, lines in lengths.items() if lines > LONGEST_FILE} == {}
+
+
+def test_every_imported_package_is_required():
+    """What is only there because another package pulls it in vanishes with that package's next release."""
+    text = (REPO / "requirements.txt").read_text(encoding="utf-8").splitlines()
+    required = {re.split(r"[<>=!~\[; ]", line)[0].lower().replace("_", "-") for line in text if line and not line.startswith("#")}
+    installed = packages_distributions()
+    missing = set()
+    for module in modules("core", "app"):
+        for name in {name.split(".")[0] for name in imports(module)} - {*sys.stdlib_module_names, "core", "app", *OPTIONAL}:
+            if not required & {owner.lower().replace("_", "-") for owner in installed.get(name, [name])}:
+                missing.add(f"{module} -> {name}")
+    assert missing == set()

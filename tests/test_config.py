@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import FrozenInstanceError, fields
 from pathlib import Path
@@ -117,6 +118,13 @@ def test_override_checks_like_the_file():
         override(Settings(), {"gamma": 0})
     with pytest.raises(FrozenInstanceError):
         Settings().gamma = 3
+
+
+def test_settings_cross_a_pipe_unchanged(tmp_path):
+    """An auto given on the command line must not be taken for "not given" by the process that receives it."""
+    settings = load_settings(None, {"gamma": 6, "data_dir": str(tmp_path), "model": "Qwen3-8B", "temperature": 0})
+    assert Settings.from_json(json.loads(json.dumps(settings.to_json()))) == settings
+    assert Settings.from_json(Settings().to_json()) == Settings()
 
 
 def test_data_dir_reaches_the_paths_but_the_environment_wins(monkeypatch, tmp_path):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks import measured, tables
+from benchmarks import measured, store, tables
 from core.config import RULES
 
 
@@ -31,6 +31,22 @@ def test_readme_figures_are_those_of_the_result_files():
 def test_without_results_nothing_is_claimed(tmp_path):
     """An empty folder must not give an empty table or old numbers."""
     assert measured.section(tmp_path) == measured.NOTHING
+
+
+def test_a_saved_result_becomes_a_table_with_its_provenance(tmp_path):
+    """A figure without machine and date cannot be judged; a cell that was not measured must not look like zero."""
+    table = store.Table("Speed", ("Mode", "TBT, ms", "Tokens"), (("plain", 31.4159, 8192), ("triforce", None, 12)), ("A note.",))
+    path = store.save("speed", [table], {"raw": [1]}, folder=tmp_path)
+    assert store.load(path).tables == (table,)
+    text = measured.section(tmp_path)
+    assert "| plain | 31.4 | 8,192 |" in text and "| triforce | – | 12 |" in text and "A note." in text
+    assert store.load(path).date in text and store.load(path).machine["cpu"] in text
+
+
+def test_a_table_with_uneven_rows_is_refused():
+    """A missing cell would shift the figures of its row under the wrong heading."""
+    with pytest.raises(AssertionError, match="rows without 2 cells"):
+        store.Table("Speed", ("Mode", "TBT"), (("plain",),))
 
 
 def test_tree_shows_what_files_say_of_themselves():

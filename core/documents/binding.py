@@ -49,7 +49,10 @@ def _page_starts(manuscript: Manuscript, blocks: Sequence[Block], starts: Sequen
     """One offset per page; a page without text begins where the next one with text does."""
     if not manuscript.pages:
         return ()
-    known = {page: starts[index] + offset for index, block in enumerate(blocks) for offset, page in block.breaks}
+    known: dict[int, int] = {}
+    for index, block in enumerate(blocks):
+        for offset, page in block.breaks:
+            known.setdefault(page, starts[index] + offset)
     result = [length] * manuscript.pages
     following = length
     for page in range(manuscript.pages - 1, -1, -1):

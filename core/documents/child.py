@@ -80,7 +80,8 @@ def _refuse(event: str, args: tuple[Any, ...]) -> None:
     """An audit hook: a parser has no business with the network, other programs or writing files."""
     if event == "open":
         mode, flags = args[1], args[2]
-        if (isinstance(mode, str) and set(mode) & set("wax+")) or (mode is None and isinstance(flags, int) and flags & _WRITING):
+        writes = bool(set(mode) & set("wax+")) if isinstance(mode, str) else bool(isinstance(flags, int) and flags & _WRITING)
+        if writes:
             raise PermissionError(f"writing {args[0]!r} is not allowed while reading a book")
     elif event.startswith(_FORBIDDEN):
         raise PermissionError(f"{event} is not allowed while reading a book")

@@ -1,39 +1,242 @@
-"""PDF to a manuscript: text by PDFium, page labels and outline by pypdf."""
+"""PDF to a manuscript: text by PDFium, cleaned of print's habits; outline, page labels and encryption by pypdf."""
 
 from __future__ import annotations
 
+import io
+import logging
 import re
+from collections import Counter
 from collections.abc import Callable
+from statistics import median
 
+import pypdf
+import pypdf.errors
 import pypdfium2
 
 from core.documents.blocks import Block, Manuscript, Mark
+from core.documents.chapters import title_key
 from core.documents.clean import one_line
 from core.documents.language import guess_language
+from core.documents.pdf_furniture import without_furniture
+from core.documents.pdf_layout import body_size, lay_out, with_drop_capitals
+from core.documents.pdf_page import Line, PageText, merged
+from core.documents.pdf_paragraphs import glued_words, to_blocks, vocabulary
 from core.errors import DocumentError, PasswordNeeded
 
+log = logging.getLogger(__name__)
+logging.getLogger("pypdf").setLevel(logging.ERROR)     # its remarks on odd files are for nobody's screen
 
-def read_pdf(data: bytes, name: str, *, password: str | None, progress: Callable[[str, float | None], None],
-             ocr: bool) -> Manuscript:
-    """The text of every page, one block per paragraph end."""
+MAX_PAGES = 20_000
+# "broken PDF files might cause other exceptions", says its own documentation
+_PYPDF_ERRORS = (pypdf.errors.PyPdfError, ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError, OSError,
+                 ArithmeticError, AssertionError, NotImplementedError)
+_TRIED_FIRST = 12                              # pages read again before deciding that a file has no glued words
+_SCAN_CHARS = 25                               # a page with fewer characters has no text layer worth the name
+Progress = Callable[[str, float | None], None]
+
+
+def read_pdf(data: bytes, name: str, *, password: str | None, progress: Progress, ocr: bool) -> Manuscript:
+    """The book's text in reading order. Raises PasswordNeeded, and DocumentError for damage and scans."""
+    pdf = _opened(data, name, password)
     try:
-        pdf = pypdfium2.PdfDocument(data, password=password)
-    except pypdfium2.PdfiumError as error:
-        if "password" in str(error).lower():
-            raise PasswordNeeded(f"{name} is protected by a password. Give the password to open it.") from error
-        raise DocumentError(f"{name} is a damaged PDF and cannot be opened.") from error
-    blocks: list[Block] = []
-    first_of_page: list[int] = []
-    for number in range(len(pdf)):
-        progress("Reading pages", number / len(pdf))
-        first_of_page.append(len(blocks))
-        text = pdf[number].get_textpage().get_text_range().replace("\r\n", "\n").replace("\ufffe", "")
-        parts = [one_line(part) for part in re.split(r"(?<=[.!?”\"])\n", text)]
-        blocks += [Block(part, breaks=((0, number),) if index == 0 else ()) for index, part in enumerate(filter(None, parts))]
-    if not blocks:
-        raise DocumentError(f"{name} has no text layer: its pages are images, as in a scan. Run OCR on it first.")
-    marks = [Mark(one_line(item.get_title()), item.level + 1, first_of_page[dest.get_index()])
-             for item in pdf.get_toc(max_depth=6) if (dest := item.get_dest()) and (dest.get_index() or 0) < len(first_of_page)]
-    meta = pdf.get_metadata_dict()
-    return Manuscript("pdf", blocks, title=meta.get("Title", ""), author=meta.get("Author", ""), marks=marks, pages=len(pdf),
+        if len(pdf) > MAX_PAGES:
+            raise DocumentError(f"{name} has {len(pdf):,} pages, over the limit of {MAX_PAGES:,} for one book. Split it first.")
+        pages = _pages(pdf, progress)
+        _part_glued_words(pdf, pages)
+        pages, warnings = _with_ocr(pdf, pages, name, progress, ocr)
+        meta = {key: one_line(value) for key, value in pdf.get_metadata_dict().items()}
+        outline, labels = _structure(data, password, pdf)
+    finally:
+        pdf.close()
+    body = body_size(pages)
+    lines, printed = without_furniture([merged(page) for page in pages], body)
+    kept = [_kept(page, clean) for page, clean in zip(pages, lines, strict=True)]
+    openings: dict[int, list[float]] = {}
+    for _, _, page, top in outline:
+        openings.setdefault(page, []).append(1e6 if top is None else top)
+    blocks, places = _laid_out(kept, body, openings)
+    if not labels and len(printed) > 0.6 * len(pages):
+        labels = _filled(printed, len(pages))
+    title = "" if _looks_generated(meta.get("Title", "")) else meta.get("Title", "")
+    return Manuscript("pdf", blocks, title=title, author=meta.get("Author", ""), marks=_marks(outline, blocks, places),
+                      page_labels=labels, pages=len(pages), warnings=warnings,
                       language=guess_language(block.text for block in blocks))
+
+
+def _opened(data: bytes, name: str, password: str | None) -> pypdfium2.PdfDocument:
+    try:
+        return pypdfium2.PdfDocument(data, password=password or None)
+    except pypdfium2.PdfiumError as error:
+        reason = str(error).lower()
+        if "password" in reason:
+            wrong = "The password given does not open it." if password else "Give its password to open it."
+            raise PasswordNeeded(f"{name} is protected by a password. {wrong}") from error
+        if "security" in reason:
+            raise DocumentError(f"{name} is encrypted in a way that cannot be opened here (a certificate or DRM).") from error
+        raise DocumentError(f"{name} is a damaged or cut-off PDF and cannot be opened. Download or copy it again.") from error
+
+
+def _pages(pdf: pypdfium2.PdfDocument, progress: Progress) -> list[list[Line]]:
+    """The lines of every page. A page that cannot be read is empty."""
+    pages: list[list[Line]] = []
+    for number in range(len(pdf)):
+        if number % 20 == 0:
+            progress("Reading pages", number / len(pdf))
+        pages.append(_lines(pdf, number))
+    return pages
+
+
+def _lines(pdf: pypdfium2.PdfDocument, number: int, glued: dict[str, int] | None = None) -> list[Line]:
+    try:
+        page = pdf[number]
+        text = PageText(page, number, glued)
+        lines = text.lines()
+        text.close()
+        page.close()
+        return lines
+    except pypdfium2.PdfiumError as error:
+        log.info("page %d: %s", number + 1, error)
+        return []
+
+
+def _part_glued_words(pdf: pypdfium2.PdfDocument, pages: list[list[Line]]) -> None:
+    """Read pages again on which words may have run together: in tight settings the space is missed. `pages` is changed."""
+    glued = glued_words(vocabulary(pages))
+    if not glued:
+        return
+    suspects = [number for number, lines in enumerate(pages)
+                if any(word in glued for line in lines for word in re.findall(r"[^\W\d_]+", line.text.lower()))]
+    parted = 0
+    for tried, number in enumerate(suspects):
+        if tried == _TRIED_FIRST and not parted:
+            return                             # this file's spaces are wide enough
+        again = _lines(pdf, number, glued)
+        parted += again != pages[number]
+        pages[number] = again
+
+
+def _with_ocr(pdf: pypdfium2.PdfDocument, pages: list[list[Line]], name: str, progress: Progress,
+              ocr: bool) -> tuple[list[list[Line]], tuple[str, ...]]:
+    """Pages without a text layer, read from their pictures when that was asked for; a scan is refused with the way out."""
+    empty = [number for number, lines in enumerate(pages) if sum(len(line.text) for line in lines) < _SCAN_CHARS]
+    pictures = [number for number in empty if _has_picture(pdf, number)] if empty else []
+    scan = bool(pictures) and len(empty) > 0.5 * len(pages)
+    if not any(pages) and not pictures:
+        raise DocumentError(f"{name} is a PDF without any text.")
+    if ocr and pictures:
+        from core.documents.ocr import recognise
+
+        return recognise(pdf, pages, pictures, name, progress), (f"{len(pictures)} scanned pages were read by OCR.",)
+    if scan:
+        from core.documents.ocr import how_to
+
+        raise DocumentError(f"{name} has no text layer: its pages are images, as in a scan. {how_to()}")
+    if len(pictures) > 3:
+        return pages, (f"{len(pictures)} of {len(pages)} pages are pictures without text and were left out.",)
+    return pages, ()
+
+
+def _has_picture(pdf: pypdfium2.PdfDocument, number: int) -> bool:
+    try:
+        kinds = (pypdfium2.raw.FPDF_PAGEOBJ_IMAGE, pypdfium2.raw.FPDF_PAGEOBJ_FORM)
+        return any(True for _ in pdf[number].get_objects(filter=kinds, max_depth=2))
+    except pypdfium2.PdfiumError:
+        return False
+
+
+def _kept(pieces: list[Line], clean: list[Line]) -> list[Line]:
+    """The pieces of a page that lie between what is left of it when running heads and page numbers are gone."""
+    if not clean:
+        return []
+    top, bottom = clean[0].y + 0.5 * clean[0].size, clean[-1].y - 0.5 * clean[-1].size
+    return [piece for piece in pieces if bottom <= piece.y <= top]
+
+
+def _laid_out(pages: list[list[Line]], body: float,
+              openings: dict[int, list[float]]) -> tuple[list[Block], list[tuple[int, float]]]:
+    known = vocabulary(pages)
+    whole = [with_drop_capitals(page, body, known) for page in pages]
+    first = [lay_out(page, body=body) for page in whole]
+    widths = [region.right - region.left for layout in first for region in layout.regions if len(region.lines) >= 12]
+    gutters = Counter(round(layout.gutter) for layout in first if layout.gutter is not None)
+    usual = [gutter for gutter, count in gutters.most_common(4) if count >= 3]
+    layouts = [lay_out(page, body=body, width=median(widths), gutters=usual) for page in whole] if widths else first
+    return to_blocks(layouts, body=body, known=known, openings=openings)
+
+
+# ---- outline and labels ----
+
+_Entry = tuple[str, int, int, float | None]    # title, level, page, y
+
+
+def _structure(data: bytes, password: str | None, pdf: pypdfium2.PdfDocument) -> tuple[list[_Entry], tuple[str, ...]]:
+    """Outline and page labels by pypdf; by PDFium when the file is too damaged for it."""
+    try:
+        reader = pypdf.PdfReader(io.BytesIO(data), password=password or "")
+        labels = tuple(reader.page_labels)
+        plain = tuple(str(number + 1) for number in range(len(labels)))
+        return _outline(reader), labels if len(labels) == len(pdf) and labels != plain else ()
+    except _PYPDF_ERRORS as error:
+        log.info("pypdf: %r", error)
+    try:
+        entries = [(one_line(item.get_title()), item.level + 1, dest.get_index() or 0, None)
+                   for item in pdf.get_toc(max_depth=6) if (dest := item.get_dest())]
+        return entries, ()
+    except (pypdfium2.PdfiumError, ValueError, RecursionError):
+        return [], ()
+
+
+def _outline(reader: pypdf.PdfReader) -> list[_Entry]:
+    entries: list[_Entry] = []
+    waiting = [(item, 1) for item in reversed(reader.outline)]
+    while waiting:
+        item, level = waiting.pop()
+        if isinstance(item, list):
+            waiting += [(child, level + 1) for child in reversed(item)]
+            continue
+        page = reader.get_destination_page_number(item)
+        top = item.top if isinstance(item.top, (int, float)) else None
+        if page is not None and page >= 0 and item.title:
+            entries.append((one_line(str(item.title)), level, page, float(top) if top is not None else None))
+    return entries
+
+
+def _marks(outline: list[_Entry], blocks: list[Block], places: list[tuple[int, float]]) -> list[Mark]:
+    """Where in the text each outline entry points: the block with its words, else the first one below its place."""
+    by_page: dict[int, list[int]] = {}
+    for index, (page, _) in enumerate(places):
+        by_page.setdefault(page, []).append(index)
+    marks = []
+    for title, level, page, top in outline:
+        here = by_page.get(page, [])
+        named = [index for index in here if title_key(blocks[index].text[:200]) and _names(title, blocks[index].text)]
+        below = [index for index in here if top is None or places[index][1] <= top + 4]
+        following = next((index for index, place in enumerate(places) if place[0] >= page), None)
+        if named and below and below[0] < named[0] and all(len(blocks[index].text) < 60 for index in range(below[0], named[0])):
+            named = below                      # "Part I" stands above the name
+        chosen = named[0] if named else below[0] if below else following
+        if chosen is not None:
+            marks.append(Mark(title, level, chosen))
+    return marks
+
+
+def _names(title: str, text: str) -> bool:
+    """The block is the entry's heading, or a part of it ("Chapter 1" above the name)."""
+    key, own = title_key(title), title_key(text[:200])
+    return len(text) <= 200 and bool(own) and (own == key or (len(own) > 3 and own in key) or (len(key) > 3 and key in own))
+
+
+def _filled(printed: dict[int, str], count: int) -> tuple[str, ...]:
+    """Printed page numbers for all pages: those found, the ones between counted on from their neighbours."""
+    labels: list[str] = []
+    for page in range(count):
+        before = labels[-1] if labels else ""
+        labels.append(printed.get(page) or (str(int(before) + 1) if before.isdigit() else f"({page + 1})"))
+    return tuple(labels)
+
+
+def _looks_generated(title: str) -> bool:
+    """"Microsoft Word - draft3.doc" and file names are no titles."""
+    lowered = title.lower()
+    return lowered.startswith(("microsoft word", "untitled", "document", "(anonymous)")) or lowered.endswith(
+        (".doc", ".docx", ".pdf", ".tex", ".dvi", ".indd", ".qxd"))

@@ -125,8 +125,8 @@ def _result(message: dict[str, Any], path: Path, limits: Limits) -> Document:
 
 
 def _too_large(path: Path, limits: Limits) -> DocumentError:
-    return DocumentError(f"{path.name} needs more than {limits.memory_bytes / 2**30:.1f} GB of memory to read, over the limit for "
-                         "one book. It is damaged or far too large; try to split it.")
+    return DocumentError(f"{path.name} needs more than {limits.memory_bytes / 2**30:.1f} GB of memory to read, over the "
+                         "limit for one book. It is damaged or far too large; try to split it.")
 
 
 def _broken(path: Path, child: subprocess.Popen[bytes], limits: Limits) -> DocumentError:

@@ -43,7 +43,6 @@ class Hardware:
     disk_free_bytes: int | None = None
     disk_gb_per_s: float | None = None
     problems: tuple[str, ...] = ()             # what was looked for and found broken, in plain words
-    imagined: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """Plain values; flags only as far as the planner looks at them."""

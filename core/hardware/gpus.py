@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -111,8 +111,35 @@ def imagined_hardware(
     return Hardware(
         system=known, cpu_name=f"an imagined CPU with {cores} cores", physical_cores=cores, logical_cores=2 * cores,
         cpu_flags=frozenset({"avx2", "fma"}), ram_bytes=ram, ram_available_bytes=max(0, ram - SYSTEM_BYTES),
-        pinnable_bytes=pinnable(known, ram), gpus=gpus, imagined=True,
+        pinnable_bytes=pinnable(known, ram), gpus=gpus,
     )
+
+
+def imagine(
+    base: Hardware, *, gpu: str | None = None, vram_gib: float | None = None, ram_gib: float | None = None,
+    pcie_gb_per_s: float | None = None, system: str | None = None,
+) -> Hardware:
+    """The machine `base` with these parts exchanged; what is not given stays. Nothing given: `base` itself.
+
+    A GPU by name replaces all of base's ("none": takes them out); without a name, VRAM and PCIe rate change base's own.
+    """
+    if gpu is None and vram_gib is None and ram_gib is None and pcie_gb_per_s is None and system is None:
+        return base
+    fresh = imagined_hardware(gpu=gpu, vram_gib=vram_gib, ram_gib=ram_gib or base.ram_bytes / GIB,
+                              pcie_gb_per_s=pcie_gb_per_s, system=system or base.system)
+    gpus = fresh.gpus if gpu is not None else tuple(_changed(one, vram_gib, pcie_gb_per_s) for one in base.gpus)
+    if not gpus and gpu is None and (vram_gib is not None or pcie_gb_per_s is not None):
+        raise UserError("This machine has no CUDA GPU to change; name one with --gpu, for example --gpu \"RTX 4090\".")
+    ram = (fresh.ram_bytes, fresh.ram_available_bytes) if ram_gib else (base.ram_bytes, base.ram_available_bytes)
+    return replace(base, gpus=gpus, system=fresh.system, ram_bytes=ram[0], ram_available_bytes=ram[1], problems=(),
+                   pinnable_bytes=pinnable(fresh.system, ram[0]))
+
+
+def _changed(gpu: Gpu, vram_gib: float | None, pcie_gb_per_s: float | None) -> Gpu:
+    if vram_gib is not None:
+        vram = int(vram_gib * GIB)
+        gpu = replace(gpu, vram_bytes=vram, free_bytes=max(0, vram - SCREEN_BYTES))
+    return gpu if pcie_gb_per_s is None else replace(gpu, pcie_gb_per_s=pcie_gb_per_s, pcie_measured=False)
 
 
 def pinnable(system: str, ram_bytes: int) -> int:

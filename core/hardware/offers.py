@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
 
 from core.config import Settings
 from core.errors import PlanError, UserError
 from core.hardware.facts import Hardware
 from core.hardware.plan import Plan
-from core.hardware.planner import plan, site_of
+from core.hardware.planner import plan
 from core.model.catalogue import EMBEDDED, CatalogueEntry, draft_for, find, load
 
 USEFUL_CONTEXT = 8192              # below this a larger model reads a book in too many pieces to be worth it
@@ -42,11 +43,31 @@ def plan_for(hardware: Hardware, settings: Settings, entry: CatalogueEntry) -> C
     return Choice(entry, draft if made.draft_model is not None else None, made)
 
 
-def choose(hardware: Hardware, settings: Settings, *, is_downloaded: Callable[[CatalogueEntry], bool]) -> Choice:
-    """What to run: the model asked for, else the largest downloaded chat model that fits a GPU, else the embedded model."""
+def runnable_devices() -> tuple[str, ...]:
+    """The devices this version has a backend for."""
+    return ("cpu", "cuda") if find_spec("core.backend.cuda") is not None else ("cpu",)
+
+
+def choose(
+    hardware: Hardware, settings: Settings, *, is_downloaded: Callable[[CatalogueEntry], bool],
+    devices: tuple[str, ...] | None = None,
+) -> Choice:
+    """What to run: the model asked for, else the largest downloaded chat model that fits a GPU, else the embedded model.
+
+    `devices` (default: those this version has a backend for) without "cuda": GPUs are left out, and the plan's notes say so.
+    """
+    devices = runnable_devices() if devices is None else devices
+    if "cuda" in devices or not hardware.gpus:
+        return _choose(hardware, settings, is_downloaded)
+    choice = _choose(replace(hardware, gpus=()), settings, is_downloaded)
+    note = f"{hardware.gpus[0].name} is not used: this version computes on the CPU."
+    return replace(choice, plan=replace(choice.plan, notes=(*choice.plan.notes, note)))
+
+
+def _choose(hardware: Hardware, settings: Settings, is_downloaded: Callable[[CatalogueEntry], bool]) -> Choice:
     if settings.model is not None:
         return plan_for(hardware, settings, find(settings.model))
-    if _on_gpu(hardware, settings):
+    if hardware.gpus and settings.device != "cpu":
         ready = [offer.entry for offer in offers(hardware, settings, is_downloaded=is_downloaded)
                  if offer.downloaded and offer.plan is not None and not offer.entry.embedded]
         if ready:
@@ -71,7 +92,3 @@ def _offer(hardware: Hardware, settings: Settings, entry: CatalogueEntry, downlo
     if short and settings.context_tokens is None:
         return Offer(entry, None, f"Only {choice.plan.context_tokens:,} tokens of context would fit beside it.", downloaded)
     return Offer(entry, choice.plan, "", downloaded)
-
-
-def _on_gpu(hardware: Hardware, settings: Settings) -> bool:
-    return settings.device != "cpu" and bool(hardware.gpus) and site_of(hardware, settings).device == "cuda"

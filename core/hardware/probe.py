@@ -148,7 +148,7 @@ def measure_bus(index: int) -> dict:
     command = [sys.executable, "-m", "core.hardware.probe", "--bus", str(index)]
     try:
         child = subprocess.run(command, capture_output=True, text=True, timeout=CHILD_TIMEOUT_S, cwd=REPO, check=False,
-                               stdin=subprocess.DEVNULL)
+                               stdin=subprocess.DEVNULL, creationflags=getattr(subprocess, "CREATE_NO_WINDOW", 0))
     except subprocess.TimeoutExpired:
         return {"problem": f"no answer within {CHILD_TIMEOUT_S} s"}
     except OSError as error:

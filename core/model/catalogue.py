@@ -125,7 +125,7 @@ def _entry(name: str, values: Mapping[str, Any]) -> CatalogueEntry:
         name=name, family=values.pop("family"), native_context=native, longest_context=values.pop("longest_context", native),
         bits=values.pop("bits", 16), **values.pop("shape"),
     )
-    return CatalogueEntry(name=name, shape=shape, reading=MappingProxyType(values.pop("reading")), **values)
+    return CatalogueEntry(name=name, shape=shape, reading=MappingProxyType(values.pop("reading", {})), **values)
 
 
 def _has_chat_template(folder: Path) -> bool:

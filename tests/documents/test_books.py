@@ -12,7 +12,7 @@ import pytest
 
 from core.documents import Document, read_document
 
-BOOKS = ("the-time-machine.txt", "the-war-of-the-worlds.epub", "moby-dick.epub")
+BOOKS = ("the-time-machine.txt", "the-war-of-the-worlds.epub", "moby-dick.epub", "viking-tales.pdf")
 
 
 @cache

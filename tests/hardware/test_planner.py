@@ -11,9 +11,10 @@ import pytest
 from core.config import Settings
 from core.errors import PlanError
 from core.hardware.facts import GIB, Hardware
+from core.hardware.fitting import site_of
 from core.hardware.gpus import imagined_gpu, imagined_hardware
 from core.hardware.plan import Plan
-from core.hardware.planner import plan, site_of
+from core.hardware.planner import plan
 from core.model.catalogue import draft_for, find, load
 
 CARDS = ("RTX 3060", "RTX 3070", "RTX 3080", "RTX 3090", "RTX 4070 Ti", "RTX 4090", "RTX 5090", "A100 80 GB")
@@ -101,13 +102,13 @@ def test_more_ram_never_gives_a_slower_plan_or_a_refusal(table):
 @pytest.mark.parametrize("entry", TARGETS, ids=lambda entry: entry.name)
 @pytest.mark.parametrize("context", CONTEXTS)
 def test_more_vram_never_gives_a_slower_plan_or_a_refusal(entry, context):
-    """The finest steps: half a GiB at a time, so that every change of segment and on-chip layers is crossed."""
+    """One GiB at a time, so that changes of segment, on-chip layers and draft are crossed one by one."""
     if context > entry.shape.longest_context:
         pytest.skip("beyond the model's longest context")
     base = imagined_hardware(gpu="RTX 4090", ram_gib=128)
     steps = []
-    for half_gib in range(4, 90, 2):
-        gpu = imagined_gpu("RTX 4090", vram_gib=half_gib / 2)
+    for vram_gib in range(2, 45):
+        gpu = imagined_gpu("RTX 4090", vram_gib=vram_gib)
         found = planned(replace(base, gpus=(gpu,)), entry.name, context=context)
         steps.append(found)
     for smaller, larger in pairwise(steps):

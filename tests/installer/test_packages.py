@@ -59,12 +59,13 @@ def test_an_unreachable_cpu_index_falls_back_with_a_word(tmp_path: Path, monkeyp
         ("  Downloading https://host/x/torch-2.13.0.whl (2.5 GB)", 10, "downloading torch, 0 of 2500 MB"),
         ("Downloading six-1.17.0-py2.py3-none-any.whl.metadata (1.7 kB)", 0, "downloading six"),
         ("Collecting transformers<6,>=5.17 (from -r requirements.txt (line 4))", 0, "preparing transformers"),
-        ("Installing collected packages: a, b, c", 0, "unpacking 3 packages"),
+        ("Installing collected packages: a, b, c\n  Successfully uninstalled a-1.0", 0, "unpacking 3 packages"),
+        ("WARNING: the index is slow today", 0, "starting"),
     ],
 )
 def test_pips_lines_become_progress(line: str, scratch: int, words: str):
     """The user sees that something moves, in words that mean something."""
-    assert describe(["", line, ""], scratch) == words
+    assert describe(["", *line.split("\n"), ""], scratch) == words
 
 
 @pytest.mark.parametrize(

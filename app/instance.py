@@ -1,0 +1,80 @@
+"""One app per data folder: the lock, the address of the one that runs, and a port to listen on. Knows nothing of pages."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import socket
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import filelock
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where an app listens, and this launch's secret."""
+
+    port: int
+    token: str
+    pid: int
+
+    @property
+    def url(self) -> str:
+        """The address that opens the page, secret included."""
+        return f"http://127.0.0.1:{self.port}/?k={self.token}"
+
+
+class Instance:
+    """Holds the lock of a data folder while the app runs; the system frees it even when the app is killed."""
+
+    def __init__(self, folder: Path) -> None:
+        self._lock = filelock.FileLock(folder / "app.lock", timeout=0)
+        self._file = folder / "app.json"
+
+    def acquire(self) -> bool:
+        """True when no other app runs on this data folder."""
+        try:
+            self._lock.acquire()
+        except filelock.Timeout:
+            return False
+        self._file.unlink(missing_ok=True)                      # the address of an app that was killed
+        return True
+
+    def announce(self, address: Address) -> None:
+        """Lets a second start find this one. Readable by this user only: it holds the secret."""
+        descriptor = os.open(self._file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            json.dump(asdict(address), file)
+
+    def running(self) -> Address | None:
+        """The address of the app that holds the lock; None while it is still starting."""
+        try:
+            return Address(**json.loads(self._file.read_text(encoding="utf-8")))
+        except (OSError, ValueError, TypeError):
+            return None
+
+    def release(self) -> None:
+        """Gives the folder free."""
+        self._file.unlink(missing_ok=True)
+        self._lock.release()
+
+
+def free_port(preferred: int) -> int:
+    """The preferred port if nobody listens on it, else any free one."""
+    for port in (preferred, 0):
+        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+            if os.name != "nt":                # there the option would allow taking a port that is in use
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return probe.getsockname()[1]
+    raise OSError("no free port on 127.0.0.1")
+
+
+def new_token() -> str:
+    """A fresh secret."""
+    return secrets.token_urlsafe(24)

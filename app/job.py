@@ -1,0 +1,153 @@
+"""The one answer that is being made. Lives in the server, so a reloaded page finds it again. Knows nothing of pages."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, replace
+
+from app.history import History
+from core.events import Delta, Event, Failed, Finished, Loading, Piece, Prefill, Reading, Stats
+
+log = logging.getLogger(__name__)
+SAVE_EVERY_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What is known of the answer at one moment. `phase`: starting | loading | prefill | streaming | finished | failed."""
+
+    phase: str = "starting"
+    loading: Loading | None = None
+    reading: Reading | None = None
+    prefill: Prefill | None = None
+    pieces: tuple[Piece, ...] = ()
+    parts: tuple[tuple[str, str], ...] = ()    # (label, text) of the parts read before this one
+    stats: Stats | None = None
+    finished: Finished | None = None
+    error: str = ""
+    fatal: bool = False
+    stopping: bool = False
+
+    @property
+    def running(self) -> bool:
+        """Whether more is to come."""
+        return self.phase not in ("finished", "failed")
+
+    @property
+    def text(self) -> str:
+        """The answer so far."""
+        return "".join(piece.text for piece in self.pieces)
+
+
+class Job:
+    """Runs one stream of events in a thread of its own and writes the answer to the history while it grows."""
+
+    def __init__(self, events: Iterator[Event], history: History, conversation_id: str, *, changed: Callable[[], None],
+                 clock: Callable[[], float] = time.monotonic) -> None:
+        self.conversation_id = conversation_id
+        self._events, self._history, self._changed, self._clock = events, history, changed, clock
+        self._snapshot = Snapshot()
+        self._saved_at = clock()
+        self.turn = history.add(conversation_id, "assistant", "", state="writing")
+        self._thread = threading.Thread(target=self._run, name="answer", daemon=True)
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The newest state; a value, safe to read from any thread."""
+        return self._snapshot
+
+    def start(self) -> None:
+        """Begins to read the events."""
+        self._thread.start()
+
+    def stopping(self) -> None:
+        """Shows that a stop was asked for; the events end by themselves."""
+        self._set(stopping=True)
+
+    def join(self, timeout: float | None = None) -> bool:
+        """Waits until the answer is complete and saved; False when it still runs after `timeout`."""
+        self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        try:
+            for event in self._events:
+                self._take(event)
+            if self._snapshot.running:
+                self._end(Failed("The answer ended without a result. Please ask again."))
+        except Exception:                      # the thread's boundary: without this the page would wait for ever
+            log.exception("the answer broke off")
+            self._end(Failed("Something went wrong inside the app and the answer broke off; the log has the details. "
+                             "What was written so far is kept. Please ask again."))
+
+    def _take(self, event: Event) -> None:
+        if isinstance(event, Loading):
+            self._set(phase="loading", loading=event)
+        elif isinstance(event, Reading):
+            self._next_part(event)
+        elif isinstance(event, Prefill):
+            self._set(phase="prefill", prefill=event)
+        elif isinstance(event, Delta):
+            self._set(phase="streaming", pieces=_joined(self._snapshot.pieces, event.pieces), stats=event.stats)
+            self._save_sometimes()
+        else:
+            self._end(event)
+
+    def _next_part(self, event: Reading) -> None:
+        """What was written about the part before is not the answer; it is kept beside it."""
+        now = self._snapshot
+        done = ((now.reading.label, now.text.strip()),) if now.reading and now.text.strip() else ()
+        self._set(phase="prefill", reading=event, prefill=None, pieces=(), parts=now.parts + done)
+
+    def _set(self, **changes: object) -> None:
+        self._snapshot = replace(self._snapshot, **changes)
+        self._changed()
+
+    def _save_sometimes(self) -> None:
+        if self._clock() - self._saved_at >= SAVE_EVERY_S:
+            self._history.update(self.conversation_id, self.turn, self._snapshot.text, state="writing")
+            self._saved_at = self._clock()
+
+    def _end(self, event: Finished | Failed) -> None:
+        now = self._snapshot
+        if isinstance(event, Failed):
+            self._save(now.text, now.pieces, state="failed", error=event.message)
+            self._set(phase="failed", error=event.message, fatal=event.fatal)
+            return
+        pieces = _fitted(now.pieces, event.text)
+        self._save(event.text, pieces, state="stopped" if event.reason == "user" else "finished", ids=list(event.token_ids),
+                   sources=list(event.sources), notes=list(event.notes), reason=event.reason, stats=asdict(event.stats))
+        self._set(phase="finished", finished=event, pieces=pieces, stats=event.stats)
+
+    def _save(self, text: str, pieces: tuple[Piece, ...], *, state: str, **extra: object) -> None:
+        extra["level_pieces"] = [[piece.text, piece.level] for piece in pieces]
+        extra["parts"] = [list(part) for part in self._snapshot.parts]
+        self._history.update(self.conversation_id, self.turn, text, state=state, extra=extra)
+
+
+def _fitted(pieces: tuple[Piece, ...], text: str) -> tuple[Piece, ...]:
+    """The pieces cut to the final text (a circling answer is cut back); one piece of no level when they do not match."""
+    streamed = "".join(piece.text for piece in pieces)
+    if not streamed.startswith(text):
+        return pieces if streamed.strip() == text.strip() else (Piece(text, ""),)
+    fitted: list[Piece] = []
+    left = len(text)
+    for piece in pieces:
+        if left > 0:
+            fitted.append(Piece(piece.text[:left], piece.level))
+        left -= len(piece.text)
+    return tuple(fitted)
+
+
+def _joined(old: tuple[Piece, ...], new: tuple[Piece, ...]) -> tuple[Piece, ...]:
+    """The pieces in a row, neighbours of the same level made one."""
+    joined = list(old)
+    for piece in new:
+        if joined and joined[-1].level == piece.level:
+            joined[-1] = Piece(joined[-1].text + piece.text, piece.level)
+        else:
+            joined.append(piece)
+    return tuple(joined)

@@ -1,0 +1,110 @@
+"""The shelf of books: what was read out of each file, kept as JSON under its sha256. The files themselves are not kept."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from core.documents.document import Document
+
+log = logging.getLogger(__name__)
+BOOK_ID = re.compile(r"[0-9a-f]{64}")
+
+
+@dataclass(frozen=True, slots=True)
+class BookEntry:
+    """What the shelf shows of a book without opening it."""
+
+    id: str
+    title: str
+    author: str
+    format: str
+    words: int
+    chapters: int
+    opened: float
+
+
+class Library:
+    """The books of one data folder: `<root>/<sha256>/book.json` and a small `entry.json` beside it. Thread-safe."""
+
+    def __init__(self, root: Path, *, clock: Callable[[], float] = time.time) -> None:
+        self._root = root
+        self._clock = clock
+        self._lock = threading.RLock()
+        self._open: dict[str, Document] = {}                    # the newest few, so that switching books is instant
+
+    def entries(self) -> list[BookEntry]:
+        """All books, the one opened last first. A damaged entry is skipped and logged."""
+        found = []
+        for path in self._root.glob("*/entry.json"):
+            try:
+                found.append(BookEntry(**json.loads(path.read_text(encoding="utf-8"))))
+            except (OSError, ValueError, TypeError):
+                log.warning("unreadable library entry %s", path)
+        return sorted(found, key=lambda entry: -entry.opened)
+
+    def add(self, document: Document) -> BookEntry:
+        """Stores the book (again) and puts it first on the shelf."""
+        folder = self._folder(document.sha256)
+        folder.mkdir(parents=True, exist_ok=True)
+        _write(folder / "book.json", document.to_json())
+        with self._lock:
+            self._remember(document)
+        return self._write_entry(document)
+
+    def get(self, book_id: str) -> Document:
+        """The book's text and chapters. Raises KeyError for an unknown or damaged book."""
+        with self._lock:
+            if book_id in self._open:
+                return self._open[book_id]
+            try:
+                document = Document.from_json(json.loads((self._folder(book_id) / "book.json").read_text(encoding="utf-8")))
+            except (OSError, ValueError, TypeError) as error:
+                raise KeyError(book_id) from error
+            self._remember(document)
+            return document
+
+    def touch(self, book_id: str) -> None:
+        """Marks the book as opened now."""
+        self._write_entry(self.get(book_id))
+
+    def forget(self, book_id: str) -> None:
+        """Deletes everything that was stored of the book. Unknown ids are fine."""
+        with self._lock:
+            self._open.pop(book_id, None)
+            folder = self._folder(book_id)
+            for name in ("entry.json", "book.json"):
+                (folder / name).unlink(missing_ok=True)
+            if folder.is_dir():
+                folder.rmdir()
+
+    def _folder(self, book_id: str) -> Path:
+        if not BOOK_ID.fullmatch(book_id):                      # the id comes from the browser: it must not name a path
+            raise KeyError(book_id)
+        return self._root / book_id
+
+    def _write_entry(self, document: Document) -> BookEntry:
+        entry = BookEntry(id=document.sha256, title=document.title, author=document.author, format=document.format,
+                          words=document.words, chapters=len(document.chapters), opened=self._clock())
+        _write(self._folder(document.sha256) / "entry.json", {name: getattr(entry, name) for name in entry.__slots__})
+        return entry
+
+    def _remember(self, document: Document) -> None:
+        self._open.pop(document.sha256, None)
+        self._open[document.sha256] = document
+        while len(self._open) > 3:
+            self._open.pop(next(iter(self._open)))
+
+
+def _write(path: Path, data: dict) -> None:
+    """Whole or not at all: a killed app must not leave half a book."""
+    part = path.with_suffix(".part")
+    part.write_text(json.dumps(data, ensure_ascii=False), encoding="utf-8")
+    os.replace(part, path)

@@ -1,0 +1,188 @@
+"""Starts and ends the app: one instance, one port on 127.0.0.1, the guard in front of the page, the engine beside it."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import signal
+import sys
+import threading
+import time
+import urllib.request
+import webbrowser
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from app.guard import LocalGuard, scrub_environment
+from app.handlers import Desk
+from app.history import History
+from app.instance import Address, Instance, free_port, new_token
+from app.library import Library
+from core import paths
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+    from app.page import FindCitations
+    from core.config import Settings
+
+log = logging.getLogger(__name__)
+SAMPLES = Path(__file__).resolve().parent.parent / "assets" / "samples"
+FONTS = Path(__file__).resolve().parent.parent / "assets" / "fonts"
+ICON = Path(__file__).resolve().parent.parent / "assets" / "icons" / "triforce-chat-256.png"
+SETTING_NAMES = ("temperature", "top_p", "repetition_penalty", "max_new_tokens", "mode", "seed", "fit")
+PRIVATE_FOLDERS = ("books", "models", "run", "logs")
+GOODBYE = """<!doctype html><html lang="en"><meta charset="utf-8"><title>TriForce Chat</title>
+<style>body{font:17px/1.6 system-ui,sans-serif;background:#F8F3E8;color:#17323A;display:grid;place-content:center;
+text-align:center;min-height:90vh;margin:0}h1{font-family:Georgia,serif;font-weight:600}
+@media(prefers-color-scheme:dark){body{background:#10212A;color:#EDE6D8}}</style><h1>Good night</h1>
+<p>TriForce Chat has ended. Your books and conversations are kept on this computer.<br>
+You can close this tab.</p></html>"""
+
+
+def run(settings: Settings, open_browser: bool) -> int:
+    """Serves the app until the person quits, or hands over to the one that already runs. Returns the exit code."""
+    instance = Instance(paths.subdir("run"))
+    if not instance.acquire():
+        return _hand_over(instance, open_browser)
+    try:
+        from app.runtime import Runtime
+        from core.documents import read_safely
+
+        desk = make_desk(Runtime(settings), read=read_safely)
+        server = Server(desk, settings)
+        for name in ("SIGTERM", "SIGINT", "SIGHUP", "SIGBREAK"):
+            if hasattr(signal, name):
+                signal.signal(getattr(signal, name), lambda *_: server.ask_to_end())
+        address = server.start()
+        instance.announce(address)
+        desk.engine.start()                    # after the page is up: loading a model must not delay it
+        sys.stdout.write(f"TriForce Chat is open at {address.url}\n")
+        sys.stdout.flush()
+        if open_browser:
+            webbrowser.open(address.url)
+        server.wait()
+        server.stop()
+    finally:
+        instance.release()
+    return 0
+
+
+def _hand_over(instance: Instance, open_browser: bool) -> int:
+    """Shows the app that already runs on this data folder."""
+    for _ in range(100):                       # the other one may be starting at this very moment
+        address = instance.running()
+        if address and _alive(address):
+            sys.stdout.write(f"TriForce Chat is already open at {address.url}\n")
+            if open_browser:
+                webbrowser.open(address.url)
+            return 0
+        time.sleep(0.1)
+    sys.stderr.write("TriForce Chat is already running but does not answer. End it in the task manager, then start it again.\n")
+    return 1
+
+
+def _alive(address: Address) -> bool:
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with opener.open(f"http://127.0.0.1:{address.port}/healthz", timeout=2) as answer:
+            return answer.read() == b"ok"
+    except OSError:
+        return False
+
+
+def make_desk(engine: object, *, read: Callable) -> Desk:
+    """A desk on the user's data folder. Uploads that an earlier run left behind are deleted."""
+    uploads = paths.subdir("tmp")
+    for left in uploads.iterdir():
+        shutil.rmtree(left, ignore_errors=True) if left.is_dir() else left.unlink(missing_ok=True)
+    library = Library(paths.subdir("books"))
+    history = History(paths.data_dir() / "conversations.db")
+    desk = Desk(engine, library, history, upload_dir=uploads, read=read, samples=sample_books())
+    desk.resume()
+    return desk
+
+
+def sample_books() -> tuple[Path, ...]:
+    """The app's own books, each once: as EPUB where there is one."""
+    found: dict[str, Path] = {}
+    for suffix in (".epub", ".pdf", ".txt"):
+        for path in sorted(SAMPLES.glob(f"*{suffix}")):
+            found.setdefault(path.stem, path)
+    return tuple(found.values())
+
+
+class Server:
+    """The page of one desk on one port."""
+
+    def __init__(self, desk: Desk, settings: Settings, *, citations: FindCitations | None = None) -> None:
+        self._desk, self._settings, self._citations = desk, settings, citations
+        self._ended = threading.Event()
+        self._blocks = None
+
+    def start(self) -> Address:
+        """Serves the page; returns once it answers."""
+        scrub_environment(temp_dir=str(paths.subdir("tmp")))    # before gradio is imported
+        from starlette.middleware import Middleware
+        from starlette.routing import Mount, Route
+        from starlette.staticfiles import StaticFiles
+
+        from app.page import Page
+        from app.theme import head, theme
+        from app.ui import build
+
+        page = Page(self._desk, citations=self._citations) if self._citations else Page(self._desk)
+        settings = self._settings
+        defaults = {name: getattr(settings, name) for name in SETTING_NAMES}
+        self._blocks = build(self._desk, page, defaults=defaults, max_file_mb=settings.max_upload_mb)
+        address = Address(free_port(settings.port), new_token(), os.getpid())
+        routes = [Route("/healthz", self._healthz), Route("/quit", self._quit, methods=["POST"]),
+                  Route("/goodbye", self._goodbye), Route("/export", self._export),
+                  Mount("/fonts", StaticFiles(directory=FONTS))]
+        self._blocks.queue(default_concurrency_limit=None, api_open=False).launch(
+            server_name="127.0.0.1", server_port=address.port, share=False, inbrowser=False, prevent_thread_lock=True,
+            quiet=True, show_error=False, allowed_paths=[], blocked_paths=[str(paths.subdir(name)) for name in PRIVATE_FOLDERS],
+            max_file_size=settings.max_upload_mb * 1024 * 1024, enable_monitoring=False, run_history=False, mcp_server=False,
+            ssr_mode=False, pwa=False, strict_cors=True, footer_links=[], theme=theme(), head=head(settings.theme),
+            favicon_path=str(ICON) if ICON.exists() else None, root_path="", num_workers=0, _frontend=False, app_kwargs={
+                "docs_url": None, "redoc_url": None, "openapi_url": None, "routes": routes,
+                "middleware": [Middleware(LocalGuard, token=address.token, port=address.port)]})
+        return address
+
+    def ask_to_end(self) -> None:
+        """Lets `wait` return; safe in a signal handler."""
+        self._ended.set()
+
+    def wait(self) -> None:
+        """Returns when the person quits or a signal asks for the end."""
+        while not self._ended.wait(0.5):       # with a timeout, so that Windows delivers Ctrl+C
+            pass
+
+    def stop(self) -> None:
+        """Ends the answer, the engine and the page."""
+        self._desk.close()
+        if self._blocks is not None:
+            self._blocks.close(verbose=False)
+
+    async def _healthz(self, _request: Request) -> Response:
+        from starlette.responses import PlainTextResponse
+        return PlainTextResponse("ok")
+
+    async def _quit(self, _request: Request) -> Response:
+        from starlette.responses import PlainTextResponse
+        threading.Timer(1.0, self._ended.set).start()           # the goodbye page is fetched in between
+        return PlainTextResponse("bye")
+
+    async def _goodbye(self, _request: Request) -> Response:
+        from starlette.responses import HTMLResponse
+        return HTMLResponse(GOODBYE)
+
+    async def _export(self, _request: Request) -> Response:
+        from starlette.responses import PlainTextResponse
+        name, text = self._desk.export()
+        header = {"Content-Disposition": "attachment; filename*=UTF-8''" + urllib.request.quote(f"{name}.md")}
+        return PlainTextResponse(text, media_type="text/markdown; charset=utf-8", headers=header)
+

@@ -1,0 +1,168 @@
+/* The page's own behaviour: themes, drop zones, keys, tabs. What it knows of the server is one channel: connect(). */
+(() => {
+  const root = document.documentElement;
+  const calm = window.matchMedia("(prefers-reduced-motion: reduce)");
+  const night = window.matchMedia("(prefers-color-scheme: dark)");
+  const recall = (key, other) => { try { return localStorage.getItem(`triforce.${key}`) ?? other; } catch { return other; } };
+  const keep = (key, value) => { try { localStorage.setItem(`triforce.${key}`, value); } catch { /* private window */ } };
+  let send = () => {};
+  let upload = async () => { throw new Error("not ready"); };
+
+  window.triforce = { connect: (sender, uploader) => { send = sender; upload = uploader; document.body.dataset.connected = "1"; } };
+
+  // --- colours: Gradio reads a class on <body>
+  const paint = () => {
+    const choice = recall("theme", root.dataset.choice || "system");
+    const dark = choice === "dark" || (choice === "system" && night.matches);
+    document.body?.classList.toggle("dark", dark);
+    root.style.colorScheme = dark ? "dark" : "light";
+    root.dataset.theme = dark ? "dark" : "light";
+    for (const button of document.querySelectorAll("[data-theme-choice]")) {
+      button.setAttribute("aria-pressed", String(button.dataset.themeChoice === choice));
+    }
+  };
+  night.addEventListener("change", paint);
+
+  // --- files
+  const limit = () => Number(document.getElementById("limits")?.dataset.maxMb || 200);
+  const take = async (file) => {
+    if (!file) return;
+    if (file.size > limit() * 1024 * 1024) {
+      send({ act: "refused", name: file.name, reason: `It is larger than the limit of ${limit()} MB.` });
+      return;
+    }
+    document.body.dataset.uploading = "1";
+    try {
+      const { path } = await upload(file);
+      send({ act: "upload", path, name: file.name });
+    } catch {
+      send({ act: "refused", name: file.name, reason: "It could not be copied into the app." });
+    } finally {
+      delete document.body.dataset.uploading;
+    }
+  };
+  const choose = () => {
+    const input = document.createElement("input");
+    input.type = "file";
+    input.accept = ".pdf,.epub,.txt,.md,.html,.htm,.docx";
+    input.addEventListener("change", () => take(input.files[0]));
+    input.click();
+  };
+  const hasFiles = (event) => Array.from(event.dataTransfer?.types || []).includes("Files");
+  let depth = 0;
+  document.addEventListener("dragenter", (event) => { if (hasFiles(event)) { depth += 1; document.body.dataset.dragging = "1"; } });
+  document.addEventListener("dragleave", () => { depth = Math.max(0, depth - 1); if (!depth) delete document.body.dataset.dragging; });
+  document.addEventListener("dragover", (event) => { if (hasFiles(event)) event.preventDefault(); });
+  document.addEventListener("drop", (event) => {
+    depth = 0;
+    delete document.body.dataset.dragging;
+    if (!hasFiles(event)) return;
+    event.preventDefault();
+    event.stopPropagation();
+    take(event.dataTransfer.files[0]);
+  }, true);
+
+  // --- tabs, drawer, switches
+  const showTab = (name) => {
+    document.body.dataset.tab = name;
+    keep("tab", name);
+    for (const tab of document.querySelectorAll("[role='tab']")) tab.setAttribute("aria-selected", String(tab.dataset.tab === name));
+  };
+  const toggleDrawer = (open) => {
+    if (open) document.body.dataset.settings = "1"; else delete document.body.dataset.settings;
+    for (const button of document.querySelectorAll("[data-toggle='settings']")) button.setAttribute("aria-expanded", String(open));
+    if (open) document.querySelector("#settings input, #settings button")?.focus();
+    else document.querySelector(".topbar-tools [data-toggle='settings']")?.focus();
+  };
+  const copyText = async (button) => {
+    const text = button.closest(".turn")?.querySelector(".text")?.innerText || "";
+    await navigator.clipboard.writeText(text);
+    button.classList.add("done");
+    setTimeout(() => button.classList.remove("done"), 1200);
+  };
+  const quit = () => {
+    if (!confirm("Quit TriForce Chat? The engine stops; conversations are kept.")) return;
+    fetch("/quit", { method: "POST" }).finally(() => window.location.replace("/goodbye"));
+  };
+
+  document.addEventListener("click", (event) => {
+    const hit = (selector) => event.target.closest?.(selector);
+    let found;
+    if (hit("[data-drop]")) choose();
+    else if (hit("[data-quit]")) quit();
+    else if ((found = hit("[data-theme-choice]"))) { keep("theme", found.dataset.themeChoice); paint(); }
+    else if (hit("[data-toggle='settings']")) toggleDrawer(!document.body.dataset.settings);
+    else if ((found = hit("[role='tab']"))) showTab(found.dataset.tab);
+    else if ((found = hit("[data-copy]"))) copyText(found);
+    else if ((found = hit("button[data-act]"))) {
+      const { act, confirm: question, ...rest } = found.dataset;
+      if (question && !confirm(question)) return;
+      if (act === "cite") showTab("reader");
+      send({ act, ...rest });
+    }
+  });
+  document.addEventListener("change", (event) => {
+    const target = event.target;
+    if (target.matches?.("[data-levels]")) { keep("levels", target.checked ? "1" : ""); applyLevels(); }
+    if (target.matches?.("select[data-act]")) send({ act: target.dataset.act, value: target.value });
+  });
+  const applyLevels = () => {
+    const on = recall("levels", "") === "1";
+    document.body.classList.toggle("show-levels", on);
+    const box = document.querySelector("[data-levels]");
+    if (box) box.checked = on;
+  };
+  document.addEventListener("keydown", (event) => {
+    if (event.key === "Escape") {
+      if (document.body.dataset.settings) toggleDrawer(false);
+      else if (document.querySelector("#live .turn, #progress .progress")) send({ act: "stop" });
+    }
+    if ((event.key === "ArrowLeft" || event.key === "ArrowRight") && event.target.matches?.("[role='tab']")) {
+      const other = document.body.dataset.tab === "reader" ? "live" : "reader";
+      showTab(other);
+      document.getElementById(`tab-${other}`)?.focus();
+    }
+  });
+
+  // --- what follows the page's changes
+  let place = "";
+  const follow = (scroller) => {
+    let pinned = true;
+    scroller.addEventListener("scroll", () => {
+      pinned = scroller.scrollHeight - scroller.scrollTop - scroller.clientHeight < 120;
+    }, { passive: true });
+    const sizes = new ResizeObserver(() => {
+      if (pinned && document.querySelector("#live .turn")) scroller.scrollTop = scroller.scrollHeight;
+    });
+    for (const id of ["live", "turns"]) { const part = document.getElementById(id); if (part) sizes.observe(part); }
+    document.addEventListener("keydown", (event) => { if (event.key === "Enter") pinned = true; });
+  };
+  const read = () => {
+    const text = document.querySelector(".reader-text");
+    if (!text || text.dataset.place === place) return;
+    place = text.dataset.place;
+    const mark = document.getElementById("passage");
+    if (mark) mark.scrollIntoView({ block: "center", behavior: calm.matches ? "auto" : "smooth" });
+    else text.scrollTop = 0;
+  };
+  const ready = new MutationObserver(() => {
+    const scroller = document.getElementById("scroller");
+    if (!scroller || !document.querySelector("[data-theme-choice]")) return;
+    ready.disconnect();
+    paint();
+    applyLevels();
+    showTab(recall("tab", "live"));
+    follow(scroller);
+    new MutationObserver(paint).observe(document.body, { attributes: true, attributeFilter: ["class"] });
+    const reader = document.getElementById("reader");
+    if (reader) new MutationObserver(read).observe(reader, { childList: true, subtree: true, attributes: true });
+    const question = document.querySelector("#question textarea");
+    if (question) question.setAttribute("aria-label", "Question");
+    document.getElementById("spoken")?.setAttribute("aria-live", "polite");
+    const drawer = document.getElementById("settings");
+    drawer?.setAttribute("role", "dialog");
+    drawer?.setAttribute("aria-label", "Settings");
+  });
+  ready.observe(root, { childList: true, subtree: true });
+  if (document.body) paint(); else document.addEventListener("DOMContentLoaded", paint);
+})();

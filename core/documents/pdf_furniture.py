@@ -1,0 +1,114 @@
+"""Running heads and page numbers: what stands on page after page and is not the text. Pure functions on lines."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from core.documents.headings import to_number
+from core.documents.pdf_page import Line
+
+_WINDOW = 12                                   # pages to either side that are compared
+_END_NUMBER = re.compile(r"\A\W*(\d{1,4}|[ivxlc]{1,8})\b|\b(\d{1,4}|[ivxlc]{1,8})\W*\Z", re.I)
+
+
+@dataclass(frozen=True, slots=True)
+class _Edge:
+    """An outermost line of a page. `numbers`: (is roman, value - page index) of the numbers at its ends."""
+
+    page: int
+    side: str                                  # "top" | "bottom"
+    line: Line
+    words: str
+    numbers: tuple[tuple[bool, int], ...]
+
+
+def without_furniture(pages: Sequence[list[Line]], body_size: float) -> tuple[list[list[Line]], dict[int, str]]:
+    """The pages without running heads and page numbers, and the printed page number of each page where one was found.
+
+    `pages` hold merged lines from top to bottom. At most two lines are taken from either end.
+    """
+    result = [list(lines) for lines in pages]
+    printed: dict[int, str] = {}
+    for _ in range(2):
+        edges = [edge for number, lines in enumerate(result) for edge in _edges(lines, number)]
+        removed = 0
+        for edge in _furniture(edges, body_size):
+            lines = result[edge.page]
+            if edge.line in lines:
+                lines.remove(edge.line)
+                removed += 1
+            label = _label(edge, edges)
+            if label:
+                printed.setdefault(edge.page, label)
+        if not removed:
+            break
+    return result, printed
+
+
+def _edges(lines: list[Line], page: int) -> list[_Edge]:
+    ends = [("top", lines[0]), ("bottom", lines[-1])] if lines else []
+    return [_Edge(page, side, line, _words(line.text), _numbers(line.text, page))
+            for side, line in ends if len(line.text) <= 110]
+
+
+def _words(text: str) -> str:
+    """The line without numbers and punctuation, to be compared across pages."""
+    return re.sub(r"[\W\d_]+|\b[ivxlc]+\b", "", text.casefold()) if not text.isalpha() or len(text) > 8 else text.casefold()
+
+
+def _numbers(text: str, page: int) -> tuple[tuple[bool, int], ...]:
+    found = []
+    for match in _END_NUMBER.finditer(text):
+        token = match.group(1) or match.group(2)
+        value = to_number(token)
+        if value:
+            found.append((not token.isdigit(), value - page))
+    return tuple(dict.fromkeys(found))
+
+
+def _furniture(edges: list[_Edge], body_size: float) -> list[_Edge]:
+    counting = _counting(edges)
+    result = []
+    for edge in edges:
+        if edge.line.size > 1.3 * body_size:
+            continue                           # a chapter's title, even if it stands in the head's place
+        near = [other for other in edges if other.side == edge.side and 0 < abs(other.page - edge.page) <= _WINDOW
+                and abs(other.line.y - edge.line.y) < 6]
+        same = sum(other.words == edge.words for other in near) if edge.words else 0
+        numbered = any(number in counting for number in edge.numbers)
+        only_number = re.fullmatch(r"[\W_]*(?:\d{1,4}|[ivxlc]{1,8})[\W_]*|(?:page|p\.|seite)\s*\d+(?:\s*(?:of|/|von)\s*\d+)?",
+                                   edge.line.text.strip(), re.I)
+        counted = numbered and sum(bool(set(other.numbers) & counting) for other in near) >= 2
+        if (only_number and (counted or (numbered and near))) or same >= 2 or (counted and (same or len(edge.line.text) < 90)):
+            result.append(edge)
+    return result
+
+
+def _counting(edges: list[_Edge]) -> set[tuple[bool, int]]:
+    """The differences between printed number and page index that hold for at least three pages."""
+    pages_of: dict[tuple[bool, int], set[int]] = {}
+    for edge in edges:
+        for number in edge.numbers:
+            pages_of.setdefault(number, set()).add(edge.page)
+    counts = Counter({number: len(pages) for number, pages in pages_of.items() if len(pages) >= 3})
+    return {number for number, _ in counts.most_common(4)}
+
+
+def _label(edge: _Edge, edges: list[_Edge]) -> str | None:
+    counting = _counting(edges)
+    for roman, difference in edge.numbers:
+        if (roman, difference) in counting:
+            value = edge.page + difference
+            return str(value) if not roman else _roman(value)
+    return None
+
+
+def _roman(value: int) -> str:
+    text = ""
+    for amount, letters in ((100, "c"), (90, "xc"), (50, "l"), (40, "xl"), (10, "x"), (9, "ix"), (5, "v"), (4, "iv"), (1, "i")):
+        text += letters * (value // amount)
+        value %= amount
+    return text

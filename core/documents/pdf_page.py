@@ -1,0 +1,198 @@
+"""One PDF page to lines of text with their places. Speaks to PDFium; knows nothing of paragraphs or columns' order.
+
+PDFium gives a page's characters in one call and a character's place in one call each, so places are asked for only at the ends
+of a line and where something depends on them (a raised note mark, a gap that may be the space between columns).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from dataclasses import dataclass, replace
+
+import pypdfium2
+import pypdfium2.raw as pdfium_c
+
+NOTE_OPEN, NOTE_CLOSE = "\ue000", "\ue001"     # around a raised note mark until its note is found
+_BREAK = re.compile(r"\r\n|\r|\n|\ufffe|\x02")
+_RAISED = re.compile(r"(?<=[^\s\d])(?:\d{1,3}|[*†‡§])(?=[\s.,;:!?)”’\"']|\Z)|\A(?:\d{1,3}|[*†‡§])(?=\s?\S)")
+_LETTERS = re.compile(r"[^\W\d_]+")
+# old TeX and Ghostscript fonts without a Unicode table leave ligatures at these codes
+_TEX_LIGATURES = {0x0B: "ff", 0x0C: "fi", 0x0E: "ffi", 0x0F: "ffl",
+                  0x1B: "ff", 0x1C: "fi", 0x1D: "fl", 0x1E: "ffi", 0x1F: "ffl"}
+_GAP_SIZES = 1.15                              # a space this many times the font size may be the gap between columns
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A piece of a printed line. x to the right, y upwards, in points; `y` is the baseline."""
+
+    text: str
+    x0: float
+    x1: float
+    y: float
+    size: float
+    page: int
+
+
+class PageText:
+    """The characters of one page and where they stand."""
+
+    def __init__(self, page: pypdfium2.PdfPage, number: int, glued: dict[str, int] | None = None) -> None:
+        """`glued`: words that may be two, and where the second would begin; they are parted where the page shows a gap."""
+        self._number = number
+        self._glued = glued or {}
+        self.width, self.height = page.get_size()
+        self._text_page = page.get_textpage()
+        self._chars = self._characters()
+        self._x, self._y = ctypes.c_double(), ctypes.c_double()
+        self._left, self._right, self._bottom, self._top = (ctypes.c_double() for _ in range(4))
+        self._matrix = pdfium_c.FS_MATRIX()
+
+    def close(self) -> None:
+        """Free PDFium's copy of the page's text."""
+        self._text_page.close()
+
+    def lines(self) -> list[Line]:
+        """All lines in the file's own order; turned text (a stamp along the margin) is left out."""
+        spans: list[tuple[int, int]] = []
+        start = 0
+        for found in _BREAK.finditer(self._chars):
+            hyphen = found.group() in ("\ufffe", "\x02")
+            spans.append((start, found.end() if hyphen else found.start()))
+            start = found.end()
+        spans.append((start, len(self._chars)))
+        return [line for begin, end in self._without_gaps(spans) if (line := self._line(begin, end))]
+
+    # ---- characters ----
+
+    def _characters(self) -> str:
+        count = self._text_page.count_chars()
+        text = self._text_page.get_text_range() if count > 0 else ""
+        if len(text) == count:
+            return text
+        codes = (pdfium_c.FPDFText_GetUnicode(self._text_page, index) for index in range(count))
+        return "".join(chr(code) if 0 < code < 0x110000 else " " for code in codes)
+
+    def _origin(self, index: int) -> tuple[float, float]:
+        pdfium_c.FPDFText_GetCharOrigin(self._text_page, index, self._x, self._y)
+        return self._x.value, self._y.value
+
+    def _right_edge(self, index: int) -> float:
+        pdfium_c.FPDFText_GetCharBox(self._text_page, index, self._left, self._right, self._bottom, self._top)
+        return self._right.value
+
+    def _size(self, index: int) -> float:
+        """The size as printed: the nominal one times the text's own scale. 0 for turned text."""
+        size = pdfium_c.FPDFText_GetFontSize(self._text_page, index)
+        if not pdfium_c.FPDFText_GetMatrix(self._text_page, index, self._matrix):
+            return size
+        if abs(self._matrix.b) > abs(self._matrix.a):
+            return 0.0
+        return size * (abs(self._matrix.d) or 1.0)
+
+    # ---- lines ----
+
+    def _line(self, begin: int, end: int) -> Line | None:
+        raw = self._chars[begin:end]
+        text = raw.strip()
+        if not text:
+            return None
+        begin += len(raw) - len(raw.lstrip())
+        end = begin + len(text)
+        size = max(self._size(self._letter(begin, end, begin)), self._size(self._letter(begin, end, (begin + end) // 2)))
+        if size <= 0:
+            return None
+        x0, y = self._origin(begin)
+        body = self._letter(begin, end, (begin + end) // 2)
+        if body != begin:
+            y = self._origin(body)[1]
+        x1 = self._right_edge(end - 1)
+        return Line(self._readable(text, begin, y, size), min(x0, x1), max(x0, x1), y, size, self._number)
+
+    def _letter(self, begin: int, end: int, near: int) -> int:
+        """The index of a letter at or after `near`, else of any character."""
+        return next((index for index in range(near, end) if self._chars[index].isalpha()), near)
+
+    def _readable(self, text: str, begin: int, y: float, size: float) -> str:
+        """Hyphens at line ends as "-", lost ligatures restored, raised note marks between NOTE_OPEN and NOTE_CLOSE."""
+        edits: list[tuple[int, int, str]] = []
+        for found in _RAISED.finditer(text):
+            index = begin + found.start()
+            if self._size(index) < 0.85 * size and self._origin(index)[1] > y + 0.1 * size:
+                edits.append((found.start(), found.end(), f"{NOTE_OPEN}{found.group()}{NOTE_CLOSE}"))
+        for found in _LETTERS.finditer(text) if self._glued else ():
+            part = found.start() + self._glued.get(found.group().lower(), 0)
+            if part > found.start() and self._apart(begin + found.start(), begin + found.end(), begin + part, size):
+                edits.append((part, part, " "))
+        for start, end, new in sorted(edits, reverse=True):
+            text = text[:start] + new + text[end:]
+        text = text.replace("\ufffe", "-").replace("\x02", "-")
+        return text.translate(_TEX_LIGATURES)
+
+    def _apart(self, begin: int, end: int, part: int, size: float) -> bool:
+        """True when the gap before `part` stands out among the gaps inside the word."""
+        gaps = {index: self._origin(index)[0] - self._right_edge(index - 1) for index in range(begin + 1, end)}
+        others = [gap for index, gap in gaps.items() if index != part]
+        return gaps[part] > 0.08 * size and gaps[part] > max(others, default=0.0)
+
+    # ---- gaps between columns ----
+
+    def _without_gaps(self, spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
+        """Spans cut where a line runs across the space between columns. Only pages where a sample shows a wide gap are
+        searched; a cut in a line of one column does no harm, pieces on one baseline are joined again.
+        """
+        wide = [span for span in spans if span[1] - span[0] > 30]
+        sample = wide[::max(1, len(wide) // 10)]
+        if len(wide) < 4 or not any(self._gaps(*span) for span in sample):
+            return spans
+        return [piece for span in spans for piece in self._cut(*span)]
+
+    def _gaps(self, begin: int, end: int) -> list[int]:
+        """Indices of spaces much wider than a space between words."""
+        found = []
+        size = self._size(self._letter(begin, end, begin)) or 10.0
+        for index in range(begin + 1, end - 1):
+            if self._chars[index] == " " and self._chars[index - 1] != " " and self._chars[index + 1] != " ":
+                gap = self._origin(index + 1)[0] - self._right_edge(index - 1)
+                if gap > _GAP_SIZES * size:
+                    found.append(index)
+        return found
+
+    def _cut(self, begin: int, end: int) -> list[tuple[int, int]]:
+        edges = [begin, *self._gaps(begin, end), end] if end - begin > 2 else [begin, end]
+        return list(zip(edges, edges[1:], strict=False))
+
+
+def merged(pieces: list[Line]) -> list[Line]:
+    """Pieces on one baseline (a raised mark, a table cell) as one line, from top to bottom."""
+    result: list[list[Line]] = []
+    for piece in sorted(pieces, key=lambda line: -line.y):
+        group = result[-1] if result else None
+        if group and _same_line(group, piece):
+            group.append(piece)
+        else:
+            result.append([piece])
+    return [_as_one(group) for group in result]
+
+
+def _same_line(group: list[Line], piece: Line) -> bool:
+    largest = max(group, key=lambda line: line.size)
+    if abs(largest.y - piece.y) > 0.45 * max(largest.size, piece.size):
+        return False
+    # beside each other, not one above the other in a tight setting
+    return all(piece.x0 >= other.x1 - 2 or piece.x1 <= other.x0 + 2 for other in group)
+
+
+def _as_one(group: list[Line]) -> Line:
+    if len(group) == 1:
+        return group[0]
+    group = sorted(group, key=lambda line: line.x0)
+    main = max(group, key=lambda line: (line.size, len(line.text)))
+    text = ""
+    for index, piece in enumerate(group):
+        mark = re.fullmatch(r"\d{1,3}|[*†‡§]", piece.text) and piece.size < 0.85 * main.size
+        shown = f"{NOTE_OPEN}{piece.text}{NOTE_CLOSE}" if mark else piece.text
+        gap = piece.x0 - group[index - 1].x1 if index else 0.0
+        text += (" " if index and gap > 0.12 * main.size else "") + shown
+    return replace(main, text=text, x0=group[0].x0, x1=group[-1].x1)

@@ -1,0 +1,185 @@
+"""Whether a model fits a machine, and how much of its KV cache stays on the device. Pure; knows nothing of time or wording."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from core.config import Settings
+from core.errors import PlanError
+from core.hardware import costs
+from core.hardware.budget import Layout, host_lines, lay_out, vram_lines
+from core.hardware.facts import GIB, Gpu, Hardware
+from core.hardware.plan import BudgetLine
+from core.hardware.shapes import ModelShape
+
+CONTEXT_STEP = 256                 # an automatic context is a multiple of this
+SMALLEST_CONTEXT = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """Where a plan is to fit: the device, its speeds, and what is free after the user's overrides."""
+
+    device: str
+    dtype: str
+    system: str
+    threads: int
+    speeds: costs.Speeds
+    gpu: Gpu | None
+    vram_free: int
+    vram_reserve: int
+    ram_free: int
+    ram_reserve: int
+    pinnable: int
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """What is to be planned: this model, and perhaps this draft model, by these settings on this site."""
+
+    site: Site
+    settings: Settings
+    target: ModelShape
+    draft: ModelShape | None
+
+
+@dataclass(frozen=True, slots=True)
+class Shortfall:
+    """The place that does not hold its lines."""
+
+    place: str
+    needed: int
+    available: int
+    lines: tuple[BudgetLine, ...]
+
+
+# ---- the machine after the user's overrides -------------------------------------------------------------------------
+
+def site_of(hardware: Hardware, settings: Settings) -> Site:
+    """The device to plan for. The GPU with the most free memory, unless the user wants the CPU or there is none."""
+    gpu = max(hardware.gpus, key=lambda one: (one.free_bytes, -one.index), default=None)
+    if settings.device == "cuda" and gpu is None:
+        problem = f" ({hardware.problems[0]})" if hardware.problems else ""
+        raise PlanError(f"No usable CUDA GPU was found{problem}. Install the NVIDIA driver, or set device to auto or cpu.")
+    if settings.device == "cpu":
+        gpu = None
+    threads = settings.threads or hardware.physical_cores
+    ram_free = int(settings.ram_gib * GIB) if settings.ram_gib else hardware.ram_available_bytes
+    reserve = settings.ram_reserve_gib * GIB if settings.ram_reserve_gib is not None else max(GIB, hardware.ram_bytes * 0.06)
+    common = {"system": hardware.system, "threads": threads, "ram_free": ram_free, "ram_reserve": int(reserve)}
+    if gpu is None:
+        dtype = settings.dtype or _cpu_dtype(hardware)
+        return Site(device="cpu", dtype=dtype, speeds=costs.cpu_speeds(hardware, threads, dtype), gpu=None, vram_free=0,
+                    vram_reserve=0, pinnable=0, **common)
+    gpu = _overridden(gpu, settings)
+    vram_reserve = settings.vram_reserve_gib
+    if vram_reserve is None:
+        vram_reserve = 1.5 if hardware.system == "Windows" else 1.0    # Windows spills into system memory instead of failing
+    vram_free = int(settings.vram_gib * GIB) if settings.vram_gib else gpu.free_bytes
+    return Site(device="cuda", dtype=settings.dtype or _gpu_dtype(gpu), speeds=costs.gpu_speeds(gpu), gpu=gpu,
+                vram_free=vram_free, vram_reserve=int(vram_reserve * GIB),
+                pinnable=min(hardware.pinnable_bytes, ram_free), **common)
+
+
+def _overridden(gpu: Gpu, settings: Settings) -> Gpu:
+    stated = {"pcie_gb_per_s": settings.pcie_gb_per_s, "memory_gb_per_s": settings.vram_gb_per_s, "tflops": settings.tflops}
+    measured = gpu.pcie_measured and settings.pcie_gb_per_s is None
+    return replace(gpu, pcie_measured=measured, **{name: value for name, value in stated.items() if value is not None})
+
+
+def _cpu_dtype(hardware: Hardware) -> str:
+    """bfloat16 only where the CPU multiplies it natively; elsewhere it is emulated and slower than float32."""
+    return "bfloat16" if hardware.cpu_flags & {"avx512_bf16", "amx_bf16"} else "float32"
+
+
+def _gpu_dtype(gpu: Gpu) -> str:
+    old = gpu.compute_capability is not None and gpu.compute_capability < (8, 0)
+    return "float16" if old else "bfloat16"
+
+
+# ---- one context ------------------------------------------------------------------------------------------------------
+
+def fitted(case: Case, context: int) -> list[Layout | Shortfall]:
+    """The layout with the draft model and, unless the user named one, without: each fitted, or where it breaks."""
+    site, settings = case.site, case.settings
+    free_choice = case.draft is not None and settings.draft_model is None
+    drafts = (case.draft, None) if free_choice else (case.draft,)
+    return [_fit(site, settings, lay_out(site.device, site.dtype, settings, target=case.target, draft=draft, context=context))
+            for draft in drafts]
+
+
+def fits(case: Case, context: int) -> bool:
+    """Whether there is any layout for this context."""
+    return any(isinstance(layout, Layout) for layout in fitted(case, context))
+
+
+def longest(case: Case, limit: int) -> int | None:
+    """The longest context up to `limit` that fits, in steps; None where not even the smallest does."""
+    return _largest(lambda context: fits(case, context), limit, smallest=smallest(case.settings, limit))
+
+
+def smallest(settings: Settings, limit: int) -> int:
+    """The least context worth planning for: an answer and some room for what it is about."""
+    return min(limit, max(SMALLEST_CONTEXT, settings.max_new_tokens + CONTEXT_STEP))
+
+
+def _largest(fits: Callable[[int], bool], limit: int, *, smallest: int) -> int | None:
+    """The largest value in smallest..limit for which `fits` holds, on the grid of steps; fitting is monotone."""
+    if fits(limit):
+        return limit
+    low, high = smallest // CONTEXT_STEP, limit // CONTEXT_STEP        # low may fail, high has failed or is above
+    if not fits(smallest):
+        return None
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle * CONTEXT_STEP) else (low, middle)
+    return max(low * CONTEXT_STEP, smallest)
+
+
+def _fit(site: Site, settings: Settings, layout: Layout) -> Layout | Shortfall:
+    """`layout` with the most on-chip layers that fit, prefill in smaller segments where that is what it takes."""
+    if site.device == "cpu":
+        return _with_host(site, replace(layout, on_chip=_given_layers(settings, layout)))
+    if _fits_vram(site, option := replace(layout, on_chip=_given_layers(settings, layout))):
+        return _with_host(site, option)
+    if settings.on_chip_layers is None:
+        option = _most_resident(site, layout)
+        if option is not None:
+            return _with_host(site, option)
+        option = replace(layout, on_chip=0)
+    # smaller segments only below the least resident plan: so more VRAM never makes anything slower
+    for segment, chunk in layout.smaller_prefills():
+        option = replace(option, segment=segment, chunk=chunk)
+        if _fits_vram(site, option):
+            return _with_host(site, option)
+    lines = vram_lines(option, site.vram_reserve)
+    return Shortfall("VRAM", _total(lines), site.vram_free, lines)
+
+
+def _given_layers(settings: Settings, layout: Layout) -> int:
+    return layout.target.layers if settings.on_chip_layers is None else settings.on_chip_layers
+
+
+def _fits_vram(site: Site, layout: Layout) -> bool:
+    return _total(vram_lines(layout, site.vram_reserve)) <= site.vram_free
+
+
+def _most_resident(site: Site, layout: Layout) -> Layout | None:
+    """The most on-chip layers short of all that fit, by halving: below all of them, each one more needs no less VRAM."""
+    low, high = -1, layout.target.layers          # low fits (or is none), high does not
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if _fits_vram(site, replace(layout, on_chip=middle)) else (low, middle)
+    return replace(layout, on_chip=low) if low >= 0 else None
+
+
+def _with_host(site: Site, layout: Layout) -> Layout | Shortfall:
+    layout = replace(layout, pinnable=site.pinnable)
+    lines = host_lines(layout, site.ram_reserve)
+    needed = _total(lines)
+    return layout if needed <= site.ram_free else Shortfall("RAM", needed, site.ram_free, lines)
+
+
+def _total(lines: Sequence[BudgetLine]) -> int:
+    return sum(line.bytes for line in lines)

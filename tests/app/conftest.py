@@ -1,0 +1,53 @@
+"""A desk with a scripted engine, and the sample book it reads."""
+
+from __future__ import annotations
+
+import pytest
+
+from app.handlers import Desk
+from app.history import History
+from app.library import Library
+from core.documents.document import Document, Section
+from tests.app.fake_runtime import FakeRuntime, wait_until
+
+
+@pytest.fixture
+def book() -> Document:
+    text = "Front. " + "The keeper lit the lamp. " * 40 + "\n\n" + "Nobody came. " * 40
+    middle = text.index("\n\n") + 2
+    return Document(title="The Lamp", author="A. Keeper", language="en", format="txt", text=text, sha256="a" * 64, sections=(
+        Section("Title page", 0, 7, kind="front"), Section("One", 7, middle), Section("Two", middle, len(text))))
+
+
+@pytest.fixture
+def engine() -> FakeRuntime:
+    made = FakeRuntime(pace=0.001)
+    made.start()
+    wait_until(lambda: made.state == "ready")
+    return made
+
+
+@pytest.fixture
+def make_desk(tmp_path, book):
+    """A function that makes a desk on the test's folder; `read` gives the book whatever the file."""
+    made: list[Desk] = []
+
+    def make(engine, *, read=None) -> Desk:
+        uploads = tmp_path / "uploads"
+        uploads.mkdir(exist_ok=True)
+        desk = Desk(engine, Library(tmp_path / "books"), History(tmp_path / "chats.db"), upload_dir=uploads,
+                    read=read or (lambda *_args, **_kwargs: book))
+        made.append(desk)
+        return desk
+
+    yield make
+    for desk in made:
+        desk.close()
+
+
+@pytest.fixture
+def desk(make_desk, engine, book) -> Desk:
+    made = make_desk(engine)
+    made.library.add(book)
+    made.select_book(book.sha256)
+    return made

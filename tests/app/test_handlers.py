@@ -1,0 +1,225 @@
+"""What a person does at the desk, with a scripted engine."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from app.handlers import Wish
+from core.errors import DocumentError, PasswordNeeded
+from tests.app.fake_runtime import ANSWER, SUMMARY, FakeRuntime, wait_until
+
+
+def done(desk) -> None:
+    wait_until(lambda: not desk.busy)
+
+
+def put(tmp_path, name: str = "book.txt"):
+    path = tmp_path / "uploads" / "abc" / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("anything")
+    return path
+
+
+# --- books
+
+def test_a_dropped_file_becomes_a_book_and_the_upload_is_deleted(make_desk, engine, book, tmp_path):
+    """Uploads that stay behind would fill the disk with private books."""
+    desk, path = make_desk(engine), put(tmp_path)
+    desk.open_upload(str(path), "book.txt")
+    wait_until(lambda: desk.book_id)
+    wait_until(lambda: desk.opening is None)
+    assert desk.book == book and not path.exists()
+    wait_until(lambda: desk.card())
+    assert desk.card()["tokens"] == round(book.words * 1.3)
+
+
+@pytest.mark.parametrize("path", [
+    "/etc/hostname", "{tmp}/uploads/../secret.txt", "{tmp}/uploads/missing.txt", "{tmp}/uploads", ""])
+def test_a_path_outside_the_uploads_is_refused(make_desk, engine, tmp_path, path):
+    """The path comes from the browser: it must not open, or delete, any other file."""
+    (tmp_path / "secret.txt").write_text("secret")
+    read = []
+    desk = make_desk(engine, read=lambda *args, **kwargs: read.append(args))
+    desk.open_upload(path.format(tmp=tmp_path), "x.txt")
+    assert desk.notice.kind == "error" and desk.opening is None and read == []
+    assert (tmp_path / "secret.txt").exists()
+
+
+def test_a_file_that_is_no_book_says_why_and_the_desk_stays_usable(make_desk, engine, tmp_path):
+    def refuse(*_args, **_kwargs):
+        raise DocumentError("This is a picture (PNG). Choose a PDF, EPUB or TXT.")
+
+    desk, path = make_desk(engine, read=refuse), put(tmp_path)
+    desk.open_upload(str(path), "book.epub")
+    wait_until(lambda: desk.notice)
+    wait_until(lambda: desk.opening is None)
+    assert desk.notice.text.startswith("This is a picture") and not path.exists()
+
+
+def test_a_readers_bug_does_not_take_the_desk_down(make_desk, engine, tmp_path):
+    desk, path = make_desk(engine, read=lambda *_args, **_kwargs: 1 / 0), put(tmp_path)
+    desk.open_upload(str(path), "odd.pdf")
+    wait_until(lambda: desk.notice)
+    assert "odd.pdf" in desk.notice.text and "ZeroDivision" not in desk.notice.text
+
+
+def test_a_protected_file_waits_for_its_password(make_desk, engine, book, tmp_path):
+    def read(_path, *, password=None, **_kwargs):
+        if password != "open":
+            raise PasswordNeeded("The password does not open this file.")
+        return book
+
+    desk, path = make_desk(engine, read=read), put(tmp_path)
+    desk.open_upload(str(path), "locked.pdf")
+    wait_until(lambda: desk.opening and desk.opening.locked)
+    assert desk.notice is None and path.exists(), "asking for a password is not an error, and the file is still needed"
+    desk.give_password("wrong")
+    wait_until(lambda: desk.notice)
+    wait_until(lambda: desk.opening and desk.opening.locked)
+    desk.give_password("open")
+    wait_until(lambda: desk.book_id and desk.opening is None)
+    assert not path.exists()
+
+
+def test_reading_a_file_can_be_cancelled(make_desk, engine, tmp_path):
+    def read(_path, *, should_stop, progress, **_kwargs):
+        progress("Page 1", 0.1)
+        wait_until(should_stop)
+        raise DocumentError("Stopped.")
+
+    desk, path = make_desk(engine, read=read), put(tmp_path)
+    desk.open_upload(str(path), "long.pdf")
+    wait_until(lambda: desk.opening and desk.opening.fraction == 0.1)
+    desk.cancel_opening()
+    wait_until(lambda: desk.opening is None)
+    assert not path.exists() and desk.book is None
+
+
+# --- answers
+
+def test_summary_then_follow_up_with_the_first_turn_as_history(desk, engine):
+    desk.summarize(Wish(params={"temperature": 0.0}))
+    done(desk)
+    assert desk.turns[-1].text == SUMMARY and desk.turns[-1].state == "finished"
+    assert desk.ask("What does he hide?", Wish(chapters=(1, 2)))
+    done(desk)
+    assert [turn.text for turn in desk.turns[2:]] == ["What does he hide?", ANSWER]
+    first, second = engine.asked
+    assert first["question"] is None and first["params"] == {"temperature": 0.0} and first["history"] == []
+    assert second["chapters"] == (1, 2) and second["conversation_id"] == first["conversation_id"]
+    assert [turn["role"] for turn in second["history"]] == ["user", "assistant"]
+    assert second["history"][1]["ids"], "turns go back as token ids, never as text to encode again"
+    assert engine.prefilled_tokens[1] < engine.prefilled_tokens[0]
+
+
+def test_stop_keeps_what_was_written(make_desk, book):
+    engine = FakeRuntime(pace=0.02, prefill_steps=1)
+    engine.start()
+    wait_until(lambda: engine.state == "ready")
+    desk = make_desk(engine)
+    desk.library.add(book)
+    desk.select_book(book.sha256)
+    desk.summarize(Wish())
+    wait_until(lambda: desk.job.snapshot.pieces)
+    desk.stop()
+    done(desk)
+    assert desk.turns[-1].state == "stopped" and 0 < len(desk.turns[-1].text) < len(SUMMARY)
+    assert SUMMARY.startswith(desk.turns[-1].text)
+
+
+def test_regenerate_replaces_the_last_answer_and_repeats_its_choices(desk, engine):
+    desk.summarize(Wish(chapters=(2, 2), fit="sections"))
+    done(desk)
+    desk.regenerate(Wish(chapters=(1, 1), params={"seed": 7}))
+    done(desk)
+    again = engine.asked[-1]
+    assert again["question"] is None and again["chapters"] == (2, 2) and again["fit"] == "sections"
+    assert again["params"] == {"seed": 7} and again["history"] == []
+    assert [turn.role for turn in desk.turns] == ["user", "assistant"]
+
+
+def test_one_answer_at_a_time(desk, engine):
+    """Two questions at once would mix their tokens in one conversation."""
+    results = []
+    threads = [threading.Thread(target=lambda: results.append(desk.ask("Why?", Wish()))) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    done(desk)
+    assert results.count(True) == len(engine.asked) == len(desk.turns) // 2
+
+
+def test_a_failed_answer_is_told_kept_and_not_sent_to_the_engine_again(make_desk, book):
+    engine = FakeRuntime(pace=0.001, fail="The engine ran out of memory and was restarted. Ask again.")
+    engine.start()
+    wait_until(lambda: engine.state == "ready")
+    desk = make_desk(engine)
+    desk.library.add(book)
+    desk.select_book(book.sha256)
+    desk.ask("Who?", Wish())
+    done(desk)
+    assert desk.turns[-1].state == "failed" and "out of memory" in desk.turns[-1].extra["error"]
+    engine.fail = ""
+    desk.ask("Who, again?", Wish())
+    done(desk)
+    assert engine.asked[-1]["history"] == [] and desk.turns[-1].text == ANSWER
+
+
+def test_an_engine_that_breaks_off_leaves_no_endless_progress(make_desk, book):
+    class Breaking(FakeRuntime):
+        def _answer(self, *args):
+            yield from ()
+            raise RuntimeError("pipe closed")
+
+    engine = Breaking()
+    engine.state = "ready"
+    desk = make_desk(engine)
+    desk.library.add(book)
+    desk.select_book(book.sha256)
+    desk.ask("Who?", Wish())
+    done(desk)
+    assert desk.job.snapshot.phase == "failed" and "pipe closed" not in desk.job.snapshot.error
+
+
+def test_reading_in_parts_keeps_each_parts_text_beside_the_answer(make_desk, book):
+    engine = FakeRuntime(pace=0.001, parts=3, prefill_steps=2)
+    engine.start()
+    wait_until(lambda: engine.state == "ready")
+    desk = make_desk(engine)
+    desk.library.add(book)
+    desk.select_book(book.sha256)
+    desk.summarize(Wish(fit="sections"))
+    done(desk)
+    assert desk.turns[-1].text == SUMMARY
+    assert desk.turns[-1].extra["parts"] == [["Part 1", "What part 1 tells."], ["Part 2", "What part 2 tells."]]
+
+
+# --- forgetting
+
+def test_forgetting_a_book_clears_disk_engine_and_desk(desk, engine, book, tmp_path):
+    desk.summarize(Wish())
+    done(desk)
+    talk = desk.conversation_id
+    desk.forget_book(book.sha256)
+    assert desk.book is None and desk.turns == [] and engine.forgotten == [talk]
+    assert list((tmp_path / "books").rglob("*")) == []
+    assert desk.history.turns(talk) == []
+
+
+def test_books_and_conversations_cannot_change_under_a_running_answer(make_desk, book):
+    engine = FakeRuntime(pace=0.02)
+    engine.start()
+    wait_until(lambda: engine.state == "ready")
+    desk = make_desk(engine)
+    desk.library.add(book)
+    desk.select_book(book.sha256)
+    desk.summarize(Wish())
+    talk = desk.conversation_id
+    desk.forget_book(book.sha256)
+    desk.new_conversation()
+    desk.select_book(book.sha256)
+    assert desk.busy and desk.conversation_id == talk and desk.book == book
+    assert desk.notice.kind == "info"

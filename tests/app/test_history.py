@@ -1,0 +1,80 @@
+"""Conversations survive a killed app, and a forgotten book leaves no text behind."""
+
+from __future__ import annotations
+
+import pytest
+
+from app.history import History
+
+
+@pytest.fixture
+def history(tmp_path):
+    made = History(tmp_path / "chats.db")
+    yield made
+    made.close()
+
+
+def test_turns_are_on_disk_before_the_answer_ends(tmp_path, history):
+    """A killed app must keep what was already streamed; a second connection sees it at once."""
+    talk = history.create("book")
+    history.add(talk.id, "user", "Who is Weena?")
+    number = history.add(talk.id, "assistant", "", state="writing")
+    history.update(talk.id, number, "She is one of the", state="writing")
+
+    other = History(tmp_path / "chats.db")
+    assert [turn.text for turn in other.turns(talk.id)] == ["Who is Weena?", "She is one of the"]
+    assert other.settle() == 1
+    assert other.turns(talk.id)[-1].state == "stopped"
+    other.close()
+
+
+def test_the_first_question_names_the_conversation(history):
+    talk = history.create("book")
+    assert history.conversations("book") == [], "an empty conversation is not listed"
+    history.add(talk.id, "user", "Why does the\n\nTime Traveller go back for his machine in the White Sphinx, of all places?")
+    history.add(talk.id, "assistant", "Because.")
+    history.add(talk.id, "user", "And then?")
+    title = history.conversations("book")[0].title
+    assert title.startswith("Why does the Time Traveller") and title.endswith("…") and len(title) <= 60
+
+
+def test_regenerating_cuts_the_answer_and_what_follows(history):
+    talk = history.create("book")
+    for text in ("q1", "a1", "q2", "a2"):
+        history.add(talk.id, "user" if text[0] == "q" else "assistant", text)
+    history.cut(talk.id, 2)
+    assert [turn.text for turn in history.turns(talk.id)] == ["q1"]
+    assert history.add(talk.id, "assistant", "a1 again") == 2
+
+
+def test_newest_conversation_comes_first(tmp_path):
+    ticks = iter(range(100))
+    history = History(tmp_path / "ordered.db", clock=lambda: float(next(ticks)))
+    first, second = history.create("book"), history.create("book")
+    history.add(second.id, "user", "second")
+    history.add(first.id, "user", "first, but spoken last")
+    assert [talk.id for talk in history.conversations("book")] == [first.id, second.id]
+    history.close()
+
+
+def test_a_forgotten_book_leaves_no_text_in_the_file(tmp_path, history):
+    """DELETE alone leaves the rows readable in the file's free pages and in the write-ahead log."""
+    kept, gone = history.create("kept"), history.create("gone")
+    history.add(kept.id, "user", "stays here")
+    history.add(gone.id, "user", "a-very-private-question")
+    history.add(gone.id, "assistant", "an-equally-private-answer")
+    assert history.forget_book("gone") == [gone.id]
+    assert history.turns(gone.id) == [] and history.turns(kept.id)
+    stored = b"".join(path.read_bytes() for path in tmp_path.glob("chats.db*"))
+    assert b"stays here" in stored
+    assert b"private-question" not in stored and b"private-answer" not in stored
+
+
+def test_export_holds_questions_answers_and_sources(history):
+    talk = history.create("book")
+    history.add(talk.id, "user", "Summarize")
+    history.add(talk.id, "assistant", "It is short.", extra={"sources": ["Chapters 1-3", "Chapter 4"], "ids": [1, 2]})
+    page = history.markdown(talk.id, book="The Time Machine")
+    assert page.startswith("# The Time Machine\n")
+    assert "## Summarize" in page and "It is short." in page and "Chapters 1-3; Chapter 4" in page
+    assert history.turns(talk.id)[1].extra["ids"] == [1, 2]

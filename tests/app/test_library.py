@@ -1,0 +1,59 @@
+"""The shelf gives back what was put on it, forgets for good, and never lets a browser name a path."""
+
+from __future__ import annotations
+
+import pytest
+
+from app.library import Library
+from core.documents.document import Document, Section
+
+
+def book(letter: str, text: str = "Once. Twice.") -> Document:
+    return Document(title=f"Book {letter}", author="A. Writer", language="en", format="txt", text=text,
+                    sections=(Section("One", 0, 6), Section("Two", 6, len(text))), page_starts=(0, 6), sha256=letter * 64)
+
+
+def test_a_book_comes_back_equal_after_a_restart(tmp_path):
+    Library(tmp_path).add(book("a", "Straße “quoted” 漢字. More."))
+    assert Library(tmp_path).get("a" * 64) == book("a", "Straße “quoted” 漢字. More.")
+
+
+def test_the_book_opened_last_comes_first(tmp_path):
+    ticks = iter(range(100))
+    library = Library(tmp_path, clock=lambda: float(next(ticks)))
+    library.add(book("a"))
+    library.add(book("b"))
+    assert [entry.title for entry in library.entries()] == ["Book b", "Book a"]
+    library.touch("a" * 64)
+    assert [entry.title for entry in library.entries()] == ["Book a", "Book b"]
+    assert library.entries()[0].chapters == 2 and library.entries()[0].words == 2
+
+
+def test_a_forgotten_book_is_gone_from_the_disk(tmp_path):
+    library = Library(tmp_path)
+    library.add(book("a", "private words"))
+    library.forget("a" * 64)
+    assert list(tmp_path.rglob("*")) == [] and library.entries() == []
+    with pytest.raises(KeyError):
+        library.get("a" * 64)
+    library.forget("a" * 64)
+
+
+@pytest.mark.parametrize("bad", ["", "..", "../" + "a" * 61, "A" * 64, "a" * 64 + "/..", "a" * 65])
+def test_an_id_from_the_browser_cannot_name_a_path(tmp_path, bad):
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "book.json").write_text("{}")
+    library = Library(tmp_path / "books")
+    for call in (library.get, library.forget, library.touch):
+        with pytest.raises(KeyError):
+            call(bad)
+    assert (tmp_path / "book.json").exists()
+
+
+def test_a_damaged_book_does_not_hide_the_others(tmp_path):
+    """A disk that filled up in the middle of a write must not empty the shelf."""
+    library = Library(tmp_path)
+    library.add(book("a"))
+    library.add(book("b"))
+    (tmp_path / ("b" * 64) / "entry.json").write_text('{"id": ')
+    assert [entry.title for entry in Library(tmp_path).entries()] == ["Book a"]

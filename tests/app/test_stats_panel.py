@@ -1,0 +1,62 @@
+"""The numbers shown are the numbers measured, in figures, words and lines."""
+
+from __future__ import annotations
+
+import re
+
+from app.stats_panel import panel_html, plan_html, plot_svg, size
+from core.events import Acceptance, Stats
+
+STATS = Stats(mode="triforce", prompt_tokens=5000, reused_tokens=4976, new_tokens=42, ttft_s=0.31, tbt_last_ms=18.25,
+              tbt_p50_ms=17.0, tbt_p95_ms=41.5, longest_wait_ms=88, tokens_per_s=52.4, acceptance_draft=Acceptance(30, 40),
+              acceptance_retrieval=Acceptance(27, 30), tokens_per_round=3.5, rounds=12, context_used=5042, context_total=8192,
+              tbt_series_ms=(10.0, 40.0, 20.0), acceptance_series=(1.0, 0.5, 0.75))
+
+
+def text_of(html: str, ident: str) -> str:
+    return re.search(rf'id="{ident}">([^<]*)<', html).group(1)
+
+
+def test_every_number_is_shown():
+    html = panel_html(STATS, live=True)
+    assert text_of(html, "stat-speed") == "52.4" and text_of(html, "stat-round") == "3.50"
+    assert text_of(html, "stat-acceptance-draft") == "75%" and text_of(html, "stat-acceptance-retrieval") == "90%"
+    assert "30 of 40 accepted" in html and "27 of 30 accepted" in html
+    assert [text_of(html, f"stat-tbt-{key}") for key in ("last", "p50", "p95")] == ["18.2", "17.0", "41.5"]
+    assert text_of(html, "stat-ttft") == "310 ms" and text_of(html, "stat-prefill") == "24 tokens, 4,976 reused"
+    assert text_of(html, "stat-context") == "5,042 used · 3,150 free"
+    assert ">Live<" in html
+
+
+def test_before_the_first_answer_nothing_is_claimed():
+    html = panel_html(None, live=False)
+    assert text_of(html, "stat-speed") == "–" and text_of(html, "stat-acceptance-draft") == "–"
+    assert "polyline" not in html
+
+
+def test_plain_decoding_shows_no_acceptance():
+    html = panel_html(Stats(mode="autoregressive", new_tokens=3, tokens_per_s=9.0), live=False)
+    assert "stat-acceptance" not in html and "nothing is proposed" in html
+
+
+def test_the_plot_runs_from_edge_to_edge_and_says_the_same_in_words():
+    svg = plot_svg(STATS.tbt_series_ms, STATS.acceptance_series)
+    line = re.search(r'class="line-tbt" points="([^"]+)"', svg).group(1)
+    points = [tuple(map(float, pair.split(","))) for pair in line.split()]
+    assert points[0][0] == 0 and points[-1][0] == 288 and len(points) == 3
+    assert points[1][1] == min(y for _, y in points), "the slowest round is the highest point"
+    label = re.search(r'aria-label="([^"]+)"', svg).group(1)
+    assert "3 rounds" in label and "highest 40" in label and "lowest 50%" in label
+
+
+def test_the_plan_says_where_every_byte_lives_and_escapes_names():
+    plan = {"device": "cuda", "dtype": "bfloat16", "layers": 32, "on_chip_layers": 12, "context_tokens": 131072,
+            "budget": [{"name": "KV <cache>", "bytes": 40 << 30, "place": "pinned RAM"},
+                       {"name": "Weights", "bytes": 13 << 30, "place": "VRAM"}], "notes": ["<b>note</b>"]}
+    html = plan_html(plan, model="Llama")
+    assert "12 of 32" in html and "131,072 tokens" in html and "40.0 GiB" in html and "pinned RAM" in html
+    assert "<cache>" not in html and "<b>note</b>" not in html
+
+
+def test_sizes():
+    assert [size(n) for n in (512, 2048, 5 << 20, 3 << 30)] == ["512 B", "2 KiB", "5 MiB", "3.0 GiB"]

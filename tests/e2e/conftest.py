@@ -1,0 +1,107 @@
+"""The app in a real browser. A page that logs an error or asks another machine for anything fails its test."""
+
+from __future__ import annotations
+
+import base64
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+LEAVING = ("signal is aborted", "Connection errored out")      # Gradio's words when a page is left while its channel is open
+DROP = """([data, name, selector]) => {
+  const bytes = Uint8Array.from(atob(data), (letter) => letter.charCodeAt(0));
+  const transfer = new DataTransfer();
+  transfer.items.add(new File([bytes], name));
+  const target = document.querySelector(selector);
+  for (const type of ["dragenter", "dragover", "drop"])
+    target.dispatchEvent(new DragEvent(type, { bubbles: true, cancelable: true, dataTransfer: transfer }));
+}"""
+FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update", "--disable-sync",
+         "--no-first-run")
+
+
+@pytest.fixture(scope="session")
+def browser():
+    """Chromium: the one of the system (TRIFORCE_CHROMIUM names another), else the one Playwright installed."""
+    api = pytest.importorskip("playwright.sync_api", reason="no Playwright: pip install -r requirements-test.txt")
+    named = os.environ.get("TRIFORCE_CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
+    with api.sync_playwright() as playwright:
+        if not named and not Path(playwright.chromium.executable_path).exists():
+            pytest.skip("no browser: install chromium, or run `playwright install chromium`")
+        made = playwright.chromium.launch(executable_path=named, args=list(FLAGS))
+        yield made
+        made.close()
+
+
+@pytest.fixture
+def serve(home) -> Callable:
+    """A function that serves a desk with the given engine and returns the page's address."""
+    from app.main import Server, make_desk
+    from core.config import Settings
+    from core.documents import read_document
+
+    servers = []
+
+    def read(path, *, password=None, progress=None, should_stop=None):
+        return read_document(path, password=password)
+
+    def start(engine, **changes) -> str:
+        server = Server(make_desk(engine, read=read), Settings(port=0, **changes))
+        servers.append(server)
+        address = server.start()
+        engine.start()
+        start.server, start.address = server, address
+        return address.url
+
+    yield start
+    for server in servers:
+        server.stop()
+
+
+@pytest.fixture
+def open_page(browser) -> Callable:
+    """A function that opens an address in a fresh browser profile. Errors and foreign requests fail the test at its end."""
+    contexts, wrong = [], []
+
+    def watch(page) -> None:
+        page.on("console", lambda message: wrong.append(message.text) if message.type == "error" and not any(
+            words in message.text for words in LEAVING) else None)
+        page.on("pageerror", lambda error: wrong.append(str(error)))
+        page.on("requestfailed", lambda request: None if "ERR_ABORTED" in (request.failure or "") else wrong.append(
+            f"{request.url} failed: {request.failure}"))
+        page.on("request", lambda request: None if request.url.startswith(("http://127.0.0.1:", "data:", "blob:")) else
+                wrong.append(f"foreign request {request.url}"))
+
+    def start(url: str, *, width: int = 1280, height: int = 800, **options):
+        context = browser.new_context(viewport={"width": width, "height": height}, **options)
+        contexts.append(context)
+        page = context.new_page()
+        page.set_default_timeout(20_000)
+        watch(page)
+        page.goto(url)
+        page.wait_for_selector("body[data-connected] .engine-ready, body[data-connected] .engine-loading")
+        return page
+
+    yield start
+    for context in contexts:
+        context.close()
+    assert wrong == []
+
+
+@pytest.fixture
+def drop() -> Callable:
+    """A function that drops a file on an element the way a person does: dragenter, dragover, drop with a DataTransfer."""
+
+    def do(page, path: Path, selector: str = ".drop-hero", name: str | None = None) -> None:
+        page.evaluate(DROP, [base64.b64encode(path.read_bytes()).decode(), name or path.name, selector])
+
+    return do
+
+
+@pytest.fixture
+def sample() -> Path:
+    """The project's own book."""
+    return Path(__file__).resolve().parents[2] / "assets" / "samples" / "the-thursday-clock.epub"

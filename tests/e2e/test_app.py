@@ -1,0 +1,262 @@
+"""The main job in a real browser, on a scripted engine: the page, its channel and its server are the real ones."""
+
+from __future__ import annotations
+
+import re
+import socket
+import time
+
+import pytest
+
+from tests.app.fake_runtime import ANSWER, SUMMARY, FakeRuntime
+
+LONG = "\n\n".join([SUMMARY] * 8)              # long enough to be stopped on a slow machine
+pytestmark = pytest.mark.e2e
+
+
+def engine(**options):
+    return FakeRuntime(**{"pace": 0.05, **options})
+
+
+def number(page, ident: str) -> float:
+    return float(re.sub(r"[^\d.]", "", page.inner_text(f"#{ident}")) or 0)
+
+
+def bar(page) -> float:
+    return float(page.get_attribute("#prefill-box [role=progressbar]", "aria-valuenow") or 0)
+
+
+@pytest.mark.parametrize(("width", "height"), [(1280, 800), (1920, 1080)])
+def test_drop_prefill_stream_stop_follow_up(serve, open_page, drop, sample, width, height):
+    """The main job, as one person would do it."""
+    fake = engine(summary=LONG)
+    page = open_page(serve(fake), width=width, height=height)
+    assert page.is_visible(".drop-hero") and not page.is_visible("#composer")
+    drop(page, sample)
+    page.wait_for_selector(".card h2")
+    assert page.inner_text(".card h2") == "The Thursday Clock"
+    page.wait_for_selector(".card-facts:has-text('tokens')")
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "the page scrolls sideways"
+
+    page.click("#summarize")
+    page.wait_for_selector("#prefill-box [aria-valuenow]")
+    first = bar(page)
+    now = "Number(document.querySelector('#prefill-box [aria-valuenow]')?.ariaValueNow ?? 101)"
+    page.wait_for_function(f"before => {now} > before", arg=first)
+    assert re.search(r"[\d,]+ of [\d,]+ tokens", page.inner_text("#prefill-detail"))
+
+    page.wait_for_selector("#live-text p")
+    early, early_text = page.inner_text("#stat-tbt-last"), page.inner_text("#live-text")
+    page.wait_for_function("text => document.querySelector('#stat-tbt-last').innerText !== text", arg=early)
+    assert number(page, "stat-acceptance-draft") > 0 and number(page, "stat-acceptance-retrieval") > 0
+    page.wait_for_function("text => document.querySelector('#live-text').innerText.length > text.length + 20", arg=early_text)
+    page.wait_for_selector(".plot .line-tbt")
+
+    page.click("#stop button")
+    page.wait_for_selector("#turns .answer")
+    stopped = page.inner_text("#turns .answer .text")
+    assert early_text.split()[0] in stopped and "Stopped by you" in page.inner_text("#turns .answer footer")
+
+    page.fill("#question textarea", "What does Mr. Tull hide?")
+    page.press("#question textarea", "Enter")
+    page.wait_for_selector("#turns .answer >> nth=1")
+    assert page.input_value("#question textarea") == ""
+    assert fake.asked[1]["question"] == "What does Mr. Tull hide?" and len(fake.asked[1]["history"]) == 2
+    assert fake.asked[1]["history"][1]["text"].split()[:5] == stopped.split()[:5]
+
+
+def test_follow_up_after_a_whole_summary_does_not_prefill_again(serve, open_page, drop, sample):
+    fake = engine(pace=0.01)
+    page = open_page(serve(fake))
+    drop(page, sample)
+    page.click("#summarize")
+    page.wait_for_selector("#turns .answer footer")
+    page.fill("#question textarea", "And then?")
+    page.click("#send")
+    page.wait_for_selector("#turns .answer >> nth=1")
+    assert fake.prefilled_tokens[0] > 5000 and fake.prefilled_tokens[1] < 100
+    page.wait_for_function("document.querySelector('#stat-prefill').innerText.includes('reused')")
+
+
+def test_a_reloaded_page_finds_the_running_answer(serve, open_page, drop, sample):
+    fake = engine(pace=0.05, prefill_steps=5, summary=LONG)
+    page = open_page(serve(fake))
+    drop(page, sample)
+    page.click("#summarize")
+    page.wait_for_selector("#live-text p")
+    before = page.inner_text("#live-text")
+    page.reload()
+    page.wait_for_selector("#live-text p")
+    assert page.inner_text("#live-text").startswith(before[:40]) and len(page.inner_text("#live-text")) >= len(before)
+    fake.pace = 0.001
+    page.wait_for_selector("#turns .answer footer")
+
+
+def test_escape_stops_and_regenerate_answers_again(serve, open_page, drop, sample):
+    fake = engine(pace=0.08, prefill_steps=3, answer=LONG)
+    page = open_page(serve(fake))
+    drop(page, sample)
+    page.fill("#question textarea", "Who is Dorcas Pell?")
+    page.press("#question textarea", "Enter")
+    page.wait_for_selector("#live-text p")
+    page.keyboard.press("Escape")
+    page.wait_for_selector("#turns .answer footer")
+    fake.pace, fake.answer = 0.005, ANSWER
+    page.click("[data-act=regenerate]")
+    page.wait_for_function("document.querySelector('#turns .answer .text')?.innerText.includes('without a single correction')")
+    assert page.locator("#turns .answer").count() == 1 and len(fake.asked) == 2
+    assert fake.asked[0]["params"]["seed"] != fake.asked[1]["params"]["seed"], "regenerating must not repeat the same draw"
+
+
+def test_cancelling_the_prefill(serve, open_page, drop, sample):
+    page = open_page(serve(engine(pace=0.1)))
+    drop(page, sample)
+    page.click("#summarize")
+    page.click("#prefill-box button")
+    page.wait_for_selector("#turns .answer footer")
+    assert page.is_visible("#summarize") and "Stopped by you" in page.inner_text("#turns .answer footer")
+
+
+def test_chapters_fit_and_settings_reach_the_engine(serve, open_page, drop, sample):
+    fake = engine(pace=0.005)
+    page = open_page(serve(fake))
+    drop(page, sample)
+    page.wait_for_selector(".card h2")
+    page.click("#first-chapter input")
+    page.click("li[role=option]:has-text('3. Thursday')")
+    page.click("#fit input")
+    page.click("li[role=option]:has-text('In parts')")
+    page.click(".topbar-tools [data-toggle=settings]")
+    page.fill("#settings input[type=number] >> nth=0", "0.9")
+    page.keyboard.press("Escape")
+    page.click("#summarize")
+    page.wait_for_selector("#turns .answer footer")
+    asked = fake.asked[0]
+    assert asked["chapters"] == (3, 8) and asked["fit"] == "sections" and asked["params"]["temperature"] == 0.9
+    assert {"top_p", "repetition_penalty", "max_new_tokens", "mode", "seed"} <= asked["params"].keys()
+
+
+def test_tokens_are_coloured_by_level_with_a_legend(serve, open_page, drop, sample):
+    page = open_page(serve(engine(pace=0.005)))
+    drop(page, sample)
+    page.click("#summarize")
+    page.wait_for_selector("#turns .answer footer")
+    look = "element => getComputedStyle(element).textDecorationStyle + getComputedStyle(element).backgroundColor"
+    plain = page.eval_on_selector("#turns .lv-draft", look)
+    page.click(".levels-switch")
+    assert page.is_visible(".legend")
+    seen = {page.eval_on_selector(f"#turns .lv-{level}", look) for level in ("draft", "retrieval", "target")}
+    assert len(seen) == 3 and plain not in seen
+    styles = {page.eval_on_selector(f"#turns .lv-{level}", "element => getComputedStyle(element).textDecorationStyle")
+              for level in ("draft", "retrieval", "target")}
+    assert len(styles) == 3, "colour must not be the only sign"
+
+
+def test_book_text_and_model_output_stay_text(serve, open_page, drop, tmp_path):
+    """A hostile book or a prompted model must not run code in the page."""
+    attack = '<img src=x onerror="document.title=1"><script>document.title=2</script> ${document.title=3} {{document}} `x`'
+    bad = tmp_path / "bad.txt"
+    bad.write_text(f"Chapter 1\n\n{attack}\n\n" + "Some words to read. " * 200)
+    page = open_page(serve(engine(pace=0.005, summary=f"It says {attack} twice: {attack}")))
+    drop(page, bad)
+    page.click("#summarize")
+    page.wait_for_selector("#turns .answer footer")
+    page.click("#tab-reader")
+    page.wait_for_selector(".reader-text")
+    shown = page.inner_text("#turns .answer .text")
+    assert "onerror" in shown and "${document.title=3}" in shown
+    assert page.title() == "TriForce Chat" and page.locator("#desk img, #desk script").count() == 0
+
+
+def test_reader_pane_follows_the_chapter_choice(serve, open_page, drop, sample):
+    page = open_page(serve(engine()))
+    drop(page, sample)
+    page.wait_for_selector(".card h2")
+    page.click("#tab-reader")
+    page.select_option(".reader-head select", label="The Deacon Is Wrong")
+    page.wait_for_selector(".reader-text h3:has-text('The Deacon Is Wrong')")
+
+
+def test_a_file_that_is_no_book_is_refused_in_one_sentence(serve, open_page, drop, tmp_path):
+    wrong = tmp_path / "cover.pdf"
+    wrong.write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(200))
+    page = open_page(serve(engine()))
+    drop(page, wrong)
+    page.wait_for_selector(".notice-error")
+    assert "Traceback" not in page.inner_text(".notice-error") and page.is_visible(".drop-hero")
+    page.click(".notice [data-act=dismiss]")
+    page.wait_for_selector(".notice", state="detached")
+
+
+def test_a_file_over_the_limit_is_refused_before_and_by_the_server(serve, open_page, drop, tmp_path):
+    big = tmp_path / "big.txt"
+    big.write_text("x" * (1024 * 1024 + 10))
+    url = serve(engine(), max_upload_mb=1)
+    page = open_page(url)
+    drop(page, big)
+    page.wait_for_selector(".notice-error:has-text('limit of 1 MB')")
+    answer = page.request.post(f"http://127.0.0.1:{serve.address.port}/gradio_api/upload",
+                               multipart={"files": {"name": "a.txt", "mimeType": "text/plain", "buffer": big.read_bytes()}})
+    assert answer.status == 413
+
+
+def test_dark_light_and_system(serve, open_page, drop, sample):
+    page = open_page(serve(engine()), color_scheme="dark")
+    background = "getComputedStyle(document.body).backgroundColor"
+    assert page.evaluate(background) == "rgb(16, 33, 42)", "the system's choice"
+    page.click("[data-theme-choice=light]")
+    assert page.evaluate(background) == "rgb(248, 243, 232)"
+    page.click("[data-theme-choice=dark]")
+    page.reload()
+    page.wait_for_selector("body[data-connected] .brand")
+    assert page.evaluate(background) == "rgb(16, 33, 42)", "the choice is kept"
+
+
+def test_forgetting_a_book_and_coming_back(serve, open_page, drop, sample, home):
+    page = open_page(serve(engine(pace=0.005)))
+    drop(page, sample)
+    page.click("#summarize")
+    page.wait_for_selector("#turns .answer footer")
+    page.reload()
+    page.wait_for_selector("#turns .answer footer")
+    page.on("dialog", lambda dialog: dialog.accept())
+    page.hover(".book")
+    page.click(".book [data-act=forget]")
+    page.wait_for_selector(".drop-hero:visible")
+    assert list((home / "books").rglob("*.json")) == [] and list((home / "tmp").rglob("*.epub")) == []
+
+
+def test_quit_says_goodbye_and_ends_the_server(serve, open_page):
+    fake = engine()
+    page = open_page(serve(fake))
+    page.on("dialog", lambda dialog: dialog.accept())
+    page.click("[data-quit]")
+    page.wait_for_selector("h1:has-text('Good night')")
+    serve.server.wait()
+    serve.server.stop()
+    assert fake.closed
+    for _ in range(50):
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", serve.address.port)):
+                return
+        time.sleep(0.1)
+    raise AssertionError("the port still answers")
+
+
+def test_the_server_is_locked_to_this_browser(serve, open_page, browser):
+    url = serve(engine())
+    base = f"http://127.0.0.1:{serve.address.port}"
+    stranger = browser.new_context()
+    assert stranger.request.get(base).status == 401
+    assert stranger.request.get(base + "/config").status == 401
+    page = open_page(url)
+    for headers in ({"Origin": "http://evil.example"}, {"Sec-Fetch-Site": "cross-site"}):
+        answer = page.request.post(base + "/gradio_api/upload", headers=headers,
+                                   multipart={"files": {"name": "a.txt", "mimeType": "text/plain", "buffer": b"x"}})
+        assert answer.status == 403
+    assert page.request.get(base + "/config", headers={"Host": "evil.example"}).status == 421
+    for closed in ("/docs", "/redoc", "/openapi.json", "/gradio_api/mcp/", "/monitoring", "/gradio_api/runs"):
+        assert page.request.get(base + closed).status in (401, 403, 404, 405), closed
+    named = page.request.get(base + "/gradio_api/info").json()
+    assert named["named_endpoints"] == {} and named["unnamed_endpoints"] == {}, "no event may be called from outside the page"
+    stranger.close()

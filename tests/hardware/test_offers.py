@@ -1,0 +1,128 @@
+"""Which models a machine is offered, what runs by default, and the health report."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from core.config import Settings
+from core.errors import PlanError, UserError
+from core.hardware import doctor
+from core.hardware import offers as offering
+from core.hardware.gpus import imagined_hardware
+from core.hardware.offers import choose, offers, plan_for
+from core.hardware.wording import duration, format_plan
+from core.model.catalogue import EMBEDDED, find
+
+PC_4090 = imagined_hardware(gpu="RTX 4090", ram_gib=64)
+PC_3060 = imagined_hardware(gpu="RTX 3060", ram_gib=32)
+NO_GPU = imagined_hardware(ram_gib=16)
+
+
+BOTH = ("cpu", "cuda")
+
+
+def everything(entry):
+    return True
+
+
+def only_embedded(entry):
+    return entry.embedded
+
+
+def test_without_gpu_the_embedded_model_runs():
+    """Also when large models lie on the disk: on a CPU they would be too slow to be a default."""
+    assert choose(NO_GPU, Settings(), is_downloaded=everything).entry.name == EMBEDDED
+
+
+def test_with_gpu_the_largest_downloaded_chat_model_that_fits_runs():
+    assert choose(PC_4090, Settings(), is_downloaded=only_embedded, devices=BOTH).entry.name == EMBEDDED
+    assert choose(PC_4090, Settings(), is_downloaded=everything, devices=BOTH).entry.name == "Qwen3-8B"
+    assert choose(PC_3060, Settings(), is_downloaded=everything, devices=BOTH).entry.name == "Qwen3-4B-Instruct-2507"
+    assert choose(PC_4090, Settings(device="cpu"), is_downloaded=everything, devices=BOTH).entry.name == EMBEDDED
+
+
+def test_without_a_backend_for_the_gpu_the_cpu_runs_and_it_is_said():
+    """A PC with a GPU must start all the same, with a plan the engine can build."""
+    choice = choose(PC_4090, Settings(), is_downloaded=everything, devices=("cpu",))
+    assert (choice.entry.name, choice.plan.device) == (EMBEDDED, "cpu")
+    assert any("RTX 4090 is not used" in note for note in choice.plan.notes)
+
+
+def test_the_users_model_wins_and_is_refused_when_it_does_not_fit():
+    chosen = choose(PC_4090, Settings(model="llama-3.1-8b-instruct"), is_downloaded=only_embedded,
+                    devices=BOTH)
+    assert chosen.entry.name == "Llama-3.1-8B-Instruct"
+    with pytest.raises(PlanError, match="choose Qwen3-4B"):
+        choose(PC_3060, Settings(model="Qwen3-8B"), is_downloaded=everything, devices=BOTH)
+    with pytest.raises(UserError, match="nearest is Qwen3-8B"):
+        choose(PC_3060, Settings(model="Qwen3-8"), is_downloaded=everything)
+
+
+def test_offers_put_what_fits_first_and_say_why_not():
+    found = offers(PC_3060, Settings())
+    fits = [offer.plan is not None for offer in found]
+    assert fits == sorted(fits, reverse=True)
+    assert all(offer.reason for offer in found if offer.plan is None)
+    assert {"Llama-3.1-8B-Instruct", "Mistral-Nemo-Instruct-2407"} <= {one.entry.name for one in found if one.plan is None}
+    assert "llama-68m" not in {offer.entry.name for offer in found}
+
+
+def test_a_model_left_with_a_scrap_of_context_is_not_offered():
+    """13B weights fit a 32 GB card; what is left must be worth reading with."""
+    tight = imagined_hardware(gpu="RTX 5090", vram_gib=27.75, ram_gib=64)
+    offer = next(one for one in offers(tight, Settings()) if one.entry.name == "Yarn-Llama-2-13b-128k")
+    assert offer.plan is None
+    assert "tokens of context would fit" in offer.reason
+
+
+def test_plan_for_names_the_draft_only_when_it_is_used():
+    large = imagined_hardware(gpu="RTX 4090", ram_gib=128)
+    choice = plan_for(large, Settings(context_tokens=131_072), find("LWM-Text-Chat-128K"))
+    assert choice.draft.name == choice.plan.draft_model == "llama-68m"
+    none = plan_for(PC_4090, Settings(draft_model="none", context_tokens=32_768), find("LWM-Text-Chat-128K"))
+    assert none.draft is None
+
+
+def test_plan_as_text_names_every_line():
+    plan = plan_for(imagined_hardware(gpu="RTX 4090", ram_gib=128), Settings(), find("LWM-Text-Chat-128K")).plan
+    text = format_plan(plan)
+    assert all(line.name in text for line in plan.budget)
+    assert all(note in text for note in plan.notes)
+    assert "pinned RAM" in text
+    assert f"{plan.on_chip_layers} of 32 layers" in text
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(3.24, "3.2 s"), (53, "53 s"), (600, "10 min"), (7200, "2.0 h")])
+def test_durations(seconds, text):
+    assert duration(seconds) == text
+
+
+# ---- doctor -----------------------------------------------------------------------------------------------------------
+
+def test_a_healthy_machine():
+    report = doctor.doctor_report(NO_GPU, Settings())
+    json.dumps(report)
+    assert report["would_run"]["model"] == EMBEDDED
+    assert report["problems"] == []
+    text = doctor.format_doctor(report)
+    assert EMBEDDED in text
+    assert "GPU       none" in text
+    assert text.endswith("none")
+
+
+def test_what_is_wrong_is_said(monkeypatch):
+    monkeypatch.setattr(doctor, "PACKAGES", ("psutil", "a-package-nobody-has"))
+    monkeypatch.setattr(offering, "runnable_devices", lambda: BOTH)
+    slow = replace(PC_4090.gpus[0], pcie_gb_per_s=6.2, pcie_measured=True)
+    sick = replace(PC_4090, gpus=(slow,), disk_path="/data", disk_free_bytes=10**9, problems=("GPU 1 does not answer (lost).",))
+    report = doctor.doctor_report(sick, Settings(model="Yarn-Llama-2-13b-128k"))
+    text = doctor.format_doctor(report)
+    assert report["would_run"] is None
+    assert "GPU 1 does not answer" in text
+    assert "a-package-nobody-has" in text
+    assert "1.0 GB is free in /data" in text
+    assert "6.2 GB/s" in text
+    assert "needs 29" in text
