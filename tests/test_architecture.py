@@ -18,7 +18,7 @@ NO_TORCH = (
     "core.config", "core.stats", "core.events", "core.errors", "core.paths", "core.documents", "core.hardware.planner",
     "core.hardware.shapes", "core.model.catalogue", "core.model.download", "core.model.embedded",
 )
-OPTIONAL = ("flash_attn",)
+OPTIONAL = ("flash_attn", "rapidocr")     # used when the user installed them
 LONGEST_FILE = 450      # lines; a longer one is a drawer
 CONCRETE_CACHES = ("core.cache.full", "core.cache.offloaded", "core.cache.retrieval", "core.cache.streaming")
 CONCRETE_BACKENDS = ("core.backend.cpu", "core.backend.cuda")

@@ -1,7 +1,8 @@
 """Models from the Hugging Face hub, or from a folder the user already has. Knows nothing of what a model is for.
 
 A download is resumed where it broke off, every file is checked against the hub's own checksum, and the folder appears under its
-name only when all of it is there. Pickled weights are refused: opening one can run any program.
+name only when all of it is there. Pickled weights are refused, because opening one can run any program; for the models known to
+have no others they are converted without running anything in them.
 """
 
 from __future__ import annotations
@@ -51,14 +52,16 @@ def download(
     name: str | None = None,
     revision: str = "main",
     models_dir: Path | None = None,
+    pickled: bool = False,
     offline: bool = False,
     progress: Progress | None = None,
     should_stop: Callable[[], bool] | None = None,
 ) -> Path:
     """The folder of `repo` below "models" in the user's data folder, fetched when it is not there yet.
 
-    `name` names the folder (default: the repository's own). With `offline` nothing is fetched. Raises UserError with cause and
-    remedy, Stopped when `should_stop` said so.
+    `name` names the folder (default: the repository's own). `pickled` allows weights in .bin files where there are no others;
+    they are converted to safetensors. With `offline` nothing is fetched. Raises UserError with cause and remedy, Stopped when
+    `should_stop` said so.
     """
     root = models_dir if models_dir is not None else subdir("models")
     folder = root / (name or repo.rpartition("/")[2])
@@ -75,7 +78,7 @@ def download(
     report = progress or (lambda stage, fraction: None)
     with FileLock(root / f".{folder.name}.lock"), _told_to_the_user(repo, root):
         if finished(folder) is None:
-            _fetch(repo, revision, folder, report, should_stop or (lambda: False))
+            _fetch(repo, revision, folder, pickled, report, should_stop or (lambda: False))
     return folder
 
 
@@ -90,12 +93,15 @@ def use_folder(folder: Path) -> Path:
 
 # ---- what to fetch ----------------------------------------------------------------------------------------------------------
 
-def plan_files(repo: str, files: list[RemoteFile]) -> list[RemoteFile]:
-    """Those of a repository's files that a model needs. Raises UserError when there are no safetensors weights."""
-    top = [file for file in files if "/" not in file.name and not _matches(file.name, PICKLED)]
-    wanted = [file for file in top if _matches(file.name, WANTED)]
+def plan_files(repo: str, files: list[RemoteFile], *, pickled: bool = False) -> list[RemoteFile]:
+    """Those of a repository's files that a model needs. Raises UserError when there are no weights of an allowed kind."""
+    top = [file for file in files if "/" not in file.name]
+    wanted = [file for file in top if _matches(file.name, WANTED) and not _matches(file.name, PICKLED)]
     weights = [file for file in wanted if file.name.endswith(".safetensors")]
     if not weights:
+        bins = [file for file in top if _matches(file.name, ("pytorch_model*.bin",))]
+        if pickled and bins:
+            return wanted + bins
         if any(_matches(file.name, PICKLED) for file in files):
             raise UserError(
                 f"{repo} has only pickled weights (.bin), and opening those can run any program hidden in them. Choose a "
@@ -105,6 +111,11 @@ def plan_files(repo: str, files: list[RemoteFile]) -> list[RemoteFile]:
     own = [file for file in weights if file.name.startswith("model")]
     # some repositories carry the same weights twice, whole and in shards of another naming
     return [file for file in wanted if file not in weights or file in (own or weights)]
+
+
+def converted_names(pickled: list[str]) -> dict[str, str]:
+    """The safetensors name that each pickled file gets."""
+    return {name: f"model-{n:05d}-of-{len(pickled):05d}.safetensors" for n, name in enumerate(sorted(pickled), start=1)}
 
 
 def _matches(name: str, patterns: tuple[str, ...]) -> bool:
@@ -125,22 +136,29 @@ def _list(repo: str, revision: str) -> tuple[str, list[RemoteFile]]:
 
 # ---- fetching ---------------------------------------------------------------------------------------------------------------
 
-def _fetch(repo: str, revision: str, folder: Path, report: Progress, should_stop: Callable[[], bool]) -> None:
+def _fetch(
+    repo: str, revision: str, folder: Path, pickled: bool, report: Progress, should_stop: Callable[[], bool]
+) -> None:
     report("Asking for the list of files", None)
     commit, listed = _list(repo, revision)
-    files = plan_files(repo, listed)
+    files = plan_files(repo, listed, pickled=pickled)
+    bins = [file for file in files if _matches(file.name, PICKLED)]
+    converted = converted_names([file.name for file in bins])
     stage = folder.parent / f".{folder.name}.part"
-    _require_free_space(repo, files, stage)
+    _require_free_space(repo, files, stage, extra=max((file.size for file in bins), default=0))
     stage.mkdir(exist_ok=True)
     total, before = sum(file.size for file in files), 0
     for file in files:
-        bar = _bar(before, max(total, 1), report, should_stop)
-        if not (stage / file.name).exists():
-            _fetch_file(repo, commit, file, stage, bar)
+        if not any((stage / name).exists() for name in (file.name, converted.get(file.name, file.name))):
+            _fetch_file(repo, commit, file, stage, _bar(before, max(total, 1), report, should_stop))
         before += file.size
-    for file in files:
+    for file in (file for file in files if (stage / file.name).exists()):
         report(f"Checking {file.name}", None)
         _verify(repo, stage, file)
+    if bins:
+        from core.model.unpickle import to_safetensors
+
+        to_safetensors(stage, converted, report)
     for leftover in stage.glob("*.incomplete"):     # of a commit that is no longer the newest
         leftover.unlink()
     _check_files(stage)
@@ -194,10 +212,10 @@ def _bar(before: int, total: int, report: Progress, should_stop: Callable[[], bo
     return Bar
 
 
-def _require_free_space(repo: str, files: list[RemoteFile], stage: Path) -> None:
-    """What is already in the stage is on the disk and not needed again."""
+def _require_free_space(repo: str, files: list[RemoteFile], stage: Path, *, extra: int) -> None:
+    """What is already in the stage is on the disk and not needed again. `extra` is what converting takes."""
     there = sum(path.stat().st_size for path in stage.rglob("*") if path.is_file()) if stage.exists() else 0
-    needed = max(sum(file.size for file in files) - there, 0) + SPARE_BYTES
+    needed = max(sum(file.size for file in files) - there, 0) + extra + SPARE_BYTES
     free = shutil.disk_usage(stage.parent).free
     if free < needed:
         raise UserError(

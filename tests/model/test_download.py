@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import re
 import shutil
@@ -15,9 +16,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+import torch
+from safetensors import safe_open
 
 from core.errors import UserError
 from core.model import download as hub
+from core.model import unpickle
 from core.model.download import Stopped, download, use_folder
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -227,6 +231,79 @@ def test_pickled_weights_are_refused(served: Hub):
     del served.files["model.safetensors"]
     with pytest.raises(UserError, match="pickled"):
         download("someone/tiny")
+    assert not any("pytorch_model.bin" in request for request in served.requests)
+
+
+def _pickle(value: object) -> bytes:
+    buffer = io.BytesIO()
+    torch.save(value, buffer)
+    return buffer.getvalue()
+
+
+class Program:
+    """Runs something when it is unpickled."""
+
+    def __reduce__(self) -> tuple:
+        return (Path.touch, (Path("it-ran"),))
+
+
+def test_a_model_known_to_be_pickled_only_is_converted(served: Hub):
+    """The long-context model of the TriForce paper exists in no other form."""
+    del served.files["model.safetensors"], served.files["pytorch_model.bin"]
+    shared = torch.arange(6.0).reshape(2, 3)
+    served.files["pytorch_model-00001-of-00002.bin"] = _pickle({"a.weight": shared, "same.weight": shared})
+    served.files["pytorch_model-00002-of-00002.bin"] = _pickle({"b.weight": torch.ones(4, dtype=torch.bfloat16).t()})
+    served.files["pytorch_model.bin.index.json"] = b"{}"
+    folder = download("someone/tiny", pickled=True)
+    assert not list(folder.glob("*.bin*"))
+    index = json.loads((folder / "model.safetensors.index.json").read_text())["weight_map"]
+    assert index.keys() == {"a.weight", "same.weight", "b.weight"}
+    with safe_open(folder / index["a.weight"], framework="pt") as weights:
+        assert torch.equal(weights.get_tensor("a.weight"), shared)
+    with safe_open(folder / index["b.weight"], framework="pt") as weights:
+        assert weights.get_tensor("b.weight").dtype == torch.bfloat16
+    assert download("someone/tiny", offline=True) == folder
+
+
+def test_an_interrupted_conversion_goes_on_without_fetching_again(served: Hub, monkeypatch: pytest.MonkeyPatch):
+    """A converted file replaces its pickle, which then is not missing."""
+    del served.files["model.safetensors"], served.files["pytorch_model.bin"]
+    for number in (1, 2):
+        served.files[f"pytorch_model-0000{number}-of-00002.bin"] = _pickle({f"w{number}": torch.full((3,), float(number))})
+    taken: list[str] = []
+    real = unpickle._tensors
+
+    def once(path: Path) -> dict[str, torch.Tensor]:
+        if taken:
+            raise KeyboardInterrupt
+        taken.append(path.name)
+        return real(path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(unpickle, "_tensors", once)
+        with pytest.raises(KeyboardInterrupt):
+            download("someone/tiny", pickled=True)
+    served.requests.clear()
+    folder = download("someone/tiny", pickled=True)
+    assert not any("/resolve/" in request for request in served.requests)
+    assert len(list(folder.glob("model-*.safetensors"))) == 2
+
+
+def test_a_program_in_a_pickle_does_not_run(served: Hub, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Allowed does not mean trusted."""
+    monkeypatch.chdir(tmp_path)
+    del served.files["model.safetensors"]
+    served.files["pytorch_model.bin"] = _pickle({"a.weight": torch.ones(2), "x": Program()})
+    with pytest.raises(UserError, match="could run a program"):
+        download("someone/tiny", pickled=True)
+    assert not (tmp_path / "it-ran").exists()
+    assert not (home / "models" / "tiny").exists()
+
+
+def test_safetensors_are_taken_where_both_are_there(served: Hub):
+    """Pickles are the last resort."""
+    folder = download("someone/tiny", pickled=True)
+    assert (folder / "model.safetensors").exists()
     assert not any("pytorch_model.bin" in request for request in served.requests)
 
 

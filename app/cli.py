@@ -1,0 +1,183 @@
+"""The command line: names, options and exit codes. What the commands do is in app.commands and app.talk, imported when they run."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import logging
+import os
+import sys
+from collections.abc import Callable
+
+from core.errors import UserError
+
+MODES = ("triforce", "retrieval", "draft", "ngram", "streaming", "autoregressive")
+DONE, USER, USAGE, INTERRUPTED = 0, 1, 2, 130
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one command. Returns 0 done, 1 the user's input or machine, 2 usage, 130 interrupted."""
+    parser = build_parser()
+    given = parser.parse_args(arguments if arguments is not None else sys.argv[1:])
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")           # a terminal that lacks a letter must not end the answer
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
+    try:
+        return _run(parser, given)
+    except UserError as error:
+        print(error, file=sys.stderr)
+        return USER
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:                                # `... | head`: whoever read us has had enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return DONE
+
+
+def _run(parser: argparse.ArgumentParser, given: argparse.Namespace) -> int:
+    from core.config import load_settings, override, use_data_dir
+
+    settings = load_settings(None, {})
+    try:
+        settings = override(settings, {key: getattr(given, key, None) for key in _SETTINGS})
+    except UserError as error:
+        parser.exit(USAGE, f"{error}\n")
+    use_data_dir(settings)
+    module, name = given.run.split(":")
+    command: Callable[..., int] = getattr(importlib.import_module(module), name)
+    return command(given, settings)
+
+
+# Options that are settings under another or the same name. Not given means: what the settings file says.
+_SETTINGS = ("model", "context_tokens", "max_new_tokens", "temperature", "top_p", "repetition_penalty", "seed", "mode",
+             "retrieval_budget", "gamma", "fit", "assumed_acceptance")
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """All commands and options."""
+    parser = argparse.ArgumentParser(prog="launcher.py", description="Read whole books with a local model.")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="{" + ",".join(_COMMANDS) + "}")
+    for name, (text, fill) in _COMMANDS.items():
+        fill(commands.add_parser(name, help=text, description=text, formatter_class=_Wide))
+    return parser
+
+
+class _Wide(argparse.HelpFormatter):
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, max_help_position=34)
+
+
+def _summarize(parser: argparse.ArgumentParser) -> None:
+    parser.set_defaults(run="app.talk:summarize")
+    _book(parser)
+    parser.add_argument("--question", metavar="TEXT", help="answer this question instead of summarising")
+    _reading(parser)
+    _answering(parser)
+    parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
+
+
+def _chat(parser: argparse.ArgumentParser) -> None:
+    parser.set_defaults(run="app.talk:chat")
+    _book(parser)
+    _reading(parser)
+    _answering(parser)
+
+
+def _extract(parser: argparse.ArgumentParser) -> None:
+    parser.set_defaults(run="app.commands:extract")
+    _book(parser)
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--json", action="store_true", help="title, author, format, words, chapters and warnings as JSON")
+    what.add_argument("--text", action="store_true", help="the text itself")
+
+
+def _doctor(parser: argparse.ArgumentParser) -> None:
+    parser.set_defaults(run="app.commands:doctor")
+    parser.add_argument("--json", action="store_true", help="as JSON")
+
+
+def _plan(parser: argparse.ArgumentParser) -> None:
+    parser.set_defaults(run="app.commands:plan")
+    parser.add_argument("--model", metavar="NAME", help="a name from `models list` or a folder")
+    parser.add_argument("--context", dest="context_tokens", metavar="N", help="tokens of context")
+    parser.add_argument("--gpu", metavar="NAME", help="imagine this GPU, for example \"RTX 4090\"; none: without one")
+    parser.add_argument("--vram", type=_positive, metavar="GiB", help="imagine so much GPU memory")
+    parser.add_argument("--ram", type=_positive, metavar="GiB", help="imagine so much memory")
+    parser.add_argument("--pcie", type=_positive, metavar="GB/s", help="imagine this transfer rate to the GPU")
+    parser.add_argument("--acceptance", dest="assumed_acceptance", metavar="A", help="assumed acceptance rate, 0.01 to 0.999")
+    parser.add_argument("--os", metavar="NAME", help="imagine this system: linux, windows or macos")
+    parser.add_argument("--json", action="store_true", help="as JSON")
+
+
+def _models(parser: argparse.ArgumentParser) -> None:
+    parser.set_defaults(run="app.commands:models")
+    parser.add_argument("action", nargs="?", choices=("list", "download", "path"), default="list",
+                        help="list them, download one, or print the folder they are in")
+    parser.add_argument("name", nargs="?", metavar="NAME", help="which model to download")
+    parser.add_argument("--json", action="store_true", help="the list as JSON")
+
+
+def _serve(parser: argparse.ArgumentParser) -> None:
+    parser.set_defaults(run="app.commands:serve")
+
+
+def _app(parser: argparse.ArgumentParser) -> None:
+    parser.set_defaults(run="app.commands:app")
+
+
+_COMMANDS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None]]] = {
+    "summarize": ("stream a summary of a book, or the answer to a question about it", _summarize),
+    "chat": ("talk about a book in the terminal", _chat),
+    "extract": ("show what is read from a file, without any model", _extract),
+    "doctor": ("what was detected, what would run and what is wrong", _doctor),
+    "plan": ("what fits where and how fast it would be, on this machine or an imagined one", _plan),
+    "models": ("list and download models", _models),
+    "serve": ("start the app without opening the browser", _serve),
+    "app": ("start the app and open it in the browser", _app),
+}
+
+
+def _book(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", metavar="FILE", help="a book: PDF, EPUB, TXT, HTML, Markdown or DOCX")
+    parser.add_argument("--password", metavar="TEXT", help="opens an encrypted PDF")
+
+
+def _reading(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--chapters", type=_chapters, metavar="1-3", help="read only these chapters (`extract` numbers them)")
+    parser.add_argument("--fit", choices=("auto", "whole", "sections"), help="whole: refuse what does not fit; sections: in parts")
+    parser.add_argument("--model", metavar="NAME", help="a name from `models list` or a folder with a checkpoint")
+    parser.add_argument("--context", dest="context_tokens", metavar="N", help="tokens of context")
+
+
+def _answering(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--max-new-tokens", metavar="N", help="longest answer in tokens")
+    parser.add_argument("--temperature", metavar="T", help="0 takes the likeliest token always")
+    parser.add_argument("--top-p", metavar="P", help="draw from the likeliest tokens that together reach this probability")
+    parser.add_argument("--repetition-penalty", metavar="R", help="above 1: what was said becomes less likely")
+    parser.add_argument("--seed", metavar="S", help="repeats the same answer")
+    parser.add_argument("--mode", choices=MODES, help="how tokens are drafted; the text's distribution is always the same")
+    parser.add_argument("--budget", dest="retrieval_budget", metavar="N", help="tokens the retrieval cache holds")
+    parser.add_argument("--gamma", metavar="N", help="tokens proposed per round")
+
+
+def _chapters(text: str) -> tuple[int, int]:
+    first, _, last = text.partition("-")
+    try:
+        return int(first), int(last or first)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no range of chapters; write 4 or 1-3") from None
+
+
+def _positive(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not 0 < number < 1e6:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a positive number")
+    return number
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,134 @@
+"""Commands that need no engine: extract, doctor, plan, models; and the ones that start the app. Imports neither torch nor gradio."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from dataclasses import asdict
+from typing import Any
+
+from app.terminal import read_book, say, status
+from core import paths
+from core.config import Settings
+from core.errors import UserError
+
+
+def extract(given: argparse.Namespace, settings: Settings) -> int:
+    """What the program reads from a file."""
+    from core.reading import book_chapters
+
+    book = read_book(given.file, given.password)
+    if given.text:
+        sys.stdout.write(book.text if book.text.endswith("\n") else book.text + "\n")
+        return 0
+    chapters = [{"title": " ".join(section.title.split()), "words": len(book.text[section.start:section.end].split())}
+                for section in book_chapters(book)]
+    facts = {"title": book.title, "author": book.author, "format": book.format, "words": book.words, "chapters": chapters,
+             "warnings": list(book.warnings)}
+    say(json.dumps(facts, ensure_ascii=False) if given.json else _as_text(facts))
+    return 0
+
+
+def _as_text(facts: dict[str, Any]) -> str:
+    lines = [f"{facts['title'] or 'Untitled'}" + (f", by {facts['author']}" if facts["author"] else ""),
+             f"{facts['format']}, {facts['words']:,} words, {len(facts['chapters'])} chapters", ""]
+    lines += [f"{i:>4}  {chapter['title'] or 'Untitled'}  ({chapter['words']:,} words)" for i, chapter in enumerate(facts["chapters"], 1)]
+    return "\n".join(lines + ([""] + [f"Note: {warning}" for warning in facts["warnings"]] if facts["warnings"] else []))
+
+
+def doctor(given: argparse.Namespace, settings: Settings) -> int:
+    """The health report. A problem it finds is its result, not an error."""
+    from core.hardware.doctor import doctor_report, format_doctor
+    from core.hardware.probe import probe
+    from core.worker import is_downloaded
+
+    report = doctor_report(probe(paths.data_dir()), settings, is_downloaded=is_downloaded)
+    say(json.dumps(report, default=_plain) if given.json else format_doctor(report))
+    return 0
+
+
+def plan(given: argparse.Namespace, settings: Settings) -> int:
+    """The plan for this machine, or for one with other parts."""
+    from core.hardware.gpus import imagine
+    from core.hardware.offers import choose, plan_for
+    from core.hardware.probe import probe
+    from core.hardware.wording import format_plan
+    from core.model.catalogue import find
+    from core.worker import is_downloaded
+
+    imagined = any(value is not None for value in (given.gpu, given.vram, given.ram, given.pcie, given.os))
+    machine = imagine(probe(paths.data_dir(), measure=not imagined), gpu=given.gpu, vram_gib=given.vram, ram_gib=given.ram,
+                      pcie_gb_per_s=given.pcie, system=given.os)
+    if settings.model is not None:
+        made = plan_for(machine, settings, find(settings.model)).plan
+    else:
+        made = choose(machine, settings, is_downloaded=is_downloaded, devices=("cpu", "cuda") if imagined else None).plan
+    say(json.dumps(made.to_json(), default=_plain) if given.json else format_plan(made))
+    return 0
+
+
+def models(given: argparse.Namespace, settings: Settings) -> int:
+    """The models this program knows, where they are kept, and fetching one."""
+    if given.action == "path":
+        say(str(paths.subdir("models")))
+    elif given.action == "download":
+        _download(given)
+    else:
+        _list(given, settings)
+    return 0
+
+
+def _download(given: argparse.Namespace) -> None:
+    from core.model.catalogue import find
+    from core.model.download import download
+    from core.model.embedded import ensure_embedded
+
+    if not given.name:
+        raise UserError("Which model? Name one: launcher.py models download NAME. `launcher.py models list` shows them.")
+    entry = find(given.name)
+    if entry.folder is not None:
+        raise UserError(f"{entry.folder} is a folder on this computer already; there is nothing to download.")
+    if entry.embedded:
+        folder = ensure_embedded(status)
+    else:
+        folder = download(entry.repo, name=entry.name, revision=entry.revision, progress=status)
+    status("", None)
+    say(str(folder))
+
+
+def _list(given: argparse.Namespace, settings: Settings) -> None:
+    from core.hardware.offers import offers
+    from core.hardware.probe import probe
+    from core.worker import is_downloaded
+
+    found = offers(probe(paths.data_dir(), measure=False), settings, is_downloaded=is_downloaded)
+    if given.json:
+        say(json.dumps([{"name": offer.entry.name, "downloaded": offer.downloaded, "fits": offer.plan is not None,
+                         "reason": offer.reason, "licence": offer.entry.licence, "context_tokens": offer.entry.native_context}
+                        for offer in found]))
+        return
+    for offer in found:
+        mark = "here   " if offer.downloaded else "       "
+        reason = offer.reason.splitlines()[0] if offer.reason else f"{offer.plan.context_tokens:,} tokens of context"
+        say(f"{mark} {offer.entry.name:<32} {offer.entry.licence}\n{'':8} {'fits' if offer.plan else 'does not fit'}: {reason}")
+
+
+def serve(given: argparse.Namespace, settings: Settings) -> int:
+    """The app, without opening a browser."""
+    from app.main import run
+
+    return run(settings, open_browser=False)
+
+
+def app(given: argparse.Namespace, settings: Settings) -> int:
+    """The app, opened in the browser unless the settings say otherwise."""
+    from app.main import run
+
+    return run(settings, open_browser=settings.open_browser)
+
+
+def _plain(value: Any) -> Any:
+    if hasattr(value, "__dataclass_fields__"):
+        return asdict(value)
+    return sorted(value) if isinstance(value, (set, frozenset)) else str(value)

@@ -1,0 +1,352 @@
+"""The app's side of the engine process: starts it, talks to it, starts it again when it was killed. Thread-safe.
+
+Nothing that matters lives in the engine process: books and turns are handed over with every question, so a killed engine
+costs one answer and no conversation.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import itertools
+import logging
+import os
+import queue
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+from core import paths
+from core.config import Settings
+from core.documents.document import Document
+from core.errors import UserError
+from core.events import Event, Failed, Finished, Loading
+from core.wire import from_line, to_line, unpack
+
+log = logging.getLogger(__name__)
+
+ROOT = Path(__file__).resolve().parent.parent
+WORKER = (sys.executable, "-m", "core.worker")
+_RESTARTS = 2                                  # in a row without becoming ready; then something is wrong for good
+_CARD_WAIT_S = 30.0
+_CLOSE_WAIT_S = 5.0
+_LOG_BYTES = 4 << 20
+KILLED = ("The engine stopped unexpectedly ({how}). It is being started again and nothing of the conversation is lost: "
+          "ask again in a moment.")
+GAVE_UP = ("The engine stopped {times} times while starting ({how}). The reason is in {log}. Close other programs or choose a "
+           "smaller model.")
+
+
+class Runtime:
+    """Client of the worker process.
+
+    `state` is starting (process not up), loading, ready, busy or failed; `error` says why it failed. One answer at a time.
+    """
+
+    def __init__(self, settings: Settings, *, worker: Sequence[str] = WORKER) -> None:
+        self._settings, self._command = settings, tuple(worker)
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
+        self._numbers = itertools.count(1)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._outbox: queue.Queue[dict[str, Any] | None] = queue.Queue()
+        self._inboxes: dict[int, queue.Queue[dict[str, Any]]] = {}
+        self._answering: int | None = None
+        self._known_book = ""
+        self._failures = 0
+        self._closed = False
+        self.state = "starting"
+        self.error = ""
+        self.loading_stage = ""
+        self.loading_fraction: float | None = None
+        self.plan: dict[str, Any] | None = None
+        self.model_name = ""
+        self.context_tokens = 0
+
+    # ---- life -----------------------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start the engine process unless one runs, and return at once. Also the way out of "failed"."""
+        with self._lock:
+            if self._closed or (self._process is not None and self.state != "failed"):
+                return
+            self._failures = 0
+            self._end_process()
+            self._launch()
+
+    def close(self) -> None:
+        """End the engine process. Returns when it is gone."""
+        with self._lock:
+            self._closed = True
+            process, self._process = self._process, None
+            self._outbox.put(None)
+            self._changed.notify_all()
+        if process is not None:
+            _end(process)
+
+    @property
+    def pid(self) -> int | None:
+        """The engine's process id while it runs."""
+        process = self._process
+        return process.pid if process is not None else None
+
+    def wait_ready(self, timeout_s: float | None = None) -> bool:
+        """Wait until questions can be answered. False when the engine failed or the time is over."""
+        with self._changed:
+            self._changed.wait_for(lambda: self.state in ("ready", "busy", "failed") or self._closed, timeout_s)
+            return self.state in ("ready", "busy")
+
+    # ---- questions ------------------------------------------------------------------------------------------------------------
+
+    def card(self, book: Document) -> dict[str, Any]:
+        """How the book fits: title, author, chapters, words, tokens, share_of_context, fits, parts, prefill_s_estimate, notes.
+
+        Waits for a loading engine. Raises UserError when the engine does not answer.
+        """
+        self.start()
+        if not self.wait_ready(None):
+            raise UserError(self.error or "The engine is not running.")
+        book_id = book.sha256 or str(id(book))
+        with self._lock:
+            self._hand_over(book, book_id)
+            number, inbox = self._post({"do": "card", "book_id": book_id})
+        try:
+            message = inbox.get(timeout=_CARD_WAIT_S)
+        except queue.Empty:
+            raise UserError("The engine did not answer in time. Try again in a moment.") from None
+        finally:
+            self._inboxes.pop(number, None)
+        if "card" in message:
+            return message["card"]
+        raise UserError(unpack(message["event"]).message)
+
+    def ask(
+        self, *, book: Document | None, book_id: str, conversation_id: str, question: str | None,
+        chapters: tuple[int, int] | None = None, fit: str = "auto", params: Mapping[str, Any] | None = None,
+        history: Sequence[Mapping[str, Any]] = (), fresh: bool = False,
+    ) -> Iterator[Event]:
+        """The events of one answer, ending with Finished or Failed. `question` None asks for a summary.
+
+        While the engine loads, its progress comes first. To answer a question again, cut `history` and ask it again.
+        """
+        self.start()
+        yield from self._wait_loading()
+        with self._lock:
+            if self.state != "ready":
+                busy = "An answer is still being written. Stop it or wait for its end."
+                failed = Failed(busy if self.state == "busy" else self.error or "The engine is not running.")
+            else:
+                failed = None
+                if book is not None:
+                    self._hand_over(book, book_id)
+                number, inbox = self._post({
+                    "do": "ask", "book_id": book_id, "with_book": book is not None, "conversation_id": conversation_id,
+                    "question": question, "chapters": chapters, "fit": fit, "params": dict(params or {}),
+                    "history": [_for_engine(turn) for turn in history], "fresh": fresh,
+                })
+                self._answering = number
+                self._become("busy")
+        if failed is not None:
+            yield failed
+            return
+        try:
+            yield from _events(inbox)
+        finally:
+            self._done_answering(number)
+
+    def stop(self) -> None:
+        """End the answer that is being written; its events end with Finished("user")."""
+        with self._lock:
+            if self._answering is not None:
+                self._send({"do": "stop", "id": self._answering})
+
+    def forget(self, conversation_id: str) -> None:
+        """Let the engine drop what it remembers of a conversation."""
+        with self._lock:
+            if self._process is not None:
+                self._send({"do": "forget", "conversation_id": conversation_id})
+
+    # ---- inside: questions ----------------------------------------------------------------------------------------------------
+
+    def _wait_loading(self) -> Iterator[Loading]:
+        told = None
+        while True:
+            with self._changed:
+                if self.state not in ("starting", "loading") or self._closed:
+                    return
+                now = Loading(self.loading_stage or "Starting the engine", self.loading_fraction)
+                if now == told:
+                    self._changed.wait(0.5)
+                    continue
+            told = now
+            yield now
+
+    def _hand_over(self, book: Document, book_id: str) -> None:
+        if self._known_book != book_id:
+            self._send({"do": "book", "book_id": book_id, "book": book.to_json()})
+            self._known_book = book_id
+
+    def _done_answering(self, number: int) -> None:
+        """Also reached when the caller stops listening in the middle: then the engine must stop, too."""
+        with self._lock:
+            self._inboxes.pop(number, None)
+            if self._answering == number:
+                self._send({"do": "stop", "id": number})
+                self._answering = None
+                if self.state == "busy":
+                    self._become("ready")
+
+    def _post(self, message: dict[str, Any]) -> tuple[int, queue.Queue[dict[str, Any]]]:
+        number, inbox = next(self._numbers), queue.Queue()
+        self._inboxes[number] = inbox
+        self._send({**message, "id": number})
+        return number, inbox
+
+    def _send(self, message: dict[str, Any]) -> None:
+        """Hand a command to the writing thread: a full pipe must not hold the lock."""
+        self._outbox.put(message)
+
+    # ---- inside: the process --------------------------------------------------------------------------------------------------
+
+    def _launch(self) -> None:
+        environ = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH", "")))),
+                   "PYTHONUTF8": "1", "PYTHONUNBUFFERED": "1", "TOKENIZERS_PARALLELISM": "false"}
+        command = [*self._command, "--parent", str(os.getpid())]
+        flags = getattr(subprocess, "CREATE_NO_WINDOW", 0)
+        # a group of its own: Ctrl-C in the terminal is for the app, which then stops the answer and keeps the engine
+        apart = {"creationflags": flags | getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0)} if os.name == "nt" else {
+            "start_new_session": True}
+        with _log_file() as log_file:
+            self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log_file,
+                                             env=environ, cwd=ROOT, **apart)
+        self._known_book, self._answering = "", None
+        self.error, self.loading_stage, self.loading_fraction = "", "Starting the engine", None
+        self._outbox.put(None)
+        self._outbox = queue.Queue()
+        self._become("loading")
+        threading.Thread(target=_write, args=(self._process, self._outbox), name="engine commands", daemon=True).start()
+        threading.Thread(target=self._listen, args=(self._process,), name="engine events", daemon=True).start()
+        self._post({"do": "load", "settings": _plain(self._settings)})
+
+    def _listen(self, process: subprocess.Popen[bytes]) -> None:
+        """Deliver what the engine says until its pipe closes."""
+        with contextlib.suppress(OSError, ValueError):
+            for line in process.stdout:
+                self._deliver(from_line(line), process)
+        code = process.wait()
+        with self._lock:
+            if process is self._process and not self._closed:
+                self._engine_died(_how(code))
+
+    def _deliver(self, message: dict[str, Any], process: subprocess.Popen[bytes]) -> None:
+        with self._lock:
+            if process is not self._process:
+                return
+            event = unpack(message["event"]) if "event" in message else None
+            inbox = self._inboxes.get(message["id"])
+            if "ready" in message:
+                self._inboxes.pop(message["id"], None)
+                self._get_ready(message["ready"])
+            elif self.state == "loading" and isinstance(event, Loading):
+                self.loading_stage, self.loading_fraction = event.stage, event.fraction
+                self._changed.notify_all()
+            elif self.state == "loading" and isinstance(event, Failed):
+                self.error = event.message
+                self._become("failed")
+            elif inbox is not None:
+                if isinstance(event, (Finished, Failed)) and self._answering == message["id"]:
+                    self._answering = None
+                    self._become("ready")
+                inbox.put(message)
+
+    def _get_ready(self, facts: dict[str, Any]) -> None:
+        self.plan, self.model_name, self.context_tokens = facts["plan"], facts["model_name"], facts["context_tokens"]
+        self._failures = 0
+        self.loading_fraction = None
+        self._become("ready")
+
+    def _engine_died(self, how: str) -> None:
+        """Tell whoever waits, then start again; not for ever."""
+        log.warning("the engine process ended: %s", how)
+        started = self.state in ("ready", "busy")
+        failed = {"event": {"kind": "Failed", "message": KILLED.format(how=how), "fatal": True}}
+        for inbox in self._inboxes.values():
+            inbox.put(failed)
+        self._inboxes.clear()
+        self._end_process()
+        self._failures = 0 if started else self._failures + 1
+        if self._failures > _RESTARTS:
+            self.error = GAVE_UP.format(times=self._failures, how=how, log=_log_path())
+            self._become("failed")
+        else:
+            self._launch()
+
+    def _end_process(self) -> None:
+        if self._process is not None:
+            self._outbox.put(None)
+            _end(self._process)
+            self._process = None
+
+    def _become(self, state: str) -> None:
+        self.state = state
+        self._changed.notify_all()
+
+
+def _events(inbox: queue.Queue[dict[str, Any]]) -> Iterator[Event]:
+    while True:
+        event = unpack(inbox.get()["event"])
+        yield event
+        if isinstance(event, (Finished, Failed)):
+            return
+
+
+def _for_engine(turn: Mapping[str, Any]) -> dict[str, Any]:
+    return {"role": turn["role"], "text": turn.get("text", ""), "ids": list(turn.get("ids") or ())}
+
+
+def _plain(settings: Settings) -> dict[str, Any]:
+    """The settings as overrides: what was left to the program stays "auto"."""
+    values = dataclasses.asdict(settings)
+    return {name: str(value) if isinstance(value, Path) else "auto" if value is None else value for name, value in values.items()}
+
+
+def _log_path() -> Path:
+    return paths.subdir("logs") / "engine.log"
+
+
+def _log_file() -> IO[bytes]:
+    """The engine's log, begun anew when it has grown large."""
+    path = _log_path()
+    with contextlib.suppress(OSError):         # on Windows it cannot be moved while an old engine still ends
+        if path.exists() and path.stat().st_size > _LOG_BYTES:
+            path.replace(path.with_suffix(".old.log"))
+    return path.open("ab")
+
+
+def _how(code: int) -> str:
+    return f"signal {-code}" if code < 0 else f"exit code {code}"
+
+
+def _write(process: subprocess.Popen[bytes], outbox: queue.Queue[dict[str, Any] | None]) -> None:
+    """Write commands until None comes, then close the pipe, which ends the engine.
+
+    A broken pipe is not handled here: the listening thread sees the same end and acts on it.
+    """
+    with contextlib.suppress(OSError, ValueError):
+        while (message := outbox.get()) is not None:
+            process.stdin.write(to_line(message))
+            process.stdin.flush()
+    with contextlib.suppress(OSError):
+        process.stdin.close()
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Wait for an engine whose pipe is being closed; kill one that does not go."""
+    try:
+        process.wait(_CLOSE_WAIT_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()

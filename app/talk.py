@@ -1,0 +1,206 @@
+"""Commands that answer: summarize and chat. They stream to stdout and tell on stderr what is going on."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+from app.runtime import Runtime
+from app.terminal import read_book, say, status, tell
+from core.config import Settings
+from core.documents.document import Document
+from core.errors import UserError
+from core.events import Delta, Event, Failed, Finished, Loading, Prefill, Reading
+
+INTERRUPTED = 130
+_REASONS = {
+    "length": "The answer reached --max-new-tokens and was cut there.",
+    "looping": "The answer began to repeat itself and was stopped.",
+    "context_full": "The context is full; the answer was cut there.",
+    "user": "Stopped.",
+}
+_HELP = "/summary  /chapters 1-3  /chapters all  /again  /new  /help  /quit   (Ctrl-C stops an answer)"
+
+
+def summarize(given: argparse.Namespace, settings: Settings) -> int:
+    """One summary, or one answer."""
+    book = read_book(given.file, given.password)
+    runtime = Runtime(settings)
+    try:
+        events = runtime.ask(
+            book=book, book_id=book.sha256, conversation_id="command line", question=given.question, chapters=given.chapters,
+            fit=settings.fit, params=_params(settings), fresh=True)
+        finished = _Stream(runtime).show(events)
+    finally:
+        runtime.close()
+    _report(finished)
+    if given.json:
+        say(json.dumps(figures(finished), ensure_ascii=False))
+    return INTERRUPTED if finished.reason == "user" else 0
+
+
+def figures(finished: Finished) -> dict[str, Any]:
+    """What `--json` writes."""
+    stats = finished.stats
+    return {
+        "text": finished.text, "prompt_tokens": stats.prompt_tokens, "new_tokens": stats.new_tokens,
+        "finish_reason": finished.reason, "prefill_s": stats.prefill_s, "ttft_s": stats.ttft_s,
+        "tbt_ms": {"mean": stats.tbt_mean_ms, "p50": stats.tbt_p50_ms, "p95": stats.tbt_p95_ms},
+        "tokens_per_s": stats.tokens_per_s,
+        "acceptance": {"draft": stats.acceptance_draft.rate, "retrieval": stats.acceptance_retrieval.rate},
+        "tokens_per_round": stats.tokens_per_round, "rounds": stats.rounds, "longest_wait_ms": stats.longest_wait_ms,
+        "mode": stats.mode, "model": stats.model, "plan": finished.plan, "peak_memory_bytes": stats.peak_memory_bytes,
+    }
+
+
+def chat(given: argparse.Namespace, settings: Settings) -> int:
+    """A conversation, line by line, until the input ends."""
+    book = read_book(given.file, given.password)
+    runtime = Runtime(settings)
+    runtime.start()
+    say(f"{book.title or given.file}: {book.words:,} words. Ask, or type /summary.\n{_HELP}")
+    try:
+        _Chat(runtime, book, settings, given.chapters).run()
+    finally:
+        runtime.close()
+    return 0
+
+
+class _Chat:
+    """The conversation and the commands that begin with a slash."""
+
+    def __init__(self, runtime: Runtime, book: Document, settings: Settings, chapters: tuple[int, int] | None) -> None:
+        self._runtime, self._book, self._settings, self._chapters = runtime, book, settings, chapters
+        self._turns: list[dict[str, Any]] = []
+        self._asked: str | None = None
+
+    def run(self) -> None:
+        """Read lines until the input ends or /quit."""
+        while (line := _prompt()) is not None:
+            word, _, rest = line.partition(" ")
+            if word == "/quit":
+                return
+            try:
+                self._obey(word, rest.strip()) if word.startswith("/") else self._ask(line)
+            except UserError as error:
+                tell(str(error))
+
+    def _obey(self, word: str, rest: str) -> None:
+        if word == "/summary":
+            self._ask(None)
+        elif word == "/again" and self._turns:
+            del self._turns[-2:]
+            self._ask(self._asked)
+        elif word == "/new":
+            self._turns.clear()
+            self._runtime.forget("chat")
+        elif word == "/chapters":
+            self._chapters = None if rest in ("", "all") else _range(rest)
+        else:
+            say(_HELP)
+
+    def _ask(self, question: str | None) -> None:
+        self._asked = question
+        events = self._runtime.ask(
+            book=self._book, book_id=self._book.sha256, conversation_id="chat", question=question, chapters=self._chapters,
+            fit=self._settings.fit, params=_params(self._settings), history=self._turns)
+        finished = _Stream(self._runtime).show(events)
+        _report(finished)
+        if finished.token_ids:
+            self._turns += [{"role": "user", "text": question or "Summarize this book"},
+                            {"role": "assistant", "text": finished.text, "ids": list(finished.token_ids)}]
+
+
+class _Stream:
+    """Writes an answer's text as it comes and what is going on beside it."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._at_start = True
+
+    def show(self, events: Iterator[Event]) -> Finished:
+        """The end of the answer. Ctrl-C stops it and waits for what it has. Raises UserError when there is none."""
+        events = iter(events)
+        stopping = False
+        while True:
+            try:
+                event = next(events, None)
+                if isinstance(event, Finished):
+                    break
+                if event is None or isinstance(event, Failed):
+                    raise UserError(event.message if event else "The engine gave no answer.")
+                self._one(event)
+            except KeyboardInterrupt:
+                if stopping:
+                    raise
+                stopping = True
+                self._runtime.stop()
+        status("")
+        if not self._at_start:
+            sys.stdout.write("\n")
+            sys.stdout.flush()
+        return event
+
+    def _one(self, event: Event) -> None:
+        if isinstance(event, Loading):
+            status(event.stage, event.fraction)
+        elif isinstance(event, Reading):
+            self._heading(event)
+        elif isinstance(event, Prefill):
+            left = f", about {event.eta_s:.0f} s left" if event.eta_s else ""
+            status(f"Reading: {event.done_tokens:,} of {event.total_tokens:,} tokens{left}")
+        elif isinstance(event, Delta) and event.text:
+            status("")
+            text = event.text.lstrip() if self._at_start else event.text
+            sys.stdout.write(text)
+            sys.stdout.flush()
+            self._at_start = self._at_start and not text
+
+    def _heading(self, event: Reading) -> None:
+        status("")
+        if event.purpose == "answer" and event.total == 1:
+            return
+        place = f"[{event.index}/{event.total}] " if event.purpose != "whole summary" else ""
+        before = "" if self._at_start else "\n\n"
+        sys.stdout.write(f"{before}{place}{event.label[:1].upper()}{event.label[1:]}\n")
+        sys.stdout.flush()
+        self._at_start = True
+
+
+def _report(finished: Finished) -> None:
+    """What was read, what was not, and how fast it went, on stderr."""
+    stats = finished.stats
+    for line in (*finished.notes, _REASONS.get(finished.reason, "")):
+        if line:
+            tell(line)
+    if stats.new_tokens:
+        levels = {"draft": stats.acceptance_draft.rate, "retrieval": stats.acceptance_retrieval.rate}
+        rates = "".join(f", {name} accepted {rate:.0%}" for name, rate in levels.items() if rate is not None)
+        tell(f"{stats.new_tokens} tokens, {stats.tbt_mean_ms:.0f} ms between tokens{rates}, first after {stats.ttft_s:.1f} s "
+             f"({stats.model}, {stats.mode})")
+
+
+def _params(settings: Settings) -> dict[str, Any]:
+    names = ("max_new_tokens", "temperature", "top_p", "repetition_penalty", "seed", "mode", "gamma")
+    return {**{name: getattr(settings, name) for name in names}, "budget": settings.retrieval_budget}
+
+
+def _range(text: str) -> tuple[int, int]:
+    first, _, last = text.partition("-")
+    if not (first.isdigit() and (last or first).isdigit()):
+        raise UserError(f"{text!r} is no range of chapters; write 4 or 1-3.")
+    return int(first), int(last or first)
+
+
+def _prompt() -> str | None:
+    """The next line that says something; None at the end of the input."""
+    while True:
+        try:
+            line = input("\n> " if sys.stdin.isatty() else "")
+        except EOFError:
+            return None
+        if line.strip():
+            return line.strip()

@@ -1,0 +1,79 @@
+"""Keeps KV caches of texts that were read, while a memory allowance lasts, so that going back to one costs no prefill."""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from typing import Protocol
+
+log = logging.getLogger(__name__)
+
+
+class Context(Protocol):
+    """One KV cache and the ids it holds, as the engine makes it."""
+
+    ids: list[int]
+
+    @property
+    def nbytes(self) -> int: ...
+    def close(self) -> None: ...
+
+
+class ContextShelf:
+    """Contexts by key, least recently used first. At least one exists at a time, whatever the allowance says.
+
+    A context that has to go is handed to the next text when it is large enough (its system text stays in the cache),
+    else closed.
+    """
+
+    def __init__(self, make: Callable[[int], Context], *, allowance_bytes: int) -> None:
+        self._make = make
+        self._allowance_bytes = allowance_bytes
+        self._shelf: OrderedDict[Hashable, tuple[Context, int]] = OrderedDict()
+
+    def __contains__(self, key: Hashable) -> bool:
+        return key in self._shelf
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of all contexts kept."""
+        return sum(context.nbytes for context, _ in self._shelf.values())
+
+    def take(self, key: Hashable, needed_tokens: int, *, spare_tokens: int = 0) -> Context:
+        """The context of `key`, holding what it held, with room for `needed_tokens`.
+
+        Where there is none that large, one is made with `spare_tokens` more.
+        """
+        if key in self._shelf and self._shelf[key][1] >= needed_tokens:
+            self._shelf.move_to_end(key)
+            return self._shelf[key][0]
+        self.drop(key)
+        capacity = needed_tokens + spare_tokens
+        self._shelf[key] = self._make_room(capacity) or (self._make(capacity), capacity)
+        return self._shelf[key][0]
+
+    def drop(self, key: Hashable) -> None:
+        """Close the context of `key`, if there is one."""
+        context, _ = self._shelf.pop(key, (None, 0))
+        if context is not None:
+            context.close()
+
+    def close(self) -> None:
+        """Close all of them."""
+        while self._shelf:
+            self.drop(next(iter(self._shelf)))
+
+    def _make_room(self, capacity_tokens: int) -> tuple[Context, int] | None:
+        """Let the oldest go until a new context fits the allowance; the last one let go is returned when it can be reused."""
+        needed = capacity_tokens * self._bytes_per_token()
+        while self._shelf and self.nbytes + needed > self._allowance_bytes:
+            key, (context, capacity) = self._shelf.popitem(last=False)
+            if capacity >= capacity_tokens and (not self._shelf or self.nbytes + context.nbytes <= self._allowance_bytes):
+                return context, capacity
+            log.info("closing the context of %s", key)
+            context.close()
+        return None
+
+    def _bytes_per_token(self) -> float:
+        return max((context.nbytes / capacity for context, capacity in self._shelf.values()), default=0.0)

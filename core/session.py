@@ -1,0 +1,380 @@
+"""Conversations about books: what is read for a question, in which cache, and what the reader gets to see of it.
+
+Knows the engine only as something that continues ids. A book that fits is read whole; a longer one in parts: each part is
+summarised, the book from the parts, and a question goes to the part that matches it best.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import time
+from collections import Counter
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any
+
+from core.answering import Answer, Engine, answer
+from core.contexts import ContextShelf
+from core.documents.document import Document
+from core.engine import Params
+from core.errors import UserError
+from core.events import Delta, Event, Finished, Piece, Prefill, Reading, Stats
+from core.notes import NoteStore
+from core.reading import Part, ReadingPlan, ReadingStyle, plan_reading
+from core.text.prompt import Turn, build
+from core.text.ranking import PartIndex
+from core.text.tokenizer import Tokenizer
+
+_SLACK = 1024                                  # tokens a context is made larger than needed, for follow-up turns
+_STAY = 0.7                                    # a follow-up stays with its part unless another one matches clearly better
+_FRAME_TOKENS = 160                            # kept free for the frame and the instruction
+_SPEED_MEMORY = 0.5                            # weight of the newest prefill in the measured speed
+
+Progress = Generator[Event, None, Answer]
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """One question about a book, or the wish for a summary (`question` None). `history`: the turns before it, oldest first."""
+
+    book: Document | None
+    book_id: str
+    conversation_id: str
+    question: str | None
+    chapters: tuple[int, int] | None = None
+    fit: str = "auto"
+    params: Mapping[str, Any] = field(default_factory=dict)
+    history: Sequence[Mapping[str, Any]] = ()
+    fresh: bool = False                        # read every part again, even when its summary is known
+
+
+@dataclass(slots=True)
+class _Memory:
+    """What a conversation leaves behind in this process. Losing it costs time, never content."""
+
+    questions: dict[tuple[int, ...], tuple[int, ...]] = field(default_factory=dict)      # answer ids -> question ids
+    part: Part | None = None                                                             # the part the last answer was about
+    attempts: Counter[int] = field(default_factory=Counter)                              # by turn, so that "again" differs
+
+
+class Session:
+    """Answers questions one at a time. `ask` yields events and ends with Finished; errors for the user are raised."""
+
+    def __init__(
+        self, engine: Engine, tokenizer: Tokenizer, style: ReadingStyle, *, allowance_bytes: int = 0,
+        notes: NoteStore | None = None, defaults: Mapping[str, Any] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._engine, self._tokenizer, self._style = engine, tokenizer, style
+        self._defaults, self._clock = dict(defaults or {}), clock
+        self._notes = notes or NoteStore()
+        self._shelf = ContextShelf(engine.new_context, allowance_bytes=allowance_bytes)
+        self._memories: dict[str, _Memory] = {}
+        self._indexes: dict[tuple[str, tuple[Part, ...]], PartIndex] = {}
+        self._prefill_speed: float | None = None
+
+    # ---- what the app asks for ---------------------------------------------------------------------------------------------
+
+    def ask(self, ask: Ask, *, should_stop: Callable[[], bool] = lambda: False) -> Iterator[Event]:
+        """The events of one answer. Raises UserError when the book cannot be read as asked."""
+        params = self._params(ask)
+        if ask.book is None:
+            yield from self._talk(ask, params, should_stop)
+            return
+        plan = self.reading_plan(ask.book, fit=ask.fit, chapters=ask.chapters, max_new_tokens=params.max_new_tokens)
+        if len(plan.parts) == 1:
+            yield from self._whole(ask, plan, params, should_stop)
+        elif ask.question is None:
+            yield from self._summarize_parts(ask, plan, params, should_stop)
+        else:
+            yield from self._ask_part(ask, plan, params, should_stop)
+
+    def reading_plan(
+        self, book: Document, *, fit: str = "auto", chapters: tuple[int, int] | None = None, max_new_tokens: int = 512,
+    ) -> ReadingPlan:
+        """How `book` would be read."""
+        return plan_reading(book, self._tokenizer, context_tokens=self._engine.context_tokens, style=self._style, fit=fit,
+                            chapters=chapters, reserve=self._reserve(max_new_tokens))
+
+    def card(self, book: Document) -> dict[str, Any]:
+        """What the app shows before anything is read: size, fit, parts and the time the reading may take."""
+        plan = self.reading_plan(book)
+        return {
+            "title": book.title, "author": book.author, "chapters": len(book.chapters), "words": book.words,
+            "tokens": plan.tokens, "share_of_context": plan.tokens / self._engine.context_tokens,
+            "fits": plan.mode == "whole", "parts": [part.label for part in plan.parts],
+            "prefill_s_estimate": self._prefill_estimate(plan), "notes": [*plan.notes, *book.warnings],
+        }
+
+    def forget(self, conversation_id: str) -> None:
+        """Drop what is remembered about a conversation."""
+        self._memories.pop(conversation_id, None)
+
+    def close(self) -> None:
+        """Free every context."""
+        self._shelf.close()
+
+    # ---- the three ways of answering ---------------------------------------------------------------------------------------
+
+    def _talk(self, ask: Ask, params: Params, should_stop: Callable[[], bool]) -> Iterator[Event]:
+        """A conversation without a book."""
+        if ask.question is None:
+            raise UserError("There is no book to summarise. Open one first.")
+        done = yield from self._turn(ask, ("talk",), "", "", ask.question, params, should_stop)
+        yield self._finished(done, sources=())
+
+    def _whole(self, ask: Ask, plan: ReadingPlan, params: Params, should_stop: Callable[[], bool]) -> Iterator[Event]:
+        part = plan.parts[0]
+        yield Reading(1, 1, part.label)
+        question = self._style.whole_prompt if ask.question is None else self._asked(ask.question)
+        done = yield from self._turn(ask, _key(ask, part), _passage(ask.book, part), "", question, params, should_stop)
+        yield self._finished(done, plan=plan, sources=(part.label,))
+
+    def _summarize_parts(self, ask: Ask, plan: ReadingPlan, params: Params, should_stop: Callable[[], bool]) -> Iterator[Event]:
+        notes: list[tuple[str, str]] = []
+        for number, part in enumerate(plan.parts, 1):
+            yield Reading(number, len(plan.parts), part.label, "part summary")
+            done = yield from self._note(ask, part, number, should_stop)
+            if done.reason == "user":
+                yield self._finished(replace(done, text=""), plan=plan, sources=_labels(plan.parts[:number - 1]),
+                                     notes=(f"Stopped in part {number} of {len(plan.parts)}; the parts before it are kept.",))
+                return
+            notes.append((part.label, _settled(done.text)))
+        notes = yield from self._condense(ask, notes, should_stop)
+        yield Reading(len(plan.parts), len(plan.parts), "the whole book", "whole summary")
+        done = yield from self._turn(ask, _notes_key(ask), _joined(notes), "", self._style.join_prompt, params, should_stop)
+        yield self._finished(done, plan=plan, sources=_labels(plan.parts))
+
+    def _ask_part(self, ask: Ask, plan: ReadingPlan, params: Params, should_stop: Callable[[], bool]) -> Iterator[Event]:
+        known = self._known_notes(ask, plan)
+        part = self._part_for(ask, plan)
+        if part is None and len(known) == len(plan.parts):
+            yield Reading(1, 1, "the summaries of all parts")
+            done = yield from self._turn(ask, _notes_key(ask), self._within_room(known), "", self._asked(ask.question), params,
+                                         should_stop)
+            yield self._finished(done, plan=plan, sources=("the summaries of all parts",))
+            return
+        notes = () if part is not None else ("The question names nothing that occurs in the book, so its beginning was read.",)
+        part = part or plan.parts[0]
+        self._memory(ask).part = part
+        yield Reading(plan.parts.index(part) + 1, len(plan.parts), part.label)
+        memo = self._memo(known)
+        done = yield from self._turn(ask, _key(ask, part), _passage(ask.book, part), memo, self._asked(ask.question), params,
+                                     should_stop)
+        sources = (part.label, "the summaries of the other parts") if memo else (part.label,)
+        yield self._finished(done, plan=plan, sources=sources, notes=(*notes, f"Read for this answer: {part.label}."))
+
+    # ---- steps ---------------------------------------------------------------------------------------------------------------
+
+    def _turn(
+        self, ask: Ask, key: tuple, text: str, memo: str, question: str, params: Params, should_stop: Callable[[], bool],
+    ) -> Progress:
+        """Answer `question` after text, memo and the turns so far, in the context of `key`."""
+        frame, encode = self._tokenizer.frame(self._style.system), self._tokenizer.encode
+        head = encode(text + "\n\n") if text else []
+        head += encode(memo + "\n\n") if memo else []
+        asked, turns = tuple(encode(question)), self._turns(ask)
+        room = self._engine.context_tokens - params.max_new_tokens
+        try:
+            prompt = build(frame, head, turns, asked, room=room)
+        except ValueError as error:
+            raise UserError(f"This does not fit the context: {error}. Ask a shorter question, lower max_new_tokens, or use "
+                            "--fit sections.") from error
+        done = yield from self._generate(key, prompt.ids, params, should_stop)
+        self._memory(ask).questions[done.token_ids] = asked
+        if prompt.dropped_turns:
+            left = f"The context is full: the oldest {prompt.dropped_turns} questions of this conversation were left out."
+            done = replace(done, notes=(left,))
+        return done
+
+    def _note(self, ask: Ask, part: Part, number: int, should_stop: Callable[[], bool]) -> Progress:
+        """The summary of one part: remembered, or read now."""
+        passage, prompt = _passage(ask.book, part), self._style.part_prompt
+        made_from = (self._engine.model_name, self._style.system, prompt, passage)
+        known = None if ask.fresh else self._notes.get(*made_from)
+        if known is not None:
+            yield Delta((Piece(known, "target"),), Stats(model=self._engine.model_name))
+            return Answer("stop", known, (), Stats(model=self._engine.model_name))
+        done = yield from self._read_alone(_key(ask, part), passage, prompt, self._note_params(ask, number), should_stop)
+        if done.reason != "user":
+            self._notes.put(done.text, *made_from)
+        return done
+
+    def _condense(self, ask: Ask, notes: list[tuple[str, str]], should_stop: Callable[[], bool]) -> Generator:
+        """Summaries of summaries until what is left can be read in one go."""
+        room = min(self._style.whole_tokens or self._style.part_tokens, self._engine.context_tokens - self._reserve(512))
+        while len(notes) > 2 and self._tokenizer.count(_joined(notes)) > room:
+            groups = _grouped(notes, lambda group: self._tokenizer.count(_joined(group)) <= max(room // 2, 1))
+            if len(groups) == len(notes):
+                groups = [notes[i:i + 2] for i in range(0, len(notes), 2)]
+            shorter = []
+            for number, group in enumerate(groups, 1):
+                label = f"{group[0][0]} to {group[-1][0]}" if len(group) > 1 else group[0][0]
+                yield Reading(number, len(groups), label, "part summary")
+                done = yield from self._read_alone(_notes_key(ask), _joined(group), self._style.join_prompt,
+                                                   self._note_params(ask, number), should_stop)
+                shorter.append((label, _settled(done.text)))
+            notes = shorter
+        return notes
+
+    def _read_alone(self, key: tuple, text: str, question: str, params: Params, should_stop: Callable[[], bool]) -> Progress:
+        """One question about one text, outside of any conversation."""
+        frame, encode = self._tokenizer.frame(self._style.system), self._tokenizer.encode
+        ids = build(frame, encode(text + "\n\n"), (), encode(question), room=self._engine.context_tokens).ids
+        return (yield from self._generate(key, ids, params, should_stop))
+
+    def _generate(self, key: tuple, ids: list[int], params: Params, should_stop: Callable[[], bool]) -> Progress:
+        needed = min(self._engine.context_tokens, len(ids) + params.max_new_tokens + 1)
+        context = self._shelf.take(key, needed, spare_tokens=min(_SLACK, self._engine.context_tokens - needed))
+        events = answer(self._engine, context, ids, params, decode=self._tokenizer.decode, should_stop=should_stop)
+        while True:
+            try:
+                event = next(events)
+            except StopIteration as finished:
+                return finished.value
+            self._measure(event)
+            yield event
+
+    # ---- choices -------------------------------------------------------------------------------------------------------------
+
+    def _part_for(self, ask: Ask, plan: ReadingPlan) -> Part | None:
+        """The part a question is about; None when its words occur nowhere and no part was talked about before."""
+        index_key = (ask.book_id, plan.parts)
+        if index_key not in self._indexes:
+            self._indexes = {index_key: PartIndex([_passage(ask.book, part) for part in plan.parts])}
+        scores = self._indexes[index_key].scores(ask.question)
+        best = max(range(len(scores)), key=lambda i: (scores[i], -i))
+        last = self._memory(ask).part
+        if last in plan.parts and scores[plan.parts.index(last)] >= _STAY * scores[best]:
+            return last
+        return plan.parts[best] if scores[best] > 0 else None
+
+    def _known_notes(self, ask: Ask, plan: ReadingPlan) -> list[tuple[str, str]]:
+        found = [(part.label, self._notes.get(self._engine.model_name, self._style.system, self._style.part_prompt,
+                                              _passage(ask.book, part))) for part in plan.parts]
+        return [(label, _settled(note)) for label, note in found if note is not None]
+
+    def _memo(self, notes: list[tuple[str, str]]) -> str:
+        """The part summaries as far as a quarter of a part: more would drown the part itself."""
+        room = self._style.part_tokens // 4
+        memo = "What the other parts tell, in short:\n" + _joined(notes) if notes else ""
+        return memo if notes and self._tokenizer.count(memo) <= room else ""
+
+    def _within_room(self, notes: list[tuple[str, str]]) -> str:
+        room = self._engine.context_tokens - self._reserve(512)
+        while len(notes) > 1 and self._tokenizer.count(_joined(notes)) > room:
+            notes = notes[:-1]
+        return _joined(notes)
+
+    def _turns(self, ask: Ask) -> list[Turn]:
+        """The history as ids: answers as they were produced, questions as they were asked."""
+        turns, asked = [], None
+        for entry in ask.history:
+            if entry["role"] == "user":
+                asked = entry
+            elif asked is not None:
+                ids = tuple(entry.get("ids") or self._tokenizer.encode(entry.get("text", "")))
+                known = self._memory(ask).questions.get(ids)
+                turns.append(Turn(known or tuple(self._tokenizer.encode(self._asked(asked["text"]))), ids))
+                asked = None
+        return [turn for turn in turns if turn.answer]
+
+    def _params(self, ask: Ask) -> Params:
+        names = {f.name for f in fields(Params)}
+        given = {**self._defaults, **{name: value for name, value in ask.params.items() if value is not None}}
+        unknown = set(given) - names
+        assert not unknown, f"unknown parameters {sorted(unknown)}"
+        turn = len(ask.history)
+        if given.get("seed") is None:
+            attempts = self._memory(ask).attempts
+            given["seed"] = _seed(ask.conversation_id, turn, attempts[turn])
+            attempts[turn] += 1
+        return Params(**given)
+
+    def _note_params(self, ask: Ask, number: int) -> Params:
+        style, asked = self._style, self._params_without_seed(ask)
+        return replace(asked, max_new_tokens=style.note_tokens, temperature=style.temperature, top_p=style.top_p,
+                       repetition_penalty=style.repetition_penalty, seed=_seed(ask.book_id, number, 0))
+
+    def _params_without_seed(self, ask: Ask) -> Params:
+        return self._params(replace(ask, params={**ask.params, "seed": 0}))
+
+    def _asked(self, question: str) -> str:
+        return self._style.answer_prompt.replace("{question}", question.strip())
+
+    def _memory(self, ask: Ask) -> _Memory:
+        return self._memories.setdefault(ask.conversation_id, _Memory())
+
+    def _reserve(self, max_new_tokens: int) -> int:
+        instructions = (self._style.system, self._style.whole_prompt, self._style.part_prompt)
+        return max_new_tokens + _FRAME_TOKENS + sum(self._tokenizer.count(text) for text in instructions)
+
+    # ---- figures -------------------------------------------------------------------------------------------------------------
+
+    def _measure(self, event: Event) -> None:
+        if isinstance(event, Prefill) and event.done_tokens == event.total_tokens >= 256 and event.elapsed_s > 0:
+            speed = event.total_tokens / event.elapsed_s
+            old = self._prefill_speed or speed
+            self._prefill_speed = old + _SPEED_MEMORY * (speed - old)
+
+    def _prefill_estimate(self, plan: ReadingPlan) -> float | None:
+        """Seconds to read everything, by the speed measured so far, else by the plan's expectation."""
+        if self._prefill_speed:
+            return plan.tokens / self._prefill_speed
+        expected = getattr(self._engine.plan, "expected_prefill_s", None)
+        return expected * plan.tokens / self._engine.context_tokens if expected else None
+
+    def _finished(
+        self, done: Answer, *, sources: Sequence[str], plan: ReadingPlan | None = None, notes: Sequence[str] = (),
+    ) -> Finished:
+        engine_plan = self._engine.plan.to_json() if hasattr(self._engine.plan, "to_json") else {}
+        reading = {} if plan is None else {"reading": asdict(plan)}
+        told = [*(plan.notes if plan else ()), *notes, *done.notes]
+        if plan and plan.left_out:
+            told.append("Not read: " + "; ".join(plan.left_out) + ".")
+        return Finished(done.reason, done.text.strip(), done.stats, done.token_ids, tuple(sources), tuple(told),
+                        {**engine_plan, **reading})
+
+
+def _key(ask: Ask, part: Part) -> tuple:
+    return ask.book_id, part.start, part.end
+
+
+def _notes_key(ask: Ask) -> tuple:
+    return ask.book_id, "notes"
+
+
+def _labels(parts: Sequence[Part]) -> tuple[str, ...]:
+    return tuple(part.label for part in parts)
+
+
+def _passage(book: Document, part: Part) -> str:
+    """A part's text as the model gets it: paragraphs apart, no runs of blank lines."""
+    return re.sub(r"\n\s*\n\s*", "\n\n", book.text[part.start:part.end]).strip()
+
+
+def _settled(note: str) -> str:
+    """A part summary as it goes into the next prompt: no announcement before it, no sentence broken off at its end."""
+    text = re.sub(r"^(?:sure|certainly|here(?:'s| is| are))\b[^\n]*:\s*", "", note.strip(), flags=re.IGNORECASE)
+    ends = [match.end() for match in re.finditer(r"[.!?…][\"'”’)]*(?=\s|$)", text)]
+    return text[:ends[-1]] if ends else text
+
+
+def _joined(notes: Sequence[tuple[str, str]]) -> str:
+    return "\n\n".join(f"{label}\n{text}" for label, text in notes)
+
+
+def _grouped(notes: list[tuple[str, str]], fits: Callable[[list[tuple[str, str]]], bool]) -> list[list[tuple[str, str]]]:
+    """Neighbours together as long as `fits` says so."""
+    groups: list[list[tuple[str, str]]] = []
+    for note in notes:
+        if groups and fits([*groups[-1], note]):
+            groups[-1].append(note)
+        else:
+            groups.append([note])
+    return groups
+
+
+def _seed(name: str, turn: int, attempt: int) -> int:
+    return int.from_bytes(hashlib.sha256(f"{name}/{turn}/{attempt}".encode()).digest()[:6], "big")

@@ -1,0 +1,124 @@
+"""The tokenizer of a model folder: text to ids and back, and the fixed frame its chat template puts around a conversation."""
+
+from __future__ import annotations
+
+import re
+import threading
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from core.errors import UserError
+
+# Some templates print today's date into the system message. A fixed one keeps a book's prefix identical from day to day.
+TEMPLATE_DATE = "26 Jul 2024"
+
+_MARKS = ("\u27e6system\u27e7", "\u27e6first\u27e7", "\u27e6answer\u27e7", "\u27e6second\u27e7")
+_PLAIN_FRAME = ("", "\n\nUSER: ", "", "\n\nUSER: ", "\n\nASSISTANT:")
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """What the chat template writes around a conversation, as ids.
+
+    A prompt is `opening + first user text + ask + answer + bridge + user text + ask ...`. Answers stay the ids the model
+    produced; nothing that was said is ever rendered again.
+    """
+
+    opening: tuple[int, ...]                   # up to the first user text, the system text included
+    ask: tuple[int, ...]                       # from the end of a user text to the first token of the answer
+    bridge: tuple[int, ...]                    # from the end of an answer to the next user text
+
+
+class Tokenizer:
+    """Wraps a transformers tokenizer. Everything a person or a book wrote is encoded as plain text, never as control tokens."""
+
+    def __init__(self, backend: Any) -> None:
+        self._backend = backend
+        self._backend.model_max_length = 1 << 60          # we count ourselves; transformers would only warn
+        self._lock = threading.Lock()                     # encoding flags live inside the backend
+        added = sorted(backend.get_added_vocab(), key=len, reverse=True)
+        self._added_text = re.compile("|".join(re.escape(token) for token in added)) if added else None
+        self.frame = lru_cache(maxsize=16)(self._frame)
+
+    @classmethod
+    def load(cls, folder: Path) -> Tokenizer:
+        """The tokenizer stored in a model folder. Raises UserError when the folder holds none."""
+        from transformers import AutoTokenizer
+
+        try:
+            return cls(AutoTokenizer.from_pretrained(str(folder), local_files_only=True))
+        except (OSError, ValueError) as error:
+            raise UserError(
+                f"The tokenizer in {folder} cannot be read ({error}). Delete that folder; the next start fetches it anew."
+            ) from error
+
+    def encode(self, text: str) -> list[int]:
+        """Ids of `text` as plain text: even "<|im_end|>" becomes ordinary characters."""
+        ids: list[int] = []
+        for piece in self._without_control(text):
+            ids += self._encode(piece, plain=True)
+        return ids
+
+    def count(self, text: str) -> int:
+        """How many ids `encode` would give."""
+        return len(self.encode(text))
+
+    def decode(self, ids: list[int] | tuple[int, ...]) -> str:
+        """Text of `ids` without control tokens."""
+        with self._lock:
+            return self._backend.decode(list(ids), skip_special_tokens=True, clean_up_tokenization_spaces=False)
+
+    def _without_control(self, text: str) -> list[str]:
+        """`text` cut inside every literal that the tokenizer would take for one of its added tokens."""
+        if self._added_text is None:
+            return [text]
+        cuts = [match.start() + 1 for match in self._added_text.finditer(text)]
+        return [text[start:end] for start, end in zip([0, *cuts], [*cuts, len(text)], strict=True)]
+
+    def _encode(self, text: str, *, plain: bool) -> list[int]:
+        with self._lock:
+            return self._backend(text, add_special_tokens=False, split_special_tokens=plain).input_ids
+
+    def _frame(self, system: str) -> Frame:
+        """The frame for one system text; raises UserError when the template cannot be understood."""
+        before, opening, _, bridge, ask = self._template_pieces()
+        if opening is None:                                # the template knows no system role: it goes before the first text
+            start = self._encode(before, plain=False) + self.encode(system + "\n\n" if system else "")
+        else:
+            start = self._encode(before, plain=False) + self.encode(system) + self._encode(opening, plain=False)
+        return Frame(tuple(start), tuple(self._encode(ask, plain=False)), tuple(self._encode(bridge, plain=False)))
+
+    def _template_pieces(self) -> tuple[str, str | None, str, str, str]:
+        """What the template writes before the system text, the first user text, its answer, the next user text, its answer."""
+        if not getattr(self._backend, "chat_template", None):
+            return ((self._backend.bos_token or "") + _PLAIN_FRAME[0], *_PLAIN_FRAME[1:])
+        roles = ("system", "user", "assistant", "user")
+        messages = [{"role": role, "content": mark} for role, mark in zip(roles, _MARKS, strict=True)]
+        try:
+            before, *rest = _split(self._render(messages), _MARKS)
+        except Exception:                      # templates raise what they like when a role is unknown to them
+            try:
+                before, *rest = _split(self._render(messages[1:]), _MARKS[1:])
+            except Exception as error:
+                raise UserError(f"The chat template of this model cannot be used ({error}). Choose another model.") from error
+            rest = [None, *rest]
+        return (before, *rest)
+
+    def _render(self, messages: list[dict[str, str]]) -> str:
+        return self._backend.apply_chat_template(
+            messages, tokenize=False, add_generation_prompt=True, enable_thinking=False,
+            date_string=TEMPLATE_DATE, strftime_now=lambda _format: TEMPLATE_DATE,
+        )
+
+
+def _split(rendered: str, marks: tuple[str, ...]) -> list[str]:
+    """The text between the marks; raises ValueError unless each occurs exactly once and in order."""
+    pieces = []
+    for mark in marks:
+        if rendered.count(mark) != 1:
+            raise ValueError("it does not show every message exactly once")
+        piece, rendered = rendered.split(mark)
+        pieces.append(piece)
+    return [*pieces, rendered]

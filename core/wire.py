@@ -1,0 +1,50 @@
+"""Commands and events as lines of JSON: what the app and the engine's process say to each other. Values only."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import Any
+
+from core.events import Acceptance, Delta, Event, Failed, Finished, Loading, Piece, Prefill, Reading, Stats
+
+_KINDS: dict[str, type] = {kind.__name__: kind for kind in (Loading, Reading, Prefill, Delta, Finished, Failed)}
+
+
+def to_line(message: dict[str, Any]) -> bytes:
+    """One message as one line; lone surrogates and line breaks inside texts do not get out."""
+    return json.dumps(message, ensure_ascii=True, separators=(",", ":")).encode("ascii") + b"\n"
+
+
+def from_line(line: bytes) -> dict[str, Any]:
+    """The message of one line. Raises ValueError when it is none."""
+    message = json.loads(line)
+    if not isinstance(message, dict):
+        raise ValueError(f"not a message: {line[:80]!r}")
+    return message
+
+
+def pack(event: Event) -> dict[str, Any]:
+    """An event as plain values."""
+    return {"kind": type(event).__name__, **asdict(event)}
+
+
+def unpack(values: dict[str, Any]) -> Event:
+    """The event that `pack` packed."""
+    values = dict(values)
+    kind = _KINDS[values.pop("kind")]
+    if "stats" in values:
+        values["stats"] = unpack_stats(values["stats"])
+    if kind is Delta:
+        values["pieces"] = tuple(Piece(**piece) for piece in values["pieces"])
+    if kind is Finished:
+        for name in ("token_ids", "sources", "notes"):
+            values[name] = tuple(values[name])
+    return kind(**values)
+
+
+def unpack_stats(values: dict[str, Any]) -> Stats:
+    """Stats from the plain values of `asdict`."""
+    acceptances = {name: Acceptance(**values[name]) for name in ("acceptance_draft", "acceptance_retrieval")}
+    series = {name: tuple(values[name]) for name in ("tbt_series_ms", "acceptance_series")}
+    return Stats(**{**values, **acceptances, **series})

@@ -1,0 +1,229 @@
+"""The engine in a process of its own: `python -m core.worker` reads commands from stdin and writes events to stdout.
+
+One line of JSON each (core.wire). A thread of its own reads the commands, so that stop and questions about a book are heard
+while an answer is written. When the pipe closes, for whatever reason, the process ends at once: nothing is left behind when
+the app is killed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import logging
+import os
+import queue
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from core.documents.document import Document
+from core.errors import UserError
+from core.events import Event, Failed, Loading
+from core.wire import from_line, pack, to_line
+
+if TYPE_CHECKING:
+    from core.model.catalogue import CatalogueEntry
+    from core.session import Session
+
+log = logging.getLogger(__name__)
+
+Report = Callable[[str, float | None], None]
+# The settings and a way to say how far it is -> the session and what the app should know of it.
+Build = Callable[[dict[str, Any], Report], "tuple[Session, dict[str, Any]]"]
+
+_ALLOWANCE_SHARE = 0.25                        # of the memory that is free once the model is loaded
+_ALLOWANCE_MOST = 4 << 30
+_ORPHAN_CHECK_S = 1.0
+
+
+class Worker:
+    """Runs commands one after the other on the calling thread; `stop`, `card` and `forget` are served as they come."""
+
+    def __init__(self, commands: BinaryIO, events: BinaryIO, build: Build) -> None:
+        self._commands, self._events, self._build = commands, events, build
+        self._send_lock = threading.Lock()
+        self._todo: queue.Queue[dict[str, Any]] = queue.Queue()
+        self._stopped: set[int] = set()
+        self._books: dict[str, Document] = {}
+        self._session: Session | None = None
+
+    def run(self) -> None:
+        """Serve until the pipe closes."""
+        threading.Thread(target=self._listen, name="commands", daemon=True).start()
+        while True:
+            message = self._todo.get()
+            handler = {"load": self._load, "ask": self._ask}[message["do"]]
+            self._guarded(message, handler)
+
+    # ---- the listening thread ---------------------------------------------------------------------------------------------
+
+    def _listen(self) -> None:
+        try:
+            for line in self._commands:
+                self._hear(from_line(line))
+        finally:                               # the app is gone, or says what we do not understand: nothing to stay for
+            os._exit(0)
+
+    def _hear(self, message: dict[str, Any]) -> None:
+        at_once = {"stop": self._stop, "book": self._take_book, "forget": self._forget, "card": self._card}
+        if message["do"] in at_once:
+            self._guarded(message, at_once[message["do"]])
+        else:
+            self._todo.put(message)
+
+    def _stop(self, message: dict[str, Any]) -> None:
+        self._stopped.add(message["id"])
+
+    def _take_book(self, message: dict[str, Any]) -> None:
+        self._books = {message["book_id"]: Document.from_json(message["book"])}      # the newest only: books are large
+
+    def _forget(self, message: dict[str, Any]) -> None:
+        if self._session is not None:
+            self._session.forget(message["conversation_id"])
+
+    def _card(self, message: dict[str, Any]) -> None:
+        assert self._session is not None, "a card was asked for before the engine was ready"
+        self._send(id=message["id"], card=self._session.card(self._books[message["book_id"]]))
+
+    # ---- the working thread -----------------------------------------------------------------------------------------------
+
+    def _load(self, message: dict[str, Any]) -> None:
+        def report(stage: str, fraction: float | None = None) -> None:
+            self._send(id=message["id"], event=pack(Loading(stage, fraction)))
+
+        self._session, facts = self._build(message["settings"], report)
+        self._send(id=message["id"], ready=facts)
+
+    def _ask(self, message: dict[str, Any]) -> None:
+        from core.session import Ask
+
+        assert self._session is not None, "a question was asked before the engine was ready"
+        number = message["id"]
+        given = {f.name: message[f.name] for f in fields(Ask) if f.name in message}
+        if given.get("chapters"):
+            given["chapters"] = tuple(given["chapters"])
+        given["book"] = self._books[message["book_id"]] if message["with_book"] else None
+        with contextlib.closing(self._session.ask(Ask(**given), should_stop=lambda: number in self._stopped)) as events:
+            for event in events:
+                self._send_event(number, event)
+
+    # ---- both -------------------------------------------------------------------------------------------------------------
+
+    def _guarded(self, message: dict[str, Any], handler: Callable[[dict[str, Any]], None]) -> None:
+        """Run a handler; what goes wrong becomes Failed. Out of memory and the like do not end the process."""
+        number = message.get("id", 0)
+        try:
+            handler(message)
+        except UserError as error:
+            self._send_event(number, Failed(str(error)))
+        except MemoryError:
+            log.exception("out of memory")
+            self._send_event(number, Failed(
+                "There was not enough memory for this. Lower context_tokens in config.yaml or close other programs."))
+        except Exception as error:             # the boundary of the process: the traceback is in its log
+            log.exception("%s failed", message.get("do"))
+            self._send_event(number, Failed(f"The engine made a mistake ({type(error).__name__}: {error}). The log has the details."))
+
+    def _send_event(self, number: int, event: Event) -> None:
+        self._send(id=number, event=pack(event))
+
+    def _send(self, **message: Any) -> None:
+        with self._send_lock:
+            try:
+                self._events.write(to_line(message))
+                self._events.flush()
+            except OSError:                    # the app is gone
+                os._exit(0)
+
+
+def build(settings_json: dict[str, Any], report: Report) -> tuple[Session, dict[str, Any]]:
+    """Settings -> machine -> plan -> model -> engine -> session, telling `report` which of them is under way."""
+    from core import paths
+    from core.config import load_settings, use_data_dir
+    from core.hardware.offers import choose
+    from core.hardware.probe import probe
+
+    settings = load_settings(None, settings_json)
+    use_data_dir(settings)
+    report("Looking at this machine", None)
+    choice = choose(probe(paths.data_dir()), settings, is_downloaded=is_downloaded)
+    folder = _model_folder(choice.entry, report)
+    draft = _model_folder(choice.draft, report) if choice.draft else None
+    report("Loading the model", None)
+
+    import psutil
+
+    from core.assemble import build_engine
+    from core.notes import NoteStore
+    from core.reading import ReadingStyle
+    from core.session import Session
+    from core.text.tokenizer import Tokenizer
+
+    tokenizer = Tokenizer.load(folder)
+    engine = build_engine(choice.plan, settings, folder, draft_dir=draft, progress=report)
+    defaults = {name: getattr(settings, name)
+                for name in ("max_new_tokens", "temperature", "top_p", "repetition_penalty", "seed", "mode")}
+    free = psutil.virtual_memory().available
+    allowance = min(int(free * _ALLOWANCE_SHARE), _ALLOWANCE_MOST) if choice.plan.device == "cpu" else 0
+    session = Session(engine, tokenizer, ReadingStyle.from_record(choice.entry.reading), allowance_bytes=allowance,
+                      notes=NoteStore(paths.subdir("notes")), defaults=defaults)
+    facts = {"plan": engine.plan.to_json(), "model_name": engine.model_name, "context_tokens": engine.context_tokens}
+    return session, facts
+
+
+def is_downloaded(entry: CatalogueEntry) -> bool:
+    """Whether the model can be used without fetching anything but the embedded one."""
+    from core import paths
+    from core.model.stored import finished
+
+    return entry.embedded or entry.folder is not None or finished(paths.subdir("models") / entry.name) is not None
+
+
+def _model_folder(entry: CatalogueEntry, report: Report) -> Path:
+    """Where the model lies; the embedded one is put in place when it is missing."""
+    from core.model.download import download, use_folder
+    from core.model.embedded import ensure_embedded
+
+    if entry.embedded:
+        return ensure_embedded(report)
+    if entry.folder is not None:
+        return use_folder(entry.folder)
+    return download(entry.repo, name=entry.name, revision=entry.revision, offline=True)
+
+
+def watch_parent(parent: int) -> None:
+    """End this process when its parent changes: a second way to notice, should a pipe be held open by someone else."""
+    def check() -> None:
+        while os.getppid() == parent:
+            time.sleep(_ORPHAN_CHECK_S)
+        os._exit(0)
+
+    if os.name == "posix":                     # on Windows the number stays when the parent is gone, and the pipe is enough
+        threading.Thread(target=check, name="parent", daemon=True).start()
+
+
+def private_stdout() -> BinaryIO:
+    """The stream for events. What any library prints goes to stderr from now on, so that it cannot break a message."""
+    events = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    sys.stdout = sys.stderr
+    return events
+
+
+def main(arguments: list[str] | None = None, *, build: Build = build) -> None:
+    """The process. `--parent` is the id of the process that must stay alive."""
+    parser = argparse.ArgumentParser(prog="core.worker")
+    parser.add_argument("--parent", type=int, required=True)
+    given = parser.parse_args(arguments)
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    events = private_stdout()
+    watch_parent(given.parent)
+    Worker(sys.stdin.buffer, events, build).run()
+
+
+if __name__ == "__main__":
+    main()
