@@ -11,17 +11,19 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-import torch  # noqa: E402 (after the thread policy, which is read when torch loads)
+from core.backend.threads import bound_spinning  # noqa: E402 (the path above makes the repository importable)
+
+bound_spinning()
+
+import torch  # noqa: E402 (after the thread setting, which is read when torch loads)
 
 from benchmarks.store import Table, save  # noqa: E402
 from core.assemble import build_engine  # noqa: E402
