@@ -113,6 +113,7 @@ def scrub_environment(environ: MutableMapping[str, str] = os.environ, *, temp_di
     for name in [name for name in environ if name.upper().startswith("GRADIO_")]:
         del environ[name]
     environ["GRADIO_ANALYTICS_ENABLED"] = "False"
+    environ["GRADIO_ANALYTICS_CACHE_FREQUENCY"] = str(10**9)    # its usage statistics would load pandas at the first click
     environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
     if temp_dir:
         environ["GRADIO_TEMP_DIR"] = temp_dir

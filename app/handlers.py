@@ -25,6 +25,8 @@ class Engine(Protocol):
     """What the desk needs of app.runtime.Runtime."""
 
     state: str
+    error: str
+    loading_fraction: float | None
     plan: dict | None
     model_name: str
     context_tokens: int
@@ -180,7 +182,9 @@ class Desk:
             self._say("That book is no longer on the shelf. Drop its file again to read it.")
             return
         with self._lock:
-            self.book_id, self.passage, self.notice, self.job = book_id, Passage(), None, None
+            chapters = self.library.get(book_id).chapters
+            first = Passage(chapters[0].start if chapters else 0)
+            self.book_id, self.passage, self.notice, self.job = book_id, first, None, None
             talks = self.history.conversations(book_id)
             self.conversation_id = talks[0].id if talks else ""
             self.shelf_version += 1
@@ -269,8 +273,7 @@ class Desk:
         self._cancel_reading.set()
         job = self.job
         if job and job.snapshot.running:
-            job.stopping()
-            self.engine.stop()
+            job.stop()
 
     def restart_engine(self) -> None:
         """Starts a failed engine again."""
@@ -321,7 +324,7 @@ class Desk:
             events = self.engine.ask(
                 book=self.book, book_id=self.book_id, conversation_id=self.conversation_id, question=question,
                 chapters=wish.chapters, fit=wish.fit, params=wish.params or {}, history=before)
-            self.job = Job(events, self.history, self.conversation_id, changed=self._change)
+            self.job = Job(events, self.history, self.conversation_id, changed=self._change, stop=self.engine.stop)
             self.notice = None
             self.shelf_version += 1
         self.job.start()

@@ -46,9 +46,9 @@ class Job:
     """Runs one stream of events in a thread of its own and writes the answer to the history while it grows."""
 
     def __init__(self, events: Iterator[Event], history: History, conversation_id: str, *, changed: Callable[[], None],
-                 clock: Callable[[], float] = time.monotonic) -> None:
+                 stop: Callable[[], None] = lambda: None, clock: Callable[[], float] = time.monotonic) -> None:
         self.conversation_id = conversation_id
-        self._events, self._history, self._changed, self._clock = events, history, changed, clock
+        self._events, self._history, self._changed, self._stop, self._clock = events, history, changed, stop, clock
         self._snapshot = Snapshot()
         self._saved_at = clock()
         self.turn = history.add(conversation_id, "assistant", "", state="writing")
@@ -63,9 +63,10 @@ class Job:
         """Begins to read the events."""
         self._thread.start()
 
-    def stopping(self) -> None:
-        """Shows that a stop was asked for; the events end by themselves."""
+    def stop(self) -> None:
+        """Asks for the end; it comes with the next event at the latest."""
         self._set(stopping=True)
+        self._stop()
 
     def join(self, timeout: float | None = None) -> bool:
         """Waits until the answer is complete and saved; False when it still runs after `timeout`."""
@@ -76,6 +77,11 @@ class Job:
         try:
             for event in self._events:
                 self._take(event)
+                if self._snapshot.stopping and isinstance(event, Loading):
+                    self._end(Finished("user", "", Stats()))    # nothing was asked of the engine yet
+                    break
+                if self._snapshot.stopping and isinstance(event, Reading):
+                    self._stop()               # the engine has only now heard of the question
             if self._snapshot.running:
                 self._end(Failed("The answer ended without a result. Please ask again."))
         except Exception:                      # the thread's boundary: without this the page would wait for ever

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 
 from app import views
-from app.handlers import Desk
+from app.handlers import Desk, Engine, Notice
 from app.history import Turn
 from app.markup import Citation
 from app.reader import reader_html
@@ -47,7 +47,7 @@ class Page:
             "library": keep("library", (desk.shelf_version, desk.book_id, desk.conversation_id), self._library),
             "stage": keep("stage", (desk.book_id, id(card), desk.opening, bool(turns)), lambda: views.stage_html(
                 book, card, opening=desk.opening, talking=bool(turns))),
-            "notice": views.notice_html(desk.notice),
+            "notice": views.notice_html(desk.notice or _engine_notice(engine)),
             "locked": views.locked_html(desk.opening),
             "turns": "".join(self._turn(turn, book, last=turn is shown[-1] and not running) for turn in shown),
             "live": views.live_html(now),
@@ -79,8 +79,12 @@ class Page:
         return kept[1]
 
 
-def _progress(engine: object) -> float | None:
-    return getattr(engine, "loading_fraction", None)
+def _progress(engine: Engine) -> float | None:
+    return engine.loading_fraction if engine.state == "loading" else None
+
+
+def _engine_notice(engine: Engine) -> Notice | None:
+    return Notice(engine.error) if engine.state == "failed" and engine.error else None
 
 
 def _last_stats(turns: list[Turn]) -> Stats | None:

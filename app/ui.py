@@ -27,6 +27,9 @@ TOPBAR = """<div class="topbar-tools"><div class="switch" role="group" aria-labe
 <button type="button" data-theme-choice="dark" aria-label="Dark" title="Dark">☾</button></div>
 <button type="button" class="tool" data-toggle="settings" aria-expanded="false" aria-controls="settings">Settings</button>
 <button type="button" class="tool tool-quit" data-quit>Quit</button></div>"""
+QUESTIONS = ("Who are the main characters?", "What is the most important moment?", "How does it end?")
+SUGGESTIONS = '<div class="suggestions"><span>or ask</span>' + "".join(
+    f'<button type="button" data-act="suggest" data-text="{text}">{text}</button>' for text in QUESTIONS) + "</div>"
 HERO = """<div class="hero"><h2>Ask the <em>whole</em> book.</h2>
 <button type="button" class="drop drop-hero" data-drop><svg viewBox="0 0 64 64" aria-hidden="true">
 <path d="M32 44V12M20 24l12-12 12 12M10 42v10h44V42"/></svg><b>Drop a PDF, EPUB or TXT</b>
@@ -72,6 +75,7 @@ def build(desk: Desk, page: Page, *, defaults: dict[str, Any], max_file_mb: int)
                     fixed(HERO, "hero")
                     region("stage")
                     choices = _choices(defaults.get("fit", AUTO))
+                    fixed(SUGGESTIONS, "suggestions")
                     fixed(TALK_BAR, "talkbar")
                     region("turns")
                     region("live")
@@ -226,8 +230,8 @@ def dispatch(desk: Desk, data: dict[str, Any], wish: Wish) -> None:
         "sample": lambda: desk.open_sample(text.get("name", "")), "book": lambda: desk.select_book(text.get("id", "")),
         "forget": lambda: desk.forget_book(text.get("id", "")), "talk": lambda: desk.select_conversation(text.get("id", "")),
         "forget-talk": lambda: desk.forget_conversation(text.get("id", "")), "new": desk.new_conversation, "clear": desk.clear,
-        "regenerate": lambda: desk.regenerate(wish), "stop": desk.stop, "cancel-opening": desk.cancel_opening,
-        "dismiss": desk.dismiss, "restart": desk.restart_engine,
+        "suggest": lambda: desk.ask(text.get("text", "")[:200], wish), "regenerate": lambda: desk.regenerate(wish), "stop": desk.stop,
+        "cancel-opening": desk.cancel_opening, "dismiss": desk.dismiss, "restart": desk.restart_engine,
         "cite": lambda: desk.show(_number(text.get("offset")), _number(text.get("length"))),
         "goto": lambda: desk.show(_number(text.get("value")))}
     if action := acts.get(text.get("act", "")):

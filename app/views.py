@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from html import escape
 
 from app.handlers import Notice, Opening
@@ -20,6 +21,7 @@ MARK = """<svg class="mark" viewBox="0 0 128 128" aria-hidden="true"><rect width
 <circle cx="64" cy="31" r="10.5" fill="#E9A45B"/></svg>"""
 COVERS = (("#1F5560", "#123A43"), ("#7A3E1D", "#552A12"), ("#3F5A45", "#28402F"), ("#4E4A6B", "#353252"),
           ("#6B3145", "#4A1F2F"), ("#5B5A2E", "#403F1D"))
+SMALL_WORDS = {"a", "an", "and", "at", "by", "in", "of", "on", "the", "to"}
 STATE_WORDS = {"starting": "Starting the engine", "loading": "Loading the model", "ready": "Ready", "busy": "Working",
                "failed": "Engine stopped"}
 REASONS = {"length": "Stopped at the length limit. Ask “go on”, or raise the limit in Settings.",
@@ -239,7 +241,8 @@ def duration(seconds: float) -> str:
 
 def _sample_title(name: str) -> str:
     stem, _, suffix = name.rpartition(".")
-    return f"{stem.replace('-', ' ').replace('_', ' ').title()} ({suffix.upper()})"
+    words = [word if at and word in SMALL_WORDS else word.capitalize() for at, word in enumerate(re.split(r"[-_ ]+", stem))]
+    return f"{' '.join(words)} ({suffix.upper()})"
 
 
 def _current(yes: bool) -> str:

@@ -51,7 +51,9 @@ def _prepare_and_run(environment: Environment, arguments: list[str]) -> int:
         print(sys.modules["__main__"].__doc__)
         return 0
     if not ready:
-        print("TriForce Chat: setting up its environment. This happens once; it can be interrupted and goes on next time.",
+        begun = environment.record().torch != ""
+        print("TriForce Chat: bringing its environment up to date." if begun else
+              "TriForce Chat: setting up its environment. This happens once; it can be interrupted and goes on next time.",
               file=sys.stderr)
         environment.make_ready(extras=testing, progress=Progress())
     python, environ = str(environment.python), app_environ(environment.root)
@@ -107,7 +109,7 @@ def _run(command: list[str], *, environ: dict[str, str], cwd: Path | None) -> in
     job = _job_that_ends_with_us()
     process = subprocess.Popen(command, env=environ, cwd=cwd)
     if job is not None:
-        ctypes.windll.kernel32.AssignProcessToJobObject(job, int(process._handle))
+        ctypes.windll.kernel32.AssignProcessToJobObject(job, ctypes.c_void_p(int(process._handle)))
     signal.signal(signal.SIGINT, signal.SIG_IGN)        # Ctrl-C reaches the child by the console; its status is ours
     return process.wait()
 

@@ -11,7 +11,7 @@ from core.documents.pdf_page import Line
 from core.errors import DocumentError
 
 _DPI = 200
-_INSTALL = "rapidocr onnxruntime"
+_INSTALL = "-r requirements-ocr.txt"
 
 
 def available() -> bool:

@@ -32,6 +32,8 @@ class FakeRuntime:
         self.pace, self.load_s, self.parts, self.fail, self.prefill_steps = pace, load_s, parts, fail, prefill_steps
         self.summary, self.answer = summary, answer
         self.state = "starting"
+        self.error = ""
+        self.loading_fraction: float | None = None
         self.model_name = ""
         self.context_tokens = 8192
         self.plan: dict | None = None

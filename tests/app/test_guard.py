@@ -112,7 +112,7 @@ def test_gradios_environment_switches_are_gone():
                "GRADIO_ANALYTICS_ENABLED": "True", "NO_PROXY": "example.org,localhost"}
     scrub_environment(environ, temp_dir="/data/tmp")
     assert {name: value for name, value in environ.items() if name.upper().startswith("GRADIO_")} == {
-        "GRADIO_ANALYTICS_ENABLED": "False", "GRADIO_TEMP_DIR": "/data/tmp"}
+        "GRADIO_ANALYTICS_ENABLED": "False", "GRADIO_ANALYTICS_CACHE_FREQUENCY": "1000000000", "GRADIO_TEMP_DIR": "/data/tmp"}
     assert environ["PATH"] == "/bin"
     assert environ["NO_PROXY"] == "example.org,localhost,127.0.0.1,::1"
     assert "127.0.0.1" in environ["no_proxy"]

@@ -7,6 +7,7 @@ import threading
 import pytest
 
 from app.handlers import Wish
+from core import events
 from core.errors import DocumentError, PasswordNeeded
 from tests.app.fake_runtime import ANSWER, SUMMARY, FakeRuntime, wait_until
 
@@ -195,6 +196,27 @@ def test_reading_in_parts_keeps_each_parts_text_beside_the_answer(make_desk, boo
     done(desk)
     assert desk.turns[-1].text == SUMMARY
     assert desk.turns[-1].extra["parts"] == [["Part 1", "What part 1 tells."], ["Part 2", "What part 2 tells."]]
+
+
+def test_cancel_while_the_engine_still_loads(make_desk, book):
+    """The engine cannot be stopped before it has heard of the question; the page must not wait for it."""
+    class Loading(FakeRuntime):
+        def _answer(self, *_args):
+            for step in range(10_000):
+                yield events.Loading("Loading the weights", step / 10_000)
+                self._stop.wait(0.001)
+            raise AssertionError("never cancelled")
+
+    engine = Loading()
+    engine.state = "loading"
+    desk = make_desk(engine)
+    desk.library.add(book)
+    desk.select_book(book.sha256)
+    desk.ask("Who?", Wish())
+    wait_until(lambda: desk.job.snapshot.phase == "loading")
+    desk.stop()
+    done(desk)
+    assert desk.turns[-1].state == "stopped"
 
 
 # --- forgetting

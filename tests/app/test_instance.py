@@ -1,0 +1,53 @@
+"""One app per data folder, found again by a second start, on a port nobody else uses."""
+
+from __future__ import annotations
+
+import socket
+import stat
+import subprocess
+import sys
+
+import pytest
+
+from app.instance import Address, Instance, free_port, new_token
+
+
+def test_a_second_start_finds_the_first_and_the_lock_ends_with_it(tmp_path):
+    first, second = Instance(tmp_path), Instance(tmp_path)
+    assert first.acquire() and not second.acquire()
+    assert second.running() is None, "the first one is still starting"
+    first.announce(Address(7860, "secret", 1))
+    assert second.running().url == "http://127.0.0.1:7860/?k=secret"
+    first.release()
+    assert second.acquire() and second.running() is None
+    second.release()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows keeps files private by its own rules")
+def test_the_address_file_is_private(tmp_path):
+    """It holds the secret that opens the page."""
+    instance = Instance(tmp_path)
+    instance.acquire()
+    instance.announce(Address(7860, "secret", 1))
+    assert stat.S_IMODE((tmp_path / "app.json").stat().st_mode) == 0o600
+    instance.release()
+
+
+def test_a_killed_app_leaves_no_lock_and_no_address(tmp_path):
+    code = ("import sys, os, signal; from pathlib import Path; from app.instance import Address, Instance\n"
+            "one = Instance(Path(sys.argv[1])); assert one.acquire(); one.announce(Address(1, 'x', os.getpid()))\n"
+            "print('up', flush=True); os.kill(os.getpid(), getattr(signal, 'SIGKILL', signal.SIGTERM))")
+    ended = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, timeout=60, check=False)
+    assert ended.stdout.strip() == "up", ended.stderr
+    after = Instance(tmp_path)
+    assert after.acquire() and after.running() is None
+    after.release()
+
+
+def test_a_port_in_use_is_left_alone():
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        taken = other.getsockname()[1]
+        assert free_port(taken) != taken
+    assert new_token() != new_token() and len(new_token()) >= 32
