@@ -128,8 +128,10 @@ def test_heading_of_a_part_belongs_to_the_chapter_after_it():
 
 
 @pytest.mark.parametrize(("title", "label"), [
-    ("IV Time Travelling", "Chapter IV: Time Travelling"), ("Epilogue", "Epilogue"), ("CHAPTER 12. Biographical.", "Chapter 12: Biographical"),
-    ("7", "Chapter 7"), ("Chapter Nine", "Chapter Nine"), ("I, Robot", "I, Robot"), ("One Evening", "One Evening"), ("Ill Winds", "Ill Winds"), ("", "Section 1"),
+    ("IV Time Travelling", "Chapter IV: Time Travelling"), ("Epilogue", "Epilogue"),
+    ("CHAPTER 12. Biographical.", "Chapter 12: Biographical"),
+    ("7", "Chapter 7"), ("Chapter Nine", "Chapter Nine"), ("I, Robot", "I, Robot"), ("One Evening", "One Evening"),
+    ("Ill Winds", "Ill Winds"), ("", "Section 1"),
     ("THE \"THUNDER CHILD\"", "The \"Thunder Child\""), ("Mr. Crane", "Mr. Crane")])
 def test_labels_read_like_a_table_of_contents(title: str, label: str):
     document = book(90, 90, 90, titles=(title, "B", "C"))
@@ -146,4 +148,4 @@ def test_real_books_are_read_from_first_to_last_sentence(shared_data, name: str,
     assert all(part.tokens <= 1.4 * 1500 for part in made.parts)
     assert min(part.tokens for part in made.parts) > 100
     assert any("Gutenberg" in name for name in made.left_out)
-    assert len(set(part.label for part in made.parts)) == len(made.parts)
+    assert len({part.label for part in made.parts}) == len(made.parts)
