@@ -92,7 +92,7 @@ def _download(given: argparse.Namespace) -> None:
     if entry.embedded:
         folder = ensure_embedded(status)
     else:
-        folder = download(entry.repo, name=entry.name, revision=entry.revision, progress=status)
+        folder = download(entry.repo, name=entry.name, revision=entry.revision, pickled=entry.weights == "bin", progress=status)
     status("", None)
     say(str(folder))
 

@@ -7,6 +7,7 @@ with everything done reads that record, two small files and nothing else.
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import importlib.util
 import json
@@ -107,8 +108,12 @@ class Environment:
             with _lock(self.root / ".venv.lock", progress):
                 if not self.is_ready(extras=extras):
                     self._make(extras, progress)
-        except PermissionError as error:
-            raise SetupError(NOT_WRITABLE.format(error=error, root=self.root)) from error
+        except OSError as error:
+            if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+                raise SetupError(NOT_WRITABLE.format(error=error, root=self.root)) from error
+            if error.errno == errno.ENOSPC:
+                raise SetupError(f"The disk is full ({self.root}). Free some space and start again.") from error
+            raise
 
     def remove(self) -> None:
         """Delete the environment; nothing of the user's is in it."""

@@ -107,7 +107,7 @@ def _run(command: list[str], *, environ: dict[str, str], cwd: Path | None) -> in
     job = _job_that_ends_with_us()
     process = subprocess.Popen(command, env=environ, cwd=cwd)
     if job is not None:
-        ctypes.windll.kernel32.AssignProcessToJobObject(job, int(process._handle))
+        ctypes.windll.kernel32.AssignProcessToJobObject(job, ctypes.c_void_p(int(process._handle)))
     signal.signal(signal.SIGINT, signal.SIG_IGN)        # Ctrl-C reaches the child by the console; its status is ours
     return process.wait()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks import measured, store, tables
+from benchmarks import measured, startup, store, tables
 from core.config import RULES
 
 
@@ -61,3 +61,11 @@ def test_filling_refuses_a_page_without_its_markers(text):
     """A marker lost in an edit would silently freeze the section."""
     with pytest.raises(AssertionError, match="exactly one"):
         tables.filled(text, "a", "new")
+
+
+def test_startup_figures_are_medians_of_the_runs():
+    """One slow run, such as the first after a restart of the machine, must not become the figure."""
+    figures = {"ttft_s": 4, "prompt_tokens": 7000, "new_tokens": 200, "mode": "triforce"}
+    summaries = [startup.Summary(seconds, figures) for seconds in (30.0, 90.0, 31.0)]
+    made = startup.table("book.epub", [0.5, 0.7, 9.0], [2.0, 2.5, 3.0], summaries)
+    assert [row[1] for row in made.rows] == [0.7, 2.5, 31.0, 4.0]

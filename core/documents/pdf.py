@@ -18,7 +18,7 @@ from core.documents.chapters import title_key
 from core.documents.clean import one_line
 from core.documents.language import guess_language
 from core.documents.pdf_furniture import without_furniture
-from core.documents.pdf_layout import body_size, lay_out, with_drop_capitals
+from core.documents.pdf_layout import PageLayout, body_size, lay_out, with_drop_capitals
 from core.documents.pdf_page import Line, PageText, merged
 from core.documents.pdf_paragraphs import glued_words, to_blocks, vocabulary
 from core.errors import DocumentError, PasswordNeeded
@@ -42,7 +42,7 @@ def read_pdf(data: bytes, name: str, *, password: str | None, progress: Progress
         if len(pdf) > MAX_PAGES:
             raise DocumentError(f"{name} has {len(pdf):,} pages, over the limit of {MAX_PAGES:,} for one book. Split it first.")
         pages = _pages(pdf, progress)
-        _part_glued_words(pdf, pages)
+        known = _part_glued_words(pdf, pages)
         pages, warnings = _with_ocr(pdf, pages, name, progress, ocr)
         meta = {key: one_line(value) for key, value in pdf.get_metadata_dict().items()}
         outline, labels = _structure(data, password, pdf)
@@ -54,7 +54,7 @@ def read_pdf(data: bytes, name: str, *, password: str | None, progress: Progress
     openings: dict[int, list[float]] = {}
     for _, _, page, top in outline:
         openings.setdefault(page, []).append(1e6 if top is None else top)
-    blocks, places = _laid_out(kept, body, openings)
+    blocks, places = _laid_out(kept, body, openings, known)
     if not labels and len(printed) > 0.6 * len(pages):
         labels = _filled(printed, len(pages))
     title = "" if _looks_generated(meta.get("Title", "")) else meta.get("Title", "")
@@ -99,20 +99,20 @@ def _lines(pdf: pypdfium2.PdfDocument, number: int, glued: dict[str, int] | None
         return []
 
 
-def _part_glued_words(pdf: pypdfium2.PdfDocument, pages: list[list[Line]]) -> None:
-    """Read pages again on which words may have run together: in tight settings the space is missed. `pages` is changed."""
-    glued = glued_words(vocabulary(pages))
-    if not glued:
-        return
-    suspects = [number for number, lines in enumerate(pages)
-                if any(word in glued for line in lines for word in re.findall(r"[^\W\d_]+", line.text.lower()))]
+def _part_glued_words(pdf: pypdfium2.PdfDocument, pages: list[list[Line]]) -> Counter[str]:
+    """The book's words. Pages on which some may have run together, as happens in tight settings, are read again in place."""
+    known = vocabulary(pages)
+    glued = glued_words(known)
+    suspects = [number for number, lines in enumerate(pages) if glued and not glued.keys().isdisjoint(
+        word for line in lines for word in re.findall(r"[^\W\d_]+", line.text.lower()))]
     parted = 0
     for tried, number in enumerate(suspects):
         if tried == _TRIED_FIRST and not parted:
-            return                             # this file's spaces are wide enough
+            break                              # this file's spaces are wide enough
         again = _lines(pdf, number, glued)
         parted += again != pages[number]
         pages[number] = again
+    return vocabulary(pages) if parted else known
 
 
 def _with_ocr(pdf: pypdfium2.PdfDocument, pages: list[list[Line]], name: str, progress: Progress,
@@ -152,16 +152,21 @@ def _kept(pieces: list[Line], clean: list[Line]) -> list[Line]:
     return [piece for piece in pieces if bottom <= piece.y <= top]
 
 
-def _laid_out(pages: list[list[Line]], body: float,
-              openings: dict[int, list[float]]) -> tuple[list[Block], list[tuple[int, float]]]:
-    known = vocabulary(pages)
+def _laid_out(pages: list[list[Line]], body: float, openings: dict[int, list[float]],
+              known: Counter[str]) -> tuple[list[Block], list[tuple[int, float]]]:
     whole = [with_drop_capitals(page, body, known) for page in pages]
     first = [lay_out(page, body=body) for page in whole]
     widths = [region.right - region.left for layout in first for region in layout.regions if len(region.lines) >= 12]
     gutters = Counter(round(layout.gutter) for layout in first if layout.gutter is not None)
     usual = [gutter for gutter, count in gutters.most_common(4) if count >= 3]
-    layouts = [lay_out(page, body=body, width=median(widths), gutters=usual) for page in whole] if widths else first
+    layouts = [lay_out(page, body=body, width=median(widths), gutters=usual) if _unsure(layout, usual) and widths else layout
+               for page, layout in zip(whole, first, strict=True)]
     return to_blocks(layouts, body=body, known=known, openings=openings)
+
+
+def _unsure(layout: PageLayout, gutters: list[int]) -> bool:
+    """A page too short to know its own margins, or one that may have the other pages' columns."""
+    return any(len(region.lines) < 12 for region in layout.regions) or (bool(gutters) and layout.gutter is None)
 
 
 # ---- outline and labels ----

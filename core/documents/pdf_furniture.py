@@ -34,13 +34,14 @@ def without_furniture(pages: Sequence[list[Line]], body_size: float) -> tuple[li
     printed: dict[int, str] = {}
     for _ in range(2):
         edges = [edge for number, lines in enumerate(result) for edge in _edges(lines, number)]
+        counting = _counting(edges)
         removed = 0
-        for edge in _furniture(edges, body_size):
+        for edge in _furniture(edges, counting, body_size):
             lines = result[edge.page]
             if edge.line in lines:
                 lines.remove(edge.line)
                 removed += 1
-            label = _label(edge, edges)
+            label = _label(edge, counting)
             if label:
                 printed.setdefault(edge.page, label)
         if not removed:
@@ -69,14 +70,14 @@ def _numbers(text: str, page: int) -> tuple[tuple[bool, int], ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _furniture(edges: list[_Edge], body_size: float) -> list[_Edge]:
-    counting = _counting(edges)
+def _furniture(edges: list[_Edge], counting: set[tuple[bool, int]], body_size: float) -> list[_Edge]:
+    on_page: dict[tuple[str, int], _Edge] = {(edge.side, edge.page): edge for edge in edges}
     result = []
     for edge in edges:
         if edge.line.size > 1.3 * body_size:
             continue                           # a chapter's title, even if it stands in the head's place
-        near = [other for other in edges if other.side == edge.side and 0 < abs(other.page - edge.page) <= _WINDOW
-                and abs(other.line.y - edge.line.y) < 6]
+        around = (on_page.get((edge.side, edge.page + step)) for step in range(-_WINDOW, _WINDOW + 1) if step)
+        near = [other for other in around if other and abs(other.line.y - edge.line.y) < 6]
         same = sum(other.words == edge.words for other in near) if edge.words else 0
         numbered = any(number in counting for number in edge.numbers)
         only_number = re.fullmatch(r"[\W_]*(?:\d{1,4}|[ivxlc]{1,8})[\W_]*|(?:page|p\.|seite)\s*\d+(?:\s*(?:of|/|von)\s*\d+)?",
@@ -97,8 +98,7 @@ def _counting(edges: list[_Edge]) -> set[tuple[bool, int]]:
     return {number for number, _ in counts.most_common(4)}
 
 
-def _label(edge: _Edge, edges: list[_Edge]) -> str | None:
-    counting = _counting(edges)
+def _label(edge: _Edge, counting: set[tuple[bool, int]]) -> str | None:
     for roman, difference in edge.numbers:
         if (roman, difference) in counting:
             value = edge.page + difference

@@ -143,7 +143,7 @@ class PageText:
         searched; a cut in a line of one column does no harm, pieces on one baseline are joined again.
         """
         wide = [span for span in spans if span[1] - span[0] > 30]
-        sample = wide[::max(1, len(wide) // 10)]
+        sample = wide[1::max(1, len(wide) // 7)]
         if len(wide) < 4 or not any(self._gaps(*span) for span in sample):
             return spans
         return [piece for span in spans for piece in self._cut(*span)]

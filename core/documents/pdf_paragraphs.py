@@ -49,7 +49,7 @@ def vocabulary(pages: Iterable[list[Line]]) -> Counter[str]:
         for line in lines:
             words = _WORD.findall(line.text.lower())
             known.update(words[1 if broken else 0:])
-            broken = bool(_HYPHEN_END.search(line.text))
+            broken = bool(_HYPHEN_END.search(line.text[-60:]))
             if broken and words:
                 known[words[-1]] -= 1
     return known
@@ -147,7 +147,7 @@ def _relation(open_: Placed, line: Line, region: Region, body: float) -> str:
         return "break"
     if line.size > _HEADING_SIZE * body:
         return "join" if same and last.y - line.y < 2.2 * line.size else "break"
-    if _HYPHEN_END.search(last.text) and line.text[:1].islower():
+    if line.text[:1].islower() and _HYPHEN_END.search(last.text[-60:]):
         return "join"
     if same and not 0 < last.y - line.y <= 1.4 * region.leading:
         return "break"
@@ -159,7 +159,7 @@ def _relation(open_: Placed, line: Line, region: Region, body: float) -> str:
     if same and last.x0 - line.x0 > _INDENT * line.size and open_.lines > 1 and open_.first_x0 - last.x0 < 1:
         return "break"                         # the end of an indented quotation
     if _ends_early(last, open_.region, line):
-        return "break" if _ENDS_SENTENCE.search(last.text) or not same else "line"
+        return "break" if _ENDS_SENTENCE.search(last.text[-12:]) or not same else "line"
     return "join"
 
 
@@ -192,14 +192,15 @@ def _add(open_: Placed, line: Line, region: Region, text: str, how: str, known: 
 
 def _seam(before: str, after: str, known: Counter[str]) -> tuple[str, str]:
     """The two sides of a line end, ready to be put together: with a space, without one, or with the word made whole."""
-    found = _HYPHEN_END.search(before)
+    tail = before[-60:]
+    found = _HYPHEN_END.search(tail)
     following = _WORD.match(after)
     if found and following:
-        compound = before[:found.start()].endswith("-") or (after[0].isupper() and not found.group(1).isupper())
+        compound = tail[:found.start()].endswith("-") or (after[0].isupper() and not found.group(1).isupper())
         if compound or _keeps_hyphen(found.group(1).lower(), following.group().lower(), known):
             return before[:-1] + "-", after
         return before[:-1], after
-    if before.endswith(("-", "\u00ad", "\u2010")) and not before.endswith(" -"):
+    if tail.endswith(("-", "\u00ad", "\u2010")) and not tail.endswith(" -"):
         return before, after
     if before and after and _CJK.match(before[-1]) and _CJK.match(after[0]):
         return before, after

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import subprocess
@@ -156,6 +157,20 @@ def test_too_little_space_is_said_before_the_download(root, installs, monkeypatc
     with pytest.raises(SetupError, match="GB is free"):
         Environment(root).make_ready(extras=False, progress=silent)
     assert installs == []
+
+
+@pytest.mark.parametrize(
+    ("number", "words"), [(errno.EACCES, "write to"), (errno.EROFS, "write to"), (errno.ENOSPC, "disk is full")]
+)
+def test_a_folder_that_takes_no_files_is_told(root: Path, installs, monkeypatch, silent: Progress, number: int, words: str):
+    """A program folder on a read-only or full drive must not end in a traceback."""
+
+    def refuse(self: Environment, record: Record, **changes: object) -> Record:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(Environment, "_write", refuse)
+    with pytest.raises(SetupError, match=words):
+        Environment(root).make_ready(extras=False, progress=silent)
 
 
 def test_a_python_without_ensurepip_and_pip_names_the_package(root, installs, monkeypatch, silent):

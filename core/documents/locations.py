@@ -1,0 +1,56 @@
+"""Where in the book an offset lies, in the reader's words: chapter and page. Fast enough to ask for every token."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from core.documents.document import Document
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """A place in the book. `page` is the printed label where there is one; None in formats without pages."""
+
+    chapter: str
+    page: str | None
+
+    def __str__(self) -> str:
+        return f"{self.chapter}, p. {self.page}" if self.page else self.chapter
+
+
+class Locator:
+    """Places of a document by character offset. Bisects tables that are built once."""
+
+    def __init__(self, document: Document) -> None:
+        self._document = document
+        self._starts = [section.start for section in document.sections]
+
+    def at(self, offset: int) -> Location:
+        """The chapter and page of the character at `offset`."""
+        return Location(self.section_title(offset), self._document.page_at(offset))
+
+    def section_index(self, offset: int) -> int:
+        """The index in `document.sections` of the section that holds `offset`."""
+        return max(0, bisect_right(self._starts, offset) - 1)
+
+    def section_title(self, offset: int) -> str:
+        """The title of the section that holds `offset`."""
+        return self._document.sections[self.section_index(offset)].title
+
+    def span(self, start: int, end: int) -> str:
+        """What `text[start:end]` covers: "Chapter 3", "Chapter 3 to Chapter 5", with pages where the book has them."""
+        first, last = self.section_title(start), self.section_title(max(start, end - 1))
+        named = first if first == last else f"{first} to {last}"
+        from_page, to_page = self._document.page_at(start), self._document.page_at(max(start, end - 1))
+        if from_page is None:
+            return named
+        return f"{named}, p. {from_page}" if from_page == to_page else f"{named}, pp. {from_page}–{to_page}"
+
+    def tokens_by_section(self, token_starts: Iterable[int]) -> list[int]:
+        """How many tokens begin in each section of `document.sections`, from the tokens' character offsets."""
+        counts = [0] * len(self._starts)
+        for offset in token_starts:
+            counts[self.section_index(offset)] += 1
+        return counts
