@@ -83,6 +83,7 @@ class Runtime:
             self._closed = True
             process, self._process = self._process, None
             self._outbox.put(None)
+            self._fail_all("The engine was closed.")
             self._changed.notify_all()
         if process is not None:
             _end(process)
@@ -272,10 +273,7 @@ class Runtime:
         """Tell whoever waits, then start again; not for ever."""
         log.warning("the engine process ended: %s", how)
         started = self.state in ("ready", "busy")
-        failed = {"event": {"kind": "Failed", "message": KILLED.format(how=how), "fatal": True}}
-        for inbox in self._inboxes.values():
-            inbox.put(failed)
-        self._inboxes.clear()
+        self._fail_all(KILLED.format(how=how))
         self._end_process()
         self._failures = 0 if started else self._failures + 1
         if self._failures > _RESTARTS:
@@ -283,6 +281,11 @@ class Runtime:
             self._become("failed")
         else:
             self._launch()
+
+    def _fail_all(self, message: str) -> None:
+        for inbox in self._inboxes.values():
+            inbox.put({"event": {"kind": "Failed", "message": message, "fatal": True}})
+        self._inboxes.clear()
 
     def _end_process(self) -> None:
         if self._process is not None:

@@ -40,7 +40,7 @@ def build_engine(
 ) -> Engine:
     """The engine a plan asks for. Raises UserError when the plan's device is not there or the checkpoint does not suit."""
     backend = _backend(plan)
-    model = load_model(model_dir, backend, positions=plan.context_tokens + _MAX_GAMMA, progress=progress)
+    model = load_model(model_dir, backend, positions=plan.context_tokens + _MAX_GAMMA, stretch=plan.context_stretch, progress=progress)
     draft = load_model(draft_dir, backend, positions=plan.draft_sinks + plan.draft_window + 64) if draft_dir else None
     if draft is not None and draft.config.vocab != model.config.vocab:
         raise UserError(
@@ -125,9 +125,8 @@ class Composer:
 def _costs(plan: Plan, context_tokens: int) -> Costs:
     """Pass times in milliseconds that the draft length weighs, for a cache of `context_tokens`; from the plan, never from the clock."""
     share = context_tokens / max(1, plan.context_tokens)
-    short = plan.expected_plain_tbt_ms * 0.3
-    verify = short + (plan.expected_plain_tbt_ms - short) * share
-    return Costs(verify=verify, row=0.05 * verify, middle=short)
+    beyond_middle = max(0.0, plan.expected_plain_tbt_ms - plan.expected_middle_ms)
+    return Costs(verify=plan.expected_middle_ms + beyond_middle * share, row=plan.expected_row_ms * share, middle=plan.expected_middle_ms)
 
 
 def peak_memory_bytes() -> int:

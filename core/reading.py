@@ -230,7 +230,8 @@ def _cut(text: str, counter: Counter, start: int, end: int, small: int, border: 
 _NUMBERS = ("one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen "
             "nineteen twenty").replace(" ", "|")
 _NUMBERED = re.compile(
-    rf"^(?:(?P<word>chapter|chap\.|kapitel|chapitre|cap[ií]tulo)\s+)?(?P<number>[IVXLC]+|\d+|(?:{_NUMBERS})(?=\W|$))"
+    rf"^(?:(?P<word>chapter|chap\.|kapitel|chapitre|cap[ií]tulo)\s+)?(?P<number>(?-i:[IVXLC]+)|\d+|"
+    rf"(?:{_NUMBERS})(?(word)(?=\W|$)|(?=[.:]|$)))"
     r"(?:[.:)\s\u2013\u2014-]+(?P<title>.*))?$", re.IGNORECASE)
 _LABEL_CHARS = 72
 

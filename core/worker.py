@@ -20,6 +20,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from core.backend.threads import bound_spinning
 from core.documents.document import Document
 from core.errors import UserError
 from core.events import Event, Failed, Loading
@@ -220,6 +221,7 @@ def main(arguments: list[str] | None = None, *, build: Build = build) -> None:
     parser.add_argument("--parent", type=int, required=True)
     given = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    bound_spinning()
     events = private_stdout()
     watch_parent(given.parent)
     Worker(sys.stdin.buffer, events, build).run()

@@ -51,7 +51,9 @@ def _prepare_and_run(environment: Environment, arguments: list[str]) -> int:
         print(sys.modules["__main__"].__doc__)
         return 0
     if not ready:
-        print("TriForce Chat: setting up its environment. This happens once; it can be interrupted and goes on next time.",
+        begun = environment.record().torch != ""
+        print("TriForce Chat: bringing its environment up to date." if begun else
+              "TriForce Chat: setting up its environment. This happens once; it can be interrupted and goes on next time.",
               file=sys.stderr)
         environment.make_ready(extras=testing, progress=Progress())
     python, environ = str(environment.python), app_environ(environment.root)

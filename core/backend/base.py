@@ -51,7 +51,7 @@ class Backend(Protocol):
     def attend_part(
         self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, length: int, causal: bool
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """`attend` over some of the keys, to be joined by `merge`: out fp32 and the log-sum-exp of the scaled scores, fp32 [n, heads].
+        """`attend` over some of the keys, to be joined by `merge`: out and the log-sum-exp of the scaled scores, fp32 [n, heads].
 
         Without a visible key out = 0 and lse = -inf.
         """

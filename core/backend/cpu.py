@@ -17,6 +17,7 @@ from core.backend.linear_cpu import FloatLinear, Int4Linear
 
 log = logging.getLogger(__name__)
 
+_HIDDEN = -1e30
 _FEW_ROWS = 96        # up to here (queries x group) the batched product beats the flash kernel
 
 
@@ -55,9 +56,6 @@ class CpuBackend:
 
     def attend(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, length: int, causal: bool) -> torch.Tensor:
         """See Backend."""
-        n, heads, _ = q.shape
-        if length and n * heads // k.shape[1] <= _FEW_ROWS:
-            return self._attend_few(q, k, v, length, causal)[0]
         return self.attend_part(q, k, v, length=length, causal=causal)[0].to(q.dtype)
 
     def attend_part(
@@ -69,60 +67,76 @@ class CpuBackend:
             return torch.zeros_like(q, dtype=torch.float32), q.new_full((n, heads), -torch.inf, dtype=torch.float32)
         if n * heads // k.shape[1] > _FEW_ROWS:
             return self._attend_many(q, k, v, length, causal)
-        out, total, top = self._attend_few(q, k, v, length, causal)
-        lse = total.log() + top.view(total.shape)                                    # [kv_heads, n * group]
-        return out.float(), lse.view(k.shape[1], n, -1).transpose(0, 1).reshape(n, heads)
+        return self._attend_few(q, k, v, length, causal)
 
     def chunk_mass(self, q: torch.Tensor, k: torch.Tensor, *, length: int, chunk: int) -> torch.Tensor:
         """See Backend.chunk_mass."""
         n, heads, _ = q.shape
         blocks, kv_heads, block_tokens, _ = k.shape
-        scores = self._scores(q, k, length, causal=False).float()                    # [blocks, kv_heads, rows, block_tokens]
-        top = scores.amax((0, 3), keepdim=True)
-        weights = (scores - top).exp_()
+        rows = q.view(n, kv_heads, -1, q.shape[-1]).transpose(0, 1).reshape(1, kv_heads, -1, q.shape[-1])
+        scores = self._scores(rows, k, self._hidden(n, heads // kv_heads, length, blocks, block_tokens, causal=False)).float()
+        weights = (scores - scores.amax((0, 3), keepdim=True)).exp_()                # [blocks, kv_heads, rows, block_tokens]
         weights /= weights.sum((0, 3), keepdim=True)
         mass = weights.sum(2).view(blocks, kv_heads, block_tokens // chunk, chunk).sum(-1)
         return mass.transpose(0, 1).reshape(kv_heads, -1)
 
     def _attend_few(
         self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, length: int, causal: bool
-    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """out [n, heads, head_dim]; the softmax's denominator fp32 [kv_heads, rows] and its subtracted maximum, [1, kv_heads, rows, 1]."""
+    ) -> tuple[torch.Tensor, torch.Tensor]:
         n, heads, head_dim = q.shape
-        blocks, kv_heads, block_tokens, _ = k.shape
-        scores = self._scores(q, k, length, causal)                                  # [blocks, kv_heads, rows, block_tokens]
-        top = scores.amax((0, 3), keepdim=True)
-        weights = scores.sub_(top).exp_()
-        total = weights.sum((0, 3), dtype=torch.float32)
-        out = torch.bmm(weights.view(blocks * kv_heads, -1, block_tokens), v.reshape(blocks * kv_heads, block_tokens, head_dim))
-        out = out.view(blocks, kv_heads, -1, head_dim).sum(0, dtype=torch.float32).div_(total.unsqueeze(-1))
-        if n > 1:
-            out = out.view(kv_heads, n, heads // kv_heads, head_dim).transpose(0, 1)
-        return out.to(q.dtype).reshape(n, heads, head_dim), total, top
+        kv_heads = k.shape[1]
+        rows = q.view(n, kv_heads, -1, head_dim).transpose(0, 1).reshape(1, kv_heads, -1, head_dim)
+        attend = self._attend_one_block if k.shape[0] == 1 else self._attend_blocks
+        out, lse = attend(rows, k, v, length, self._hidden(n, heads // kv_heads, length, k.shape[0], k.shape[2], causal))
+        out = out.view(kv_heads, n, -1, head_dim).transpose(0, 1).reshape(n, heads, head_dim)
+        return out, lse.view(kv_heads, n, -1).transpose(0, 1).reshape(n, heads)
 
-    def _scores(self, q: torch.Tensor, k: torch.Tensor, length: int, causal: bool) -> torch.Tensor:
-        """Scaled scores [blocks, kv_heads, n * group, block_tokens], -inf where a key is hidden."""
-        n, heads, head_dim = q.shape
-        blocks, kv_heads, block_tokens, _ = k.shape
-        rows = q.view(n, kv_heads, -1, head_dim)
-        rows = rows.transpose(0, 1).reshape(1, kv_heads, -1, head_dim) if n > 1 else rows
+    def _attend_one_block(
+        self, rows: torch.Tensor, k: torch.Tensor, v: torch.Tensor, length: int, hidden: torch.Tensor | None
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """One short block: a single call of the fused kernel beats seven small ones."""
+        mask = None if hidden is None else hidden[0, 0, :, :length]
+        out, lse = self._flash(rows, k[:, :, :length], v[:, :, :length], causal=False, mask=mask)
+        return out[0], lse[0]
+
+    def _attend_blocks(
+        self, rows: torch.Tensor, k: torch.Tensor, v: torch.Tensor, length: int, hidden: torch.Tensor | None
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Softmax within each block, then blocks weighted by their share: out [kv_heads, rows, head_dim], lse [kv_heads, rows]."""
+        blocks, kv_heads, block_tokens, head_dim = k.shape
+        scores = self._scores(rows, k, hidden)                                        # [blocks, kv_heads, rows, block_tokens]
+        weights = torch.softmax(scores, -1)
+        lse = scores.amax(-1).float() - weights.amax(-1).float().log()               # of each block, [blocks, kv_heads, rows]
+        out = torch.bmm(weights.view(blocks * kv_heads, -1, block_tokens), v.reshape(blocks * kv_heads, block_tokens, head_dim))
+        share = torch.softmax(lse, 0).unsqueeze(-1)
+        return (out.view(blocks, kv_heads, -1, head_dim) * share).sum(0), torch.logsumexp(lse, 0)
+
+    def _scores(self, rows: torch.Tensor, k: torch.Tensor, hidden: torch.Tensor | None) -> torch.Tensor:
+        """Scaled scores [blocks, kv_heads, rows, block_tokens] of rows [1, kv_heads, rows, head_dim]."""
+        blocks, kv_heads, block_tokens, head_dim = k.shape
         batch = rows.expand(blocks, -1, -1, -1).reshape(blocks * kv_heads, -1, head_dim)
         keys = k.reshape(blocks * kv_heads, block_tokens, head_dim)
         scores = torch.baddbmm(self._zero, batch, keys.transpose(1, 2), beta=0, alpha=head_dim**-0.5)
         scores = scores.view(blocks, kv_heads, -1, block_tokens)
-        first = (length - n if causal and n > 1 else length) // block_tokens         # the first block with a hidden key
-        if first < blocks:
-            scores[first:].add_(self._hidden(n, heads // kv_heads, length, first, blocks, block_tokens, causal))
+        if hidden is not None:
+            scores[blocks - hidden.shape[0]:].add_(hidden)
         return scores
 
-    def _hidden(self, n: int, group: int, length: int, first: int, blocks: int, block_tokens: int, causal: bool) -> torch.Tensor:
-        """Additive mask [blocks - first, 1, n * group, block_tokens]; the same for all layers of a pass, so the last one is kept."""
-        key = (n, group, length, first, blocks, block_tokens, int(causal))
+    def _hidden(self, n: int, group: int, length: int, blocks: int, block_tokens: int, causal: bool) -> torch.Tensor | None:
+        """Additive mask [blocks from the first with a hidden key on, 1, n * group, block_tokens]; None when every key is seen.
+
+        The same for all layers of a pass, so the last one is kept. Hidden keys get a large negative number, not -inf: a block without
+        any visible key then has a finite softmax and the weight exp(-huge) = 0.
+        """
+        first = (length - n + 1 if causal else length) // block_tokens
+        if first >= blocks:
+            return None
+        key = (n, group, length, blocks, block_tokens, int(causal))
         if self._mask is None or self._mask[0] != key:
             tokens = torch.arange(first * block_tokens, blocks * block_tokens)
             last = torch.arange(length - n, length) if causal else torch.full((n,), length - 1)
             hidden = tokens.view(-1, 1, block_tokens) > last.view(1, n, 1)            # [blocks - first, n, block_tokens]
-            mask = torch.zeros(hidden.shape, dtype=self.dtype).masked_fill_(hidden, -torch.inf)
+            mask = torch.zeros(hidden.shape, dtype=self.dtype).masked_fill_(hidden, _HIDDEN)
             self._mask = (key, mask.repeat_interleave(group, dim=1).unsqueeze(1))
         return self._mask[1]
 
@@ -148,13 +162,12 @@ class CpuBackend:
         return (own, own_lse) if out is None else merge(out, lse, own, own_lse)
 
     def _flash(
-        self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, causal: bool
+        self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, causal: bool, mask: torch.Tensor | None = None
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """q [1, h, n, d], k, v [1, h, m, d] -> fp32 out of q's shape and lse [1, h, n]."""
+        """q [1, h, n, d], k, v [1, h, m, d], additive mask [n, m] -> out of q's shape and lse fp32 [1, h, n]."""
         if self._flash_works:
-            out, lse = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(q, k, v, 0.0, causal)
-            return out.float(), lse.float()
-        return _matmul_attention(q, k, v, causal)
+            return torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(q, k, v, 0.0, causal, attn_mask=mask)
+        return _matmul_attention(q, k, v, causal, mask)
 
 
 def rows_of(blocks: torch.Tensor, length: int) -> torch.Tensor:
@@ -164,13 +177,17 @@ def rows_of(blocks: torch.Tensor, length: int) -> torch.Tensor:
     return blocks[:used].transpose(0, 1).reshape(kv_heads, used * block_tokens, head_dim)[:, :length]
 
 
-def _matmul_attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool) -> tuple[torch.Tensor, torch.Tensor]:
+def _matmul_attention(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool, mask: torch.Tensor | None = None
+) -> tuple[torch.Tensor, torch.Tensor]:
     scores = (q.float() @ k.float().transpose(-1, -2)) * q.shape[-1] ** -0.5
+    if mask is not None:
+        scores = scores + mask
     if causal:
         hidden = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1)
         scores = scores.masked_fill(hidden, -torch.inf)
     lse = torch.logsumexp(scores, -1)
-    return F.softmax(scores, -1) @ v.float(), lse
+    return (F.softmax(scores, -1) @ v.float()).to(q.dtype), lse
 
 
 def _flash_self_test(dtype: torch.dtype) -> bool:
@@ -182,7 +199,7 @@ def _flash_self_test(dtype: torch.dtype) -> bool:
         log.warning("torch's CPU flash attention is not usable (%s); prefill uses matrix products", error)
         return False
     want, want_lse = _matmul_attention(q, k, v, True)
-    good = torch.allclose(out.float(), want, atol=3e-2) and torch.allclose(lse.float(), want_lse, atol=3e-2)
+    good = torch.allclose(out.float(), want.float(), atol=3e-2) and torch.allclose(lse.float(), want_lse, atol=3e-2)
     if not good:
         log.warning("torch's CPU flash attention disagrees with matrix products; prefill uses matrix products")
     return good

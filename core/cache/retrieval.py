@@ -16,8 +16,6 @@ import torch
 from core.cache.base import KVStore
 from core.cache.full import FullKVCache
 
-_BLOCK_TOKENS = 128
-
 
 class RetrievalKVCache:
     """A sparse copy of `source` with the budget in tokens, re-selected by `refresh`.
@@ -34,9 +32,9 @@ class RetrievalKVCache:
         assert source.store.block_tokens % chunk == 0, f"chunk {chunk} does not divide {source.store.block_tokens}"
         self.source, self.backend = source, source.backend
         self.budget, self.chunk, self.recent, self.tail_tokens = budget, chunk, recent, tail_tokens
+        capacity = budget + recent + chunk + tail_tokens + slack
         self.store = KVStore(
-            source.store.shape, budget + recent + chunk + tail_tokens + slack, block_tokens=_BLOCK_TOKENS,
-            dtype=self.backend.dtype, device=self.backend.device,
+            source.store.shape, capacity, block_tokens=capacity, dtype=self.backend.dtype, device=self.backend.device
         )
         self.reset()
 
@@ -126,12 +124,10 @@ class RetrievalKVCache:
         per_block = self.source.store.block_tokens // self.chunk
         layer = torch.arange(layers, device=chunks.device).view(-1, 1, 1)
         head = torch.arange(kv_heads, device=chunks.device).view(1, -1, 1)
-        slots = torch.arange(m * self.chunk, device=chunks.device)
         for target, source in ((self.store.k, self.source.store.k), (self.store.v, self.source.store.v)):
             split = source.unflatten(3, (per_block, self.chunk))                       # [layers, blocks, kv_heads, per_block, chunk, d]
             picked = split[layer, chunks // per_block, head, chunks % per_block]       # [layers, kv_heads, m, chunk, d]
-            rows = picked.flatten(2, 3).permute(2, 0, 1, 3)                            # [m * chunk, layers, kv_heads, d]
-            target[:, slots // _BLOCK_TOKENS, :, slots % _BLOCK_TOKENS] = rows
+            target[:, 0, :, :m * self.chunk] = picked.flatten(2, 3)
 
     def _slot(self, token: int) -> int:
         """Where a token at or after the anchor is stored."""

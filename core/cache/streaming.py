@@ -39,7 +39,7 @@ class StreamingKVCache:
 
     @property
     def oldest_rollback(self) -> int:
-        """Evicted rows do not come back: before anything was evicted every prefix is there, afterwards the committed length is the least."""
+        """Evicted rows do not come back: every prefix before the first eviction, the committed length after it."""
         return self.committed if self._evicted else 0
 
     @property

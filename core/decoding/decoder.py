@@ -68,12 +68,14 @@ class Decoder:
         logits = next_logits(self.model, self.cache, committed, draft.tokens)
         probs = self.sampling.probs(logits, committed, draft.tokens)
         verdict = verify(draft, probs, self.randomness)
-        self.cache.commit(len(committed) + verdict.accepted)
-        self.drafter.commit(len(committed) + verdict.accepted)
-        outer = Acceptance(verdict.accepted, verdict.evaluated)
-        self.refresh.after_round(outer)
         tokens = (*draft.tokens[:verdict.accepted], verdict.token)
         end = self._end(tokens, most)
+        # what was accepted behind the end is no part of the conversation; the newest token is always left to be fed
+        kept = len(committed) + min(verdict.accepted, end - 1)
+        self.cache.commit(kept)
+        self.drafter.commit(kept)
+        outer = Acceptance(verdict.accepted, verdict.evaluated)
+        self.refresh.after_round(outer)
         return Round(
             tokens=tokens[:end], levels=(*draft.levels[:verdict.accepted], "target")[:end],
             acceptance_draft=Acceptance(draft.accepted, draft.evaluated), acceptance_retrieval=outer,

@@ -181,7 +181,7 @@ class VerifiedDrafter:
 
 
 def next_logits(model: Model, cache: KVCache, committed: Sequence[int], drafted: Sequence[int] = ()) -> torch.Tensor:
-    """Feeds `cache` what it lacks of `committed`, then `drafted` [g]. Returns logits [g + 1, vocab]: after `committed`, after each draft."""
+    """Feeds `cache` what it lacks of `committed`, then `drafted` [g]. Returns logits [g + 1, vocab]."""
     for piece in cache.missing(len(committed) - 1):
         model.forward(committed[piece.start:piece.stop], cache)
         cache.commit(cache.length)

@@ -27,9 +27,9 @@ def main() -> None:
     out = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
     sys.stdout = sys.stderr                    # whatever a library prints must not mix with the answer
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    if not request["ocr"]:                     # OCR engines load models and start threads of their own
+    if not request["ocr"]:                     # OCR engines map far more memory than they use; the parent watches
         _limit(request["memory_bytes"], request["time_s"])
-        sys.addaudithook(_refuse)
+    sys.addaudithook(_refuse)
     lock = threading.Lock()
 
     def send(message: dict[str, Any]) -> None:

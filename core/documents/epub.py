@@ -30,7 +30,8 @@ _FONT_OBFUSCATION = ("http://www.idpf.org/2008/embedding", "http://ns.adobe.com/
 _RIGHTS = {"META-INF/rights.xml": "Adobe DRM", "META-INF/license.lcpl": "LCP (Readium) DRM",
            "META-INF/sinf.xml": "Apple FairPlay DRM"}
 _TEXT_SUFFIXES = (".xhtml", ".html", ".htm", ".xml", ".opf", ".ncx")
-_BROKEN = (KeyError, AttributeError, TypeError, IndexError, ValueError, etree.LxmlError, ebooklib_epub.EpubException)
+_BROKEN = (KeyError, AttributeError, TypeError, IndexError, ValueError, AssertionError, RecursionError, etree.LxmlError,
+           ebooklib_epub.EpubException)
 Progress = Callable[[str, float | None], None]
 
 

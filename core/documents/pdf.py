@@ -43,7 +43,8 @@ def read_pdf(data: bytes, name: str, *, password: str | None, progress: Progress
             raise DocumentError(f"{name} has {len(pdf):,} pages, over the limit of {MAX_PAGES:,} for one book. Split it first.")
         pages = _pages(pdf, progress)
         known = _part_glued_words(pdf, pages)
-        pages, warnings = _with_ocr(pdf, pages, name, progress, ocr)
+        pages, warnings, recognised = _with_ocr(pdf, pages, name, progress, ocr)
+        known = vocabulary(pages) if recognised else known
         meta = {key: one_line(value) for key, value in pdf.get_metadata_dict().items()}
         outline, labels = _structure(data, password, pdf)
     finally:
@@ -116,8 +117,10 @@ def _part_glued_words(pdf: pypdfium2.PdfDocument, pages: list[list[Line]]) -> Co
 
 
 def _with_ocr(pdf: pypdfium2.PdfDocument, pages: list[list[Line]], name: str, progress: Progress,
-              ocr: bool) -> tuple[list[list[Line]], tuple[str, ...]]:
-    """Pages without a text layer, read from their pictures when that was asked for; a scan is refused with the way out."""
+              ocr: bool) -> tuple[list[list[Line]], tuple[str, ...], bool]:
+    """(pages, warnings, whether OCR ran): pages without a text layer are read from their pictures when that was asked for; a scan
+    is refused with the way out.
+    """
     empty = [number for number, lines in enumerate(pages) if sum(len(line.text) for line in lines) < _SCAN_CHARS]
     pictures = [number for number in empty if _has_picture(pdf, number)] if empty else []
     scan = bool(pictures) and len(empty) > 0.5 * len(pages)
@@ -126,14 +129,14 @@ def _with_ocr(pdf: pypdfium2.PdfDocument, pages: list[list[Line]], name: str, pr
     if ocr and pictures:
         from core.documents.ocr import recognise
 
-        return recognise(pdf, pages, pictures, name, progress), (f"{len(pictures)} scanned pages were read by OCR.",)
+        return recognise(pdf, pages, pictures, name, progress), (f"{len(pictures)} scanned pages were read by OCR.",), True
     if scan:
         from core.documents.ocr import how_to
 
         raise DocumentError(f"{name} has no text layer: its pages are images, as in a scan. {how_to()}")
     if len(pictures) > 3:
-        return pages, (f"{len(pictures)} of {len(pages)} pages are pictures without text and were left out.",)
-    return pages, ()
+        return pages, (f"{len(pictures)} of {len(pages)} pages are pictures without text and were left out.",), False
+    return pages, (), False
 
 
 def _has_picture(pdf: pypdfium2.PdfDocument, number: int) -> bool:

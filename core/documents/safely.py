@@ -64,7 +64,8 @@ def read_safely(path: str | Path, *, password: str | None = None, progress: Call
 
 
 def _start(path: Path, password: str | None, ocr: bool, limits: Limits) -> subprocess.Popen[bytes]:
-    environment = {**os.environ, "PYTHONPATH": str(_ROOT), "PYTHONIOENCODING": "utf-8", "OMP_NUM_THREADS": "1"}
+    search = os.pathsep.join(filter(None, [str(_ROOT), os.environ.get("PYTHONPATH")]))
+    environment = {**os.environ, "PYTHONPATH": search, "PYTHONIOENCODING": "utf-8", "OMP_NUM_THREADS": "1"}
     flags = {"creationflags": subprocess.CREATE_NO_WINDOW} if sys.platform == "win32" else {}
     child = subprocess.Popen([sys.executable, "-m", "core.documents.child"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                              stderr=subprocess.DEVNULL, cwd=_ROOT, env=environment, **flags)

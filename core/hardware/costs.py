@@ -19,10 +19,12 @@ from core.hardware.facts import GB, Gpu, Hardware
 from core.hardware.shapes import ModelShape
 
 # Acceptance of the draft by the middle level. .35 is published for a 68M draft of a 7B model (TriForce); a same-family draft
-# of a tenth of the size or more agrees far more often. N-gram lookup costs nothing and finds less in answers of own words.
+# of a tenth of the size or more agrees far more often. N-gram lookup proposes only where book or answer repeat; .25 counts the
+# passes for which it finds nothing, in answers of own words.
 ACCEPTANCE_TINY_DRAFT = 0.35
 ACCEPTANCE_FAMILY_DRAFT = 0.60
 ACCEPTANCE_NGRAM = 0.25
+NGRAM_GAMMA = 3                    # a 4-bit pass of up to four rows costs little more than one of one
 TINY_DRAFT_SHARE = 0.03            # of the target's weights
 
 MAX_GAMMA = 32                     # longer rounds trust independent acceptance too far
@@ -31,10 +33,10 @@ VRAM_EFFICIENCY = 0.91             # an RTX 4090 reads 918-924 of its 1008 GB/s
 LINEAR_EFFICIENCY = 0.85           # of nominal FLOP/s in long matrix products: 140 of 165 TFLOP/s on an RTX 4090
 ATTENTION_EFFICIENCY = 0.67        # 110 of 165
 GPU_LAYER_S = 0.0001               # launch and small kernels per layer; with it a 7B middle pass takes the 20 ms seen on a 4090
-# CPU figures: SmolLM2-135M on two AVX-512 cores took 18/32/65 ms per token at 1K/7.8K/31.5K context and 16.6/251 s of prefill.
+# CPU figures: SmolLM2-135M with 4-bit kernels on two AVX-512 cores took 13/24/36/56 ms per token at 1K/8K/16K/32K context.
 CPU_LAYER_S = 0.0002
 CPU_WEIGHT_GB_PER_S_CORE = 13.5
-CPU_KV_GB_PER_S_CORE = 6.5
+CPU_KV_GB_PER_S_CORE = 8.6
 CPU_GB_PER_S_LIMIT = 45.0          # dual-channel desktop memory
 PAGEABLE_SHARE = 0.5               # of the pinned copy rate
 KERNEL_SPEED = {"float": 1.0, "int4": 3.5}      # weights pass faster by so much: 10 and 2.8 ms per token, same model and CPU

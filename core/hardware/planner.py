@@ -80,7 +80,7 @@ def _cost(case: Case, layout: Layout) -> Plan:
         [full(rows) for rows in range(1, _last(settings.gamma, costs.MAX_GAMMA))],
         [middle(rows) for rows in range(1, _last(settings.middle_gamma, costs.MAX_MIDDLE_GAMMA))],
         draft_s=draft_s, p=settings.assumed_acceptance, q=costs.draft_acceptance(target, draft),
-        gamma=settings.gamma, middle_gamma=settings.middle_gamma,
+        gamma=settings.gamma, middle_gamma=settings.middle_gamma or (costs.NGRAM_GAMMA if draft is None else None),
     )
     prefill = costs.prefill_s(target, site.dtype, tokens=context, segment=layout.segment, speeds=speeds,
                               host_bytes=pinned + pageable)

@@ -18,14 +18,16 @@ from core.model.rope import Rope
 Progress = Callable[[str, float | None], None]
 
 
-def load_model(folder: Path, backend: Backend, *, positions: int, progress: Progress | None = None) -> LlamaModel:
+def load_model(
+    folder: Path, backend: Backend, *, positions: int, stretch: float = 1.0, progress: Progress | None = None
+) -> LlamaModel:
     """The model in `folder`, able to take positions [0, positions). Raises UserError when the folder is incomplete or unsupported."""
     config = load_config(folder)
-    return build(config, Weights(folder), backend, positions=positions, progress=progress)
+    return build(config, Weights(folder), backend, positions=positions, stretch=stretch, progress=progress)
 
 
 def build(
-    config: ModelConfig, weights: Weights, backend: Backend, *, positions: int, progress: Progress | None = None
+    config: ModelConfig, weights: Weights, backend: Backend, *, positions: int, stretch: float = 1.0, progress: Progress | None = None
 ) -> LlamaModel:
     """The same from a configuration and a reader of named weights."""
     report = progress or (lambda stage, fraction: None)
@@ -41,7 +43,7 @@ def build(
         layers=layers,
         norm=_vector(weights, backend, "model.norm.weight"),
         head=_linear(weights, backend, [head]),
-        rope=Rope(config, positions, dtype=backend.dtype, device=backend.device),
+        rope=Rope(config, positions, dtype=backend.dtype, device=backend.device, stretch=stretch),
     )
 
 

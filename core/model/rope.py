@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import torch
 
 from core.errors import UserError
@@ -11,10 +13,16 @@ _KINDS = ("default", "linear", "dynamic", "yarn", "longrope", "llama3")
 
 
 class Rope:
-    """Cosine and sine tables for positions [0, positions); kinds whose frequencies depend on the longest position are frozen there."""
+    """Cosine and sine tables for positions [0, positions); kinds whose frequencies depend on the longest position are frozen there.
 
-    def __init__(self, config: ModelConfig, positions: int, *, dtype: torch.dtype, device: torch.device) -> None:
-        frequencies, scale = _frequencies(config, positions)
+    `stretch` above 1 extends a model with default RoPE that many times beyond its native context by YaRN
+    (https://arxiv.org/abs/2309.00071); it changes what the model computes and is labelled in the plan.
+    """
+
+    def __init__(
+        self, config: ModelConfig, positions: int, *, dtype: torch.dtype, device: torch.device, stretch: float = 1.0
+    ) -> None:
+        frequencies, scale = _frequencies(config, positions, stretch)
         angles = torch.outer(torch.arange(positions, dtype=torch.float32), frequencies)          # [positions, head_dim / 2]
         cos, sin = angles.cos() * scale, angles.sin() * scale
         self._cos = torch.cat((cos, cos), dim=-1).to(device, dtype)                              # [positions, head_dim]
@@ -34,15 +42,24 @@ def apply(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor
     return torch.addcmul(x * cos, x.roll(x.shape[-1] // 2, dims=-1), sin)
 
 
-def _frequencies(config: ModelConfig, positions: int) -> tuple[torch.Tensor, float]:
+def _frequencies(config: ModelConfig, positions: int, stretch: float) -> tuple[torch.Tensor, float]:
     """Inverse frequencies [head_dim / 2] and the attention scale of the checkpoint's RoPE kind."""
-    parameters = getattr(config.source, "rope_parameters", None) or {"rope_theta": 10000.0}
+    source = config.source
+    parameters = getattr(source, "rope_parameters", None) or {"rope_theta": 10000.0}
     kind = parameters.get("rope_type", "default")
     if kind not in _KINDS:
         raise UserError(f"{config.name} uses the RoPE kind {kind!r}; known kinds are {', '.join(_KINDS)}. Choose another model.")
+    if stretch > 1 and kind != "default":
+        raise UserError(f"{config.name} has its own RoPE scaling ({kind}) and cannot be stretched further. Lower context_tokens.")
+    if stretch > 1:
+        source, kind = copy.deepcopy(source), "yarn"
+        source.rope_parameters = {
+            "rope_type": "yarn", "rope_theta": parameters["rope_theta"], "factor": stretch,
+            "original_max_position_embeddings": config.max_position,
+        }
     if kind == "default":
         exponents = torch.arange(0, config.head_dim, 2, dtype=torch.float32) / config.head_dim
         return 1.0 / parameters["rope_theta"] ** exponents, 1.0
     from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
-    return ROPE_INIT_FUNCTIONS[kind](config.source, torch.device("cpu"), seq_len=positions)
+    return ROPE_INIT_FUNCTIONS[kind](source, torch.device("cpu"), seq_len=positions)

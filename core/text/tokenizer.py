@@ -13,6 +13,7 @@ from core.errors import UserError
 
 # Some templates print today's date into the system message. A fixed one keeps a book's prefix identical from day to day.
 TEMPLATE_DATE = "26 Jul 2024"
+_NO_CLOCK = "{%- macro strftime_now(format) -%}" + TEMPLATE_DATE + "{%- endmacro -%}"
 
 _MARKS = ("\u27e6system\u27e7", "\u27e6first\u27e7", "\u27e6answer\u27e7", "\u27e6second\u27e7")
 _PLAIN_FRAME = ("", "\n\nUSER: ", "", "\n\nUSER: ", "\n\nASSISTANT:")
@@ -108,8 +109,8 @@ class Tokenizer:
 
     def _render(self, messages: list[dict[str, str]]) -> str:
         return self._backend.apply_chat_template(
-            messages, tokenize=False, add_generation_prompt=True, enable_thinking=False,
-            date_string=TEMPLATE_DATE, strftime_now=lambda _format: TEMPLATE_DATE,
+            messages, tokenize=False, add_generation_prompt=True, enable_thinking=False, date_string=TEMPLATE_DATE,
+            chat_template=_NO_CLOCK + self._backend.get_chat_template(),
         )
 
 

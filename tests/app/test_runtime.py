@@ -1,0 +1,180 @@
+"""The app's side of the engine process, with real processes and a scripted engine."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from app.runtime import Runtime
+from core.config import Settings
+from core.documents.document import Document, Section
+from core.errors import UserError
+from core.events import Delta, Failed, Finished, Loading
+
+SCRIPT = Path(__file__).resolve().parent.parent / "scripted_worker.py"
+BOOK = Document("B", "", "en", "txt", "The keeper came.\n\n" * 40, (Section("One", 0, 18 * 40),), sha256="b")
+
+
+@pytest.fixture
+def make() -> Iterator[Callable[[], Runtime]]:
+    made: list[Runtime] = []
+
+    def runtime() -> Runtime:
+        made.append(Runtime(Settings(), worker=(sys.executable, str(SCRIPT))))
+        return made[-1]
+
+    yield runtime
+    for one in made:
+        one.close()
+
+
+def ask(runtime: Runtime, question: str | None = "one", **options) -> Iterator:
+    return runtime.ask(**{"book": None, "book_id": "", "conversation_id": "c", "question": question, **options})
+
+
+def last(events: Iterator):
+    *_, event = events
+    return event
+
+
+def gone(pid: int, within_s: float = 6) -> bool:
+    deadline = time.monotonic() + within_s
+    while time.monotonic() < deadline:
+        try:
+            if Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z":
+                return True
+            os.kill(pid, 0)
+        except (ProcessLookupError, FileNotFoundError):
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def test_first_question_waits_for_the_engine_and_tells(make):
+    """A question asked while the model loads must neither fail nor be silent."""
+    runtime = make()
+    events = list(ask(runtime))
+    assert isinstance(events[0], Loading)
+    assert events[-1].text == "You asked 'one'."
+    assert (runtime.state, runtime.model_name, runtime.plan) == ("ready", "fake", {"model": "fake"})
+
+
+def test_state_is_busy_while_an_answer_is_written(make, monkeypatch):
+    monkeypatch.setenv("SCRIPT_SLOW", "0.01")
+    runtime = make()
+    events = ask(runtime)
+    next(e for e in events if isinstance(e, Delta))
+    assert runtime.state == "busy"
+    assert "still being written" in last(ask(runtime, "two")).message
+    runtime.stop()
+    assert last(events).reason == "user"
+    assert runtime.state == "ready"
+
+
+def test_caller_that_stops_listening_stops_the_engine(make, monkeypatch):
+    """A closed page must not leave the engine writing for nobody."""
+    monkeypatch.setenv("SCRIPT_SLOW", "0.02")
+    runtime = make()
+    events = ask(runtime)
+    next(e for e in events if isinstance(e, Delta))
+    events.close()
+    assert last(ask(runtime, "two")).text.startswith("You asked 'two'.")
+
+
+def test_card_is_answered_while_an_answer_is_written(make, monkeypatch):
+    monkeypatch.setenv("SCRIPT_SLOW", "0.02")
+    runtime = make()
+    events = ask(runtime)
+    next(e for e in events if isinstance(e, Delta))
+    card = runtime.card(BOOK)
+    assert card["title"] == "B" and card["tokens"] > 0 and runtime.state == "busy"
+    runtime.stop()
+    assert last(events).reason == "user"
+
+
+def test_killed_engine_is_started_again_and_the_conversation_goes_on(make, monkeypatch):
+    """kill -9 in the middle of an answer: a message, a new engine, the same history."""
+    monkeypatch.setenv("SCRIPT_SLOW", "0.05")
+    runtime = make()
+    events = ask(runtime, book=BOOK, book_id="b")
+    next(e for e in events if isinstance(e, Delta))
+    old = runtime.pid
+    os.kill(old, signal.SIGKILL)
+    failed = last(events)
+    assert isinstance(failed, Failed) and failed.fatal and "nothing of the conversation is lost" in failed.message
+    monkeypatch.delenv("SCRIPT_SLOW")
+    history = [{"role": "user", "text": "one"}, {"role": "assistant", "text": "kept", "ids": [110, 111]}]
+    os.kill(runtime.pid, signal.SIGKILL)                       # the restarted one as well, while it loads
+    done = last(ask(runtime, "two", book=BOOK, book_id="b", history=history))
+    assert isinstance(done, Finished) and "two" in done.text
+    assert runtime.pid != old
+
+
+def test_engine_that_dies_while_loading_is_given_up_with_a_reason(make, monkeypatch):
+    """Starting for ever would burn the machine; the person must get the reason and a way out."""
+    monkeypatch.setenv("SCRIPT_DIE", "1")
+    runtime = make()
+    failed = last(ask(runtime))
+    assert isinstance(failed, Failed) and "exit code 7" in failed.message and "engine.log" in failed.message
+    assert runtime.state == "failed"
+    monkeypatch.delenv("SCRIPT_DIE")
+    runtime.start()
+    assert last(ask(runtime)).text == "You asked 'one'."
+
+
+def test_user_error_while_loading_is_told_and_not_retried(make, monkeypatch):
+    monkeypatch.setenv("SCRIPT_FAIL", "1")
+    runtime = make()
+    runtime.start()
+    assert not runtime.wait_ready(20)
+    assert runtime.error == "The model does not fit. Buy memory."
+    with pytest.raises(UserError, match="Buy memory"):
+        runtime.card(BOOK)
+
+
+def test_close_leaves_no_process(make):
+    runtime = make()
+    runtime.start()
+    assert runtime.wait_ready(20)
+    pid = runtime.pid
+    runtime.close()
+    assert gone(pid)
+    assert runtime.pid is None
+
+
+def test_close_ends_waiting_threads(make, monkeypatch):
+    monkeypatch.setenv("SCRIPT_SLOW", "0.05")
+    runtime = make()
+    got: list = []
+    thread = threading.Thread(target=lambda: got.extend(ask(runtime)))
+    thread.start()
+    while not any(isinstance(e, Delta) for e in got):
+        time.sleep(0.05)
+    runtime.close()
+    thread.join(10)
+    assert not thread.is_alive()
+    assert isinstance(got[-1], Failed)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs SIGKILL")
+def test_killed_app_leaves_no_engine_behind():
+    """kill -9 of the app in the middle of an answer."""
+    code = ("import sys\n"
+            f"sys.path.insert(0, {str(SCRIPT.parent.parent)!r})\n"
+            "from app.runtime import Runtime\nfrom core.config import Settings\nfrom core.events import Delta\n"
+            f"r = Runtime(Settings(), worker=(sys.executable, {str(SCRIPT)!r}))\n"
+            "for e in r.ask(book=None, book_id='', conversation_id='c', question='one'):\n"
+            "    if isinstance(e, Delta):\n        print(r.pid, flush=True)\n")
+    app = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, env={**os.environ, "SCRIPT_SLOW": "0.05"})
+    pid = int(app.stdout.readline())
+    app.kill()
+    app.wait(5)
+    assert gone(pid)

@@ -1,0 +1,252 @@
+"""Every format and encoding people keep books in; and files that are not what they say are named for what they are."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from core.documents import Document, read_document
+from core.errors import DocumentError
+
+PROSE = ("Der Fluß lag still. Über die Brücke ging „niemand“ – außer dem Müller, der müde war und auf die Straße sah, "
+         "als käme dort jemand. ") * 12
+
+
+def read(folder: Path, name: str, data: bytes) -> Document:
+    path = folder / name
+    path.write_bytes(data)
+    return read_document(path)
+
+
+def refused(folder: Path, name: str, data: bytes) -> str:
+    with pytest.raises(DocumentError) as caught:
+        read(folder, name, data)
+    return str(caught.value)
+
+
+# ---- text ----
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "cp1252"])
+def test_western_text_in_any_encoding(encoding: str, tmp_path: Path):
+    document = read(tmp_path, "book.txt", PROSE.encode(encoding))
+    assert " ".join(document.text.split()) == PROSE.strip()
+    assert document.language == "de"
+
+
+@pytest.mark.parametrize(("encoding", "text", "language"), [
+    ("koi8-r", "Все счастливые семьи похожи друг на друга, каждая несчастливая семья несчастлива по-своему. ", "ru"),
+    ("cp1251", "Все смешалось в доме Облонских. Жена узнала, что муж был в связи с бывшею в их доме француженкою. ", "ru"),
+    ("gb18030", "第一回　甄士隐梦幻识通灵，贾雨村风尘怀闺秀。此开卷第一回也，作者自云曾历过一番梦幻之后。", "zh"),
+    ("big5", "話說天下大勢，分久必合，合久必分。周末七國分爭，并入於秦。及秦滅之後，楚漢分爭，又并入於漢。", "zh"),
+    ("shift_jis", "吾輩は猫である。名前はまだ無い。どこで生れたかとんと見当がつかぬ。何でも薄暗いじめじめした所で泣いていた。", "ja"),
+    ("euc_kr", "나는 그 사람을 항상 선생님이라고 불렀다. 그래서 여기에서도 그냥 선생님이라고만 쓰고 본명은 밝히지 않겠다. ", "ko"),
+    ("cp1255", "בראשית ברא אלהים את השמים ואת הארץ והארץ היתה תהו ובהו וחשך על פני תהום ורוח אלהים מרחפת על פני המים ", "he"),
+    ("cp1253", "Η Ιθάκη σ' έδωσε τ' ωραίο ταξίδι. Χωρίς αυτήν δεν θα βγαινες στον δρόμο. Άλλα δεν έχει να σε δώσει πια. ", "el"),
+])
+def test_the_worlds_scripts_in_their_old_encodings(encoding: str, text: str, language: str, tmp_path: Path):
+    document = read(tmp_path, "book.txt", (text * 20).encode(encoding))
+    assert text.split()[0] in document.text
+    assert document.language == language
+
+
+def test_mojibake_is_repaired_and_said_so(tmp_path: Path):
+    """UTF-8 once saved as Windows-1252 shows as â€œ and Ã¼."""
+    garbled = PROSE.encode("utf-8").decode("cp1252", errors="ignore")
+    document = read(tmp_path, "book.txt", garbled.encode("utf-8"))
+    assert "Brücke" in document.text and "außer" in document.text and "Ã" not in document.text
+    assert any("repaired" in warning for warning in document.warnings)
+
+
+def test_healthy_text_is_left_as_it_is(tmp_path: Path):
+    text = "São Paulo, Ângela, “naïve”, Ãlvaro – 100 €, ½ pound."
+    document = read(tmp_path, "book.txt", text.encode("utf-8"))
+    assert document.text == text and not document.warnings
+
+
+def test_wrapped_lines_are_joined_and_verse_is_not(tmp_path: Path):
+    prose = ("It was late in the year when the two of them set out upon the\nroad that leads over the hills to the sea, and the well-\n"
+             "known inn.")
+    verse = "Tyger Tyger, burning bright,\nIn the forests of the night;"
+    document = read(tmp_path, "book.txt", f"{prose}\n\n{verse}\n".encode())
+    assert document.text.split("\n\n") == [prose.replace("well-\nknown", "well-known").replace("\n", " "), verse]
+
+
+@pytest.mark.parametrize("heading", ["CHAPTER {roman}", "Chapter {number}. The Name", "{roman}.", "Chapter the {word}", "Kapitel {number}",
+                                     "Глава {number}", "第{chinese}章 名字", "{number}"])
+def test_chapters_are_found_by_their_headings(heading: str, tmp_path: Path):
+    names = [{"number": number, "roman": roman, "word": word, "chinese": chinese}
+             for number, roman, word, chinese in zip(range(1, 6), ["I", "II", "III", "IV", "V"],
+                                                     ["First", "Second", "Third", "Fourth", "Fifth"], "一二三四五", strict=True)]
+    titles = [heading.format(**name) for name in names]
+    body = "The rain went on and nobody came to the door of the house by the lake that day, or the day after. " * 8
+    document = read(tmp_path, "book.txt", "\n\n\n".join(f"{title}\n\n{body}" for title in titles).encode())
+    assert [section.title for section in document.chapters] == titles
+
+
+def test_text_without_headings_is_cut_evenly(tmp_path: Path):
+    paragraph = "They walked on without a word and the afternoon passed over them like a cloud without rain. " * 6
+    document = read(tmp_path, "book.txt", "\n\n".join([paragraph] * 100).encode())
+    sizes = [len(document.text[section.start:section.end].split()) for section in document.chapters]
+    assert len(sizes) > 2 and max(sizes) < 1.2 * min(sizes)
+
+
+# ---- markdown, html, docx ----
+
+def test_markdown(tmp_path: Path):
+    source = ("---\ntitle: The Lake\nauthor: A. Writer\n---\n\n# One\n\nFirst [link](http://example.org) text.\n\n## Deep\n\nMore.\n\n"
+              "Two\n===\n\nSecond text.\n")
+    document = read(tmp_path, "book.md", source.encode())
+    assert (document.format, document.title, document.author) == ("markdown", "The Lake", "A. Writer")
+    assert [section.title for section in document.chapters] == ["One", "Two"]
+    assert "First link text." in document.text
+
+
+def test_html(tmp_path: Path):
+    source = ("<!DOCTYPE html><html lang=fr><head><title>Le Lac</title><meta name=author content='A. Auteur'><script>var x='no';</script>"
+              "</head><body><h1>Un</h1><p>Premier&nbsp;texte<br>suite<p>Sans fin<h1>Deux</h1><p>C<sup>2</sup> na&iuml;ve "
+              "<b>gras</b>.</body>")
+    document = read(tmp_path, "page.html", source.encode("cp1252"))
+    assert (document.format, document.title, document.author, document.language) == ("html", "Le Lac", "A. Auteur", "fr")
+    assert [section.title for section in document.chapters] == ["Un", "Deux"]
+    assert "naïve gras." in document.text and "no" not in document.text.split()
+
+
+def test_docx(tmp_path: Path):
+    document = read(tmp_path, "book.docx", word_file([("Heading1", "One"), ("", "First text – with “quotes”."), ("Heading1", "Two"),
+                                                      ("", "Second text.")]))
+    assert (document.format, document.title, document.author) == ("docx", "The Lake", "A. Writer")
+    assert [section.title for section in document.chapters] == ["One", "Two"]
+    assert "First text – with “quotes”." in document.text
+
+
+def word_file(paragraphs: list[tuple[str, str]]) -> bytes:
+    word = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
+    package = "http://schemas.openxmlformats.org/package/2006"
+    office = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
+    body = "".join(f'<w:p><w:pPr><w:pStyle w:val="{style or "Normal"}"/></w:pPr><w:r><w:t>{text}</w:t></w:r></w:p>'
+                   for style, text in paragraphs)
+    files = {
+        "[Content_Types].xml": f'<Types xmlns="{package}/content-types"><Default Extension="xml" ContentType="application/xml"/></Types>',
+        "_rels/.rels": f'<Relationships xmlns="{package}/relationships"><Relationship Id="r1" Type="{office}/officeDocument" '
+                       'Target="word/document.xml"/></Relationships>',
+        "word/document.xml": f'<w:document xmlns:w="{word}"><w:body>{body}</w:body></w:document>',
+        "word/styles.xml": f'<w:styles xmlns:w="{word}"><w:style w:type="paragraph" w:styleId="Heading1"><w:name w:val="heading 1"/>'
+                           "</w:style></w:styles>",
+        "word/_rels/document.xml.rels": f'<Relationships xmlns="{package}/relationships"><Relationship Id="s" Type="{office}/styles" '
+                                        'Target="styles.xml"/></Relationships>',
+        "docProps/core.xml": '<c xmlns:dc="http://purl.org/dc/elements/1.1/"><dc:title>The Lake</dc:title>'
+                             "<dc:creator>A. Writer</dc:creator></c>",
+    }
+    return zipped(files)
+
+
+def zipped(files: dict[str, str | bytes]) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
+    return buffer.getvalue()
+
+
+# ---- epub ----
+
+CONTAINER = ('<container xmlns="urn:oasis:names:tc:opendocument:xmlns:container"><rootfiles><rootfile full-path="O/p.opf" '
+             'media-type="application/oebps-package+xml"/></rootfiles></container>')
+
+
+def epub(pages: dict[str, str], *, nav: str = "", extra: dict[str, str] | None = None, missing: tuple[str, ...] = ()) -> bytes:
+    names = [*pages, *missing]
+    items = "".join(f'<item id="i{index}" href="{name}" media-type="application/xhtml+xml"/>' for index, name in enumerate(names))
+    spine = "".join(f'<itemref idref="i{index}"/>' for index in range(len(names)))
+    package = ('<package xmlns="http://www.idpf.org/2007/opf" version="3.0"><metadata xmlns:dc="http://purl.org/dc/elements/1.1/">'
+               '<dc:title>The Lake</dc:title><dc:creator>A. Writer</dc:creator><dc:language>en</dc:language></metadata><manifest>'
+               f'{items}<item id="nav" href="nav.xhtml" properties="nav" media-type="application/xhtml+xml"/></manifest>'
+               f"<spine>{spine}</spine></package>")
+    html = '<html xmlns="http://www.w3.org/1999/xhtml" xmlns:epub="http://www.idpf.org/2007/ops"><head><title/></head><body>{}</body></html>'
+    files = {"mimetype": "application/epub+zip", "META-INF/container.xml": CONTAINER, "O/p.opf": package}
+    files |= {f"O/{name}": html.format(body) for name, body in pages.items()}
+    if nav:
+        files["O/nav.xhtml"] = html.format(f'<nav epub:type="toc"><ol>{nav}</ol></nav>')
+    return zipped(files | (extra or {}))
+
+
+BODY = "<p>" + "The boats lay at anchor and nobody spoke. " * 10 + "</p>"
+
+
+def test_epub_chapters_are_cut_at_anchors_and_joined_across_files(tmp_path: Path):
+    pages = {"a.xhtml": f'<h2 id="c1">One</h2>{BODY}<h2 id="c2">Two</h2>{BODY}', "b.xhtml": f'{BODY}<h2 id="c3">Three</h2>{BODY}'}
+    nav = "".join(f'<li><a href="{target}">{title}</a></li>' for target, title in (
+        ("a.xhtml#c1", "One"), ("a.xhtml#c2", "Two"), ("b.xhtml#c3", "Three")))
+    document = read(tmp_path, "book.epub", epub(pages, nav=nav))
+    assert [section.title for section in document.chapters] == ["One", "Two", "Three"]
+    sizes = [len(document.text[section.start:section.end].split()) for section in document.chapters]
+    assert sizes == [81, 161, 81]
+
+
+def test_epub_with_a_missing_item_opens_with_a_warning(tmp_path: Path):
+    document = read(tmp_path, "book.epub", epub({"a.xhtml": f"<h2>One</h2>{BODY}"}, missing=("gone.xhtml",)))
+    assert "boats" in document.text
+    assert any("gone.xhtml" in warning for warning in document.warnings)
+
+
+def test_epub_notes_and_printed_pages(tmp_path: Path):
+    page = (f'<h2>One</h2><p><span epub:type="pagebreak" title="7"/>The mate wept.<sup><a href="#n">3</a></sup> Then he sang.</p>{BODY}'
+            f'<p><span epub:type="pagebreak" title="8"/>Later.</p>')
+    document = read(tmp_path, "book.epub", epub({"a.xhtml": page}))
+    assert "The mate wept.[3] Then he sang." in document.text
+    assert document.page_at(document.text.index("The mate")) == "7" and document.page_at(document.text.index("Later")) == "8"
+
+
+@pytest.mark.parametrize(("extra", "scheme"), [
+    ({"META-INF/encryption.xml": '<encryption><EncryptedData><EncryptionMethod Algorithm="http://www.w3.org/2001/04/xmlenc#aes128-cbc"/>'
+                                 "</EncryptedData></encryption>", "META-INF/rights.xml": "<rights/>"}, "Adobe"),
+    ({"META-INF/license.lcpl": "{}"}, "LCP"), ({"META-INF/sinf.xml": "<s/>"}, "FairPlay")])
+def test_drm_is_refused_by_name(extra: dict[str, str], scheme: str, tmp_path: Path):
+    assert scheme in refused(tmp_path, "book.epub", epub({"a.xhtml": BODY}, extra=extra))
+
+
+def test_entity_bomb_in_an_epub_costs_nothing(tmp_path: Path):
+    bomb = ('<!DOCTYPE html [<!ENTITY a "lol lol lol lol lol lol lol lol">' + "".join(
+        f'<!ENTITY {chr(98 + n)} "{f"&{chr(97 + n)};" * 20}">' for n in range(8)) + "]><html><body><p>Start &i; end.</p></body></html>")
+    document = read(tmp_path, "book.epub", epub({"a.xhtml": BODY}, extra={"O/a.xhtml": bomb}))
+    assert len(document.text) < 1000 and "Start" in document.text
+
+
+# ---- files that are not what they say ----
+
+@pytest.mark.parametrize(("name", "data", "said"), [
+    ("book.mobi", b"\0" * 60 + b"BOOKMOBI" + b"\0" * 100, "Kindle"),
+    ("book.azw3", b"Name" + b"\0" * 56 + b"BOOKMOBI" + b"\0" * 100, "Kindle"),
+    ("book.pdf", b"\xff\xd8\xff\xe0" + b"\0" * 100, "JPEG"),
+    ("book.epub", b"<!DOCTYPE html><html><body>404 not found</body></html>", "HTML"),
+    ("book.epub", b"just some words", "plain text"),
+    ("book.doc", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + b"\0" * 600, "Office"),
+    ("book.djvu", b"AT&TFORM" + b"\0" * 50, "DjVu"),
+    ("book.rtf", b"{\\rtf1 hello}", "RTF"),
+    ("book.txt", bytes(range(256)) * 50, "binary"),
+    ("book.cbz", zipped({"1.jpg": b"x", "2.jpg": b"y"}), "pictures"),
+    ("book.odt", zipped({"mimetype": "application/vnd.oasis.opendocument.text", "content.xml": "<x/>"}), "OpenDocument"),
+    ("book.xlsx", zipped({"xl/workbook.xml": "<x/>"}), "spreadsheet"),
+    ("book.zip", zipped({"a.txt": "hello"}), "zip archive"),
+    ("book.epub", epub({"a.xhtml": BODY})[:400], "cut-off"),
+    ("book.pdf", b"%PDF-1.7\n%\xe2\xe3\n1 0 obj\n<<", "damaged"),
+    ("book.txt", b" \n\n\t", "no readable text"),
+])
+def test_other_files_are_named_for_what_they_are(name: str, data: bytes, said: str, tmp_path: Path):
+    message = refused(tmp_path, name, data)
+    assert said in message and name in message and "\n" not in message
+
+
+def test_book_under_a_wrong_name_opens_by_its_content(tmp_path: Path):
+    assert read(tmp_path, "book.pdf", epub({"a.xhtml": BODY})).format == "epub"
+    assert read(tmp_path, "book.epub.txt", epub({"a.xhtml": BODY})).format == "epub"
+
+
+def test_missing_files_and_folders_are_said_to_be_that(tmp_path: Path):
+    with pytest.raises(DocumentError, match="no file"):
+        read_document(tmp_path / "none.epub")
+    with pytest.raises(DocumentError, match="folder"):
+        read_document(tmp_path)

@@ -1,0 +1,44 @@
+"""A scan is recognised as one, says the way out, and is read where the OCR extra is installed."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+
+import pytest
+
+from core.documents import ocr, read_document, read_safely
+from core.errors import DocumentError
+
+SCAN = "pdf-scan-no-text.pdf"
+
+
+def test_scan_without_the_extra_says_what_to_install(shared_data: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(ocr, "available", lambda: False)
+    for wanted in (False, True):
+        with pytest.raises(DocumentError, match=r"requirements-ocr\.txt"):
+            read_document(shared_data / "hostile" / SCAN, ocr=wanted)
+
+
+def test_recognised_lines_become_paragraphs_in_page_order(shared_data: Path, monkeypatch: pytest.MonkeyPatch):
+    """Boxes are pixels from the top left, lines are points from the bottom left."""
+    said = ["The first line of a page that was read from its picture", "goes on here and ends.", "A second paragraph begins a little far-",
+            "ther down the same page."]
+    tops = [200, 240, 360, 400]
+    boxes = [[(100, top), (1000, top), (1000, top + 30), (100, top + 30)] for top in tops]
+    engine = ModuleType("rapidocr")
+    engine.RapidOCR = lambda: lambda picture: SimpleNamespace(boxes=boxes, txts=said)
+    monkeypatch.setitem(sys.modules, "rapidocr", engine)
+    monkeypatch.setattr(ocr, "available", lambda: True)
+    steps: list[str] = []
+    document = read_document(shared_data / "hostile" / SCAN, ocr=True, progress=lambda stage, fraction: steps.append(stage))
+    assert document.text == f"{said[0]} {said[1]}\n\nA second paragraph begins a little farther down the same page."
+    assert "Reading scanned pages" in steps and document.warnings == ("1 scanned pages were read by OCR.",)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not ocr.available(), reason="the OCR extra is not installed")
+def test_real_scan_is_read(shared_data: Path):
+    text = " ".join(read_safely(shared_data / "hostile" / SCAN, ocr=True).text.split())
+    assert "towards the end of the widow's garden" in text

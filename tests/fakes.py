@@ -1,0 +1,121 @@
+"""An engine without a model: it continues prompts with scripted tokens and keeps books about what was fed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from core.decoding.decoder import Round
+from core.engine import Done, Params, Prefilled
+from core.events import Acceptance, Stats
+from core.text.tokenizer import Frame
+
+EOS, BYTES_PER_TOKEN = 3, 100
+
+
+class CharTokenizer:
+    """One token per character: code point + 10. Frames are single control tokens."""
+
+    def encode(self, text: str) -> list[int]:
+        return [ord(char) + 10 for char in text]
+
+    def count(self, text: str) -> int:
+        return len(text)
+
+    def decode(self, ids: Sequence[int]) -> str:
+        return "".join(chr(i - 10) for i in ids if i >= 10)
+
+    def frame(self, system: str) -> Frame:
+        return Frame((1, *self.encode(system)), (2,), (EOS, 4))
+
+
+class WordTokenizer(CharTokenizer):
+    """One token per word or line break, numbered as they come; for tests about lengths."""
+
+    def __init__(self) -> None:
+        self._ids: dict[str, int] = {}
+
+    def encode(self, text: str) -> list[int]:
+        words = text.replace("\n", " \n ").split(" ")
+        return [self._ids.setdefault(word, len(self._ids) + 10) for word in words if word]
+
+    def count(self, text: str) -> int:
+        return len(self.encode(text))
+
+    def decode(self, ids: Sequence[int]) -> str:
+        known = {number: word for word, number in self._ids.items()}
+        return " ".join(known[i] for i in ids if i in known)
+
+
+class FakeContext:
+    """Ids and a size."""
+
+    def __init__(self, capacity: int) -> None:
+        self.capacity, self.ids, self.closed = capacity, [], False
+
+    @property
+    def nbytes(self) -> int:
+        return self.capacity * BYTES_PER_TOKEN
+
+    def close(self) -> None:
+        self.closed = True
+
+
+@dataclass
+class FakePlan:
+    expected_prefill_s: float = 8.0
+
+    def to_json(self) -> dict:
+        return {"model": "fake"}
+
+
+@dataclass
+class FakeEngine:
+    """`reply(ids, params)` gives the tokens of an answer; an end token is added. `fed` lists how many new tokens each call fed."""
+
+    reply: Callable[[list[int], Params], Sequence[int]]
+    context_tokens: int = 4000
+    eos_ids: frozenset[int] = frozenset({EOS})
+    model_name: str = "fake"
+    plan: FakePlan = field(default_factory=FakePlan)
+    fed: list[int] = field(default_factory=list)
+    prompts: list[list[int]] = field(default_factory=list)
+    params: list[Params] = field(default_factory=list)
+    contexts: list[FakeContext] = field(default_factory=list)
+
+    def new_context(self, capacity_tokens: int) -> FakeContext:
+        assert capacity_tokens <= self.context_tokens
+        self.contexts.append(FakeContext(capacity_tokens))
+        return self.contexts[-1]
+
+    def generate(
+        self, context: FakeContext, ids: list[int], params: Params, *, should_stop: Callable[[], bool],
+    ) -> Iterator[Prefilled | Round | Done]:
+        assert not context.closed
+        assert len(ids) < context.capacity
+        common = next((i for i, (a, b) in enumerate(zip(context.ids, ids, strict=False)) if a != b), min(len(context.ids), len(ids)))
+        new = len(ids) - common
+        self.fed.append(new)
+        self.prompts.append(list(ids))
+        self.params.append(params)
+        for done in sorted({new // 2, new}):
+            if should_stop():
+                yield Done("user", Stats(prompt_tokens=len(ids)))
+                return
+            yield Prefilled(done, new, 0.1, 0.0)
+        context.ids = list(ids)
+        tokens = [*self.reply(ids, params), EOS]
+        written = 0
+        for start in range(0, len(tokens), 2):
+            stats = Stats(mode=params.mode, model="fake", prompt_tokens=len(ids), reused_tokens=common, new_tokens=written)
+            if should_stop():
+                yield Done("user", stats)
+                return
+            pair = tuple(tokens[start:start + 2])[:params.max_new_tokens - written]
+            written += len(pair)
+            context.ids += pair
+            yield Round(pair, ("retrieval",) * len(pair), Acceptance(), Acceptance(len(pair), len(pair)), 0.01, 0, stats)
+            if written >= params.max_new_tokens and pair[-1] != EOS:
+                yield Done("length", stats)
+                return
+        yield Done("stop", Stats(mode=params.mode, model="fake", prompt_tokens=len(ids), new_tokens=written))

@@ -1,0 +1,64 @@
+"""A worker process with a scripted engine, for tests of the processes: `python tests/scripted_worker.py --parent PID`.
+
+SCRIPT_SLOW: seconds per round. SCRIPT_DIE: end while loading. SCRIPT_FAIL: a user's error while loading. SCRIPT_NOISE: print to stdout.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from core import worker  # noqa: E402
+from core.errors import UserError  # noqa: E402
+from core.reading import ReadingStyle  # noqa: E402
+
+
+def build(settings, report):
+    """The session of the worker, without a model."""
+    from core.session import Session
+    from tests.fakes import CharTokenizer, FakeEngine
+
+    report("Making believe", 0.5)
+    if os.environ.get("SCRIPT_DIE"):
+        os._exit(7)
+    if os.environ.get("SCRIPT_FAIL"):
+        raise UserError("The model does not fit. Buy memory.")
+    tokenizer, pause = CharTokenizer(), float(os.environ.get("SCRIPT_SLOW", "0"))
+
+    def reply(ids, params):
+        if os.environ.get("SCRIPT_NOISE"):
+            os.write(1, b"a library prints here\n")
+        question = tokenizer.decode(ids).rsplit("\n\n", 1)[-1]
+        if question == "crash":
+            raise ZeroDivisionError("oops")
+        for char in f"You asked {question!r}. " + ("".join(f"n{i} " for i in range(40)) if pause else ""):
+            time.sleep(pause)
+            yield tokenizer.encode(char)[0]
+
+    class Lazy(FakeEngine):
+        """Emits tokens as the script gives them, so that a slow answer can be interrupted."""
+
+        def generate(self, context, ids, params, *, should_stop):
+            from core.decoding.decoder import Round
+            from core.engine import Done, Prefilled
+            from core.events import Acceptance, Stats
+
+            yield Prefilled(len(ids), len(ids), 0.1, 0.0)
+            for token in reply(ids, params):
+                if should_stop():
+                    yield Done("user", Stats())
+                    return
+                yield Round((token,), ("target",), Acceptance(), Acceptance(), 0.01, 0, Stats(prompt_tokens=len(ids)))
+            yield Done("stop", Stats(prompt_tokens=len(ids)))
+
+    engine = Lazy(reply)
+    facts = {"plan": {"model": "fake"}, "model_name": "fake", "context_tokens": engine.context_tokens}
+    return Session(engine, tokenizer, ReadingStyle(part_tokens=300, system="")), facts
+
+
+if __name__ == "__main__":
+    worker.main(build=build)

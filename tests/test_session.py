@@ -1,0 +1,310 @@
+"""Conversations about books on an engine that only counts: what is fed, what is reused, what is said to have been read."""
+
+from __future__ import annotations
+
+import pytest
+
+from core.documents.document import Document, Section
+from core.errors import UserError
+from core.events import Delta, Finished, Prefill, Reading
+from core.notes import NoteStore
+from core.reading import ReadingStyle
+from core.session import Ask, Session
+from tests.fakes import EOS, CharTokenizer, FakeEngine
+
+STYLE = ReadingStyle(part_tokens=300, whole_tokens=500, note_tokens=60, system="S", part_prompt="part?", join_prompt="join?",
+                     whole_prompt="whole?", temperature=0.1)
+TOPICS = ("lighthouse keeper", "copper magnet", "wedding guests", "winter harbour")
+
+
+def book(chapters: int = 4, sentences: int = 12, title: str = "B") -> Document:
+    text, sections = "", []
+    for i in range(chapters):
+        start, text = len(text), text + f"The {TOPICS[i % 4]} came again.\n\n" * (sentences // 2)
+        sections.append(Section(f"Chapter {i + 1}", start, len(text)))
+    return Document(title, "", "en", "txt", text, tuple(sections), sha256=title)
+
+
+def encoded(text: str) -> list[int]:
+    return CharTokenizer().encode(text)
+
+
+def make(reply=lambda ids, params: encoded("It is so."), **options) -> tuple[Session, FakeEngine]:
+    engine = FakeEngine(reply, **{name: options.pop(name) for name in ("context_tokens",) if name in options})
+    session = Session(engine, CharTokenizer(), options.pop("style", STYLE), **{"allowance_bytes": 10**9, **options})
+    return session, engine
+
+
+def ask(session: Session, document: Document | None, question: str | None, **options) -> list:
+    should_stop = options.pop("should_stop", lambda: False)
+    return list(session.ask(Ask(document, document.sha256 if document else "", options.pop("conversation", "c"), question, **options),
+                            should_stop=should_stop))
+
+
+def finished(events: list) -> Finished:
+    assert isinstance(events[-1], Finished)
+    return events[-1]
+
+
+def turns(question: str, done: Finished) -> list[dict]:
+    return [{"role": "user", "text": question}, {"role": "assistant", "text": done.text, "ids": list(done.token_ids)}]
+
+
+# ---- a book that fits ----------------------------------------------------------------------------------------------------
+
+def test_follow_up_feeds_only_what_is_new():
+    """The book must not be prefilled again for a second question."""
+    session, engine = make()
+    small = book(1)
+    first = finished(ask(session, small, "Who came?"))
+    events = ask(session, small, "And then?", history=turns("Who came?", first))
+    assert engine.fed[0] > len(small.text.strip())
+    assert engine.fed[1] == len("And then?") + 3 - 1          # bridge and ask around it; the end token is in the cache already
+    assert [e.total_tokens for e in events if isinstance(e, Prefill)][-1] == engine.fed[1]
+
+
+def test_summary_then_question_feeds_only_what_is_new():
+    """The instruction of the summary is no text the app stores: it must be found again by the answer's ids."""
+    session, engine = make()
+    small = book(1)
+    first = finished(ask(session, small, None))
+    ask(session, small, "And then?", history=turns("Summarize this book", first))
+    assert engine.fed[1] == len("And then?") + 3 - 1
+
+
+def test_another_conversation_shares_the_book():
+    session, engine = make()
+    small = book(1)
+    ask(session, small, "Who came?", conversation="one")
+    ask(session, small, "Who left?", conversation="two")
+    assert engine.fed[1] == len("left?") + 1
+
+
+def test_answers_are_never_encoded_again():
+    """Text of an answer encodes to other ids than the model chose: the stored ids count."""
+    session, engine = make()
+    small = book(1)
+    ids = [1234, 2345]
+    ask(session, small, "And then?", history=[{"role": "user", "text": "Who?"}, {"role": "assistant", "text": "other", "ids": ids}])
+    prompt = engine.prompts[0]
+    assert any(prompt[i:i + 2] == ids for i in range(len(prompt)))
+    assert not any(prompt[i:i + 5] == encoded("other") for i in range(len(prompt)))
+
+
+def test_restarted_engine_rebuilds_the_same_prompt_from_history():
+    small = book(1)
+    old, old_engine = make()
+    first = finished(ask(old, small, "Who came?"))
+    ask(old, small, "And then?", history=turns("Who came?", first))
+    new, new_engine = make()
+    ask(new, small, "And then?", history=turns("Who came?", first))
+    assert new_engine.prompts[-1] == old_engine.prompts[-1]
+
+
+def test_same_turn_repeats_and_asking_again_differs():
+    """A seed fixed per conversation and turn; regenerate must not give the same text again."""
+    small = book(1)
+    session, engine = make()
+    ask(session, small, "Who?")
+    ask(session, small, "Who?")
+    ask(session, small, "Who?", params={"seed": 7})
+    again, other = make()
+    ask(again, small, "Who?")
+    seeds = [params.seed for params in engine.params]
+    assert other.params[0].seed == seeds[0] != seeds[1]
+    assert seeds[2] == 7
+
+
+def test_full_context_drops_oldest_turns_and_says_so():
+    session, engine = make(context_tokens=800)
+    small = book(1, 8)
+    long_turns = [{"role": role, "text": "x" * 90, "ids": encoded("y" * 90)} for _ in range(4) for role in ("user", "assistant")]
+    done = finished(ask(session, small, "And?", history=long_turns, params={"max_new_tokens": 50}))
+    assert any("left out" in note for note in done.notes)
+    assert len(engine.prompts[0]) <= 800
+
+
+# ---- answers ---------------------------------------------------------------------------------------------------------------
+
+def test_circling_answer_is_stopped_and_said_so():
+    session, engine = make(lambda ids, params: encoded("Once. " + "And so on and on. " * 50))
+    done = finished(ask(session, book(1), "Who?"))
+    assert done.reason == "looping"
+    assert done.text.startswith("Once. And so on")
+    assert len(done.text) < 80
+    assert list(done.token_ids) == encoded(done.text + " " * (len(done.token_ids) - len(done.text)))
+
+
+def test_stop_keeps_what_was_said():
+    session, _ = make(lambda ids, params: encoded("a" * 5 + "b" * 5))
+    heard = []
+    events = session.ask(Ask(book(1), "B", "c", "Who?"), should_stop=lambda: len(heard) >= 3)
+    for event in events:
+        if isinstance(event, Delta):
+            heard.append(event.text)
+    assert event.reason == "user"
+    assert event.text == "".join(heard) != ""
+
+
+def test_text_of_the_deltas_is_the_answer():
+    session, _ = make(lambda ids, params: encoded("It — is 🙂 so."))
+    events = ask(session, book(1), "Who?")
+    assert "".join(e.text for e in events if isinstance(e, Delta)) == finished(events).text == "It — is 🙂 so."
+    assert EOS not in finished(events).token_ids
+
+
+# ---- a book in parts -------------------------------------------------------------------------------------------------------
+
+def reply_by_prompt(ids, params):
+    text = CharTokenizer().decode(ids)
+    for topic in TOPICS:
+        if text.endswith("part?") and topic in text:
+            return encoded(f"About the {topic}.")
+    return encoded("All of it.") if text.endswith("join?") else encoded("So it was.")
+
+
+def test_long_book_is_summarised_in_parts_and_then_whole():
+    session, engine = make(reply_by_prompt)
+    events = ask(session, book(), None)
+    readings = [e for e in events if isinstance(e, Reading)]
+    assert [(r.index, r.total, r.purpose) for r in readings] == [(i, 4, "part summary") for i in (1, 2, 3, 4)] + [(4, 4, "whole summary")]
+    assert readings[1].label == "Chapter 2"
+    done = finished(events)
+    assert done.text == "All of it."
+    assert done.sources == ("Chapter 1", "Chapter 2", "Chapter 3", "Chapter 4")
+    last = CharTokenizer().decode(engine.prompts[-1])
+    assert all(f"About the {topic}." in last for topic in TOPICS)
+    assert done.plan["reading"]["mode"] == "sections"
+    assert [params.max_new_tokens for params in engine.params] == [60] * 4 + [512]
+    assert engine.params[0].temperature == 0.1
+
+
+def test_question_goes_to_the_part_that_matches_and_names_it():
+    session, engine = make(reply_by_prompt)
+    done = finished(ask(session, book(), "What about the wedding?"))
+    assert done.sources == ("Chapter 3",)
+    assert "wedding guests" in CharTokenizer().decode(engine.prompts[0])
+    assert "copper magnet" not in CharTokenizer().decode(engine.prompts[0])
+
+
+def test_question_after_summary_reuses_the_part_that_was_read():
+    """Its cache is kept: only the notes, the turn before and the question are fed."""
+    session, engine = make(reply_by_prompt)
+    long = book()
+    first = finished(ask(session, long, None))
+    done = finished(ask(session, long, "What about the wedding?", history=turns("Summarize", first)))
+    assert done.sources[0] == "Chapter 3"
+    part_tokens = len(long.text) // 4
+    assert engine.fed[-1] < len(engine.prompts[-1]) - part_tokens + 10
+
+
+def test_follow_up_stays_with_its_part():
+    """ "And why?" names nothing: the part under discussion is meant."""
+    session, engine = make(reply_by_prompt)
+    first = finished(ask(session, book(), "What about the wedding?"))
+    done = finished(ask(session, book(), "And why was that?", history=turns("What about the wedding?", first)))
+    assert done.sources == ("Chapter 3",)
+    assert engine.fed[-1] == len("And why was that?") + 2
+
+
+def test_going_back_to_a_part_costs_no_prefill_while_memory_lasts():
+    long = book()
+    costs = {}
+    for allowance in (10**9, 0):
+        session, engine = make(reply_by_prompt, allowance_bytes=allowance)
+        for question in ("The wedding?", "The magnet?", "The wedding?"):
+            ask(session, long, question, conversation=question + str(len(engine.fed)))
+        costs[allowance] = engine.fed[-1]
+    assert costs[10**9] <= 2
+    assert costs[0] > 200
+
+
+def test_question_about_nothing_in_particular_is_answered_from_the_summaries():
+    session, engine = make(reply_by_prompt)
+    first = finished(ask(session, book(), None))
+    done = finished(ask(session, book(), "What is it about?", conversation="d", history=turns("Summarize", first)))
+    assert done.sources == ("the summaries of all parts",)
+    assert "About the copper magnet." in CharTokenizer().decode(engine.prompts[-1])
+
+
+def test_chosen_chapter_is_what_is_read():
+    session, engine = make(reply_by_prompt)
+    done = finished(ask(session, book(), "What about the wedding?", chapters=(2, 2)))
+    assert done.sources == ("Chapter 2",)
+    assert any("Chapter 1" in note and "Not read" in note for note in done.notes)
+
+
+def test_summaries_that_do_not_fit_together_are_summarised_in_groups():
+    """Many parts: the notes alone exceed what the model reads at once."""
+    session, engine = make(lambda ids, params: encoded("All of it happened as the keeper had told everyone so."), context_tokens=1500)
+    events = ask(session, book(30), None)
+    assert finished(events).text
+    purposes = [e.purpose for e in events if isinstance(e, Reading)]
+    assert purposes.count("part summary") > 30
+    assert purposes[-1] == "whole summary"
+    assert max(len(prompt) for prompt in engine.prompts) < 1000
+
+
+def test_stopped_reading_goes_on_where_it_stopped(tmp_path):
+    """A reading of an hour must survive a stop, and even a new process."""
+    session, engine = make(reply_by_prompt, notes=NoteStore(tmp_path))
+    stopped = []
+    for event in session.ask(Ask(book(), "B", "c", None), should_stop=lambda: len(stopped) > 0):
+        if isinstance(event, Reading) and event.index == 3:
+            stopped.append(event)
+    assert event.reason == "user"
+    assert event.sources == ("Chapter 1", "Chapter 2")
+    fresh, engine = make(reply_by_prompt, notes=NoteStore(tmp_path))
+    events = ask(fresh, book(), None)
+    assert finished(events).text == "All of it."
+    assert len(engine.prompts) == 3                            # parts 3 and 4, then the whole
+    assert "About the lighthouse keeper." in "".join(e.text for e in events if isinstance(e, Delta))
+
+
+def test_fresh_reads_every_part_again(tmp_path):
+    session, engine = make(reply_by_prompt)
+    ask(session, book(), None)
+    ask(session, book(), None, fresh=True)
+    assert len(engine.prompts) == 10
+
+
+def test_torn_note_on_disk_is_made_again(tmp_path):
+    session, _ = make(reply_by_prompt, notes=NoteStore(tmp_path))
+    ask(session, book(), None)
+    for path in tmp_path.glob("*.json"):
+        path.write_text("{\"no")
+    again, engine = make(reply_by_prompt, notes=NoteStore(tmp_path))
+    assert finished(ask(again, book(), None)).text == "All of it."
+    assert len(engine.prompts) == 5
+
+
+# ---- the rest --------------------------------------------------------------------------------------------------------------
+
+def test_conversation_without_a_book():
+    session, _ = make()
+    assert finished(ask(session, None, "Hello?")).text == "It is so."
+    with pytest.raises(UserError, match="no book"):
+        ask(session, None, None)
+
+
+def test_whole_is_refused_before_anything_is_read():
+    session, engine = make(context_tokens=1000)
+    with pytest.raises(UserError, match="--fit sections"):
+        ask(session, book(), None, fit="whole")
+    assert not engine.prompts
+
+
+def test_card_tells_how_the_book_fits():
+    session, _ = make()
+    card = session.card(book())
+    assert card["fits"] is False and card["parts"] == ["Chapter 1", "Chapter 2", "Chapter 3", "Chapter 4"]
+    assert card["tokens"] == pytest.approx(len(book().text), abs=10)
+    assert card["share_of_context"] == card["tokens"] / 4000
+    assert card["prefill_s_estimate"] == pytest.approx(8.0 * card["tokens"] / 4000)
+
+
+def test_closing_frees_every_context():
+    session, engine = make(reply_by_prompt)
+    ask(session, book(), None)
+    session.close()
+    assert engine.contexts and all(context.closed for context in engine.contexts)

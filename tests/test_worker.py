@@ -1,0 +1,168 @@
+"""The engine's process, spoken to over its pipe."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from core.events import Acceptance, Delta, Failed, Finished, Loading, Piece, Prefill, Reading, Stats
+from core.wire import from_line, pack, to_line, unpack
+
+HERE = Path(__file__).resolve().parent
+
+
+class Pipe:
+    """A worker process and its two pipes."""
+
+    def __init__(self, parent: int | None = None, **environ: str) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, str(HERE / "scripted_worker.py"), "--parent", str(parent or os.getpid())], stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env={**os.environ, **environ})
+
+    def send(self, **message) -> None:
+        self.process.stdin.write(to_line(message))
+        self.process.stdin.flush()
+
+    def read(self) -> dict:
+        line = self.process.stdout.readline()
+        assert line, "the worker ended"
+        return from_line(line)
+
+    def load(self) -> dict:
+        self.send(do="load", id=1, settings={})
+        while "ready" not in (message := self.read()):
+            pass
+        return message["ready"]
+
+    def ask(self, number: int, question: str) -> None:
+        self.send(do="ask", id=number, book_id="", with_book=False, conversation_id="c", question=question)
+
+    def answer(self, number: int):
+        while True:
+            message = self.read()
+            event = unpack(message["event"])
+            assert message["id"] == number
+            if isinstance(event, (Finished, Failed)):
+                return event
+
+
+@pytest.fixture
+def pipe() -> Iterator[Pipe]:
+    with contextlib.ExitStack() as stack:
+        made = Pipe()
+        stack.callback(made.process.wait, 5)
+        stack.callback(made.process.kill)
+        made.load()
+        yield made
+
+
+def test_events_survive_the_wire():
+    """What the panel shows must be what the engine said, to the last field."""
+    stats = Stats(mode="triforce", acceptance_draft=Acceptance(3, 4), tbt_series_ms=(1.0, 2.5), acceptance_series=(0.5,))
+    for event in (Loading("x", None), Reading(1, 2, "A", "part summary"), Prefill(1, 2, 0.5, None), Failed("no", fatal=True),
+                  Delta((Piece("é\n\u2028🙂", "draft"),), stats),
+                  Finished("stop", "t", stats, (1, 2), ("s",), ("n",), {"a": [1]})):
+        assert unpack(from_line(to_line({"event": pack(event)}))["event"]) == event
+
+
+def test_answer_goes_over_the_pipe(pipe: Pipe):
+    pipe.ask(2, "one")
+    assert pipe.answer(2).text == "You asked 'one'."
+    pipe.ask(3, "two")
+    assert pipe.answer(3).text == "You asked 'two'."
+
+
+def test_mistake_of_ours_is_one_failed_answer(pipe: Pipe):
+    pipe.ask(2, "crash")
+    failed = pipe.answer(2)
+    assert isinstance(failed, Failed) and "ZeroDivisionError" in failed.message and not failed.fatal
+    pipe.ask(3, "two")
+    assert isinstance(pipe.answer(3), Finished)
+
+
+def test_user_error_keeps_its_words(pipe: Pipe):
+    pipe.send(do="ask", id=2, book_id="", with_book=False, conversation_id="c", question=None)
+    assert pipe.answer(2).message.startswith("There is no book")
+
+
+def test_printing_libraries_do_not_break_the_pipe():
+    """One stray print on stdout and every message after it is garbage."""
+    pipe = Pipe(SCRIPT_NOISE="1")
+    try:
+        pipe.load()
+        pipe.ask(2, "one")
+        assert pipe.answer(2).text == "You asked 'one'."
+    finally:
+        pipe.process.kill()
+        pipe.process.wait(5)
+
+
+def test_stop_is_heard_while_an_answer_is_written():
+    pipe = Pipe(SCRIPT_SLOW="0.02")
+    try:
+        pipe.load()
+        pipe.ask(2, "one")
+        pipe.read()
+        pipe.send(do="stop", id=2)
+        stopped = time.monotonic()
+        assert pipe.answer(2).reason == "user"
+        assert time.monotonic() - stopped < 1.0
+    finally:
+        pipe.process.kill()
+        pipe.process.wait(5)
+
+
+def test_closed_pipe_ends_the_process_in_the_middle_of_an_answer():
+    pipe = Pipe(SCRIPT_SLOW="0.05")
+    pipe.load()
+    pipe.ask(2, "one")
+    pipe.read()
+    pipe.process.stdin.close()
+    assert pipe.process.wait(5) == 0
+
+
+@pytest.mark.skipif(os.name != "posix", reason="Windows keeps a dead parent's number; there the pipe alone tells")
+def test_pipe_held_open_by_a_stranger_does_not_keep_an_orphan():
+    """A forked reader may hold the pipe's other end when the app is killed: the parent's number tells as well."""
+    code = ("import subprocess, sys, os, time\n"
+            f"p = subprocess.Popen([sys.executable, {str(HERE / 'scripted_worker.py')!r}, '--parent', str(os.getpid())], stdin=0)\n"
+            "print(p.pid, flush=True)\ntime.sleep(60)")
+    reading, held_open = os.pipe()
+    parent = subprocess.Popen([sys.executable, "-c", code], stdin=reading, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    try:
+        pid = int(parent.stdout.readline())
+        time.sleep(1.5)
+        assert alive(pid)
+        parent.send_signal(signal.SIGKILL)
+        parent.wait(5)
+        assert gone(pid, within_s=6)
+    finally:
+        parent.kill()
+        os.close(held_open)
+        os.close(reading)
+
+
+def alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    status = Path(f"/proc/{pid}/stat")
+    return not (status.exists() and status.read_text().rsplit(")", 1)[1].split()[0] == "Z")
+
+
+def gone(pid: int, *, within_s: float) -> bool:
+    deadline = time.monotonic() + within_s
+    while time.monotonic() < deadline:
+        if not alive(pid):
+            return True
+        time.sleep(0.05)
+    return False

@@ -1,0 +1,49 @@
+"""Questions find their part."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from core.text.ranking import PartIndex, terms
+
+PARTS = ["The keeper lit the lamp and wrote in the book.", "Nineteen crates came with the boat, and in them magnets.",
+         "The inspector asked about the watch of Mr. Crane."]
+
+
+@pytest.mark.parametrize(("question", "part"), [
+    ("How many crates were there?", 1), ("Who lights the lamps?", 0), ("What did the INSPECTORS want?", 2)])
+def test_question_finds_its_part(question: str, part: int):
+    assert PartIndex(PARTS).best(question).index == part
+
+
+def test_question_about_nothing_in_the_book_scores_nothing():
+    best = PartIndex(PARTS).best("What is it all about?")
+    assert (best.index, best.score) == (0, 0.0)
+
+
+def test_words_meet_across_endings():
+    assert set(terms("He carries levers, carrying a lever")) == {"carry", "lever"}
+
+
+def test_a_fact_in_a_long_part_is_found(shared_data):
+    """Counting words over whole parts lets long parts win: questions of the test books must reach the part of the answer."""
+    from core.documents import read_document
+    from core.reading import ReadingStyle, plan_reading
+
+    class Quarter:
+        def count(self, text: str) -> int:
+            return len(text) // 4
+
+    asked = found = 0
+    for book in json.loads((shared_data / "books" / "facts.json").read_text(encoding="utf-8"))["books"]:
+        document = read_document(shared_data / "books" / book["file"])
+        plan = plan_reading(document, Quarter(), context_tokens=8192, style=ReadingStyle(part_tokens=1536, whole_tokens=1536))
+        texts = [document.text[part.start:part.end] for part in plan.parts]
+        index = PartIndex(texts)
+        for fact in book["facts"]:
+            asked += 1
+            found += " ".join(fact["evidence"].split()) in " ".join(texts[index.best(fact["question"]).index].split())
+    assert asked >= 10
+    assert found / asked >= 0.6
