@@ -29,7 +29,7 @@ def bar(page) -> float:
 @pytest.mark.parametrize(("width", "height"), [(1280, 800), (1920, 1080)])
 def test_drop_prefill_stream_stop_follow_up(serve, open_page, drop, sample, width, height):
     """The main job, as one person would do it."""
-    fake = engine(summary=LONG)
+    fake = engine(summary=LONG, prefill_steps=150)
     page = open_page(serve(fake), width=width, height=height)
     assert page.is_visible(".drop-hero") and not page.is_visible("#composer")
     drop(page, sample)
