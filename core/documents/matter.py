@@ -64,7 +64,7 @@ def gutenberg_cuts(blocks: Sequence[Block]) -> tuple[int, int]:
             break
     if first == 0 and blocks and any(_GUTENBERG_HEAD.search(block.text) for block in blocks[:3]):
         first = _end_of_notice(blocks)
-    return first, last
+    return (first, last) if first < last else (0, len(blocks))     # nothing but the notice: then that is the text
 
 
 def _share(blocks: Sequence[Block], index: int) -> float:

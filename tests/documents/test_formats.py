@@ -250,3 +250,9 @@ def test_missing_files_and_folders_are_said_to_be_that(tmp_path: Path):
         read_document(tmp_path / "none.epub")
     with pytest.raises(DocumentError, match="folder"):
         read_document(tmp_path)
+
+
+def test_file_cut_off_after_the_licence_still_opens(tmp_path: Path):
+    head = "The Project Gutenberg EBook of The Lake\n\nTitle: The Lake\n\n*** START OF THIS PROJECT GUTENBERG EBOOK THE LAKE ***\n"
+    document = read(tmp_path, "book.txt", head.encode())
+    assert [(section.start, section.end) for section in document.sections] == [(0, len(document.text))]
