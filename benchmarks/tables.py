@@ -64,6 +64,9 @@ FOLDER_NOTES = {
     "app": "the only package that imports Gradio",
     "app/assets": "style sheets and scripts of the page",
     "assets": "icons and sample books, with the scripts that build them",
+    "assets/css": "the style of the page: colours, layout, conversation, panel",
+    "assets/fonts": "the typeface Literata, with its licence",
+    "assets/js": "what the page does by itself: dropping files, themes, keys",
     "assets/icons": "the mark as SVG, PNG and ICO, built by build_icons.py",
     "assets/samples": "sample books: Markdown sources, built EPUB, PDF and cover, and questions about them",
     "benchmarks": "measures, prints and stores results",
@@ -85,10 +88,11 @@ FILE_NOTES = {
     "README.md": "this page",
     "requirements.txt": "what the app needs",
     "requirements-test.txt": "what the tests need on top",
+    "requirements-ocr.txt": "optional: what reading scanned pages needs",
     "pyproject.toml": "project facts, linter and test settings",
     "config.yaml": "the user's settings, every key explained",
 }
-COLLAPSED = ("assets/icons", "assets/samples", "benchmarks/results", "docs/images", "docs/screenshots")
+COLLAPSED = ("assets/fonts", "assets/icons", "assets/samples", "benchmarks/results", "docs/images", "docs/screenshots")
 
 
 def tracked_files() -> list[str]:
