@@ -22,6 +22,7 @@ from core.errors import UserError
 from core.events import Delta, Event, Finished, Piece, Prefill, Reading, Stats
 from core.notes import NoteStore
 from core.reading import Part, ReadingPlan, ReadingStyle, plan_reading
+from core.text.circling import distinct_share
 from core.text.prompt import Turn, build
 from core.text.ranking import PartIndex
 from core.text.tokenizer import Tokenizer
@@ -29,6 +30,10 @@ from core.text.tokenizer import Tokenizer
 _SLACK = 1024                                  # tokens a context is made larger than needed, for follow-up turns
 _STAY = 0.7                                    # a follow-up stays with its part unless another one matches clearly better
 _FRAME_TOKENS = 160                            # kept free for the frame and the instruction
+_SECOND_TEMPERATURE = 0.4                      # a second try of a poor part summary must be able to differ
+_POOR_SHARE = 0.75                             # of distinct 4-grams; summaries worth reading have 0.9 and more
+_FEW_WORDS = 6
+_ECHO_CHARS = 24                               # so much of the instruction in an answer is an echo of it
 _SPEED_MEMORY = 0.5                            # weight of the newest prefill in the measured speed
 
 Progress = Generator[Event, None, Answer]
@@ -134,13 +139,13 @@ class Session:
     def _summarize_parts(self, ask: Ask, plan: ReadingPlan, params: Params, should_stop: Callable[[], bool]) -> Iterator[Event]:
         notes: list[tuple[str, str]] = []
         for number, part in enumerate(plan.parts, 1):
-            yield Reading(number, len(plan.parts), part.label, "part summary")
-            done = yield from self._note(ask, part, number, should_stop)
+            place = Reading(number, len(plan.parts), part.label, "part summary")
+            done = yield from self._note(ask, part, place, should_stop)
             if done.reason == "user":
                 yield self._finished(replace(done, text=""), plan=plan, sources=_labels(plan.parts[:number - 1]),
                                      notes=(f"Stopped in part {number} of {len(plan.parts)}; the parts before it are kept.",))
                 return
-            notes.append((part.label, _settled(done.text)))
+            notes.append((part.label, _settled(done.text, self._style.part_prompt)))
         notes = yield from self._condense(ask, notes, should_stop)
         yield Reading(len(plan.parts), len(plan.parts), "the whole book", "whole summary")
         done = yield from self._turn(ask, _notes_key(ask), _joined(notes), "", self._style.join_prompt, params, should_stop)
@@ -188,15 +193,21 @@ class Session:
             done = replace(done, notes=(left,))
         return done
 
-    def _note(self, ask: Ask, part: Part, number: int, should_stop: Callable[[], bool]) -> Progress:
-        """The summary of one part: remembered, or read now."""
+    def _note(self, ask: Ask, part: Part, place: Reading, should_stop: Callable[[], bool]) -> Progress:
+        """The summary of one part: remembered, or read now; a second time where the first summary says nothing."""
         passage, prompt = _passage(ask.book, part), self._style.part_prompt
         made_from = (self._engine.model_name, self._style.system, prompt, passage)
         known = None if ask.fresh else self._notes.get(*made_from)
+        yield place
         if known is not None:
             yield Delta((Piece(known, "target"),), Stats(model=self._engine.model_name))
             return Answer("stop", known, (), Stats(model=self._engine.model_name))
-        done = yield from self._read_alone(_key(ask, part), passage, prompt, self._note_params(ask, number), should_stop)
+        params = self._note_params(ask, place.index)
+        done = yield from self._read_alone(_key(ask, part), passage, prompt, params, should_stop)
+        if done.reason != "user" and _says_little(done):
+            yield replace(place, label=f"{part.label} (once more)")
+            again = replace(params, temperature=max(params.temperature, _SECOND_TEMPERATURE), seed=params.seed + 1)
+            done = yield from self._read_alone(_key(ask, part), passage, prompt, again, should_stop)
         if done.reason != "user":
             self._notes.put(done.text, *made_from)
         return done
@@ -214,7 +225,7 @@ class Session:
                 yield Reading(number, len(groups), label, "part summary")
                 done = yield from self._read_alone(_notes_key(ask), _joined(group), self._style.join_prompt,
                                                    self._note_params(ask, number), should_stop)
-                shorter.append((label, _settled(done.text)))
+                shorter.append((label, _settled(done.text, self._style.join_prompt)))
             notes = shorter
         return notes
 
@@ -253,7 +264,7 @@ class Session:
     def _known_notes(self, ask: Ask, plan: ReadingPlan) -> list[tuple[str, str]]:
         found = [(part.label, self._notes.get(self._engine.model_name, self._style.system, self._style.part_prompt,
                                               _passage(ask.book, part))) for part in plan.parts]
-        return [(label, _settled(note)) for label, note in found if note is not None]
+        return [(label, _settled(note, self._style.part_prompt)) for label, note in found if note is not None]
 
     def _memo(self, notes: list[tuple[str, str]]) -> str:
         """The part summaries as far as a quarter of a part: more would drown the part itself."""
@@ -354,9 +365,15 @@ def _passage(book: Document, part: Part) -> str:
     return re.sub(r"\n\s*\n\s*", "\n\n", book.text[part.start:part.end]).strip()
 
 
-def _settled(note: str) -> str:
-    """A part summary as it goes into the next prompt: no announcement before it, no sentence broken off at its end."""
-    text = re.sub(r"^(?:sure|certainly|here(?:'s| is| are))\b[^\n]*:\s*", "", note.strip(), flags=re.IGNORECASE)
+def _says_little(done: Answer) -> bool:
+    """A summary that repeats itself or has hardly a sentence."""
+    return done.reason == "looping" or len(done.text.split()) < _FEW_WORDS or distinct_share(done.token_ids) < _POOR_SHARE
+
+
+def _settled(note: str, prompt: str) -> str:
+    """A part summary as it goes into the next prompt: no announcement, no echo of the instruction, no broken-off sentence."""
+    text = note.split(prompt[:_ECHO_CHARS])[0] or note
+    text = re.sub(r"^(?:sure|certainly|here(?:'s| is| are))\b[^\n]*:\s*", "", text.strip(), flags=re.IGNORECASE)
     ends = [match.end() for match in re.finditer(r"[.!?…][\"'”’)]*(?=\s|$)", text)]
     return text[:ends[-1]] if ends else text
 
