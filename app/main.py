@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
-    from app.page import FindCitations
     from core.config import Settings
 
 log = logging.getLogger(__name__)
@@ -118,8 +117,8 @@ def sample_books() -> tuple[Path, ...]:
 class Server:
     """The page of one desk on one port."""
 
-    def __init__(self, desk: Desk, settings: Settings, *, citations: FindCitations | None = None) -> None:
-        self._desk, self._settings, self._citations = desk, settings, citations
+    def __init__(self, desk: Desk, settings: Settings) -> None:
+        self._desk, self._settings = desk, settings
         self._ended = threading.Event()
         self._blocks = None
 
@@ -134,8 +133,7 @@ class Server:
         from app.theme import head, theme
         from app.ui import build
 
-        page = Page(self._desk, citations=self._citations) if self._citations else Page(self._desk)
-        settings = self._settings
+        page, settings = Page(self._desk), self._settings
         defaults = {name: getattr(settings, name) for name in SETTING_NAMES}
         self._blocks = build(self._desk, page, defaults=defaults, max_file_mb=settings.max_upload_mb)
         address = Address(free_port(settings.port), new_token(), os.getpid())

@@ -5,24 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 
 from app import views
+from app.citations import Citations
 from app.handlers import Desk, Engine, Notice
 from app.history import Turn
-from app.markup import Citation
 from app.reader import reader_html
 from app.stats_panel import panel_html, plan_html
 from core.documents.document import Document
 from core.events import Acceptance, Stats
 
-FindCitations = Callable[[str, Document], tuple[Citation, ...]]
 REGIONS = ("header", "library", "stage", "notice", "locked", "turns", "live", "progress", "panel", "plan", "reader", "spoken")
 
 
 class Page:
     """Renders a Desk. Keeps the last HTML of every region, so that an unchanged region costs a comparison."""
 
-    def __init__(self, desk: Desk, *, citations: FindCitations = lambda _text, _book: ()) -> None:
+    def __init__(self, desk: Desk) -> None:
         self._desk = desk
-        self._citations = citations
+        self._citations = Citations()
         self._kept: dict[str, tuple[Hashable, str]] = {}
         self._turn_html: dict[tuple, str] = {}
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from html import escape
+from statistics import median
 
 from core.events import Acceptance, Stats
 
 PLOT_WIDTH, PLOT_HEIGHT = 288, 84
+SMOOTH = 8                                     # rounds
 LEVEL_NAMES = {
     "triforce": ("Draft → retrieval", "Retrieval → full"), "retrieval": ("", "Retrieval → full"), "draft": ("", "Draft → full"),
     "ngram": ("", "N-gram → full"), "streaming": ("", "Streaming → full"), "autoregressive": ("", "")}
@@ -56,20 +58,31 @@ def _tbt(stats: Stats) -> str:
 
 
 def plot_svg(tbt_ms: tuple[float, ...], acceptance: tuple[float, ...]) -> str:
-    """TBT (line, left scale from 0) and acceptance (dashed line, 0-100%) per round, with the same said in words."""
+    """TBT (line, left scale from 0) and acceptance (dashed, 0-100%, smoothed) per round, with the same said in words.
+
+    The scale ends at four times the median: one round that had to wait would flatten all others. It is cut at the top edge,
+    and its height is in the words.
+    """
     if len(tbt_ms) < 2:
         return '<div class="plot plot-empty">The plot appears with the first rounds.</div>'
-    top = max(tbt_ms) * 1.1 or 1.0
+    top = min(max(tbt_ms), 4 * median(tbt_ms)) * 1.05 or 1.0
+    smooth = _smoothed(acceptance)
     words = (f"Time between tokens over {len(tbt_ms)} rounds: lowest {min(tbt_ms):.0f}, highest {max(tbt_ms):.0f} milliseconds."
-             + (f" Acceptance: lowest {min(acceptance):.0%}, highest {max(acceptance):.0%}." if acceptance else ""))
+             + (f" Acceptance: lowest {min(smooth):.0%}, highest {max(smooth):.0%}." if smooth else ""))
     area = _points(tbt_ms, top)
-    line = f'<polyline class="line-acceptance" points="{_points(acceptance, 1.0)}"/>' if len(acceptance) > 1 else ""
-    return (f'<figure class="plot"><svg viewBox="0 0 {PLOT_WIDTH} {PLOT_HEIGHT}" preserveAspectRatio="none" role="img" '
+    line = f'<polyline class="line-acceptance" points="{_points(smooth, 1.0)}"/>' if len(smooth) > 1 else ""
+    return (f'<figure class="plot"><div class="plot-top">{top:,.0f} ms</div>'
+            f'<svg viewBox="0 0 {PLOT_WIDTH} {PLOT_HEIGHT}" preserveAspectRatio="none" role="img" '
             f'aria-label="{words}"><polygon class="area-tbt" points="0,{PLOT_HEIGHT} {area} {PLOT_WIDTH},{PLOT_HEIGHT}"/>'
             f'<polyline class="line-tbt" points="{area}"/>{line}</svg>'
-            f'<span class="plot-top">{top / 1.1:.0f} ms</span>'
-            '<figcaption><span class="key key-tbt">TBT</span><span class="key key-acceptance">Acceptance, 0–100%</span>'
-            "</figcaption></figure>")
+            f'<figcaption><span class="key key-tbt">TBT, highest {max(tbt_ms):,.0f} ms</span>'
+            '<span class="key key-acceptance">Acceptance, 0–100%</span></figcaption></figure>')
+
+
+def _smoothed(values: tuple[float, ...]) -> tuple[float, ...]:
+    """The mean over the last rounds: a round of one token is accepted wholly or not at all."""
+    return tuple(sum(values[max(0, at - SMOOTH + 1):at + 1]) / len(values[max(0, at - SMOOTH + 1):at + 1])
+                 for at in range(len(values)))
 
 
 def _points(values: tuple[float, ...], top: float) -> str:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import queue
 import sys
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -123,18 +125,17 @@ class _Stream:
 
     def show(self, events: Iterator[Event]) -> Finished:
         """The end of the answer. Ctrl-C stops it and waits for what it has. Raises UserError when there is none."""
-        events = iter(events)
-        stopping = False
-        while True:
+        inbox: queue.Queue[Event | None] = queue.Queue()
+        threading.Thread(target=_pump, args=(events, inbox), name="answer", daemon=True).start()
+        stopping, event = False, None
+        while not isinstance(event, Finished):
             try:
-                event = next(events, None)
-                if isinstance(event, Finished):
-                    break
+                event = _next(inbox)
                 if event is None or isinstance(event, Failed):
-                    raise UserError(event.message if event else "The engine gave no answer.")
+                    raise UserError(event.message if event else "The engine gave no answer. Its log has the reason.")
                 self._one(event)
             except KeyboardInterrupt:
-                if stopping:
+                if stopping or self._runtime.state != "busy":
                     raise
                 stopping = True
                 self._runtime.stop()
@@ -168,6 +169,23 @@ class _Stream:
         sys.stdout.write(f"{before}{place}{event.label[:1].upper()}{event.label[1:]}\n")
         sys.stdout.flush()
         self._at_start = True
+
+
+def _pump(events: Iterator[Event], inbox: queue.Queue[Event | None]) -> None:
+    """On a thread of its own: a Ctrl-C inside the events themselves would end them."""
+    try:
+        for event in events:
+            inbox.put(event)
+    finally:
+        inbox.put(None)
+
+
+def _next(inbox: queue.Queue[Event | None]) -> Event | None:
+    while True:
+        try:
+            return inbox.get(timeout=0.2)      # Windows delivers Ctrl-C between waits only
+        except queue.Empty:
+            continue
 
 
 def _report(finished: Finished) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import secrets
 from collections.abc import AsyncIterator, Callable
 from typing import Any
@@ -14,8 +15,9 @@ from app.handlers import Desk, Wish
 from app.page import REGIONS, Page
 from app.stats_panel import MODES
 
+log = logging.getLogger(__name__)
 TICK_S = 0.06                                  # at most 17 updates a second; the newest state wins
-KEEP_ALIVE_S = 4.0                             # a silent generator would never notice that its page is gone
+KEEP_ALIVE_S = 4.0                             # a silent generator would not notice that its page is gone, nor the page that it is
 PRIVATE = {"api_visibility": "private", "show_progress": "hidden", "queue": True, "concurrency_limit": None}
 WHOLE, AUTO = 0, "auto"
 WHOLE_NUMBERS = ("max_new_tokens", "seed")
@@ -91,12 +93,13 @@ def build(desk: Desk, page: Page, *, defaults: dict[str, Any], max_file_mb: int)
                     region("reader")
         settings = _settings(defaults)
         regions["spoken"] = gr.HTML("", elem_id="spoken", js_on_load=None, apply_default_css=False)
+        pulse = gr.HTML("", elem_id="pulse", js_on_load=None, apply_default_css=False)
         bus = gr.HTML("", elem_id="bus", js_on_load=BUS, apply_default_css=False)
         fixed(f'<div id="limits" data-max-mb="{max_file_mb}"></div>', "limits-box")
 
         wishes = [choices["first"], choices["last"], choices["fit"], *settings.values()]
         _wire(blocks, desk, page, regions=regions, choices=choices, wishes=wishes, names=list(settings), question=question,
-              send=send, password=password, unlock=unlock, bus=bus)
+              send=send, password=password, unlock=unlock, bus=bus, pulse=pulse)
     return blocks
 
 
@@ -152,7 +155,7 @@ def _settings(defaults: dict[str, Any]) -> dict[str, gr.components.Component]:
 
 def _wire(blocks: gr.Blocks, desk: Desk, page: Page, *, regions: dict[str, gr.HTML], choices: dict, wishes: list,
           names: list[str], question: gr.Textbox, send: gr.Button, password: gr.Textbox, unlock: gr.Button,
-          bus: gr.HTML) -> None:
+          bus: gr.HTML, pulse: gr.HTML) -> None:
     def wish(values: tuple) -> Wish:
         return make_wish(values[:3], dict(zip(names, values[3:], strict=True)), desk)
 
@@ -178,25 +181,29 @@ def _wire(blocks: gr.Blocks, desk: Desk, page: Page, *, regions: dict[str, gr.HT
         async for changes in changed_regions(desk, page):
             yield changes
 
-    blocks.load(watch, None, [*(regions[name] for name in REGIONS), choices["first"], choices["last"]], **PRIVATE)
+    blocks.load(watch, None, [*(regions[name] for name in REGIONS), choices["first"], choices["last"], pulse], **PRIVATE)
 
 
 async def changed_regions(desk: Desk, page: Page) -> AsyncIterator[list]:
     """Forever: the page's regions as they change, unchanged ones skipped. One per open page."""
     shown: dict[str, str] = {}
-    book_id, seen, quiet = None, None, 0.0
+    book_id, seen, quiet, pulse = None, None, 0.0, 0
     while True:
         signature = page.signature()
         if signature == seen and quiet < KEEP_ALIVE_S:
             quiet += TICK_S
             await asyncio.sleep(TICK_S)
             continue
-        seen, quiet = signature, 0.0
-        new = await asyncio.to_thread(page.render)
-        outputs: list = [new[name] if new[name] != shown.get(name) else gr.skip() for name in REGIONS]
+        seen, quiet, pulse = signature, 0.0, pulse + 1
+        try:
+            new = await asyncio.to_thread(page.render)
+        except Exception:                      # the page's boundary: one bad state must not end its updates for good
+            log.exception("the page could not be rendered")
+            new = shown
+        outputs: list = [new[name] if new.get(name) != shown.get(name) else gr.skip() for name in REGIONS]
         chapters = [gr.skip(), gr.skip()] if desk.book_id == book_id else _chapter_choices(desk)
         shown, book_id = new, desk.book_id
-        yield [*outputs, *chapters]
+        yield [*outputs, *chapters, f'<i data-pulse="{pulse}"></i>']
         await asyncio.sleep(TICK_S)
 
 

@@ -171,7 +171,7 @@ def live_html(now: Snapshot | None) -> str:
     if now is None or not now.running:
         return ""
     pieces = tuple((piece.text, piece.level) for piece in now.pieces)
-    body = answer_html(pieces) + '<span class="caret" aria-hidden="true"></span>' if pieces else ""
+    body = answer_html(pieces)
     return f'<div class="turn answer" aria-busy="true">{_parts(now.parts)}<div class="text" id="live-text">{body}</div></div>'
 
 

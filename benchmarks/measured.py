@@ -6,6 +6,9 @@ from pathlib import Path
 
 from benchmarks.store import Result, Table, load
 
+LONGEST = 14                                   # rows that the README shows unfolded
+PLAIN, OURS = "autoregressive", "triforce"
+DECODE_COLUMNS = ("Context", "Temperature", "Mode", "TBT mean, ms", "against plain", "draft accepted", "retrieval accepted", "text")
 NOTHING = "Nothing has been measured for this version yet. `benchmarks/` holds the programs; their results will be set here."
 
 
@@ -16,7 +19,41 @@ def section(results: Path) -> str:
 
 
 def _result(result: Result) -> str:
-    return "\n\n".join([*map(_table, result.tables), f"<sub>{_provenance(result)}</sub>"])
+    return "\n\n".join([*map(_shown, result.tables), f"<sub>{_provenance(result)}</sub>"])
+
+
+def _shown(table: Table) -> str:
+    """A long table is folded, below its digest where it has one."""
+    digest = by_mode(table)
+    parts = [_table(digest)] if digest else []
+    if len(table.rows) > LONGEST:
+        parts.append(f"<details><summary>All {len(table.rows)} rows</summary>\n\n{_table(table)}\n\n</details>")
+    else:
+        parts.append(_table(table))
+    return "\n\n".join(parts)
+
+
+def by_mode(table: Table) -> Table | None:
+    """The modes of `benchmarks/decode.py` side by side, one row per context and temperature; None for other tables."""
+    if not set(DECODE_COLUMNS) <= set(table.columns):
+        return None
+    rows = [dict(zip(table.columns, row, strict=True)) for row in table.rows]
+    cases = list(dict.fromkeys((row["Context"], row["Temperature"]) for row in rows))
+    modes = [mode for mode in dict.fromkeys(row["Mode"] for row in rows) if mode != PLAIN]
+    made = []
+    for case in cases:
+        here = [row for row in rows if (row["Context"], row["Temperature"]) == case]
+        plain = [row["TBT mean, ms"] for row in here if row["Mode"] == PLAIN]
+        ratios = {row["Mode"]: row["against plain"] for row in here}
+        own = next((row for row in here if row["Mode"] == OURS), None)
+        looping = [row["Mode"] for row in here if row["text"] == "loops"]
+        text = "varied" if not looping else "loops" if len(looping) == len(here) else "loops in part"
+        levels = (own["draft accepted"], own["retrieval accepted"]) if own else (None, None)
+        made.append((*case, sum(plain) / len(plain) if plain else None, *(ratios.get(mode) for mode in modes), *levels, text))
+    columns = ("Context", "Temperature", "Plain, ms per token", *(f"{mode}, times as fast" for mode in modes),
+               "draft accepted", "retrieval accepted", "Text")
+    return Table(table.title, columns, tuple(made), ("Acceptance is TriForce's. Text that loops is easy to draft: "
+                                                     "the rows that say \"varied\" are the ones to judge by.",))
 
 
 def _table(table: Table) -> str:

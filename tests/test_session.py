@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from core.documents.document import Document, Section
@@ -159,7 +161,7 @@ def reply_by_prompt(ids, params):
     text = CharTokenizer().decode(ids)
     for topic in TOPICS:
         if text.endswith("part?") and topic in text:
-            return encoded(f"About the {topic}.")
+            return encoded(f"All this is about the {topic} alone.")
     return encoded("All of it.") if text.endswith("join?") else encoded("So it was.")
 
 
@@ -173,7 +175,7 @@ def test_long_book_is_summarised_in_parts_and_then_whole():
     assert done.text == "All of it."
     assert done.sources == ("Chapter 1", "Chapter 2", "Chapter 3", "Chapter 4")
     last = CharTokenizer().decode(engine.prompts[-1])
-    assert all(f"About the {topic}." in last for topic in TOPICS)
+    assert all(f"about the {topic} alone" in last for topic in TOPICS)
     assert done.plan["reading"]["mode"] == "sections"
     assert [params.max_new_tokens for params in engine.params] == [60] * 4 + [512]
     assert engine.params[0].temperature == 0.1
@@ -224,7 +226,7 @@ def test_question_about_nothing_in_particular_is_answered_from_the_summaries():
     first = finished(ask(session, book(), None))
     done = finished(ask(session, book(), "What is it about?", conversation="d", history=turns("Summarize", first)))
     assert done.sources == ("the summaries of all parts",)
-    assert "About the copper magnet." in CharTokenizer().decode(engine.prompts[-1])
+    assert "about the copper magnet alone." in CharTokenizer().decode(engine.prompts[-1])
 
 
 def test_chosen_chapter_is_what_is_read():
@@ -258,7 +260,27 @@ def test_stopped_reading_goes_on_where_it_stopped(tmp_path):
     events = ask(fresh, book(), None)
     assert finished(events).text == "All of it."
     assert len(engine.prompts) == 3                            # parts 3 and 4, then the whole
-    assert "About the lighthouse keeper." in "".join(e.text for e in events if isinstance(e, Delta))
+    assert "about the lighthouse keeper alone." in "".join(e.text for e in events if isinstance(e, Delta))
+
+
+def test_part_summary_that_says_nothing_is_written_once_more():
+    """One bad draw of a small model must not stand for a chapter."""
+    def reply(ids, params):
+        return encoded("The keeper came back to the lighthouse.") if params.temperature >= 0.4 else encoded("Keeper. " * 40)
+
+    session, engine = make(reply)
+    events = ask(session, book(), None)
+    labels = [e.label for e in events if isinstance(e, Reading)]
+    assert labels[:2] == ["Chapter 1", "Chapter 1 (once more)"]
+    assert "came back" in CharTokenizer().decode(engine.prompts[-1])
+
+
+def test_echo_of_the_instruction_does_not_reach_the_whole_summary():
+    """Small models go on with the instruction after their answer."""
+    style = dataclasses.replace(STYLE, part_prompt="Summarize what happens in this passage.", note_tokens=400)
+    session, engine = make(lambda ids, params: encoded("The keeper came back. Summarize what happens in this way too"), style=style)
+    ask(session, book(), None)
+    assert CharTokenizer().decode(engine.prompts[-1]).count("Summarize what happens") == 0
 
 
 def test_fresh_reads_every_part_again(tmp_path):

@@ -43,6 +43,17 @@ def test_a_saved_result_becomes_a_table_with_its_provenance(tmp_path):
     assert store.load(path).date in text and store.load(path).machine["cpu"] in text
 
 
+def test_modes_stand_side_by_side():
+    """A figure under the wrong mode, or a looping answer passed off as an ordinary one."""
+    columns = measured.DECODE_COLUMNS
+    rows = ((1024, 0.0, "autoregressive", 20.0, 1.0, None, None, "varied"), (1024, 0.0, "ngram", 10.0, 2.1, None, 0.5, "loops"),
+            (1024, 0.0, "triforce", 14.0, 1.5, 0.4, 0.9, "varied"), (1024, 0.0, "autoregressive", 22.0, 0.95, None, None, "varied"))
+    made = measured.by_mode(store.Table("Decode", columns, rows))
+    assert made is not None and made.columns[3:5] == ("ngram, times as fast", "triforce, times as fast")
+    assert made.rows == ((1024, 0.0, 21.0, 2.1, 1.5, 0.4, 0.9, "loops in part"),)
+    assert measured.by_mode(store.Table("Other", ("a",), ((1,),))) is None
+
+
 def test_a_table_with_uneven_rows_is_refused():
     """A missing cell would shift the figures of its row under the wrong heading."""
     with pytest.raises(AssertionError, match="rows without 2 cells"):

@@ -145,6 +145,25 @@
     if (mark) mark.scrollIntoView({ block: "center", behavior: calm.matches ? "auto" : "smooth" });
     else text.scrollTop = 0;
   };
+  // the server says something at least every few seconds; a page that hears nothing while the app is alive joins again
+  const listen = () => {
+    const pulse = document.getElementById("pulse");
+    const box = document.querySelector("#question textarea");
+    const draft = sessionStorage.getItem("triforce.draft");
+    if (draft && box) { box.value = draft; box.dispatchEvent(new Event("input", { bubbles: true })); }
+    sessionStorage.removeItem("triforce.draft");
+    let heard = Date.now();
+    new MutationObserver(() => { heard = Date.now(); }).observe(pulse, { childList: true, subtree: true, attributes: true });
+    document.addEventListener("visibilitychange", () => { heard = Date.now(); });
+    setInterval(async () => {
+      if (document.hidden || Date.now() - heard < 20000) return;
+      heard = Date.now();
+      const alive = await fetch("/healthz").then((answer) => answer.ok).catch(() => false);
+      if (!alive) return;
+      if (box?.value) sessionStorage.setItem("triforce.draft", box.value);
+      window.location.reload();
+    }, 5000);
+  };
   const ready = new MutationObserver(() => {
     const scroller = document.getElementById("scroller");
     if (!scroller || !document.querySelector("[data-theme-choice]")) return;
@@ -153,6 +172,7 @@
     applyLevels();
     showTab(recall("tab", "live"));
     follow(scroller);
+    listen();
     new MutationObserver(paint).observe(document.body, { attributes: true, attributeFilter: ["class"] });
     const reader = document.getElementById("reader");
     if (reader) new MutationObserver(read).observe(reader, { childList: true, subtree: true, attributes: true });

@@ -49,7 +49,8 @@ class EmptyDrafter:
 class NgramDrafter:
     """Proposes what followed the last few tokens at their most recent earlier occurrence in book and answer. Free; q is certain.
 
-    Source: prompt lookup decoding, https://github.com/apoorvumang/prompt-lookup-decoding.
+    Source: prompt lookup decoding, https://github.com/apoorvumang/prompt-lookup-decoding. While few proposals are accepted, only longer
+    matches are taken: a wrong row still costs its pass. What is proposed stays a function of the past.
     """
 
     def __init__(self, *, longest: int = 4, shortest: int = 2) -> None:
@@ -58,22 +59,35 @@ class NgramDrafter:
         self._ends: dict[tuple[int, ...], int] = {}        # n-gram -> index behind its most recent occurrence that has a successor
         self._undo: list[tuple[int, tuple[int, ...], int | None]] = []
         self._seen: list[int] = []
+        self._rate = 0.5                                   # of proposed tokens accepted, fading
+        self._pending: tuple[int, int] | None = None       # where the last proposal starts, and its length
 
     def propose(self, committed: Sequence[int], gamma: int) -> Draft:
         """See Drafter."""
         self._index(committed)
-        for n in range(min(self._longest, len(committed)), self._shortest - 1, -1):
+        for n in range(min(self._longest, len(committed)), self._least_match() - 1, -1):
             end = self._ends.get(tuple(committed[-n:]))
-            if end is not None:
+            if end is not None and gamma:
                 tokens = tuple(committed[end:end + gamma])
+                self._pending = (len(committed), len(tokens))
                 return Draft(tokens, None, ("ngram",) * len(tokens))
         return Draft()
 
     def rollback(self, length: int) -> None:
-        """The index follows the tokens it is shown."""
+        """Learns how much of the last proposal stood; the index follows the tokens it is shown."""
+        if self._pending is not None:
+            start, proposed = self._pending
+            self._rate += 0.2 * (min(max(length - start, 0), proposed) / proposed - self._rate)
+            self._pending = None
 
     def commit(self, length: int) -> None:
-        """The index follows the tokens it is shown."""
+        """As rollback."""
+        self.rollback(length)
+
+    def _least_match(self) -> int:
+        if self._rate >= 0.4:
+            return self._shortest
+        return min(self._longest, self._shortest + 1) if self._rate >= 0.2 else self._longest
 
     def _index(self, committed: Sequence[int]) -> None:
         """Makes the index that of `committed`. An n-gram enters it together with its successor, so none points at its own end."""

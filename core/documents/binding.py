@@ -14,6 +14,7 @@ from core.documents.matter import gutenberg_cuts, gutenberg_fields, kind_by_titl
 
 _GAP = "\n\n"                                  # between blocks
 _EVEN_SECTION_WORDS = 2500
+_DIVIDER_WORDS = 60                            # a part's title page holds no more than this
 _LANGUAGES = {"english": "en", "german": "de", "french": "fr", "spanish": "es", "italian": "it", "dutch": "nl", "finnish": "fi"}
 
 
@@ -142,7 +143,7 @@ def _chosen_levels(marks: list[Mark], blocks: Sequence[Block], last: int) -> lis
     """Which entries are chapters and which are the parts above them; finer entries are folded into their chapter."""
     children = _children(marks)
     ends = [*(mark.block for mark in marks[1:]), last][:len(marks)]
-    empty = [not _has_body(blocks, mark, end, 60) for mark, end in zip(marks, ends, strict=True)]
+    empty = [not _has_body(blocks, mark, end, _DIVIDER_WORDS) for mark, end in zip(marks, ends, strict=True)]
     parents = [index for index in range(len(marks)) if children[index]]
     mostly_empty = sum(empty[index] for index in parents) * 2 >= len(parents)
     result: list[_Part] = []
@@ -163,6 +164,8 @@ def _chosen_levels(marks: list[Mark], blocks: Sequence[Block], last: int) -> lis
     for index, (part, following) in enumerate(zip(result, result[1:], strict=False)):
         if part.kind == "chapter" and not _has_body(blocks, Mark(part.title, part.level, part.start), following.start, 3):
             result[index] = replace(part, kind="part")
+        elif part.kind == "part" and _has_body(blocks, Mark(part.title, part.level, part.start), following.start, _DIVIDER_WORDS):
+            result[index] = replace(part, kind="chapter")      # a part with an introduction of its own is read
     return [part for index, part in enumerate(result) if index == 0 or part.start > result[index - 1].start]
 
 

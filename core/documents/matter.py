@@ -16,7 +16,7 @@ _FRONT = re.compile(
     r"table des matières|índice|indice|sumário|sommaire|目录|目次|оглавление|содержание|"
     r"the (?:full )?project gutenberg (?:e-?book|e-?text).*|landmarks|list of pages", re.I)
 _BACK = re.compile(
-    r"index|(?:a )?(?:pronouncing|general|subject|name) index|index of .*|bibliography|works cited|references|"
+    r"index|(?:\w+(?: and \w+)* )?index|index of .*|bibliography|works cited|references|"
     r"glossary.*|(?:foot|end|descriptive )?notes|(?:a )?(?:suggested |further |recommended )?reading(?: list)?|"
     r"discussion questions|suggestions (?:to|for) (?:teachers|further reading|readers).*|"
     r"about the (?:author|publisher|translator).*|.*project gutenberg.*licen[cs]e.*|(?:the )?(?:full )?licen[cs]e|"
@@ -64,7 +64,7 @@ def gutenberg_cuts(blocks: Sequence[Block]) -> tuple[int, int]:
             break
     if first == 0 and blocks and any(_GUTENBERG_HEAD.search(block.text) for block in blocks[:3]):
         first = _end_of_notice(blocks)
-    return first, last
+    return (first, last) if first < last else (0, len(blocks))     # nothing but the notice: then that is the text
 
 
 def _share(blocks: Sequence[Block], index: int) -> float:

@@ -16,6 +16,7 @@ import pypdfium2
 from core.documents.blocks import Block, Manuscript, Mark
 from core.documents.chapters import title_key
 from core.documents.clean import one_line
+from core.documents.headings import read_heading
 from core.documents.language import guess_language
 from core.documents.pdf_furniture import without_furniture
 from core.documents.pdf_layout import PageLayout, body_size, lay_out, with_drop_capitals
@@ -58,8 +59,11 @@ def read_pdf(data: bytes, name: str, *, password: str | None, progress: Progress
     blocks, places = _laid_out(kept, body, openings, known)
     if not labels and len(printed) > 0.6 * len(pages):
         labels = _filled(printed, len(pages))
-    title = "" if _looks_generated(meta.get("Title", "")) else meta.get("Title", "")
-    return Manuscript("pdf", blocks, title=title, author=meta.get("Author", ""), marks=_marks(outline, blocks, places),
+    title, author = meta.get("Title", ""), meta.get("Author", "")
+    if not title or _looks_generated(title):
+        title, named = _title_page(blocks, places)
+        author = author or named
+    return Manuscript("pdf", blocks, title=title, author=author, marks=_marks(outline, blocks, places),
                       page_labels=labels, pages=len(pages), warnings=warnings,
                       language=guess_language(block.text for block in blocks))
 
@@ -180,7 +184,9 @@ _Entry = tuple[str, int, int, float | None]    # title, level, page, y
 def _structure(data: bytes, password: str | None, pdf: pypdfium2.PdfDocument) -> tuple[list[_Entry], tuple[str, ...]]:
     """Outline and page labels by pypdf; by PDFium when the file is too damaged for it."""
     try:
-        reader = pypdf.PdfReader(io.BytesIO(data), password=password or "")
+        reader = pypdf.PdfReader(io.BytesIO(data))
+        if reader.is_encrypted:
+            reader.decrypt(password or "")
         labels = tuple(reader.page_labels)
         plain = tuple(str(number + 1) for number in range(len(labels)))
         return _outline(reader), labels if len(labels) == len(pdf) and labels != plain else ()
@@ -241,6 +247,20 @@ def _filled(printed: dict[int, str], count: int) -> tuple[str, ...]:
         before = labels[-1] if labels else ""
         labels.append(printed.get(page) or (str(int(before) + 1) if before.isdigit() else f"({page + 1})"))
     return tuple(labels)
+
+
+def _title_page(blocks: list[Block], places: list[tuple[int, float]]) -> tuple[str, str]:
+    """Title and author as the first page prints them: its largest line, and the short line below on a page of few words."""
+    page = [block for block, (number, _) in zip(blocks, places, strict=True) if number == 0]
+    large = [index for index, block in enumerate(page) if block.heading and len(block.text) <= 120]
+    if not large:
+        return "", ""
+    first = min(large, key=lambda index: page[index].heading)
+    title = " ".join(page[first].text.split())
+    following = page[first + 1].text if first + 1 < len(page) else ""
+    few_words = sum(len(block.text.split()) for block in page) < 40
+    name = re.fullmatch(r"(?:by\s+)?((?:[^\W\d_][\w.’'-]*\s?){2,5})", following, re.I)
+    return ("", "") if read_heading(title) else (title, name.group(1).strip() if name and few_words else "")
 
 
 def _looks_generated(title: str) -> bool:

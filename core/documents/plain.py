@@ -16,6 +16,7 @@ _BLANKS = re.compile(r"\n[ \t]*\n\s*")
 _HEADING = re.compile(r"(#{1,6})\s+(.*?)\s*#*\Z")
 _UNDERLINED = re.compile(r"^([^\n]+)\n(={3,}|-{3,})[ \t]*$", re.M)
 _FRONT_MATTER = re.compile(r"\A---\s*\n(.*?)\n(?:---|\.\.\.)\s*\n", re.S)
+_CJK_LINE_END = re.compile(r"(?<=[\u3000-\u30ff\u3400-\u9fff\uff00-\uffef])\n(?=[\u3000-\u30ff\u3400-\u9fff\uff00-\uffef])")
 _LINE_HYPHEN = re.compile(r"(?<=\w)-\n(?=\w)")
 
 
@@ -109,7 +110,7 @@ def _joined(part: str, wrap: int) -> str:
     """Wrapped prose becomes one line; verse, lists and tables keep their lines."""
     lines = [line.rstrip() for line in part.split("\n") if line.strip()]
     if len(lines) > 1 and min(map(len, lines[:-1])) >= 0.6 * min(wrap, 120):
-        return paragraph(_LINE_HYPHEN.sub("-", "\n".join(lines)).replace("\n", " "))
+        return paragraph(_CJK_LINE_END.sub("", _LINE_HYPHEN.sub("-", "\n".join(lines))).replace("\n", " "))
     return paragraph("\n".join(lines))
 
 

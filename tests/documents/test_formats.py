@@ -6,10 +6,12 @@ import io
 import zipfile
 from pathlib import Path
 
+import pypdf
 import pytest
 
+from benchmarks.typeset import typeset
 from core.documents import Document, read_document
-from core.errors import DocumentError
+from core.errors import DocumentError, PasswordNeeded
 
 PROSE = ("Der Fluß lag still. Über die Brücke ging „niemand“ – außer dem Müller, der müde war und auf die Straße sah, "
          "als käme dort jemand. ") * 12
@@ -250,3 +252,69 @@ def test_missing_files_and_folders_are_said_to_be_that(tmp_path: Path):
         read_document(tmp_path / "none.epub")
     with pytest.raises(DocumentError, match="folder"):
         read_document(tmp_path)
+
+
+def test_file_cut_off_after_the_licence_still_opens(tmp_path: Path):
+    head = "The Project Gutenberg EBook of The Lake\n\nTitle: The Lake\n\n*** START OF THIS PROJECT GUTENBERG EBOOK THE LAKE ***\n"
+    document = read(tmp_path, "book.txt", head.encode())
+    assert [(section.start, section.end) for section in document.sections] == [(0, len(document.text))]
+
+
+def test_chinese_lines_are_joined_without_spaces(tmp_path: Path):
+    line = "却说那女娲氏炼石补天之时，于大荒山无稽崖炼成高经十二丈方经二十四丈顽石"
+    document = read(tmp_path, "book.txt", f"{line}\n{line}\n{line}\n\n{line}\n{line}\n".encode())
+    assert document.text == f"{line * 3}\n\n{line * 2}"
+
+
+# ---- pdf ----
+
+def printed(chapters: list[tuple[str, list[str]]]) -> bytes:
+    return typeset("The Lake", "A. Writer", chapters)[0]
+
+
+LAKE = [("One", ["The boats lay at anchor and nobody spoke. " * 20]), ("Two", ["Then the wind came and all of them sang. " * 20])]
+
+
+@pytest.mark.parametrize("algorithm", ["RC4-128", "AES-128", "AES-256"])
+def test_encrypted_pdf_asks_for_its_password_and_opens_with_it(algorithm: str, tmp_path: Path):
+    path = tmp_path / "book.pdf"
+    path.write_bytes(encrypted(printed(LAKE), "sesame", algorithm))
+    for wrong in (None, "", "other"):
+        with pytest.raises(PasswordNeeded):
+            read_document(path, password=wrong)
+    document = read_document(path, password="sesame")
+    assert [section.title for section in document.chapters] == ["One", "Two"] and "sang" in document.text
+
+
+@pytest.mark.parametrize("algorithm", ["RC4-128", "AES-256"])
+def test_pdf_encrypted_for_nobody_just_opens(algorithm: str, tmp_path: Path):
+    document = read(tmp_path, "book.pdf", encrypted(printed(LAKE), "", algorithm))
+    assert [section.title for section in document.chapters] == ["One", "Two"]
+
+
+def test_password_that_nobody_asked_for_does_no_harm(tmp_path: Path):
+    path = tmp_path / "book.pdf"
+    path.write_bytes(printed(LAKE))
+    assert read_document(path, password="sesame") == read_document(path)
+
+
+def encrypted(data: bytes, password: str, algorithm: str) -> bytes:
+    writer = pypdf.PdfWriter(clone_from=io.BytesIO(data))
+    writer.encrypt(user_password=password, owner_password="owner", algorithm=algorithm)
+    buffer = io.BytesIO()
+    writer.write(buffer)
+    return buffer.getvalue()
+
+
+def test_outline_levels_and_page_labels_of_a_real_book(shared_data: Path):
+    """Roman numbers before the first page, parts above their chapters."""
+    document = read_document(shared_data / "books" / "viking-tales.pdf")
+    assert document.page_labels[:3] == ("i", "ii", "iii") and document.page_labels[14] == "7"
+    assert [section.title for section in document.sections if section.kind == "part"] == ["I In Norway", "II West-Over-Seas"]
+    start = next(section.start for section in document.sections if section.title == "The Baby")
+    assert document.page_at(start) == "7"
+
+
+def test_title_of_a_pdf_without_one_is_on_its_first_page(shared_data: Path):
+    document = read_document(shared_data / "hostile" / "pdf-no-outline-ligatures.pdf")
+    assert (document.title, document.author) == ("Alice in Wonderland", "Lewis Carroll")

@@ -29,7 +29,7 @@ def bar(page) -> float:
 @pytest.mark.parametrize(("width", "height"), [(1280, 800), (1920, 1080)])
 def test_drop_prefill_stream_stop_follow_up(serve, open_page, drop, sample, width, height):
     """The main job, as one person would do it."""
-    fake = engine(summary=LONG)
+    fake = engine(summary=LONG, prefill_steps=150)
     page = open_page(serve(fake), width=width, height=height)
     assert page.is_visible(".drop-hero") and not page.is_visible("#composer")
     drop(page, sample)
@@ -175,6 +175,23 @@ def test_reader_pane_follows_the_chapter_choice(serve, open_page, drop, sample):
     page.click("#tab-reader")
     page.select_option(".reader-head select", label="The Deacon Is Wrong")
     page.wait_for_selector(".reader-text h3:has-text('The Deacon Is Wrong')")
+
+
+def test_quotations_are_marked_and_open_the_book_at_the_passage(serve, open_page, drop, sample):
+    """A quotation the reader can check is worth more than one to believe."""
+    told = 'Her watch “was never wrong and was no great company”, she says, and “it ran backwards on Sundays”.'
+    page = open_page(serve(engine(pace=0.005, summary=told)))
+    drop(page, sample)
+    page.click("#summarize")
+    page.wait_for_selector("#turns .answer footer")
+    assert page.locator("#turns .cite").count() == 2
+    assert "not in the book" in page.inner_text("#turns .cite-missing")
+    assert "Twenty-Three Clocks" in page.inner_text("#turns button.cite")
+    page.click("#turns button.cite")
+    page.wait_for_selector("#passage")
+    assert page.inner_text("#passage") == "was never wrong and was no great company"
+    page.wait_for_function("""() => { const mark = document.querySelector('#passage').getBoundingClientRect();
+        return mark.top > 0 && mark.bottom < innerHeight; }""")
 
 
 def test_a_file_that_is_no_book_is_refused_in_one_sentence(serve, open_page, drop, tmp_path):

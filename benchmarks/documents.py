@@ -1,0 +1,140 @@
+"""Opens books and measures: seconds, memory, and how many words differ from the truth after a trip through print.
+
+    python benchmarks/documents.py [--data FOLDER] [--save documents]
+
+Typesets EPUBs of the test data into PDFs in several styles (benchmarks/typeset.py), so the truth is known to the word. Needs the
+test requirements and the books (TRIFORCE_TEST_DATA, else ../shared/data beside the repository).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+import time
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+REPO = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(REPO))
+
+from benchmarks.store import Table, save  # noqa: E402 (the path above makes the repository importable)
+from benchmarks.typeset import Style, annotated, typeset  # noqa: E402
+from benchmarks.word_errors import word_error  # noqa: E402
+from core.documents import Document, read_document, read_safely  # noqa: E402
+
+WIDE = Style(columns=2, width=595, height=842)
+STYLES = {
+    "one column, hyphens, running heads": Style(),
+    "footnotes": Style(notes_every=4),
+    "two columns": WIDE,
+    "two columns, drawn row by row": replace(WIDE, row_by_row=True),
+    "drop capitals": Style(drop_capitals=True),
+    "ligatures": Style(ligatures=True),
+}
+LONG = Style(notes_every=9, size=11.5, leading=14.5)      # a long novel in this style has over 650 pages
+Chapters = list[tuple[str, list[str]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """What opening one file took. `seconds` through the child process, as the app does it; `cpu_s` in this process."""
+
+    name: str
+    pages: int
+    words: int
+    chapters: int
+    seconds: float
+    cpu_s: float
+
+
+def opening(name: str, path: Path) -> Opening:
+    """Open the file both ways."""
+    started = time.perf_counter()
+    document = read_safely(path)
+    seconds = time.perf_counter() - started
+    cpu = time.process_time()
+    read_document(path)
+    return Opening(name, len(document.page_starts), document.words, len(document.chapters), seconds, time.process_time() - cpu)
+
+
+def chapters_of(document: Document) -> Chapters:
+    """Titles and paragraphs, as a printer would get them."""
+    result = []
+    for section in document.chapters:
+        blocks = document.text[section.start:section.end].strip().split("\n\n")
+        result.append((section.title, [" ".join(block.split()) for block in blocks[1:]]))
+    return result
+
+
+def printed(book: Document, chapters: Chapters, style: Style, path: Path) -> int:
+    """Typeset the book into `path`; the number of pages."""
+    number, marked = 1, []
+    for title, paragraphs in chapters:
+        paragraphs, number = annotated(paragraphs, style.notes_every, number)
+        marked.append((title, paragraphs))
+    data, pages = typeset(book.title, book.author, marked, style)
+    path.write_bytes(data)
+    return pages
+
+
+def error_after_print(chapters: Chapters, path: Path) -> tuple[float, int]:
+    """(share of words that differ, chapters found) when the PDF is read back. Footnotes are left aside."""
+    document = read_document(path)
+    errors = words = 0.0
+    for (title, paragraphs), section in zip(chapters, document.chapters, strict=False):
+        truth = f"{title} {' '.join(paragraphs)}"
+        blocks = document.text[section.start:section.end].split("\n\n")
+        rate, _ = word_error(truth, "\n".join(block for block in blocks if not block.startswith("[")))
+        errors += rate * len(truth.split())
+        words += len(truth.split())
+    return errors / words, len(document.chapters)
+
+
+def measure(data: Path, folder: Path) -> tuple[list[Table], dict]:
+    """All tables and the raw figures."""
+    novel = read_document(data / "books" / "the-war-of-the-worlds.epub")
+    chapters = chapters_of(novel)
+    quality = []
+    for name, style in STYLES.items():
+        pages = printed(novel, chapters, style, folder / "printed.pdf")
+        rate, found = error_after_print(chapters, folder / "printed.pdf")
+        quality.append({"style": name, "pages": pages, "chapters_found": found, "chapters": len(chapters), "word_error": rate})
+        print(f"{name:38} {pages:4} pages  {found}/{len(chapters)} chapters  {100 * rate:.3f} % of words differ")
+    long_book = read_document(data / "books" / "moby-dick.epub")
+    printed(long_book, chapters_of(long_book), LONG, folder / "long.pdf")
+    files = {"Moby Dick, typeset PDF": folder / "long.pdf", "Moby Dick, EPUB": data / "books" / "moby-dick.epub",
+             "Viking Tales, PDF with pictures": data / "books" / "viking-tales.pdf", "The Time Machine, TXT": data / "books" /
+             "the-time-machine.txt"}
+    openings = [opening(name, path) for name, path in files.items()]
+    for item in openings:
+        print(f"{item.name:38} {item.pages:4} pages  {item.words:7,} words  {item.seconds:6.2f} s  ({item.cpu_s:.2f} s of one core)")
+    tables = [
+        Table("Opening a book", ("File", "Pages", "Words", "Chapters", "Seconds", "CPU seconds"),
+              tuple((o.name, o.pages or None, o.words, o.chapters, o.seconds, o.cpu_s) for o in openings),
+              ("Seconds: in the app's own child process, start included. CPU seconds: the reader alone.",)),
+        Table("Words that differ after a trip through print", ("Typeset as", "Pages", "Chapters found", "Words wrong, %"),
+              tuple((q["style"], q["pages"], f"{q['chapters_found']} of {q['chapters']}", 100 * q["word_error"]) for q in quality),
+              (f"{novel.title}, {sum(len(' '.join(p).split()) for _, p in chapters):,} words, set as PDF and read back.",)),
+    ]
+    return tables, {"openings": [asdict(item) for item in openings], "quality": quality}
+
+
+def main() -> None:
+    """Measure, print, store; the last line is JSON."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    default = os.environ.get("TRIFORCE_TEST_DATA") or REPO.parent / "shared" / "data"
+    parser.add_argument("--data", type=Path, default=Path(default))
+    parser.add_argument("--save", metavar="NAME", help="write benchmarks/results/NAME.json")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        tables, details = measure(arguments.data, Path(folder))
+    if arguments.save:
+        save(arguments.save, tables, details)
+    print(json.dumps(details))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,184 @@
+"""How well a model reads: questions with known answers and summaries, at several part lengths, prompts and samplings.
+
+    python -m benchmarks.quality --data FOLDER [--minutes 10] [--out benchmarks/results/quality.json]
+
+FOLDER holds facts.json and the books it names. Decides the `reading` record of a model's catalogue entry. Cases run in order of
+importance until the time is over; the number of cases behind each figure is in the result.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import re
+import statistics
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from core.answering import answer
+from core.config import load_settings
+from core.documents import Document, read_document
+from core.engine import Params
+from core.hardware.offers import choose
+from core.hardware.probe import probe
+from core.reading import ReadingStyle
+from core.text.circling import distinct_share
+from core.text.prompt import build
+from core.text.ranking import terms
+
+LENGTHS = (1024, 2048, 4096, 7400)             # tokens of the passage; the last one fills the context of 8,192
+SUMMARY_PROMPTS = {
+    "own words": "Write a short summary of this passage in your own words.",
+    "who does what": "Summarize what happens in this passage in three or four sentences. Name who does what.",
+    "what happens": "What happens in this passage? Answer in a few sentences.",
+}
+QUESTION_PROMPTS = {
+    "bare": "{question}",
+    "from the passage": "{question} Answer in one sentence, using only the passage above.",
+    "quote": "Question about the passage above: {question}\nAnswer briefly.",
+}
+SAMPLINGS = {"greedy, 1.1": (0.0, 1.1), "T 0.3, 1.1": (0.3, 1.1), "T 0.3, 1.0": (0.3, 1.0), "greedy, 1.05": (0.0, 1.05)}
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One thing to try."""
+
+    kind: str                                  # "question" | "summary"
+    book: str
+    tokens: int
+    prompt: str
+    sampling: str
+    where: int                                 # which fact or which place in the book
+
+
+def cases(facts: dict[str, list[dict]]) -> Iterator[Case]:
+    """Short passages first, all prompts at one sampling, then the samplings at one prompt."""
+    for tokens in LENGTHS:
+        for book, asked in facts.items():
+            for i in range(len(asked)):
+                for prompt in QUESTION_PROMPTS if tokens <= 2048 else ("from the passage",):
+                    yield Case("question", book, tokens, prompt, "greedy, 1.1", i)
+        for place, book in itertools.product(range(2), facts):
+            for prompt in SUMMARY_PROMPTS if tokens <= 2048 else ("who does what",):
+                yield Case("summary", book, tokens, prompt, "T 0.3, 1.1", place)
+    for sampling in SAMPLINGS:
+        for place, book in itertools.product(range(2), facts):
+            yield Case("summary", book, 1024, "who does what", sampling, place)
+
+
+class Bench:
+    """The engine, the books and the scores."""
+
+    def __init__(self, data: Path, mode: str) -> None:
+        from core.assemble import build_engine
+        from core.model.embedded import ensure_embedded
+        from core.text.tokenizer import Tokenizer
+
+        settings = load_settings(None, {"model": "SmolLM2-135M-Instruct"})
+        choice = choose(probe(measure=False), settings, is_downloaded=lambda entry: entry.embedded)
+        folder = ensure_embedded()
+        self.engine, self.tokenizer = build_engine(choice.plan, settings, folder), Tokenizer.load(folder)
+        self.context = self.engine.new_context(self.engine.context_tokens)
+        self.style, self.mode = ReadingStyle.from_record(choice.entry.reading), mode
+        described = json.loads((data / "facts.json").read_text(encoding="utf-8"))["books"]
+        self.books = {book["file"]: read_document(data / book["file"]) for book in described}
+        self.facts = {book["file"]: book["facts"] for book in described}
+
+    def run(self, case: Case) -> dict[str, Any]:
+        """The scores of one case."""
+        document = self.books[case.book]
+        passage = self._passage(document, case)
+        temperature, penalty = SAMPLINGS[case.sampling]
+        fact = self.facts[case.book][case.where] if case.kind == "question" else None
+        asked = QUESTION_PROMPTS[case.prompt].replace("{question}", fact["question"]) if fact else SUMMARY_PROMPTS[case.prompt]
+        params = Params(max_new_tokens=48 if fact else 110, temperature=temperature, repetition_penalty=penalty, seed=1, mode=self.mode)
+        frame = self.tokenizer.frame(self.style.system)
+        ids = build(frame, self.tokenizer.encode(passage + "\n\n"), (), self.tokenizer.encode(asked), room=8000).ids
+        done = self._answer(ids, params)
+        scores = {"text": done.text, "reason": done.reason, "new_tokens": len(done.token_ids),
+                  "distinct_4grams": round(distinct_share(done.token_ids), 3)}
+        if fact:
+            found = [bool(re.search(word, done.text, re.IGNORECASE)) for word in fact["answer_keywords"]]
+            return {**scores, "keywords": sum(found) / len(found)}
+        return {**scores, **_faithfulness(done.text, passage)}
+
+    def _answer(self, ids: list[int], params: Params):
+        events = answer(self.engine, self.context, ids, params, decode=self.tokenizer.decode, should_stop=lambda: False)
+        while True:
+            try:
+                next(events)
+            except StopIteration as end:
+                return end.value
+
+    def _passage(self, document: Document, case: Case) -> str:
+        """So many tokens around the evidence of a fact, or from a third and two thirds of the book on."""
+        chapters = document.chapters
+        start, end = chapters[0].start, chapters[-1].end
+        if case.kind == "question":
+            middle = _find(document.text, self.facts[case.book][case.where]["evidence"])
+        else:
+            middle = start + (end - start) * (case.where + 1) // 3
+        text = document.text[max(start, middle - 3 * case.tokens):middle + 3 * case.tokens]
+        ids = self.tokenizer.encode(text)
+        spare = max(0, len(ids) - case.tokens)
+        text = self.tokenizer.decode(ids[spare // 2:len(ids) - (spare - spare // 2)])
+        return text[text.find(". ") + 2:text.rfind(". ") + 1].strip()
+
+
+def _find(text: str, evidence: str) -> int:
+    pattern = r"\s+".join(re.escape(word) for word in evidence.split())
+    match = re.search(pattern, text)
+    return match.start() if match else len(text) // 2
+
+
+def _faithfulness(summary: str, passage: str) -> dict[str, float]:
+    """Content words of the summary that occur in the passage / all of them; capitalised words that do not occur in it."""
+    known, words = set(terms(passage)), terms(summary)
+    names = set(re.findall(r"(?<=[a-z,] )[A-Z][a-z]+", summary)) - set(re.findall(r"[A-Z][a-z]+", passage))
+    return {"faithful": round(sum(word in known for word in words) / max(1, len(words)), 3), "strangers": len(names)}
+
+
+def summarise(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Means per kind, length, prompt and sampling."""
+    table = []
+    key = ("kind", "tokens", "prompt", "sampling")
+    rows = sorted(rows, key=lambda row: [str(row[name]).zfill(6) for name in key])
+    for values, group in itertools.groupby(rows, key=lambda row: [row[name] for name in key]):
+        group = list(group)
+        line = {**dict(zip(key, values, strict=True)), "cases": len(group), "looping": sum(r["reason"] == "looping" for r in group)}
+        for name in ("keywords", "faithful", "strangers", "distinct_4grams", "new_tokens"):
+            if name in group[0]:
+                line[name] = round(statistics.fmean(r[name] for r in group), 2)
+        table.append(line)
+    return table
+
+
+def main() -> None:
+    """Run the cases and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--data", type=Path, required=True, help="a folder with facts.json and the books")
+    parser.add_argument("--minutes", type=float, default=10)
+    parser.add_argument("--mode", default="autoregressive")
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "quality.json")
+    given = parser.parse_args()
+    bench = Bench(given.data, given.mode)
+    end = time.monotonic() + 60 * given.minutes
+    rows = []
+    for case in cases(bench.facts):
+        if time.monotonic() > end:
+            break
+        rows.append({**asdict(case), **bench.run(case)})
+        print({name: rows[-1][name] for name in ("kind", "tokens", "prompt", "text")}, flush=True)
+    result = {"model": bench.engine.model_name, "style": asdict(bench.style), "table": summarise(rows), "cases": rows}
+    given.out.parent.mkdir(parents=True, exist_ok=True)
+    given.out.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    print(json.dumps(result["table"]))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,151 @@
+"""The command line as a person runs it: exit codes, messages, the JSON line; with a scripted engine where one is needed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from app import cli
+
+REPO = Path(__file__).resolve().parent.parent.parent
+SCRIPT = REPO / "tests" / "scripted_worker.py"
+KEYS = {"text", "prompt_tokens", "new_tokens", "finish_reason", "prefill_s", "ttft_s", "tbt_ms", "tokens_per_s", "acceptance",
+        "tokens_per_round", "rounds", "longest_wait_ms", "mode", "model", "plan", "peak_memory_bytes"}
+# a command line whose engine is the scripted one
+LAUNCH = f"import sys; import app.runtime as r; r.WORKER = (sys.executable, {str(SCRIPT)!r}); " \
+         "r.Runtime.__init__.__kwdefaults__['worker'] = r.WORKER; from app import cli; sys.exit(cli.main())"
+
+
+def run(*arguments: str, scripted: bool = False, stdin: str = "", **environ: str) -> subprocess.CompletedProcess[str]:
+    start = [sys.executable, "-c", LAUNCH] if scripted else [sys.executable, "-m", "app.cli"]
+    return subprocess.run([*start, *arguments], cwd=REPO, env={**os.environ, "PYTHONPATH": str(REPO), **environ}, input=stdin,
+                          capture_output=True, encoding="utf-8", timeout=120)
+
+
+@pytest.fixture
+def book(tmp_path: Path) -> Path:
+    """A short book of two chapters."""
+    path = tmp_path / "a book.md"
+    text = "# A Short Book\n\n" + "".join(
+        f"## Chapter {i}\n\n" + "".join(f"The keeper of lamp {i} went up stair {j} and lit it.\n\n" for j in range(12)) for i in (1, 2))
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["summarize", "--help"], ["extract", "BOOK"], ["models", "path"]])
+def test_light_commands_import_neither_torch_nor_gradio(arguments: list[str], book: Path):
+    """Seconds of start-up for a help text, and an environment half made must still say what is wrong."""
+    arguments = [str(book) if argument == "BOOK" else argument for argument in arguments]
+    code = ("import sys; from app import cli\n"
+            f"try:\n    status = cli.main({arguments!r})\nexcept SystemExit as end:\n    status = end.code\n"
+            "heavy = {'torch', 'gradio', 'transformers'} & set(sys.modules)\nassert not status, status\nassert not heavy, heavy")
+    done = subprocess.run([sys.executable, "-c", code], cwd=REPO, env={**os.environ, "PYTHONPATH": str(REPO)}, capture_output=True,
+                          encoding="utf-8", timeout=120)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("arguments", [
+    [], ["read"], ["summarize"], ["summarize", "x", "--chapters", "two"], ["summarize", "x", "--mode", "magic"],
+    ["summarize", "x", "--temperature", "9"], ["summarize", "x", "--max-new-tokens", "0"], ["plan", "--ram", "-1"]])
+def test_wrong_usage_is_2(arguments: list[str], capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit) as end:
+        cli.main(arguments)
+    assert end.value.code == 2
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def test_users_mistake_is_1_without_traceback(capsys: pytest.CaptureFixture[str]):
+    assert cli.main(["extract", "no such book.epub"]) == 1
+    said = capsys.readouterr()
+    assert "no such book.epub" in said.err and "Traceback" not in said.err and said.out == ""
+
+
+def test_extract_shows_what_is_read(book: Path, capsys: pytest.CaptureFixture[str]):
+    assert cli.main(["extract", str(book), "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert set(facts) == {"title", "author", "format", "words", "chapters", "warnings"}
+    assert [set(chapter) for chapter in facts["chapters"]] == [{"title", "words"}] * 2
+    assert facts["format"] == "markdown"
+    assert cli.main(["extract", str(book), "--text"]) == 0
+    assert "keeper of lamp 2" in capsys.readouterr().out
+    assert cli.main(["extract", str(book)]) == 0
+    assert "2 chapters" in capsys.readouterr().out
+
+
+def test_plan_for_an_imagined_machine(capsys: pytest.CaptureFixture[str]):
+    arguments = ["plan", "--model", "Llama-3.2-3B-Instruct", "--context", "32768", "--gpu", "RTX 4090", "--ram", "64", "--os", "linux"]
+    assert cli.main([*arguments, "--json"]) == 0
+    plan = json.loads(capsys.readouterr().out)
+    assert (plan["device"], plan["context_tokens"]) == ("cuda", 32768)
+    assert cli.main(arguments) == 0
+    assert "VRAM" in capsys.readouterr().out
+
+
+def test_models_are_listed(capsys: pytest.CaptureFixture[str]):
+    assert cli.main(["models", "--json"]) == 0
+    listed = json.loads(capsys.readouterr().out)
+    assert {"SmolLM2-135M-Instruct", "Qwen3-8B"} <= {model["name"] for model in listed}
+    assert cli.main(["models", "download"]) == 1
+
+
+def test_doctor_reports(capsys: pytest.CaptureFixture[str]):
+    assert cli.main(["doctor", "--json"]) == 0
+    assert {"hardware", "would_run", "problems"} <= set(json.loads(capsys.readouterr().out))
+
+
+def test_summarize_streams_and_ends_with_one_json_line(book: Path):
+    done = run("summarize", str(book), "--question", "Who?", "--chapters", "1", "--json", scripted=True)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    figures = json.loads(lines[-1])
+    assert set(figures) == KEYS
+    assert set(figures["tbt_ms"]) == {"mean", "p50", "p95"} and set(figures["acceptance"]) == {"draft", "retrieval"}
+    assert figures["finish_reason"] == "stop" and figures["plan"]["reading"]["parts"]
+    assert lines[0].strip() == figures["text"] == "You asked 'Who?'."
+    assert "Not read: Chapter 2." in done.stderr
+
+
+def test_reading_in_parts_names_them(book: Path):
+    done = run("summarize", str(book), "--fit", "sections", scripted=True)
+    assert done.returncode == 0, done.stderr
+    assert "[1/" in done.stdout and "The whole book\n" in done.stdout
+    assert "Traceback" not in done.stderr
+
+
+def test_book_that_does_not_fit_is_refused_with_the_numbers(book: Path, tmp_path: Path):
+    book.write_text(book.read_text(encoding="utf-8") * 20, encoding="utf-8")
+    done = run("summarize", str(book), "--fit", "whole", scripted=True)
+    assert done.returncode == 1
+    assert "--fit sections" in done.stderr and "Traceback" not in done.stderr
+
+
+@pytest.mark.skipif(os.name != "posix", reason="sends SIGINT")
+def test_ctrl_c_keeps_the_answer_so_far(book: Path, tmp_path: Path):
+    """The first Ctrl-C ends the answer, not the program: what was written stays, with its JSON line."""
+    out = tmp_path / "out"
+    with out.open("wb") as stream:
+        process = subprocess.Popen(
+            [sys.executable, "-c", LAUNCH, "summarize", str(book), "--question", "Who?", "--json"], cwd=REPO, stdout=stream,
+            stderr=subprocess.PIPE, encoding="utf-8", env={**os.environ, "PYTHONPATH": str(REPO), "SCRIPT_SLOW": "0.05"})
+        while not out.stat().st_size and process.poll() is None:
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        _, error = process.communicate(timeout=30)
+    assert process.returncode == 130, error
+    assert json.loads(out.read_text(encoding="utf-8").splitlines()[-1])["finish_reason"] == "user"
+    assert "Traceback" not in error
+
+
+def test_chat_keeps_the_conversation(book: Path):
+    done = run("chat", str(book), scripted=True, stdin="Who?\n/again\nAnd then?\n/chapters two\n/quit\n")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("\nYou asked 'Who?'.") == 2
+    assert "You asked 'Who?'. And then?" in done.stdout        # the prompt of the second question holds the first answer
+    assert "no range of chapters" in done.stderr

@@ -1,0 +1,121 @@
+"""The whole product: the app as its own process, the embedded model, a browser; and nothing is left when it is killed."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.app.fake_runtime import wait_until
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
+REPO = Path(__file__).resolve().parents[2]
+START = ("import sys; from app.main import run; from core.config import load_settings\n"
+         "sys.exit(run(load_settings(None, {'port': 0, 'threads': 2, 'max_new_tokens': 48}), False))")
+STORY = """Chapter 1
+
+Mara kept the ferry on the river Lind. Every morning she wrote the height of the water on the door of the boathouse with a piece
+of chalk. On the first of March it stood at nine feet, and she told the baker that it would rise.
+
+Chapter 2
+
+The baker did not believe her. On the third of March the water came into his shop and carried the flour away. Mara rowed him to
+the mill in the dark, and the two of them sat on the roof until morning and ate the last warm loaf.
+"""
+
+
+@pytest.fixture
+def app(home_with_model):
+    """The running app: its process and its address. Killed at the end if the test has not ended it."""
+    process = subprocess.Popen([sys.executable, "-c", START], cwd=REPO, stdout=subprocess.PIPE, text=True)
+    line = process.stdout.readline()
+    found = re.search(r"http://\S+", line)
+    assert found, f"the app did not start: {line!r}"
+    process.url = found.group()
+    yield process
+    for left in [*psutil.Process(process.pid).children(recursive=True), process] if process.poll() is None else []:
+        left.kill()
+    process.wait()
+
+
+def worker_of(process) -> psutil.Process:
+    children = psutil.Process(process.pid).children(recursive=True)
+    return next(child for child in children if "core.worker" in child.cmdline())
+
+
+def gone(process: psutil.Process) -> bool:
+    return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+
+
+def test_a_real_book_is_read_answered_and_asked_again(app, open_page, drop, tmp_path):
+    story = tmp_path / "ferry.txt"
+    story.write_text(STORY)
+    page = open_page(app.url)
+    page.set_default_timeout(240_000)
+    drop(page, story)
+    page.wait_for_selector(".card-facts:has-text('tokens')")
+    page.click("#summarize")
+    page.wait_for_selector("#prefill-box [role=progressbar], #live-text p")
+    page.wait_for_selector("#turns .answer footer")
+    assert len(page.inner_text("#turns .answer .text").split()) >= 10
+    assert re.search(r"\d", page.inner_text("#stat-tbt-p50")) and "%" in page.inner_text("#stat-acceptance-retrieval")
+    page.fill("#question textarea", "Who keeps the ferry?")
+    page.press("#question textarea", "Enter")
+    page.wait_for_selector("#turns .answer >> nth=1")
+    read = re.match(r"([\d,]+) tokens, ([\d,]+) reused", page.inner_text("#stat-prefill"))
+    assert read, page.inner_text("#stat-prefill")
+    fresh, reused = (int(group.replace(",", "")) for group in read.groups())
+    assert fresh < 80 < reused, "the book was prefilled again"
+
+    worker = worker_of(app)
+    page.on("dialog", lambda dialog: dialog.accept())
+    page.click("[data-quit]")
+    page.wait_for_selector("h1:has-text('Good night')")
+    assert app.wait(30) == 0
+    wait_until(lambda: gone(worker), 30)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+def test_no_process_is_left_when_the_app_is_ended(app, open_page, how):
+    """A killed app must not leave an engine that holds gigabytes."""
+    page = open_page(app.url)
+    page.wait_for_selector(".engine-ready", timeout=240_000)
+    worker = worker_of(app)
+    page.goto("about:blank")
+    os.kill(app.pid, how)
+    assert app.wait(30) == (0 if how == signal.SIGTERM else -signal.SIGKILL)
+    wait_until(lambda: gone(worker), 30)
+
+
+def test_a_second_start_shows_the_first_app(app):
+    asked = time.monotonic()
+    second = subprocess.run([sys.executable, "-c", START], cwd=REPO, capture_output=True, text=True, timeout=60, check=False)
+    assert second.returncode == 0 and app.url in second.stdout and "already open" in second.stdout
+    assert time.monotonic() - asked < 30
+
+
+def test_a_killed_engine_is_started_again_and_said_so(app, open_page, drop, tmp_path):
+    story = tmp_path / "ferry.txt"
+    story.write_text(STORY)
+    page = open_page(app.url)
+    page.set_default_timeout(240_000)
+    drop(page, story)
+    page.wait_for_selector(".engine-ready")
+    page.fill("#question textarea", "Tell me everything about the flood.")
+    page.press("#question textarea", "Enter")
+    page.wait_for_selector("#live-text p")
+    worker_of(app).kill()
+    page.wait_for_selector("#turns .failed")
+    assert "started again" in page.inner_text("#turns .failed")
+    page.wait_for_selector(".engine-ready")
+    page.click("[data-act=regenerate]")
+    page.wait_for_selector("#turns .failed", state="detached")
+    page.wait_for_selector("#turns .answer footer")
