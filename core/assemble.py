@@ -94,8 +94,8 @@ class Composer:
         if params.mode == "streaming":
             return self._middle(EmptyDrafter(), self._streaming(self._model), params, cache, sampling, randomness), None
         retrieval = RetrievalKVCache(
-            cache, budget=params.budget or self._plan.retrieval_budget, chunk=self._plan.retrieval_chunk, tail_tokens=self._plan.tail_tokens,
-            slack=_slack(self._plan),
+            cache, budget=params.budget or self._plan.retrieval_budget, chunk=self._plan.retrieval_chunk,
+            tail_tokens=self._plan.tail_tokens, slack=_slack(self._plan),
         )
         below = EmptyDrafter() if params.mode == "retrieval" else self._level_zero(sampling, randomness)
         return self._middle(below, retrieval, params, cache, sampling, randomness), RetrievalRefresh(cache, retrieval)
