@@ -114,12 +114,19 @@ def measure(data: Path, folder: Path) -> tuple[list[Table], dict]:
     tables = [
         Table("Opening a book", ("File", "Pages", "Words", "Chapters", "Seconds", "CPU seconds"),
               tuple((o.name, o.pages or None, o.words, o.chapters, o.seconds, o.cpu_s) for o in openings),
-              ("Seconds: in the app's own child process, start included. CPU seconds: the reader alone.",)),
+              (f"Seconds: in the app's own child process, start included{_busy()}. CPU seconds: the reader alone.",)),
         Table("Words that differ after a trip through print", ("Typeset as", "Pages", "Chapters found", "Words wrong, %"),
               tuple((q["style"], q["pages"], f"{q['chapters_found']} of {q['chapters']}", 100 * q["word_error"]) for q in quality),
               (f"{novel.title}, {sum(len(' '.join(p).split()) for _, p in chapters):,} words, set as PDF and read back.",)),
     ]
     return tables, {"openings": [asdict(item) for item in openings], "quality": quality}
+
+
+def _busy() -> str:
+    """How busy the machine was: wall-clock figures mean little without it."""
+    if not hasattr(os, "getloadavg"):
+        return ""
+    return f", with {os.getloadavg()[0]:.0f} programs running on {os.cpu_count()} cores"
 
 
 def main() -> None:

@@ -15,7 +15,7 @@ import re
 import statistics
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,6 @@ from core.text.prompt import build
 from core.text.ranking import terms
 
 LENGTHS = (1024, 2048, 4096, 7400)             # tokens of the passage; the last one fills the context of 8,192
-SYSTEMS = {"helpful": "You are a helpful assistant that summarises books."}
 SUMMARY_PROMPTS = {
     "own words": "Write a short summary of this passage in your own words.",
     "who does what": "Summarize what happens in this passage in three or four sentences. Name who does what.",
@@ -175,7 +174,7 @@ def main() -> None:
             break
         rows.append({**asdict(case), **bench.run(case)})
         print({name: rows[-1][name] for name in ("kind", "tokens", "prompt", "text")}, flush=True)
-    result = {"model": bench.engine.model_name, "style": asdict(replace(bench.style)), "table": summarise(rows), "cases": rows}
+    result = {"model": bench.engine.model_name, "style": asdict(bench.style), "table": summarise(rows), "cases": rows}
     given.out.parent.mkdir(parents=True, exist_ok=True)
     given.out.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     print(json.dumps(result["table"]))

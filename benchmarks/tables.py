@@ -75,7 +75,7 @@ FOLDER_NOTES = {
     "docs": "for users and engineers",
     "docs/decisions": "one page per decision",
     "docs/images": "drawings for these pages",
-    "docs/screenshots": "the app, taken by the browser tests",
+    "docs/screenshots": "the app, taken by take.py from the real thing",
     "installer": "makes the environment; thin starters for each system",
     "tests": "mirror core and app; data of their own or skipped with a reason",
     "tests/e2e": "the app in a real browser",

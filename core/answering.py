@@ -39,14 +39,10 @@ class Answer:
 
 def answer(
     engine: Engine, context: Any, ids: list[int], params: Params, *,
-    decode: Callable[[Sequence[int]], str], start: Sequence[int] = (), should_stop: Callable[[], bool],
+    decode: Callable[[Sequence[int]], str], should_stop: Callable[[], bool],
 ) -> Generator[Prefill | Delta, None, Answer]:
-    """Generate after `ids`, yielding progress and text, and return the whole answer.
-
-    `start`: ids already at the end of `ids` that belong to the answer; their text is the first Delta.
-    """
+    """Generate after `ids`, yielding progress and text, and return the whole answer."""
     scribe = _Scribe(decode, engine.eos_ids)
-    opening = scribe.write(start, ["target"] * len(start))
     for event in engine.generate(context, ids, params, should_stop=should_stop):
         if isinstance(event, Prefilled):
             yield Prefill(event.done_tokens, event.total_tokens, event.elapsed_s, event.eta_s)
@@ -56,7 +52,7 @@ def answer(
                 yield Delta((rest,), event.stats)
             return scribe.answer(event.reason, event.stats)
         else:
-            pieces, opening = (*opening, *scribe.write(event.tokens, event.levels)), ()
+            pieces = scribe.write(event.tokens, event.levels)
             if pieces:
                 yield Delta(pieces, event.stats)
             if circles(scribe.tokens):

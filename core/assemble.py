@@ -41,7 +41,7 @@ def build_engine(
     """The engine a plan asks for. Raises UserError when the plan's device is not there or the checkpoint does not suit."""
     backend = _backend(plan)
     model = load_model(model_dir, backend, positions=plan.context_tokens + _MAX_GAMMA, stretch=plan.context_stretch, progress=progress)
-    draft = load_model(draft_dir, backend, positions=plan.draft_sinks + plan.draft_window + 64) if draft_dir else None
+    draft = load_model(draft_dir, backend, positions=plan.draft_sinks + plan.draft_window + _slack(plan)) if draft_dir else None
     if draft is not None and draft.config.vocab != model.config.vocab:
         raise UserError(
             f"The draft model {draft.config.name} has {draft.config.vocab:,} tokens and {model.config.name} has {model.config.vocab:,}. "
@@ -94,7 +94,8 @@ class Composer:
         if params.mode == "streaming":
             return self._middle(EmptyDrafter(), self._streaming(self._model), params, cache, sampling, randomness), None
         retrieval = RetrievalKVCache(
-            cache, budget=params.budget or self._plan.retrieval_budget, chunk=self._plan.retrieval_chunk, tail_tokens=self._plan.tail_tokens
+            cache, budget=params.budget or self._plan.retrieval_budget, chunk=self._plan.retrieval_chunk,
+            tail_tokens=self._plan.tail_tokens, slack=_slack(self._plan),
         )
         below = EmptyDrafter() if params.mode == "retrieval" else self._level_zero(sampling, randomness)
         return self._middle(below, retrieval, params, cache, sampling, randomness), RetrievalRefresh(cache, retrieval)
@@ -118,8 +119,14 @@ class Composer:
 
     def _streaming(self, model: LlamaModel) -> StreamingKVCache:
         return StreamingKVCache(
-            model.config.kv_shape, model.backend, model.rope.rotate, sinks=self._plan.draft_sinks, window=self._plan.draft_window
+            model.config.kv_shape, model.backend, model.rope.rotate, sinks=self._plan.draft_sinks, window=self._plan.draft_window,
+            slack=_slack(self._plan),
         )
+
+
+def _slack(plan: Plan) -> int:
+    """Rows that speculation may take on top of a cache: what waits to be fed or committed, and the longest draft behind it."""
+    return 2 * (max(plan.gamma, _MAX_GAMMA) + plan.middle_gamma + 2)
 
 
 def _costs(plan: Plan, context_tokens: int) -> Costs:

@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 import torch
 
 from core.cache.full import FullKVCache
 from core.decoding.decoder import Decoder, Round
+from core.decoding.sampling import Sampling
 from core.errors import UserError
 from core.events import Stats
 from core.hardware.plan import Plan
 from core.model.llama import LlamaModel
 from core.stats import StatsRecorder
+from core.verification import NEAR_TIE, recheck
 
 MODES = ("triforce", "retrieval", "draft", "ngram", "streaming", "autoregressive")
 
@@ -72,8 +75,8 @@ class Done:
 class Context:
     """One KV cache and the ids its rows stand for."""
 
-    def __init__(self, cache: FullKVCache) -> None:
-        self.cache = cache
+    def __init__(self, cache: FullKVCache, capacity: int) -> None:
+        self.cache, self.capacity = cache, capacity        # the cache itself may hold more: it rounds up to blocks
         self.ids: list[int] = []
 
     @property
@@ -116,7 +119,7 @@ class Engine:
             raise UserError(
                 f"{capacity_tokens:,} tokens do not fit the context of {self.context_tokens:,}. Choose fewer chapters or read in parts."
             )
-        return Context(self._new_cache(capacity_tokens))
+        return Context(self._new_cache(capacity_tokens), capacity_tokens)
 
     def generate(
         self, context: Context, ids: Sequence[int], params: Params, *, should_stop: Callable[[], bool] = lambda: False
@@ -126,7 +129,7 @@ class Engine:
         The caller may stop iterating after any event; the next call starts from what the context holds. Raises UserError when the prompt
         leaves no room for an answer.
         """
-        capacity = min(context.cache.capacity, self.context_tokens)
+        capacity = context.capacity
         if len(ids) >= capacity:
             raise UserError(
                 f"The prompt has {len(ids):,} tokens and the context holds {capacity:,}. Choose fewer chapters or read in parts."
@@ -141,6 +144,18 @@ class Engine:
             return
         reason = yield from self._decode(context, list(ids), params, capacity, recorder, should_stop)
         yield Done(reason, recorder.stats(peak_memory_bytes=self._peak_memory()))
+
+    def verify(self, context: Context, ids: Sequence[int], start: int, params: Params) -> dict[str, Any]:
+        """Re-checks the answer ids[start:], just generated in `context` with `params`, by a teacher-forced plain pass.
+
+        Returns the fields of core.verification.Agreement; `mismatches` above 0 means the answer is not plain decoding's.
+        """
+        context.keep_prefix_of(ids[:start])
+        sampling = Sampling(params.temperature, params.top_p, params.repetition_penalty, start)
+        with torch.inference_mode():
+            agreement = recheck(self.model, context.cache, ids, start, sampling, margin=NEAR_TIE[self.model.backend.dtype])
+        context.ids = list(ids[:context.cache.length])
+        return asdict(agreement)
 
     def _prefill(
         self, context: Context, ids: Sequence[int], recorder: StatsRecorder, should_stop: Callable[[], bool]

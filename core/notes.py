@@ -1,4 +1,4 @@
-"""Remembers the summaries of parts, so that a long reading is never done twice: not after a stop, a crash or a restart."""
+"""Summaries of parts: kept, so that a long reading is never done twice, and made fit to be read again. No model here."""
 
 from __future__ import annotations
 
@@ -6,9 +6,18 @@ import hashlib
 import json
 import logging
 import os
+import re
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from core.text.circling import distinct_share
+
 log = logging.getLogger(__name__)
+
+Note = tuple[str, str]                         # the part's label and its summary
+_POOR_SHARE = 0.75                             # of distinct 4-grams; summaries worth reading have 0.9 and more
+_FEW_WORDS = 6
+_ECHO_CHARS = 24                               # so much of the instruction in an answer is an echo of it
 
 
 class NoteStore:
@@ -47,3 +56,32 @@ class NoteStore:
 
 def _key(made_from: tuple[str, ...]) -> str:
     return hashlib.sha256("\0".join(made_from).encode()).hexdigest()[:32]
+
+
+def says_little(text: str, tokens: Sequence[int], *, looping: bool) -> bool:
+    """A summary that repeats itself or has hardly a sentence."""
+    return looping or len(text.split()) < _FEW_WORDS or distinct_share(tokens) < _POOR_SHARE
+
+
+def settled(note: str, prompt: str) -> str:
+    """A part summary as it goes into the next prompt: no announcement, no echo of the instruction, no broken-off sentence."""
+    text = note.split(prompt[:_ECHO_CHARS])[0] or note
+    text = re.sub(r"^(?:sure|certainly|here(?:'s| is| are))\b[^\n]*:\s*", "", text.strip(), flags=re.IGNORECASE)
+    ends = [match.end() for match in re.finditer(r"[.!?…][\"'”’)]*(?=\s|$)", text)]
+    return text[:ends[-1]] if ends else text
+
+
+def joined(notes: Sequence[Note]) -> str:
+    """The summaries under their labels, as one text."""
+    return "\n\n".join(f"{label}\n{text}" for label, text in notes)
+
+
+def grouped(notes: list[Note], fits: Callable[[list[Note]], bool]) -> list[list[Note]]:
+    """Neighbours together as long as `fits` says so."""
+    groups: list[list[Note]] = []
+    for note in notes:
+        if groups and fits([*groups[-1], note]):
+            groups[-1].append(note)
+        else:
+            groups.append([note])
+    return groups

@@ -20,9 +20,8 @@ from core.documents.document import Document
 from core.engine import Params
 from core.errors import UserError
 from core.events import Delta, Event, Finished, Piece, Prefill, Reading, Stats
-from core.notes import NoteStore
+from core.notes import Note, NoteStore, grouped, joined, says_little, settled
 from core.reading import Part, ReadingPlan, ReadingStyle, plan_reading
-from core.text.circling import distinct_share
 from core.text.prompt import Turn, build
 from core.text.ranking import PartIndex
 from core.text.tokenizer import Tokenizer
@@ -31,9 +30,6 @@ _SLACK = 1024                                  # tokens a context is made larger
 _STAY = 0.7                                    # a follow-up stays with its part unless another one matches clearly better
 _FRAME_TOKENS = 160                            # kept free for the frame and the instruction
 _SECOND_TEMPERATURE = 0.4                      # a second try of a poor part summary must be able to differ
-_POOR_SHARE = 0.75                             # of distinct 4-grams; summaries worth reading have 0.9 and more
-_FEW_WORDS = 6
-_ECHO_CHARS = 24                               # so much of the instruction in an answer is an echo of it
 _SPEED_MEMORY = 0.5                            # weight of the newest prefill in the measured speed
 
 Progress = Generator[Event, None, Answer]
@@ -137,7 +133,7 @@ class Session:
         yield self._finished(done, plan=plan, sources=(part.label,))
 
     def _summarize_parts(self, ask: Ask, plan: ReadingPlan, params: Params, should_stop: Callable[[], bool]) -> Iterator[Event]:
-        notes: list[tuple[str, str]] = []
+        notes: list[Note] = []
         for number, part in enumerate(plan.parts, 1):
             place = Reading(number, len(plan.parts), part.label, "part summary")
             done = yield from self._note(ask, part, place, should_stop)
@@ -145,10 +141,10 @@ class Session:
                 yield self._finished(replace(done, text=""), plan=plan, sources=_labels(plan.parts[:number - 1]),
                                      notes=(f"Stopped in part {number} of {len(plan.parts)}; the parts before it are kept.",))
                 return
-            notes.append((part.label, _settled(done.text, self._style.part_prompt)))
+            notes.append((part.label, settled(done.text, self._style.part_prompt)))
         notes = yield from self._condense(ask, notes, should_stop)
         yield Reading(len(plan.parts), len(plan.parts), "the whole book", "whole summary")
-        done = yield from self._turn(ask, _notes_key(ask), _joined(notes), "", self._style.join_prompt, params, should_stop)
+        done = yield from self._turn(ask, _notes_key(ask), joined(notes), "", self._style.join_prompt, params, should_stop)
         yield self._finished(done, plan=plan, sources=_labels(plan.parts))
 
     def _ask_part(self, ask: Ask, plan: ReadingPlan, params: Params, should_stop: Callable[[], bool]) -> Iterator[Event]:
@@ -204,7 +200,7 @@ class Session:
             return Answer("stop", known, (), Stats(model=self._engine.model_name))
         params = self._note_params(ask, place.index)
         done = yield from self._read_alone(_key(ask, part), passage, prompt, params, should_stop)
-        if done.reason != "user" and _says_little(done):
+        if done.reason != "user" and says_little(done.text, done.token_ids, looping=done.reason == "looping"):
             yield replace(place, label=f"{part.label} (once more)")
             again = replace(params, temperature=max(params.temperature, _SECOND_TEMPERATURE), seed=params.seed + 1)
             done = yield from self._read_alone(_key(ask, part), passage, prompt, again, should_stop)
@@ -212,20 +208,20 @@ class Session:
             self._notes.put(done.text, *made_from)
         return done
 
-    def _condense(self, ask: Ask, notes: list[tuple[str, str]], should_stop: Callable[[], bool]) -> Generator:
+    def _condense(self, ask: Ask, notes: list[Note], should_stop: Callable[[], bool]) -> Generator:
         """Summaries of summaries until what is left can be read in one go."""
         room = min(self._style.whole_tokens or self._style.part_tokens, self._engine.context_tokens - self._reserve(512))
-        while len(notes) > 2 and self._tokenizer.count(_joined(notes)) > room:
-            groups = _grouped(notes, lambda group: self._tokenizer.count(_joined(group)) <= max(room // 2, 1))
+        while len(notes) > 2 and self._tokenizer.count(joined(notes)) > room:
+            groups = grouped(notes, lambda group: self._tokenizer.count(joined(group)) <= max(room // 2, 1))
             if len(groups) == len(notes):
                 groups = [notes[i:i + 2] for i in range(0, len(notes), 2)]
             shorter = []
             for number, group in enumerate(groups, 1):
                 label = f"{group[0][0]} to {group[-1][0]}" if len(group) > 1 else group[0][0]
                 yield Reading(number, len(groups), label, "part summary")
-                done = yield from self._read_alone(_notes_key(ask), _joined(group), self._style.join_prompt,
+                done = yield from self._read_alone(_notes_key(ask), joined(group), self._style.join_prompt,
                                                    self._note_params(ask, number), should_stop)
-                shorter.append((label, _settled(done.text, self._style.join_prompt)))
+                shorter.append((label, settled(done.text, self._style.join_prompt)))
             notes = shorter
         return notes
 
@@ -261,22 +257,22 @@ class Session:
             return last
         return plan.parts[best] if scores[best] > 0 else None
 
-    def _known_notes(self, ask: Ask, plan: ReadingPlan) -> list[tuple[str, str]]:
+    def _known_notes(self, ask: Ask, plan: ReadingPlan) -> list[Note]:
         found = [(part.label, self._notes.get(self._engine.model_name, self._style.system, self._style.part_prompt,
                                               _passage(ask.book, part))) for part in plan.parts]
-        return [(label, _settled(note, self._style.part_prompt)) for label, note in found if note is not None]
+        return [(label, settled(note, self._style.part_prompt)) for label, note in found if note is not None]
 
-    def _memo(self, notes: list[tuple[str, str]]) -> str:
+    def _memo(self, notes: list[Note]) -> str:
         """The part summaries as far as a quarter of a part: more would drown the part itself."""
         room = self._style.part_tokens // 4
-        memo = "What the other parts tell, in short:\n" + _joined(notes) if notes else ""
+        memo = "What the other parts tell, in short:\n" + joined(notes) if notes else ""
         return memo if notes and self._tokenizer.count(memo) <= room else ""
 
-    def _within_room(self, notes: list[tuple[str, str]]) -> str:
+    def _within_room(self, notes: list[Note]) -> str:
         room = self._engine.context_tokens - self._reserve(512)
-        while len(notes) > 1 and self._tokenizer.count(_joined(notes)) > room:
+        while len(notes) > 1 and self._tokenizer.count(joined(notes)) > room:
             notes = notes[:-1]
-        return _joined(notes)
+        return joined(notes)
 
     def _turns(self, ask: Ask) -> list[Turn]:
         """The history as ids: answers as they were produced, questions as they were asked."""
@@ -363,34 +359,6 @@ def _labels(parts: Sequence[Part]) -> tuple[str, ...]:
 def _passage(book: Document, part: Part) -> str:
     """A part's text as the model gets it: paragraphs apart, no runs of blank lines."""
     return re.sub(r"\n\s*\n\s*", "\n\n", book.text[part.start:part.end]).strip()
-
-
-def _says_little(done: Answer) -> bool:
-    """A summary that repeats itself or has hardly a sentence."""
-    return done.reason == "looping" or len(done.text.split()) < _FEW_WORDS or distinct_share(done.token_ids) < _POOR_SHARE
-
-
-def _settled(note: str, prompt: str) -> str:
-    """A part summary as it goes into the next prompt: no announcement, no echo of the instruction, no broken-off sentence."""
-    text = note.split(prompt[:_ECHO_CHARS])[0] or note
-    text = re.sub(r"^(?:sure|certainly|here(?:'s| is| are))\b[^\n]*:\s*", "", text.strip(), flags=re.IGNORECASE)
-    ends = [match.end() for match in re.finditer(r"[.!?…][\"'”’)]*(?=\s|$)", text)]
-    return text[:ends[-1]] if ends else text
-
-
-def _joined(notes: Sequence[tuple[str, str]]) -> str:
-    return "\n\n".join(f"{label}\n{text}" for label, text in notes)
-
-
-def _grouped(notes: list[tuple[str, str]], fits: Callable[[list[tuple[str, str]]], bool]) -> list[list[tuple[str, str]]]:
-    """Neighbours together as long as `fits` says so."""
-    groups: list[list[tuple[str, str]]] = []
-    for note in notes:
-        if groups and fits([*groups[-1], note]):
-            groups[-1].append(note)
-        else:
-            groups.append([note])
-    return groups
 
 
 def _seed(name: str, turn: int, attempt: int) -> int:

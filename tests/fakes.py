@@ -29,24 +29,6 @@ class CharTokenizer:
         return Frame((1, *self.encode(system)), (2,), (EOS, 4))
 
 
-class WordTokenizer(CharTokenizer):
-    """One token per word or line break, numbered as they come; for tests about lengths."""
-
-    def __init__(self) -> None:
-        self._ids: dict[str, int] = {}
-
-    def encode(self, text: str) -> list[int]:
-        words = text.replace("\n", " \n ").split(" ")
-        return [self._ids.setdefault(word, len(self._ids) + 10) for word in words if word]
-
-    def count(self, text: str) -> int:
-        return len(self.encode(text))
-
-    def decode(self, ids: Sequence[int]) -> str:
-        known = {number: word for word, number in self._ids.items()}
-        return " ".join(known[i] for i in ids if i in known)
-
-
 class FakeContext:
     """Ids and a size."""
 

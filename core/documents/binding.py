@@ -34,7 +34,8 @@ def bind(manuscript: Manuscript, *, sha256: str, fallback_title: str) -> Documen
     starts = list(accumulate((len(block.text) + len(_GAP) for block in blocks), initial=0))
     text = _GAP.join(block.text for block in blocks)
     fields = gutenberg_fields(blocks)
-    title = manuscript.title or fields.get("title", "") or fallback_title
+    own = "" if "project gutenberg" in manuscript.title.lower() else manuscript.title     # "The Project Gutenberg eBook of ..."
+    title = own or fields.get("title", "") or manuscript.title or fallback_title
     parts = _parts(manuscript, blocks, title)
     ends = [part.start for part in parts[1:]] + [len(blocks)]
     sections = tuple(Section(part.title, starts[part.start], min(starts[end], len(text)), part.level, part.kind)

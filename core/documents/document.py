@@ -14,7 +14,7 @@ class Section:
     start: int
     end: int
     level: int = 1                             # 1 = part or chapter, 2 = chapter inside a part
-    kind: str = "chapter"                      # "chapter" | "front" | "back": the latter two are left out of summaries
+    kind: str = "chapter"                      # "chapter" | "part" (a title page between chapters) | "front" | "back"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Document:
 
     @property
     def chapters(self) -> tuple[Section, ...]:
-        """The sections that are the book itself, without front and back matter."""
+        """The sections that are the book itself, without part titles, front and back matter: what summaries read."""
         return tuple(section for section in self.sections if section.kind == "chapter")
 
     def section_at(self, offset: int) -> Section:

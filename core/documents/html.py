@@ -48,14 +48,11 @@ def read_html(data: bytes) -> Manuscript:
     page = walk(root)
     author = root.xpath("string(//meta[translate(@name,'AUTHOR','author')='author' or @name='DC.Creator']/@content)")
     language = root.get("lang") or root.get("{http://www.w3.org/XML/1998/namespace}lang") or ""
-    links = [Mark(one_line(link.text_content() if hasattr(link, "text_content") else "".join(link.itertext())), 1,
-                  page.anchors[target])
-             for link in root.iter("a", "{*}a") if (target := str(link.get("href") or "")[1:]) in page.anchors
-             and str(link.get("href")).startswith("#")]
+    marks = _contents(root, page)
     warnings = ("Some characters had been garbled by a wrong encoding and were repaired.",) if repaired else ()
     title = page.title or next((block.text for block in page.blocks if block.heading == 1), "")
     return Manuscript("html", page.blocks, title=one_line(title), author=one_line(author), warnings=warnings,
-                      language=language or guess_language(block.text for block in page.blocks), marks=_forward(links))
+                      language=language or guess_language(block.text for block in page.blocks), marks=marks)
 
 
 def parse(text: str) -> etree._Element:
@@ -197,10 +194,19 @@ def _entity(match: re.Match[str], declared: set[str]) -> str:
     return html.entities.html5.get(name + ";", match.group(0).replace("&", "&amp;"))
 
 
-def _forward(links: list[Mark]) -> list[Mark]:
-    """The links that walk forward through the page as a table of contents does; nothing if they are few."""
-    result: list[Mark] = []
-    for mark in links:
-        if mark.title and len(mark.title) > 1 and (not result or mark.block > result[-1].block):
-            result.append(mark)
-    return result if len(result) >= 3 else []
+def _contents(root: etree._Element, page: Page) -> list[Mark]:
+    """The page's own table of contents: links that walk forward to the headings they name. Empty when there are few of them."""
+    marks: list[Mark] = []
+    for link in root.iter("a", "{*}a"):
+        href, title = str(link.get("href") or ""), one_line("".join(link.itertext()))
+        block = page.anchors.get(href[1:]) if href.startswith("#") else None
+        if block is None or not any(map(str.isalpha, title)) or (marks and block <= marks[-1].block):
+            continue
+        if any(_heads(page.blocks[index], title) for index in range(block, min(block + 2, len(page.blocks)))):
+            marks.append(Mark(title, 1, block))
+    return marks if len(marks) >= 3 else []
+
+
+def _heads(block: Block, title: str) -> bool:
+    """The block is a heading, or says what the link says."""
+    return bool(block.heading) or (len(block.text) < 200 and title.casefold() in " ".join(block.text.split()).casefold())

@@ -318,3 +318,13 @@ def test_outline_levels_and_page_labels_of_a_real_book(shared_data: Path):
 def test_title_of_a_pdf_without_one_is_on_its_first_page(shared_data: Path):
     document = read_document(shared_data / "hostile" / "pdf-no-outline-ligatures.pdf")
     assert (document.title, document.author) == ("Alice in Wonderland", "Lewis Carroll")
+
+
+def test_html_contents_lead_to_chapters_and_note_links_do_not(tmp_path: Path):
+    links = "".join(f'<p><a href="#c{n}">{title}</a></p>' for n, title in enumerate(("Morning", "Noon", "Night")))
+    chapters = "".join(f'<p id="c{n}">{title}</p><p>The bell rang.<a href="#n{n}">[{n}]</a> {"Nobody came to the door. " * 20}</p>'
+                       for n, title in enumerate(("Morning", "Noon", "Night")))
+    notes = "".join(f'<p id="n{n}">[{n}] A note of some length about the bell.</p>' for n in range(3))
+    page = f"<html><head><title>Bells | Project Gutenberg</title></head><body>{links}{chapters}{notes}</body></html>"
+    document = read(tmp_path, "book.html", page.encode())
+    assert [section.title for section in document.chapters] == ["Morning", "Noon", "Night"]

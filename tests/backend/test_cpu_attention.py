@@ -1,0 +1,112 @@
+"""The CPU backend's attention against dense softmax in fp64, in every shape the caches ask for."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from core.backend.base import merge
+from core.backend.cpu import CpuBackend
+
+HEADS, KV_HEADS, DIM, BLOCK = 6, 2, 16, 32
+
+
+def material(n: int, length: int, *, block: int = BLOCK, blocks: int | None = None) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """q [n, heads, d]; k, v [blocks, kv_heads, block, d] with nonsense behind `length`, which must never be seen."""
+    dice = torch.Generator().manual_seed(n * 1000 + length)
+    blocks = blocks or max(1, -(-length // block))
+    q = torch.randn(n, HEADS, DIM, generator=dice)
+    k, v = (torch.randn(blocks, KV_HEADS, block, DIM, generator=dice) for _ in range(2))
+    for part, nonsense in ((k, 30.0), (v, 1e4)):
+        for token in range(length, blocks * block):
+            part[token // block, :, token % block] = nonsense
+    return q, k, v
+
+
+def dense(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, length: int, causal: bool) -> tuple[torch.Tensor, torch.Tensor]:
+    """(out [n, heads, d], lse [n, heads]) in fp64, row by row as the definition says."""
+    n = q.shape[0]
+    keys, values = (part.transpose(0, 1).reshape(KV_HEADS, -1, DIM).double() for part in (k, v))
+    out, lse = torch.zeros(n, HEADS, DIM, dtype=torch.float64), torch.zeros(n, HEADS, dtype=torch.float64)
+    for row in range(n):
+        seen = length - n + row + 1 if causal else length
+        for head in range(HEADS):
+            own = head // (HEADS // KV_HEADS)
+            scores = keys[own, :seen] @ q[row, head].double() / DIM**0.5
+            lse[row, head] = torch.logsumexp(scores, 0)
+            out[row, head] = torch.softmax(scores, 0) @ values[own, :seen]
+    return out, lse
+
+
+SHAPES = [
+    (1, 1, True), (1, 32, True), (1, 33, True), (1, 77, False), (3, 3, True), (5, 40, True), (5, 64, False), (17, 96, True),
+    (60, 60, True), (60, 130, True), (60, 130, False), (96, 97, True),
+]
+
+
+@pytest.mark.parametrize(("n", "length", "causal"), SHAPES)
+def test_attention_equals_dense(n: int, length: int, causal: bool):
+    """Few rows and many, a block's border inside and outside the rows' own square."""
+    q, k, v = material(n, length)
+    want, want_lse = dense(q, k, v, length, causal)
+    backend = CpuBackend()
+    assert torch.allclose(backend.attend(q, k, v, length=length, causal=causal).double(), want, atol=2e-5)
+    out, lse = backend.attend_part(q, k, v, length=length, causal=causal)
+    assert out.dtype == lse.dtype == torch.float32
+    assert torch.allclose(out.double(), want, atol=2e-5) and torch.allclose(lse.double(), want_lse, atol=2e-5)
+
+
+@pytest.mark.parametrize("n", [1, 5, 60])
+def test_one_block_of_the_whole_capacity(n: int):
+    """The streaming cache's layout: one block, most of it empty."""
+    q, k, v = material(n, 70, block=128, blocks=1)
+    want, _ = dense(q, k, v, 70, True)
+    assert torch.allclose(CpuBackend().attend(q, k, v, length=70, causal=True).double(), want, atol=2e-5)
+
+
+@pytest.mark.parametrize(("n", "split"), [(1, 1), (1, 2), (4, 1), (4, 2), (60, 1)])
+def test_parts_merge_to_the_whole(n: int, split: int):
+    """Past blocks without a mask, the rows' own blocks with one, joined by log-sum-exp: what offloading does block by block."""
+    length = 3 * BLOCK
+    q, k, v = material(n, length)
+    backend = CpuBackend()
+    past = backend.attend_part(q, k[:split], v[:split], length=split * BLOCK, causal=False)
+    own = backend.attend_part(q, k[split:], v[split:], length=length - split * BLOCK, causal=True)
+    out, lse = merge(*past, *own)
+    want, want_lse = dense(q, k, v, length, True)
+    assert torch.allclose(out.double(), want, atol=2e-5) and torch.allclose(lse.double(), want_lse, atol=2e-5)
+
+
+def test_nothing_to_see_is_zero_and_minus_infinity_never_nan():
+    """An empty part contributes nothing, on either side of a merge and on both."""
+    q, k, v = material(2, 40)
+    backend = CpuBackend()
+    empty = backend.attend_part(q, k, v, length=0, causal=False)
+    assert bool((empty[0] == 0).all()) and bool((empty[1] == -torch.inf).all())
+    full = backend.attend_part(q, k, v, length=40, causal=False)
+    for pair in ((empty, full), (full, empty)):
+        assert all(torch.equal(got, want) or torch.allclose(got, want) for got, want in zip(merge(*pair[0], *pair[1]), full, strict=True))
+    out, lse = merge(*empty, *empty)
+    assert bool((out == 0).all()) and bool((lse == -torch.inf).all())
+
+
+def test_chunk_mass_equals_the_softmax_it_stands_for():
+    """Softmax per query head, then summed over the heads of a group; nothing behind the length."""
+    length, chunk = 70, 8
+    q, k, v = material(1, length)
+    mass = CpuBackend().chunk_mass(q, k, length=length, chunk=chunk)
+    keys = k.transpose(0, 1).reshape(KV_HEADS, -1, DIM).double()
+    want = torch.zeros(KV_HEADS, keys.shape[1], dtype=torch.float64)
+    for head in range(HEADS):
+        own = head // (HEADS // KV_HEADS)
+        want[own, :length] += torch.softmax(keys[own, :length] @ q[0, head].double() / DIM**0.5, 0)
+    assert torch.allclose(mass.double(), want.view(KV_HEADS, -1, chunk).sum(-1), atol=1e-5)
+    assert float(mass.sum()) == pytest.approx(HEADS, abs=1e-4)
+
+
+def test_rms_norm():
+    """By the definition, also for values so small that eps decides."""
+    x = torch.randn(5, 24, generator=torch.Generator().manual_seed(0)) * torch.tensor([1e-4, 1.0, 50.0, 1e-2, 3.0]).unsqueeze(1)
+    weight = torch.rand(24, generator=torch.Generator().manual_seed(1)) + 0.5
+    want = x.double() / (x.double().pow(2).mean(-1, keepdim=True) + 1e-5).sqrt() * weight.double()
+    assert torch.allclose(CpuBackend().rms_norm(x, weight, 1e-5).double(), want, rtol=1e-5, atol=1e-6)

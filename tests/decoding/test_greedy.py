@@ -1,0 +1,85 @@
+"""Greedy in fp32: every mode says token for token what plain decoding says, and what transformers' own generate says."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import pytest
+import torch
+
+from core.backend.cpu import CpuBackend
+from core.engine import MODES, Done, Engine, Params, Prefilled
+from core.model.loader import load_model
+from tests.tiny import engine, oracle, ours
+
+PROMPTS = (
+    "The lighthouse keeper wrote in his diary every evening. On the third of March he noted",
+    "Write a short summary of this passage in your own words. The sea was calm, the sea was grey, and the boats had not come back.",
+    "Question: what is a whale? Answer:",
+    "1, 2, 3, 5, 8, 13, 21,",
+    "def mean(values):\n    return",
+)
+
+
+def answer(machine: Engine, ids: list[int], params: Params) -> list[int]:
+    """The answer's tokens, in a context of its own."""
+    events = machine.generate(machine.new_context(machine.context_tokens), ids, params)
+    return [token for event in events if not isinstance(event, (Prefilled, Done)) for token in event.tokens]
+
+
+def generated(reference: torch.nn.Module, ids: list[int], n: int) -> list[int]:
+    """transformers' greedy answer."""
+    inputs = torch.tensor([ids])
+    with torch.inference_mode():
+        out = reference.generate(inputs, attention_mask=torch.ones_like(inputs), max_new_tokens=n, do_sample=False)
+    return out[0, len(ids):].tolist()
+
+
+@pytest.mark.parametrize("family", ["llama", "qwen2", "qwen3"])
+@pytest.mark.parametrize("kv_heads", [4, 1], ids=["MHA", "GQA"])
+def test_tiny_models_in_every_mode(family: str, kv_heads: int):
+    """Random weights reject most drafts: the rollback paths are taken all the time."""
+    reference = oracle(family, kv_heads=kv_heads)
+    model = ours(reference)
+    machine = engine(model, draft=ours(oracle(family, kv_heads=kv_heads, tied=True)))
+    ids = [int(token) for token in torch.randint(0, 97, (131,), generator=torch.Generator().manual_seed(kv_heads))]
+    want = generated(reference, ids, 24)
+    greedy = Params(temperature=0.0, top_p=1.0, max_new_tokens=24)
+    assert {mode: answer(machine, ids, replace(greedy, mode=mode)) for mode in MODES} == dict.fromkeys(MODES, want)
+
+
+@cache
+def _embedded(folder: Path) -> tuple[torch.nn.Module, Engine, object]:
+    """(transformers' model, our engine, the tokenizer), both fp32 from the same files."""
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    reference = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+    reference.generation_config.repetition_penalty = 1.0
+    model = load_model(folder, CpuBackend(torch.float32, integer_kernels=False), positions=1024)
+    machine = engine(
+        model, context_tokens=900, retrieval_budget=64, retrieval_chunk=16, draft_sinks=8, draft_window=48, gamma=6, middle_gamma=3,
+        layers=model.config.layers, prefill_segment_tokens=256, prefill_chunk_tokens=128,
+    )
+    return reference, machine, AutoTokenizer.from_pretrained(folder)
+
+
+def check(folder: Path, prompt: str, tokens: int, modes: tuple[str, ...]) -> None:
+    reference, machine, tokenizer = _embedded(folder)
+    ids = tokenizer(prompt * 3)["input_ids"]
+    want = generated(reference, ids, tokens)
+    greedy = Params(temperature=0.0, top_p=1.0, max_new_tokens=tokens)
+    assert {mode: answer(machine, ids, replace(greedy, mode=mode)) for mode in modes} == dict.fromkeys(modes, want)
+
+
+def test_embedded_model_on_one_prompt(embedded_model_dir: Path):
+    """Real weights and real text, a budget far below the prompt."""
+    check(embedded_model_dir, PROMPTS[1], 12, ("autoregressive", "triforce"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("prompt", PROMPTS)
+def test_embedded_model_five_prompts_of_128_tokens(embedded_model_dir: Path, prompt: str):
+    """Every mode, long enough for several refreshes."""
+    check(embedded_model_dir, prompt, 128, MODES)

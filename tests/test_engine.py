@@ -1,0 +1,210 @@
+"""The engine on tiny random models: what it reuses, how it ends, and that what one prompt left behind does not touch the next."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from core.decoding.verify import verify
+from core.engine import MODES, Context, Done, Engine, Params, Prefilled
+from core.errors import UserError
+from tests.tiny import VOCAB, engine, oracle, ours
+
+GREEDY = Params(temperature=0.0, top_p=1.0, max_new_tokens=16)
+PROMPT = [int(token) for token in torch.randint(0, VOCAB, (150,), generator=torch.Generator().manual_seed(5))]
+
+
+@pytest.fixture(scope="module")
+def tiny() -> Engine:
+    return engine(ours(oracle()), draft=ours(oracle(tied=True)))
+
+
+def run(tiny: Engine, context: Context, ids: list[int], params: Params) -> tuple[list[int], str]:
+    """(answer, reason)"""
+    answer: list[int] = []
+    for event in tiny.generate(context, ids, params):
+        if isinstance(event, Done):
+            return answer, event.reason
+        if not isinstance(event, Prefilled):
+            answer.extend(event.tokens)
+    raise AssertionError("generate ended without Done")
+
+
+def done(tiny: Engine, context: Context, ids: list[int], params: Params) -> Done:
+    *_, last = tiny.generate(context, ids, params)
+    return last
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_second_prompt_feeds_only_what_is_new(tiny: Engine, mode: str):
+    """A follow-up question must not read the book again."""
+    context = tiny.new_context(400)
+    params = replace(GREEDY, mode=mode)
+    answer, _ = run(tiny, context, PROMPT, params)
+    following = [*PROMPT, *answer, 5, 6, 7]
+    events = list(tiny.generate(context, following, params))
+    assert [event.total_tokens for event in events if isinstance(event, Prefilled)][-1] <= 3
+    assert events[-1].stats.reused_tokens >= len(PROMPT) + len(answer) - 1
+    assert context.ids == [*following, *(t for e in events[:-1] if not isinstance(e, Prefilled) for t in e.tokens)][:len(context.ids)]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_second_prompt_equals_fresh_engine(tiny: Engine, mode: str):
+    """A used draft or retrieval cache must not leak into the next prompt, whether it continues the first one or not."""
+    params = replace(GREEDY, mode=mode)
+    used = tiny.new_context(400)
+    answer, _ = run(tiny, used, PROMPT, params)
+    for ids in ([*PROMPT, *answer, 9, 8], PROMPT[:70] + PROMPT[:40], PROMPT):
+        assert run(tiny, used, ids, params) == run(tiny, tiny.new_context(400), ids, params)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_end_of_sequence_inside_a_round(mode: str):
+    """Nothing drafted behind the end is in the answer or left in the context; the conversation goes on from there."""
+    plain = engine(ours(oracle()))
+    text, _ = run(plain, plain.new_context(400), PROMPT, replace(GREEDY, mode="autoregressive", max_new_tokens=24))
+    eos = text[9]
+    ending = engine(ours(oracle(), eos=eos), draft=ours(oracle()))
+    context = ending.new_context(400)
+    answer, reason = run(ending, context, PROMPT, replace(GREEDY, mode=mode, max_new_tokens=24))
+    assert (answer, reason) == (text[:text.index(eos) + 1], "stop")
+    assert context.ids == [*PROMPT, *answer][:len(context.ids)] and len(context.ids) == context.cache.length
+    following = [*PROMPT, *answer, 3, 1, 4]
+    assert run(ending, context, following, replace(GREEDY, mode=mode)) == run(
+        ending, ending.new_context(400), following, replace(GREEDY, mode="autoregressive")
+    )
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("capacity", [160, 192])
+def test_a_full_context_ends_the_answer(tiny: Engine, mode: str, capacity: int):
+    """Also where the capacity is exactly what the store holds: no draft may run over its edge."""
+    context = tiny.new_context(capacity)
+    answer, reason = run(tiny, context, PROMPT, replace(GREEDY, mode=mode, max_new_tokens=300, gamma=8))
+    assert reason == "context_full"
+    assert len(PROMPT) + len(answer) == capacity - 1
+
+
+@pytest.mark.parametrize("mode", ["triforce", "retrieval", "streaming", "draft"])
+def test_long_drafts_fit_every_cache(mode: str):
+    """The longest draft that may be asked for, accepted or not, over small windows and tails."""
+    model = ours(oracle())
+    wide = engine(model, draft=model, gamma=32, middle_gamma=4, tail_tokens=8, draft_window=8)
+    short = replace(GREEDY, max_new_tokens=12)
+    assert run(wide, wide.new_context(448), PROMPT, replace(short, mode=mode, gamma=32)) == run(
+        wide, wide.new_context(448), PROMPT, replace(short, mode="autoregressive")
+    )
+
+
+def test_stop_while_reading_keeps_finished_segments(tiny: Engine):
+    """Whoever changes their mind has not wasted the whole wait, and half a segment is never used."""
+    context, polls = tiny.new_context(400), iter([False] * 5 + [True] * 100)
+    events = list(tiny.generate(context, PROMPT, GREEDY, should_stop=lambda: next(polls)))
+    assert events[-1].reason == "user"
+    assert len(context.ids) == 96 == context.cache.length      # two segments of 48
+    answer, _ = run(tiny, context, PROMPT, GREEDY)
+    assert answer == run(tiny, tiny.new_context(400), PROMPT, GREEDY)[0]
+
+
+def test_stop_between_rounds_and_a_consumer_that_walks_away(tiny: Engine):
+    """The context stays usable whichever way the answer ended."""
+    context = tiny.new_context(400)
+    events = tiny.generate(context, PROMPT, GREEDY)
+    emitted: list[int] = []
+    for event in events:
+        if not isinstance(event, Prefilled):
+            emitted.extend(event.tokens)
+            if len(emitted) > 5:
+                break
+    events.close()
+    assert context.ids == [*PROMPT, *emitted][:len(context.ids)]
+    answer, _ = run(tiny, context, PROMPT, GREEDY)
+    assert answer[:len(emitted)] == emitted
+
+
+def test_length_limit_is_exact(tiny: Engine):
+    """Neither a round nor a draft runs over it."""
+    for limit in (1, 2, 5):
+        for mode in MODES:
+            answer, reason = run(tiny, tiny.new_context(400), PROMPT, replace(GREEDY, mode=mode, max_new_tokens=limit))
+            assert (len(answer), reason) == (limit, "length")
+
+
+def test_progress_reaches_the_end(tiny: Engine):
+    """The progress bar counts new tokens, never backwards."""
+    seen = [event.done_tokens for event in tiny.generate(tiny.new_context(400), PROMPT, GREEDY) if isinstance(event, Prefilled)]
+    assert seen == sorted(seen) and seen[-1] == len(PROMPT) - 1
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_same_seed_same_text(tiny: Engine, mode: str):
+    """A seed repeats with the same settings; another seed says something else."""
+    params = Params(temperature=1.0, top_p=0.95, repetition_penalty=1.1, seed=4, mode=mode, max_new_tokens=20)
+    first = run(tiny, tiny.new_context(400), PROMPT, params)
+    assert run(tiny, tiny.new_context(400), PROMPT, params) == first
+    assert run(tiny, tiny.new_context(400), PROMPT, replace(params, seed=5)) != first
+
+
+@pytest.mark.parametrize(
+    ("wrong", "named"),
+    [
+        ({"max_new_tokens": 0}, "max_new_tokens"), ({"temperature": -0.1}, "temperature"), ({"top_p": 0.0}, "top_p"),
+        ({"top_p": 1.1}, "top_p"), ({"repetition_penalty": 0.9}, "repetition_penalty"), ({"mode": "magic"}, "mode"),
+        ({"budget": 8}, "budget"), ({"gamma": 0}, "gamma"), ({"gamma": 33}, "gamma"),
+    ],
+)
+def test_parameters_out_of_range_are_named(wrong: dict, named: str):
+    """The message says which, what it is and what it may be."""
+    with pytest.raises(UserError, match=named):
+        Params(**wrong)
+
+
+def test_prompts_and_contexts_that_do_not_fit_are_refused(tiny: Engine):
+    """With the numbers, before anything is computed."""
+    with pytest.raises(UserError, match="448"):
+        tiny.new_context(449)
+    with pytest.raises(UserError, match="150 tokens.*holds 120"):
+        list(tiny.generate(tiny.new_context(120), PROMPT, GREEDY))
+
+
+# ---- Engine.verify ----------------------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("temperature", [0.0, 0.8])
+def test_verify_agrees_with_an_honest_answer(tiny: Engine, mode: str, temperature: float):
+    """Every token is one that plain decoding could have produced, and the conversation goes on afterwards."""
+    params = Params(temperature=temperature, top_p=0.9, repetition_penalty=1.2, mode=mode, max_new_tokens=16)
+    context = tiny.new_context(400)
+    answer, _ = run(tiny, context, PROMPT, params)
+    said = tiny.verify(context, [*PROMPT, *answer], len(PROMPT), params)
+    assert said["tokens"] == said["agreed"] + said["near_ties"] == 16
+    assert said["mismatches"] == 0 and said["log_probability"] < 0
+    following = [*PROMPT, *answer, 1, 2]
+    assert run(tiny, context, following, GREEDY) == run(tiny, tiny.new_context(400), following, GREEDY)
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.8])
+def test_verify_finds_a_foreign_token(tiny: Engine, temperature: float):
+    """One token that the law forbids is counted, with how far off it was."""
+    params = Params(temperature=temperature, top_p=0.5, max_new_tokens=12)
+    context = tiny.new_context(400)
+    answer, _ = run(tiny, context, PROMPT, params)
+    logits = tiny.model.forward([*PROMPT, *answer[:6]], tiny.new_context(400).cache)[-1]
+    answer[6] = int(logits.argmin())
+    said = tiny.verify(context, [*PROMPT, *answer], len(PROMPT), params)
+    assert said["mismatches"] >= 1 and said["largest_gap"] > 1
+
+
+def test_verify_finds_a_broken_loop(tiny: Engine, monkeypatch: pytest.MonkeyPatch):
+    """The switch would notice a decoder that trusts its draft."""
+    from core.decoding import decoder
+    from tests.decoding import mutants
+
+    monkeypatch.setattr(decoder, "verify", mutants.everything_accepted)
+    assert decoder.verify is not verify
+    params = replace(GREEDY, mode="draft", max_new_tokens=16)
+    context = tiny.new_context(400)
+    answer, _ = run(tiny, context, PROMPT, params)
+    assert tiny.verify(context, [*PROMPT, *answer], len(PROMPT), params)["mismatches"] > 0

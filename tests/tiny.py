@@ -1,0 +1,82 @@
+"""Tiny random models of each family, in transformers (the oracle) and in the runtime, with the same weights."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from core.assemble import Composer
+from core.backend.cpu import CpuBackend
+from core.cache.full import FullKVCache
+from core.engine import Engine
+from core.hardware.plan import Plan
+from core.model.config import from_transformers
+from core.model.llama import LlamaModel
+from core.model.loader import build
+
+VOCAB = 97
+FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
+
+
+class Named:
+    """Weights by name out of a transformers model, as the loader reads them from a file."""
+
+    def __init__(self, oracle: torch.nn.Module) -> None:
+        self._tensors = {name: value.detach() for name, value in oracle.state_dict().items()}
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._tensors
+
+    def tensor(self, name: str) -> torch.Tensor:
+        return self._tensors[name]
+
+    def codes(self, stem: str) -> None:
+        return None
+
+
+def oracle(family: str = "llama", *, kv_heads: int = 2, tied: bool = False, rope: dict[str, Any] | None = None, **more: Any):
+    """A transformers model in fp32 with weights large enough that its laws are not flat."""
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    config = AutoConfig.for_model(
+        family, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=kv_heads,
+        head_dim=8, vocab_size=VOCAB, max_position_embeddings=more.pop("max_position_embeddings", 512), tie_word_embeddings=tied,
+        bos_token_id=0, eos_token_id=more.pop("eos_token_id", None), pad_token_id=0,
+        rope_parameters=rope or {"rope_type": "default", "rope_theta": 10000.0},
+        **({"sliding_window": None} if family == "mistral" else {}), **more,
+    )
+    torch.manual_seed(7)
+    model = AutoModelForCausalLM.from_config(config, dtype=torch.float32, attn_implementation="eager").eval()
+    with torch.no_grad():
+        for name, value in model.named_parameters():
+            value.normal_(1.0 if "norm" in name else 0.0, 0.2 if value.ndim < 2 else 0.25)
+    return model
+
+
+def ours(model: torch.nn.Module, *, positions: int = 512, eos: int | None = None, dtype: torch.dtype = torch.float32) -> LlamaModel:
+    """The same model in the runtime."""
+    backend = CpuBackend(dtype)
+    return build(from_transformers(model.config, name="tiny", eos=eos), Named(model), backend, positions=positions)
+
+
+PLAN = Plan(
+    model="tiny", device="cpu", dtype="float32", context_tokens=448, context_stretch=1.0, layers=2, on_chip_layers=2,
+    retrieval_budget=64, retrieval_chunk=8, tail_tokens=32, draft_model=None, draft_sinks=4, draft_window=24, gamma=4, middle_gamma=2,
+    prefill_segment_tokens=48, prefill_chunk_tokens=20, staging_blocks=0, staging_block_bytes=0, staging_block_tokens=0, threads=1,
+    weights_kernel="float", expected_tbt_ms=1.0, expected_plain_tbt_ms=2.0, expected_middle_ms=0.5, expected_row_ms=0.05,
+    expected_prefill_s=0.1, assumed_acceptance=0.9, pcie_gb_per_s=None, budget=(), notes=(),
+)
+
+
+def engine(
+    model: LlamaModel, *, draft: LlamaModel | None = None, composer: type[Composer] = Composer, **plan: Any
+) -> Engine:
+    """An engine around a tiny model, composed as the product composes it."""
+    figures = replace(PLAN, **plan)
+
+    def new_cache(capacity: int) -> FullKVCache:
+        return FullKVCache(model.config.kv_shape, capacity + 32, model.backend, block_tokens=64)
+
+    return Engine(model, figures, new_cache=new_cache, compose=composer(figures, model, draft).compose, peak_memory=lambda: 1)
