@@ -318,7 +318,7 @@ class Desk:
             if not self.conversation_id:
                 self.conversation_id = self.history.create(self.book_id).id
             before = _for_engine(self.turns)
-            text = SUMMARIZE if question is None else question
+            text = _summary_words(wish.chapters) if question is None else question
             self.history.add(self.conversation_id, "user", text, extra={
                 "summary": question is None, "chapters": wish.chapters, "fit": wish.fit})
             events = self.engine.ask(
@@ -400,6 +400,14 @@ class Desk:
     def _change(self) -> None:
         with self._lock:
             self.version += 1
+
+
+def _summary_words(chapters: tuple[int, int] | None) -> str:
+    """What the page shows as the question of a summary."""
+    if chapters is None:
+        return SUMMARIZE
+    first, last = chapters
+    return f"Summarize chapter {first}" if first == last else f"Summarize chapters {first} to {last}"
 
 
 def _for_engine(turns: list[Turn]) -> list[dict]:

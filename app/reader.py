@@ -19,6 +19,8 @@ def reader_html(book: Document | None, passage: Passage) -> str:
     number = book.sections.index(section)
     start = max(section.start, passage.offset - WINDOW_CHARS // 4)
     end = min(section.end, start + WINDOW_CHARS)
+    if start == section.start and book.text.startswith(section.title, start):
+        start = min(start + len(section.title), end)            # it stands above the text already
     options = "".join(f'<option value="{one.start}"{" selected" if index == number else ""}>'
                       f'{" " * 3 * (one.level - 1)}{escape(one.title) or f"Section {index + 1}"}</option>'
                       for index, one in enumerate(book.sections))

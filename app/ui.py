@@ -37,7 +37,7 @@ HERO = """<div class="hero"><h2>Ask the <em>whole</em> book.</h2>
 <path d="M32 44V12M20 24l12-12 12 12M10 42v10h44V42"/></svg><b>Drop a PDF, EPUB or TXT</b>
 <span>or click to choose a file</span></button>
 <ul class="promises"><li><b>Nothing left out</b>You see what is read before it is read, and what is not.</li>
-<li><b>Nothing made faster by guessing</b>Drafts are checked by the full model, token by token.</li>
+<li><b>Nothing guessed</b>Drafts are checked by the full model, token by token.</li>
 <li><b>Nothing leaves this computer</b>No account, no cloud, no tracking.</li></ul></div>"""
 DROP_SMALL = """<button type="button" class="drop drop-small" data-drop><b>Add a book</b>
 <span>drop a PDF, EPUB or TXT</span></button>"""

@@ -117,7 +117,8 @@ def _fit(card: dict) -> str:
     if card.get("fits"):
         words, tone = f"Fits the context: {share:.0%} of it", "good"
     else:
-        words, tone = f"{share:.1f} × the context: read in {len(parts)} parts, then the whole from the parts", "warn"
+        words, tone = f"Read in {len(parts)} parts, then the whole from the parts", "warn"
+        words = f"{share:.1f} × the context. {words}" if share > 1 else words
     listed = ""
     if len(parts) > 1:
         listed = '<ol class="parts">' + "".join(f"<li>{escape(part)}</li>" for part in parts) + "</ol>"

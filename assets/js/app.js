@@ -1,7 +1,6 @@
 /* The page's own behaviour: themes, drop zones, keys, tabs. What it knows of the server is one channel: connect(). */
 (() => {
   const root = document.documentElement;
-  const calm = window.matchMedia("(prefers-reduced-motion: reduce)");
   const night = window.matchMedia("(prefers-color-scheme: dark)");
   const recall = (key, other) => { try { return localStorage.getItem(`triforce.${key}`) ?? other; } catch { return other; } };
   const keep = (key, value) => { try { localStorage.setItem(`triforce.${key}`, value); } catch { /* private window */ } };
@@ -128,22 +127,26 @@
   let place = "";
   const follow = (scroller) => {
     let pinned = true;
+    let wrote = 0;                             // when an answer was last seen being written: its end still counts
     scroller.addEventListener("scroll", () => {
       pinned = scroller.scrollHeight - scroller.scrollTop - scroller.clientHeight < 120;
     }, { passive: true });
     const sizes = new ResizeObserver(() => {
-      if (pinned && document.querySelector("#live .turn")) scroller.scrollTop = scroller.scrollHeight;
+      if (document.querySelector("#live .turn, #progress .progress")) wrote = Date.now();
+      if (pinned && Date.now() - wrote < 2000) scroller.scrollTop = scroller.scrollHeight;
     });
-    for (const id of ["live", "turns"]) { const part = document.getElementById(id); if (part) sizes.observe(part); }
+    for (const id of ["live", "turns", "progress"]) { const part = document.getElementById(id); if (part) sizes.observe(part); }
     document.addEventListener("keydown", (event) => { if (event.key === "Enter") pinned = true; });
+    document.addEventListener("click", (event) => {
+      if (event.target.closest?.("#send, #summarize, [data-act='regenerate'], [data-act='suggest']")) pinned = true;
+    });
   };
   const read = () => {
     const text = document.querySelector(".reader-text");
     if (!text || text.dataset.place === place) return;
     place = text.dataset.place;
     const mark = document.getElementById("passage");
-    if (mark) mark.scrollIntoView({ block: "center", behavior: calm.matches ? "auto" : "smooth" });
-    else text.scrollTop = 0;
+    requestAnimationFrame(() => { if (mark) mark.scrollIntoView({ block: "center" }); else text.scrollTop = 0; });
   };
   // the server says something at least every few seconds; a page that hears nothing while the app is alive joins again
   const listen = () => {

@@ -139,6 +139,7 @@ def test_regenerate_replaces_the_last_answer_and_repeats_its_choices(desk, engin
     assert again["question"] is None and again["chapters"] == (2, 2) and again["fit"] == "sections"
     assert again["params"] == {"seed": 7} and again["history"] == []
     assert [turn.role for turn in desk.turns] == ["user", "assistant"]
+    assert desk.turns[0].text == "Summarize chapter 2"
 
 
 def test_one_answer_at_a_time(desk, engine):

@@ -175,6 +175,7 @@ def test_reader_pane_follows_the_chapter_choice(serve, open_page, drop, sample):
     page.click("#tab-reader")
     page.select_option(".reader-head select", label="The Deacon Is Wrong")
     page.wait_for_selector(".reader-text h3:has-text('The Deacon Is Wrong')")
+    assert page.inner_text(".reader-text").count("The Deacon Is Wrong") == 1
 
 
 def test_quotations_are_marked_and_open_the_book_at_the_passage(serve, open_page, drop, sample):
