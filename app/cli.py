@@ -51,7 +51,7 @@ def _run(parser: argparse.ArgumentParser, given: argparse.Namespace) -> int:
 
 # Options that are settings under another or the same name. Not given means: what the settings file says.
 _SETTINGS = ("model", "context_tokens", "max_new_tokens", "temperature", "top_p", "repetition_penalty", "seed", "mode",
-             "retrieval_budget", "gamma", "fit", "assumed_acceptance")
+             "retrieval_budget", "gamma", "fit", "assumed_acceptance", "verify")
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -159,6 +159,7 @@ def _answering(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--mode", choices=MODES, help="how tokens are drafted; the text's distribution is always the same")
     parser.add_argument("--budget", dest="retrieval_budget", metavar="N", help="tokens the retrieval cache holds")
     parser.add_argument("--gamma", metavar="N", help="tokens proposed per round")
+    parser.add_argument("--verify", action="store_const", const=True, help="check every answer against plain decoding afterwards")
 
 
 def _chapters(text: str) -> tuple[int, int]:

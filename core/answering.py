@@ -24,6 +24,7 @@ class Engine(Protocol):
     def generate(
         self, context: Any, ids: list[int], params: Params, *, should_stop: Callable[[], bool],
     ) -> Iterator[Prefilled | Round | Done]: ...
+    def verify(self, context: Any, ids: list[int], start: int, params: Params) -> dict[str, Any]: ...
 
 
 @dataclass(frozen=True, slots=True)

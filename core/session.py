@@ -64,11 +64,11 @@ class Session:
 
     def __init__(
         self, engine: Engine, tokenizer: Tokenizer, style: ReadingStyle, *, allowance_bytes: int = 0,
-        notes: NoteStore | None = None, defaults: Mapping[str, Any] | None = None,
+        notes: NoteStore | None = None, defaults: Mapping[str, Any] | None = None, verify: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._engine, self._tokenizer, self._style = engine, tokenizer, style
-        self._defaults, self._clock = dict(defaults or {}), clock
+        self._defaults, self._verify, self._clock = dict(defaults or {}), verify, clock
         self._notes = notes or NoteStore()
         self._shelf = ContextShelf(engine.new_context, allowance_bytes=allowance_bytes)
         self._memories: dict[str, _Memory] = {}
@@ -239,9 +239,18 @@ class Session:
             try:
                 event = next(events)
             except StopIteration as finished:
-                return finished.value
+                return self._checked(finished.value, context, ids, params) if self._verify else finished.value
             self._measure(event)
             yield event
+
+    def _checked(self, done: Answer, context: Any, ids: list[int], params: Params) -> Answer:
+        """The answer with a note of how a plain pass over it agrees."""
+        if not done.token_ids:
+            return done
+        found = self._engine.verify(context, [*ids, *done.token_ids], len(ids), params)
+        ties = f", {found['near_ties']} by a near-tie" if found["near_ties"] else ""
+        note = f"Checked against plain decoding: {found['tokens'] - found['mismatches']} of {found['tokens']} tokens agree{ties}."
+        return replace(done, notes=(*done.notes, note))
 
     # ---- choices -------------------------------------------------------------------------------------------------------------
 

@@ -171,7 +171,7 @@ def build(settings_json: dict[str, Any], report: Report) -> tuple[Session, dict[
     free = psutil.virtual_memory().available
     allowance = min(int(free * _ALLOWANCE_SHARE), _ALLOWANCE_MOST) if choice.plan.device == "cpu" else 0
     session = Session(engine, tokenizer, ReadingStyle.from_record(choice.entry.reading), allowance_bytes=allowance,
-                      notes=NoteStore(paths.subdir("notes")), defaults=defaults)
+                      notes=NoteStore(paths.subdir("notes")), defaults=defaults, verify=settings.verify)
     facts = {"plan": engine.plan.to_json(), "model_name": engine.model_name, "context_tokens": engine.context_tokens}
     return session, facts
 

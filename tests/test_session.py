@@ -330,3 +330,22 @@ def test_closing_frees_every_context():
     ask(session, book(), None)
     session.close()
     assert engine.contexts and all(context.closed for context in engine.contexts)
+
+
+# ---- re-checking -----------------------------------------------------------------------------------------------------------
+
+def test_verify_checks_the_answer_and_says_how_it_agrees():
+    """The switch must hand the engine the prompt and exactly the answer's tokens, and tell mismatches as they are."""
+    asked: list[tuple[list[int], int]] = []
+
+    class Checking(FakeEngine):
+        def verify(self, context, ids, start, params):
+            asked.append((list(ids), start))
+            return {"tokens": len(ids) - start, "mismatches": 2, "near_ties": 1}
+
+    engine = Checking(lambda ids, params: encoded("It is so."))
+    session = Session(engine, CharTokenizer(), STYLE, allowance_bytes=10**9, verify=True)
+    done = finished(ask(session, book(1), "Who came?"))
+    ids, start = asked[0]
+    assert ids[start:] == list(done.token_ids) and ids[:start] == engine.prompts[0]
+    assert any("7 of 9 tokens agree, 1 by a near-tie" in note for note in done.notes)
