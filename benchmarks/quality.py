@@ -2,8 +2,8 @@
 
     python -m benchmarks.quality --data FOLDER [--minutes 10] [--out benchmarks/results/quality.json]
 
-FOLDER holds facts.json and the books it names. Decides the `reading` record of a model's catalogue entry. Cases run in order of
-importance until the time is over; the number of cases behind each figure is in the result.
+FOLDER holds facts.json and the books it names. Decides the `reading` record of a model's catalogue entry. Cases run until the time
+is over; the number of cases behind each figure is in the result.
 """
 
 from __future__ import annotations
@@ -57,18 +57,19 @@ class Case:
 
 
 def cases(facts: dict[str, list[dict]]) -> Iterator[Case]:
-    """Short passages first, all prompts at one sampling, then the samplings at one prompt."""
-    for tokens in LENGTHS:
+    """Book by book and length by length, so that a run cut short still compares lengths; the longest ones once per book."""
+    for place in range(max(map(len, facts.values()))):
+        lengths = LENGTHS if place == 0 else LENGTHS[:-1]
         for book, asked in facts.items():
-            for i in range(len(asked)):
-                for prompt in QUESTION_PROMPTS if tokens <= 2048 else ("from the passage",):
-                    yield Case("question", book, tokens, prompt, "greedy, 1.1", i)
-        for place, book in itertools.product(range(2), facts):
-            for prompt in SUMMARY_PROMPTS if tokens <= 2048 else ("who does what",):
-                yield Case("summary", book, tokens, prompt, "T 0.3, 1.1", place)
-    for sampling in SAMPLINGS:
-        for place, book in itertools.product(range(2), facts):
-            yield Case("summary", book, 1024, "who does what", sampling, place)
+            if place < len(asked):
+                for tokens in lengths:
+                    for prompt in QUESTION_PROMPTS if tokens <= 1024 else ("quote",):
+                        yield Case("question", book, tokens, prompt, "greedy, 1.1", place)
+            for tokens in lengths:
+                for prompt in SUMMARY_PROMPTS if tokens <= 2048 else ("who does what",):
+                    yield Case("summary", book, tokens, prompt, "greedy, 1.1", place)
+            for sampling in SAMPLINGS if place == 0 else ():
+                yield Case("summary", book, 1024, "who does what", sampling, place)
 
 
 class Bench:
@@ -116,13 +117,13 @@ class Bench:
                 return end.value
 
     def _passage(self, document: Document, case: Case) -> str:
-        """So many tokens around the evidence of a fact, or from a third and two thirds of the book on."""
+        """So many tokens around the evidence of a fact, or around one, two or three quarters of the book."""
         chapters = document.chapters
         start, end = chapters[0].start, chapters[-1].end
         if case.kind == "question":
             middle = _find(document.text, self.facts[case.book][case.where]["evidence"])
         else:
-            middle = start + (end - start) * (case.where + 1) // 3
+            middle = start + (end - start) * (case.where + 1) // 4
         text = document.text[max(start, middle - 3 * case.tokens):middle + 3 * case.tokens]
         ids = self.tokenizer.encode(text)
         spare = max(0, len(ids) - case.tokens)
