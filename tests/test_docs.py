@@ -76,6 +76,16 @@ def test_every_flag_is_documented():
     assert sorted(flag for flag in flags - {"--help"} if flag not in docs()) == []
 
 
+def test_every_link_inside_the_docs_leads_somewhere():
+    """A moved page or picture leaves a dead link behind."""
+    dead = []
+    for page in [REPO / "README.md", *sorted((REPO / "docs").rglob("*.md"))]:
+        for target in re.findall(r"\]\((?!https?:|mailto:|#)([^)\s#]+)", page.read_text(encoding="utf-8")):
+            if not (page.parent / target).exists():
+                dead.append(f"{page.relative_to(REPO)}: {target}")
+    assert dead == []
+
+
 def test_no_environment_variable_of_ours_is_a_secret():
     """Variables the program reads under its own prefix are explained in README or docs."""
     sources = [path for folder in ("core", "app", "installer") for path in (REPO / folder).rglob("*.py")]
