@@ -124,7 +124,7 @@
   });
 
   // --- what follows the page's changes
-  let place = "";
+  let place = "", shown = null;
   const follow = (scroller) => {
     let pinned = true;
     let wrote = 0;                             // when an answer was last seen being written: its end still counts
@@ -143,10 +143,18 @@
   };
   const read = () => {
     const text = document.querySelector(".reader-text");
-    if (!text || text.dataset.place === place) return;
+    if (!text || (text === shown && text.dataset.place === place)) return;
+    shown = text;                              // a new element with the old place has lost its scroll position
     place = text.dataset.place;
-    const mark = document.getElementById("passage");
-    requestAnimationFrame(() => { if (mark) mark.scrollIntoView({ block: "center" }); else text.scrollTop = 0; });
+    let tries = 120;                           // the pane may still be hidden, or be laid out once more
+    const settle = () => {
+      const mark = document.getElementById("passage");
+      if (!mark) { text.scrollTop = 0; return; }
+      mark.scrollIntoView({ block: "center" });
+      const box = mark.getBoundingClientRect();
+      if ((!box.height || box.top < 0 || box.bottom > innerHeight) && tries--) requestAnimationFrame(settle);
+    };
+    requestAnimationFrame(settle);
   };
   // the server says something at least every few seconds; a page that hears nothing while the app is alive joins again
   const listen = () => {
