@@ -144,15 +144,15 @@
   const read = () => {
     const text = document.querySelector(".reader-text");
     if (!text || (text === shown && text.dataset.place === place)) return;
-    shown = text;                              // a new element with the old place has lost its scroll position
+    shown = text;                              // an element drawn anew has lost its scroll position
     place = text.dataset.place;
-    let tries = 120;                           // the pane may still be hidden, or be laid out once more
+    let frames = 60;                           // the pane may still be hidden, and fonts may move the text once more
     const settle = () => {
       const mark = document.getElementById("passage");
       if (!mark) { text.scrollTop = 0; return; }
-      mark.scrollIntoView({ block: "center" });
       const box = mark.getBoundingClientRect();
-      if ((!box.height || box.top < 0 || box.bottom > innerHeight) && tries--) requestAnimationFrame(settle);
+      if (frames === 60 || !box.height || box.top < 0 || box.bottom > innerHeight) mark.scrollIntoView({ block: "center" });
+      if (frames--) requestAnimationFrame(settle);
     };
     requestAnimationFrame(settle);
   };
@@ -185,8 +185,7 @@
     follow(scroller);
     listen();
     new MutationObserver(paint).observe(document.body, { attributes: true, attributeFilter: ["class"] });
-    const reader = document.getElementById("reader");
-    if (reader) new MutationObserver(read).observe(reader, { childList: true, subtree: true, attributes: true });
+    new MutationObserver(read).observe(document.body, { childList: true, subtree: true });
     const question = document.querySelector("#question textarea");
     if (question) question.setAttribute("aria-label", "Question");
     document.getElementById("spoken")?.setAttribute("aria-live", "polite");
