@@ -76,8 +76,6 @@ class Composer:
         randomness = SeededRandomness(params.seed)
         gamma = params.gamma or self._plan.gamma
         drafter, refresh = self._drafter(params, cache, sampling, randomness)
-        if params.mode == "ngram" or params.mode == "draft":
-            gamma = min(gamma, self._plan.gamma)
         return Decoder(
             drafter, self._model, cache, sampling, randomness, gamma=gamma, eos_ids=self._model.config.eos_ids, refresh=refresh
         )

@@ -29,7 +29,7 @@ class CpuBackend:
         self.dtype = dtype
         self._integer_kernels = integer_kernels and dtype == torch.bfloat16
         self._flash_works = _flash_self_test(dtype)
-        self._doubled: dict[int, torch.Tensor] = {}
+        self._doubled: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
         self._zero = torch.zeros(1, dtype=dtype)
         self._mask: tuple[tuple[int, ...], torch.Tensor] | None = None
         if threads:
@@ -49,10 +49,10 @@ class CpuBackend:
         return F.layer_norm(doubled, (2 * size,), self._twice(weight), None, eps)[..., :size].contiguous()
 
     def _twice(self, weight: torch.Tensor) -> torch.Tensor:
-        doubled = self._doubled.get(weight.data_ptr())
-        if doubled is None:
-            doubled = self._doubled[weight.data_ptr()] = weight.repeat(2)
-        return doubled
+        found = self._doubled.get(weight.data_ptr())
+        if found is None:                      # the weight is kept beside its double: a freed one's address may be used again
+            found = self._doubled[weight.data_ptr()] = (weight, weight.repeat(2))
+        return found[1]
 
     def attend(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, length: int, causal: bool) -> torch.Tensor:
         """See Backend."""

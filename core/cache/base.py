@@ -21,10 +21,6 @@ class KVShape:
     kv_heads: int
     head_dim: int
 
-    def bytes_per_token(self, dtype: torch.dtype) -> int:
-        """K and V of all layers."""
-        return 2 * self.layers * self.kv_heads * self.head_dim * dtype.itemsize
-
 
 class KVCache(Protocol):
     """Rows [0, length) are what the next tokens see; those from `committed` on may be rolled back."""
