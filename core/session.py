@@ -298,7 +298,8 @@ class Session:
 
     def _params(self, ask: Ask) -> Params:
         names = {f.name for f in fields(Params)}
-        given = {**self._defaults, **{name: value for name, value in ask.params.items() if value is not None}}
+        style = {name: getattr(self._style, name) for name in ("temperature", "top_p", "repetition_penalty")}
+        given = {**style, **_told(self._defaults), **_told(ask.params)}
         unknown = set(given) - names
         assert not unknown, f"unknown parameters {sorted(unknown)}"
         turn = len(ask.history)
@@ -351,6 +352,11 @@ class Session:
             told.append("Not read: " + "; ".join(plan.left_out) + ".")
         return Finished(done.reason, done.text.strip(), done.stats, done.token_ids, tuple(sources), tuple(told),
                         {**engine_plan, **reading})
+
+
+def _told(params: Mapping[str, Any]) -> dict[str, Any]:
+    """Without what was left to the program: None."""
+    return {name: value for name, value in params.items() if value is not None}
 
 
 def _key(ask: Ask, part: Part) -> tuple:

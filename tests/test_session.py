@@ -181,6 +181,14 @@ def test_long_book_is_summarised_in_parts_and_then_whole():
     assert engine.params[0].temperature == 0.1
 
 
+def test_sampling_that_was_left_open_is_the_models_own():
+    session, engine = make(defaults={"temperature": None, "top_p": 0.5, "seed": 1})
+    ask(session, book(), None, fit="whole", params={"repetition_penalty": 1.3})
+    ask(session, book(), None, fit="whole", params={"temperature": 0.9, "top_p": None})
+    asked = [(params.temperature, params.top_p, params.repetition_penalty) for params in engine.params]
+    assert asked == [(STYLE.temperature, 0.5, 1.3), (0.9, 0.5, STYLE.repetition_penalty)]
+
+
 def test_question_goes_to_the_part_that_matches_and_names_it():
     session, engine = make(reply_by_prompt)
     done = finished(ask(session, book(), "What about the wedding?"))
