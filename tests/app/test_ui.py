@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("gradio")
 
-from app.ui import make_wish                   # noqa: E402
+from app.ui import make_wish  # noqa: E402
 
 
 class NoBook:
