@@ -52,6 +52,7 @@ class Job:
         self._events, self._history, self._changed, self._stop, self._clock = events, history, changed, stop, clock
         self._snapshot = Snapshot()
         self._pacer = Pacer(clock)
+        self._standing: tuple[Piece, ...] = ()                  # of the answer, before what is being written now
         self._saved_at = clock()
         self.turn = history.add(conversation_id, "assistant", "", state="writing")
         self._thread = threading.Thread(target=self._run, name="answer", daemon=True)
@@ -112,16 +113,23 @@ class Job:
         elif isinstance(event, Delta):
             pieces = _joined(self._snapshot.pieces, event.pieces)
             self._pacer.arrived(sum(len(piece.text) for piece in pieces))
-            self._set(phase="streaming", pieces=pieces, stats=event.stats)
+            self._set(phase="streaming", pieces=pieces, stats=event.stats if event.stats.model else self._snapshot.stats)
             self._save_sometimes()
         else:
             self._end(event)
 
     def _next_part(self, event: Reading) -> None:
-        """What was written about the part before is not the answer; it is kept beside it."""
+        """What was written about the part before is not the answer; it is kept beside it, unless the same part is told anew.
+
+        The stretches of a summary of the whole follow each other in the answer.
+        """
         now = self._snapshot
-        done = ((now.reading.label, now.text.strip()),) if now.reading and now.text.strip() else ()
-        self._set(phase="prefill", reading=event, prefill=None, pieces=(), parts=now.parts + done)
+        if event.attempt == 1:
+            whole = event.purpose == "whole summary" and now.reading is not None and now.reading.purpose == event.purpose
+            self._standing = now.pieces if whole else ()
+            if not whole and now.reading and now.text.strip():
+                self._set(parts=(*now.parts, (now.reading.label, now.text.strip())))
+        self._set(phase="prefill", reading=event, prefill=None, pieces=self._standing)
 
     def _set(self, **changes: object) -> None:
         self._snapshot = replace(self._snapshot, **changes)
