@@ -256,7 +256,7 @@ class Engine:
             with torch.inference_mode():
                 result = decoder.round(committed, most=min(left, room))
             committed.extend(result.tokens)
-            context.ids = committed[:context.cache.length]
+            context.ids.extend(committed[len(context.ids):context.cache.length])
             left -= len(result.tokens)
             recorder.round(len(result.tokens), result.seconds, result.acceptance_draft, result.acceptance_retrieval,
                            bytes_moved=result.bytes_moved)
