@@ -41,7 +41,7 @@ def recheck(model: Model, cache: KVCache, ids: Sequence[int], start: int, sampli
     """
     assert 1 <= start < len(ids), f"an answer from {start} in {len(ids)} tokens"
     cache.rollback(min(cache.length, start - 1))
-    unscaled = replace(sampling, temperature=sampling.temperature or 1.0, top_p=1.0)
+    unscaled = replace(sampling, temperature=1.0, top_p=1.0)                         # one scale for every margin
     gaps: list[float] = []
     log_probability = 0.0
     while cache.length < len(ids) - 1:
