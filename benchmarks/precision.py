@@ -1,10 +1,10 @@
 """How far passes of different shapes round apart on real text, and how many tokens of real answers are near-ties because of it.
 
-    python benchmarks/precision.py [--data FOLDER] [--windows 24] [--kinds float32,bfloat16] [--save precision]
+    python benchmarks/precision.py [--data FOLDER] [--windows 16] [--kinds float32,bfloat16] [--save precision]
 
 The same 64 tokens of a book follow the same 384 in passes of 1, 5 and 32 rows: plain decoding, a verification of four drafted tokens
-and the re-check. What a sampler of one pass may say and the law of another forbids is a gap, in log-probability at temperature 1; the
-margins in core/verification.py are set from the largest gaps found. Then TriForce writes answers and Engine.verify re-checks them.
+and the re-check. What one pass may say and another forbids has a gap (core.verification.gap); the margins there are set from the largest
+gaps found. Then TriForce writes answers and Engine.verify re-checks them.
 Texts: the samples in assets/, and the books in FOLDER/books where one is given.
 """
 
@@ -44,7 +44,7 @@ from core.model.llama import LlamaModel  # noqa: E402
 from core.model.loader import load_model  # noqa: E402
 from core.paths import data_dir  # noqa: E402
 from core.text.tokenizer import Tokenizer  # noqa: E402
-from core.verification import NEAR_TIE  # noqa: E402
+from core.verification import NEAR_TIE, gap  # noqa: E402
 
 PROMPT, JUDGED = 384, 64                       # tokens
 ROWS = (1, 5, 32)                              # plain decoding, a verification pass, the re-check
@@ -55,7 +55,8 @@ KINDS = {                                      # dtype, weights kernel; the prod
 SAMPLINGS = {"greedy": Sampling(), "T 0.6, top-p 0.9": Sampling(0.6, 0.9)}
 NOTES = (
     "One position is one token of a book, judged by two passes of different shapes. \"Argmax differs\" is the rate of near-ties that "
-    "plain greedy decoding itself would have between these shapes. Gaps are in log-probability at temperature 1.",
+    "plain greedy decoding itself would have between these shapes. A gap is by how much log-probabilities would have to be off for a token "
+    "of one pass to be possible in the other.",
     "float16 is not offered on the CPU; it is measured there for the margin that a GPU will use.",
 )
 ANSWER_NOTES = ("TriForce's answers, re-checked token by token in a plain pass (`--verify`); a mismatch would be a broken promise.",)
@@ -84,11 +85,11 @@ class Apart:
 
 
 def gaps(sampling: Sampling, said: torch.Tensor, judged: torch.Tensor) -> Iterator[float]:
-    """How far below the law of logits `judged` [n, vocab] lies the worst token that the law of `said` allows; where there is one."""
-    law, log_probs = sampling.probs(judged, ()), torch.log_softmax(judged, -1)
-    foreign = (sampling.probs(said, ()) > 0) & (law == 0)
+    """The gap of the worst token that the law of logits `said` [n, vocab] allows and that of `judged` does not; where there is one."""
+    foreign = (sampling.probs(said, ()) > 0) & (sampling.probs(judged, ()) == 0)
+    log_probs = torch.log_softmax(judged, -1)
     for row in foreign.any(-1).nonzero().flatten().tolist():
-        yield float(log_probs[row][law[row] > 0].min() - log_probs[row][foreign[row]].min())
+        yield max(gap(log_probs[row], token, sampling) for token in foreign[row].nonzero().flatten().tolist())
 
 
 def rounding(model: LlamaModel, windows: Sequence[list[int]]) -> dict[str, Apart]:
@@ -191,8 +192,8 @@ def _windows(tokenizer: Tokenizer, data: Path | None, number: int) -> Iterator[l
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, help="a folder with books/")
-    parser.add_argument("--windows", type=int, default=24)
-    parser.add_argument("--answers", type=int, default=12, help="windows that are continued and re-checked")
+    parser.add_argument("--windows", type=int, default=16)
+    parser.add_argument("--answers", type=int, default=8, help="windows that are continued and re-checked")
     parser.add_argument("--kinds", type=lambda text: text.split(";"), default=list(KINDS), help="separated by ;")
     parser.add_argument("--save", help="name of the result below benchmarks/results")
     return parser.parse_args()
