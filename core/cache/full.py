@@ -44,6 +44,14 @@ class FullKVCache:
         """Tokens that fit."""
         return self.store.capacity
 
+    def rows(self, layer: int, start: int, n: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Copies of rows [start, start + n) of one layer, [n, kv_heads, head_dim] each."""
+        return self.store.rows(layer, start, n)
+
+    def write(self, layer: int, start: int, k: torch.Tensor, v: torch.Tensor) -> None:
+        """Rows that were computed earlier, [n, kv_heads, head_dim] each. They count when every layer has them: `advance`, `commit`."""
+        self.store.write(layer, start, k, v)
+
     def positions(self, n: int) -> torch.Tensor:
         """See KVCache."""
         return torch.arange(self.length, self.length + n, device=self.backend.device)
