@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from core.cache.full import FullKVCache
+from core.cache.base import Observer, TargetKVCache
 from core.decoding.decoder import Decoder, Round
 from core.decoding.sampling import Sampling
 from core.errors import UserError
@@ -75,7 +75,7 @@ class Done:
 class Context:
     """One KV cache and the ids its rows stand for."""
 
-    def __init__(self, cache: FullKVCache, capacity: int) -> None:
+    def __init__(self, cache: TargetKVCache, capacity: int) -> None:
         self.cache, self.capacity = cache, capacity        # the cache itself may hold more: it rounds up to blocks
         self.ids: list[int] = []
 
@@ -97,14 +97,14 @@ class Context:
         return common
 
 
-Compose = Callable[[Params, FullKVCache, int], Decoder]
+Compose = Callable[[Params, TargetKVCache, int], Decoder]
 
 
 class Engine:
     """Runs prompts. `compose(params, cache, answer_start)` builds the decoder for one answer (see core.assemble)."""
 
     def __init__(
-        self, model: LlamaModel, plan: Plan, *, new_cache: Callable[[int], FullKVCache], compose: Compose,
+        self, model: LlamaModel, plan: Plan, *, new_cache: Callable[[int], TargetKVCache], compose: Compose,
         peak_memory: Callable[[], int], clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self.model, self.plan = model, plan
@@ -138,11 +138,12 @@ class Engine:
         recorder = StatsRecorder(
             mode=params.mode, model=self.model_name, context_total=self.context_tokens, prompt_tokens=len(ids), reused_tokens=reused
         )
-        finished = yield from self._prefill(context, ids[:-1], recorder, should_stop)
+        decoder = self._compose(params, context.cache, len(ids))
+        finished = yield from self._prefill(context, ids[:-1], decoder.refresh.tap, recorder, should_stop)
         if not finished:
             yield Done("user", recorder.stats(peak_memory_bytes=self._peak_memory()))
             return
-        reason = yield from self._decode(context, list(ids), params, capacity, recorder, should_stop)
+        reason = yield from self._decode(context, list(ids), decoder, params.max_new_tokens, recorder, should_stop)
         yield Done(reason, recorder.stats(peak_memory_bytes=self._peak_memory()))
 
     def verify(self, context: Context, ids: Sequence[int], start: int, params: Params) -> dict[str, Any]:
@@ -158,14 +159,14 @@ class Engine:
         return asdict(agreement)
 
     def _prefill(
-        self, context: Context, ids: Sequence[int], recorder: StatsRecorder, should_stop: Callable[[], bool]
+        self, context: Context, ids: Sequence[int], tap: Observer | None, recorder: StatsRecorder, should_stop: Callable[[], bool]
     ) -> Iterator[Prefilled]:
         """Feeds what the context lacks of `ids`. Returns whether it got to the end."""
         start, started = context.cache.length, self._clock()
         new = ids[start:]
         steps = self.model.prefill(
             new, context.cache, segment_tokens=self.plan.prefill_segment_tokens, chunk_tokens=self.plan.prefill_chunk_tokens,
-            should_stop=should_stop,
+            should_stop=should_stop, tap=tap,
         )
         while True:
             with torch.inference_mode():
@@ -179,16 +180,14 @@ class Engine:
         return context.cache.length == len(ids)
 
     def _decode(
-        self, context: Context, committed: list[int], params: Params, capacity: int, recorder: StatsRecorder,
+        self, context: Context, committed: list[int], decoder: Decoder, left: int, recorder: StatsRecorder,
         should_stop: Callable[[], bool],
     ) -> Iterator[Round]:
-        """Rounds until the answer ends. Returns the reason."""
-        decoder = self._compose(params, context.cache, len(committed))
-        left = params.max_new_tokens
+        """Rounds until the answer ends or has `left` more tokens. Returns the reason."""
         while left > 0:
             if should_stop():
                 return "user"
-            room = capacity - len(committed) - 1
+            room = context.capacity - len(committed) - 1
             if room < 1:
                 return "context_full"
             with torch.inference_mode():
