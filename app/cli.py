@@ -118,6 +118,12 @@ def _models(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="the list as JSON")
 
 
+def _snapshots(parser: argparse.ArgumentParser) -> None:
+    parser.set_defaults(run="app.commands:snapshots")
+    parser.add_argument("action", nargs="?", choices=("show", "clear"), default="show", help="say how much there is, or delete all of it")
+    parser.add_argument("--json", action="store_true", help="as JSON")
+
+
 def _serve(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run="app.commands:serve")
 
@@ -133,6 +139,7 @@ _COMMANDS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None]]] = {
     "doctor": ("what was detected, what would run and what is wrong", _doctor),
     "plan": ("what fits where and how fast it would be, on this machine or an imagined one", _plan),
     "models": ("list and download models", _models),
+    "snapshots": ("what is kept on disk of books that were read", _snapshots),
     "serve": ("start the app without opening the browser", _serve),
     "app": ("start the app and open it in the browser", _app),
 }

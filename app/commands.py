@@ -44,6 +44,7 @@ def doctor(given: argparse.Namespace, settings: Settings) -> int:
     from core.worker import is_downloaded
 
     report = doctor_report(probe(paths.data_dir()), settings, is_downloaded=is_downloaded)
+    report["snapshots"] = _snapshot_facts(settings)
     say(json.dumps(report, default=_plain) if given.json else format_doctor(report))
     return 0
 
@@ -66,6 +67,25 @@ def plan(given: argparse.Namespace, settings: Settings) -> int:
         made = choose(machine, settings, is_downloaded=is_downloaded, devices=("cpu", "cuda") if imagined else None).plan
     say(json.dumps(made.to_json(), default=_plain) if given.json else format_plan(made))
     return 0
+
+
+def snapshots(given: argparse.Namespace, settings: Settings) -> int:
+    """What is kept of books that were read, or the end of it."""
+    from core.cache.disk import SnapshotFolder
+    from core.hardware.wording import snapshot_line
+
+    if given.action == "clear":
+        SnapshotFolder(paths.subdir("snapshots")).clear()
+    facts = _snapshot_facts(settings)
+    say(json.dumps(facts) if given.json else snapshot_line(facts))
+    return 0
+
+
+def _snapshot_facts(settings: Settings) -> dict[str, Any]:
+    from core.cache.disk import SnapshotFolder, quota_bytes
+
+    folder = paths.subdir("snapshots")
+    return {"folder": str(folder), **asdict(SnapshotFolder(folder).usage()), "quota_bytes": quota_bytes(settings.snapshot_quota_gb, folder)}
 
 
 def models(given: argparse.Namespace, settings: Settings) -> int:

@@ -38,6 +38,7 @@ class Engine(Protocol):
             chapters: tuple[int, int] | None, fit: str, params: dict, history: list[dict]) -> Iterator[Event]: ...
     def stop(self) -> None: ...
     def forget(self, conversation_id: str) -> None: ...
+    def forget_book(self, book_id: str) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,16 +192,18 @@ class Desk:
         self._change()
 
     def forget_book(self, book_id: str) -> None:
-        """Deletes the book's text and all conversations about it."""
+        """Deletes the book's text, what was kept of its reading, and all conversations about it."""
         if self._refuse_while_busy():
             return
         try:
             self.library.forget(book_id)
         except KeyError:
             return
+        self.engine.forget_book(book_id)
         for conversation_id in self.history.forget_book(book_id):
             self.engine.forget(conversation_id)
         with self._lock:
+            self._cards = {key: card for key, card in self._cards.items() if key[0] != book_id}
             if self.book_id == book_id:
                 self.book_id = self.conversation_id = ""
                 self.job = None

@@ -33,7 +33,7 @@ SAMPLES = Path(__file__).resolve().parent.parent / "assets" / "samples"
 FONTS = Path(__file__).resolve().parent.parent / "assets" / "fonts"
 ICON = Path(__file__).resolve().parent.parent / "assets" / "icons" / "triforce-chat-256.png"
 SETTING_NAMES = ("temperature", "top_p", "repetition_penalty", "max_new_tokens", "mode", "seed", "fit")
-PRIVATE_FOLDERS = ("books", "models", "run", "logs")
+PRIVATE_FOLDERS = ("books", "models", "notes", "run", "logs", "snapshots")
 GOODBYE = """<!doctype html><html lang="en"><meta charset="utf-8"><title>TriForce Chat</title>
 <style>body{font:17px/1.6 system-ui,sans-serif;background:#F8F3E8;color:#17323A;display:grid;place-content:center;
 text-align:center;min-height:90vh;margin:0}h1{font-family:Georgia,serif;font-weight:600}

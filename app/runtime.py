@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from core import paths
+from core.cache.disk import SnapshotFolder
 from core.config import Settings
 from core.documents.document import Document
 from core.errors import UserError
@@ -33,6 +34,7 @@ WORKER = (sys.executable, "-m", "core.worker")
 _RESTARTS = 2                                  # in a row without becoming ready; then something is wrong for good
 _CARD_WAIT_S = 30.0
 _CLOSE_WAIT_S = 5.0
+_SAVE_WAIT_S = 120.0                           # 17 GB, an 8B model's KV of 128K tokens, at 150 MB/s
 _LOG_BYTES = 4 << 20
 KILLED = ("The engine stopped unexpectedly ({how}). It is being started again and nothing of the conversation is lost: "
           "ask again in a moment.")
@@ -158,6 +160,19 @@ class Runtime:
         finally:
             self._done_answering(number)
 
+    def save(self, timeout_s: float = _SAVE_WAIT_S) -> None:
+        """Wait until what was read is stored on disk; the engine does so by itself when it has time, but not after `close`."""
+        with self._lock:
+            if self.state != "ready":
+                return
+            number, inbox = self._post({"do": "save"})
+        try:
+            inbox.get(timeout=timeout_s)
+        except queue.Empty:
+            log.warning("what was read could not be stored in %.0f s", timeout_s)
+        finally:
+            self._inboxes.pop(number, None)
+
     def stop(self) -> None:
         """End the answer that is being written; its events end with Finished("user")."""
         with self._lock:
@@ -169,6 +184,13 @@ class Runtime:
         with self._lock:
             if self._process is not None:
                 self._send({"do": "forget", "conversation_id": conversation_id})
+
+    def forget_book(self, book_id: str) -> None:
+        """Delete what was kept of a book's reading, in memory and on disk, whether or not an engine runs."""
+        SnapshotFolder(paths.subdir("snapshots")).forget(book_id)
+        with self._lock:
+            if self._process is not None:
+                self._send({"do": "forget_book", "book_id": book_id})
 
     # ---- inside: questions ----------------------------------------------------------------------------------------------------
 

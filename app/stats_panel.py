@@ -111,7 +111,8 @@ def _prefill(stats: Stats) -> str:
     if not stats.prompt_tokens:
         return "–"
     fresh = stats.prompt_tokens - stats.reused_tokens
-    return f"{fresh:,} tokens" + (f", {stats.reused_tokens:,} reused" if stats.reused_tokens else "")
+    where = ", from disk" if stats.snapshot_tokens else ""
+    return f"{fresh:,} tokens" + (f", {stats.reused_tokens:,} reused{where}" if stats.reused_tokens else "")
 
 
 def context_html(used: int, total: int) -> str:

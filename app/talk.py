@@ -36,19 +36,32 @@ def summarize(given: argparse.Namespace, settings: Settings) -> int:
             book=book, book_id=book.sha256, conversation_id="command line", question=given.question, chapters=given.chapters,
             fit=settings.fit, params=_params(settings), fresh=True)
         finished = _Stream(runtime).show(events)
+        _report(finished)
+        if given.json:
+            say(json.dumps(figures(finished), ensure_ascii=False))
+        _save(runtime)
     finally:
         runtime.close()
-    _report(finished)
-    if given.json:
-        say(json.dumps(figures(finished), ensure_ascii=False))
     return INTERRUPTED if finished.reason == "user" else 0
+
+
+def _save(runtime: Runtime) -> None:
+    """Let the engine keep the book for the next time. Ctrl-C skips it: the answer is complete."""
+    status("Keeping what was read for the next time; Ctrl-C skips this")
+    try:
+        runtime.save()
+    except KeyboardInterrupt:
+        pass
+    finally:
+        status("")
 
 
 def figures(finished: Finished) -> dict[str, Any]:
     """What `--json` writes."""
     stats = finished.stats
     return {
-        "text": finished.text, "prompt_tokens": stats.prompt_tokens, "new_tokens": stats.new_tokens,
+        "text": finished.text, "prompt_tokens": stats.prompt_tokens, "reused_tokens": stats.reused_tokens,
+        "snapshot_tokens": stats.snapshot_tokens, "new_tokens": stats.new_tokens,
         "finish_reason": finished.reason, "prefill_s": stats.prefill_s, "ttft_s": stats.ttft_s,
         "tbt_ms": {"mean": stats.tbt_mean_ms, "p50": stats.tbt_p50_ms, "p95": stats.tbt_p95_ms},
         "tokens_per_s": stats.tokens_per_s,
@@ -66,6 +79,7 @@ def chat(given: argparse.Namespace, settings: Settings) -> int:
     say(f"{book.title or given.file}: {book.words:,} words. Ask, or type /summary.\n{_HELP}")
     try:
         _Chat(runtime, book, settings, given.chapters).run()
+        _save(runtime)
     finally:
         runtime.close()
     return 0
@@ -152,7 +166,8 @@ class _Stream:
             self._heading(event)
         elif isinstance(event, Prefill):
             left = f", about {event.eta_s:.0f} s left" if event.eta_s else ""
-            status(f"Reading: {event.done_tokens:,} of {event.total_tokens:,} tokens{left}")
+            known = f", {event.snapshot_tokens:,} known from before" if event.snapshot_tokens else ""
+            status(f"Reading: {event.done_tokens:,} of {event.total_tokens:,} tokens{left}{known}")
         elif isinstance(event, Delta) and event.text:
             status("")
             text = event.text.lstrip() if self._at_start else event.text
@@ -197,7 +212,8 @@ def _report(finished: Finished) -> None:
     if stats.new_tokens:
         levels = {"draft": stats.acceptance_draft.rate, "retrieval": stats.acceptance_retrieval.rate}
         rates = "".join(f", {name} accepted {rate:.0%}" for name, rate in levels.items() if rate is not None)
-        tell(f"{stats.new_tokens} tokens, {stats.tbt_mean_ms:.0f} ms between tokens{rates}, first after {stats.ttft_s:.1f} s "
+        known = f", {stats.snapshot_tokens:,} of {stats.prompt_tokens:,} prompt tokens from disk" if stats.snapshot_tokens else ""
+        tell(f"{stats.new_tokens} tokens, {stats.tbt_mean_ms:.0f} ms between tokens{rates}, first after {stats.ttft_s:.1f} s{known} "
              f"({stats.model}, {stats.mode})")
 
 

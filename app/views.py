@@ -101,7 +101,9 @@ def _book_card(book: Document, card: dict | None) -> str:
     facts = [f"<b>{len(book.chapters):,}</b> {_plural(len(book.chapters), 'chapter')}", f"<b>{book.words:,}</b> words"]
     if known.get("tokens"):
         facts.append(f"<b>{known['tokens']:,}</b> tokens")
-    if known.get("prefill_s_estimate"):
+    if known.get("snapshot_tokens", 0) > known.get("tokens", 0) // 2:
+        facts.append("<b>read before</b>, opens at once")
+    elif known.get("prefill_s_estimate"):
         facts.append(f"about <b>{duration(known['prefill_s_estimate'])}</b> to read")
     notes = [*map(str, known.get("notes", ())), *book.warnings]
     listed = f'<ul class="notes">{"".join(f"<li>{escape(note)}</li>" for note in notes)}</ul>' if notes else ""
@@ -142,6 +144,8 @@ def progress_html(now: Snapshot | None) -> str:
         detail = f"{done:,} of {total:,} tokens"
         if now.prefill.eta_s is not None:
             detail += f" · {duration(now.prefill.eta_s)} left"
+        if now.prefill.snapshot_tokens:
+            detail += f" · {now.prefill.snapshot_tokens:,} known from before"
     if now.stopping:
         detail = "Stopping after this step…"
     return (f'<div class="progress" id="prefill-box"><div><b>{escape(title)}</b><span id="prefill-detail">{detail}</span></div>'

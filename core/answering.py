@@ -25,6 +25,9 @@ class Engine(Protocol):
         self, context: Any, ids: list[int], params: Params, *, should_stop: Callable[[], bool],
     ) -> Iterator[Prefilled | Round | Done]: ...
     def verify(self, context: Any, ids: list[int], start: int, params: Params) -> dict[str, Any]: ...
+    def stored_tokens(self, book_id: str, ids: list[int]) -> int: ...
+    def save(self, context: Any, *, should_stop: Callable[[], bool]) -> None: ...
+    def forget_book(self, book_id: str) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +49,8 @@ def answer(
     scribe = _Scribe(decode, engine.eos_ids)
     for event in engine.generate(context, ids, params, should_stop=should_stop):
         if isinstance(event, Prefilled):
-            yield Prefill(event.done_tokens, event.total_tokens, event.elapsed_s, event.eta_s)
+            yield Prefill(event.done_tokens, event.total_tokens, event.elapsed_s, event.eta_s, event.reused_tokens,
+                          event.snapshot_tokens)
         elif isinstance(event, Done):
             rest = scribe.flush()
             if rest is not None:

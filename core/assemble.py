@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import sys
 from collections.abc import Callable
@@ -10,11 +11,14 @@ from pathlib import Path
 import psutil
 import torch
 
+from core import paths
 from core.backend.base import Backend
 from core.backend.cpu import CpuBackend
 from core.cache.base import TargetKVCache
+from core.cache.disk import SnapshotFolder, quota_bytes
 from core.cache.full import FullKVCache
 from core.cache.retrieval import RetrievalKVCache
+from core.cache.snapshot import SnapshotStore
 from core.cache.streaming import StreamingKVCache
 from core.config import Settings
 from core.decoding.decoder import Decoder, Refresh
@@ -28,6 +32,7 @@ from core.errors import UserError
 from core.hardware.plan import Plan
 from core.model.llama import LlamaModel
 from core.model.loader import load_model
+from core.model.stored import fingerprint
 
 log = logging.getLogger(__name__)
 
@@ -53,7 +58,19 @@ def build_engine(
         return FullKVCache(model.config.kv_shape, capacity + _MAX_GAMMA, backend, block_tokens=_CPU_BLOCK_TOKENS)
 
     composer = Composer(plan, model, draft)
-    return Engine(model, plan, new_cache=new_cache, compose=composer.compose, peak_memory=peak_memory_bytes)
+    return Engine(model, plan, new_cache=new_cache, compose=composer.compose, peak_memory=peak_memory_bytes,
+                  snapshots=_snapshots(settings, plan, model, model_dir))
+
+
+def _snapshots(settings: Settings, plan: Plan, model: LlamaModel, model_dir: Path) -> SnapshotStore | None:
+    """Where the KV of books is kept, for exactly this model computed in exactly this way; None when the user wants none."""
+    if settings.snapshot_quota_gb == 0:
+        return None
+    key = {"weights": fingerprint(model_dir), "rope": model.rope.fingerprint, "dtype": plan.dtype, "kernel": plan.weights_kernel,
+           "device": plan.device}
+    root = paths.subdir("snapshots")
+    return SnapshotStore(SnapshotFolder(root), json.dumps(key), model.config.kv_shape, model.backend.dtype,
+                         quota_bytes=quota_bytes(settings.snapshot_quota_gb, root))
 
 
 def _backend(plan: Plan) -> Backend:

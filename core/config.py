@@ -71,6 +71,7 @@ class Settings:
     tflops: float | None = None
     # app
     max_upload_mb: int = 200
+    snapshot_quota_gb: float | None = None
     port: int = 7860
     open_browser: bool = True
     theme: str = "system"
@@ -195,6 +196,7 @@ RULES: dict[str, Rule] = {
     "vram_gb_per_s": _number(10, 20_000, auto=True, unit=" GB/s"),
     "tflops": _number(0.1, 10_000, auto=True, unit=" TFLOP/s"),
     "max_upload_mb": _whole(1, 10_000, unit=" MB"),
+    "snapshot_quota_gb": _number(0, 100_000, auto=True, unit=" GB"),
     "port": _whole(0, 65_535),
     "open_browser": Rule("true or false", _flag),
     "theme": _choice(THEMES),

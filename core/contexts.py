@@ -40,6 +40,11 @@ class ContextShelf:
         """Memory of all contexts kept."""
         return sum(context.nbytes for context, _ in self._shelf.values())
 
+    @property
+    def contexts(self) -> list[Context]:
+        """All contexts kept."""
+        return [context for context, _ in self._shelf.values()]
+
     def take(self, key: Hashable, needed_tokens: int, *, spare_tokens: int = 0) -> Context:
         """The context of `key`, holding what it held, with room for `needed_tokens`.
 
@@ -58,6 +63,11 @@ class ContextShelf:
         context, _ = self._shelf.pop(key, (None, 0))
         if context is not None:
             context.close()
+
+    def drop_book(self, book_id: str) -> None:
+        """Close the contexts whose keys begin with `book_id`."""
+        for key in [key for key in self._shelf if key[0] == book_id]:
+            self.drop(key)
 
     def close(self) -> None:
         """Close all of them."""

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from core.cache.base import Observer, TargetKVCache
+from core.cache.snapshot import SnapshotStore
 from core.decoding.decoder import Decoder, Round
 from core.decoding.sampling import Sampling
 from core.errors import UserError
@@ -23,6 +24,7 @@ from core.model.llama import LlamaModel
 from core.stats import StatsRecorder
 from core.verification import NEAR_TIE, recheck
 
+_WORTH_LOADING = 256                           # tokens a prompt must lack before the disk is looked at
 MODES = ("triforce", "retrieval", "draft", "ngram", "streaming", "autoregressive")
 
 
@@ -56,12 +58,14 @@ class Params:
 
 @dataclass(frozen=True, slots=True)
 class Prefilled:
-    """Progress through the new part of a prompt."""
+    """Progress through the new part of a prompt, behind `reused_tokens` of which `snapshot_tokens` were now loaded from disk."""
 
     done_tokens: int
     total_tokens: int
     elapsed_s: float
     eta_s: float | None
+    reused_tokens: int = 0
+    snapshot_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +77,19 @@ class Done:
 
 
 class Context:
-    """One KV cache and the ids its rows stand for."""
+    """One KV cache and the ids its rows stand for.
+
+    The first `book_tokens` ids are the same for every question about the book `book_id`: those may come from disk, and go there once.
+    """
 
     def __init__(self, cache: TargetKVCache, capacity: int) -> None:
         self.cache, self.capacity = cache, capacity        # the cache itself may hold more: it rounds up to blocks
         self.ids: list[int] = []
+        self.book_id, self.book_tokens, self.saved = "", 0, True
+
+    def belongs_to(self, book_id: str, book_tokens: int) -> None:
+        """The prompt to come begins with `book_tokens` ids of this book."""
+        self.book_id, self.book_tokens, self.saved = book_id, book_tokens, not book_tokens
 
     @property
     def nbytes(self) -> int:
@@ -105,13 +117,14 @@ class Engine:
 
     def __init__(
         self, model: LlamaModel, plan: Plan, *, new_cache: Callable[[int], TargetKVCache], compose: Compose,
-        peak_memory: Callable[[], int], clock: Callable[[], float] = time.perf_counter,
+        peak_memory: Callable[[], int], snapshots: SnapshotStore | None = None, clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self.model, self.plan = model, plan
         self.context_tokens = plan.context_tokens
         self.model_name = model.config.name
         self.eos_ids = model.config.eos_ids
         self._new_cache, self._compose, self._peak_memory, self._clock = new_cache, compose, peak_memory, clock
+        self._snapshots = snapshots
 
     def new_context(self, capacity_tokens: int) -> Context:
         """An empty context for up to `capacity_tokens` tokens. Raises UserError beyond the plan's context."""
@@ -134,12 +147,18 @@ class Engine:
             raise UserError(
                 f"The prompt has {len(ids):,} tokens and the context holds {capacity:,}. Choose fewer chapters or read in parts."
             )
-        reused = context.keep_prefix_of(ids)
+        started, known = self._clock(), context.keep_prefix_of(ids)
+        yield from self._restore(context, ids[:-1], should_stop)
+        reused = context.cache.length
         recorder = StatsRecorder(
-            mode=params.mode, model=self.model_name, context_total=self.context_tokens, prompt_tokens=len(ids), reused_tokens=reused
+            mode=params.mode, model=self.model_name, context_total=self.context_tokens, prompt_tokens=len(ids), reused_tokens=reused,
+            snapshot_tokens=reused - known,
         )
         decoder = self._compose(params, context.cache, len(ids))
-        finished = yield from self._prefill(context, ids[:-1], decoder.refresh.tap, recorder, should_stop)
+        for event in self._prefill(context, ids[:-1], decoder.refresh.tap, should_stop):
+            yield replace(event, reused_tokens=reused, snapshot_tokens=reused - known)
+        recorder.prefilled(self._clock() - started)
+        finished = context.cache.length == len(ids) - 1
         if not finished:
             yield Done("user", recorder.stats(peak_memory_bytes=self._peak_memory()))
             return
@@ -158,26 +177,69 @@ class Engine:
         context.ids = list(ids[:context.cache.length])
         return asdict(agreement)
 
-    def _prefill(
-        self, context: Context, ids: Sequence[int], tap: Observer | None, recorder: StatsRecorder, should_stop: Callable[[], bool]
-    ) -> Iterator[Prefilled]:
-        """Feeds what the context lacks of `ids`. Returns whether it got to the end."""
+    def stored_tokens(self, book_id: str, ids: Sequence[int]) -> int:
+        """How many of the first `ids` of a book need no prefill because their rows lie on disk."""
+        return self._snapshots.longest(book_id, ids) if self._snapshots else 0
+
+    def save(self, context: Context, *, should_stop: Callable[[], bool]) -> None:
+        """Stores what is unsaved of a context, as far as it is read; when stopped, a later call goes on."""
+        if self._snapshots is None or context.saved:
+            return
+        ids = context.ids[:min(context.book_tokens, context.cache.length)]
+        with torch.inference_mode():
+            context.saved = self._snapshots.save(context.book_id, ids, context.cache, should_stop=should_stop)
+
+    def forget_book(self, book_id: str) -> None:
+        """Deletes what is stored of a book."""
+        if self._snapshots is not None:
+            self._snapshots.folder.forget(book_id)
+
+    def _restore(self, context: Context, ids: Sequence[int], should_stop: Callable[[], bool]) -> Iterator[Prefilled]:
+        """Loads what the context lacks of `ids` as far as it lies on disk."""
+        known, started = context.cache.length, self._clock()
+        book = ids[:context.book_tokens]
+        if self._snapshots is None or len(book) - known < _WORTH_LOADING:
+            return
+        steps = self._snapshots.load(context.book_id, book, context.cache, start=known)
+        while not should_stop():
+            with torch.inference_mode():
+                length = next(steps, None)
+            if length is None:
+                return
+            context.cache.advance(length - context.cache.length)
+            context.cache.commit(length)
+            context.ids = list(ids[:length])
+            yield Prefilled(0, len(ids) - length, self._clock() - started, None, length, length - known)
+
+    def _prefill(self, context: Context, ids: Sequence[int], tap: Observer | None, should_stop: Callable[[], bool]) -> Iterator[Prefilled]:
+        """Feeds what the context lacks of `ids`, or as much of it as there is time for.
+
+        A segment ends where the book does: so what follows is computed in the same steps, and rounded the same, whether the book's rows
+        were computed now or loaded.
+        """
         start, started = context.cache.length, self._clock()
-        new = ids[start:]
+        total = len(ids) - start
+        book_end = min(max(context.book_tokens, start), len(ids))
+        for first, end in ((start, book_end), (book_end, len(ids))):
+            if context.cache.length != first:
+                return
+            for fed in self._feed(context, ids[:end], tap if end == len(ids) else None, should_stop):
+                elapsed, done = self._clock() - started, first - start + fed
+                yield Prefilled(done, total, elapsed, elapsed * (total - done) / done if done else None)
+
+    def _feed(self, context: Context, ids: Sequence[int], tap: Observer | None, should_stop: Callable[[], bool]) -> Iterator[int]:
+        """Prefills the rest of `ids`, yielding how many tokens of it are done."""
         steps = self.model.prefill(
-            new, context.cache, segment_tokens=self.plan.prefill_segment_tokens, chunk_tokens=self.plan.prefill_chunk_tokens,
-            should_stop=should_stop, tap=tap,
+            ids[context.cache.length:], context.cache, segment_tokens=self.plan.prefill_segment_tokens,
+            chunk_tokens=self.plan.prefill_chunk_tokens, should_stop=should_stop, tap=tap,
         )
         while True:
             with torch.inference_mode():
                 done = next(steps, None)
             context.ids = list(ids[:context.cache.length])
             if done is None:
-                break
-            elapsed = self._clock() - started
-            yield Prefilled(done, len(new), elapsed, elapsed * (len(new) - done) / done if done else None)
-        recorder.prefilled(self._clock() - started)
-        return context.cache.length == len(ids)
+                return
+            yield done
 
     def _decode(
         self, context: Context, committed: list[int], decoder: Decoder, left: int, recorder: StatsRecorder,
@@ -193,7 +255,7 @@ class Engine:
             with torch.inference_mode():
                 result = decoder.round(committed, most=min(left, room))
             committed.extend(result.tokens)
-            context.ids = committed[:context.cache.length]
+            context.ids.extend(committed[len(context.ids):context.cache.length])
             left -= len(result.tokens)
             recorder.round(len(result.tokens), result.seconds, result.acceptance_draft, result.acceptance_retrieval,
                            bytes_moved=result.bytes_moved)

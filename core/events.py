@@ -28,7 +28,8 @@ class Stats:
     mode: str = "autoregressive"
     model: str = ""
     prompt_tokens: int = 0
-    reused_tokens: int = 0                     # prompt tokens that were already in the KV cache
+    reused_tokens: int = 0                     # prompt tokens whose KV was there already
+    snapshot_tokens: int = 0                   # of these, loaded from disk for this answer
     new_tokens: int = 0
     prefill_s: float = 0.0
     ttft_s: float = 0.0
@@ -70,12 +71,14 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Prefill:
-    """Progress through the prompt. Tokens already in the cache are not counted."""
+    """Progress through the prompt. Tokens already in the cache, or loaded from disk, are not counted in `total_tokens`."""
 
     done_tokens: int
     total_tokens: int
     elapsed_s: float
     eta_s: float | None = None
+    reused_tokens: int = 0                     # see Stats
+    snapshot_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -101,16 +101,27 @@ class Session:
     def card(self, book: Document) -> dict[str, Any]:
         """What the app shows before anything is read: size, fit, parts and the time the reading may take."""
         plan = self.reading_plan(book)
+        stored = self._stored_tokens(book, plan)
         return {
             "title": book.title, "author": book.author, "chapters": len(book.chapters), "words": book.words,
             "tokens": plan.tokens, "share_of_context": plan.tokens / self._engine.context_tokens,
-            "fits": plan.mode == "whole", "parts": [part.label for part in plan.parts],
-            "prefill_s_estimate": self._prefill_estimate(plan), "notes": [*plan.notes, *book.warnings],
+            "fits": plan.mode == "whole", "parts": [part.label for part in plan.parts], "snapshot_tokens": stored,
+            "prefill_s_estimate": self._prefill_estimate(plan.tokens - stored), "notes": [*plan.notes, *book.warnings],
         }
 
     def forget(self, conversation_id: str) -> None:
         """Drop what is remembered about a conversation."""
         self._memories.pop(conversation_id, None)
+
+    def save(self, *, should_stop: Callable[[], bool]) -> None:
+        """Use idle time: store on disk what was read of books. When stopped, a later call goes on."""
+        for context in self._shelf.contexts:
+            self._engine.save(context, should_stop=should_stop)
+
+    def forget_book(self, book_id: str) -> None:
+        """Drop and delete what was kept of a book's reading."""
+        self._shelf.drop_book(book_id)
+        self._engine.forget_book(book_id)
 
     def close(self) -> None:
         """Free every context."""
@@ -129,7 +140,7 @@ class Session:
         part = plan.parts[0]
         yield Reading(1, 1, part.label)
         question = self._style.whole_prompt if ask.question is None else self._asked(ask.question)
-        done = yield from self._turn(ask, _key(ask, part), _passage(ask.book, part), "", question, params, should_stop)
+        done = yield from self._turn(ask, _key(ask, part), _passage(ask.book, part), "", question, params, should_stop, keep=True)
         yield self._finished(done, plan=plan, sources=(part.label,))
 
     def _summarize_parts(self, ask: Ask, plan: ReadingPlan, params: Params, should_stop: Callable[[], bool]) -> Iterator[Event]:
@@ -162,7 +173,7 @@ class Session:
         yield Reading(plan.parts.index(part) + 1, len(plan.parts), part.label)
         memo = self._memo(known)
         done = yield from self._turn(ask, _key(ask, part), _passage(ask.book, part), memo, self._asked(ask.question), params,
-                                     should_stop)
+                                     should_stop, keep=True)
         sources = (part.label, "the summaries of the other parts") if memo else (part.label,)
         yield self._finished(done, plan=plan, sources=sources, notes=(*notes, f"Read for this answer: {part.label}."))
 
@@ -170,10 +181,12 @@ class Session:
 
     def _turn(
         self, ask: Ask, key: tuple, text: str, memo: str, question: str, params: Params, should_stop: Callable[[], bool],
+        *, keep: bool = False,
     ) -> Progress:
-        """Answer `question` after text, memo and the turns so far, in the context of `key`."""
+        """Answer `question` after text, memo and the turns so far, in the context of `key`. `keep`: the text may be kept on disk."""
         frame, encode = self._tokenizer.frame(self._style.system), self._tokenizer.encode
         head = encode(text + "\n\n") if text else []
+        text_tokens = len(frame.opening) + len(head)
         head += encode(memo + "\n\n") if memo else []
         asked, turns = tuple(encode(question)), self._turns(ask)
         room = self._engine.context_tokens - params.max_new_tokens
@@ -182,7 +195,7 @@ class Session:
         except ValueError as error:
             raise UserError(f"This does not fit the context: {error}. Ask a shorter question, lower max_new_tokens, or use "
                             "--fit sections.") from error
-        done = yield from self._generate(key, prompt.ids, params, should_stop)
+        done = yield from self._generate(key, prompt.ids, params, should_stop, keep_tokens=text_tokens if keep else 0)
         self._memory(ask).questions[done.token_ids] = asked
         if prompt.dropped_turns:
             left = f"The context is full: the oldest {prompt.dropped_turns} questions of this conversation were left out."
@@ -231,9 +244,13 @@ class Session:
         ids = build(frame, encode(text + "\n\n"), (), encode(question), room=self._engine.context_tokens).ids
         return (yield from self._generate(key, ids, params, should_stop))
 
-    def _generate(self, key: tuple, ids: list[int], params: Params, should_stop: Callable[[], bool]) -> Progress:
+    def _generate(
+        self, key: tuple, ids: list[int], params: Params, should_stop: Callable[[], bool], *, keep_tokens: int = 0,
+    ) -> Progress:
+        """Generate in the context of `key`, whose first `keep_tokens` come from disk if they are there and go there later."""
         needed = min(self._engine.context_tokens, len(ids) + params.max_new_tokens + 1)
         context = self._shelf.take(key, needed, spare_tokens=min(_SLACK, self._engine.context_tokens - needed))
+        context.belongs_to(key[0], keep_tokens)
         events = answer(self._engine, context, ids, params, decode=self._tokenizer.decode, should_stop=should_stop)
         while True:
             try:
@@ -334,12 +351,19 @@ class Session:
             old = self._prefill_speed or speed
             self._prefill_speed = old + _SPEED_MEMORY * (speed - old)
 
-    def _prefill_estimate(self, plan: ReadingPlan) -> float | None:
-        """Seconds to read everything, by the speed measured so far, else by the plan's expectation."""
+    def _stored_tokens(self, book: Document, plan: ReadingPlan) -> int:
+        """How much of a book that is read whole lies on disk; a book in parts is not stored before its parts are asked about."""
+        if len(plan.parts) > 1:
+            return 0
+        opening, text = self._tokenizer.frame(self._style.system).opening, _passage(book, plan.parts[0])
+        return min(plan.tokens, self._engine.stored_tokens(book.sha256, [*opening, *self._tokenizer.encode(text + "\n\n")]))
+
+    def _prefill_estimate(self, tokens: int) -> float | None:
+        """Seconds to read so much, by the speed measured so far, else by the plan's expectation."""
         if self._prefill_speed:
-            return plan.tokens / self._prefill_speed
+            return tokens / self._prefill_speed
         expected = getattr(self._engine.plan, "expected_prefill_s", None)
-        return expected * plan.tokens / self._engine.context_tokens if expected else None
+        return expected * tokens / self._engine.context_tokens if expected else None
 
     def _finished(
         self, done: Answer, *, sources: Sequence[str], plan: ReadingPlan | None = None, notes: Sequence[str] = (),

@@ -14,9 +14,12 @@ _SERIES = 300
 class StatsRecorder:
     """Collects rounds. TBT of a token is its round's time over the tokens it emitted; the first round's is in TTFT instead."""
 
-    def __init__(self, *, mode: str, model: str, context_total: int, prompt_tokens: int, reused_tokens: int) -> None:
+    def __init__(
+        self, *, mode: str, model: str, context_total: int, prompt_tokens: int, reused_tokens: int, snapshot_tokens: int = 0
+    ) -> None:
         self._fixed = {
             "mode": mode, "model": model, "context_total": context_total, "prompt_tokens": prompt_tokens, "reused_tokens": reused_tokens,
+            "snapshot_tokens": snapshot_tokens,
         }
         self._prefill_s = self._first_s = self._longest_s = self._decode_s = 0.0
         self._token_s: list[float] = []

@@ -57,8 +57,9 @@ class Worker:
         threading.Thread(target=self._listen, name="commands", daemon=True).start()
         while True:
             message = self._todo.get()
-            handler = {"load": self._load, "ask": self._ask}[message["do"]]
-            self._guarded(message, handler)
+            handlers = {"load": self._load, "ask": self._ask, "save": self._save, "forget_book": self._forget_book}
+            self._guarded(message, handlers[message["do"]])
+            self._use_idle_time()
 
     # ---- the listening thread ---------------------------------------------------------------------------------------------
 
@@ -111,6 +112,25 @@ class Worker:
         with contextlib.closing(self._session.ask(Ask(**given), should_stop=lambda: number in self._stopped)) as events:
             for event in events:
                 self._send_event(number, event)
+
+    def _save(self, message: dict[str, Any]) -> None:
+        """Store what was read and say so; `_use_idle_time` may have had no time for it."""
+        if self._session is not None:
+            self._session.save(should_stop=lambda: message["id"] in self._stopped)
+        self._send(id=message["id"], saved=True)
+
+    def _forget_book(self, message: dict[str, Any]) -> None:
+        """On the thread that also stores, so that nothing of the book can be stored behind it."""
+        if self._session is not None:
+            self._session.forget_book(message["book_id"])
+
+    def _use_idle_time(self) -> None:
+        """Store what was read, until somebody wants something."""
+        if self._session is not None:
+            try:
+                self._session.save(should_stop=lambda: not self._todo.empty())
+            except Exception:                  # nobody asked for it, so nobody is told
+                log.exception("storing what was read failed")
 
     # ---- both -------------------------------------------------------------------------------------------------------------
 

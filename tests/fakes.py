@@ -33,7 +33,10 @@ class FakeContext:
     """Ids and a size."""
 
     def __init__(self, capacity: int) -> None:
-        self.capacity, self.ids, self.closed = capacity, [], False
+        self.capacity, self.ids, self.closed, self.book = capacity, [], False, ("", 0)
+
+    def belongs_to(self, book_id: str, book_tokens: int) -> None:
+        self.book = (book_id, book_tokens)
 
     @property
     def nbytes(self) -> int:
@@ -64,11 +67,24 @@ class FakeEngine:
     prompts: list[list[int]] = field(default_factory=list)
     params: list[Params] = field(default_factory=list)
     contexts: list[FakeContext] = field(default_factory=list)
+    saved: list[tuple[str, int]] = field(default_factory=list)          # (book, tokens) of each save
+    forgotten: list[str] = field(default_factory=list)
 
     def new_context(self, capacity_tokens: int) -> FakeContext:
         assert capacity_tokens <= self.context_tokens
         self.contexts.append(FakeContext(capacity_tokens))
         return self.contexts[-1]
+
+    def stored_tokens(self, book_id: str, ids: list[int]) -> int:
+        return min(len(ids), dict(self.saved).get(book_id, 0))
+
+    def save(self, context: FakeContext, *, should_stop: Callable[[], bool]) -> None:
+        if context.book[1] and not should_stop():
+            self.saved.append(context.book)
+            context.book = ("", 0)
+
+    def forget_book(self, book_id: str) -> None:
+        self.forgotten.append(book_id)
 
     def generate(
         self, context: FakeContext, ids: list[int], params: Params, *, should_stop: Callable[[], bool],

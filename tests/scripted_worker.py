@@ -1,6 +1,7 @@
 """A worker process with a scripted engine, for tests of the processes: `python tests/scripted_worker.py --parent PID`.
 
 SCRIPT_SLOW: seconds per round. SCRIPT_DIE: end while loading. SCRIPT_FAIL: a user's error while loading. SCRIPT_NOISE: print to stdout.
+SCRIPT_SAVE: a file that gets a line for every book stored, stopped or forgotten; storing takes five seconds unless it gives way.
 """
 
 from __future__ import annotations
@@ -54,6 +55,23 @@ def build(settings, report):
                     return
                 yield Round((token,), ("target",), Acceptance(), Acceptance(), 0.01, 0, Stats(prompt_tokens=len(ids)))
             yield Done("stop", Stats(prompt_tokens=len(ids)))
+
+        def save(self, context, *, should_stop):
+            if context.book[1] and "SCRIPT_SAVE" in os.environ:
+                for _ in range(250):
+                    if should_stop():
+                        tell("stopped")
+                        return
+                    time.sleep(0.02)
+                context.book = ("", 0)
+                tell("saved")
+
+        def forget_book(self, book_id):
+            tell("forgotten")
+
+    def tell(what):
+        with Path(os.environ["SCRIPT_SAVE"]).open("a", encoding="utf-8") as file:
+            file.write(what + "\n")
 
     engine = Lazy(reply)
     facts = {"plan": {"model": "fake"}, "model_name": "fake", "context_tokens": engine.context_tokens}

@@ -349,3 +349,56 @@ def test_verify_checks_the_answer_and_says_how_it_agrees():
     ids, start = asked[0]
     assert ids[start:] == list(done.token_ids) and ids[:start] == engine.prompts[0]
     assert any("7 of 9 tokens agree, 1 by a near-tie" in note for note in done.notes)
+
+
+# ---- what stays on disk ----------------------------------------------------------------------------------------------------
+
+def test_the_text_that_was_read_is_kept_not_the_conversation():
+    session, engine = make()
+    small = book(1)
+    ask(session, small, "Who came?")
+    session.save(should_stop=lambda: True)
+    assert engine.saved == []
+    session.save(should_stop=lambda: False)
+    ((owner, tokens),) = engine.saved
+    assert owner == small.sha256
+    assert CharTokenizer().decode(engine.prompts[0][:tokens]) == "S" + small.text.strip() + "\n\n"
+    session.save(should_stop=lambda: False)
+    assert len(engine.saved) == 1
+
+
+def test_of_a_book_in_parts_only_the_part_asked_about_is_kept():
+    """The summaries of the others are on disk already and take a thousandth of the room."""
+    session, engine = make(reply_by_prompt)
+    long = book()
+    first = finished(ask(session, long, None))
+    session.save(should_stop=lambda: False)
+    assert engine.saved == []
+    ask(session, long, "What about the wedding?", history=turns("Summarize", first))
+    session.save(should_stop=lambda: False)
+    assert [owner for owner, _ in engine.saved] == [long.sha256]
+    assert engine.saved[0][1] < len(long.text) // 2
+
+
+def test_the_card_says_what_is_known_from_before():
+    session, engine = make()
+    small = book(1)
+    fresh = session.card(small)
+    assert fresh["snapshot_tokens"] == 0
+    ask(session, small, "Who came?")
+    session.save(should_stop=lambda: False)
+    known = session.card(small)
+    assert known["snapshot_tokens"] == pytest.approx(known["tokens"], abs=5)
+    assert known["prefill_s_estimate"] < fresh["prefill_s_estimate"] / 10
+
+
+def test_a_forgotten_book_leaves_memory_and_disk():
+    session, engine = make()
+    small, other = book(1), book(1, title="C")
+    ask(session, small, "Who came?")
+    ask(session, other, "Who came?")
+    session.forget_book(small.sha256)
+    assert engine.forgotten == [small.sha256]
+    assert [context.closed for context in engine.contexts] == [True, False]
+    session.save(should_stop=lambda: False)
+    assert [owner for owner, _ in engine.saved] == [other.sha256]

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from core.documents.document import Document, Section
 from core.events import Acceptance, Delta, Failed, Finished, Loading, Piece, Prefill, Reading, Stats
 from core.wire import from_line, pack, to_line, unpack
 
@@ -166,3 +167,51 @@ def gone(pid: int, *, within_s: float) -> bool:
             return True
         time.sleep(0.05)
     return False
+
+
+# ---- storing what was read ---------------------------------------------------------------------------------------------------
+
+@pytest.fixture
+def storing(tmp_path: Path) -> Iterator[tuple[Pipe, Path]]:
+    """A worker that has read a book and is storing it, and the file in which it says so."""
+    told = tmp_path / "told"
+    told.write_text("")
+    pipe = Pipe(SCRIPT_SAVE=str(told))
+    try:
+        pipe.load()
+        book = Document("B", "", "en", "txt", "Once upon a time.", (Section("One", 0, 17),), sha256="B")
+        pipe.send(do="book", book_id="B", book=book.to_json())
+        pipe.send(do="ask", id=2, book_id="B", with_book=True, conversation_id="c", question="one")
+        pipe.answer(2)
+        yield pipe, told
+    finally:
+        pipe.process.kill()
+        pipe.process.wait(5)
+
+
+def test_storing_gives_way_to_a_question(storing: tuple[Pipe, Path]):
+    """The answer is complete before the book is stored, and the next one does not wait for it."""
+    pipe, told = storing
+    time.sleep(0.3)
+    asked = time.monotonic()
+    pipe.ask(3, "two")
+    pipe.answer(3)
+    assert time.monotonic() - asked < 2                     # storing takes five seconds
+    assert told.read_text() == "stopped\n"
+
+
+def test_whoever_is_about_to_close_can_wait_for_it(storing: tuple[Pipe, Path]):
+    pipe, told = storing
+    pipe.send(do="save", id=3)
+    assert pipe.read() == {"id": 3, "saved": True}
+    assert told.read_text().splitlines()[-1] == "saved"
+
+
+def test_a_forgotten_book_is_not_stored_afterwards(storing: tuple[Pipe, Path]):
+    """The order of what happens on the thread that stores: give way, forget, nothing more."""
+    pipe, told = storing
+    time.sleep(0.2)
+    pipe.send(do="forget_book", book_id="B")
+    pipe.send(do="save", id=3)
+    assert pipe.read() == {"id": 3, "saved": True}
+    assert told.read_text().splitlines() == ["stopped", "forgotten"]

@@ -11,6 +11,7 @@ from core.cache.base import KVCache
 from core.decoding.draft_length import DraftLength
 from core.decoding.randomness import Randomness
 from core.decoding.sampling import Sampling
+from core.decoding.tokens import Tokens
 from core.decoding.verify import Draft, verify
 
 
@@ -23,8 +24,8 @@ class Model(Protocol):
 class Drafter(Protocol):
     """Proposes up to about `gamma` tokens to follow `committed`, with the laws they were drawn from.
 
-    After a proposal was verified, `rollback(length)` drops what the drafter computed for tokens from `length` on; `commit(length)` also
-    makes the tokens below final.
+    `committed` belongs to the caller and grows: nobody keeps it. After a proposal was verified, `rollback(length)` drops what the drafter
+    computed for tokens from `length` on, and those below are in the next `committed` too; `commit(length)` also makes them final.
     """
 
     def propose(self, committed: Sequence[int], gamma: int) -> Draft: ...
@@ -74,7 +75,8 @@ class NgramDrafter:
         return Draft()
 
     def rollback(self, length: int) -> None:
-        """Learns how much of the last proposal stood; the index follows the tokens it is shown."""
+        """Forgets tokens that do not stand, and learns how much of the last proposal did."""
+        self._forget(length)
         if self._pending is not None:
             start, proposed = self._pending
             self._rate += 0.2 * (min(max(length - start, 0), proposed) / proposed - self._rate)
@@ -91,16 +93,14 @@ class NgramDrafter:
 
     def _index(self, committed: Sequence[int]) -> None:
         """Makes the index that of `committed`. An n-gram enters it together with its successor, so none points at its own end."""
-        common = min(len(self._seen), len(committed))
-        if self._seen[-64:] != list(committed[max(0, len(self._seen) - 64):len(self._seen)]):
-            common = next((i for i in range(common) if self._seen[i] != committed[i]), common)
-            self._forget(common)
-        for end in range(max(1, len(self._seen)), len(committed)):
+        known = len(self._seen)
+        assert self._seen[-8:] == list(committed[max(0, known - 8):known]), "the tokens changed and nothing was rolled back"
+        for end in range(max(1, known), len(committed)):
             for n in range(self._shortest, min(self._longest, end) + 1):
                 gram = tuple(committed[end - n:end])
                 self._undo.append((end, gram, self._ends.get(gram)))
                 self._ends[gram] = end
-        self._seen.extend(committed[len(self._seen):])
+        self._seen.extend(committed[known:])
 
     def _forget(self, length: int) -> None:
         """Takes back every entry made for tokens from `length` on."""
@@ -123,9 +123,10 @@ class ModelDrafter:
         """See Drafter."""
         tokens: list[int] = []
         laws: list[torch.Tensor] = []
+        so_far = Tokens(committed, tokens)
         for _ in range(gamma):
-            logits = next_logits(self._model, self._cache, [*committed, *tokens])
-            laws.append(self._sampling.probs(logits, [*committed, *tokens])[0])
+            logits = next_logits(self._model, self._cache, so_far)
+            laws.append(self._sampling.probs(logits, so_far)[0])
             tokens.append(self._randomness.draw(laws[-1]))
         return Draft(tuple(tokens), torch.stack(laws), (self._level,) * len(tokens)) if tokens else Draft()
 
@@ -164,20 +165,21 @@ class VerifiedDrafter:
         laws: list[torch.Tensor] = []
         levels: list[str] = []
         accepted = evaluated = 0
+        so_far = Tokens(committed, tokens)
         while self._length.more(self._confidence, gamma) and not self._eos_ids.intersection(tokens):
-            so_far = [*committed, *tokens]
             draft = self._drafter.propose(so_far, self._gamma)
             logits = next_logits(self._model, self._cache, so_far, draft.tokens)
             probs = self._sampling.probs(logits, so_far, draft.tokens)
             verdict = verify(draft, probs, self._randomness)
+            stand = len(so_far) + verdict.accepted
             new = (*draft.tokens[:verdict.accepted], verdict.token)
             tokens.extend(new)
             laws.append(probs[:len(new)])
             levels.extend((*draft.levels[:verdict.accepted], self._level))
             self._confidence.extend(_confidence(logits, new))
             accepted, evaluated = accepted + verdict.accepted, evaluated + verdict.evaluated
-            self._cache.rollback(len(so_far) + verdict.accepted)
-            self._drafter.rollback(len(so_far) + verdict.accepted)
+            self._cache.rollback(stand)
+            self._drafter.rollback(stand)
         return Draft(tuple(tokens), torch.cat(laws), tuple(levels), accepted, evaluated) if tokens else Draft()
 
     def rollback(self, length: int) -> None:

@@ -13,7 +13,7 @@ from core.errors import UserError
 from core.hardware.facts import GB, GIB, Hardware
 from core.hardware.gpus import look_up
 from core.hardware.offers import choose
-from core.hardware.wording import size
+from core.hardware.wording import size, snapshot_line
 from core.model.catalogue import CatalogueEntry
 
 PACKAGES = ("torch", "transformers", "gradio", "pypdf", "pypdfium2", "EbookLib", "huggingface-hub", "safetensors", "gguf",
@@ -52,6 +52,7 @@ def format_doctor(report: dict[str, Any]) -> str:
         f"  RAM       {size(machine['ram_bytes'])}, {size(machine['ram_available_bytes'])} available",
         *([f"  GPU       {_gpu_line(gpu)}" for gpu in machine["gpus"]] or ["  GPU       none that CUDA can use"]),
         f"  disk      {_disk_line(machine)}",
+        *([f"  snapshots {snapshot_line(report['snapshots'])}"] if "snapshots" in report else []),
         f"  packages  {', '.join(f'{name} {version}' for name, version in report['packages'].items() if version)}",
         "", "Would run",
     ]

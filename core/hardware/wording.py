@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from core.config import Settings
 from core.hardware.facts import Gpu, Hardware
 from core.hardware.plan import AUTO_CONTEXT, PLACES, Plan
@@ -23,6 +25,13 @@ def duration(seconds: float) -> str:
     if seconds < 90:
         return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def snapshot_line(facts: dict[str, Any]) -> str:
+    """How much is kept of books that were read, how much it may become, and where; `facts` as `doctor --json` has them."""
+    books = f"{facts['books']} book" + ("" if facts["books"] == 1 else "s")
+    most = f"at most {size(facts['quota_bytes'])}" if facts["quota_bytes"] else "switched off by snapshot_quota_gb"
+    return f"{size(facts['bytes'])} of {books}, {most}, in {facts['folder']}"
 
 
 def notes_for(plan: Plan, hardware: Hardware, gpu: Gpu | None, settings: Settings, target: ModelShape) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import hashlib
 
 import torch
 
@@ -16,13 +17,14 @@ class Rope:
     """Cosine and sine tables for positions [0, positions); kinds whose frequencies depend on the longest position are frozen there.
 
     `stretch` above 1 extends a model with default RoPE that many times beyond its native context by YaRN
-    (https://arxiv.org/abs/2309.00071); it changes what the model computes and is labelled in the plan.
+    (https://arxiv.org/abs/2309.00071); it changes what the model computes and is labelled in the plan. Equal `fingerprint`: equal rotation.
     """
 
     def __init__(
         self, config: ModelConfig, positions: int, *, dtype: torch.dtype, device: torch.device, stretch: float = 1.0
     ) -> None:
         frequencies, scale = _frequencies(config, positions, stretch)
+        self.fingerprint = hashlib.sha256(frequencies.numpy().tobytes() + repr(scale).encode()).hexdigest()[:16]
         angles = torch.outer(torch.arange(positions, dtype=torch.float32), frequencies)          # [positions, head_dim / 2]
         cos, sin = angles.cos() * scale, angles.sin() * scale
         self._cos = torch.cat((cos, cos), dim=-1).to(device, dtype)                              # [positions, head_dim]

@@ -39,6 +39,7 @@ class FakeRuntime:
         self.plan: dict | None = None
         self.asked: list[dict] = []
         self.forgotten: list[str] = []
+        self.forgotten_books: list[str] = []
         self.prefilled_tokens: list[int] = []                   # per question: how much had to be read
         self.closed = False
         self._known: set[str] = set()
@@ -61,6 +62,10 @@ class FakeRuntime:
     def forget(self, conversation_id: str) -> None:
         """Notes that the conversation's memory was given back."""
         self.forgotten.append(conversation_id)
+
+    def forget_book(self, book_id: str) -> None:
+        """Notes that what was kept of the book's reading was deleted."""
+        self.forgotten_books.append(book_id)
 
     def card(self, book: Document) -> dict:
         """A card with plausible sizes, from the real text."""

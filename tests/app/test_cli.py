@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -16,8 +17,8 @@ from app import cli
 
 REPO = Path(__file__).resolve().parent.parent.parent
 SCRIPT = REPO / "tests" / "scripted_worker.py"
-KEYS = {"text", "prompt_tokens", "new_tokens", "finish_reason", "prefill_s", "ttft_s", "tbt_ms", "tokens_per_s", "acceptance",
-        "tokens_per_round", "rounds", "longest_wait_ms", "mode", "model", "plan", "peak_memory_bytes"}
+KEYS = {"text", "prompt_tokens", "reused_tokens", "snapshot_tokens", "new_tokens", "finish_reason", "prefill_s", "ttft_s", "tbt_ms",
+        "tokens_per_s", "acceptance", "tokens_per_round", "rounds", "longest_wait_ms", "mode", "model", "plan", "peak_memory_bytes"}
 # a command line whose engine is the scripted one
 LAUNCH = f"import sys; import app.runtime as r; r.WORKER = (sys.executable, {str(SCRIPT)!r}); " \
          "r.Runtime.__init__.__kwdefaults__['worker'] = r.WORKER; from app import cli; sys.exit(cli.main())"
@@ -97,7 +98,22 @@ def test_models_are_listed(capsys: pytest.CaptureFixture[str]):
 
 def test_doctor_reports(capsys: pytest.CaptureFixture[str]):
     assert cli.main(["doctor", "--json"]) == 0
-    assert {"hardware", "would_run", "problems"} <= set(json.loads(capsys.readouterr().out))
+    assert {"hardware", "would_run", "problems", "snapshots"} <= set(json.loads(capsys.readouterr().out))
+    assert cli.main(["doctor"]) == 0
+    assert re.search(r"snapshots +0 MB of 0 books, at most [0-9.]+ [GM]B, in ", capsys.readouterr().out)
+
+
+def test_snapshots_are_counted_and_cleared(home: Path, capsys: pytest.CaptureFixture[str]):
+    """The person finds out what takes the room, and gets it back with one command."""
+    for book in ("one", "two"):
+        block = home / "snapshots" / "model" / book / "a-b.kv"
+        block.parent.mkdir(parents=True)
+        block.write_bytes(bytes(1_500_000))
+    assert cli.main(["snapshots"]) == 0
+    assert capsys.readouterr().out.startswith("3 MB of 2 books, at most ")
+    assert cli.main(["snapshots", "clear", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["bytes"] == 0
+    assert list((home / "snapshots").iterdir()) == []
 
 
 def test_summarize_streams_and_ends_with_one_json_line(book: Path):

@@ -227,7 +227,7 @@ def test_forgetting_a_book_clears_disk_engine_and_desk(desk, engine, book, tmp_p
     done(desk)
     talk = desk.conversation_id
     desk.forget_book(book.sha256)
-    assert desk.book is None and desk.turns == [] and engine.forgotten == [talk]
+    assert desk.book is None and desk.turns == [] and engine.forgotten == [talk] and engine.forgotten_books == [book.sha256]
     assert list((tmp_path / "books").rglob("*")) == []
     assert desk.history.turns(talk) == []
 

@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 
 from app.runtime import Runtime
+from core import paths
+from core.cache.disk import SnapshotFolder
 from core.config import Settings
 from core.documents.document import Document, Section
 from core.errors import UserError
@@ -162,6 +164,21 @@ def test_close_ends_waiting_threads(make, monkeypatch):
     thread.join(10)
     assert not thread.is_alive()
     assert isinstance(got[-1], Failed)
+
+
+def test_a_book_is_forgotten_on_disk_with_and_without_an_engine(make):
+    """What was computed from a book is as private as its text."""
+    folder = SnapshotFolder(paths.subdir("snapshots"))
+    runtime = make()
+    for started in (False, True):
+        if started:
+            runtime.start()
+            assert runtime.wait_ready(20)
+        kept = folder.of("any model", "book") / "x.kv"
+        kept.parent.mkdir(parents=True)
+        kept.write_bytes(b"rows")
+        runtime.forget_book("book")
+        assert not kept.parent.exists()
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs SIGKILL")

@@ -1,0 +1,133 @@
+"""The folder of KV snapshots: whose files they are, how much room they take and which go first. Knows no tensors and loads no torch.
+
+    snapshots/<model key>/<book>/<hash of the ids before>-<hash of the ids up to its end>.kv
+
+A file is written under another name, renamed when it is whole and never changed again, so several processes need no lock.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import logging
+import os
+import shutil
+import time
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+log = logging.getLogger(__name__)
+
+SUFFIX, PART = ".kv", ".part"
+GB = 1_000_000_000
+RESERVE_BYTES = 2 * GB                         # stays free on the disk whatever the quota says
+_AUTO_SHARE, _AUTO_MOST = 0.1, 20 * GB         # of the space that is free; the embedded model writes 0.2 GB for 8,000 tokens
+_STALE_PART_S = 600.0                          # nobody writes at one block for so long: its writer was killed
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What the snapshots take."""
+
+    bytes: int = 0
+    books: int = 0
+
+
+class SnapshotFolder:
+    """All snapshots below `root`. Errors of the disk are logged, never raised: a snapshot only saves time."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def of(self, model_key: str, book_id: str) -> Path:
+        """Where the snapshots of one book lie for one model; need not exist."""
+        return self.root / _short(model_key) / _short(book_id)
+
+    def usage(self) -> Usage:
+        """Bytes and books of all models together."""
+        found = list(self._files())
+        return Usage(sum(size for _, size, _ in found), len({path.parent.name for path, _, _ in found}))
+
+    def forget(self, book_id: str) -> None:
+        """Deletes what is stored of a book, for every model."""
+        self._remove(self.root.glob(f"*/{_short(book_id)}"))
+
+    def clear(self) -> None:
+        """Deletes everything."""
+        self._remove(self.root.glob("*"))
+
+    def make_room(self, needed_bytes: int, *, quota_bytes: int, keep: Collection[Path] = ()) -> bool:
+        """Deletes what was not used for longest until `needed_bytes` more fit the quota and the disk; whether they do.
+
+        `keep` is never deleted.
+        """
+        files = sorted(self._files(), key=lambda file: file[2])
+        used = sum(size for _, size, _ in files)
+        for path, size, _ in [*files, (None, 0, 0.0)]:
+            if used + needed_bytes <= quota_bytes and self._free_bytes() - needed_bytes >= RESERVE_BYTES:
+                return True
+            if path is not None and path not in keep and _unlink(path):
+                used -= size
+        return False
+
+    def drop_stale_parts(self) -> None:
+        """Deletes what a killed process left half-written."""
+        for path in self.root.glob(f"*/*/*{PART}"):
+            with contextlib.suppress(OSError):
+                if time.time() - path.stat().st_mtime > _STALE_PART_S:
+                    path.unlink()
+
+    def _files(self) -> Iterator[tuple[Path, int, float]]:
+        """(path, bytes, last use) of each block; what vanishes while we look is skipped."""
+        for path in self.root.glob(f"*/*/*{SUFFIX}"):
+            with contextlib.suppress(OSError):
+                stat = path.stat()
+                yield path, stat.st_size, stat.st_mtime
+
+    def _free_bytes(self) -> int:
+        try:
+            return shutil.disk_usage(self.root).free
+        except OSError:
+            return 0
+
+    def _remove(self, folders: Iterator[Path]) -> None:
+        for folder in folders:
+            try:
+                shutil.rmtree(folder)
+            except FileNotFoundError:          # someone else was faster
+                continue
+            except OSError as error:
+                log.warning("a KV snapshot cannot be deleted: %s", error)
+
+
+def touch(blocks: Collection[Path]) -> None:
+    """Marks a chain of blocks as used now, its end a little earlier, so that it is shortened from the end."""
+    now = time.time()
+    for depth, path in enumerate(blocks):
+        with contextlib.suppress(OSError):
+            os.utime(path, (now, now - depth / 100))
+
+
+def quota_bytes(setting_gb: float | None, root: Path) -> int:
+    """The setting `snapshot_quota_gb` in bytes; auto is a tenth of what is free (or ours already), at most 20 GB."""
+    if setting_gb is not None:
+        return int(setting_gb * GB)
+    try:
+        free = shutil.disk_usage(root).free
+    except OSError:
+        return 0
+    return min(_AUTO_MOST, int(_AUTO_SHARE * (free + SnapshotFolder(root).usage().bytes)))
+
+
+def _short(name: str) -> str:
+    return hashlib.sha256(name.encode()).hexdigest()[:24]
+
+
+def _unlink(path: Path) -> bool:
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:                   # Windows: somebody reads it at this moment
+        log.info("a KV snapshot cannot be deleted now: %s", error)
+        return False
+    return True

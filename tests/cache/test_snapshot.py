@@ -1,0 +1,366 @@
+"""What comes back from disk is what was saved, bit for bit, or nothing; and no trouble with files or disks is an error."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from core.cache import disk
+from core.cache.base import KVShape, KVStore
+from core.cache.disk import GB, SnapshotFolder, Usage, quota_bytes
+from core.cache.snapshot import BLOCK_TOKENS, SnapshotStore
+
+REPO = Path(__file__).resolve().parent.parent.parent
+SHAPE = KVShape(layers=2, kv_heads=2, head_dim=4)
+CPU = torch.device("cpu")
+N = 2 * BLOCK_TOKENS + 300
+TOKEN_BYTES = 2 * 2 * 2 * 4 * 4
+
+
+def store(root: Path, *, key: str = "model", dtype: torch.dtype = torch.float32, quota: int = GB) -> SnapshotStore:
+    return SnapshotStore(SnapshotFolder(root), key, SHAPE, dtype, quota_bytes=quota)
+
+
+def ids(n: int = N, seed: int = 0) -> list[int]:
+    return torch.randint(0, 49_152, (n,), generator=torch.Generator().manual_seed(seed)).tolist()
+
+
+def filled(n: int = N, *, seed: int = 0, dtype: torch.dtype = torch.float32, block_tokens: int = 512) -> KVStore:
+    """A cache with n random rows."""
+    cache, dice = KVStore(SHAPE, n, block_tokens=block_tokens, dtype=dtype, device=CPU), torch.Generator().manual_seed(seed)
+    for layer in range(SHAPE.layers):
+        cache.write(layer, 0, *(torch.randn(n, 2, 4, generator=dice).to(dtype) for _ in range(2)))
+    return cache
+
+
+def loaded(snapshots: SnapshotStore, wanted: list[int], *, start: int = 0, book: str = "book", block_tokens: int = 512) -> tuple:
+    """(a cache with what came from disk, its length)"""
+    cache = KVStore(SHAPE, len(wanted), block_tokens=block_tokens, dtype=snapshots._dtype, device=CPU)
+    return cache, max([start, *snapshots.load(book, wanted, cache, start=start)])
+
+
+def same(one: KVStore, other: KVStore, start: int, end: int) -> bool:
+    return all(torch.equal(a, b) for layer in range(SHAPE.layers)
+               for a, b in zip(one.rows(layer, start, end - start), other.rows(layer, start, end - start), strict=True))
+
+
+def files(root: Path) -> list[Path]:
+    return sorted(root.glob("*/*/*"))
+
+
+# ---- rows ------------------------------------------------------------------------------------------------------------------
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(n=st.integers(33, 3 * BLOCK_TOKENS), more=st.integers(0, BLOCK_TOKENS), start=st.integers(0, 2 * BLOCK_TOKENS),
+       blocks=st.sampled_from([16, 48, 512, 4096]), half=st.booleans())
+def test_rows_come_back_bit_for_bit(tmp_path_factory, n: int, more: int, start: int, blocks: int, half: bool):
+    """After any length, any append, from any row on, into any block size."""
+    dtype = torch.bfloat16 if half else torch.float32
+    snapshots, source = store(tmp_path_factory.mktemp("s"), dtype=dtype), filled(n + more, dtype=dtype)
+    wanted = ids(n + more)
+    assert snapshots.save("book", wanted[:n], source) and snapshots.save("book", wanted, source)
+    stored = snapshots.longest("book", wanted)
+    assert n + more - 32 <= stored <= n + more
+    cache, length = loaded(snapshots, wanted, start=start, block_tokens=blocks)
+    assert length == max(start, stored)
+    assert same(cache, source, min(start, stored), stored)
+
+
+def test_longest_prefix_wins_wherever_texts_part(tmp_path):
+    """In the first block, at a border, in the last: what is alike is used, what is not is left."""
+    snapshots, source = store(tmp_path), filled()
+    snapshots.save("book", ids(), source)
+    for common in (0, 1, 500, BLOCK_TOKENS, BLOCK_TOKENS + 7, 2 * BLOCK_TOKENS, N - 1, N):
+        wanted = ids()[:common] + [i + 1 for i in ids()[common:]] + [7]
+        cache, length = loaded(snapshots, wanted)
+        assert snapshots.longest("book", wanted) == length == common
+        assert same(cache, source, 0, common)
+    assert snapshots.longest("another book", ids()) == 0
+
+
+def test_texts_that_begin_alike_share_their_blocks(tmp_path):
+    snapshots = store(tmp_path)
+    snapshots.save("book", ids(), filled())
+    fork = ids()[:BLOCK_TOKENS + 100] + ids(900, seed=1)
+    snapshots.save("book", fork, filled(len(fork), seed=0))
+    assert len(files(tmp_path)) == 4                        # the first block once, the second twice, the end of the first text
+    assert (snapshots.longest("book", ids()), snapshots.longest("book", fork)) == (N, len(fork))
+
+
+def test_append_leaves_whole_blocks_alone_and_replaces_the_unfinished_one(tmp_path):
+    """A cancelled prefill that goes on: nothing is written twice but the last block, and nothing is left over."""
+    snapshots, source = store(tmp_path), filled()
+    snapshots.save("book", ids()[:BLOCK_TOKENS + 50], source)
+    first = {path: path.stat().st_ino for path in files(tmp_path) if path.stat().st_size > BLOCK_TOKENS * TOKEN_BYTES}
+    assert len(first) == 1
+    snapshots.save("book", ids(), source)
+    assert {path: path.stat().st_ino for path in first} == first
+    assert len(files(tmp_path)) == 3
+
+
+def test_a_text_that_is_stored_is_not_written_again(tmp_path):
+    snapshots = store(tmp_path)
+    snapshots.save("book", ids(), filled())
+    before = [(path, path.stat().st_ino) for path in files(tmp_path)]
+    assert snapshots.save("book", ids(), filled(seed=1))
+    assert snapshots.save("book", ids()[:1500], filled(seed=1))
+    assert [(path, path.stat().st_ino) for path in files(tmp_path)] == before
+
+
+# ---- damage ----------------------------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("cut", [0, 1, 100, BLOCK_TOKENS * TOKEN_BYTES // 2, BLOCK_TOKENS * TOKEN_BYTES, -17, -1])
+def test_a_truncated_block_is_not_used_and_made_anew(tmp_path, cut: int):
+    snapshots, source = store(tmp_path), filled()
+    snapshots.save("book", ids(), source)
+    second = next(path for path in files(tmp_path) if path.name.startswith(first_hash(tmp_path)))
+    os.truncate(second, cut if cut >= 0 else second.stat().st_size + cut)
+    cache, length = loaded(snapshots, ids())
+    assert length == BLOCK_TOKENS and same(cache, source, 0, length)
+    assert not second.exists()
+    snapshots.save("book", ids(), source)
+    assert same(loaded(snapshots, ids())[0], source, 0, N)
+
+
+def first_hash(root: Path) -> str:
+    (first,) = root.glob("*/*/" + "0" * 24 + "-*.kv")
+    return first.stem.partition("-")[2]
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(where=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7), which=st.integers(0, 2))
+def test_no_flipped_bit_gets_into_a_cache(tmp_path_factory, where: float, bit: int, which: int):
+    """In rows, description or end: every row that is loaded is the one that was saved."""
+    root = tmp_path_factory.mktemp("s")
+    snapshots, source = store(root), filled()
+    snapshots.save("book", ids(), source)
+    path = files(root)[which]
+    data = bytearray(path.read_bytes())
+    data[int(where * len(data))] ^= 1 << bit
+    path.write_bytes(data)
+    cache, length = loaded(snapshots, ids())
+    assert length in (0, BLOCK_TOKENS, 2 * BLOCK_TOKENS)
+    assert same(cache, source, 0, length)
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("other", [{"key": "other weights"}, {"dtype": torch.bfloat16, "key": "model in bf16"}])
+def test_another_model_finds_nothing(tmp_path, other: dict):
+    """Other weights, rotation or number format make other keys."""
+    store(tmp_path).save("book", ids(), filled())
+    assert store(tmp_path, **other).longest("book", ids()) == 0
+    assert store(tmp_path).longest("book", ids()) == N
+
+
+def test_a_file_of_another_model_is_refused(tmp_path):
+    """Copied into our folder under a right name, it is still another model's."""
+    ours, theirs = store(tmp_path / "a"), store(tmp_path / "b", key="theirs")
+    theirs.save("book", ids(), filled(seed=1))
+    folder = ours.folder.of("model", "book")
+    folder.mkdir(parents=True)
+    for path in files(tmp_path / "b"):
+        path.rename(folder / path.name)
+    assert ours.longest("book", ids()) == 0
+    assert loaded(ours, ids())[1] == 0
+
+
+def test_a_renamed_block_is_refused(tmp_path):
+    """A block at the place of another would give rows of other tokens."""
+    snapshots = store(tmp_path)
+    snapshots.save("book", ids(), filled())
+    first = next(tmp_path.glob("*/*/" + "0" * 24 + "-*.kv"))
+    second = next(tmp_path.glob(f"*/*/{first_hash(tmp_path)}-*.kv"))
+    second.replace(first)
+    assert snapshots.longest("book", ids()) == 0
+
+
+KILLED = """
+import os, signal, sys
+sys.path.insert(0, {repo!r})
+from pathlib import Path
+from tests.cache import test_snapshot as t
+
+class Dying:
+    calls = 0
+    def __init__(self, source): self.source = source
+    def rows(self, layer, start, n):
+        Dying.calls += 1
+        if Dying.calls == {at}: os.kill(os.getpid(), signal.SIGKILL)
+        return self.source.rows(layer, start, n)
+
+replaced = os.replace
+def replace(*names):
+    replace.calls += 1
+    if replace.calls == -{at}: os.kill(os.getpid(), signal.SIGKILL)
+    replaced(*names)
+replace.calls = 0
+os.replace = replace
+t.store(Path({root!r})).save("book", t.ids(), Dying(t.filled()))
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="POSIX")
+@pytest.mark.parametrize(("at", "whole"), [(1, 0), (2, 0), (3, 1), (6, 2), (-1, 0), (-2, 1), (-3, 2)])
+def test_a_killed_save_leaves_whole_blocks_only(tmp_path, at: int, whole: int):
+    """Killed before a layer (at > 0) or between writing a block and giving it its name (at < 0)."""
+    child = subprocess.run([sys.executable, "-c", KILLED.format(repo=str(REPO), at=at, root=str(tmp_path))], timeout=120)
+    assert child.returncode == -signal.SIGKILL
+    snapshots, source = store(tmp_path), filled()
+    cache, length = loaded(snapshots, ids())
+    assert length == whole * BLOCK_TOKENS and same(cache, source, 0, length)
+    for left in tmp_path.glob("*/*/*.part"):
+        os.utime(left, (time.time() - 3600,) * 2)
+    snapshots.save("book", ids(), source)
+    assert same(loaded(snapshots, ids())[0], source, 0, N)
+    assert list(tmp_path.glob("*/*/*.part")) == []
+
+
+def test_a_block_that_is_being_written_is_not_cleaned_away(tmp_path):
+    """Another process may be at work in the same folder."""
+    snapshots = store(tmp_path)
+    snapshots.save("book", ids()[:500], filled())
+    part = files(tmp_path)[0].with_name(".123-x.part")
+    part.write_bytes(b"half")
+    snapshots.save("book", ids(), filled())
+    assert part.exists()
+
+
+BESIDE = """
+import sys
+sys.path.insert(0, {repo!r})
+from pathlib import Path
+from tests.cache import test_snapshot as t
+snapshots, source = t.store(Path({root!r})), t.filled()
+for _ in range(6):
+    snapshots.save("book", t.ids()[:1500], source)
+    snapshots.save("book", t.ids(), source)
+    cache, length = t.loaded(snapshots, t.ids())
+    assert t.same(cache, source, 0, length)
+    if {forgets}: snapshots.folder.forget("book")
+"""
+
+
+@pytest.mark.parametrize("forgets", [False, True])
+def test_two_processes_at_once(tmp_path, forgets: bool):
+    """Both write, read and delete the same text; neither sees a wrong row nor fails."""
+    script = BESIDE.format(repo=str(REPO), root=str(tmp_path), forgets=forgets)
+    both = [subprocess.Popen([sys.executable, "-c", script], stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    said = [child.communicate(timeout=120)[1] for child in both]
+    assert [child.returncode for child in both] == [0, 0], said
+    store(tmp_path).save("book", ids(), filled())
+    assert same(loaded(store(tmp_path), ids())[0], filled(), 0, N)
+
+
+# ---- room ------------------------------------------------------------------------------------------------------------------
+
+def test_the_book_not_used_for_longest_gives_way(tmp_path):
+    size = N * TOKEN_BYTES * 11 // 10                        # descriptions included
+    snapshots = store(tmp_path, quota=2 * size)
+    for at, book in enumerate(("a", "b")):
+        snapshots.save(book, ids(), filled())
+        for path in files(snapshots.folder.of("model", book).parent.parent):
+            os.utime(path, (1000 + at, 1000 + at)) if path.parent == snapshots.folder.of("model", book) else None
+    loaded(snapshots, ids(), book="a")
+    snapshots.save("c", ids(), filled())
+    assert snapshots.longest("a", ids()) == snapshots.longest("c", ids()) == N
+    assert snapshots.longest("b", ids()) < N
+    assert snapshots.folder.usage().bytes <= 2 * size
+
+
+def test_a_text_is_shortened_from_its_end(tmp_path):
+    """Without its beginning the rest is of no use."""
+    snapshots = store(tmp_path)
+    snapshots.save("book", ids(), filled())
+    snapshots.folder.make_room(0, quota_bytes=snapshots.folder.usage().bytes - 1)
+    assert snapshots.longest("book", ids()) == 2 * BLOCK_TOKENS
+
+
+def test_a_text_larger_than_the_quota_pushes_nothing_out(tmp_path):
+    store(tmp_path).save("small", ids(400), filled(400))
+    assert store(tmp_path, quota=N * TOKEN_BYTES - 1).save("large", ids(), filled())
+    assert store(tmp_path).longest("small", ids(400)) == 400
+    assert store(tmp_path).longest("large", ids()) == 0
+
+
+def test_a_full_disk_is_left_alone(tmp_path, monkeypatch):
+    """No more is written than leaves the reserve free; the answer does not depend on it."""
+    monkeypatch.setattr(disk.shutil, "disk_usage", lambda path: disk.shutil._ntuple_diskusage(10**12, 10**12, disk.RESERVE_BYTES + 100))
+    assert store(tmp_path).save("book", ids(), filled())
+    assert list(tmp_path.rglob("*.kv")) == []
+
+
+def test_a_write_that_fails_leaves_nothing(tmp_path, caplog):
+    """The disk may fill up while a block is written."""
+    class Failing(KVStore):
+        def rows(self, layer, start, n):
+            if layer == 1 and start == BLOCK_TOKENS:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            return super().rows(layer, start, n)
+
+    source = Failing(SHAPE, N, block_tokens=512, dtype=torch.float32, device=CPU)
+    assert store(tmp_path).save("book", ids(), source)
+    assert store(tmp_path).longest("book", ids()) == BLOCK_TOKENS
+    assert list(tmp_path.rglob("*.part")) == []
+    assert "No space left" in caplog.text
+
+
+def test_a_folder_that_cannot_be_written_costs_nothing(tmp_path, caplog):
+    blocked = tmp_path / "snapshots"
+    blocked.write_text("a file in the way")
+    snapshots = store(blocked)
+    assert snapshots.longest("book", ids()) == 0
+    assert snapshots.save("book", ids(), filled())
+    assert loaded(snapshots, ids())[1] == 0
+    snapshots.folder.forget("book")
+    assert snapshots.folder.usage() == Usage()
+
+
+def test_a_stopped_save_goes_on_later(tmp_path):
+    """A question comes while a book is stored: give way after the layer at hand."""
+    snapshots, source, asked = store(tmp_path), filled(), []
+
+    def stop_at(limit: int):
+        def should_stop() -> bool:
+            asked.append(1)
+            return len(asked) > limit
+        return should_stop
+
+    assert not snapshots.save("book", ids(), source, should_stop=stop_at(3))
+    assert snapshots.longest("book", ids()) == BLOCK_TOKENS
+    assert list(tmp_path.rglob("*.part")) == []
+    assert snapshots.save("book", ids(), source)
+    assert same(loaded(snapshots, ids())[0], source, 0, N)
+
+
+# ---- the folder ------------------------------------------------------------------------------------------------------------
+
+def test_forgetting_a_book_deletes_it_for_every_model(tmp_path):
+    for key in ("one", "two"):
+        store(tmp_path, key=key).save("book", ids(400), filled(400))
+        store(tmp_path, key=key).save("kept", ids(400), filled(400))
+    folder = SnapshotFolder(tmp_path)
+    assert folder.usage().books == 2
+    folder.forget("book")
+    assert folder.usage().books == 1
+    assert store(tmp_path, key="one").longest("kept", ids(400)) == 400
+    folder.clear()
+    assert folder.usage() == Usage() and list(tmp_path.iterdir()) == []
+
+
+def test_automatic_quota_is_a_share_of_the_free_disk(tmp_path, monkeypatch):
+    """A nearly full disk gets few snapshots, a large one no more than 20 GB; what they take counts as free."""
+    for free, expected in ((50 * GB, 5 * GB), (900 * GB, 20 * GB), (0, 0)):
+        facts = disk.shutil._ntuple_diskusage(10**13, 0, free)
+        monkeypatch.setattr(disk.shutil, "disk_usage", lambda path, facts=facts: facts)
+        assert quota_bytes(None, tmp_path) == expected
+    assert (quota_bytes(0, tmp_path), quota_bytes(1.5, tmp_path)) == (0, 1_500_000_000)

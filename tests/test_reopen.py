@@ -1,0 +1,164 @@
+"""A book read in one process needs no prefill in the next, and the answer is the same as if it had been read again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from core.cache.disk import GB, SnapshotFolder
+from core.cache.snapshot import SnapshotStore
+from core.engine import MODES, Context, Done, Engine, Params, Prefilled
+from tests.tiny import VOCAB, engine, oracle, ours
+
+PARAMS = Params(temperature=0.8, top_p=0.95, max_new_tokens=16, seed=3)
+BOOK = torch.randint(0, VOCAB, (1500,), generator=torch.Generator().manual_seed(5)).tolist()
+QUESTION = [5, 6, 7, 8]
+
+
+def reopened(root: Path, *, dtype: torch.dtype = torch.float32, key: str = "tiny") -> Engine:
+    """An engine as a new process makes it."""
+    model = ours(oracle(max_position_embeddings=2048), positions=2048, dtype=dtype)
+    made = engine(model, context_tokens=1800, prefill_segment_tokens=256, prefill_chunk_tokens=128)
+    made._snapshots = SnapshotStore(SnapshotFolder(root), key, model.config.kv_shape, dtype, quota_bytes=GB)
+    return made
+
+
+def ask(made: Engine, params: Params = PARAMS, *, ids: list[int] | None = None, should_stop: Callable[[], bool] = lambda: False,
+        context: Context | None = None) -> tuple[list[int], list[Prefilled], Done, Context]:
+    """(answer, progress, end, context) of one question about the book"""
+    context = context or made.new_context(1800)
+    context.belongs_to("book", len(BOOK))
+    events = list(made.generate(context, ids or [*BOOK, *QUESTION], params, should_stop=should_stop))
+    tokens = [token for event in events if not isinstance(event, (Prefilled, Done)) for token in event.tokens]
+    return tokens, [event for event in events if isinstance(event, Prefilled)], events[-1], context
+
+
+def save(made: Engine, context: Context, should_stop: Callable[[], bool] = lambda: False) -> None:
+    made.save(context, should_stop=should_stop)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_reopened_book_is_not_prefilled_and_answers_the_same(tmp_path, mode: str, dtype: torch.dtype):
+    """The same seed gives the same tokens, rounding included."""
+    params = replace(PARAMS, mode=mode)
+    first = reopened(tmp_path, dtype=dtype)
+    answer, progress, end, context = ask(first, params)
+    assert (end.stats.reused_tokens, end.stats.snapshot_tokens) == (0, 0)
+    assert progress[-1].done_tokens == progress[-1].total_tokens == len(BOOK) + len(QUESTION) - 1
+    save(first, context)
+    again, progress, end, context = ask(reopened(tmp_path, dtype=dtype), params)
+    assert again == answer
+    assert end.stats.reused_tokens == end.stats.snapshot_tokens == len(BOOK)
+    assert progress[-1].total_tokens == len(QUESTION) - 1
+    assert progress[-1].snapshot_tokens == progress[-1].reused_tokens == len(BOOK)
+    assert context.ids == [*BOOK, *QUESTION, *answer][:len(context.ids)] and len(context.ids) == context.cache.length
+
+
+def test_a_follow_up_does_not_look_on_the_disk(tmp_path, monkeypatch):
+    made = reopened(tmp_path)
+    answer, _, _, context = ask(made)
+    monkeypatch.setattr(made._snapshots, "load", lambda *args, **options: pytest.fail("looked"))
+    _, _, end, _ = ask(made, ids=[*BOOK, *QUESTION, *answer, 1, 2, 3], context=context)
+    assert end.stats.snapshot_tokens == 0 < end.stats.reused_tokens
+    assert len(context.ids) == context.cache.length
+
+
+def test_only_the_book_goes_to_disk(tmp_path):
+    """Not what was asked and answered: a deleted conversation must not live on in a snapshot."""
+    made = reopened(tmp_path)
+    answer, _, _, context = ask(made)
+    save(made, context)
+    assert made.stored_tokens("book", [*BOOK, *QUESTION, *answer]) == len(BOOK)
+
+
+def test_a_cancelled_reading_goes_on_in_the_next_process(tmp_path):
+    """Finished segments are kept across a restart."""
+    first, asked = reopened(tmp_path), []
+    _, _, end, context = ask(first, should_stop=lambda: asked.append(1) or len(asked) > 2 * 5)       # 2 layers: in the 5th segment
+    assert end.reason == "user"
+    save(first, context)
+    read = context.cache.length
+    assert 0 < read < len(BOOK) and read % 256 == 0
+    answer, _, end, _ = ask(reopened(tmp_path))
+    assert end.stats.snapshot_tokens == read
+    assert answer == ask(reopened(tmp_path / "none"))[0]
+
+
+def test_a_stop_while_a_book_is_loaded_ends_the_answer(tmp_path):
+    first = reopened(tmp_path)
+    save(first, ask(first)[3])
+    answer, _, end, context = ask(reopened(tmp_path), should_stop=lambda: True)
+    assert (answer, end.reason) == ([], "user")
+    assert len(context.ids) == context.cache.length
+
+
+@pytest.mark.parametrize("harm", ["delete", "cut", "flip", "folder"])
+def test_no_harm_to_the_files_costs_the_answer(tmp_path, harm: str):
+    first = reopened(tmp_path)
+    answer, _, _, context = ask(first)
+    save(first, context)
+    for path in tmp_path.glob("*/*/*.kv"):
+        data = path.read_bytes()
+        path.unlink()
+        if harm == "folder":
+            path.mkdir()
+        elif harm != "delete":
+            path.write_bytes(data[:len(data) // 2] if harm == "cut" else bytes([data[0] ^ 1]) + data[1:])
+    again, _, end, _ = ask(reopened(tmp_path))
+    assert (again, end.stats.snapshot_tokens) == (answer, 0)
+
+
+def test_another_key_reads_anew(tmp_path):
+    first = reopened(tmp_path)
+    save(first, ask(first)[3])
+    assert ask(reopened(tmp_path, key="other weights"))[2].stats.snapshot_tokens == 0
+
+
+def test_a_forgotten_book_is_gone(tmp_path):
+    first = reopened(tmp_path)
+    save(first, ask(first)[3])
+    first.forget_book("book")
+    assert list(tmp_path.glob("*/*/*")) == []
+    assert ask(reopened(tmp_path))[2].stats.snapshot_tokens == 0
+
+
+def test_a_context_for_another_text_does_not_take_the_book_along(tmp_path):
+    """A context is handed on when memory is short: its owner changes with its rows."""
+    made = reopened(tmp_path)
+    _, _, _, context = ask(made)
+    context.belongs_to("", 0)
+    list(made.generate(context, BOOK[:40], PARAMS))
+    save(made, context)
+    assert list(tmp_path.glob("*/*/*.kv")) == []
+
+
+def test_a_key_changes_with_what_the_rows_depend_on(tmp_path):
+    """Weights, configuration, rotation; not with the place the model lies in."""
+    import shutil
+
+    from core.model.stored import fingerprint
+
+    model = tmp_path / "model"
+    model.mkdir()
+    (model / "config.json").write_text("{}")
+    (model / "model.safetensors").write_bytes(b"weights")
+    moved = shutil.copytree(model, tmp_path / "moved")
+    known = fingerprint(model)
+    assert fingerprint(moved) == known
+    (moved / "model.safetensors").write_bytes(b"weights, other ones")
+    assert fingerprint(moved) != known
+    (model / "config.json").write_text('{"rms_norm_eps": 1}')
+    assert fingerprint(model) != known
+
+
+def test_rotation_has_a_fingerprint():
+    plain = ours(oracle())
+    assert plain.rope.fingerprint == ours(oracle(), positions=300).rope.fingerprint
+    others = [ours(oracle(rope={"rope_type": "default", "rope_theta": 500000.0})),
+              ours(oracle(rope={"rope_type": "linear", "rope_theta": 10000.0, "factor": 2.0}))]
+    assert len({model.rope.fingerprint for model in (plain, *others)}) == 3
