@@ -84,6 +84,7 @@ class Reading:
     total: int
     label: str
     purpose: str = "answer"                    # "answer" | "part summary" | "whole summary"
+    attempt: int = 1                           # above 1: what was written of this part is replaced by what comes
 
 
 @dataclass(frozen=True, slots=True)

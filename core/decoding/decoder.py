@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from core.cache.base import KVCache
+from core.cache.base import Observer, TargetKVCache
 from core.decoding.drafters import Drafter, Model, next_logits
 from core.decoding.randomness import Randomness
 from core.decoding.sampling import Sampling
@@ -17,7 +17,10 @@ from core.events import Acceptance, Stats
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """What one round emitted. `levels` names each token's proposer. `stats` of the answer so far are added by the engine."""
+    """What one round emitted. `levels` names each token's proposer; `bytes_moved` of keys and values went from host memory to the device.
+
+    `stats` of the answer so far are added by the engine.
+    """
 
     tokens: tuple[int, ...]
     levels: tuple[str, ...]
@@ -30,8 +33,13 @@ class Round:
 
 
 class Refresh(Protocol):
-    """Renews what the drafter looks at. Called outside the round's decisions, so any choice keeps exactness."""
+    """Renews what the drafter looks at. Called outside the round's decisions, so any choice keeps exactness.
 
+    `tap` is to be shown the end of a prefill that precedes the first round.
+    """
+
+    @property
+    def tap(self) -> Observer | None: ...
     def before_round(self) -> None: ...
     def after_round(self, acceptance: Acceptance) -> None: ...
 
@@ -47,6 +55,8 @@ def never(token: int) -> bool:
 class NoRefresh:
     """For compositions without a retrieval cache."""
 
+    tap = None
+
     def before_round(self) -> None:
         """Nothing to prepare."""
 
@@ -58,7 +68,7 @@ class Decoder:
     """A drafter, a model and the full cache. TriForce is this class around a VerifiedDrafter; plain decoding is it around none."""
 
     def __init__(
-        self, drafter: Drafter, model: Model, cache: KVCache, sampling: Sampling, randomness: Randomness, *, gamma: int,
+        self, drafter: Drafter, model: Model, cache: TargetKVCache, sampling: Sampling, randomness: Randomness, *, gamma: int,
         eos_ids: frozenset[int] = frozenset(), refresh: Refresh | None = None, clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self.drafter, self.model, self.cache = drafter, model, cache
@@ -72,7 +82,7 @@ class Decoder:
 
         All of `committed` but its newest token may be in the cache already; what is missing is fed in the same pass.
         """
-        started = self._clock()
+        started, moved = self._clock(), self.cache.bytes_moved
         self.refresh.before_round()
         draft = self.drafter.propose(committed, min(self.gamma, most - 1))
         logits = next_logits(self.model, self.cache, committed, draft.tokens)
@@ -89,7 +99,7 @@ class Decoder:
         return Round(
             tokens=tokens[:end], levels=(*draft.levels[:verdict.accepted], "target")[:end],
             acceptance_draft=Acceptance(draft.accepted, draft.evaluated), acceptance_retrieval=outer,
-            seconds=self._clock() - started, ended=ended,
+            seconds=self._clock() - started, bytes_moved=self.cache.bytes_moved - moved, ended=ended,
         )
 
     def _end(self, tokens: Sequence[int], ends: Ends) -> tuple[int, bool]:

@@ -21,6 +21,7 @@ class ToyCache:
     ready = True
     oldest_rollback = 0
     nbytes = 0
+    bytes_moved = 0
 
     def __init__(self) -> None:
         self.rows: list[int] = []
