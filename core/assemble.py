@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
-import psutil
 import torch
 
 from core import paths
@@ -58,7 +56,7 @@ def build_engine(
         return FullKVCache(model.config.kv_shape, capacity + _MAX_GAMMA, backend, block_tokens=_CPU_BLOCK_TOKENS)
 
     composer = Composer(plan, model, draft)
-    return Engine(model, plan, new_cache=new_cache, compose=composer.compose, peak_memory=peak_memory_bytes,
+    return Engine(model, plan, new_cache=new_cache, compose=composer.compose, peak_memory=backend.peak_memory_bytes,
                   snapshots=_snapshots(settings, plan, model, model_dir))
 
 
@@ -150,13 +148,3 @@ def _costs(plan: Plan, context_tokens: int) -> Costs:
     share = context_tokens / max(1, plan.context_tokens)
     beyond_middle = max(0.0, plan.expected_plain_tbt_ms - plan.expected_middle_ms)
     return Costs(verify=plan.expected_middle_ms + beyond_middle * share, row=plan.expected_row_ms * share, middle=plan.expected_middle_ms)
-
-
-def peak_memory_bytes() -> int:
-    """The most memory this process has held, as its system counts it."""
-    try:
-        import resource
-    except ImportError:                        # Windows
-        return psutil.Process().memory_info().peak_wset
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024

@@ -39,7 +39,7 @@ def model() -> LlamaModel:
 @pytest.mark.parametrize("kv_heads", [4, 2], ids=["MHA", "GQA"])
 @pytest.mark.parametrize("block", [16, BLOCK])
 def test_keys_values_and_logits_equal_one_unchunked_pass(split: str, kv_heads: int, block: int):
-    """Around the borders of chunks, segments and blocks: within 1e-4 of the largest, after a prefill in segments and a pass that streams."""
+    """Around the borders of chunks, segments and blocks: within 1e-4 of the largest, after a prefill in segments and a streamed pass."""
     reference = oracle(kv_heads=kv_heads)
     model, plain = ours(reference, backend=LateBackend()), ours(reference)
     dice = torch.Generator().manual_seed(11)
