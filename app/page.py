@@ -11,7 +11,7 @@ from app.history import Turn
 from app.reader import reader_html
 from app.stats_panel import panel_html, plan_html
 from core.documents.document import Document
-from core.events import Acceptance, Stats
+from core.events import Acceptance, Stats, Verified
 
 REGIONS = ("header", "library", "stage", "notice", "locked", "turns", "live", "progress", "panel", "plan", "reader", "spoken")
 
@@ -100,5 +100,7 @@ def _stats(stored: dict) -> Stats:
         known[name] = Acceptance(**known.get(name, {}))
     for name in ("tbt_series_ms", "acceptance_series"):
         known[name] = tuple(known.get(name, ()))
+    if verified := known.get("verified"):
+        known["verified"] = Verified(**verified)
     return Stats(**known)
 

@@ -8,6 +8,7 @@ import queue
 import sys
 import threading
 from collections.abc import Iterator
+from dataclasses import asdict
 from typing import Any
 
 from app.runtime import Runtime
@@ -68,6 +69,7 @@ def figures(finished: Finished) -> dict[str, Any]:
         "acceptance": {"draft": stats.acceptance_draft.rate, "retrieval": stats.acceptance_retrieval.rate},
         "tokens_per_round": stats.tokens_per_round, "rounds": stats.rounds, "longest_wait_ms": stats.longest_wait_ms,
         "mode": stats.mode, "model": stats.model, "plan": finished.plan, "peak_memory_bytes": stats.peak_memory_bytes,
+        "verified": asdict(stats.verified) if stats.verified else None,
     }
 
 
@@ -237,7 +239,7 @@ def _report(finished: Finished) -> None:
 
 
 def _params(settings: Settings) -> dict[str, Any]:
-    names = ("max_new_tokens", "temperature", "top_p", "repetition_penalty", "seed", "mode", "gamma")
+    names = ("max_new_tokens", "temperature", "top_p", "repetition_penalty", "seed", "mode", "gamma", "stop")
     return {**{name: getattr(settings, name) for name in names}, "budget": settings.retrieval_budget}
 
 

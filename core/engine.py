@@ -15,7 +15,7 @@ import torch
 
 from core.cache.base import Observer, TargetKVCache
 from core.cache.snapshot import SnapshotStore
-from core.decoding.decoder import Decoder, Round
+from core.decoding.decoder import Decoder, Ends, Round, never
 from core.decoding.sampling import Sampling
 from core.errors import UserError
 from core.events import Stats
@@ -30,7 +30,10 @@ MODES = ("triforce", "retrieval", "draft", "ngram", "streaming", "autoregressive
 
 @dataclass(frozen=True, slots=True)
 class Params:
-    """How one answer is generated. `budget` and `gamma` override the plan's. Raises UserError for values out of range."""
+    """How one answer is generated. `budget` and `gamma` override the plan's. Raises UserError for values out of range.
+
+    `stop` are texts before which the answer ends. The engine knows no text: whoever calls it turns them into `ends` (core.answering).
+    """
 
     max_new_tokens: int = 512
     temperature: float = 0.3
@@ -40,6 +43,7 @@ class Params:
     mode: str = "triforce"
     budget: int | None = None
     gamma: int | None = None
+    stop: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         checks = {
@@ -50,6 +54,8 @@ class Params:
             f"mode is {self.mode!r}; choose one of {', '.join(MODES)}": self.mode in MODES,
             f"budget is {self.budget}; it must be at least 64 tokens": self.budget is None or self.budget >= 64,
             f"gamma is {self.gamma}; it must lie between 1 and 32": self.gamma is None or 1 <= self.gamma <= 32,
+            f"stop is {self.stop!r}; it must be a list of texts of at least one character": all(
+                isinstance(text, str) and text for text in self.stop) and not isinstance(self.stop, str),
         }
         for message, fine in checks.items():
             if not fine:
@@ -135,12 +141,13 @@ class Engine:
         return Context(self._new_cache(capacity_tokens), capacity_tokens)
 
     def generate(
-        self, context: Context, ids: Sequence[int], params: Params, *, should_stop: Callable[[], bool] = lambda: False
+        self, context: Context, ids: Sequence[int], params: Params, *, should_stop: Callable[[], bool] = lambda: False, ends: Ends = never
     ) -> Iterator[Prefilled | Round | Done]:
         """Continues `ids`, all of the prompt. Yields Prefilled while reading, one Round per round, Done at the end.
 
-        The caller may stop iterating after any event; the next call starts from what the context holds. Raises UserError when the prompt
-        leaves no room for an answer.
+        `ends` is told of every token of the answer in order, and the answer is complete with the one it says True to. The caller may stop
+        iterating after any event; the next call starts from what the context holds. Raises UserError when the prompt leaves no room for
+        an answer.
         """
         capacity = context.capacity
         if len(ids) >= capacity:
@@ -162,7 +169,7 @@ class Engine:
         if not finished:
             yield Done("user", recorder.stats(peak_memory_bytes=self._peak_memory()))
             return
-        reason = yield from self._decode(context, list(ids), decoder, params.max_new_tokens, recorder, should_stop)
+        reason = yield from self._decode(context, list(ids), decoder, params.max_new_tokens, recorder, should_stop, ends)
         yield Done(reason, recorder.stats(peak_memory_bytes=self._peak_memory()))
 
     def verify(self, context: Context, ids: Sequence[int], start: int, params: Params) -> dict[str, Any]:
@@ -243,7 +250,7 @@ class Engine:
 
     def _decode(
         self, context: Context, committed: list[int], decoder: Decoder, left: int, recorder: StatsRecorder,
-        should_stop: Callable[[], bool],
+        should_stop: Callable[[], bool], ends: Ends,
     ) -> Iterator[Round]:
         """Rounds until the answer ends or has `left` more tokens. Returns the reason."""
         while left > 0:
@@ -253,13 +260,13 @@ class Engine:
             if room < 1:
                 return "context_full"
             with torch.inference_mode():
-                result = decoder.round(committed, most=min(left, room))
+                result = decoder.round(committed, most=min(left, room), ends=ends)
             committed.extend(result.tokens)
             context.ids.extend(committed[len(context.ids):context.cache.length])
             left -= len(result.tokens)
             recorder.round(len(result.tokens), result.seconds, result.acceptance_draft, result.acceptance_retrieval,
                            bytes_moved=result.bytes_moved)
             yield replace(result, stats=recorder.stats(peak_memory_bytes=self._peak_memory()))
-            if result.tokens[-1] in self.eos_ids:
+            if result.ended:
                 return "stop"
         return "length"

@@ -19,7 +19,7 @@ from core.contexts import ContextShelf
 from core.documents.document import Document
 from core.engine import Params
 from core.errors import UserError
-from core.events import Event, Finished, Prefill, Reading, Stats
+from core.events import Event, Finished, Prefill, Reading, Stats, Verified
 from core.notes import Note, NoteStore, joined
 from core.reading import Part, ReadingPlan, ReadingStyle, place_name, plan_reading
 from core.summary import Read, Stretches, Summarizer, assembled
@@ -253,13 +253,14 @@ class Session:
             yield event
 
     def _checked(self, done: Answer, context: Any, ids: list[int], params: Params) -> Answer:
-        """The answer with a note of how a plain pass over it agrees."""
+        """The answer with how a plain pass over it agrees, in its figures and as a note."""
         if not done.token_ids:
             return done
         found = self._engine.verify(context, [*ids, *done.token_ids], len(ids), params)
-        ties = f", {found['near_ties']} by a near-tie" if found["near_ties"] else ""
-        note = f"Checked against plain decoding: {found['tokens'] - found['mismatches']} of {found['tokens']} tokens agree{ties}."
-        return replace(done, notes=(*done.notes, note))
+        verified = Verified(**{one.name: found[one.name] for one in fields(Verified)})
+        ties = f", {verified.near_ties} by a near-tie" if verified.near_ties else ""
+        note = f"Checked against plain decoding: {verified.agreed} of {verified.tokens} tokens agree{ties}."
+        return replace(done, notes=(*done.notes, note), stats=replace(done.stats, verified=verified))
 
     # ---- choices -------------------------------------------------------------------------------------------------------------
 
@@ -315,12 +316,12 @@ class Session:
             attempts = self._memory(ask).attempts
             given["seed"] = _seed(ask.conversation_id, turn, attempts[turn])
             attempts[turn] += 1
-        return Params(**given)
+        return Params(**{**given, "stop": tuple(given.get("stop", ()))})
 
     def _note_params(self, ask: Ask, number: int) -> Params:
         style, asked = self._style, self._params_without_seed(ask)
         return replace(asked, max_new_tokens=style.note_tokens, temperature=style.temperature, top_p=style.top_p,
-                       repetition_penalty=style.repetition_penalty, seed=_seed(ask.book_id, number, 0))
+                       repetition_penalty=style.repetition_penalty, seed=_seed(ask.book_id, number, 0), stop=())
 
     def _params_without_seed(self, ask: Ask) -> Params:
         return self._params(replace(ask, params={**ask.params, "seed": 0}))

@@ -8,7 +8,7 @@ import pytest
 
 from core.documents.document import Document, Section
 from core.errors import UserError
-from core.events import Delta, Finished, Prefill, Reading
+from core.events import Delta, Finished, Prefill, Reading, Verified
 from core.notes import NoteStore
 from core.reading import ReadingStyle
 from core.session import Ask, Session
@@ -389,6 +389,33 @@ def test_closing_frees_every_context():
     assert engine.contexts and all(context.closed for context in engine.contexts)
 
 
+# ---- stop strings -----------------------------------------------------------------------------------------------------------
+
+def test_an_answer_ends_before_a_stop_string():
+    """No part of it is shown, kept for the next turn, or taken for a cut answer."""
+    session, _ = make(lambda ids, params: encoded("It is so. THE ENDS. THE END, and more"))
+    events = ask(session, book(1), "Who came?", params={"stop": ["THE END,", "never said"]})
+    done = finished(events)
+    shown = "".join(event.text for event in events if isinstance(event, Delta))
+    assert (shown, done.text, done.reason) == ("It is so. THE ENDS. ", "It is so. THE ENDS.", "stop")
+    assert list(done.token_ids) == encoded("It is so. THE ENDS. ")
+
+
+def test_what_only_looked_like_a_stop_string_is_shown():
+    """Held back for a while, never lost, also at the very end."""
+    session, _ = make(lambda ids, params: encoded("THE EAST, THE E"))
+    done = finished(ask(session, book(1), "Who came?", params={"stop": ["THE END"]}))
+    assert done.text == "THE EAST, THE E" and list(done.token_ids) == encoded("THE EAST, THE E")
+
+
+def test_part_summaries_know_no_stop_string():
+    """They are the program's own notes; what ends an answer would cut them short."""
+    session, engine = make(reply_by_prompt)
+    ask(session, book(), None, params={"stop": ["e"]})
+    assert [params.stop for params in engine.params[:-1]] == [()] * (len(engine.params) - 1)
+    assert engine.params[-1].stop == ("e",)
+
+
 # ---- re-checking -----------------------------------------------------------------------------------------------------------
 
 def test_verify_checks_the_answer_and_says_how_it_agrees():
@@ -398,7 +425,7 @@ def test_verify_checks_the_answer_and_says_how_it_agrees():
     class Checking(FakeEngine):
         def verify(self, context, ids, start, params):
             asked.append((list(ids), start))
-            return {"tokens": len(ids) - start, "mismatches": 2, "near_ties": 1}
+            return {"tokens": len(ids) - start, "agreed": 6, "mismatches": 2, "near_ties": 1, "largest_gap": 3.5, "margin": 0.1}
 
     engine = Checking(lambda ids, params: encoded("It is so."))
     session = Session(engine, CharTokenizer(), STYLE, allowance_bytes=10**9, verify=True)
@@ -406,6 +433,7 @@ def test_verify_checks_the_answer_and_says_how_it_agrees():
     ids, start = asked[0]
     assert ids[start:] == list(done.token_ids) and ids[:start] == engine.prompts[0]
     assert any("7 of 9 tokens agree, 1 by a near-tie" in note for note in done.notes)
+    assert done.stats.verified == Verified(9, 1, 2, 3.5, 0.1)
 
 
 # ---- what stays on disk ----------------------------------------------------------------------------------------------------

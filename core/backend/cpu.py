@@ -166,7 +166,7 @@ class CpuBackend:
             tokens = torch.arange(first * block_tokens, blocks * block_tokens)
             last = torch.arange(length - n, length) if causal else torch.full((n,), length - 1)
             hidden = tokens.view(-1, 1, block_tokens) > last.view(1, n, 1)            # [blocks - first, n, block_tokens]
-            mask = torch.zeros(hidden.shape, dtype=self.dtype).masked_fill_(hidden, _HIDDEN)
+            mask = torch.zeros(hidden.shape, dtype=self.dtype).masked_fill_(hidden, max(_HIDDEN, torch.finfo(self.dtype).min))
             self._mask = (key, mask.repeat_interleave(group, dim=1).unsqueeze(1))
         return self._mask[1]
 

@@ -29,6 +29,7 @@ class Round:
     seconds: float
     bytes_moved: int = 0
     stats: Stats | None = None
+    ended: bool = False                        # the answer is complete with the last of `tokens`
 
 
 class Refresh(Protocol):
@@ -41,6 +42,14 @@ class Refresh(Protocol):
     def tap(self) -> Observer | None: ...
     def before_round(self) -> None: ...
     def after_round(self, acceptance: Acceptance) -> None: ...
+
+
+Ends = Callable[[int], bool]                   # told of every token of the answer in order; True: the answer ends with it
+
+
+def never(token: int) -> bool:
+    """For answers that only an end-of-sequence token ends."""
+    return False
 
 
 class NoRefresh:
@@ -67,8 +76,9 @@ class Decoder:
         self.refresh = refresh or NoRefresh()
         self._clock = clock
 
-    def round(self, committed: Sequence[int], *, most: int) -> Round:
-        """Emits between 1 and `most` tokens that follow `committed`; an end-of-sequence token, if any, is the last of them.
+    def round(self, committed: Sequence[int], *, most: int, ends: Ends = never) -> Round:
+        """Emits between 1 and `most` tokens that follow `committed`. The last of them is the first end-of-sequence token or the first at
+        which `ends` says so: the answer is cut as a function of what plain decoding could have said, so its law is cut plain decoding's.
 
         All of `committed` but its newest token may be in the cache already; what is missing is fed in the same pass.
         """
@@ -79,7 +89,7 @@ class Decoder:
         probs = self.sampling.probs(logits, committed, draft.tokens)
         verdict = verify(draft, probs, self.randomness)
         tokens = (*draft.tokens[:verdict.accepted], verdict.token)
-        end = self._end(tokens, most)
+        end, ended = self._end(tokens[:most], ends)
         # what was accepted behind the end is no part of the conversation; the newest token is always left to be fed
         kept = len(committed) + min(verdict.accepted, end - 1)
         self.cache.commit(kept)
@@ -89,10 +99,12 @@ class Decoder:
         return Round(
             tokens=tokens[:end], levels=(*draft.levels[:verdict.accepted], "target")[:end],
             acceptance_draft=Acceptance(draft.accepted, draft.evaluated), acceptance_retrieval=outer,
-            seconds=self._clock() - started, bytes_moved=self.cache.bytes_moved - moved,
+            seconds=self._clock() - started, bytes_moved=self.cache.bytes_moved - moved, ended=ended,
         )
 
-    def _end(self, tokens: Sequence[int], most: int) -> int:
-        """How many of `tokens` are part of the answer."""
-        ends = [index + 1 for index, token in enumerate(tokens) if token in self.eos_ids]
-        return min([most, len(tokens), *ends])
+    def _end(self, tokens: Sequence[int], ends: Ends) -> tuple[int, bool]:
+        """How many of `tokens` are part of the answer, and whether it is complete with them."""
+        for index, token in enumerate(tokens):
+            if token in self.eos_ids or ends(token):
+                return index + 1, True
+        return len(tokens), False
