@@ -12,7 +12,7 @@ from core.backend.cpu import CpuBackend
 from core.cache.full import FullKVCache
 from core.engine import Engine
 from core.hardware.plan import Plan
-from core.model.config import from_transformers
+from core.model.config import from_source
 from core.model.llama import LlamaModel
 from core.model.loader import build
 
@@ -58,7 +58,7 @@ def oracle(family: str = "llama", *, kv_heads: int = 2, tied: bool = False, rope
 def ours(model: torch.nn.Module, *, positions: int = 512, eos: int | None = None, dtype: torch.dtype = torch.float32) -> LlamaModel:
     """The same model in the runtime."""
     backend = CpuBackend(dtype)
-    return build(from_transformers(model.config, name="tiny", eos=eos), Named(model), backend, positions=positions)
+    return build(from_source(model.config.to_dict(), name="tiny", eos=eos), Named(model), backend, positions=positions)
 
 
 PLAN = Plan(
