@@ -14,6 +14,7 @@ import torch
 from core import paths
 from core.backend.base import Backend
 from core.backend.cpu import CpuBackend
+from core.cache.base import TargetKVCache
 from core.cache.disk import SnapshotFolder, quota_bytes
 from core.cache.full import FullKVCache
 from core.cache.retrieval import RetrievalKVCache
@@ -87,18 +88,18 @@ class Composer:
     def __init__(self, plan: Plan, model: LlamaModel, draft: LlamaModel | None) -> None:
         self._plan, self._model, self._draft = plan, model, draft
 
-    def compose(self, params: Params, cache: FullKVCache, answer_start: int) -> Decoder:
+    def compose(self, params: Params, cache: TargetKVCache, answer_start: int) -> Decoder:
         """The decoder for one answer over `cache`."""
         sampling = Sampling(params.temperature, params.top_p, params.repetition_penalty, answer_start)
         randomness = SeededRandomness(params.seed)
         gamma = params.gamma or self._plan.gamma
-        drafter, refresh = self._drafter(params, cache, sampling, randomness)
+        drafter, refresh = self._drafter(params, cache, sampling, randomness, answer_start)
         return Decoder(
             drafter, self._model, cache, sampling, randomness, gamma=gamma, eos_ids=self._model.config.eos_ids, refresh=refresh
         )
 
     def _drafter(
-        self, params: Params, cache: FullKVCache, sampling: Sampling, randomness: Randomness
+        self, params: Params, cache: TargetKVCache, sampling: Sampling, randomness: Randomness, context_tokens: int
     ) -> tuple[Drafter, Refresh | None]:
         if params.mode == "autoregressive":
             return EmptyDrafter(), None
@@ -107,13 +108,13 @@ class Composer:
         if params.mode == "draft":
             return self._level_zero(sampling, randomness), None
         if params.mode == "streaming":
-            return self._middle(EmptyDrafter(), self._streaming(self._model), params, cache, sampling, randomness), None
+            return self._middle(EmptyDrafter(), self._streaming(self._model), params, context_tokens, sampling, randomness), None
         retrieval = RetrievalKVCache(
             cache, budget=params.budget or self._plan.retrieval_budget, chunk=self._plan.retrieval_chunk,
             tail_tokens=self._plan.tail_tokens, slack=_slack(self._plan),
         )
         below = EmptyDrafter() if params.mode == "retrieval" else self._level_zero(sampling, randomness)
-        return self._middle(below, retrieval, params, cache, sampling, randomness), RetrievalRefresh(cache, retrieval)
+        return self._middle(below, retrieval, params, context_tokens, sampling, randomness), RetrievalRefresh(cache, retrieval)
 
     def _level_zero(self, sampling: Sampling, randomness: Randomness) -> Drafter:
         """The light drafter: a small model over a StreamingLLM cache, or lookup in book and answer where there is none."""
@@ -122,10 +123,10 @@ class Composer:
         return ModelDrafter(self._draft, self._streaming(self._draft), sampling, randomness)
 
     def _middle(
-        self, below: Drafter, cache: RetrievalKVCache | StreamingKVCache, params: Params, full: FullKVCache, sampling: Sampling,
+        self, below: Drafter, cache: RetrievalKVCache | StreamingKVCache, params: Params, context_tokens: int, sampling: Sampling,
         randomness: Randomness,
     ) -> VerifiedDrafter:
-        length: DraftLength = FixedLength() if params.gamma else ExpectedGain(_costs(self._plan, full.length))
+        length: DraftLength = FixedLength() if params.gamma else ExpectedGain(_costs(self._plan, context_tokens))
         level = "streaming" if params.mode == "streaming" else "retrieval"
         return VerifiedDrafter(
             below, self._model, cache, sampling, randomness, gamma=self._plan.middle_gamma, length=length,
