@@ -16,6 +16,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -186,13 +187,14 @@ def build(settings_json: dict[str, Any], report: Report) -> tuple[Session, dict[
     from core.session import Session
     from core.text.tokenizer import Tokenizer
 
-    tokenizer = Tokenizer.load(folder)
-
     def replan(layers: int) -> Plan:
         fewer = replace(settings, on_chip_layers=layers, context_tokens=choice.plan.context_tokens)
         return plan_for(machine, fewer, choice.entry).plan
 
-    engine = build_engine(choice.plan, settings, folder, draft_dir=draft, progress=report, replan=replan)
+    with ThreadPoolExecutor(1) as beside:      # its imports take a core, the weights the others
+        loading = beside.submit(Tokenizer.load, folder)
+        engine = build_engine(choice.plan, settings, folder, draft_dir=draft, progress=report, replan=replan)
+        tokenizer = loading.result()
     defaults = {name: getattr(settings, name)
                 for name in ("max_new_tokens", "temperature", "top_p", "repetition_penalty", "seed", "mode", "stop")}
     free = psutil.virtual_memory().available

@@ -38,9 +38,8 @@ def _four_bit_parts(codes: Codes) -> list[tuple[torch.Tensor, torch.Tensor, torc
     scale, offset = codes.scale.float(), codes.offset.float()
     if codes.codes.dtype == torch.uint8:
         return [(codes.codes.int(), scale, offset + _INT4_MIDDLE * scale)]
-    low = codes.codes.int() & 15
-    high = (codes.codes.int() - low) // 16 + 8                                        # 0..15
-    return [(high, 16 * scale, torch.zeros_like(offset)), (low, scale, offset + _INT4_MIDDLE * scale)]
+    low, high = codes.codes & 15, (codes.codes >> 4) + 8                              # int8, 0..15 each; the shift keeps the sign
+    return [(high.int(), 16 * scale, torch.zeros_like(offset)), (low.int(), scale, offset + _INT4_MIDDLE * scale)]
 
 
 def _packed(codes: torch.Tensor, scale: torch.Tensor, zero: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
