@@ -49,7 +49,9 @@ QUESTION_PROMPTS = {
     "from the passage": "{question} Answer in one sentence, using only the passage above.",
     "quote": "Question about the passage above: {question}\nAnswer briefly.",
 }
-SAMPLINGS = {"greedy, 1.1": (0.0, 1.1), "T 0.3, 1.1": (0.3, 1.1), "T 0.3, 1.0": (0.3, 1.0), "greedy, 1.05": (0.0, 1.05)}
+USUAL = "greedy, 1.1"                           # temperature, repetition penalty
+SAMPLINGS = {USUAL: (0.0, 1.1), "greedy, 1.0": (0.0, 1.0), "T 0.3, 1.0": (0.3, 1.0), "T 0.3, 1.1": (0.3, 1.1)}
+SAMPLED = ("who does what", "three events", "events, who")          # prompts that are tried with every sampling, at 1,200 tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,14 +74,14 @@ def cases(facts: dict[str, list[dict]]) -> Iterator[Case]:
             if place < len(asked):
                 for tokens in lengths:
                     for prompt in QUESTION_PROMPTS if tokens <= 1024 else ("quote",):
-                        yield Case("question", book, tokens, prompt, "greedy, 1.1", place)
+                        yield Case("question", book, tokens, prompt, USUAL, place)
             for tokens in SUMMARY_LENGTHS:
                 for prompt in SUMMARY_PROMPTS:
-                    yield Case("summary", book, tokens, prompt, "greedy, 1.1", place)
+                    yield Case("summary", book, tokens, prompt, USUAL, place)
             for tokens in LENGTHS[2:] if place == 1 else ():
-                yield Case("summary", book, tokens, "who does what", "greedy, 1.1", place)
-            for sampling in SAMPLINGS if place == 0 else ():
-                yield Case("summary", book, SUMMARY_LENGTHS[1], "who does what", sampling, place)
+                yield Case("summary", book, tokens, "who does what", USUAL, place)
+            for sampling, prompt in itertools.product(list(SAMPLINGS)[1:], SAMPLED):
+                yield Case("summary", book, SUMMARY_LENGTHS[1], prompt, sampling, place)
 
 
 class Bench:
@@ -158,7 +160,7 @@ def best_of(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     for tokens in SUMMARY_LENGTHS:
         passages: dict[tuple, dict[str, float]] = {}
         for row in rows:
-            if row["kind"] == "summary" and row["tokens"] == tokens and row["sampling"] == "greedy, 1.1":
+            if row["kind"] == "summary" and row["tokens"] == tokens and row["sampling"] == USUAL:
                 passages.setdefault((row["book"], row["where"]), {})[row["prompt"]] = row["score"]
         whole = [scores for scores in passages.values() if set(scores) == set(SUMMARY_PROMPTS)]
         order: list[str] = []
