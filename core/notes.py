@@ -28,6 +28,7 @@ class Note(NamedTuple):
 
 _POOR_SHARE = 0.75                             # of distinct 4-grams; summaries worth reading have 0.9 and more
 _FEW_WORDS = 6
+_ENDS = ".!?…\"”’)"
 _ECHO_CHARS = 24                               # so much of the instruction in an answer is an echo of it
 
 
@@ -107,7 +108,11 @@ def _as_prose(text: str) -> str:
     items = [re.sub(r"^\s*(?:\d+[.)]|[-*•])\s+", "", line).strip() for line in lines]
     if items == [line.strip() for line in lines]:
         return text
-    return " ".join(item if item[-1] in ".!?…\"”’)" else item.rstrip(",;:") + "." for item in items if item)
+    items = [item for item in items if item]
+    ended = [item[-1] in _ENDS for item in items]
+    if not ended[-1] and any(ended):
+        items.pop()                            # the others are sentences, so this one was broken off
+    return " ".join(item if item[-1] in _ENDS else item.rstrip(",;:") + "." for item in items)
 
 
 def joined(notes: Sequence[Note]) -> str:

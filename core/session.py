@@ -226,7 +226,7 @@ class Session:
         self._memory(ask).questions[done.token_ids] = asked
         if prompt.dropped_turns:
             left = f"The context is full: the oldest {prompt.dropped_turns} questions of this conversation were left out."
-            done = replace(done, notes=(left,))
+            done = replace(done, notes=(*done.notes, left))
         return done
 
     def _reader(self, key: tuple, should_stop: Callable[[], bool]) -> Read:

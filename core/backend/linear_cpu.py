@@ -1,27 +1,14 @@
-"""Matrices prepared for the CPU: plain, and 4-bit straight from a checkpoint's own codes."""
+"""Matrices prepared for the CPU's 4-bit kernel, straight from a checkpoint's own codes."""
 
 from __future__ import annotations
 
 import torch
-import torch.nn.functional as F
 
 from core.backend.base import Codes
+from core.backend.linear import FloatLinear
 
 _INT4_GROUP = 32
 _INT4_MIDDLE = 8      # the kernel computes (code - 8) * scale + zero
-
-
-class FloatLinear:
-    """x @ weight.T + bias in the weight's own dtype."""
-
-    def __init__(self, weight: torch.Tensor, bias: torch.Tensor | None = None) -> None:
-        self.weight = weight                   # [out, in]
-        self.bias = bias
-        self.nbytes = weight.nbytes + (0 if bias is None else bias.nbytes)
-
-    def __call__(self, x: torch.Tensor) -> torch.Tensor:
-        """[n, in] -> [n, out]"""
-        return F.linear(x, self.weight, self.bias)
 
 
 class Int4Linear:
