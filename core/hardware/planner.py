@@ -101,6 +101,7 @@ def _cost(case: Case, layout: Layout) -> Plan:
         expected_row_ms=round((full(9) - full(1)) / 8 * 1e3, 3), expected_prefill_s=round(prefill, 3),
         assumed_acceptance=settings.assumed_acceptance,
         pcie_gb_per_s=site.gpu.pcie_gb_per_s if site.gpu and offloaded else None, budget=budget, notes=(),
+        residency=settings.kv_residency, gpu_index=site.gpu.index if site.gpu else 0,
     )
 
 
