@@ -33,7 +33,7 @@ def summarize(given: argparse.Namespace, settings: Settings) -> int:
     runtime = Runtime(settings)
     try:
         runtime.start()                        # the model is loaded while the book is read
-        book = read_book(given.file, given.password)
+        book = read_book(given.file, given.password, ocr=given.ocr)
         events = runtime.ask(
             book=book, book_id=book.sha256, conversation_id="command line", question=given.question, chapters=given.chapters,
             fit=settings.fit, params=_params(settings), fresh=True)
@@ -79,7 +79,7 @@ def chat(given: argparse.Namespace, settings: Settings) -> int:
     runtime = Runtime(settings)
     try:
         runtime.start()                        # the model is loaded while the book is read
-        book = read_book(given.file, given.password)
+        book = read_book(given.file, given.password, ocr=given.ocr)
         say(f"{book.title or given.file}: {book.words:,} words. Ask, or type /summary.\n{_HELP}")
         _Chat(runtime, book, settings, given.chapters).run()
         _save(runtime)
