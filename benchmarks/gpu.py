@@ -199,8 +199,8 @@ def tables(done: dict[str, Any]) -> list[Table]:
     rows += [(name, "measured", None, ours, plain, plain / ours, None) for name, ours, plain in PAPER]
     made.append(Table("Time between tokens at stated acceptances, beside the published", (
         "Case", "acceptance", "gamma", "TBT, ms", "plain, ms", "times as fast", "projected to one RTX 4090, ms"), tuple(rows), (DIFFERS,)))
-    texts = [(name.removeprefix("answers "), one["mode"], str(one["temperature"]), one["tbt_ms"], one["acceptance"], one["tokens_per_round"],
-              "loops: no evidence" if one["distinct_4grams"] < LOOPS_BELOW else "varied")
+    texts = [(name.removeprefix("answers "), one["mode"], str(one["temperature"]), one["tbt_ms"], one["acceptance"],
+              one["tokens_per_round"], "loops: no evidence" if one["distinct_4grams"] < LOOPS_BELOW else "varied")
              for name, row in done.items() for one in row.get("answers", ())]
     columns = ("Case", "mode", "temperature", "TBT, ms", "acceptance", "tokens per round", "text")
     made.append(Table("Answers up to 8K tokens", columns, tuple(texts)))
