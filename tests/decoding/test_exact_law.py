@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
-import pytest
+from pathlib import Path
 
+import pytest
+import torch
+
+from core.cache.base import KVShape
+from core.cache.disk import GB, SnapshotFolder
+from core.cache.snapshot import SnapshotStore
 from tests.decoding.loop import PROMPT, Loop, distance, exact_law, plain_law
 
 EXACT = 1e-9
@@ -120,6 +126,15 @@ def test_second_turn_by_the_same_caches(levels: dict, ends: dict):
     """Rows that were drafted behind the end of the first answer must not be there when the user goes on."""
     heavy = levels["drafter"] in ("model", "perfect", "wrong") and levels["middle"] != "none"
     check(Loop(**levels, gamma=2, **ends), horizon=2 if heavy else 3, turn=(1, 0))
+
+
+@pytest.mark.parametrize("levels", LEVELS.values(), ids=LEVELS)
+def test_second_turn_from_a_snapshot(levels: dict, tmp_path: Path):
+    """Saved after the first answer, loaded into new caches: what comes from disk is what was computed, row for row."""
+    disk = SnapshotStore(SnapshotFolder(tmp_path), "toy", KVShape(layers=1, kv_heads=1, head_dim=1), torch.float32, quota_bytes=GB)
+    loop = Loop(**levels, gamma=2, prompt=PROMPT * 8)
+    law = exact_law(loop, horizon=2, turn=(1, 0), disk=disk)
+    assert distance(law, plain_law(loop, horizon=2, turn=(1, 0))) < EXACT
 
 
 def test_other_tables_and_sizes():
