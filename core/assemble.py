@@ -22,7 +22,7 @@ from core.cache.streaming import StreamingKVCache
 from core.config import Settings
 from core.decoding.decoder import Decoder, Refresh
 from core.decoding.draft_length import Costs, DraftLength, ExpectedGain, FixedLength
-from core.decoding.drafters import Drafter, EmptyDrafter, ModelDrafter, NgramDrafter, VerifiedDrafter
+from core.decoding.drafters import Drafter, EmptyDrafter, FirstDrafter, ModelDrafter, NgramDrafter, VerifiedDrafter
 from core.decoding.randomness import Randomness, SeededRandomness
 from core.decoding.refresh import RetrievalRefresh
 from core.decoding.sampling import Sampling
@@ -30,7 +30,7 @@ from core.engine import Engine, Params
 from core.errors import UserError
 from core.hardware.plan import Plan
 from core.model.llama import LlamaModel
-from core.model.loader import load_model
+from core.model.loader import load_draft, load_model
 from core.model.stored import fingerprint
 
 log = logging.getLogger(__name__)
@@ -46,7 +46,8 @@ def build_engine(
     """The engine a plan asks for. Raises UserError when the plan's device is not there or the checkpoint does not suit."""
     backend = _backend(plan)
     model = load_model(model_dir, backend, positions=plan.context_tokens + _MAX_GAMMA, stretch=plan.context_stretch, progress=progress)
-    draft = load_model(draft_dir, backend, positions=plan.draft_sinks + plan.draft_window + _slack(plan)) if draft_dir else None
+    slots = plan.draft_sinks + plan.draft_window + _slack(plan)
+    draft = load_draft(draft_dir, backend, target=model, target_dir=model_dir, positions=slots) if draft_dir else None
     if draft is not None and draft.config.vocab != model.config.vocab:
         raise UserError(
             f"The draft model {draft.config.name} has {draft.config.vocab:,} tokens and {model.config.name} has {model.config.vocab:,}. "
@@ -116,10 +117,10 @@ class Composer:
         return self._middle(below, retrieval, params, cache, sampling, randomness), RetrievalRefresh(cache, retrieval)
 
     def _level_zero(self, sampling: Sampling, randomness: Randomness) -> Drafter:
-        """The light drafter: a small model over a StreamingLLM cache, or lookup in book and answer where there is none."""
+        """The light drafter: lookup in book and answer, and where that finds nothing a small model over a StreamingLLM cache."""
         if self._draft is None:
             return NgramDrafter()
-        return ModelDrafter(self._draft, self._streaming(self._draft), sampling, randomness)
+        return FirstDrafter(NgramDrafter(), ModelDrafter(self._draft, self._streaming(self._draft), sampling, randomness))
 
     def _middle(
         self, below: Drafter, cache: RetrievalKVCache | StreamingKVCache, params: Params, full: FullKVCache, sampling: Sampling,

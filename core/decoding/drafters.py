@@ -139,6 +139,29 @@ class ModelDrafter:
         self._cache.commit(min(length, self._cache.length))
 
 
+class FirstDrafter:
+    """What the first drafter proposes, and where it has nothing to propose the second. Which of them speaks is a function of the past."""
+
+    def __init__(self, first: Drafter, second: Drafter) -> None:
+        self._drafters = (first, second)
+
+    def propose(self, committed: Sequence[int], gamma: int) -> Draft:
+        """See Drafter."""
+        first, second = self._drafters
+        draft = first.propose(committed, gamma)
+        return draft if draft.tokens else second.propose(committed, gamma)
+
+    def rollback(self, length: int) -> None:
+        """See Drafter."""
+        for drafter in self._drafters:
+            drafter.rollback(length)
+
+    def commit(self, length: int) -> None:
+        """See Drafter."""
+        for drafter in self._drafters:
+            drafter.commit(length)
+
+
 class VerifiedDrafter:
     """The middle level: a drafter's tokens verified by the target's weights over a cheaper cache, until enough tokens stand.
 
