@@ -41,9 +41,10 @@ _CPU_BLOCK_TOKENS = 512     # measured: blocks of 512 keep the batched product c
 
 
 def build_engine(
-    plan: Plan, settings: Settings, model_dir: Path, *, draft_dir: Path | None = None, progress: Progress | None = None
+    plan: Plan, settings: Settings, model_dir: Path, *, draft_dir: Path | None = None, progress: Progress | None = None,
+    composer: type[Composer] | None = None,
 ) -> Engine:
-    """The engine a plan asks for. Raises UserError when the plan's device is not there or the checkpoint does not suit."""
+    """The engine a plan asks for; a benchmark may compose differently. Raises UserError when the plan's device is not there or the checkpoint does not suit."""
     backend = _backend(plan)
     model = load_model(model_dir, backend, positions=plan.context_tokens + _MAX_GAMMA, stretch=plan.context_stretch, progress=progress)
     slots = plan.draft_sinks + plan.draft_window + _slack(plan)
@@ -57,8 +58,8 @@ def build_engine(
     def new_cache(capacity: int) -> FullKVCache:
         return FullKVCache(model.config.kv_shape, capacity + _MAX_GAMMA, backend, block_tokens=_CPU_BLOCK_TOKENS)
 
-    composer = Composer(plan, model, draft)
-    return Engine(model, plan, new_cache=new_cache, compose=composer.compose, peak_memory=peak_memory_bytes,
+    composed = (composer or Composer)(plan, model, draft)
+    return Engine(model, plan, new_cache=new_cache, compose=composed.compose, peak_memory=peak_memory_bytes,
                   snapshots=_snapshots(settings, plan, model, model_dir))
 
 
