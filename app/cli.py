@@ -51,7 +51,7 @@ def _run(parser: argparse.ArgumentParser, given: argparse.Namespace) -> int:
 
 # Options that are settings under another or the same name. Not given means: what the settings file says.
 _SETTINGS = ("model", "context_tokens", "max_new_tokens", "temperature", "top_p", "repetition_penalty", "seed", "mode",
-             "retrieval_budget", "gamma", "fit", "assumed_acceptance", "verify", "device", "threads")
+             "retrieval_budget", "gamma", "fit", "assumed_acceptance", "verify", "stop", "device", "threads")
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -178,6 +178,8 @@ def _answering(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--top-p", metavar="P", help="draw from the likeliest tokens that together reach this probability")
     parser.add_argument("--repetition-penalty", metavar="R", help="above 1: what was said becomes less likely")
     parser.add_argument("--seed", metavar="S", help="repeats the same answer")
+    parser.add_argument("--stop", action="append", type=_stop, metavar="TEXT",
+                        help="end the answer before this text; \\n is a line break; may be given again")
     parser.add_argument("--mode", choices=MODES, help="how tokens are drafted; the text's distribution is always the same")
     parser.add_argument("--budget", dest="retrieval_budget", metavar="N", help="tokens the retrieval cache holds")
     parser.add_argument("--gamma", metavar="N", help="tokens proposed per round")
@@ -197,6 +199,10 @@ def _count(text: str) -> int:
         return int(text.replace(",", "").replace("_", ""))
     except ValueError:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
+
+
+def _stop(text: str) -> str:
+    return text.replace("\\n", "\n").replace("\\t", "\t")
 
 
 def _positive(text: str) -> float:

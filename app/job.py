@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 
 from app.history import History
+from app.pacing import Pacer, cut
 from core.events import Delta, Event, Failed, Finished, Loading, Piece, Prefill, Reading, Stats
 
 log = logging.getLogger(__name__)
@@ -50,6 +51,8 @@ class Job:
         self.conversation_id = conversation_id
         self._events, self._history, self._changed, self._stop, self._clock = events, history, changed, stop, clock
         self._snapshot = Snapshot()
+        self._pacer = Pacer(clock)
+        self._standing: tuple[Piece, ...] = ()                  # of the answer, before what is being written now
         self._saved_at = clock()
         self.turn = history.add(conversation_id, "assistant", "", state="writing")
         self._thread = threading.Thread(target=self._run, name="answer", daemon=True)
@@ -58,6 +61,17 @@ class Job:
     def snapshot(self) -> Snapshot:
         """The newest state; a value, safe to read from any thread."""
         return self._snapshot
+
+    @property
+    def visible(self) -> int:
+        """Characters of the text that is being written which are to be seen by now."""
+        return self._pacer.visible()
+
+    @property
+    def paced(self) -> Snapshot:
+        """The newest state with no more of the text than is to be seen by now."""
+        now = self._snapshot
+        return replace(now, pieces=cut(now.pieces, self.visible)) if now.running else now
 
     def start(self) -> None:
         """Begins to read the events."""
@@ -97,16 +111,25 @@ class Job:
         elif isinstance(event, Prefill):
             self._set(phase="prefill", prefill=event)
         elif isinstance(event, Delta):
-            self._set(phase="streaming", pieces=_joined(self._snapshot.pieces, event.pieces), stats=event.stats)
+            pieces = _joined(self._snapshot.pieces, event.pieces)
+            self._pacer.arrived(sum(len(piece.text) for piece in pieces))
+            self._set(phase="streaming", pieces=pieces, stats=event.stats if event.stats.model else self._snapshot.stats)
             self._save_sometimes()
         else:
             self._end(event)
 
     def _next_part(self, event: Reading) -> None:
-        """What was written about the part before is not the answer; it is kept beside it."""
+        """What was written about the part before is not the answer; it is kept beside it, unless the same part is told anew.
+
+        The stretches of a summary of the whole follow each other in the answer.
+        """
         now = self._snapshot
-        done = ((now.reading.label, now.text.strip()),) if now.reading and now.text.strip() else ()
-        self._set(phase="prefill", reading=event, prefill=None, pieces=(), parts=now.parts + done)
+        if event.attempt == 1:
+            whole = event.purpose == "whole summary" and now.reading is not None and now.reading.purpose == event.purpose
+            self._standing = now.pieces if whole else ()
+            if not whole and now.reading and now.text.strip():
+                self._set(parts=(*now.parts, (now.reading.label, now.text.strip())))
+        self._set(phase="prefill", reading=event, prefill=None, pieces=self._standing)
 
     def _set(self, **changes: object) -> None:
         self._snapshot = replace(self._snapshot, **changes)
@@ -137,15 +160,9 @@ class Job:
 def _fitted(pieces: tuple[Piece, ...], text: str) -> tuple[Piece, ...]:
     """The pieces cut to the final text (a circling answer is cut back); one piece of no level when they do not match."""
     streamed = "".join(piece.text for piece in pieces)
-    if not streamed.startswith(text):
-        return pieces if streamed.strip() == text.strip() else (Piece(text, ""),)
-    fitted: list[Piece] = []
-    left = len(text)
-    for piece in pieces:
-        if left > 0:
-            fitted.append(Piece(piece.text[:left], piece.level))
-        left -= len(piece.text)
-    return tuple(fitted)
+    if streamed.startswith(text):
+        return cut(pieces, len(text))
+    return pieces if streamed.strip() == text.strip() else (Piece(text, ""),)
 
 
 def _joined(old: tuple[Piece, ...], new: tuple[Piece, ...]) -> tuple[Piece, ...]:

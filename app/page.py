@@ -11,7 +11,7 @@ from app.history import Turn
 from app.reader import reader_html
 from app.stats_panel import panel_html, plan_html
 from core.documents.document import Document
-from core.events import Acceptance, Stats
+from core.events import Acceptance, Stats, Verified
 
 REGIONS = ("header", "library", "stage", "notice", "locked", "turns", "live", "progress", "panel", "plan", "reader", "spoken")
 
@@ -28,13 +28,13 @@ class Page:
     def signature(self) -> tuple:
         """Equal as long as nothing on the page can have changed; cheap enough to ask many times a second."""
         desk, engine = self._desk, self._desk.engine
-        return desk.version, engine.state, engine.model_name, id(engine.plan), _progress(engine)
+        return desk.version, desk.job.visible if desk.job else 0, engine.state, engine.model_name, id(engine.plan), _progress(engine)
 
     def render(self) -> dict[str, str]:
         """All regions. Safe to call from several threads: the worst that can happen is that one is rendered twice."""
         desk, engine = self._desk, self._desk.engine
         job, book = desk.job, desk.book
-        now = job.snapshot if job else None
+        now = job.paced if job else None
         turns = desk.turns
         running = now is not None and now.running
         shown = turns[:-1] if running else turns
@@ -100,5 +100,7 @@ def _stats(stored: dict) -> Stats:
         known[name] = Acceptance(**known.get(name, {}))
     for name in ("tbt_series_ms", "acceptance_series"):
         known[name] = tuple(known.get(name, ()))
+    if verified := known.get("verified"):
+        known["verified"] = Verified(**verified)
     return Stats(**known)
 

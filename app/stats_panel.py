@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 from statistics import median
 
-from core.events import Acceptance, Stats
+from core.events import Acceptance, Stats, Verified
 
 PLOT_WIDTH, PLOT_HEIGHT = 288, 84
 SMOOTH = 8                                     # rounds
@@ -99,12 +99,19 @@ def _facts(stats: Stats) -> str:
              ("new", "New tokens", f"{stats.new_tokens:,}" if some else "–"),
              ("wait", "Longest wait", f"{_ms(stats.longest_wait_ms)} ms" if some else "–"),
              ("mode", "Mode", MODES.get(stats.mode, stats.mode))]
+    if stats.verified is not None:
+        facts.append(("verified", "Plain decoding agrees", _verified(stats.verified)))
     if stats.bytes_moved:
         facts.append(("moved", "Moved over the bus", size(stats.bytes_moved)))
     if stats.peak_memory_bytes:
         facts.append(("memory", "Memory peak", size(stats.peak_memory_bytes)))
     rows = "".join(f'<div><dt>{name}</dt><dd id="stat-{key}">{escape(value)}</dd></div>' for key, name, value in facts)
     return f'<dl class="facts">{rows}</dl>{context_html(stats.context_used, stats.context_total)}'
+
+
+def _verified(verified: Verified) -> str:
+    ties = {0: "", 1: ", 1 near-tie"}.get(verified.near_ties, f", {verified.near_ties:,} near-ties")
+    return f"{verified.agreed:,} of {verified.tokens:,} tokens{ties}"
 
 
 def _prefill(stats: Stats) -> str:

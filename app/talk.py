@@ -8,6 +8,7 @@ import queue
 import sys
 import threading
 from collections.abc import Iterator
+from dataclasses import asdict
 from typing import Any
 
 from app.runtime import Runtime
@@ -68,6 +69,7 @@ def figures(finished: Finished) -> dict[str, Any]:
         "acceptance": {"draft": stats.acceptance_draft.rate, "retrieval": stats.acceptance_retrieval.rate},
         "tokens_per_round": stats.tokens_per_round, "rounds": stats.rounds, "longest_wait_ms": stats.longest_wait_ms,
         "mode": stats.mode, "model": stats.model, "plan": finished.plan, "peak_memory_bytes": stats.peak_memory_bytes,
+        "verified": asdict(stats.verified) if stats.verified else None,
     }
 
 
@@ -136,6 +138,7 @@ class _Stream:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._at_start = True
+        self._held: list[str] | None = None    # a part's summary, written when it is known to be the one that stays
 
     def show(self, events: Iterator[Event]) -> Finished:
         """The end of the answer. Ctrl-C stops it and waits for what it has. Raises UserError when there is none."""
@@ -154,6 +157,7 @@ class _Stream:
                 stopping = True
                 self._runtime.stop()
         status("")
+        self._release()
         if not self._at_start:
             sys.stdout.write("\n")
             sys.stdout.flush()
@@ -170,16 +174,33 @@ class _Stream:
             status(f"Reading: {event.done_tokens:,} of {event.total_tokens:,} tokens{left}{known}")
         elif isinstance(event, Delta) and event.text:
             status("")
-            text = event.text.lstrip() if self._at_start else event.text
-            sys.stdout.write(text)
-            sys.stdout.flush()
-            self._at_start = self._at_start and not text
+            self._write(event.text) if self._held is None else self._hold(event)
+
+    def _hold(self, event: Delta) -> None:
+        self._held.append(event.text)
+        status(f"Writing: {event.stats.new_tokens} tokens")
+
+    def _release(self) -> None:
+        held, self._held = self._held, None
+        if held:
+            self._write("".join(held))
+
+    def _write(self, text: str) -> None:
+        text = text.lstrip() if self._at_start else text
+        sys.stdout.write(text)
+        sys.stdout.flush()
+        self._at_start = self._at_start and not text
 
     def _heading(self, event: Reading) -> None:
         status("")
-        if event.purpose == "answer" and event.total == 1:
+        if event.attempt > 1:                  # the same part, told anew
+            self._held = []
             return
-        place = f"[{event.index}/{event.total}] " if event.purpose != "whole summary" else ""
+        self._release()
+        self._held = [] if event.total > 1 and event.purpose != "answer" else None
+        if event.purpose == "answer" and event.total == 1 or event.purpose == "whole summary" and event.total > 1:
+            return                             # read in one go, or the text has its own headings
+        place = f"[{event.index}/{event.total}] " if event.total > 1 else ""
         before = "" if self._at_start else "\n\n"
         sys.stdout.write(f"{before}{place}{event.label[:1].upper()}{event.label[1:]}\n")
         sys.stdout.flush()
@@ -218,7 +239,7 @@ def _report(finished: Finished) -> None:
 
 
 def _params(settings: Settings) -> dict[str, Any]:
-    names = ("max_new_tokens", "temperature", "top_p", "repetition_penalty", "seed", "mode", "gamma")
+    names = ("max_new_tokens", "temperature", "top_p", "repetition_penalty", "seed", "mode", "gamma", "stop")
     return {**{name: getattr(settings, name) for name in names}, "budget": settings.retrieval_budget}
 
 

@@ -21,6 +21,8 @@ KEEP_ALIVE_S = 4.0                             # a silent generator would not no
 PRIVATE = {"api_visibility": "private", "show_progress": "hidden", "queue": True, "concurrency_limit": None}
 WHOLE, AUTO = 0, "auto"
 WHOLE_NUMBERS = ("max_new_tokens", "seed")
+SAMPLING = ("temperature", "top_p", "repetition_penalty")
+SUITS = "suits_model"                           # ticked: the three above are left to the model's catalogue entry
 FITS = [("Automatic", "auto"), ("Whole, or refuse", "whole"), ("In parts", "sections")]
 BUS = "window.triforce.connect((data) => trigger('act', data), upload);"
 TOPBAR = """<div class="topbar-tools"><div class="switch" role="group" aria-label="Colours">
@@ -137,13 +139,14 @@ def _settings(defaults: dict[str, Any]) -> dict[str, gr.components.Component]:
         gr.HTML('<div class="drawer-head"><h2>Settings</h2><button type="button" class="ghost" data-toggle="settings" '
                 'aria-label="Close settings">✕</button></div>',
                 elem_id="settings-head", js_on_load=None, apply_default_css=False)
+        own = any(defaults.get(name) is not None for name in SAMPLING)
+        suits = gr.Checkbox(not own, label="Sampling that suits the model", info="As the model was found to write best.",
+                            elem_id="suits-model")
+        with gr.Column(visible=own, min_width=0, elem_id="sampling") as sliders:
+            sampling = _sampling(defaults)
+        suits.change(lambda on: gr.Column(visible=not on), suits, sliders, **PRIVATE)
         return {
-            "temperature": gr.Slider(0, 1.5, value=defaults.get("temperature", 0.3), step=0.05, label="Temperature",
-                                     info="0 always takes the most likely token."),
-            "top_p": gr.Slider(0.05, 1, value=defaults.get("top_p", 0.9), step=0.05, label="Top-p",
-                               info="Draws only from the most likely tokens that together reach this share."),
-            "repetition_penalty": gr.Slider(1, 1.5, value=defaults.get("repetition_penalty", 1.0), step=0.01,
-                                            label="Repetition penalty", info="Above 1, words already used become less likely."),
+            SUITS: suits, **sampling,
             "max_new_tokens": gr.Slider(16, 4096, value=defaults.get("max_new_tokens", 512), step=16,
                                         label="Longest answer (tokens)"),
             "mode": gr.Dropdown([(name, key) for key, name in MODES.items()], value=defaults.get("mode", "triforce"),
@@ -151,6 +154,19 @@ def _settings(defaults: dict[str, Any]) -> dict[str, gr.components.Component]:
                                 filterable=False),
             "seed": gr.Number(value=defaults.get("seed") or 0, precision=0, label="Seed", minimum=0, maximum=2**31 - 1,
                               info="0: another answer every time. Any other number repeats its answer.")}
+
+
+def _sampling(defaults: dict[str, Any]) -> dict[str, gr.Slider]:
+    def start(name: str, otherwise: float) -> float:
+        return otherwise if defaults.get(name) is None else defaults[name]
+
+    return {
+        "temperature": gr.Slider(0, 1.5, value=start("temperature", 0.3), step=0.05, label="Temperature",
+                                 info="0 always takes the most likely token."),
+        "top_p": gr.Slider(0.05, 1, value=start("top_p", 0.9), step=0.05, label="Top-p",
+                           info="Draws only from the most likely tokens that together reach this share."),
+        "repetition_penalty": gr.Slider(1, 1.5, value=start("repetition_penalty", 1.1), step=0.01,
+                                        label="Repetition penalty", info="Above 1, words already used become less likely.")}
 
 
 def _wire(blocks: gr.Blocks, desk: Desk, page: Page, *, regions: dict[str, gr.HTML], choices: dict, wishes: list,
@@ -223,6 +239,8 @@ def make_wish(choice: tuple, params: dict[str, Any], desk: Desk) -> Wish:
     if count and (first or last):
         left, right = int(first or 1), int(last or count)
         chapters = (min(left, right), max(left, right))
+    left_open = (SUITS, *SAMPLING) if params.get(SUITS) else (SUITS,)
+    params = {name: value for name, value in params.items() if name not in left_open}
     whole = {name: int(value) if name in WHOLE_NUMBERS else value for name, value in params.items() if value is not None}
     whole["seed"] = whole.get("seed") or 1 + secrets.randbelow(2**31 - 1)
     return Wish(chapters=chapters, fit=fit or AUTO, params=whole)

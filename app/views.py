@@ -136,8 +136,9 @@ def progress_html(now: Snapshot | None) -> str:
     if now.phase == "loading" and now.loading:
         title, share = now.loading.stage, now.loading.fraction
     if now.reading:
-        which = f" {now.reading.index} of {now.reading.total}" if now.reading.total > 1 else ""
-        title = f"Reading part{which}: {now.reading.label}" if which else f"Reading: {now.reading.label}"
+        verb = "Telling the whole" if now.reading.purpose == "whole summary" else "Reading"
+        which = f", {now.reading.index} of {now.reading.total}" if now.reading.total > 1 else ""
+        title = f"{verb}{which}: {now.reading.label}"
     if now.prefill:
         done, total = now.prefill.done_tokens, now.prefill.total_tokens
         share = done / total if total else None

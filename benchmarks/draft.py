@@ -27,7 +27,7 @@ from benchmarks.store import Table, save  # noqa: E402
 from core.assemble import Composer, build_engine  # noqa: E402
 from core.config import load_settings  # noqa: E402
 from core.decoding.decoder import Round  # noqa: E402
-from core.decoding.drafters import Drafter, ModelDrafter, NgramDrafter  # noqa: E402
+from core.decoding.drafters import Drafter, NgramDrafter  # noqa: E402
 from core.decoding.randomness import Randomness  # noqa: E402
 from core.decoding.sampling import Sampling  # noqa: E402
 from core.decoding.verify import Draft  # noqa: E402
@@ -72,7 +72,7 @@ class Chosen(Composer):
     def _level_zero(self, sampling: Sampling, randomness: Randomness) -> Drafter:
         drafters: dict[str, Callable[[], Drafter]] = {
             "n-gram": NgramDrafter, "both": lambda: super(Chosen, self)._level_zero(sampling, randomness),
-            "draft": lambda: ModelDrafter(self._draft, self._streaming(self._draft), sampling, randomness),
+            "draft": lambda: self._drafted(sampling, randomness),
         }
         Chosen.counted = Counted(drafters[Chosen.level]())
         return Chosen.counted
@@ -191,7 +191,8 @@ def _times(folder: Path, texts: list[list[int]], options: argparse.Namespace) ->
         context = engine.new_context(engine.context_tokens)
         for temperature in options.temperatures[:2]:
             for level in ("plain", *LEVELS, "plain"):
-                answer, stats = _answer(engine, context, text[:length], level, temperature=temperature, seed=1, max_new_tokens=options.tokens)
+                answer, stats = _answer(
+                    engine, context, text[:length], level, temperature=temperature, seed=1, max_new_tokens=options.tokens)
                 time = Time(length, temperature, level, engine.plan.middle_gamma, stats.tbt_mean_ms, stats.acceptance_draft.rate,
                             stats.tokens_per_round, distinct(answer))
                 print(time, flush=True)

@@ -10,6 +10,7 @@ from core.engine import Done, Params, Prefilled, Round
 from core.events import Delta, Piece, Prefill, Stats
 from core.text.circling import before_circling, circles
 from core.text.detokenizer import Detokenizer
+from core.text.stopping import StopStrings
 
 
 class Engine(Protocol):
@@ -22,7 +23,7 @@ class Engine(Protocol):
 
     def new_context(self, capacity_tokens: int) -> Any: ...
     def generate(
-        self, context: Any, ids: list[int], params: Params, *, should_stop: Callable[[], bool],
+        self, context: Any, ids: list[int], params: Params, *, should_stop: Callable[[], bool], ends: Callable[[int], bool],
     ) -> Iterator[Prefilled | Round | Done]: ...
     def verify(self, context: Any, ids: list[int], start: int, params: Params) -> dict[str, Any]: ...
     def stored_tokens(self, book_id: str, ids: list[int]) -> int: ...
@@ -32,7 +33,7 @@ class Engine(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A whole answer. `token_ids` are what a later turn repeats: without the end token and without a circling tail."""
+    """A whole answer. `token_ids` are what a later turn repeats: without the end token or stop string and without a circling tail."""
 
     reason: str
     text: str
@@ -46,15 +47,16 @@ def answer(
     decode: Callable[[Sequence[int]], str], should_stop: Callable[[], bool],
 ) -> Generator[Prefill | Delta, None, Answer]:
     """Generate after `ids`, yielding progress and text, and return the whole answer."""
-    scribe = _Scribe(decode, engine.eos_ids)
-    for event in engine.generate(context, ids, params, should_stop=should_stop):
+    stops = StopStrings(params.stop, decode)
+    scribe = _Scribe(decode, engine.eos_ids, stops)
+    for event in engine.generate(context, ids, params, should_stop=should_stop, ends=stops):
         if isinstance(event, Prefilled):
             yield Prefill(event.done_tokens, event.total_tokens, event.elapsed_s, event.eta_s, event.reused_tokens,
                           event.snapshot_tokens)
         elif isinstance(event, Done):
             rest = scribe.flush()
-            if rest is not None:
-                yield Delta((rest,), event.stats)
+            if rest:
+                yield Delta(rest, event.stats)
             return scribe.answer(event.reason, event.stats)
         else:
             pieces = scribe.write(event.tokens, event.levels)
@@ -66,38 +68,49 @@ def answer(
 
 
 class _Scribe:
-    """Collects an answer's tokens and their text."""
+    """Collects an answer's tokens and their text. What may be the beginning of a stop string waits until it is known to be none."""
 
-    def __init__(self, decode: Callable[[Sequence[int]], str], eos_ids: frozenset[int]) -> None:
-        self._decode, self._eos_ids = decode, eos_ids
+    def __init__(self, decode: Callable[[Sequence[int]], str], eos_ids: frozenset[int], stops: StopStrings) -> None:
+        self._decode, self._eos_ids, self._stops = decode, eos_ids, stops
         self._detokenizer = Detokenizer(decode)
         self.tokens: list[int] = []
-        self._text: list[str] = []
+        self._text = ""                        # what was shown
+        self._waiting: list[Piece] = []
 
     def write(self, tokens: Sequence[int], levels: Sequence[str]) -> tuple[Piece, ...]:
         """The printable text of new tokens, one piece per run of the same level. End tokens are not text."""
-        pieces: list[Piece] = []
         for token, level in zip(tokens, levels, strict=True):
-            if token in self._eos_ids:
-                continue
-            self.tokens.append(token)
-            text = self._detokenizer.feed(token)
-            if text and pieces and pieces[-1].level == level:
-                pieces[-1] = Piece(pieces[-1].text + text, level)
-            elif text:
-                pieces.append(Piece(text, level))
-        self._text += [piece.text for piece in pieces]
-        return tuple(pieces)
+            if token not in self._eos_ids:
+                self.tokens.append(token)
+                self._waiting.append(Piece(self._detokenizer.feed(token), level))
+        return self._show(lambda text: len(text) - self._stops.unsettled(text))
 
-    def flush(self) -> Piece | None:
-        """Text that waited for the rest of a character."""
-        text = self._detokenizer.flush()
-        self._text.append(text)
-        return Piece(text, "target") if text else None
+    def flush(self) -> tuple[Piece, ...]:
+        """What waited for the rest of a character or of a stop string, as far as it belongs to the answer."""
+        self._waiting.append(Piece(self._detokenizer.flush(), "target"))
+        return self._show(len)
 
     def answer(self, reason: str, stats: Stats, *, keep: int | None = None) -> Answer:
         """The answer so far, or its first `keep` tokens."""
         if keep is None:
-            return Answer(reason, "".join(self._text), tuple(self.tokens), stats)
+            end = self._stops.kept
+            return Answer(reason, self._text, tuple(self.tokens if end is None else self.tokens[:end[1]]), stats)
         tokens, detokenizer = self.tokens[:keep], Detokenizer(self._decode)
         return Answer(reason, "".join(map(detokenizer.feed, tokens)), tuple(tokens), stats)
+
+    def _show(self, settled: Callable[[str], int]) -> tuple[Piece, ...]:
+        """As many characters of what waits as `settled` says, one piece per run of the same level; nothing from a stop string on."""
+        end = self._stops.kept
+        length = settled("".join(piece.text for piece in self._waiting)) if end is None else end[0] - len(self._text)
+        shown: list[Piece] = []
+        while length > 0 and self._waiting:
+            text, level = self._waiting[0].text, self._waiting[0].level
+            if shown and shown[-1].level == level:
+                shown[-1] = Piece(shown[-1].text + text[:length], level)
+            elif text:
+                shown.append(Piece(text[:length], level))
+            rest = [Piece(text[length:], level)] if text[length:] else []
+            self._waiting[:1] = rest
+            length -= len(text)
+        self._text += "".join(piece.text for piece in shown)
+        return tuple(shown)

@@ -14,6 +14,7 @@ import torch
 from core import paths
 from core.backend.base import Backend
 from core.backend.cpu import CpuBackend
+from core.cache.base import TargetKVCache
 from core.cache.disk import SnapshotFolder, quota_bytes
 from core.cache.full import FullKVCache
 from core.cache.retrieval import RetrievalKVCache
@@ -44,7 +45,10 @@ def build_engine(
     plan: Plan, settings: Settings, model_dir: Path, *, draft_dir: Path | None = None, progress: Progress | None = None,
     composer: type[Composer] | None = None,
 ) -> Engine:
-    """The engine a plan asks for; a benchmark may compose differently. Raises UserError when the plan's device is not there or the checkpoint does not suit."""
+    """The engine a plan asks for; a benchmark may name another `composer`.
+
+    Raises UserError when the plan's device is not there or the checkpoint does not suit.
+    """
     backend = _backend(plan)
     model = load_model(model_dir, backend, positions=plan.context_tokens + _MAX_GAMMA, stretch=plan.context_stretch, progress=progress)
     slots = plan.draft_sinks + plan.draft_window + _slack(plan)
@@ -89,18 +93,18 @@ class Composer:
     def __init__(self, plan: Plan, model: LlamaModel, draft: LlamaModel | None) -> None:
         self._plan, self._model, self._draft = plan, model, draft
 
-    def compose(self, params: Params, cache: FullKVCache, answer_start: int) -> Decoder:
+    def compose(self, params: Params, cache: TargetKVCache, answer_start: int) -> Decoder:
         """The decoder for one answer over `cache`."""
         sampling = Sampling(params.temperature, params.top_p, params.repetition_penalty, answer_start)
         randomness = SeededRandomness(params.seed)
         gamma = params.gamma or self._plan.gamma
-        drafter, refresh = self._drafter(params, cache, sampling, randomness)
+        drafter, refresh = self._drafter(params, cache, sampling, randomness, answer_start)
         return Decoder(
             drafter, self._model, cache, sampling, randomness, gamma=gamma, eos_ids=self._model.config.eos_ids, refresh=refresh
         )
 
     def _drafter(
-        self, params: Params, cache: FullKVCache, sampling: Sampling, randomness: Randomness
+        self, params: Params, cache: TargetKVCache, sampling: Sampling, randomness: Randomness, context_tokens: int
     ) -> tuple[Drafter, Refresh | None]:
         if params.mode == "autoregressive":
             return EmptyDrafter(), None
@@ -109,25 +113,30 @@ class Composer:
         if params.mode == "draft":
             return self._level_zero(sampling, randomness), None
         if params.mode == "streaming":
-            return self._middle(EmptyDrafter(), self._streaming(self._model), params, cache, sampling, randomness), None
+            return self._middle(EmptyDrafter(), self._streaming(self._model), params, context_tokens, sampling, randomness), None
         retrieval = RetrievalKVCache(
             cache, budget=params.budget or self._plan.retrieval_budget, chunk=self._plan.retrieval_chunk,
             tail_tokens=self._plan.tail_tokens, slack=_slack(self._plan),
         )
         below = EmptyDrafter() if params.mode == "retrieval" else self._level_zero(sampling, randomness)
-        return self._middle(below, retrieval, params, cache, sampling, randomness), RetrievalRefresh(cache, retrieval)
+        return self._middle(below, retrieval, params, context_tokens, sampling, randomness), RetrievalRefresh(cache, retrieval)
 
     def _level_zero(self, sampling: Sampling, randomness: Randomness) -> Drafter:
         """The light drafter: lookup in book and answer, and where that finds nothing a small model over a StreamingLLM cache."""
         if self._draft is None:
             return NgramDrafter()
-        return FirstDrafter(NgramDrafter(), ModelDrafter(self._draft, self._streaming(self._draft), sampling, randomness))
+        return FirstDrafter(NgramDrafter(), self._drafted(sampling, randomness))
+
+    def _drafted(self, sampling: Sampling, randomness: Randomness) -> ModelDrafter:
+        # a middle pass takes as long for the few rows of a short draft as for one, so only the draft's own passes count against it
+        costs = Costs(verify=self._plan.expected_middle_ms, row=0.0, middle=self._plan.expected_draft_ms)
+        return ModelDrafter(self._draft, self._streaming(self._draft), sampling, randomness, length=ExpectedGain(costs))
 
     def _middle(
-        self, below: Drafter, cache: RetrievalKVCache | StreamingKVCache, params: Params, full: FullKVCache, sampling: Sampling,
+        self, below: Drafter, cache: RetrievalKVCache | StreamingKVCache, params: Params, context_tokens: int, sampling: Sampling,
         randomness: Randomness,
     ) -> VerifiedDrafter:
-        length: DraftLength = FixedLength() if params.gamma else ExpectedGain(_costs(self._plan, full.length))
+        length: DraftLength = FixedLength() if params.gamma else ExpectedGain(_costs(self._plan, context_tokens))
         level = "streaming" if params.mode == "streaming" else "retrieval"
         return VerifiedDrafter(
             below, self._model, cache, sampling, randomness, gamma=self._plan.middle_gamma, length=length,

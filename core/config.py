@@ -39,10 +39,11 @@ class Settings:
     # answers
     mode: str = "triforce"
     max_new_tokens: int = 512
-    temperature: float = 0.3
-    top_p: float = 0.9
-    repetition_penalty: float = 1.1
+    temperature: float | None = None             # None here: as the model's catalogue entry says
+    top_p: float | None = None
+    repetition_penalty: float | None = None
     seed: int | None = None
+    stop: tuple[str, ...] = ()
     # speculation
     retrieval_budget: int | None = None
     retrieval_chunk: int | None = None
@@ -154,6 +155,13 @@ def _text(value: Any) -> str:
     return str(value).strip()
 
 
+def _texts(value: Any) -> tuple[str, ...]:
+    texts = [value] if isinstance(value, str) else value
+    if not isinstance(texts, (list, tuple)) or not all(isinstance(text, str) and text for text in texts):
+        raise ValueError(value)
+    return tuple(texts)
+
+
 def _folder(value: Any) -> Path:
     return Path(_text(value)).expanduser()
 
@@ -167,10 +175,11 @@ RULES: dict[str, Rule] = {
     "fit": _choice(FITS),
     "mode": _choice(MODES),
     "max_new_tokens": _whole(1, 131_072, unit=_TOKENS),
-    "temperature": _number(0.0, 2.0),
-    "top_p": _number(0.01, 1.0),
-    "repetition_penalty": _number(1.0, 2.0),
+    "temperature": _number(0.0, 2.0, auto=True),
+    "top_p": _number(0.01, 1.0, auto=True),
+    "repetition_penalty": _number(1.0, 2.0, auto=True),
     "seed": _whole(0, 2**63 - 1, auto=True),
+    "stop": Rule("a list of texts", _texts),
     "retrieval_budget": _whole(64, 65_536, auto=True, unit=_TOKENS),
     "retrieval_chunk": _whole(1, 256, auto=True, unit=_TOKENS),
     "gamma": _whole(1, 64, auto=True),

@@ -13,9 +13,9 @@ from typing import Any
 
 import torch
 
-from core.cache.full import FullKVCache
+from core.cache.base import Observer, TargetKVCache
 from core.cache.snapshot import SnapshotStore
-from core.decoding.decoder import Decoder, Round
+from core.decoding.decoder import Decoder, Ends, Round, never
 from core.decoding.sampling import Sampling
 from core.errors import UserError
 from core.events import Stats
@@ -30,7 +30,10 @@ MODES = ("triforce", "retrieval", "draft", "ngram", "streaming", "autoregressive
 
 @dataclass(frozen=True, slots=True)
 class Params:
-    """How one answer is generated. `budget` and `gamma` override the plan's. Raises UserError for values out of range."""
+    """How one answer is generated. `budget` and `gamma` override the plan's. Raises UserError for values out of range.
+
+    `stop` are texts before which the answer ends. The engine knows no text: whoever calls it turns them into `ends` (core.answering).
+    """
 
     max_new_tokens: int = 512
     temperature: float = 0.3
@@ -40,6 +43,7 @@ class Params:
     mode: str = "triforce"
     budget: int | None = None
     gamma: int | None = None
+    stop: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         checks = {
@@ -50,6 +54,8 @@ class Params:
             f"mode is {self.mode!r}; choose one of {', '.join(MODES)}": self.mode in MODES,
             f"budget is {self.budget}; it must be at least 64 tokens": self.budget is None or self.budget >= 64,
             f"gamma is {self.gamma}; it must lie between 1 and 32": self.gamma is None or 1 <= self.gamma <= 32,
+            f"stop is {self.stop!r}; it must be a list of texts of at least one character": all(
+                isinstance(text, str) and text for text in self.stop) and not isinstance(self.stop, str),
         }
         for message, fine in checks.items():
             if not fine:
@@ -82,7 +88,7 @@ class Context:
     The first `book_tokens` ids are the same for every question about the book `book_id`: those may come from disk, and go there once.
     """
 
-    def __init__(self, cache: FullKVCache, capacity: int) -> None:
+    def __init__(self, cache: TargetKVCache, capacity: int) -> None:
         self.cache, self.capacity = cache, capacity        # the cache itself may hold more: it rounds up to blocks
         self.ids: list[int] = []
         self.book_id, self.book_tokens, self.saved = "", 0, True
@@ -109,14 +115,14 @@ class Context:
         return common
 
 
-Compose = Callable[[Params, FullKVCache, int], Decoder]
+Compose = Callable[[Params, TargetKVCache, int], Decoder]
 
 
 class Engine:
     """Runs prompts. `compose(params, cache, answer_start)` builds the decoder for one answer (see core.assemble)."""
 
     def __init__(
-        self, model: LlamaModel, plan: Plan, *, new_cache: Callable[[int], FullKVCache], compose: Compose,
+        self, model: LlamaModel, plan: Plan, *, new_cache: Callable[[int], TargetKVCache], compose: Compose,
         peak_memory: Callable[[], int], snapshots: SnapshotStore | None = None, clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self.model, self.plan = model, plan
@@ -135,12 +141,13 @@ class Engine:
         return Context(self._new_cache(capacity_tokens), capacity_tokens)
 
     def generate(
-        self, context: Context, ids: Sequence[int], params: Params, *, should_stop: Callable[[], bool] = lambda: False
+        self, context: Context, ids: Sequence[int], params: Params, *, should_stop: Callable[[], bool] = lambda: False, ends: Ends = never
     ) -> Iterator[Prefilled | Round | Done]:
         """Continues `ids`, all of the prompt. Yields Prefilled while reading, one Round per round, Done at the end.
 
-        The caller may stop iterating after any event; the next call starts from what the context holds. Raises UserError when the prompt
-        leaves no room for an answer.
+        `ends` is told of every token of the answer in order, and the answer is complete with the one it says True to. The caller may stop
+        iterating after any event; the next call starts from what the context holds. Raises UserError when the prompt leaves no room for
+        an answer.
         """
         capacity = context.capacity
         if len(ids) >= capacity:
@@ -154,14 +161,15 @@ class Engine:
             mode=params.mode, model=self.model_name, context_total=self.context_tokens, prompt_tokens=len(ids), reused_tokens=reused,
             snapshot_tokens=reused - known,
         )
-        for event in self._prefill(context, ids[:-1], should_stop):
+        decoder = self._compose(params, context.cache, len(ids))
+        for event in self._prefill(context, ids[:-1], decoder.refresh.tap, should_stop):
             yield replace(event, reused_tokens=reused, snapshot_tokens=reused - known)
         recorder.prefilled(self._clock() - started)
         finished = context.cache.length == len(ids) - 1
         if not finished:
             yield Done("user", recorder.stats(peak_memory_bytes=self._peak_memory()))
             return
-        reason = yield from self._decode(context, list(ids), params, capacity, recorder, should_stop)
+        reason = yield from self._decode(context, list(ids), decoder, params.max_new_tokens, recorder, should_stop, ends)
         yield Done(reason, recorder.stats(peak_memory_bytes=self._peak_memory()))
 
     def verify(self, context: Context, ids: Sequence[int], start: int, params: Params) -> dict[str, Any]:
@@ -210,7 +218,7 @@ class Engine:
             context.ids = list(ids[:length])
             yield Prefilled(0, len(ids) - length, self._clock() - started, None, length, length - known)
 
-    def _prefill(self, context: Context, ids: Sequence[int], should_stop: Callable[[], bool]) -> Iterator[Prefilled]:
+    def _prefill(self, context: Context, ids: Sequence[int], tap: Observer | None, should_stop: Callable[[], bool]) -> Iterator[Prefilled]:
         """Feeds what the context lacks of `ids`, or as much of it as there is time for.
 
         A segment ends where the book does: so what follows is computed in the same steps, and rounded the same, whether the book's rows
@@ -222,15 +230,15 @@ class Engine:
         for first, end in ((start, book_end), (book_end, len(ids))):
             if context.cache.length != first:
                 return
-            for fed in self._feed(context, ids[:end], should_stop):
+            for fed in self._feed(context, ids[:end], tap if end == len(ids) else None, should_stop):
                 elapsed, done = self._clock() - started, first - start + fed
                 yield Prefilled(done, total, elapsed, elapsed * (total - done) / done if done else None)
 
-    def _feed(self, context: Context, ids: Sequence[int], should_stop: Callable[[], bool]) -> Iterator[int]:
+    def _feed(self, context: Context, ids: Sequence[int], tap: Observer | None, should_stop: Callable[[], bool]) -> Iterator[int]:
         """Prefills the rest of `ids`, yielding how many tokens of it are done."""
         steps = self.model.prefill(
             ids[context.cache.length:], context.cache, segment_tokens=self.plan.prefill_segment_tokens,
-            chunk_tokens=self.plan.prefill_chunk_tokens, should_stop=should_stop,
+            chunk_tokens=self.plan.prefill_chunk_tokens, should_stop=should_stop, tap=tap,
         )
         while True:
             with torch.inference_mode():
@@ -241,26 +249,24 @@ class Engine:
             yield done
 
     def _decode(
-        self, context: Context, committed: list[int], params: Params, capacity: int, recorder: StatsRecorder,
-        should_stop: Callable[[], bool],
+        self, context: Context, committed: list[int], decoder: Decoder, left: int, recorder: StatsRecorder,
+        should_stop: Callable[[], bool], ends: Ends,
     ) -> Iterator[Round]:
-        """Rounds until the answer ends. Returns the reason."""
-        decoder = self._compose(params, context.cache, len(committed))
-        left = params.max_new_tokens
+        """Rounds until the answer ends or has `left` more tokens. Returns the reason."""
         while left > 0:
             if should_stop():
                 return "user"
-            room = capacity - len(committed) - 1
+            room = context.capacity - len(committed) - 1
             if room < 1:
                 return "context_full"
             with torch.inference_mode():
-                result = decoder.round(committed, most=min(left, room))
+                result = decoder.round(committed, most=min(left, room), ends=ends)
             committed.extend(result.tokens)
             context.ids.extend(committed[len(context.ids):context.cache.length])
             left -= len(result.tokens)
             recorder.round(len(result.tokens), result.seconds, result.acceptance_draft, result.acceptance_retrieval,
                            bytes_moved=result.bytes_moved)
             yield replace(result, stats=recorder.stats(peak_memory_bytes=self._peak_memory()))
-            if result.tokens[-1] in self.eos_ids:
+            if result.ended:
                 return "stop"
         return "length"

@@ -22,6 +22,22 @@ class Acceptance:
 
 
 @dataclass(frozen=True, slots=True)
+class Verified:
+    """What a plain pass over a finished answer said of its tokens. A near-tie is closer than `margin`, a mismatch is not."""
+
+    tokens: int
+    near_ties: int
+    mismatches: int
+    largest_gap: float                         # in log-probability, of a token that plain decoding would not have produced
+    margin: float
+
+    @property
+    def agreed(self) -> int:
+        """Tokens that plain decoding could have produced, near-ties included."""
+        return self.tokens - self.mismatches
+
+
+@dataclass(frozen=True, slots=True)
 class Stats:
     """Everything the side panel and `--json` show about one answer so far. Times in seconds unless named `_ms`."""
 
@@ -49,6 +65,7 @@ class Stats:
     bytes_moved: int = 0                       # host -> device KV bytes of this answer
     tbt_series_ms: tuple[float, ...] = ()      # one per round, the newest 300
     acceptance_series: tuple[float, ...] = ()  # accepted / evaluated of the outermost level per round, the newest 300
+    verified: Verified | None = None           # when the answer was checked afterwards (the setting `verify`)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +84,7 @@ class Reading:
     total: int
     label: str
     purpose: str = "answer"                    # "answer" | "part summary" | "whole summary"
+    attempt: int = 1                           # above 1: what was written of this part is replaced by what comes
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,12 +9,22 @@ import os
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from core.text.circling import distinct_share
 
 log = logging.getLogger(__name__)
 
-Note = tuple[str, str]                         # the part's label and its summary
+
+class Note(NamedTuple):
+    """A summary of the parts first..last of a book (0-based) under the name of their place."""
+
+    label: str
+    text: str
+    first: int = 0
+    last: int = 0
+
+
 _POOR_SHARE = 0.75                             # of distinct 4-grams; summaries worth reading have 0.9 and more
 _FEW_WORDS = 6
 _ECHO_CHARS = 24                               # so much of the instruction in an answer is an echo of it
@@ -64,24 +74,39 @@ def says_little(text: str, tokens: Sequence[int], *, looping: bool) -> bool:
 
 
 def settled(note: str, prompt: str) -> str:
-    """A part summary as it goes into the next prompt: no announcement, no echo of the instruction, no broken-off sentence."""
-    text = note.split(prompt[:_ECHO_CHARS])[0] or note
-    text = re.sub(r"^(?:sure|certainly|here(?:'s| is| are))\b[^\n]*:\s*", "", text.strip(), flags=re.IGNORECASE)
+    """A summary as the next prompt and the reader get it: prose without announcement, echo of the instruction or broken-off end."""
+    text = (note.split(prompt[:_ECHO_CHARS])[0] or note).strip()
+    head, _, rest = text.partition("\n")
+    if rest.strip() and head.rstrip().endswith(":"):
+        text = rest.strip()
+    text = re.sub(r"^(?:sure|certainly|here(?:'s| is| are))\b[^\n]*:\s*", "", text, flags=re.IGNORECASE)
+    text = _as_prose(text)
     ends = [match.end() for match in re.finditer(r"[.!?…][\"'”’)]*(?=\s|$)", text)]
     return text[:ends[-1]] if ends else text
 
 
+def _as_prose(text: str) -> str:
+    """A list's items as sentences in a row; other paragraphs stay apart."""
+    lines = text.splitlines()
+    items = [re.sub(r"^\s*(?:\d+[.)]|[-*•])\s+", "", line).strip() for line in lines]
+    if items == [line.strip() for line in lines]:
+        return text
+    return " ".join(item if item[-1] in ".!?…\"”’)" else item.rstrip(",;:") + "." for item in items if item)
+
+
 def joined(notes: Sequence[Note]) -> str:
     """The summaries under their labels, as one text."""
-    return "\n\n".join(f"{label}\n{text}" for label, text in notes)
+    return "\n\n".join(f"{note.label}\n{note.text}" for note in notes)
 
 
-def grouped(notes: list[Note], fits: Callable[[list[Note]], bool]) -> list[list[Note]]:
-    """Neighbours together as long as `fits` says so."""
-    groups: list[list[Note]] = []
-    for note in notes:
-        if groups and fits([*groups[-1], note]):
-            groups[-1].append(note)
-        else:
-            groups.append([note])
-    return groups
+def grouped(notes: Sequence[Note], size: Callable[[Note], int], room: int) -> list[list[Note]]:
+    """Neighbours in groups of about equal size, of about `room` at most; never more than half as many groups as notes."""
+    sizes = [size(note) for note in notes]
+    total = sum(sizes)
+    count = max(1, min(-(-total // room), len(notes) // 2))
+    groups: list[list[Note]] = [[] for _ in range(count)]
+    before = 0
+    for note, own in zip(notes, sizes, strict=True):
+        groups[min(count - 1, int((before + own / 2) * count / max(1, total)))].append(note)
+        before += own
+    return [group for group in groups if group]

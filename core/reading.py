@@ -29,8 +29,10 @@ class ReadingStyle:
     note_tokens: int = 160                     # longest summary of a part
     summary_tokens: int = 512                  # longest summary of a book
     system: str = "You read books and answer from them."
-    part_prompt: str = "Write a short summary of this passage in your own words."
-    join_prompt: str = "Write a short summary of the whole book from these notes, in your own words."
+    join_tokens: int = 8192                    # so many tokens of part summaries are told in one go; more by stretches of the book
+    grounded: float = 0.0                      # a part's summary that keeps less to its text (core.text.grounding) is tried again
+    part_prompts: tuple[str, ...] = ("Write a short summary of this passage in your own words.",)       # tried in turn
+    join_prompts: tuple[str, ...] = ("Write a short summary of the whole book from these notes, in your own words.",)
     whole_prompt: str = "Write a short summary of this book in your own words."
     answer_prompt: str = "{question}"
     temperature: float = 0.3
@@ -43,7 +45,7 @@ class ReadingStyle:
         known = {field.name for field in fields(cls)}
         unknown = set(record or {}) - known
         assert not unknown, f"unknown keys in the catalogue's reading record: {sorted(unknown)}"
-        return cls(**dict(record or {}))
+        return cls(**{name: tuple(value) if isinstance(value, list) else value for name, value in (record or {}).items()})
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +120,13 @@ def plan_reading(
     why = (f"The text has {tokens:,} tokens; this model reads up to {min(longest_whole, room):,} in one go, "
            f"so it is read in {len(parts)} parts.") if fit == "auto" and len(parts) > 1 else ""
     return ReadingPlan("sections", parts, tokens, left_out, (why,) if why else ())
+
+
+def place_name(document: Document, parts: Sequence[Part]) -> str:
+    """A name for consecutive parts of a book by the chapters they lie in."""
+    book = book_chapters(document)
+    inside = [i for i, section in enumerate(book) if section.start < parts[-1].end and section.end > parts[0].start]
+    return _label(_names(document, book), inside) if inside else parts[0].label
 
 
 def _chosen(book: Sequence[Section], chapters: tuple[int, int] | None) -> range:

@@ -19,9 +19,10 @@ from core.contexts import ContextShelf
 from core.documents.document import Document
 from core.engine import Params
 from core.errors import UserError
-from core.events import Delta, Event, Finished, Piece, Prefill, Reading, Stats
-from core.notes import Note, NoteStore, grouped, joined, says_little, settled
-from core.reading import Part, ReadingPlan, ReadingStyle, plan_reading
+from core.events import Event, Finished, Prefill, Reading, Stats, Verified
+from core.notes import Note, NoteStore, joined
+from core.reading import Part, ReadingPlan, ReadingStyle, place_name, plan_reading
+from core.summary import Read, Stretches, Summarizer, assembled
 from core.text.prompt import Turn, build
 from core.text.ranking import PartIndex
 from core.text.tokenizer import Tokenizer
@@ -29,7 +30,6 @@ from core.text.tokenizer import Tokenizer
 _SLACK = 1024                                  # tokens a context is made larger than needed, for follow-up turns
 _STAY = 0.7                                    # a follow-up stays with its part unless another one matches clearly better
 _FRAME_TOKENS = 160                            # kept free for the frame and the instruction
-_SECOND_TEMPERATURE = 0.4                      # a second try of a poor part summary must be able to differ
 _SPEED_MEMORY = 0.5                            # weight of the newest prefill in the measured speed
 
 Progress = Generator[Event, None, Answer]
@@ -69,7 +69,7 @@ class Session:
     ) -> None:
         self._engine, self._tokenizer, self._style = engine, tokenizer, style
         self._defaults, self._verify, self._clock = dict(defaults or {}), verify, clock
-        self._notes = notes or NoteStore()
+        self._summarizer = Summarizer(style, notes or NoteStore(), engine.model_name)
         self._shelf = ContextShelf(engine.new_context, allowance_bytes=allowance_bytes)
         self._memories: dict[str, _Memory] = {}
         self._indexes: dict[tuple[str, tuple[Part, ...]], PartIndex] = {}
@@ -145,18 +145,43 @@ class Session:
 
     def _summarize_parts(self, ask: Ask, plan: ReadingPlan, params: Params, should_stop: Callable[[], bool]) -> Iterator[Event]:
         notes: list[Note] = []
-        for number, part in enumerate(plan.parts, 1):
-            place = Reading(number, len(plan.parts), part.label, "part summary")
-            done = yield from self._note(ask, part, place, should_stop)
-            if done.reason == "user":
-                yield self._finished(replace(done, text=""), plan=plan, sources=_labels(plan.parts[:number - 1]),
-                                     notes=(f"Stopped in part {number} of {len(plan.parts)}; the parts before it are kept.",))
+        for index, part in enumerate(plan.parts):
+            place = Reading(index + 1, len(plan.parts), part.label, "part summary")
+            told = yield from self._summarizer.part(_passage(ask.book, part), place, self._note_params(ask, index + 1),
+                                                    self._reader(_key(ask, part), should_stop), fresh=ask.fresh)
+            if told.stopped:
+                yield self._stopped(told.stats, plan, index)
                 return
-            notes.append((part.label, settled(done.text, self._style.part_prompt)))
-        notes = yield from self._condense(ask, notes, should_stop)
-        yield Reading(len(plan.parts), len(plan.parts), "the whole book", "whole summary")
-        done = yield from self._turn(ask, _notes_key(ask), joined(notes), "", self._style.join_prompt, params, should_stop)
+            notes.append(Note(part.label, told.text, index, index))
+        found = yield from self._summarizer.stretches(
+            notes, self._tokenizer.count, lambda first, last: place_name(ask.book, plan.parts[first:last + 1]),
+            lambda number: self._note_params(ask, number), self._reader(_notes_key(ask), should_stop),
+            room=self._engine.context_tokens - self._reserve(max(512, params.max_new_tokens)),
+            most=params.max_new_tokens // self._style.note_tokens)
+        if found.stopped:
+            yield self._stopped(found.stats, plan, len(plan.parts), assembled(found.notes))
+            return
+        if len(found.notes) == 1:
+            yield Reading(1, 1, "the whole book", "whole summary")
+            done = yield from self._turn(ask, _notes_key(ask), found.notes[0].text, "", self._style.join_prompts[0], params, should_stop)
+        else:
+            done = self._assembled(ask, found)
         yield self._finished(done, plan=plan, sources=_labels(plan.parts))
+
+    def _assembled(self, ask: Ask, found: Stretches) -> Answer:
+        """The stretches as one answer, which later turns repeat."""
+        text = assembled(found.notes)
+        done = Answer("stop", text, tuple(self._tokenizer.encode(text)), found.stats,
+                      (f"Told in {len(found.notes)} stretches of the book, each from the summaries of its parts.",))
+        self._memory(ask).questions[done.token_ids] = tuple(self._tokenizer.encode(self._style.join_prompts[0]))
+        return done
+
+    def _stopped(self, stats: Stats, plan: ReadingPlan, read: int, text: str = "") -> Finished:
+        """The end of a reading in parts that the user stopped."""
+        where = f"in part {read + 1} of {len(plan.parts)}; the parts before it are kept" if read < len(plan.parts) else (
+            "before the whole was told; the summaries of all parts are kept")
+        done = Answer("user", text, tuple(self._tokenizer.encode(text)), stats)
+        return self._finished(done, plan=plan, sources=_labels(plan.parts[:read]), notes=(f"Stopped {where}.",))
 
     def _ask_part(self, ask: Ask, plan: ReadingPlan, params: Params, should_stop: Callable[[], bool]) -> Iterator[Event]:
         known = self._known_notes(ask, plan)
@@ -202,41 +227,8 @@ class Session:
             done = replace(done, notes=(left,))
         return done
 
-    def _note(self, ask: Ask, part: Part, place: Reading, should_stop: Callable[[], bool]) -> Progress:
-        """The summary of one part: remembered, or read now; a second time where the first summary says nothing."""
-        passage, prompt = _passage(ask.book, part), self._style.part_prompt
-        made_from = (self._engine.model_name, self._style.system, prompt, passage)
-        known = None if ask.fresh else self._notes.get(*made_from)
-        yield place
-        if known is not None:
-            yield Delta((Piece(known, "target"),), Stats(model=self._engine.model_name))
-            return Answer("stop", known, (), Stats(model=self._engine.model_name))
-        params = self._note_params(ask, place.index)
-        done = yield from self._read_alone(_key(ask, part), passage, prompt, params, should_stop)
-        if done.reason != "user" and says_little(done.text, done.token_ids, looping=done.reason == "looping"):
-            yield replace(place, label=f"{part.label} (once more)")
-            again = replace(params, temperature=max(params.temperature, _SECOND_TEMPERATURE), seed=params.seed + 1)
-            done = yield from self._read_alone(_key(ask, part), passage, prompt, again, should_stop)
-        if done.reason != "user":
-            self._notes.put(done.text, *made_from)
-        return done
-
-    def _condense(self, ask: Ask, notes: list[Note], should_stop: Callable[[], bool]) -> Generator:
-        """Summaries of summaries until what is left can be read in one go."""
-        room = min(self._style.whole_tokens or self._style.part_tokens, self._engine.context_tokens - self._reserve(512))
-        while len(notes) > 2 and self._tokenizer.count(joined(notes)) > room:
-            groups = grouped(notes, lambda group: self._tokenizer.count(joined(group)) <= max(room // 2, 1))
-            if len(groups) == len(notes):
-                groups = [notes[i:i + 2] for i in range(0, len(notes), 2)]
-            shorter = []
-            for number, group in enumerate(groups, 1):
-                label = f"{group[0][0]} to {group[-1][0]}" if len(group) > 1 else group[0][0]
-                yield Reading(number, len(groups), label, "part summary")
-                done = yield from self._read_alone(_notes_key(ask), joined(group), self._style.join_prompt,
-                                                   self._note_params(ask, number), should_stop)
-                shorter.append((label, settled(done.text, self._style.join_prompt)))
-            notes = shorter
-        return notes
+    def _reader(self, key: tuple, should_stop: Callable[[], bool]) -> Read:
+        return lambda text, question, params: self._read_alone(key, text, question, params, should_stop)
 
     def _read_alone(self, key: tuple, text: str, question: str, params: Params, should_stop: Callable[[], bool]) -> Progress:
         """One question about one text, outside of any conversation."""
@@ -261,13 +253,14 @@ class Session:
             yield event
 
     def _checked(self, done: Answer, context: Any, ids: list[int], params: Params) -> Answer:
-        """The answer with a note of how a plain pass over it agrees."""
+        """The answer with how a plain pass over it agrees, in its figures and as a note."""
         if not done.token_ids:
             return done
         found = self._engine.verify(context, [*ids, *done.token_ids], len(ids), params)
-        ties = f", {found['near_ties']} by a near-tie" if found["near_ties"] else ""
-        note = f"Checked against plain decoding: {found['tokens'] - found['mismatches']} of {found['tokens']} tokens agree{ties}."
-        return replace(done, notes=(*done.notes, note))
+        verified = Verified(**{one.name: found[one.name] for one in fields(Verified)})
+        ties = f", {verified.near_ties} by a near-tie" if verified.near_ties else ""
+        note = f"Checked against plain decoding: {verified.agreed} of {verified.tokens} tokens agree{ties}."
+        return replace(done, notes=(*done.notes, note), stats=replace(done.stats, verified=verified))
 
     # ---- choices -------------------------------------------------------------------------------------------------------------
 
@@ -284,9 +277,8 @@ class Session:
         return plan.parts[best] if scores[best] > 0 else None
 
     def _known_notes(self, ask: Ask, plan: ReadingPlan) -> list[Note]:
-        found = [(part.label, self._notes.get(self._engine.model_name, self._style.system, self._style.part_prompt,
-                                              _passage(ask.book, part))) for part in plan.parts]
-        return [(label, settled(note, self._style.part_prompt)) for label, note in found if note is not None]
+        found = [(part.label, self._summarizer.known(_passage(ask.book, part))) for part in plan.parts]
+        return [Note(label, text, index, index) for index, (label, text) in enumerate(found) if text is not None]
 
     def _memo(self, notes: list[Note]) -> str:
         """The part summaries as far as a quarter of a part: more would drown the part itself."""
@@ -315,7 +307,8 @@ class Session:
 
     def _params(self, ask: Ask) -> Params:
         names = {f.name for f in fields(Params)}
-        given = {**self._defaults, **{name: value for name, value in ask.params.items() if value is not None}}
+        style = {name: getattr(self._style, name) for name in ("temperature", "top_p", "repetition_penalty")}
+        given = {**style, **_told(self._defaults), **_told(ask.params)}
         unknown = set(given) - names
         assert not unknown, f"unknown parameters {sorted(unknown)}"
         turn = len(ask.history)
@@ -323,12 +316,12 @@ class Session:
             attempts = self._memory(ask).attempts
             given["seed"] = _seed(ask.conversation_id, turn, attempts[turn])
             attempts[turn] += 1
-        return Params(**given)
+        return Params(**{**given, "stop": tuple(given.get("stop", ()))})
 
     def _note_params(self, ask: Ask, number: int) -> Params:
         style, asked = self._style, self._params_without_seed(ask)
         return replace(asked, max_new_tokens=style.note_tokens, temperature=style.temperature, top_p=style.top_p,
-                       repetition_penalty=style.repetition_penalty, seed=_seed(ask.book_id, number, 0))
+                       repetition_penalty=style.repetition_penalty, seed=_seed(ask.book_id, number, 0), stop=())
 
     def _params_without_seed(self, ask: Ask) -> Params:
         return self._params(replace(ask, params={**ask.params, "seed": 0}))
@@ -340,7 +333,7 @@ class Session:
         return self._memories.setdefault(ask.conversation_id, _Memory())
 
     def _reserve(self, max_new_tokens: int) -> int:
-        instructions = (self._style.system, self._style.whole_prompt, self._style.part_prompt)
+        instructions = (self._style.system, self._style.whole_prompt, max(self._style.part_prompts, key=len))
         return max_new_tokens + _FRAME_TOKENS + sum(self._tokenizer.count(text) for text in instructions)
 
     # ---- figures -------------------------------------------------------------------------------------------------------------
@@ -375,6 +368,11 @@ class Session:
             told.append("Not read: " + "; ".join(plan.left_out) + ".")
         return Finished(done.reason, done.text.strip(), done.stats, done.token_ids, tuple(sources), tuple(told),
                         {**engine_plan, **reading})
+
+
+def _told(params: Mapping[str, Any]) -> dict[str, Any]:
+    """Without what was left to the program: None."""
+    return {name: value for name, value in params.items() if value is not None}
 
 
 def _key(ask: Ask, part: Part) -> tuple:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import replace
 from statistics import quantiles
 
 from core.events import Acceptance, Stats
@@ -77,6 +78,30 @@ class StatsRecorder:
             tbt_series_ms=tuple(self._tbt_series),
             acceptance_series=tuple(self._acceptance_series),
         )
+
+
+def combined(parts: Sequence[Stats]) -> Stats:
+    """Figures of a text written in several answers: counts and times added, means and percentiles weighted by tokens."""
+    if len(parts) < 2:
+        return parts[0] if parts else Stats()
+    tokens = sum(part.new_tokens for part in parts) or 1
+
+    def weighted(name: str) -> float:
+        return sum(getattr(part, name) * part.new_tokens for part in parts) / tokens
+
+    def added(name: str) -> int | float:
+        return sum(getattr(part, name) for part in parts)
+
+    mean_ms, rounds = weighted("tbt_mean_ms"), added("rounds")
+    return replace(
+        parts[-1], prompt_tokens=added("prompt_tokens"), reused_tokens=added("reused_tokens"), new_tokens=added("new_tokens"),
+        prefill_s=added("prefill_s"), ttft_s=parts[0].ttft_s, tbt_mean_ms=mean_ms, tbt_p50_ms=weighted("tbt_p50_ms"),
+        tbt_p95_ms=weighted("tbt_p95_ms"), longest_wait_ms=max(part.longest_wait_ms for part in parts),
+        tokens_per_s=1e3 / mean_ms if mean_ms else 0.0, rounds=rounds, tokens_per_round=tokens / rounds if rounds else 0.0,
+        acceptance_draft=sum((part.acceptance_draft for part in parts), Acceptance()),
+        acceptance_retrieval=sum((part.acceptance_retrieval for part in parts), Acceptance()),
+        bytes_moved=added("bytes_moved"), peak_memory_bytes=max(part.peak_memory_bytes for part in parts),
+    )
 
 
 def _quantile(values: Sequence[float], share: float) -> float:

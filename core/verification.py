@@ -41,7 +41,7 @@ def recheck(model: Model, cache: KVCache, ids: Sequence[int], start: int, sampli
     """
     assert 1 <= start < len(ids), f"an answer from {start} in {len(ids)} tokens"
     cache.rollback(min(cache.length, start - 1))
-    unscaled = replace(sampling, temperature=sampling.temperature or 1.0, top_p=1.0)
+    unscaled = replace(sampling, temperature=1.0, top_p=1.0)                         # one scale for every margin
     gaps: list[float] = []
     log_probability = 0.0
     while cache.length < len(ids) - 1:
@@ -50,22 +50,32 @@ def recheck(model: Model, cache: KVCache, ids: Sequence[int], start: int, sampli
         logits = model.forward(piece, cache)                                         # row i judges token first + i + 1
         cache.commit(cache.length)
         law = sampling.probs(logits, ids[:first + 1], piece[1:])
-        surprise = unscaled.probs(logits, ids[:first + 1], piece[1:]).log()
+        surprise = unscaled.probs(logits, ids[:first + 1], piece[1:]).clamp_(min=1e-38).log_()
         for row in range(max(0, start - 1 - first), len(piece)):
             token = ids[first + row + 1]
-            gap = _gap(law[row], surprise[row], token)
-            gaps.append(gap)
-            if gap == 0:
+            possible = bool(law[row, token] > 0)     # what is not but has no gap is level with what is: a near-tie all the same
+            gaps.append(0.0 if possible else max(gap(surprise[row], token, sampling), 1e-9))
+            if possible:
                 log_probability += float(surprise[row, token] if sampling.temperature == 0 else law[row, token].log())
     return Agreement(
-        tokens=len(gaps), agreed=gaps.count(0.0), near_ties=sum(0 < gap <= margin for gap in gaps),
-        mismatches=sum(gap > margin for gap in gaps), largest_gap=max(gaps), margin=margin, log_probability=log_probability,
+        tokens=len(gaps), agreed=gaps.count(0.0), near_ties=sum(0 < one <= margin for one in gaps),
+        mismatches=sum(one > margin for one in gaps), largest_gap=max(gaps), margin=margin, log_probability=log_probability,
     )
 
 
-def _gap(law: torch.Tensor, log_probs: torch.Tensor, token: int) -> float:
-    """How far `token` is below the least probable token that the law allows; 0 when it is allowed itself."""
-    if law[token] > 0:
-        return 0.0
-    gap = float(log_probs[law > 0].min() - log_probs[token])
-    return max(gap, 1e-9)      # level with the argmax but not chosen: a near-tie all the same
+def gap(log_probs: torch.Tensor, token: int, sampling: Sampling) -> float:
+    """By how much log-probabilities would have to be off for `token` to be possible; 0 when it is.
+
+    log_probs [vocab] at temperature 1, penalty applied. Greedy: the distance to the largest. Nucleus: tokens less than the gap above
+    `token` may as well lie behind it, and the odds of the mass before it may be off by the gap; a law that is cut where few tokens carry
+    much mass is decided by rounding although the tokens' own probabilities lie far apart.
+    """
+    if sampling.temperature == 0:
+        return float(log_probs.max() - log_probs[token])
+    above = log_probs[log_probs > log_probs[token]].double().sort(descending=True).values
+    total = torch.logsumexp(log_probs.double() / sampling.temperature, -1)
+    mass = torch.cat((above.new_zeros(1), (above / sampling.temperature - total).exp().cumsum(0)))     # of the first j tokens
+    mass.clamp_(max=1 - 1e-12)
+    passed = torch.cat((above - log_probs[token], above.new_zeros(1)))                                 # the rest lies this close
+    odds = torch.logit(mass) - torch.logit(mass.new_tensor(sampling.top_p))
+    return max(0.0, float(torch.maximum(passed, sampling.temperature * odds).min()))

@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict
 from typing import Any
 
-from core.events import Acceptance, Delta, Event, Failed, Finished, Loading, Piece, Prefill, Reading, Stats
+from core.events import Acceptance, Delta, Event, Failed, Finished, Loading, Piece, Prefill, Reading, Stats, Verified
 
 _KINDS: dict[str, type] = {kind.__name__: kind for kind in (Loading, Reading, Prefill, Delta, Finished, Failed)}
 
@@ -47,4 +47,5 @@ def unpack_stats(values: dict[str, Any]) -> Stats:
     """Stats from the plain values of `asdict`."""
     acceptances = {name: Acceptance(**values[name]) for name in ("acceptance_draft", "acceptance_retrieval")}
     series = {name: tuple(values[name]) for name in ("tbt_series_ms", "acceptance_series")}
-    return Stats(**{**values, **acceptances, **series})
+    verified = values.get("verified")
+    return Stats(**{**values, **acceptances, **series, "verified": Verified(**verified) if verified else None})

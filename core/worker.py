@@ -187,7 +187,7 @@ def build(settings_json: dict[str, Any], report: Report) -> tuple[Session, dict[
     tokenizer = Tokenizer.load(folder)
     engine = build_engine(choice.plan, settings, folder, draft_dir=draft, progress=report)
     defaults = {name: getattr(settings, name)
-                for name in ("max_new_tokens", "temperature", "top_p", "repetition_penalty", "seed", "mode")}
+                for name in ("max_new_tokens", "temperature", "top_p", "repetition_penalty", "seed", "mode", "stop")}
     free = psutil.virtual_memory().available
     allowance = min(int(free * _ALLOWANCE_SHARE), _ALLOWANCE_MOST) if choice.plan.device == "cpu" else 0
     session = Session(engine, tokenizer, ReadingStyle.from_record(choice.entry.reading), allowance_bytes=allowance,

@@ -88,6 +88,7 @@ class FakeEngine:
 
     def generate(
         self, context: FakeContext, ids: list[int], params: Params, *, should_stop: Callable[[], bool],
+        ends: Callable[[int], bool] = lambda token: False,
     ) -> Iterator[Prefilled | Round | Done]:
         assert not context.closed
         assert len(ids) < context.capacity
@@ -110,9 +111,13 @@ class FakeEngine:
                 yield Done("user", stats)
                 return
             pair = tuple(tokens[start:start + 2])[:params.max_new_tokens - written]
+            last = next((n for n, token in enumerate(pair, 1) if token == EOS or ends(token)), None)
+            pair = pair[:last]
             written += len(pair)
             context.ids += pair
             yield Round(pair, ("retrieval",) * len(pair), Acceptance(), Acceptance(len(pair), len(pair)), 0.01, 0, stats)
+            if last is not None:
+                break
             if written >= params.max_new_tokens and pair[-1] != EOS:
                 yield Done("length", stats)
                 return

@@ -43,7 +43,7 @@ def build(settings, report):
     class Lazy(FakeEngine):
         """Emits tokens as the script gives them, so that a slow answer can be interrupted."""
 
-        def generate(self, context, ids, params, *, should_stop):
+        def generate(self, context, ids, params, *, should_stop, ends):
             from core.decoding.decoder import Round
             from core.engine import Done, Prefilled
             from core.events import Acceptance, Stats

@@ -44,7 +44,7 @@ def test_auto_is_none_and_overrides_win(tmp_path):
     settings = load_settings(write(tmp_path, "gamma: 6\nseed: auto\ncontext_tokens: 32_768\ntemperature: 1e-1\n"),
                              {"gamma": "auto", "temperature": 0.7, "top_p": None})
     assert (settings.gamma, settings.seed, settings.context_tokens) == (None, None, 32768)
-    assert (settings.temperature, settings.top_p) == (0.7, 0.9)
+    assert (settings.temperature, settings.top_p) == (0.7, None)
 
 
 def test_yaml_number_written_as_text(tmp_path):
@@ -63,7 +63,7 @@ def test_all_problems_are_named_at_once(tmp_path):
     with pytest.raises(UserError) as caught:
         load_settings(write(tmp_path, "top_p: 1.5\nmode: fast\ngama: 3\n"), {})
     message = str(caught.value)
-    assert "top_p is 1.5; allowed is a number from 0.01 to 1" in message
+    assert "top_p is 1.5; allowed is auto or a number from 0.01 to 1" in message
     assert "mode is 'fast'; allowed is one of triforce" in message
     assert "'gamma'" in message
 

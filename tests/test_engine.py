@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from core.decoding.decoder import Round
 from core.decoding.verify import verify
 from core.engine import MODES, Context, Done, Engine, Params, Prefilled
 from core.errors import UserError
@@ -75,6 +76,28 @@ def test_end_of_sequence_inside_a_round(mode: str):
     assert run(ending, context, following, replace(GREEDY, mode=mode)) == run(
         ending, ending.new_context(400), following, replace(GREEDY, mode="autoregressive")
     )
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_stop_passage_inside_a_round(tiny: Engine, mode: str):
+    """A drafter that is always right emits whole blocks: the passage ends among accepted tokens, and nothing behind it is left."""
+    model = ours(oracle())
+    perfect = engine(model, draft=model, gamma=8)
+    text, _ = run(perfect, perfect.new_context(400), PROMPT, replace(GREEDY, mode="autoregressive", max_new_tokens=24))
+    for end in range(4, 12):
+        said: list[int] = []
+
+        def ends(token: int, said: list[int] = said, end: int = end) -> bool:
+            said.append(token)
+            return len(said) == end
+
+        context = perfect.new_context(400)
+        events = list(perfect.generate(context, PROMPT, replace(GREEDY, mode=mode, max_new_tokens=24), ends=ends))
+        answer = [token for event in events if isinstance(event, Round) for token in event.tokens]
+        assert answer == said == text[:end] and events[-1].reason == "stop"
+        assert context.ids == [*PROMPT, *answer][:len(context.ids)] and len(context.ids) == context.cache.length
+        following = [*PROMPT, *answer, 3, 1]
+        assert run(perfect, context, following, GREEDY) == run(perfect, perfect.new_context(400), following, GREEDY)
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -152,7 +175,7 @@ def test_same_seed_same_text(tiny: Engine, mode: str):
     [
         ({"max_new_tokens": 0}, "max_new_tokens"), ({"temperature": -0.1}, "temperature"), ({"top_p": 0.0}, "top_p"),
         ({"top_p": 1.1}, "top_p"), ({"repetition_penalty": 0.9}, "repetition_penalty"), ({"mode": "magic"}, "mode"),
-        ({"budget": 8}, "budget"), ({"gamma": 0}, "gamma"), ({"gamma": 33}, "gamma"),
+        ({"stop": ("",)}, "stop"), ({"stop": "text"}, "stop"), ({"budget": 8}, "budget"), ({"gamma": 0}, "gamma"), ({"gamma": 33}, "gamma"),
     ],
 )
 def test_parameters_out_of_range_are_named(wrong: dict, named: str):

@@ -8,13 +8,13 @@ import pytest
 
 from core.documents.document import Document, Section
 from core.errors import UserError
-from core.events import Delta, Finished, Prefill, Reading
+from core.events import Delta, Finished, Prefill, Reading, Verified
 from core.notes import NoteStore
 from core.reading import ReadingStyle
 from core.session import Ask, Session
 from tests.fakes import EOS, CharTokenizer, FakeEngine
 
-STYLE = ReadingStyle(part_tokens=300, whole_tokens=500, note_tokens=60, system="S", part_prompt="part?", join_prompt="join?",
+STYLE = ReadingStyle(part_tokens=300, whole_tokens=500, note_tokens=60, system="S", part_prompts=("part?",), join_prompts=("join?",),
                      whole_prompt="whole?", temperature=0.1)
 TOPICS = ("lighthouse keeper", "copper magnet", "wedding guests", "winter harbour")
 
@@ -169,7 +169,7 @@ def test_long_book_is_summarised_in_parts_and_then_whole():
     session, engine = make(reply_by_prompt)
     events = ask(session, book(), None)
     readings = [e for e in events if isinstance(e, Reading)]
-    assert [(r.index, r.total, r.purpose) for r in readings] == [(i, 4, "part summary") for i in (1, 2, 3, 4)] + [(4, 4, "whole summary")]
+    assert [(r.index, r.total, r.purpose) for r in readings] == [(i, 4, "part summary") for i in (1, 2, 3, 4)] + [(1, 1, "whole summary")]
     assert readings[1].label == "Chapter 2"
     done = finished(events)
     assert done.text == "All of it."
@@ -179,6 +179,14 @@ def test_long_book_is_summarised_in_parts_and_then_whole():
     assert done.plan["reading"]["mode"] == "sections"
     assert [params.max_new_tokens for params in engine.params] == [60] * 4 + [512]
     assert engine.params[0].temperature == 0.1
+
+
+def test_sampling_that_was_left_open_is_the_models_own():
+    session, engine = make(defaults={"temperature": None, "top_p": 0.5, "seed": 1})
+    ask(session, book(), None, fit="whole", params={"repetition_penalty": 1.3})
+    ask(session, book(), None, fit="whole", params={"temperature": 0.9, "top_p": None})
+    asked = [(params.temperature, params.top_p, params.repetition_penalty) for params in engine.params]
+    assert asked == [(STYLE.temperature, 0.5, 1.3), (0.9, 0.5, STYLE.repetition_penalty)]
 
 
 def test_question_goes_to_the_part_that_matches_and_names_it():
@@ -239,11 +247,10 @@ def test_chosen_chapter_is_what_is_read():
 def test_summaries_that_do_not_fit_together_are_summarised_in_groups():
     """Many parts: the notes alone exceed what the model reads at once."""
     session, engine = make(lambda ids, params: encoded("All of it happened as the keeper had told everyone so."), context_tokens=1500)
-    events = ask(session, book(30), None)
-    assert finished(events).text
-    purposes = [e.purpose for e in events if isinstance(e, Reading)]
-    assert purposes.count("part summary") > 30
-    assert purposes[-1] == "whole summary"
+    done = finished(ask(session, book(30), None))
+    assert [line for line in done.text.splitlines() if line.startswith("##")] == [
+        "## Chapters 1–10", "## Chapters 11–20", "## Chapters 21–30"]
+    assert done.token_ids == tuple(encoded(done.text))
     assert max(len(prompt) for prompt in engine.prompts) < 1000
 
 
@@ -270,14 +277,64 @@ def test_part_summary_that_says_nothing_is_written_once_more():
 
     session, engine = make(reply)
     events = ask(session, book(), None)
-    labels = [e.label for e in events if isinstance(e, Reading)]
-    assert labels[:2] == ["Chapter 1", "Chapter 1 (once more)"]
+    tries = [(e.label, e.attempt) for e in events if isinstance(e, Reading)]
+    assert tries[:3] == [("Chapter 1", 1), ("Chapter 1", 2), ("Chapter 2", 1)]
     assert "came back" in CharTokenizer().decode(engine.prompts[-1])
+
+
+STRICT = dataclasses.replace(STYLE, grounded=0.9, part_prompts=("first?", "second?", "third?"))
+
+
+def strict_reply(ids, params):
+    """The second prompt's summary keeps to the text best, without reaching what is asked for; all others invent."""
+    prompt = CharTokenizer().decode(ids)
+    if prompt.rstrip().endswith("second?") or "second?" in prompt[-20:]:
+        return encoded("The keeper of the lighthouse came again, and quietly, in the evening.")
+    return encoded("A pirate named Alex sailed to distant islands with his friend Sarah.")
+
+
+def test_part_that_strays_from_its_text_is_asked_for_in_other_words_and_the_best_is_kept():
+    store = NoteStore()
+    session, engine = make(strict_reply, style=STRICT, notes=store)
+    events = ask(session, book(2), None, fit="sections")
+    readings = [e for e in events if isinstance(e, Reading) and e.purpose == "part summary" and e.index == 1]
+    assert [e.attempt for e in readings] == [1, 2, 3, 4]           # three prompts, then the best once more for the eye
+    kept = [e.text for e in events[events.index(readings[-1]):] if isinstance(e, Delta)][0]
+    assert kept.startswith("The keeper of the lighthouse")
+    assert "The keeper of the lighthouse came again" in CharTokenizer().decode(engine.prompts[-1])
+    assert "Alex" not in CharTokenizer().decode(engine.prompts[-1])
+
+
+def test_part_that_keeps_to_its_text_is_asked_for_once():
+    faithful = dataclasses.replace(STRICT, grounded=0.5)
+    session, engine = make(lambda ids, params: encoded("The lighthouse keeper came again and again."), style=faithful)
+    events = ask(session, book(2), None, fit="sections")
+    assert [(e.index, e.attempt) for e in events if isinstance(e, Reading) and e.purpose == "part summary"][0] == (1, 1)
+    assert not [e for e in events if isinstance(e, Reading) and e.index == 1 and e.attempt > 1]
+
+
+def test_summary_in_stretches_streams_what_the_answer_is_in_the_end():
+    """What was on the screen stretch by stretch is the text that is kept."""
+    session, _ = make(lambda ids, params: encoded("All of it happened as the keeper had told everyone so."), context_tokens=1500)
+    events = ask(session, book(30), None)
+    first = next(i for i, e in enumerate(events) if isinstance(e, Reading) and e.purpose == "whole summary")
+    assert "".join(e.text for e in events[first:] if isinstance(e, Delta)) == finished(events).text
+    stats = finished(events).stats
+    assert stats.new_tokens == 3 * len(encoded("All of it happened as the keeper had told everyone so.") + [EOS])
+
+
+def test_stopping_between_stretches_keeps_what_was_told():
+    session, _ = make(lambda ids, params: encoded("All of it happened as the keeper had told everyone so."), context_tokens=1500)
+    told = []
+    for event in session.ask(Ask(book(30), "B", "c", None), should_stop=lambda: len(told) > 1):
+        if isinstance(event, Reading) and event.purpose == "whole summary":
+            told.append(event)
+    assert event.reason == "user" and event.text.startswith("## Chapters 1–10") and event.text.count("##") == 1
 
 
 def test_echo_of_the_instruction_does_not_reach_the_whole_summary():
     """Small models go on with the instruction after their answer."""
-    style = dataclasses.replace(STYLE, part_prompt="Summarize what happens in this passage.", note_tokens=400)
+    style = dataclasses.replace(STYLE, part_prompts=("Summarize what happens in this passage.",), note_tokens=400)
     session, engine = make(lambda ids, params: encoded("The keeper came back. Summarize what happens in this way too"), style=style)
     ask(session, book(), None)
     assert CharTokenizer().decode(engine.prompts[-1]).count("Summarize what happens") == 0
@@ -332,6 +389,33 @@ def test_closing_frees_every_context():
     assert engine.contexts and all(context.closed for context in engine.contexts)
 
 
+# ---- stop strings -----------------------------------------------------------------------------------------------------------
+
+def test_an_answer_ends_before_a_stop_string():
+    """No part of it is shown, kept for the next turn, or taken for a cut answer."""
+    session, _ = make(lambda ids, params: encoded("It is so. THE ENDS. THE END, and more"))
+    events = ask(session, book(1), "Who came?", params={"stop": ["THE END,", "never said"]})
+    done = finished(events)
+    shown = "".join(event.text for event in events if isinstance(event, Delta))
+    assert (shown, done.text, done.reason) == ("It is so. THE ENDS. ", "It is so. THE ENDS.", "stop")
+    assert list(done.token_ids) == encoded("It is so. THE ENDS. ")
+
+
+def test_what_only_looked_like_a_stop_string_is_shown():
+    """Held back for a while, never lost, also at the very end."""
+    session, _ = make(lambda ids, params: encoded("THE EAST, THE E"))
+    done = finished(ask(session, book(1), "Who came?", params={"stop": ["THE END"]}))
+    assert done.text == "THE EAST, THE E" and list(done.token_ids) == encoded("THE EAST, THE E")
+
+
+def test_part_summaries_know_no_stop_string():
+    """They are the program's own notes; what ends an answer would cut them short."""
+    session, engine = make(reply_by_prompt)
+    ask(session, book(), None, params={"stop": ["e"]})
+    assert [params.stop for params in engine.params[:-1]] == [()] * (len(engine.params) - 1)
+    assert engine.params[-1].stop == ("e",)
+
+
 # ---- re-checking -----------------------------------------------------------------------------------------------------------
 
 def test_verify_checks_the_answer_and_says_how_it_agrees():
@@ -341,7 +425,7 @@ def test_verify_checks_the_answer_and_says_how_it_agrees():
     class Checking(FakeEngine):
         def verify(self, context, ids, start, params):
             asked.append((list(ids), start))
-            return {"tokens": len(ids) - start, "mismatches": 2, "near_ties": 1}
+            return {"tokens": len(ids) - start, "agreed": 6, "mismatches": 2, "near_ties": 1, "largest_gap": 3.5, "margin": 0.1}
 
     engine = Checking(lambda ids, params: encoded("It is so."))
     session = Session(engine, CharTokenizer(), STYLE, allowance_bytes=10**9, verify=True)
@@ -349,6 +433,7 @@ def test_verify_checks_the_answer_and_says_how_it_agrees():
     ids, start = asked[0]
     assert ids[start:] == list(done.token_ids) and ids[:start] == engine.prompts[0]
     assert any("7 of 9 tokens agree, 1 by a near-tie" in note for note in done.notes)
+    assert done.stats.verified == Verified(9, 1, 2, 3.5, 0.1)
 
 
 # ---- what stays on disk ----------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from core.documents.document import Document, Section
-from core.events import Acceptance, Delta, Failed, Finished, Loading, Piece, Prefill, Reading, Stats
+from core.events import Acceptance, Delta, Failed, Finished, Loading, Piece, Prefill, Reading, Stats, Verified
 from core.wire import from_line, pack, to_line, unpack
 
 HERE = Path(__file__).resolve().parent
@@ -67,9 +67,10 @@ def pipe() -> Iterator[Pipe]:
 
 def test_events_survive_the_wire():
     """What the panel shows must be what the engine said, to the last field."""
-    stats = Stats(mode="triforce", acceptance_draft=Acceptance(3, 4), tbt_series_ms=(1.0, 2.5), acceptance_series=(0.5,))
+    stats = Stats(mode="triforce", acceptance_draft=Acceptance(3, 4), tbt_series_ms=(1.0, 2.5), acceptance_series=(0.5,),
+                  verified=Verified(9, 1, 0, 0.01, 0.1))
     for event in (Loading("x", None), Reading(1, 2, "A", "part summary"), Prefill(1, 2, 0.5, None), Failed("no", fatal=True),
-                  Delta((Piece("é\n\u2028🙂", "draft"),), stats),
+                  Delta((Piece("é\n\u2028🙂", "draft"),), Stats()),
                   Finished("stop", "t", stats, (1, 2), ("s",), ("n",), {"a": [1]})):
         assert unpack(from_line(to_line({"event": pack(event)}))["event"]) == event
 

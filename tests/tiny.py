@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import torch
 
 from core.assemble import Composer
+from core.backend.base import Backend
 from core.backend.cpu import CpuBackend
+from core.cache.base import TargetKVCache
 from core.cache.full import FullKVCache
 from core.engine import Engine
 from core.hardware.plan import Plan
@@ -55,10 +58,12 @@ def oracle(family: str = "llama", *, kv_heads: int = 2, tied: bool = False, rope
     return model
 
 
-def ours(model: torch.nn.Module, *, positions: int = 512, eos: int | None = None, dtype: torch.dtype = torch.float32) -> LlamaModel:
-    """The same model in the runtime."""
-    backend = CpuBackend(dtype)
-    return build(from_transformers(model.config, name="tiny", eos=eos), Named(model), backend, positions=positions)
+def ours(
+    model: torch.nn.Module, *, positions: int = 512, eos: int | None = None, dtype: torch.dtype = torch.float32,
+    backend: Backend | None = None,
+) -> LlamaModel:
+    """The same model in the runtime, on the CPU unless another backend is given."""
+    return build(from_transformers(model.config, name="tiny", eos=eos), Named(model), backend or CpuBackend(dtype), positions=positions)
 
 
 PLAN = Plan(
@@ -71,12 +76,13 @@ PLAN = Plan(
 
 
 def engine(
-    model: LlamaModel, *, draft: LlamaModel | None = None, composer: type[Composer] = Composer, **plan: Any
+    model: LlamaModel, *, draft: LlamaModel | None = None, composer: type[Composer] = Composer,
+    new_cache: Callable[[int], TargetKVCache] | None = None, **plan: Any,
 ) -> Engine:
-    """An engine around a tiny model, composed as the product composes it."""
+    """An engine around a tiny model, composed as the product composes it, over full caches unless `new_cache` makes others."""
     figures = replace(PLAN, **plan)
 
-    def new_cache(capacity: int) -> FullKVCache:
+    def full_cache(capacity: int) -> FullKVCache:
         return FullKVCache(model.config.kv_shape, capacity + 32, model.backend, block_tokens=64)
 
-    return Engine(model, figures, new_cache=new_cache, compose=composer(figures, model, draft).compose, peak_memory=lambda: 1)
+    return Engine(model, figures, new_cache=new_cache or full_cache, compose=composer(figures, model, draft).compose, peak_memory=lambda: 1)

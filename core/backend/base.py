@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -25,11 +26,53 @@ class Linear(Protocol):
     def __call__(self, x: torch.Tensor) -> torch.Tensor: ...
 
 
+Mark = object      # a place in the order of copies; what it is inside is the backend's business
+
+
+class Copies(Protocol):
+    """Carries keys and values between host memory and the device, in the order asked for, behind the computation.
+
+    A copy starts after the computation asked for before it, so a buffer may be refilled as soon as its last reader was launched; what
+    is computed later waits for a copy only through `wait`. Copies run one after the other, also in opposite directions: a duplex bus
+    gives each direction half its rate. `bytes_to_device` is the only place where bytes that cross to the device are counted.
+    """
+
+    bytes_to_device: int
+
+    def to_device(self, target: torch.Tensor, source: torch.Tensor) -> None:
+        """Host to device. Both of one shape and dtype, [rows, head_dim] or [heads, rows, head_dim], each head's rows contiguous."""
+        ...
+
+    def to_host(self, target: torch.Tensor, source: torch.Tensor) -> None:
+        """Device to host, likewise."""
+        ...
+
+    def mark(self) -> Mark:
+        """The place behind all copies asked for so far."""
+        ...
+
+    def wait(self, mark: Mark) -> None:
+        """Computation asked for from now on starts after the copies before `mark`."""
+        ...
+
+    def finish(self, mark: Mark) -> None:
+        """Returns when the copies before `mark` are done: their host memory may be read and written."""
+        ...
+
+
 class Backend(Protocol):
     """One device. Every tensor passed in lives on `device`."""
 
     device: torch.device
     dtype: torch.dtype
+
+    def host_memory(self, shape: Sequence[int]) -> torch.Tensor:
+        """Zeros of `dtype` in host memory, page-locked where that makes copies faster and the system allows it."""
+        ...
+
+    def copies(self) -> Copies:
+        """A new carrier between host memory and this device."""
+        ...
 
     def linear(self, weight: torch.Tensor, bias: torch.Tensor | None, codes: Codes | None) -> Linear:
         """Prepares `weight` [out, in] for repeated products; integer kernels are used when `codes` are given and pay."""
@@ -57,11 +100,11 @@ class Backend(Protocol):
         """
         ...
 
-    def chunk_mass(self, q: torch.Tensor, k: torch.Tensor, *, length: int, chunk: int) -> torch.Tensor:
-        """Attention mass that queries q [n, heads, head_dim] (all of k visible) put on each chunk of keys.
+    def chunk_lse(self, q: torch.Tensor, k: torch.Tensor, *, length: int, chunk: int) -> torch.Tensor:
+        """Log-sum-exp of one query's scaled scores over each chunk of keys; the first `length` keys are visible.
 
-        Softmax per query head first, then summed over queries and over the heads that share a KV head:
-        fp32 [kv_heads, blocks * block_tokens / chunk], zero beyond `length`.
+        q [heads, head_dim]; k [blocks, kv_heads, block_tokens, head_dim]. Returns fp32 [heads, blocks * block_tokens / chunk], -inf for
+        chunks without a visible key.
         """
         ...
 

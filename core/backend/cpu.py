@@ -8,11 +8,12 @@ Many queries (prefill) go to the flash kernel.
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 
 import torch
 import torch.nn.functional as F
 
-from core.backend.base import Codes, Linear, merge
+from core.backend.base import Codes, Linear, Mark, merge
 from core.backend.linear_cpu import FloatLinear, Int4Linear
 
 log = logging.getLogger(__name__)
@@ -69,16 +70,22 @@ class CpuBackend:
             return self._attend_many(q, k, v, length, causal)
         return self._attend_few(q, k, v, length, causal)
 
-    def chunk_mass(self, q: torch.Tensor, k: torch.Tensor, *, length: int, chunk: int) -> torch.Tensor:
-        """See Backend.chunk_mass."""
-        n, heads, _ = q.shape
-        blocks, kv_heads, block_tokens, _ = k.shape
-        rows = q.view(n, kv_heads, -1, q.shape[-1]).transpose(0, 1).reshape(1, kv_heads, -1, q.shape[-1])
-        scores = self._scores(rows, k, self._hidden(n, heads // kv_heads, length, blocks, block_tokens, causal=False)).float()
-        weights = (scores - scores.amax((0, 3), keepdim=True)).exp_()                # [blocks, kv_heads, rows, block_tokens]
-        weights /= weights.sum((0, 3), keepdim=True)
-        mass = weights.sum(2).view(blocks, kv_heads, block_tokens // chunk, chunk).sum(-1)
-        return mass.transpose(0, 1).reshape(kv_heads, -1)
+    def chunk_lse(self, q: torch.Tensor, k: torch.Tensor, *, length: int, chunk: int) -> torch.Tensor:
+        """See Backend."""
+        blocks, kv_heads, block_tokens, head_dim = k.shape
+        hidden = self._hidden(1, q.shape[0] // kv_heads, length, blocks, block_tokens, causal=False)
+        scores = self._scores(q.view(1, kv_heads, -1, head_dim), k, hidden).float()  # [blocks, kv_heads, group, block_tokens]
+        top = scores.amax((0, 3), keepdim=True)
+        sums = scores.sub_(top).exp_().unflatten(-1, (-1, chunk)).sum(-1)            # [blocks, kv_heads, group, chunks]
+        return (sums.log_() + top).permute(1, 2, 0, 3).reshape(q.shape[0], -1)
+
+    def host_memory(self, shape: Sequence[int]) -> torch.Tensor:
+        """See Backend. Nothing to page-lock: the device's memory is the host's."""
+        return torch.zeros(tuple(shape), dtype=self.dtype)
+
+    def copies(self) -> PlainCopies:
+        """See Backend."""
+        return PlainCopies()
 
     def _attend_few(
         self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, length: int, causal: bool
@@ -136,7 +143,7 @@ class CpuBackend:
             tokens = torch.arange(first * block_tokens, blocks * block_tokens)
             last = torch.arange(length - n, length) if causal else torch.full((n,), length - 1)
             hidden = tokens.view(-1, 1, block_tokens) > last.view(1, n, 1)            # [blocks - first, n, block_tokens]
-            mask = torch.zeros(hidden.shape, dtype=self.dtype).masked_fill_(hidden, _HIDDEN)
+            mask = torch.zeros(hidden.shape, dtype=self.dtype).masked_fill_(hidden, max(_HIDDEN, torch.finfo(self.dtype).min))
             self._mask = (key, mask.repeat_interleave(group, dim=1).unsqueeze(1))
         return self._mask[1]
 
@@ -168,6 +175,31 @@ class CpuBackend:
         if self._flash_works:
             return torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(q, k, v, 0.0, causal, attn_mask=mask)
         return _matmul_attention(q, k, v, causal, mask)
+
+
+class PlainCopies:
+    """Copies made at once: every mark has been reached. Bytes are counted as if there were a bus, so the CPU can test who moves what."""
+
+    def __init__(self) -> None:
+        self.bytes_to_device = 0
+
+    def to_device(self, target: torch.Tensor, source: torch.Tensor) -> None:
+        """See Copies."""
+        self.bytes_to_device += source.nbytes
+        target.copy_(source)
+
+    def to_host(self, target: torch.Tensor, source: torch.Tensor) -> None:
+        """See Copies."""
+        target.copy_(source)
+
+    def mark(self) -> Mark:
+        """All is done already."""
+
+    def wait(self, mark: Mark) -> None:
+        """Done already."""
+
+    def finish(self, mark: Mark) -> None:
+        """Done already."""
 
 
 def rows_of(blocks: torch.Tensor, length: int) -> torch.Tensor:

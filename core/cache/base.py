@@ -71,6 +71,52 @@ class KVCache(Protocol):
         ...
 
 
+class Observer(Protocol):
+    """Is shown keys while they are on the device: once per layer and pass, or once for each part of a layer's keys."""
+
+    def __call__(self, layer: int, q: torch.Tensor, k: torch.Tensor, *, start: int, length: int, own: int) -> None:
+        """q [n, heads, head_dim] of the whole pass; k [blocks, kv_heads, block_tokens, head_dim] holds tokens [start, start + length).
+
+        The last `own` of them (0 or n) are the pass's own rows: query i sees all but the last own - 1 - i. Rotated, both.
+        """
+        ...
+
+
+class TargetKVCache(KVCache, Protocol):
+    """Every token's exact keys and values, wherever they lie: what verification reads and a retrieval cache copies from."""
+
+    shape: KVShape
+    block_tokens: int
+    observer: Observer | None
+
+    @property
+    def capacity(self) -> int: ...
+    @property
+    def bytes_moved(self) -> int:
+        """Bytes of keys and values that crossed from host memory to the device so far."""
+        ...
+
+    def begin_segment(self) -> None:
+        """The rows up to the next `advance` come layer by layer, in chunks."""
+        ...
+
+    def rows(self, layer: int, start: int, n: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Copies of rows [start, start + n) of one layer, [n, kv_heads, head_dim] each, on the device or in host memory."""
+        ...
+
+    def write(self, layer: int, start: int, k: torch.Tensor, v: torch.Tensor) -> None:
+        """Rows that were computed earlier, [n, kv_heads, head_dim] each. They count when every layer has them: `advance`, `commit`."""
+        ...
+
+    def copy_rows(self, target: KVStore, start: int, to: int, n: int) -> None:
+        """Rows [start, start + n) of all layers become rows [to, to + n) of `target`, which is on the device."""
+        ...
+
+    def copy_chunks(self, target: KVStore, chunks: torch.Tensor, chunk: int) -> None:
+        """Chunks of `chunk` rows, chosen per layer and KV head [layers, kv_heads, m], become rows [0, m * chunk) of `target`."""
+        ...
+
+
 class KVStore:
     """Preallocated keys and values in the shared layout. Rows never written are zero, so hidden keys are finite."""
 
@@ -92,9 +138,13 @@ class KVStore:
         """Rows [start, start + n) of one layer from k, v [n, kv_heads, head_dim]."""
         n = k.shape[0]
         assert start + n <= self.capacity, f"rows {start}..{start + n} do not fit a KV store of {self.capacity}"
-        for block, inside, first, count in self._pieces(start, n):
+        for block, inside, first, count in pieces(start, n, self.block_tokens):
             self.k[layer, block, :, inside:inside + count] = k[first:first + count].transpose(0, 1)
             self.v[layer, block, :, inside:inside + count] = v[first:first + count].transpose(0, 1)
+
+    def put(self, layer: int, start: int, k: torch.Tensor, v: torch.Tensor) -> None:
+        """As `write`, from k, v [kv_heads, n, head_dim]."""
+        self.write(layer, start, k.transpose(0, 1), v.transpose(0, 1))
 
     def filled(self, layer: int, length: int) -> tuple[torch.Tensor, torch.Tensor]:
         """Views [blocks, kv_heads, block_tokens, head_dim] of the blocks that hold the first `length` rows."""
@@ -112,15 +162,27 @@ class KVStore:
         index = torch.arange(source_start, source_start + n, device=source.k.device)
         block, inside = index // source.block_tokens, index % source.block_tokens
         k, v = source.k[:, block, :, inside], source.v[:, block, :, inside]          # [n, layers, kv_heads, head_dim]
-        for own, here, first, count in self._pieces(start, n):
+        for own, here, first, count in pieces(start, n, self.block_tokens):
             self.k[:, own, :, here:here + count] = k[first:first + count].permute(1, 2, 0, 3)
             self.v[:, own, :, here:here + count] = v[first:first + count].permute(1, 2, 0, 3)
 
-    def _pieces(self, start: int, n: int) -> Iterator[tuple[int, int, int, int]]:
-        """(block, row inside it, row inside the source, count) for each block that [start, start + n) touches."""
-        done = 0
-        while done < n:
-            block, inside = divmod(start + done, self.block_tokens)
-            count = min(self.block_tokens - inside, n - done)
-            yield block, inside, done, count
-            done += count
+    def copy_chunks(self, source: KVStore, chunks: torch.Tensor, chunk: int) -> None:
+        """Rows [0, m * chunk) of each layer and head from the chunks [layers, kv_heads, m] of a store of the same shape."""
+        layers, kv_heads, m = chunks.shape
+        per_block = source.block_tokens // chunk
+        layer = torch.arange(layers, device=chunks.device).view(-1, 1, 1)
+        head = torch.arange(kv_heads, device=chunks.device).view(1, -1, 1)
+        for target, rows in ((self.k, source.k), (self.v, source.v)):
+            split = rows.unflatten(3, (per_block, chunk))                              # [layers, blocks, kv_heads, per_block, chunk, d]
+            picked = split[layer, chunks // per_block, head, chunks % per_block]       # [layers, kv_heads, m, chunk, d]
+            target[:, 0, :, :m * chunk] = picked.flatten(2, 3)
+
+
+def pieces(start: int, n: int, block_tokens: int) -> Iterator[tuple[int, int, int, int]]:
+    """(block, row inside it, row inside the source, count) for each block that rows [start, start + n) touch."""
+    done = 0
+    while done < n:
+        block, inside = divmod(start + done, block_tokens)
+        count = min(block_tokens - inside, n - done)
+        yield block, inside, done, count
+        done += count

@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import torch
 
 from core.backend.base import Backend
-from core.cache.base import KVShape, KVStore
-
-Observer = Callable[[int, torch.Tensor, torch.Tensor, int], None]
+from core.cache.base import KVShape, KVStore, Observer
 
 
 class FullKVCache:
     """Every token's exact keys and values, preallocated for `capacity` tokens.
 
-    `observer(layer, q, k_blocks, length)`, when set, is called after each layer's attention: the retrieval cache looks at the queries of
-    a verification there, while the keys are on the device.
+    `observer`, when set, is shown each layer's queries and all its keys after the attention.
     """
 
     rotates_on_read = False
     ready = True
+    bytes_moved = 0
 
     def __init__(self, shape: KVShape, capacity: int, backend: Backend, *, block_tokens: int = 512) -> None:
         self.store = KVStore(shape, capacity, block_tokens=block_tokens, dtype=backend.dtype, device=backend.device)
-        self.backend = backend
+        self.shape, self.block_tokens, self.backend = shape, block_tokens, backend
         self.length = 0
         self.committed = 0
         self.observer: Observer | None = None
@@ -45,12 +43,23 @@ class FullKVCache:
         return self.store.capacity
 
     def rows(self, layer: int, start: int, n: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Copies of rows [start, start + n) of one layer, [n, kv_heads, head_dim] each."""
+        """See TargetKVCache."""
         return self.store.rows(layer, start, n)
 
     def write(self, layer: int, start: int, k: torch.Tensor, v: torch.Tensor) -> None:
-        """Rows that were computed earlier, [n, kv_heads, head_dim] each. They count when every layer has them: `advance`, `commit`."""
+        """See TargetKVCache."""
         self.store.write(layer, start, k, v)
+
+    def copy_rows(self, target: KVStore, start: int, to: int, n: int) -> None:
+        """See TargetKVCache."""
+        target.copy_rows(self.store, start, to, n)
+
+    def copy_chunks(self, target: KVStore, chunks: torch.Tensor, chunk: int) -> None:
+        """See TargetKVCache."""
+        target.copy_chunks(self.store, chunks, chunk)
+
+    def begin_segment(self) -> None:
+        """See TargetKVCache. All is in place."""
 
     def positions(self, n: int) -> torch.Tensor:
         """See KVCache."""
@@ -64,7 +73,7 @@ class FullKVCache:
         keys, values = self.store.filled(layer, end)
         out = self.backend.attend(q, keys, values, length=end, causal=True)
         if self.observer is not None:
-            self.observer(layer, q, keys, end)
+            self.observer(layer, q, keys, start=0, length=end, own=k.shape[0])
         return out
 
     def advance(self, n: int) -> None:

@@ -1,10 +1,10 @@
 """Retrieval KV cache: the chunks of the full cache that the last queries care about. Knows nothing of drafting.
 
-Slots, in this order: the budget (the sink chunk, the chunks of highest attention mass, always whole chunks) | the recent tokens and the
+Slots, in this order: the budget (the sink chunk and the chunks of highest score, always whole chunks) | the recent tokens and the
 answer so far, exact | the tokens of the running draft. Keys keep their absolute rotation, so the order of slots does not matter to
-attention. The paper scores chunks once, by the last prompt token's query against each chunk's mean key (https://arxiv.org/abs/2404.11912
-section 4.1); here the score is the attention mass itself, taken from the queries of a verification pass, and it is renewed while the
-answer grows. Selection is per KV head: softmax per query head first, then summed over the group that shares the head.
+attention. The first selection is the paper's, by the last prompt token's query and each chunk's mean key
+(https://arxiv.org/abs/2404.11912 section 4.1), taken during prefill while a layer's keys are on the device; it is renewed while the
+answer grows by the attention mass of a verification's query. Selection is per KV head (core.cache.selection).
 """
 
 from __future__ import annotations
@@ -13,29 +13,30 @@ from collections.abc import Iterator
 
 import torch
 
-from core.cache.base import KVStore
-from core.cache.full import FullKVCache
+from core.cache.base import KVStore, TargetKVCache
+from core.cache.selection import POLICIES, Score, Scores, attention_mass, mean_key
 
 
 class RetrievalKVCache:
     """A sparse copy of `source` with the budget in tokens, re-selected by `refresh`.
 
     `tail_tokens` bounds the exact recent rows plus the running draft; when an answer outgrows them, `needs_refresh` turns true and the
-    older answer rows become ordinary chunks at the next refresh.
+    older answer rows become ordinary chunks at the next refresh. `policy`, for comparison: "mass" as above, "mean_key" renews by mean
+    keys too, "streaming" always takes the newest chunks (StreamingLLM, https://arxiv.org/abs/2309.17453).
     """
 
     rotates_on_read = False
 
     def __init__(
-        self, source: FullKVCache, *, budget: int, chunk: int = 16, recent: int = 64, tail_tokens: int = 256, slack: int = 64
+        self, source: TargetKVCache, *, budget: int, chunk: int = 16, recent: int = 64, tail_tokens: int = 256, slack: int = 64,
+        policy: str = "mass",
     ) -> None:
-        assert source.store.block_tokens % chunk == 0, f"chunk {chunk} does not divide {source.store.block_tokens}"
-        self.source, self.backend = source, source.backend
+        assert source.block_tokens % chunk == 0, f"chunk {chunk} does not divide {source.block_tokens}"
+        assert policy in POLICIES, f"unknown policy {policy!r}"
+        self.source, self.backend, self.policy = source, source.backend, policy
         self.budget, self.chunk, self.recent, self.tail_tokens = budget, chunk, recent, tail_tokens
         capacity = budget + recent + chunk + tail_tokens + slack
-        self.store = KVStore(
-            source.store.shape, capacity, block_tokens=capacity, dtype=self.backend.dtype, device=self.backend.device
-        )
+        self.store = KVStore(source.shape, capacity, block_tokens=capacity, dtype=self.backend.dtype, device=self.backend.device)
         self.reset()
 
     @property
@@ -77,7 +78,7 @@ class RetrievalKVCache:
         """Exact rows of the source replace the speculative ones up to `length`: those were computed with a partial context."""
         stale = length - self.committed
         if stale > 0:
-            self.store.copy_rows(self.source.store, self.committed, self._slot(self.committed), stale)
+            self.source.copy_rows(self.store, self.committed, self._slot(self.committed), stale)
         self.length = self.committed = length
 
     def rollback(self, length: int) -> None:
@@ -91,43 +92,58 @@ class RetrievalKVCache:
         """See KVCache."""
         self.length = self.committed = self._anchor = self._selected = 0
         self.ready = False
-        self._mass: list[torch.Tensor | None] = [None] * self.source.store.shape.layers
+        self._scores = self._no_scores()
 
-    def observe(self, layer: int, q: torch.Tensor, keys: torch.Tensor, length: int) -> None:
-        """Takes one layer's chunk masses from the newest queries of a pass over the full cache (an observer of FullKVCache)."""
-        self._mass[layer] = self.backend.chunk_mass(q[:1], keys, length=length - q.shape[0] + 1, chunk=self.chunk)
+    def observe(self, layer: int, q: torch.Tensor, k: torch.Tensor, *, start: int, length: int, own: int) -> None:
+        """Scores the keys shown for the pass's first query, whose token is certain. An observer of verification passes."""
+        score = mean_key if self.policy == "mean_key" else attention_mass
+        self._score(score, layer, q[0], k, start, length - own + 1 if own else length)
+
+    def tap(self, layer: int, q: torch.Tensor, k: torch.Tensor, *, start: int, length: int, own: int) -> None:
+        """Scores the keys shown for the pass's last query by their chunks' means. An observer of the last chunk of a prefill."""
+        self._score(mean_key, layer, q[-1], k, start, length)
 
     def refresh(self) -> bool:
-        """Selects anew from the observed masses and copies the chosen chunks and the recent rows from the source.
+        """Selects anew by what was observed since the last time and copies the chosen chunks and the recent rows from the source.
 
-        Returns whether anything was observed; without it the selection stays. The source must hold only committed rows.
+        Returns whether there was anything to go by; without it the selection stays. The source must hold only committed rows.
         """
-        if any(mass is None for mass in self._mass):
+        if not self._scores.complete and self.policy != "streaming":
             return False
         length = self.source.length
         anchor = max(0, (length - self.recent) // self.chunk * self.chunk)             # first token of the exact tail
-        mass = torch.stack([mass[:, :anchor // self.chunk] for mass in self._mass])    # [layers, kv_heads, chunks]
-        self._mass = [None] * len(self._mass)
         chunks = min(self.budget // self.chunk, anchor // self.chunk)
         if chunks:
-            mass[..., 0] = torch.inf                                                   # the sinks are always kept
-            self._copy_chunks(mass.topk(chunks, dim=-1).indices.sort(dim=-1).values)
+            self.source.copy_chunks(self.store, self._selection(anchor // self.chunk, chunks), self.chunk)
+        self._scores = self._no_scores()
         self._anchor, self._selected = anchor, chunks * self.chunk
         self.committed = self.length = anchor
         self.commit(length)
         self.ready = True
         return True
 
-    def _copy_chunks(self, chunks: torch.Tensor) -> None:
-        """chunks [layers, kv_heads, m]: slots [0, m * chunk) of each layer and head get the rows of these chunks."""
-        layers, kv_heads, m = chunks.shape
-        per_block = self.source.store.block_tokens // self.chunk
-        layer = torch.arange(layers, device=chunks.device).view(-1, 1, 1)
-        head = torch.arange(kv_heads, device=chunks.device).view(1, -1, 1)
-        for target, source in ((self.store.k, self.source.store.k), (self.store.v, self.source.store.v)):
-            split = source.unflatten(3, (per_block, self.chunk))                       # [layers, blocks, kv_heads, per_block, chunk, d]
-            picked = split[layer, chunks // per_block, head, chunks % per_block]       # [layers, kv_heads, m, chunk, d]
-            target[:, 0, :, :m * self.chunk] = picked.flatten(2, 3)
+    def _selection(self, among: int, m: int) -> torch.Tensor:
+        """The m best of the first `among` chunks in ascending order, [layers, kv_heads, m]. The sinks are always among them."""
+        layers, kv_heads = self.source.shape.layers, self.source.shape.kv_heads
+        if self.policy == "streaming":
+            newest = torch.arange(among - m, among, device=self.backend.device)
+            newest[0] = 0
+            return newest.expand(layers, kv_heads, m)
+        shares = self._scores.shares(kv_heads)[..., :among]
+        shares[..., 0] = torch.inf
+        return shares.topk(m, dim=-1).indices.sort(dim=-1).values
+
+    def _score(self, score: Score, layer: int, q: torch.Tensor, k: torch.Tensor, start: int, visible: int) -> None:
+        """One query's scores of one part of a layer's keys. The query's own row alone may begin inside a chunk; it has a mass, no mean."""
+        if visible == 1 and score is mean_key:
+            return
+        chunk = self.chunk if visible > 1 else 1
+        assert start % chunk == 0, f"{visible} keys from token {start} on, which is inside a chunk of {chunk}"
+        shown = k if visible > 1 else k[:1, :, :1]
+        self._scores.add(layer, start // self.chunk, score(self.backend, q, shown, length=visible, chunk=chunk))
+
+    def _no_scores(self) -> Scores:
+        return Scores(self.source.shape.layers, self.source.capacity // self.chunk)
 
     def _slot(self, token: int) -> int:
         """Where a token at or after the anchor is stored."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from core.cache.base import KVCache
+from core.cache.base import Observer, TargetKVCache
 from core.decoding.drafters import Drafter, Model, next_logits
 from core.decoding.randomness import Randomness
 from core.decoding.sampling import Sampling
@@ -17,7 +17,10 @@ from core.events import Acceptance, Stats
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """What one round emitted. `levels` names each token's proposer. `stats` of the answer so far are added by the engine."""
+    """What one round emitted. `levels` names each token's proposer; `bytes_moved` of keys and values went from host memory to the device.
+
+    `stats` of the answer so far are added by the engine.
+    """
 
     tokens: tuple[int, ...]
     levels: tuple[str, ...]
@@ -26,17 +29,33 @@ class Round:
     seconds: float
     bytes_moved: int = 0
     stats: Stats | None = None
+    ended: bool = False                        # the answer is complete with the last of `tokens`
 
 
 class Refresh(Protocol):
-    """Renews what the drafter looks at. Called outside the round's decisions, so any choice keeps exactness."""
+    """Renews what the drafter looks at. Called outside the round's decisions, so any choice keeps exactness.
 
+    `tap` is to be shown the end of a prefill that precedes the first round.
+    """
+
+    @property
+    def tap(self) -> Observer | None: ...
     def before_round(self) -> None: ...
     def after_round(self, acceptance: Acceptance) -> None: ...
 
 
+Ends = Callable[[int], bool]                   # told of every token of the answer in order; True: the answer ends with it
+
+
+def never(token: int) -> bool:
+    """For answers that only an end-of-sequence token ends."""
+    return False
+
+
 class NoRefresh:
     """For compositions without a retrieval cache."""
+
+    tap = None
 
     def before_round(self) -> None:
         """Nothing to prepare."""
@@ -49,7 +68,7 @@ class Decoder:
     """A drafter, a model and the full cache. TriForce is this class around a VerifiedDrafter; plain decoding is it around none."""
 
     def __init__(
-        self, drafter: Drafter, model: Model, cache: KVCache, sampling: Sampling, randomness: Randomness, *, gamma: int,
+        self, drafter: Drafter, model: Model, cache: TargetKVCache, sampling: Sampling, randomness: Randomness, *, gamma: int,
         eos_ids: frozenset[int] = frozenset(), refresh: Refresh | None = None, clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self.drafter, self.model, self.cache = drafter, model, cache
@@ -57,19 +76,20 @@ class Decoder:
         self.refresh = refresh or NoRefresh()
         self._clock = clock
 
-    def round(self, committed: Sequence[int], *, most: int) -> Round:
-        """Emits between 1 and `most` tokens that follow `committed`; an end-of-sequence token, if any, is the last of them.
+    def round(self, committed: Sequence[int], *, most: int, ends: Ends = never) -> Round:
+        """Emits between 1 and `most` tokens that follow `committed`. The last of them is the first end-of-sequence token or the first at
+        which `ends` says so: the answer is cut as a function of what plain decoding could have said, so its law is cut plain decoding's.
 
         All of `committed` but its newest token may be in the cache already; what is missing is fed in the same pass.
         """
-        started = self._clock()
+        started, moved = self._clock(), self.cache.bytes_moved
         self.refresh.before_round()
         draft = self.drafter.propose(committed, min(self.gamma, most - 1))
         logits = next_logits(self.model, self.cache, committed, draft.tokens)
         probs = self.sampling.probs(logits, committed, draft.tokens)
         verdict = verify(draft, probs, self.randomness)
         tokens = (*draft.tokens[:verdict.accepted], verdict.token)
-        end = self._end(tokens, most)
+        end, ended = self._end(tokens[:most], ends)
         # what was accepted behind the end is no part of the conversation; the newest token is always left to be fed
         kept = len(committed) + min(verdict.accepted, end - 1)
         self.cache.commit(kept)
@@ -79,10 +99,12 @@ class Decoder:
         return Round(
             tokens=tokens[:end], levels=(*draft.levels[:verdict.accepted], "target")[:end],
             acceptance_draft=Acceptance(draft.accepted, draft.evaluated), acceptance_retrieval=outer,
-            seconds=self._clock() - started,
+            seconds=self._clock() - started, bytes_moved=self.cache.bytes_moved - moved, ended=ended,
         )
 
-    def _end(self, tokens: Sequence[int], most: int) -> int:
-        """How many of `tokens` are part of the answer."""
-        ends = [index + 1 for index, token in enumerate(tokens) if token in self.eos_ids]
-        return min([most, len(tokens), *ends])
+    def _end(self, tokens: Sequence[int], ends: Ends) -> tuple[int, bool]:
+        """How many of `tokens` are part of the answer, and whether it is complete with them."""
+        for index, token in enumerate(tokens):
+            if token in self.eos_ids or ends(token):
+                return index + 1, True
+        return len(tokens), False

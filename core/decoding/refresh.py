@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
-from core.cache.full import FullKVCache
+from core.cache.base import Observer, TargetKVCache
 from core.cache.retrieval import RetrievalKVCache
 from core.events import Acceptance
 
 
 class RetrievalRefresh:
-    """Every `every` rounds, sooner when acceptance drops under `floor` or the exact tail is full.
+    """Before the first round by what prefill's tap saw, if there was anything to prefill; then every `every` rounds, sooner when acceptance
+    drops under `floor` or the exact tail is full.
 
     The verification pass of the round in which a refresh is due is observed; the selection follows its commit. Both lie between draws.
     """
 
-    def __init__(self, source: FullKVCache, cache: RetrievalKVCache, *, every: int = 8, floor: float = 0.7) -> None:
+    def __init__(self, source: TargetKVCache, cache: RetrievalKVCache, *, every: int = 8, floor: float = 0.7) -> None:
         self._source, self._cache, self._every, self._floor = source, cache, every, floor
         self._rounds = 0
         self._rate = 1.0
 
+    @property
+    def tap(self) -> Observer:
+        """What the end of a prefill is to be shown to."""
+        return self._cache.tap
+
     def before_round(self) -> None:
-        """Observes this round's verification if a refresh is due."""
+        """Selects for the first time if it can, and observes this round's verification if a refresh is due."""
+        if not self._cache.ready:
+            self._cache.refresh()
         due = self._rounds >= self._every or (self._rounds >= 2 and self._rate < self._floor)
         self._source.observer = self._cache.observe if due or self._cache.needs_refresh else None
 

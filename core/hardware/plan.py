@@ -57,6 +57,7 @@ class Plan:
     pcie_gb_per_s: float | None                # None: nothing crosses a bus
     budget: tuple[BudgetLine, ...]
     notes: tuple[str, ...]
+    expected_draft_ms: float = 0.0             # one pass of the draft model
 
     def bytes_in(self, place: str) -> int:
         """The sum of the lines of one place."""

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 
 from core.backend.base import Backend, Linear
-from core.cache.base import KVCache
+from core.cache.base import KVCache, Observer, TargetKVCache
 from core.model.config import ModelConfig
 from core.model.rope import Rope, apply
 
@@ -49,29 +49,34 @@ class LlamaModel:
         return self._head(self._rms(x, self._norm)).float()
 
     def prefill(
-        self, ids: Sequence[int], cache: KVCache, *, segment_tokens: int, chunk_tokens: int, should_stop: Callable[[], bool],
+        self, ids: Sequence[int], cache: TargetKVCache, *, segment_tokens: int, chunk_tokens: int, should_stop: Callable[[], bool],
+        tap: Observer | None = None,
     ) -> Iterator[int]:
         """Feeds `ids` without computing logits, in segments, layer-major within each, yielding the equivalent tokens done.
 
         Within a segment every layer takes all its chunks while its keys and values are on the device. `should_stop` is asked between
-        layers; finished segments are committed and stay, an unfinished one leaves no trace.
+        layers; finished segments are committed and stay, an unfinished one leaves no trace. `tap` observes the very last chunk.
         """
         for start in range(0, len(ids), segment_tokens):
             segment = ids[start:start + segment_tokens]
-            for layers_done in self._segment(segment, cache, chunk_tokens):
+            last = start + segment_tokens >= len(ids)
+            for layers_done in self._segment(segment, cache, chunk_tokens, tap if last else None):
                 if should_stop():
                     return
                 yield start + len(segment) * layers_done // len(self._layers)
             cache.advance(len(segment))
             cache.commit(cache.length)
 
-    def _segment(self, ids: Sequence[int], cache: KVCache, chunk_tokens: int) -> Iterator[int]:
+    def _segment(self, ids: Sequence[int], cache: TargetKVCache, chunk_tokens: int, tap: Observer | None) -> Iterator[int]:
         x = self._embed(ids)
         cos, sin = self.rope.at(cache.positions(len(ids)))
+        cache.begin_segment()
         for index, layer in enumerate(self._layers):
             for start in range(0, len(ids), chunk_tokens):
                 chunk = slice(start, start + chunk_tokens)
+                cache.observer = tap if start + chunk_tokens >= len(ids) else None
                 x[chunk] = self._layer(index, layer, x[chunk], cos[chunk], sin[chunk], cache, offset=start)
+            cache.observer = None
             yield index + 1
 
     def _layer(

@@ -18,7 +18,8 @@ from app import cli
 REPO = Path(__file__).resolve().parent.parent.parent
 SCRIPT = REPO / "tests" / "scripted_worker.py"
 KEYS = {"text", "prompt_tokens", "reused_tokens", "snapshot_tokens", "new_tokens", "finish_reason", "prefill_s", "ttft_s", "tbt_ms",
-        "tokens_per_s", "acceptance", "tokens_per_round", "rounds", "longest_wait_ms", "mode", "model", "plan", "peak_memory_bytes"}
+        "tokens_per_s", "acceptance", "tokens_per_round", "rounds", "longest_wait_ms", "mode", "model", "plan", "peak_memory_bytes",
+        "verified"}
 # a command line whose engine is the scripted one
 LAUNCH = f"import sys; import app.runtime as r; r.WORKER = (sys.executable, {str(SCRIPT)!r}); " \
          "r.Runtime.__init__.__kwdefaults__['worker'] = r.WORKER; from app import cli; sys.exit(cli.main())"

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
+
+import pytest
 
 from app.stats_panel import panel_html, plan_html, plot_svg, size
-from core.events import Acceptance, Stats
+from core.events import Acceptance, Stats, Verified
 
 STATS = Stats(mode="triforce", prompt_tokens=5000, reused_tokens=4976, new_tokens=42, ttft_s=0.31, tbt_last_ms=18.25,
               tbt_p50_ms=17.0, tbt_p95_ms=41.5, longest_wait_ms=88, tokens_per_s=52.4, acceptance_draft=Acceptance(30, 40),
@@ -26,6 +29,16 @@ def test_every_number_is_shown():
     assert text_of(html, "stat-ttft") == "310 ms" and text_of(html, "stat-prefill") == "24 tokens, 4,976 reused"
     assert text_of(html, "stat-context") == "5,042 used · 3,150 free"
     assert ">Live<" in html
+
+
+@pytest.mark.parametrize(
+    ("verified", "said"),
+    [(Verified(128, 0, 0, 0.0, 0.1), "128 of 128 tokens"), (Verified(128, 1, 0, 0.05, 0.1), "128 of 128 tokens, 1 near-tie"),
+     (Verified(1280, 3, 2, 4.0, 0.1), "1,278 of 1,280 tokens, 3 near-ties")])
+def test_what_the_check_against_plain_decoding_found(verified: Verified, said: str):
+    """A mismatch is shown as it is; without the check nothing is claimed."""
+    assert text_of(panel_html(replace(STATS, verified=verified), live=False), "stat-verified") == said
+    assert "stat-verified" not in panel_html(STATS, live=False)
 
 
 def test_before_the_first_answer_nothing_is_claimed():

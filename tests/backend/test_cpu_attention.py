@@ -90,18 +90,19 @@ def test_nothing_to_see_is_zero_and_minus_infinity_never_nan():
     assert bool((out == 0).all()) and bool((lse == -torch.inf).all())
 
 
-def test_chunk_mass_equals_the_softmax_it_stands_for():
-    """Softmax per query head, then summed over the heads of a group; nothing behind the length."""
-    length, chunk = 70, 8
+@pytest.mark.parametrize("length", [1, 32, 70])
+def test_chunk_lse_equals_the_scores_it_stands_for(length: int):
+    """Every chunk of every head, also one that the length cuts; nothing behind the length."""
+    chunk = 8
     q, k, v = material(1, length)
-    mass = CpuBackend().chunk_mass(q, k, length=length, chunk=chunk)
+    lse = CpuBackend().chunk_lse(q[0], k, length=length, chunk=chunk)
     keys = k.transpose(0, 1).reshape(KV_HEADS, -1, DIM).double()
-    want = torch.zeros(KV_HEADS, keys.shape[1], dtype=torch.float64)
+    assert lse.dtype == torch.float32 and lse.shape == (HEADS, keys.shape[1] // chunk)
     for head in range(HEADS):
-        own = head // (HEADS // KV_HEADS)
-        want[own, :length] += torch.softmax(keys[own, :length] @ q[0, head].double() / DIM**0.5, 0)
-    assert torch.allclose(mass.double(), want.view(KV_HEADS, -1, chunk).sum(-1), atol=1e-5)
-    assert float(mass.sum()) == pytest.approx(HEADS, abs=1e-4)
+        scores = keys[head // (HEADS // KV_HEADS)] @ q[0, head].double() / DIM**0.5
+        scores[length:] = -torch.inf
+        want = torch.logsumexp(scores.view(-1, chunk), -1)
+        assert torch.allclose(lse[head].double(), want, atol=2e-5)
 
 
 def test_rms_norm():

@@ -14,7 +14,17 @@ from core.decoding.drafters import Drafter, EmptyDrafter, FirstDrafter, ModelDra
 from core.decoding.refresh import RetrievalRefresh
 from core.decoding.sampling import Sampling
 from tests.decoding.branches import Branches
-from tests.decoding.toys import StubbornDrafter, ToyCache, ToyModel, ToyPrivate, ToyRetrieval, ToyStreaming, WrongDrafter, target_law
+from tests.decoding.toys import (
+    EndsWith,
+    StubbornDrafter,
+    ToyCache,
+    ToyModel,
+    ToyPrivate,
+    ToyRetrieval,
+    ToyStreaming,
+    WrongDrafter,
+    target_law,
+)
 
 PROMPT = (0, 1, 2, 1, 0)
 Law = dict[tuple[int, ...], float]
@@ -34,6 +44,7 @@ class Loop:
     top_p: float = 1.0
     penalty: float = 1.0
     eos: frozenset[int] = frozenset()
+    stop: tuple[int, ...] = ()                                          # a passage that ends the answer
     draft_sampling: dict[str, float] = field(default_factory=dict)      # what differs at level 0
     middle_sampling: dict[str, float] = field(default_factory=dict)     # what differs at the middle level
     refresh_every: int = 8
@@ -67,15 +78,18 @@ class Loop:
             return self.policy()
         return FixedLength() if self.length == "fixed" else ExpectedGain(Costs(verify=3.0, row=0.3, middle=1.0))
 
+    def _drafted(self, model: ToyModel, cache: ToyCache, sampling: Sampling, branches: Branches) -> ModelDrafter:
+        return self.model_drafter(model, cache, sampling, branches, length=self._length())
+
     def _level_zero(self, target: ToyModel, sampling: Sampling, branches: Branches) -> Drafter:
         draft = ToyModel(77, vocab=target.vocab, like=target)
         return {
             "none": EmptyDrafter,
-            "model": lambda: self.model_drafter(draft, ToyStreaming(), sampling, branches),
-            "perfect": lambda: self.model_drafter(target, ToyCache(), sampling, branches),
+            "model": lambda: self._drafted(draft, ToyStreaming(), sampling, branches),
+            "perfect": lambda: self._drafted(target, ToyCache(), sampling, branches),
             "ngram": lambda: NgramDrafter(longest=2, shortest=1),
             "both": lambda: FirstDrafter(
-                NgramDrafter(longest=2, shortest=2), self.model_drafter(draft, ToyStreaming(), sampling, branches)),
+                NgramDrafter(longest=2, shortest=2), self._drafted(draft, ToyStreaming(), sampling, branches)),
             "stubborn": lambda: StubbornDrafter(target.vocab),
             "wrong": lambda: WrongDrafter(target, branches),
         }[self.drafter]()
@@ -92,20 +106,21 @@ def exact_law(loop: Loop, *, horizon: int = 3, beyond: int = 0, turn: Sequence[i
     branches, target = Branches(), ToyModel(seed, vocab=vocab)
     still: dict[int, Any] = {id(branches): branches, id(target): target}
     decoder = loop.build(branches, target)
-    states = {_freeze((decoder, list(loop.prompt), len(loop.prompt)), still): 1.0}
+    states = {_freeze((decoder, list(loop.prompt), len(loop.prompt), EndsWith(loop.stop)), still): 1.0}
     done = _answer(states, branches, still, loop, horizon, beyond)
     if turn:
-        done = _answer(_with_turn(done, turn, still), branches, still, loop, horizon - 1, beyond)
+        done = _answer(_with_turn(done, turn, loop, still), branches, still, loop, horizon - 1, beyond)
     law: Law = {}
     for blob, weight in done.items():
-        _, committed, _ = _thaw(blob, still)
+        _, committed, *_ = _thaw(blob, still)
         answer = tuple(committed[len(loop.prompt):])
         law[answer] = law.get(answer, 0.0) + weight
     return law
 
 
 def _answer(states: States, branches: Branches, still: dict[int, Any], loop: Loop, horizon: int, beyond: int) -> States:
-    """Every state in which an answer ends, with its probability. A state is (decoder with all it owns, tokens, start of the answer)."""
+    """Every state in which an answer ends, with its probability. A state is (decoder with all it owns, tokens, start of the
+    answer, what ends it)."""
     done: States = {}
     while states:
         blob, weight = states.popitem()
@@ -115,13 +130,13 @@ def _answer(states: States, branches: Branches, still: dict[int, Any], loop: Loo
     return done
 
 
-def _with_turn(states: States, turn: Sequence[int], still: dict[int, Any]) -> States:
+def _with_turn(states: States, turn: Sequence[int], loop: Loop, still: dict[int, Any]) -> States:
     """The same states after the user has said `turn`. The caches are as the answer left them."""
     after: States = {}
     for blob, weight in states.items():
-        decoder, committed, _ = _thaw(blob, still)
+        decoder, committed, *_ = _thaw(blob, still)
         committed.extend(turn)
-        key = _freeze((decoder, committed, len(committed)), still)
+        key = _freeze((decoder, committed, len(committed), EndsWith(loop.stop)), still)
         after[key] = after.get(key, 0.0) + weight
     return after
 
@@ -132,12 +147,11 @@ def _round(
     """(probability, state after, whether the answer ended) of each way one round can go."""
 
     def play() -> tuple[bytes, bool]:
-        decoder, committed, begun = _thaw(blob, still)
+        decoder, committed, begun, ends = _thaw(blob, still)
         left = horizon - (len(committed) - begun)
-        emitted = decoder.round(committed, most=left + beyond).tokens
-        committed.extend(emitted[:left])
-        ended = len(committed) - begun >= horizon or committed[-1] in loop.eos
-        return _freeze((decoder, committed, begun), still), ended
+        result = decoder.round(committed, most=left + beyond, ends=ends)
+        committed.extend(result.tokens[:left])
+        return _freeze((decoder, committed, begun, ends), still), result.ended or len(committed) - begun >= horizon
 
     for weight, (after, ended) in branches.runs(play):
         yield weight, after, ended
@@ -146,7 +160,8 @@ def _round(
 def plain_law(loop: Loop, *, horizon: int = 3, turn: Sequence[int] = (), seed: int = 11, vocab: int = 3) -> Law:
     """The same law of plain decoding, by the oracle."""
     target = ToyModel(seed, vocab=vocab)
-    settings = {"temperature": loop.temperature, "top_p": loop.top_p, "penalty": loop.penalty, "eos": loop.eos}
+    settings = {"temperature": loop.temperature, "top_p": loop.top_p, "penalty": loop.penalty, "eos": loop.eos,
+                "stop": loop.stop}
     first = target_law(target, loop.prompt, horizon, **settings)
     if not turn:
         return first

@@ -8,6 +8,7 @@ from dataclasses import replace
 import torch
 
 from core.decoding import verify as rule
+from core.decoding.decoder import Decoder, Ends
 from core.decoding.drafters import ModelDrafter, VerifiedDrafter
 from core.decoding.randomness import Randomness, SeededRandomness
 from core.decoding.verify import Draft, Verdict, verify
@@ -140,6 +141,23 @@ class LosesLastToken(ModelDrafter):
         super().commit(length)
         if self._cache.rows:
             self._cache.rows[-1] = (self._cache.rows[-1] + 1) % 3
+
+
+# ---- the end of an answer ---------------------------------------------------------------------------------------------------
+
+class EndsBetweenRounds(Decoder):
+    """Looks for the end of the answer at the end of a block only."""
+
+    def _end(self, tokens: Sequence[int], ends: Ends) -> tuple[int, bool]:
+        said = [token in self.eos_ids or ends(token) for token in tokens]
+        return len(tokens), said[-1]
+
+
+class SpeaksOn(Decoder):
+    """Notices the end inside a block and emits the rest of the block all the same."""
+
+    def _end(self, tokens: Sequence[int], ends: Ends) -> tuple[int, bool]:
+        return len(tokens), super()._end(tokens, ends)[1]
 
 
 # ---- the full cache ---------------------------------------------------------------------------------------------------------

@@ -52,7 +52,7 @@ def test_four_tokens_one_drafted(drafter: str):
 @pytest.mark.parametrize(("drafter", "gamma"), [("model", 2), ("ngram", 3), ("none", 3)])
 def test_adaptive_draft_length(middle: str, drafter: str, gamma: int):
     """Whether to draft on must depend on what is past alone: then it cannot bias."""
-    check(Loop(drafter=drafter, middle=middle, length="gain", gamma=gamma), horizon=3)
+    check(Loop(drafter=drafter, middle=middle, length="gain", gamma=gamma, middle_gamma=2 if drafter == "both" else 1), horizon=3)
 
 
 @pytest.mark.parametrize("levels", LEVELS.values(), ids=LEVELS)
@@ -60,6 +60,14 @@ def test_end_of_sequence_inside_a_block(levels: dict):
     """An accepted end-of-sequence ends the answer there; what was drafted behind it is not part of it."""
     check(Loop(**levels, gamma=2, eos=frozenset({2})), horizon=3)
     check(Loop(**levels, gamma=2, eos=frozenset({2})), horizon=2, beyond=1)
+
+
+@pytest.mark.parametrize("levels", LEVELS.values(), ids=LEVELS)
+@pytest.mark.parametrize("stop", [(1,), (1, 2)])
+def test_stop_string_inside_a_block(levels: dict, stop: tuple[int, ...]):
+    """An answer is cut where it says a passage, also one that begins in an earlier round or ends among accepted tokens."""
+    check(Loop(**levels, gamma=2, stop=stop), horizon=3)
+    check(Loop(**levels, gamma=2, stop=stop), horizon=2, beyond=1)
 
 
 @pytest.mark.parametrize("beyond", [0, 1, 3])
@@ -107,11 +115,11 @@ def test_refresh_in_the_middle_of_an_answer(every: int):
 
 
 @pytest.mark.parametrize("levels", LEVELS.values(), ids=LEVELS)
-@pytest.mark.parametrize("eos", [frozenset(), frozenset({2})], ids=["no eos", "eos"])
-def test_second_turn_by_the_same_caches(levels: dict, eos: frozenset):
+@pytest.mark.parametrize("ends", [{}, {"eos": frozenset({2})}, {"stop": (1,)}], ids=["length", "eos", "stop"])
+def test_second_turn_by_the_same_caches(levels: dict, ends: dict):
     """Rows that were drafted behind the end of the first answer must not be there when the user goes on."""
     heavy = levels["drafter"] in ("model", "perfect", "wrong") and levels["middle"] != "none"
-    check(Loop(**levels, gamma=2, eos=eos), horizon=2 if heavy else 3, turn=(1, 0))
+    check(Loop(**levels, gamma=2, **ends), horizon=2 if heavy else 3, turn=(1, 0))
 
 
 def test_other_tables_and_sizes():

@@ -83,6 +83,14 @@ def test_the_exact_law_catches_a_penalty_that_forgets_the_draft(monkeypatch: pyt
     assert off(loop) > CAUGHT
 
 
+@pytest.mark.parametrize("flaw", [mutants.EndsBetweenRounds, mutants.SpeaksOn], ids=lambda flaw: flaw.__name__)
+@pytest.mark.parametrize("ends", [{"eos": frozenset({2})}, {"stop": (1, 2)}], ids=["eos", "stop"])
+def test_the_exact_law_catches_an_end_overlooked_inside_a_block(flaw: type, ends: dict):
+    """Caught by test_exact_law.test_end_of_sequence_inside_a_block and test_stop_string_inside_a_block."""
+    assert off(Loop(middle="none", **ends)) < 1e-9
+    assert off(Loop(middle="none", **ends, decoder=flaw)) > CAUGHT
+
+
 def test_a_dropped_bonus_is_caught(monkeypatch: pytest.MonkeyPatch):
     """The law stays right and every round loses a token; caught by test_rounds.test_perfect_draft_is_always_accepted."""
     assert all(len(result.tokens) == 3 for result in rounds_of_perfect_draft(gamma=2))

@@ -21,6 +21,7 @@ class ToyCache:
     ready = True
     oldest_rollback = 0
     nbytes = 0
+    bytes_moved = 0
 
     def __init__(self) -> None:
         self.rows: list[int] = []
@@ -163,15 +164,27 @@ class WrongDrafter(StubbornDrafter):
         return Draft(tuple(tokens), torch.stack(laws) if laws else None, ("draft",) * gamma)
 
 
+class EndsWith:
+    """Ends an answer with a passage of tokens, as a stop string does. An empty passage ends nothing."""
+
+    def __init__(self, passage: Sequence[int]) -> None:
+        self.passage, self.tail = tuple(passage), ()
+
+    def __call__(self, token: int) -> bool:
+        self.tail = (*self.tail, token)[-len(self.passage):]
+        return bool(self.passage) and self.tail == self.passage
+
+
 def target_law(
     model: ToyModel, prompt: Sequence[int], horizon: int, *, temperature: float = 1.0, top_p: float = 1.0, penalty: float = 1.0,
-    eos: frozenset[int] = frozenset(),
+    eos: frozenset[int] = frozenset(), stop: tuple[int, ...] = (),
 ) -> dict[tuple[int, ...], float]:
     """The law of plain decoding over at most `horizon` tokens, in plain Python: it shares no line with the code under test."""
     law: dict[tuple[int, ...], float] = {}
 
     def walk(answer: tuple[int, ...], weight: float) -> None:
-        if len(answer) == horizon or (answer and answer[-1] in eos):
+        stopped = bool(stop) and answer[-len(stop):] == stop
+        if len(answer) == horizon or stopped or (answer and answer[-1] in eos):
             law[answer] = law.get(answer, 0.0) + weight
             return
         for token, p in enumerate(token_law(model.row((*prompt, *answer)), answer, temperature, top_p, penalty)):

@@ -33,7 +33,7 @@ def test_every_entry_is_whole():
         if entry.role == "draft":
             continue
         assert entry.reading["part_tokens"] < entry.native_context
-        assert {"system", "part_prompt", "temperature", "repetition_penalty"} <= entry.reading.keys()
+        assert {"system", "part_prompts", "temperature", "repetition_penalty"} <= entry.reading.keys()
 
 
 def test_drafts_have_the_targets_vocabulary_and_are_smaller():

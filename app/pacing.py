@@ -1,0 +1,53 @@
+"""Lets a round's tokens appear over the time the next round is expected to take, instead of all at once."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from core.events import Piece
+
+SMOOTH_S = 0.15                                # rounds that follow each other faster need no pacing
+LONGEST_S = 1.5                                # after so long everything that came is shown, whatever is expected
+_NEWEST = 0.3                                  # weight of the newest interval in the expectation
+
+
+class Pacer:
+    """Counts the characters of an answer that are to be seen by now. Written by one thread, read by any."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._interval: float | None = None    # expected seconds between rounds
+        self._round = (0, 0, 0.0)              # characters seen when the newest round came, characters it brought us to, when
+
+    def arrived(self, characters: int) -> None:
+        """A round has brought the answer to so many characters; fewer than before means that a new text begins."""
+        now = self._clock()
+        _, before, at = self._round
+        if characters < before:
+            self._interval, self._round = None, (0, characters, now)
+            return
+        seen = self.visible()
+        if before:
+            interval = now - at
+            self._interval = interval if self._interval is None else self._interval + _NEWEST * (interval - self._interval)
+        self._round = (seen, characters, now)
+
+    def visible(self) -> int:
+        """Characters to show now."""
+        seen, end, at = self._round
+        if self._interval is None or self._interval < SMOOTH_S:
+            return end
+        share = (self._clock() - at) / min(self._interval, LONGEST_S)
+        return end if share >= 1 else seen + int((end - seen) * share)
+
+
+def cut(pieces: tuple[Piece, ...], characters: int) -> tuple[Piece, ...]:
+    """The first so many characters of an answer, in its pieces."""
+    kept: list[Piece] = []
+    for piece in pieces:
+        if characters <= 0:
+            break
+        kept.append(piece if len(piece.text) <= characters else Piece(piece.text[:characters], piece.level))
+        characters -= len(piece.text)
+    return tuple(kept)

@@ -1,0 +1,374 @@
+"""The full KV cache with most of its blocks in host memory, streamed to the device in every pass. Knows nothing of speculation.
+
+Some blocks stay on the device ("resident"): all blocks of the first layers, or the first blocks of every layer. The others lie in host
+memory and are read in one of two ways.
+
+A pass of few rows (decoding) streams them, layer by layer, through a small ring of device buffers. A buffer is refilled as soon as the
+attention that read it was launched, with the next block in the order of the whole pass, so the bus does not rest between layers and the
+first blocks are under way while the resident layers compute. Each part's attention is joined to the others by log-sum-exp. The pass's
+own rows wait on the device ("fresh") until the stream is over; then they go to the host in one copy, and are put into their places
+when the next pass begins, as far as they were not rolled back.
+
+A segment of many rows (prefill) works on one layer at a time, all of whose rows are on the device meanwhile: rows of earlier segments
+cross the bus once per layer, behind the computation of the layer before it, rows of the segment itself never; they go to the host once,
+behind the computation of the layer after it. There are two such places, and the ring of a short pass lies in the same memory.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+
+import torch
+
+from core.backend.base import Backend, Mark, merge
+from core.cache.base import KVShape, KVStore, Observer, pieces
+from core.cache.host import Gather, HostKV, Pair
+
+Part = tuple[torch.Tensor, torch.Tensor]           # out fp32 [n, heads, head_dim], lse fp32 [n, heads]
+
+
+class OffloadedKVCache:
+    """Every token's exact keys and values for `capacity` tokens, the first `resident_blocks` blocks of the first `resident_layers` layers
+    on the device (None: all their blocks).
+
+    `fresh_tokens` bounds the rows of a pass that streams; a longer one is treated as a segment. `observer`, when set, is shown each part
+    of a layer's keys, the pass's own rows last.
+    """
+
+    rotates_on_read = False
+    ready = True
+
+    def __init__(
+        self, shape: KVShape, capacity: int, backend: Backend, *, block_tokens: int, resident_layers: int,
+        resident_blocks: int | None = None, staging_blocks: int = 3, fresh_tokens: int = 96,
+    ) -> None:
+        assert staging_blocks > 0, "a ring without buffers"
+        self.shape, self.block_tokens, self.backend = shape, block_tokens, backend
+        self.blocks = -(-capacity // block_tokens)
+        self._resident_layers = resident_layers
+        self._resident_blocks = self.blocks if resident_blocks is None else min(resident_blocks, self.blocks)
+        self._streamed = [layer for layer in range(shape.layers) if self._resident(layer) < self.blocks]
+        self._place = {layer: place for place, layer in enumerate(self._streamed)}
+        self._copies = backend.copies()
+        self._gather = Gather(backend, self._copies)
+        self._kept = self._on_device(resident_layers, self._resident_blocks * block_tokens, block_tokens)
+        self._work = self._on_device(2 if self._streamed else 0, self.capacity, block_tokens)
+        self._fresh = self._on_device(len(self._streamed), fresh_tokens, fresh_tokens)
+        self._landing = tuple(backend.host_memory(self._fresh.k.shape) for _ in range(2))
+        self._host = {
+            layer: HostKV(shape, backend, self._copies, first_block=self._resident(layer), blocks=self.blocks, block_tokens=block_tokens)
+            for layer in self._streamed
+        }
+        self._ring = tuple(part.flatten(0, 1).unsqueeze(1)[:staging_blocks] for part in (self._work.k, self._work.v))
+        self.observer: Observer | None = None
+        self.length = self.committed = 0
+        self._announced = self._in_segment = self._in_stream = False
+        self._fresh_start = self._fresh_rows = 0           # rows [start, start + rows) are in `fresh` and, once landed, in `landing`
+        self._settled = True                               # those rows are in their places too
+        self._written = self._copies.mark()                # behind the last copy to the host
+        self._queue: Iterator[tuple[int, int]] = iter(())  # (layer, block) still to be fetched in this pass
+        self._flying: deque[tuple[int, Mark]] = deque()    # buffers of the ring under way
+        self._entered: int | None = None                   # the streamed layer at work in a segment, the end of its rows,
+        self._end = 0
+        self._coming = self._written                       # and the arrival of the next one's earlier rows
+
+    def _on_device(self, layers: int, capacity: int, block_tokens: int) -> KVStore:
+        shape = KVShape(layers, self.shape.kv_heads, self.shape.head_dim)
+        return KVStore(shape, capacity, block_tokens=block_tokens, dtype=self.backend.dtype, device=self.backend.device)
+
+    # ---- what every cache has ---------------------------------------------------------------------------------------------
+
+    @property
+    def capacity(self) -> int:
+        """Tokens that fit."""
+        return self.blocks * self.block_tokens
+
+    @property
+    def oldest_rollback(self) -> int:
+        """Every prefix is kept."""
+        return 0
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held, on the device and in host memory."""
+        return self.device_bytes + sum(host.nbytes for host in self._host.values()) + sum(part.nbytes for part in self._landing)
+
+    @property
+    def device_bytes(self) -> int:
+        """Bytes held on the device."""
+        return self._kept.nbytes + self._work.nbytes + self._fresh.nbytes
+
+    @property
+    def bytes_moved(self) -> int:
+        """See TargetKVCache."""
+        return self._copies.bytes_to_device
+
+    def positions(self, n: int) -> torch.Tensor:
+        """See KVCache."""
+        return torch.arange(self.length, self.length + n, device=self.backend.device)
+
+    def begin_segment(self) -> None:
+        """See TargetKVCache."""
+        self._announced = True
+
+    def attend(self, layer: int, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, offset: int = 0) -> torch.Tensor:
+        """See KVCache."""
+        end = self.length + offset + k.shape[0]
+        assert end <= self.capacity, f"row {end} of a cache for {self.capacity}"
+        if layer == 0 and offset == 0:
+            self._begin(k.shape[0])
+        if layer not in self._place:
+            return self._attend_in(self._kept, layer, layer, q, k, v, offset)
+        if not self._in_segment:
+            return self._attend_streamed(layer, q, k, v)
+        self._enter(self._place[layer])
+        self._end = end
+        return self._attend_in(self._work, self._place[layer] % 2, layer, q, k, v, offset)
+
+    def advance(self, n: int) -> None:
+        """See KVCache."""
+        if self._in_segment:
+            self._leave()
+        elif self._in_stream:
+            for target, source in zip(self._landing, (self._fresh.k, self._fresh.v), strict=True):
+                self._copies.to_host(target, source)
+            self._written = self._copies.mark()
+            self._fresh_start, self._fresh_rows, self._settled = self.length, n, False
+        self._in_segment = self._in_stream = False
+        self.length += n
+
+    def missing(self, length: int) -> Iterator[range]:
+        """See KVCache. Nothing: a long prompt is prefilled, a short rest goes with the pass."""
+        return iter(())
+
+    def commit(self, length: int) -> None:
+        """See KVCache."""
+        assert length <= self.length, f"commit({length}) beyond the {self.length} tokens held"
+        self._cut(length)
+        self.committed = length
+
+    def rollback(self, length: int) -> None:
+        """See KVCache."""
+        if not 0 <= length <= self.length:
+            raise ValueError(f"cannot roll a cache of {self.length} tokens back to {length}")
+        self._cut(length)
+        self.committed = min(self.committed, length)
+
+    def reset(self) -> None:
+        """See KVCache."""
+        self._cut(0)
+        self.committed = 0
+
+    def _cut(self, length: int) -> None:
+        """Rows from `length` on are gone, and a pass that did not get to its end with them."""
+        self.length = length
+        self._in_segment = self._in_stream = False
+        self._fresh_rows = max(0, min(self._fresh_rows, length - self._fresh_start))
+
+    # ---- single rows and chunks, between passes ---------------------------------------------------------------------------
+
+    def rows(self, layer: int, start: int, n: int) -> Pair:
+        """See TargetKVCache."""
+        self._settle()
+        if layer not in self._place:
+            return self._kept.rows(layer, start, n)
+        self._copies.finish(self._written)
+        found = [[part[:, inside:inside + count].transpose(0, 1).cpu() for part in self._block(layer, block)]
+                 for block, inside, _, count in pieces(start, n, self.block_tokens)]
+        k, v = (torch.cat(part) for part in zip(*found, strict=True))
+        return k, v
+
+    def write(self, layer: int, start: int, k: torch.Tensor, v: torch.Tensor) -> None:
+        """See TargetKVCache."""
+        self._cut(self.length)
+        self._settle()
+        self._copies.finish(self._written)
+        rows = k.transpose(0, 1), v.transpose(0, 1)
+        self._put(layer, start, rows, rows)
+
+    def copy_rows(self, target: KVStore, start: int, to: int, n: int) -> None:
+        """See TargetKVCache. Rows of the last pass are still on the device; older ones of streamed layers come from host memory."""
+        fresh = slice(start - self._fresh_start, start - self._fresh_start + n)
+        at_hand = fresh.start >= 0 and fresh.stop <= self._fresh_rows
+        if not at_hand:
+            self._settle()
+            self._copies.finish(self._written)
+        index = torch.arange(start, start + n).expand(self.shape.kv_heads, n)
+        for layer in range(self.shape.layers):
+            if layer in self._place and at_hand:
+                place = self._place[layer]
+                rows = self._fresh.k[place, 0, :, fresh], self._fresh.v[place, 0, :, fresh]
+            else:
+                rows = self._runs(layer, index, index.to(self.backend.device), 1)
+            target.put(layer, to, *rows)
+
+    def copy_chunks(self, target: KVStore, chunks: torch.Tensor, chunk: int) -> None:
+        """See TargetKVCache. Chunks in host memory are gathered there, so that only what was chosen crosses the bus."""
+        self._settle()
+        self._copies.finish(self._written)
+        on_host = chunks.cpu()
+        for layer in range(self.shape.layers):
+            target.put(layer, 0, *self._runs(layer, on_host[layer], chunks[layer], chunk))
+
+    def _runs(self, layer: int, on_host: torch.Tensor, on_device: torch.Tensor, tokens: int) -> Pair:
+        """Runs of `tokens` tokens, chosen per head by number [kv_heads, m], on the device: [kv_heads, m * tokens, head_dim] each."""
+        kv_heads, m = on_host.shape
+        size = (kv_heads, m * tokens, self.shape.head_dim)
+        border = self._resident(layer) * self.block_tokens // tokens
+        away = (on_host >= border).flatten().nonzero().squeeze(-1)                         # where in [kv_heads * m]
+        if not away.numel():
+            return tuple(part.view(size) for part in self._kept_runs(layer, on_device, tokens))
+        host, head = self._host[layer], torch.arange(kv_heads).repeat_interleave(m)
+        units = host.unit(head[away], on_host.flatten()[away], tokens)
+        fetched = [self._gather(part, units) for part in host.units(tokens)]               # [away, tokens * head_dim] each
+        if away.numel() < kv_heads * m:
+            here = self._kept_runs(layer, on_device.clamp(max=border - 1), tokens)
+            fetched = [mixed.index_copy_(0, away.to(mixed.device), part) for mixed, part in zip(here, fetched, strict=True)]
+        return tuple(part.view(size) for part in fetched)
+
+    def _kept_runs(self, layer: int, index: torch.Tensor, tokens: int) -> Pair:
+        """Runs of a layer's resident blocks, [kv_heads * m, tokens * head_dim] each."""
+        per_block = self.block_tokens // tokens
+        head = torch.arange(index.shape[0], device=index.device).unsqueeze(1)
+        split = (part[layer].unflatten(2, (per_block, tokens)) for part in (self._kept.k, self._kept.v))
+        return tuple(part[index // per_block, head, index % per_block].flatten(0, 1).flatten(1) for part in split)
+
+    def _block(self, layer: int, block: int) -> Pair:
+        """One block, wherever it is: [kv_heads, block_tokens, head_dim] each."""
+        if block < self._resident(layer):
+            return self._kept.k[layer, block], self._kept.v[layer, block]
+        return self._host[layer].block(block)
+
+    def _put(self, layer: int, start: int, here: Pair, away: Pair) -> None:
+        """Rows [kv_heads, n, head_dim] into their places: resident blocks take them from `here`, blocks in host memory from `away`."""
+        for block, inside, first, count in pieces(start, here[0].shape[1], self.block_tokens):
+            source = here if block < self._resident(layer) else away
+            for target, rows in zip(self._block(layer, block), source, strict=True):
+                target[:, inside:inside + count] = rows[:, first:first + count]
+
+    def _settle(self) -> None:
+        """Puts the rows of the last short pass into their places, as far as they were not rolled back."""
+        if not self._settled and self._fresh_rows:
+            self._copies.finish(self._written)
+            rows = slice(0, self._fresh_rows)
+            for layer, place in self._place.items():
+                here = self._fresh.k[place, 0, :, rows], self._fresh.v[place, 0, :, rows]
+                self._put(layer, self._fresh_start, here, (self._landing[0][place, 0, :, rows], self._landing[1][place, 0, :, rows]))
+        self._settled = True
+
+    def _resident(self, layer: int) -> int:
+        """Blocks of the layer that stay on the device, from the first on."""
+        return self._resident_blocks if layer < self._resident_layers else 0
+
+    # ---- a pass -----------------------------------------------------------------------------------------------------------
+
+    def _begin(self, n: int) -> None:
+        """A new pass or segment, perhaps after one that was broken off."""
+        self._settle()
+        self._fresh_rows = 0
+        self._in_segment = bool(self._streamed) and (self._announced or n > self._fresh.capacity)
+        self._in_stream = bool(self._streamed) and not self._in_segment
+        self._announced = False
+        self._flying.clear()
+        self._entered = None
+        if self._in_segment:
+            self._coming = self._fetch_layer(0)
+            return
+        self._queue = ((layer, block) for layer in self._streamed for block in self._away(layer))
+        for slot in range(self._ring[0].shape[0]):
+            self._fetch_block(slot)
+
+    def _away(self, layer: int) -> range:
+        """The layer's filled blocks in host memory."""
+        return range(self._resident(layer), -(-self.length // self.block_tokens))
+
+    def _filled(self, block: int) -> int:
+        """Rows of a block that earlier passes have filled."""
+        return min(self.block_tokens, self.length - block * self.block_tokens)
+
+    def _attend_in(
+        self, store: KVStore, place: int, layer: int, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, offset: int
+    ) -> torch.Tensor:
+        """Attention over a layer all of whose rows are on the device."""
+        start = self.length + offset
+        store.write(place, start, k, v)
+        end = start + k.shape[0]
+        keys, values = store.filled(place, end)
+        out = self.backend.attend(q, keys, values, length=end, causal=True)
+        if self.observer is not None:
+            self.observer(layer, q, keys, start=0, length=end, own=k.shape[0])
+        return out
+
+    # ---- a pass of few rows: the ring -------------------------------------------------------------------------------------
+
+    def _attend_streamed(self, layer: int, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        n, place = k.shape[0], self._place[layer]
+        self._fresh.write(place, 0, k, v)
+        own = self._fresh.filled(place, n)
+        total = self.backend.attend_part(q, *own, length=n, causal=True)
+        resident = min(self.length, self._resident(layer) * self.block_tokens)
+        if resident:
+            total = self._joined(total, layer, q, self._kept.filled(layer, resident), 0, resident)
+        for block in self._away(layer):
+            slot, arrival = self._flying.popleft()
+            self._copies.wait(arrival)
+            buffer = self._ring[0][slot], self._ring[1][slot]
+            total = self._joined(total, layer, q, buffer, block * self.block_tokens, self._filled(block))
+            self._fetch_block(slot)
+        if self.observer is not None:
+            self.observer(layer, q, own[0], start=self.length, length=n, own=n)
+        return total[0].to(q.dtype)
+
+    def _joined(self, total: Part, layer: int, q: torch.Tensor, buffer: Pair, start: int, length: int) -> Part:
+        """`total` and the attention over earlier tokens [start, start + length)."""
+        if self.observer is not None:
+            self.observer(layer, q, buffer[0], start=start, length=length, own=0)
+        return merge(*total, *self.backend.attend_part(q, *buffer, length=length, causal=False))
+
+    def _fetch_block(self, slot: int) -> None:
+        """The next block of the pass goes to `slot`, if there is one."""
+        for layer, block in self._queue:
+            self._host[layer].fetch(block, self._ring[0][slot, 0], self._ring[1][slot, 0], self._filled(block))
+            self._flying.append((slot, self._copies.mark()))
+            return
+
+    # ---- a segment of many rows: two places, a layer in each --------------------------------------------------------------
+
+    def _enter(self, place: int) -> None:
+        """Makes the layer at `place` of the streamed ones the one at work."""
+        if self._entered == place:
+            return
+        if self._entered is not None:
+            self._store_layer(self._entered)
+        self._copies.wait(self._coming)
+        self._entered, layer = place, self._streamed[place]
+        resident = min(self._resident(layer), -(-self.length // self.block_tokens))
+        if resident:
+            self._work.k[place % 2, :resident] = self._kept.k[layer, :resident]
+            self._work.v[place % 2, :resident] = self._kept.v[layer, :resident]
+        self._coming = self._fetch_layer(place + 1)
+
+    def _leave(self) -> None:
+        """The segment is over."""
+        if self._entered is not None:
+            self._store_layer(self._entered)
+        self._entered = None
+
+    def _fetch_layer(self, place: int) -> Mark:
+        """Rows of earlier segments of a streamed layer, to where it will work. Returns when that place is ready for it."""
+        for layer in self._streamed[place:place + 1]:
+            for block in self._away(layer):
+                self._host[layer].fetch(block, self._work.k[place % 2, block], self._work.v[place % 2, block], self._filled(block))
+        return self._copies.mark()
+
+    def _store_layer(self, place: int) -> None:
+        """The segment's rows of a layer that has done its work, to where they stay."""
+        layer = self._streamed[place]
+        for block, inside, _, count in pieces(self.length, self._end - self.length, self.block_tokens):
+            k, v, rows = self._work.k[place % 2, block], self._work.v[place % 2, block], slice(inside, inside + count)
+            if block < self._resident(layer):
+                self._kept.k[layer, block, :, rows], self._kept.v[layer, block, :, rows] = k[:, rows], v[:, rows]
+            else:
+                self._host[layer].store(block, k, v, rows)
+        self._written = self._copies.mark()

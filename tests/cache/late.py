@@ -1,0 +1,56 @@
+"""A carrier between host memory and device whose copies happen as late as its marks allow: what waits for too little reads old rows."""
+
+from __future__ import annotations
+
+import torch
+
+from core.backend.cpu import CpuBackend
+
+
+class LateCopies:
+    """Copies pile up until a mark behind them is waited for. A target is poisoned when its copy is asked for: no computation may still
+    need it. An earlier copy may: copies keep their order.
+    """
+
+    def __init__(self) -> None:
+        self.bytes_to_device = self.bytes_to_host = 0
+        self._asked: list[tuple[torch.Tensor, torch.Tensor]] = []
+        self._done = 0
+
+    def to_device(self, target: torch.Tensor, source: torch.Tensor) -> None:
+        assert target.shape == source.shape and target.dtype == source.dtype
+        self.bytes_to_device += source.nbytes
+        self._ask(target, source)
+
+    def to_host(self, target: torch.Tensor, source: torch.Tensor) -> None:
+        assert target.shape == source.shape and target.dtype == source.dtype
+        self.bytes_to_host += source.nbytes
+        self._ask(target, source)
+
+    def mark(self) -> int:
+        return len(self._asked)
+
+    def wait(self, mark: int) -> None:
+        while self._done < mark:
+            target, source = self._asked[self._done]
+            target.copy_(source)
+            self._done += 1
+
+    finish = wait
+
+    def _ask(self, target: torch.Tensor, source: torch.Tensor) -> None:
+        readers = [place for place, (_, read) in enumerate(self._asked) if _memory(read) == _memory(target)]
+        self.wait(readers[-1] + 1 if readers else 0)
+        target.fill_(torch.nan)
+        self._asked.append((target, source))
+
+
+def _memory(tensor: torch.Tensor) -> int:
+    return tensor.untyped_storage().data_ptr()
+
+
+class LateBackend(CpuBackend):
+    """The CPU backend with such a carrier."""
+
+    def copies(self) -> LateCopies:
+        return LateCopies()

@@ -1,0 +1,266 @@
+"""The offloaded cache against the full one: the same rows bit for bit, the same attention, and exactly the bytes it must move."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from core.backend.cpu import CpuBackend
+from core.cache.base import KVShape, KVStore
+from core.cache.full import FullKVCache
+from core.cache.offloaded import OffloadedKVCache
+from core.cache.retrieval import RetrievalKVCache
+from tests.cache.late import LateBackend, LateCopies
+
+SHAPE, HEADS = KVShape(layers=3, kv_heads=2, head_dim=8), 4
+BLOCK, CAPACITY, FRESH = 16, 112, 6
+ROW_BYTES = 2 * SHAPE.kv_heads * SHAPE.head_dim * 4
+# (layers that keep blocks on the device, how many blocks each): none, some layers, all layers; the first blocks of every layer
+SPLITS = {"none": (0, None), "one layer": (1, None), "all layers": (3, None), "two blocks of each": (3, 2), "a block of two": (2, 1)}
+
+
+def offloaded(split: str, *, backend: CpuBackend | None = None, staging: int = 2) -> OffloadedKVCache:
+    layers, blocks = SPLITS[split]
+    return OffloadedKVCache(SHAPE, CAPACITY, backend or LateBackend(), block_tokens=BLOCK, resident_layers=layers, resident_blocks=blocks,
+                            staging_blocks=staging, fresh_tokens=FRESH)
+
+
+class Twins:
+    """An offloaded cache and a full one that get the same rows, and must show the same."""
+
+    def __init__(self, cache: OffloadedKVCache) -> None:
+        self.cache, self.full = cache, FullKVCache(SHAPE, CAPACITY, CpuBackend(), block_tokens=BLOCK)
+        self._dice = torch.Generator().manual_seed(1)
+
+    def feed(self, n: int, *, chunk: int | None = None, layers: int = SHAPE.layers) -> None:
+        """A pass of n rows; with `chunk` a segment in such chunks; with fewer layers it is broken off, and nobody advances."""
+        if chunk:
+            self.cache.begin_segment()
+        for layer in range(layers):
+            for start in range(0, n, chunk or n):
+                rows = min(chunk or n, n - start)
+                q = torch.randn(rows, HEADS, SHAPE.head_dim, generator=self._dice)
+                k, v = (torch.randn(rows, SHAPE.kv_heads, SHAPE.head_dim, generator=self._dice) for _ in range(2))
+                got, want = (cache.attend(layer, q, k, v, offset=start) for cache in (self.cache, self.full))
+                assert torch.allclose(got, want, atol=1e-5), f"layer {layer}, rows from {self.full.length + start}"
+        if layers == SHAPE.layers:
+            for cache in (self.cache, self.full):
+                cache.advance(n)
+
+    def cut(self, length: int, *, commit: bool = False) -> None:
+        for cache in (self.cache, self.full):
+            (cache.commit if commit else cache.rollback)(length)
+
+    def compare(self) -> None:
+        """Every row of every layer, by each of the ways out."""
+        n = self.full.length
+        assert (self.cache.length, self.cache.committed) == (n, self.full.committed)
+        if n == 0:
+            return
+        stores = []
+        for cache in (self.cache, self.full):
+            stores.append(KVStore(SHAPE, CAPACITY, block_tokens=CAPACITY, dtype=torch.float32, device=torch.device("cpu")))
+            cache.copy_rows(stores[-1], 0, 0, n)
+        assert torch.equal(stores[0].k, stores[1].k) and torch.equal(stores[0].v, stores[1].v)
+        for layer in range(SHAPE.layers):
+            for got, want in zip(self.cache.rows(layer, 0, n), self.full.rows(layer, 0, n), strict=True):
+                assert torch.equal(got, want)
+
+
+STEPS = st.one_of(
+    st.tuples(st.just("pass"), st.integers(1, FRESH + 3), st.none()),
+    st.tuples(st.just("segment"), st.integers(1, 40), st.sampled_from([1, 3, 7, 16, 64])),
+    st.tuples(st.sampled_from(["broken pass", "rollback", "commit", "compare", "newest", "rewrite"]), st.integers(1, 20), st.none()),
+    st.tuples(st.just("broken segment"), st.integers(1, 40), st.sampled_from([3, 16])),
+)
+
+
+@pytest.mark.parametrize("split", SPLITS)
+@settings(max_examples=60, deadline=None)
+@given(steps=st.lists(STEPS, max_size=14))
+def test_any_sequence_equals_the_full_cache(split: str, steps: list[tuple[str, int, int | None]]):
+    """Rows lost between device and host, blocks read before they arrive, rows of a pass that was rolled back or broken off."""
+    twins = Twins(offloaded(split))
+    for op, n, chunk in steps:
+        length = twins.full.length
+        if op in ("pass", "segment") and length + n <= CAPACITY:
+            twins.feed(n, chunk=chunk)
+        elif op in ("broken pass", "broken segment") and length + n <= CAPACITY:
+            twins.feed(n, chunk=chunk, layers=2)
+        elif op == "rollback":
+            twins.cut(max(0, length - n))
+        elif op == "commit":
+            twins.cut(max(twins.full.committed, length - n), commit=True)
+        elif op == "compare":
+            twins.compare()
+        elif op == "newest" and length:
+            newest_rows_arrive(twins, min(n, length))
+        elif op == "rewrite" and length + n <= CAPACITY:
+            restore(twins, n)
+    twins.compare()
+
+
+def newest_rows_arrive(twins: Twins, n: int) -> None:
+    """What the retrieval cache does at each commit."""
+    stores = [KVStore(SHAPE, 32, block_tokens=32, dtype=torch.float32, device=torch.device("cpu")) for _ in range(2)]
+    for cache, store in zip((twins.cache, twins.full), stores, strict=True):
+        cache.copy_rows(store, twins.full.length - n, 5, n)
+    assert torch.equal(stores[0].k, stores[1].k) and torch.equal(stores[0].v, stores[1].v)
+
+
+def restore(twins: Twins, n: int) -> None:
+    """What loading a snapshot does: rows are written, then counted."""
+    dice = torch.Generator().manual_seed(n)
+    for layer in range(SHAPE.layers):
+        k, v = (torch.randn(n, SHAPE.kv_heads, SHAPE.head_dim, generator=dice) for _ in range(2))
+        for cache in (twins.cache, twins.full):
+            cache.write(layer, twins.full.length, k, v)
+    for cache in (twins.cache, twins.full):
+        cache.advance(n)
+    twins.cut(twins.full.length, commit=True)
+
+
+@pytest.mark.parametrize(("split", "length", "staging"), list(product(SPLITS, (1, 15, 16, 17, 48, 63), (1, 2, 9))))
+def test_a_short_pass_moves_the_filled_blocks_once(split: str, length: int, staging: int):
+    """Neither the empty rest of a block nor a block twice, whatever the ring's length; and what it moves is right."""
+    twins = Twins(offloaded(split, staging=staging))
+    twins.feed(length, chunk=8)
+    layers, blocks = SPLITS[split]
+    resident = min(length, CAPACITY if blocks is None else blocks * BLOCK)
+    away = SHAPE.layers * length - layers * resident
+    for n in (1, FRESH):
+        before = twins.cache.bytes_moved
+        twins.feed(n)
+        assert twins.cache.bytes_moved - before == away * ROW_BYTES
+        twins.cut(length)
+    twins.compare()
+
+
+@pytest.mark.parametrize("split", SPLITS)
+def test_a_segment_moves_nothing_of_its_own_to_the_device(split: str):
+    """The first segment moves nothing at all, a later one the earlier rows once per layer; to the host every row goes once."""
+    twins = Twins(offloaded(split))
+    layers, blocks = SPLITS[split]
+    kept = CAPACITY if blocks is None else blocks * BLOCK
+
+    def away(rows: int) -> int:
+        return (SHAPE.layers * rows - layers * min(rows, kept)) * ROW_BYTES
+
+    copies = twins.cache._copies
+    for before, n, chunk in ((0, 40, 7), (40, 30, 16), (70, 20, 64)):
+        moved, stored = copies.bytes_to_device, copies.bytes_to_host
+        twins.feed(n, chunk=chunk)
+        assert copies.bytes_to_device - moved == away(before)
+        assert copies.bytes_to_host - stored == away(before + n) - away(before)
+    twins.compare()
+
+
+class Order(LateBackend):
+    """Notes in which order copies to the device and attentions are asked for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[str] = []
+
+    def copies(self) -> LateCopies:
+        copies, ask = super().copies(), self.asked
+
+        def noted(target: torch.Tensor, source: torch.Tensor) -> None:
+            ask.append("fetch")
+            LateCopies.to_device(copies, target, source)
+
+        copies.to_device = noted
+        return copies
+
+    def attend_part(self, *args: object, causal: bool, **more: object) -> tuple[torch.Tensor, torch.Tensor]:
+        self.asked.append("own rows" if causal else "block")
+        return super().attend_part(*args, causal=causal, **more)
+
+
+def test_the_bus_does_not_wait_for_the_layers():
+    """The ring is filled before the first layer, resident or not, and each buffer again right after its reader, across layers."""
+    backend = Order()
+    twins = Twins(offloaded("one layer", backend=backend, staging=3))
+    twins.feed(64, chunk=64)
+    backend.asked.clear()
+    twins.feed(2)
+    fetch = ["fetch"] * 2                              # keys and values
+    refilled = ["block", *fetch]
+    resident, second, third = ["own rows"], ["own rows", *refilled * 4], ["own rows", *refilled, *["block"] * 3]
+    assert backend.asked == [*fetch * 3, *resident, *second, *third]
+
+
+# ---- the retrieval cache over it ------------------------------------------------------------------------------------------
+
+def retrieval(source: OffloadedKVCache | FullKVCache, policy: str) -> RetrievalKVCache:
+    return RetrievalKVCache(source, budget=24, chunk=4, recent=8, tail_tokens=16, slack=16, policy=policy)
+
+
+def both(twins: Twins, policy: str) -> tuple[RetrievalKVCache, RetrievalKVCache]:
+    return retrieval(twins.cache, policy), retrieval(twins.full, policy)
+
+
+@pytest.mark.parametrize(("split", "policy"), list(product(SPLITS, ("mass", "mean_key", "streaming"))))
+@pytest.mark.parametrize("length", [37, 64, 83])
+def test_the_same_chunks_are_chosen_wherever_the_keys_lie(split: str, policy: str, length: int):
+    """By the end of a prefill, by a verification part by part, and after rows were rolled back; the chosen rows are the exact ones."""
+    twins = Twins(offloaded(split))
+    views = both(twins, policy)
+    for cache, view in zip((twins.cache, twins.full), views, strict=True):
+        cache.observer = view.tap
+    twins.feed(length, chunk=64)
+    twins.cut(length, commit=True)
+    same_selection(views)
+    for cache, view in zip((twins.cache, twins.full), views, strict=True):
+        cache.observer = view.observe
+    twins.feed(5)
+    twins.cut(length + 2, commit=True)
+    for view in views:
+        view.commit(length + 2)
+    equal_stores(views)
+    same_selection(views)
+
+
+def same_selection(views: tuple[RetrievalKVCache, RetrievalKVCache]) -> None:
+    assert [view.refresh() for view in views] == [True, True]
+    equal_stores(views)
+
+
+def equal_stores(views: tuple[RetrievalKVCache, RetrievalKVCache]) -> None:
+    (got, want), end = views, views[1]._slot(views[1].length)
+    assert got.length == want.length
+    for one, other in ((got.store.k, want.store.k), (got.store.v, want.store.v)):
+        assert torch.equal(one[:, 0, :, :end], other[:, 0, :, :end])
+
+
+def test_the_chosen_rows_alone_cross_the_bus():
+    """A selection from host memory is gathered there: budget and recent rows of the streamed layers, no block."""
+    twins = Twins(offloaded("one layer"))
+    view = retrieval(twins.cache, "mass")
+    twins.cache.observer = view.tap
+    twins.feed(64, chunk=64)
+    twins.cut(64, commit=True)
+    before = twins.cache.bytes_moved
+    assert view.refresh()
+    recent = view.length - view.oldest_rollback
+    assert twins.cache.bytes_moved - before == 2 * (24 + recent) * ROW_BYTES
+
+
+def test_a_row_beyond_the_capacity_is_an_error():
+    """Not a row that silently overwrites another."""
+    twins = Twins(offloaded("none"))
+    twins.feed(CAPACITY, chunk=64)
+    with pytest.raises(AssertionError, match="113"):
+        twins.feed(1)
+
+
+@pytest.fixture(autouse=True)
+def no_gradients() -> Iterator[None]:
+    """As in the worker."""
+    with torch.inference_mode():
+        yield

@@ -1,0 +1,115 @@
+"""Whole models over the offloaded cache, with copies that come as late as they may: keys, values, logits and answers as without it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from core.cache.full import FullKVCache
+from core.cache.offloaded import OffloadedKVCache
+from core.engine import MODES, Done, Engine, Params, Prefilled
+from core.model.llama import LlamaModel
+from tests.cache.late import LateBackend
+from tests.test_engine import GREEDY, PROMPT, run
+from tests.tiny import VOCAB, engine, oracle, ours
+
+BLOCK, CHUNK, SEGMENT = 32, 20, 48
+SPLITS = {"none": (0, None), "one layer": (1, None), "both layers": (2, None), "two blocks of each": (2, 2)}
+BORDERS = [CHUNK - 1, CHUNK + 1, SEGMENT, SEGMENT + 1, 2 * BLOCK, 2 * SEGMENT + 1, 150]
+
+
+def offloaded(model: LlamaModel, split: str, capacity: int = 480, *, block: int = BLOCK) -> OffloadedKVCache:
+    layers, blocks = SPLITS[split]
+    return OffloadedKVCache(model.config.kv_shape, capacity, model.backend, block_tokens=block, resident_layers=layers,
+                            resident_blocks=blocks, staging_blocks=2, fresh_tokens=40)
+
+
+def offloaded_engine(model: LlamaModel, split: str, **plan: object) -> Engine:
+    return engine(model, draft=ours(oracle(tied=True)), new_cache=lambda capacity: offloaded(model, split, capacity + 32), **plan)
+
+
+@pytest.fixture(scope="module")
+def model() -> LlamaModel:
+    return ours(oracle(), backend=LateBackend())
+
+
+@pytest.mark.parametrize("split", SPLITS)
+@pytest.mark.parametrize("kv_heads", [4, 2], ids=["MHA", "GQA"])
+@pytest.mark.parametrize("block", [16, BLOCK])
+def test_keys_values_and_logits_equal_one_unchunked_pass(split: str, kv_heads: int, block: int):
+    """Around the borders of chunks, segments and blocks: within 1e-4 of the largest, after a prefill in segments and a streamed pass."""
+    reference = oracle(kv_heads=kv_heads)
+    model, plain = ours(reference, backend=LateBackend()), ours(reference)
+    dice = torch.Generator().manual_seed(11)
+    ids = [int(token) for token in torch.randint(0, VOCAB, (max(BORDERS) + 5,), generator=dice)]
+    for length in BORDERS:
+        whole = FullKVCache(plain.config.kv_shape, 200, plain.backend, block_tokens=16)
+        cache = offloaded(model, split, 200, block=block)
+        with torch.inference_mode():
+            want = plain.forward(ids[:length + 5], whole)
+            for _ in model.prefill(ids[:length], cache, segment_tokens=SEGMENT, chunk_tokens=CHUNK, should_stop=lambda: False):
+                pass
+            got = model.forward(ids[length:length + 5], cache)
+            near(got, want[length:])
+            for layer in range(model.config.layers):
+                for one, other in zip(cache.rows(layer, 0, length + 5), whole.rows(layer, 0, length + 5), strict=True):
+                    near(one, other)
+
+
+def near(got: torch.Tensor, want: torch.Tensor) -> None:
+    assert float((got - want).abs().max()) < 1e-4 * float(want.abs().max())
+
+
+@pytest.mark.parametrize("split", SPLITS)
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("budget", [64, 256], ids=["small budget", "budget above the prompt"])
+def test_greedy_answers_equal_those_without_offloading(model: LlamaModel, split: str, mode: str, budget: int):
+    """Also for a second prompt that continues the first, and one that goes back into it."""
+    params = replace(GREEDY, mode=mode, budget=budget, max_new_tokens=24)
+    plain, other = engine(ours(oracle()), draft=ours(oracle(tied=True))), offloaded_engine(model, split)
+    contexts = plain.new_context(400), other.new_context(400)
+    answer, _ = run(plain, contexts[0], PROMPT, params)
+    assert run(other, contexts[1], PROMPT, params)[0] == answer
+    for ids in ([*PROMPT, *answer, 9, 8], PROMPT[:70] + PROMPT[:40]):
+        assert run(plain, contexts[0], ids, params) == run(other, contexts[1], ids, params)
+
+
+@pytest.mark.parametrize("split", SPLITS)
+def test_a_prefill_broken_off_goes_on_where_it_was(model: LlamaModel, split: str):
+    """Finished segments stay, the half one leaves no trace, and the answer is the same."""
+    tiny = offloaded_engine(model, split)
+    context, polls = tiny.new_context(400), iter([False] * 5 + [True] * 100)
+    events = list(tiny.generate(context, PROMPT, GREEDY, should_stop=lambda: next(polls)))
+    assert events[-1].reason == "user" and context.cache.length == 2 * SEGMENT
+    answer, _ = run(tiny, context, PROMPT, GREEDY)
+    assert answer == run(tiny, tiny.new_context(400), PROMPT, GREEDY)[0]
+
+
+def test_rounds_say_what_crossed_the_bus(model: LlamaModel):
+    """Plain decoding: in each round all earlier rows of the streamed layers, nothing else; the answer's figure is their sum."""
+    tiny = offloaded_engine(model, "one layer")
+    events = list(tiny.generate(tiny.new_context(400), PROMPT, replace(GREEDY, mode="autoregressive", max_new_tokens=6)))
+    moved = [event.bytes_moved for event in events if not isinstance(event, (Prefilled, Done))]
+    row_bytes = 2 * 2 * 8 * 4
+    assert moved == [(len(PROMPT) - 1 + i) * row_bytes for i in range(6)]
+    assert events[-1].stats.bytes_moved == sum(moved)
+
+
+def test_drafts_come_from_the_first_round_on(model: LlamaModel):
+    """Prefill's tap has selected what the middle level looks at: no round is spent on looking around."""
+    tiny = offloaded_engine(model, "one layer")
+    rounds = [event for event in tiny.generate(tiny.new_context(400), PROMPT, replace(GREEDY, mode="retrieval"))
+              if not isinstance(event, (Prefilled, Done))]
+    assert rounds[0].acceptance_retrieval.evaluated > 0
+
+
+def test_without_a_prefill_the_first_round_looks_around(model: LlamaModel):
+    """An answer made anew feeds nothing: the selection waits for a verification."""
+    tiny, params = offloaded_engine(model, "one layer"), Params(mode="retrieval", temperature=0.0, max_new_tokens=12)
+    context = tiny.new_context(400)
+    first, _ = run(tiny, context, PROMPT, params)
+    rounds = [event for event in tiny.generate(context, PROMPT, params) if not isinstance(event, (Prefilled, Done))]
+    assert [event.acceptance_retrieval.evaluated > 0 for event in rounds][:2] == [False, True]
+    assert [token for event in rounds for token in event.tokens] == first

@@ -1,0 +1,42 @@
+"""Summaries made fit to be read: no announcement, no list marks, groups of even size."""
+
+from __future__ import annotations
+
+import pytest
+
+from core.notes import Note, grouped, joined, settled
+
+
+@pytest.mark.parametrize(("raw", "kept"), [
+    ("Sure, here is a summary: The keeper rowed home.", "The keeper rowed home."),
+    ("The main events are:\n\n1. The keeper rowed home\n2. He lit it.\n3. Then he", "The keeper rowed home. He lit it. Then he."),
+    ("- A boat came,\n- and the bell rang.", "A boat came. and the bell rang."),
+    ("The keeper rowed home. Then he sat down and", "The keeper rowed home."),
+    ("He said: \"Row home.\"\n\nThey rowed.", "He said: \"Row home.\"\n\nThey rowed."),
+    ("no end in sight", "no end in sight"),
+])
+def test_settled(raw: str, kept: str):
+    assert settled(raw, "Summarize what happens in this passage.") == kept
+
+
+def test_echo_of_the_instruction_goes():
+    prompt = "Summarize what happens in this passage."
+    assert settled("The keeper rowed home. " + prompt + " Again.", prompt) == "The keeper rowed home."
+
+
+def test_groups_are_even_and_in_order():
+    notes = [Note(f"{i}", "x" * 100, i, i) for i in range(10)]
+    groups = grouped(notes, lambda note: len(note.text), 350)
+    assert [len(group) for group in groups] in ([3, 4, 3], [3, 3, 4], [4, 3, 3], [3, 2, 2, 3], [2, 3, 2, 3], [2, 3, 3, 2], [3, 2, 3, 2])
+    assert [note.first for group in groups for note in group] == list(range(10))
+
+
+def test_groups_shrink_whatever_the_room():
+    """Notes longer than the room must not keep a summary of summaries from ending."""
+    notes = [Note(str(i), "x" * 900, i, i) for i in range(5)]
+    assert len(grouped(notes, lambda note: len(note.text), 100)) <= 2
+    assert grouped(notes[:1], lambda note: len(note.text), 100) == [notes[:1]]
+
+
+def test_joined_names_every_part():
+    assert joined([Note("One", "a"), Note("Two", "b")]) == "One\na\n\nTwo\nb"
