@@ -19,6 +19,7 @@ from app.guard import LocalGuard, scrub_environment
 from app.handlers import Desk
 from app.history import History
 from app.instance import Address, Instance, free_port, new_token
+from app.lean import without_stub_files
 from app.library import Library
 from core import paths
 
@@ -130,8 +131,10 @@ class Server:
         from starlette.staticfiles import StaticFiles
 
         from app.page import Page
-        from app.theme import head, theme
-        from app.ui import build
+
+        with without_stub_files():
+            from app.theme import head, theme
+            from app.ui import build
 
         page, settings = Page(self._desk), self._settings
         defaults = {name: getattr(settings, name) for name in SETTING_NAMES}

@@ -25,6 +25,7 @@ from core.config import Settings
 from core.documents.document import Document
 from core.errors import UserError
 from core.events import Event, Failed, Finished, Loading
+from core.notes import NoteStore
 from core.wire import from_line, to_line, unpack
 
 log = logging.getLogger(__name__)
@@ -188,6 +189,7 @@ class Runtime:
     def forget_book(self, book_id: str) -> None:
         """Delete what was kept of a book's reading, in memory and on disk, whether or not an engine runs."""
         SnapshotFolder(paths.subdir("snapshots")).forget(book_id)
+        NoteStore(paths.subdir("notes")).forget(book_id)
         with self._lock:
             if self._process is not None:
                 self._send({"do": "forget_book", "book_id": book_id})

@@ -118,7 +118,7 @@ def _prefill(stats: Stats) -> str:
     if not stats.prompt_tokens:
         return "–"
     fresh = stats.prompt_tokens - stats.reused_tokens
-    where = ", from disk" if stats.snapshot_tokens else ""
+    where = f", {stats.snapshot_tokens:,} of them from disk" if stats.snapshot_tokens else ""
     return f"{fresh:,} tokens" + (f", {stats.reused_tokens:,} reused{where}" if stats.reused_tokens else "")
 
 

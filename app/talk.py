@@ -30,9 +30,10 @@ _HELP = "/summary  /chapters 1-3  /chapters all  /again  /new  /help  /quit   (C
 
 def summarize(given: argparse.Namespace, settings: Settings) -> int:
     """One summary, or one answer."""
-    book = read_book(given.file, given.password)
     runtime = Runtime(settings)
     try:
+        runtime.start()                        # the model is loaded while the book is read
+        book = read_book(given.file, given.password)
         events = runtime.ask(
             book=book, book_id=book.sha256, conversation_id="command line", question=given.question, chapters=given.chapters,
             fit=settings.fit, params=_params(settings), fresh=True)
@@ -75,11 +76,11 @@ def figures(finished: Finished) -> dict[str, Any]:
 
 def chat(given: argparse.Namespace, settings: Settings) -> int:
     """A conversation, line by line, until the input ends."""
-    book = read_book(given.file, given.password)
     runtime = Runtime(settings)
-    runtime.start()
-    say(f"{book.title or given.file}: {book.words:,} words. Ask, or type /summary.\n{_HELP}")
     try:
+        runtime.start()                        # the model is loaded while the book is read
+        book = read_book(given.file, given.password)
+        say(f"{book.title or given.file}: {book.words:,} words. Ask, or type /summary.\n{_HELP}")
         _Chat(runtime, book, settings, given.chapters).run()
         _save(runtime)
     finally:

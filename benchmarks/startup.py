@@ -1,4 +1,4 @@
-"""From the command to something to look at: seconds to extract a book, to a page in the browser, and to a finished summary.
+"""From the command to something to look at: seconds to extract a book, to a page, to a finished summary, and to a book opened again.
 
     python benchmarks/startup.py [--runs 3] [--book FILE] [--save NAME]
 
@@ -11,12 +11,16 @@ from __future__ import annotations
 import argparse
 import http.cookiejar
 import json
+import os
 import re
+import shutil
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.request
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
 
@@ -71,6 +75,56 @@ def timed_summary(book: Path) -> Summary:
     return Summary(time.perf_counter() - started, json.loads(said.stdout.splitlines()[-1]))
 
 
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """One run of a question about the whole book: seconds from the command to the first letter, and what it said of itself."""
+
+    first_letter_s: float
+    figures: dict
+
+
+def timed_openings(book: Path, runs: int) -> tuple[list[Opening], list[Opening]]:
+    """A question in a new process, `runs` times without a snapshot of the book and `runs` times with it. The user's own are not touched."""
+    models = subprocess.run([*LAUNCHER, "models", "path"], check=True, capture_output=True, encoding="utf-8").stdout.strip()
+    with tempfile.TemporaryDirectory() as home:
+        (Path(home) / "models").symlink_to(models, target_is_directory=True)
+        fresh = []
+        for _ in range(runs):
+            shutil.rmtree(Path(home) / "snapshots", ignore_errors=True)
+            fresh.append(_timed_opening(book, home))
+        again = [_timed_opening(book, home) for _ in range(runs)]
+    assert all(one.figures["snapshot_tokens"] == 0 for one in fresh), "a snapshot was used where there was none"
+    assert all(one.figures["snapshot_tokens"] > 0 for one in again), "the book was not stored"
+    return fresh, again
+
+
+def _timed_opening(book: Path, home: str) -> Opening:
+    command = [*LAUNCHER, "summarize", str(book), "--fit", "whole", "--question", "Who is the main character?", "--max-new-tokens", "32",
+               "--seed", "1", "--json"]
+    started = time.perf_counter()
+    said = subprocess.Popen(command, stdout=subprocess.PIPE, env={**os.environ, "TRIFORCE_HOME": home})
+    assert said.stdout is not None
+    first = said.stdout.read(1)
+    seconds = time.perf_counter() - started
+    rest = said.stdout.read()
+    assert said.wait() == 0, f"the command failed after {first + rest!r}"
+    return Opening(seconds, json.loads(rest.splitlines()[-1]))
+
+
+def openings_table(book: str, fresh: list[Opening], again: list[Opening]) -> Table:
+    """The medians side by side."""
+    def medians(read: Callable[[Opening], float]) -> tuple[float, float]:
+        return float(median(map(read, fresh))), float(median(map(read, again)))
+
+    tokens = again[0].figures["prompt_tokens"]
+    rows = (
+        ("from the command to the first letter of the answer", *medians(lambda one: one.first_letter_s)),
+        ("of which with the model loaded: first token after the question (TTFT)", *medians(lambda one: one.figures["ttft_s"])),
+    )
+    note = f"Seconds, each run a new process. {again[0].figures['snapshot_tokens']:,} of {tokens:,} prompt tokens came from the snapshot."
+    return Table(f"A question about {book}", ("What", "read anew", "opened again"), rows, (note,))
+
+
 def table(book: str, extracts: list[float], pages: list[float], summaries: list[Summary]) -> Table:
     """The medians, as a reader wants them."""
     figures = [summary.figures for summary in summaries]
@@ -95,11 +149,13 @@ def main() -> None:
     runs = range(given.runs)
     extracts, pages = [timed_extract(book) for _ in runs], [timed_page() for _ in runs]
     summaries = [timed_summary(book) for _ in runs]
-    made = table(book.name, extracts, pages, summaries)
-    details = {"extract_s": extracts, "page_s": pages, "summaries": [{"s": one.seconds, **one.figures} for one in summaries]}
-    print(json.dumps({"table": made.rows, **details}, indent=1, default=str))
+    fresh, again = timed_openings(book, given.runs)
+    made = [table(book.name, extracts, pages, summaries), openings_table(book.name, fresh, again)]
+    details = {"extract_s": extracts, "page_s": pages, "summaries": [{"s": one.seconds, **one.figures} for one in summaries],
+               "fresh": [asdict(one) for one in fresh], "again": [asdict(one) for one in again]}
+    print(json.dumps({"tables": [one.rows for one in made], **details}, indent=1, default=str))
     if given.save:
-        print(save(given.save, [made], details))
+        print(save(given.save, made, details))
 
 
 if __name__ == "__main__":

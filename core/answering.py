@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from core.engine import Done, Params, Prefilled, Round
@@ -39,7 +39,7 @@ class Answer:
     text: str
     token_ids: tuple[int, ...]
     stats: Stats
-    notes: tuple[str, ...] = ()                # what had to be left out for it
+    notes: tuple[str, ...] = ()                # what had to be left out for it, or went otherwise than planned
 
 
 def answer(
@@ -57,7 +57,7 @@ def answer(
             rest = scribe.flush()
             if rest:
                 yield Delta(rest, event.stats)
-            return scribe.answer(event.reason, event.stats)
+            return replace(scribe.answer(event.reason, event.stats), notes=event.notes)
         else:
             pieces = scribe.write(event.tokens, event.levels)
             if pieces:

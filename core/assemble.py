@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import json
 import logging
-import sys
+import math
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
-import psutil
 import torch
 
 from core import paths
 from core.backend.base import Backend
 from core.backend.cpu import CpuBackend
+from core.backend.cuda import CudaBackend
 from core.cache.base import TargetKVCache
 from core.cache.disk import SnapshotFolder, quota_bytes
 from core.cache.full import FullKVCache
+from core.cache.offloaded import OffloadedKVCache
 from core.cache.retrieval import RetrievalKVCache
 from core.cache.snapshot import SnapshotStore
 from core.cache.streaming import StreamingKVCache
@@ -29,6 +31,8 @@ from core.decoding.refresh import RetrievalRefresh
 from core.decoding.sampling import Sampling
 from core.engine import Engine, Params
 from core.errors import UserError
+from core.hardware.budget import CUDA_CONTEXT_BYTES
+from core.hardware.facts import GB, GIB
 from core.hardware.plan import Plan
 from core.model.llama import LlamaModel
 from core.model.loader import load_draft, load_model
@@ -37,19 +41,24 @@ from core.model.stored import fingerprint
 log = logging.getLogger(__name__)
 
 Progress = Callable[[str, float | None], None]
+Replan = Callable[[int], Plan]
 _MAX_GAMMA = 32
+_BLOCK_STEP = 64            # tokens; keeps a block in host memory aligned whatever its number of rows
+_LOADED = ("weights", "4-bit codes", "draft model")            # budget lines of what is there after loading,
+_NOT_OURS = ("CUDA context", "program", "kept free")           # and of what no cache may take
 _CPU_BLOCK_TOKENS = 512     # measured: blocks of 512 keep the batched product contiguous and lose nothing to larger ones
 
 
 def build_engine(
     plan: Plan, settings: Settings, model_dir: Path, *, draft_dir: Path | None = None, progress: Progress | None = None,
-    composer: type[Composer] | None = None,
+    replan: Replan | None = None, backend: Backend | None = None, composer: type[Composer] | None = None,
 ) -> Engine:
-    """The engine a plan asks for; a benchmark may name another `composer`.
+    """The engine a plan asks for. Raises UserError when the plan's device is not there or the checkpoint does not suit.
 
-    Raises UserError when the plan's device is not there or the checkpoint does not suit.
+    `replan(n)` plans anew with at most n on-chip layers, for a device that has less room than was planned. `backend`: another than the
+    plan's. `composer`: another choice of drafters, for benchmarks.
     """
-    backend = _backend(plan)
+    backend = backend or _backend(plan, settings)
     model = load_model(model_dir, backend, positions=plan.context_tokens + _MAX_GAMMA, stretch=plan.context_stretch, progress=progress)
     slots = plan.draft_sinks + plan.draft_window + _slack(plan)
     draft = load_draft(draft_dir, backend, target=model, target_dir=model_dir, positions=slots) if draft_dir else None
@@ -58,13 +67,11 @@ def build_engine(
             f"The draft model {draft.config.name} has {draft.config.vocab:,} tokens and {model.config.name} has {model.config.vocab:,}. "
             "Choose a draft model with the same vocabulary, or draft_model: none."
         )
-
-    def new_cache(capacity: int) -> FullKVCache:
-        return FullKVCache(model.config.kv_shape, capacity + _MAX_GAMMA, backend, block_tokens=_CPU_BLOCK_TOKENS)
-
+    room = Room(plan, settings, model, replan)
+    room.compare()
     composed = (composer or Composer)(plan, model, draft)
-    return Engine(model, plan, new_cache=new_cache, compose=composed.compose, peak_memory=peak_memory_bytes,
-                  snapshots=_snapshots(settings, plan, model, model_dir))
+    return Engine(model, room.plan, new_cache=room.new_cache, give_way=room.give_way, compose=composed.compose,
+                  peak_memory=backend.peak_memory_bytes, snapshots=_snapshots(settings, plan, model, model_dir))
 
 
 def _snapshots(settings: Settings, plan: Plan, model: LlamaModel, model_dir: Path) -> SnapshotStore | None:
@@ -78,13 +85,73 @@ def _snapshots(settings: Settings, plan: Plan, model: LlamaModel, model_dir: Pat
                          quota_bytes=quota_bytes(settings.snapshot_quota_gb, root))
 
 
-def _backend(plan: Plan) -> Backend:
-    if plan.device != "cpu":
-        raise UserError(f"The plan asks for the device {plan.device!r}, which this version cannot run. Set device: cpu in config.yaml.")
-    dtype = {"float32": torch.float32, "bfloat16": torch.bfloat16}.get(plan.dtype)
-    if dtype is None:
-        raise UserError(f"The CPU computes in float32 or bfloat16, not in {plan.dtype}. Set dtype: auto in config.yaml.")
-    return CpuBackend(dtype, threads=plan.threads, integer_kernels=plan.weights_kernel != "float")
+def _backend(plan: Plan, settings: Settings) -> Backend:
+    dtypes = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+    if plan.device == "cuda":
+        cap = None if settings.vram_gib is None else int(settings.vram_gib * GIB) - CUDA_CONTEXT_BYTES
+        return CudaBackend(dtypes[plan.dtype], index=plan.gpu_index, memory_cap_bytes=cap)
+    if plan.dtype == "float16":
+        raise UserError("The CPU computes in float32 or bfloat16, not in float16. Set dtype: auto in config.yaml.")
+    return CpuBackend(dtypes[plan.dtype], threads=plan.threads, integer_kernels=plan.weights_kernel != "float")
+
+
+class Room:
+    """The target model's caches on a device with so much room, and what is done when there is less than planned."""
+
+    def __init__(self, plan: Plan, settings: Settings, model: LlamaModel, replan: Replan | None = None) -> None:
+        self.plan = plan
+        self._given_layers = settings.on_chip_layers is not None
+        self._model, self._backend = model, model.backend
+        self._replan = replan
+
+    def new_cache(self, capacity: int) -> TargetKVCache:
+        """An empty cache for `capacity` tokens and a draft behind them. Raises the backend's `out_of_memory`."""
+        shape, plan, tokens = self._model.config.kv_shape, self.plan, capacity + _MAX_GAMMA
+        layers = self._layers_that_fit(tokens)
+        if plan.staging_blocks == 0 or layers == plan.layers:
+            return FullKVCache(shape, tokens, self._backend, block_tokens=_multiple(
+                _CPU_BLOCK_TOKENS if plan.device == "cpu" else tokens, plan.retrieval_chunk))
+        blocks = max(1, round(tokens / plan.staging_block_tokens))
+        by_blocks = plan.residency == "blocks"
+        return OffloadedKVCache(
+            shape, tokens, self._backend, block_tokens=_multiple(-(-tokens // blocks), math.lcm(_BLOCK_STEP, plan.retrieval_chunk)),
+            resident_layers=plan.layers if by_blocks else layers, resident_blocks=blocks * layers // plan.layers if by_blocks else None,
+            staging_blocks=plan.staging_blocks, fresh_tokens=_slack(plan),
+        )
+
+    def _layers_that_fit(self, tokens: int) -> int:
+        """The plan's on-chip layers are for its whole context: of a shorter one the same room holds more, unless the user gave a number."""
+        if self._given_layers:
+            return self.plan.on_chip_layers
+        return min(self.plan.layers, self.plan.on_chip_layers * max(tokens, self.plan.context_tokens) // tokens)
+
+    def give_way(self) -> Plan | None:
+        """Plans with a quarter fewer on-chip layers, at least one. Returns the plan, whose last note says so; None without any left."""
+        layers = self.plan.on_chip_layers
+        if layers == 0 or self._replan is None:
+            return None
+        found = self._replan(layers - max(1, layers // 4))
+        note = f"The GPU had less free memory than planned: the KV cache of {found.on_chip_layers} layers stays there now."
+        self.plan = replace(found, notes=(*found.notes, note))
+        log.warning(note)
+        return self.plan
+
+    def compare(self) -> None:
+        """Logs what the weights take against what was planned, and gives way before anything breaks when the rest will not fit."""
+        place = "VRAM" if self.plan.device == "cuda" else "RAM"
+        while True:
+            memory, lines = self._backend.memory(), [line for line in self.plan.budget if line.place == place]
+            loaded = sum(line.bytes for line in lines if line.name in _LOADED)
+            wanted = sum(line.bytes for line in lines if line.name not in (*_LOADED, *_NOT_OURS))
+            log.info("%s: %.2f GB planned for what is loaded, %.2f in use; %.2f GB to come, %.2f free", place, loaded / GB,
+                     memory.used_bytes / GB, wanted / GB, memory.free_bytes / GB)
+            if place == "RAM" or wanted <= memory.free_bytes or self.give_way() is None:
+                return
+
+
+def _multiple(tokens: int, step: int) -> int:
+    """The least multiple of `step` that is not below `tokens`."""
+    return -(-tokens // step) * step
 
 
 class Composer:
@@ -160,13 +227,3 @@ def _costs(plan: Plan, context_tokens: int) -> Costs:
     share = context_tokens / max(1, plan.context_tokens)
     beyond_middle = max(0.0, plan.expected_plain_tbt_ms - plan.expected_middle_ms)
     return Costs(verify=plan.expected_middle_ms + beyond_middle * share, row=plan.expected_row_ms * share, middle=plan.expected_middle_ms)
-
-
-def peak_memory_bytes() -> int:
-    """The most memory this process has held, as its system counts it."""
-    try:
-        import resource
-    except ImportError:                        # Windows
-        return psutil.Process().memory_info().peak_wset
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024

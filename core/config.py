@@ -23,6 +23,7 @@ THEMES = ("system", "light", "dark")
 DTYPES = ("float32", "bfloat16", "float16")
 DEVICES = ("cpu", "cuda")
 KERNELS = ("float", "int4")
+RESIDENCIES = ("layers", "blocks")
 DEFAULT_PATH = Path(__file__).resolve().parent.parent / "config.yaml"
 
 
@@ -59,6 +60,7 @@ class Settings:
     weights_kernel: str | None = None
     threads: int | None = None
     on_chip_layers: int | None = None
+    kv_residency: str = "layers"
     staging_blocks: int | None = None
     staging_block_mib: int | None = None
     prefill_segment_tokens: int | None = None
@@ -193,6 +195,7 @@ RULES: dict[str, Rule] = {
     "weights_kernel": _choice(KERNELS, auto=True),
     "threads": _whole(1, 1024, auto=True),
     "on_chip_layers": _whole(0, 512, auto=True),
+    "kv_residency": _choice(RESIDENCIES),
     "staging_blocks": _whole(2, 16, auto=True),
     "staging_block_mib": _whole(1, 1024, auto=True, unit=" MiB"),
     "prefill_segment_tokens": _whole(128, 4_194_304, auto=True, unit=_TOKENS),

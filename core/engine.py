@@ -6,6 +6,8 @@ it is new.
 
 from __future__ import annotations
 
+import logging
+import platform
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -19,10 +21,13 @@ from core.decoding.decoder import Decoder, Ends, Round, never
 from core.decoding.sampling import Sampling
 from core.errors import UserError
 from core.events import Stats
+from core.hardware.link import slow_note
 from core.hardware.plan import Plan
 from core.model.llama import LlamaModel
 from core.stats import StatsRecorder
 from core.verification import NEAR_TIE, recheck
+
+log = logging.getLogger(__name__)
 
 _WORTH_LOADING = 256                           # tokens a prompt must lack before the disk is looked at
 MODES = ("triforce", "retrieval", "draft", "ngram", "streaming", "autoregressive")
@@ -76,10 +81,11 @@ class Prefilled:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The answer ended. `reason`: stop | length | user | context_full."""
+    """The answer ended. `reason`: stop | length | user | context_full. `notes` say what went otherwise than planned."""
 
     reason: str
     stats: Stats
+    notes: tuple[str, ...] = ()
 
 
 class Context:
@@ -119,18 +125,24 @@ Compose = Callable[[Params, TargetKVCache, int], Decoder]
 
 
 class Engine:
-    """Runs prompts. `compose(params, cache, answer_start)` builds the decoder for one answer (see core.assemble)."""
+    """Runs prompts. `compose(params, cache, answer_start)` builds the decoder for one answer (see core.assemble).
+
+    `give_way()` is asked for a plan with less on the device when that is out of memory; None: there is none.
+    """
 
     def __init__(
         self, model: LlamaModel, plan: Plan, *, new_cache: Callable[[int], TargetKVCache], compose: Compose,
-        peak_memory: Callable[[], int], snapshots: SnapshotStore | None = None, clock: Callable[[], float] = time.perf_counter,
+        peak_memory: Callable[[], int], give_way: Callable[[], Plan | None] = lambda: None, snapshots: SnapshotStore | None = None,
+        clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self.model, self.plan = model, plan
         self.context_tokens = plan.context_tokens
         self.model_name = model.config.name
         self.eos_ids = model.config.eos_ids
         self._new_cache, self._compose, self._peak_memory, self._clock = new_cache, compose, peak_memory, clock
-        self._snapshots = snapshots
+        self._give_way, self._snapshots = give_way, snapshots
+        self._backend = model.backend
+        self._notes: list[str] = []
 
     def new_context(self, capacity_tokens: int) -> Context:
         """An empty context for up to `capacity_tokens` tokens. Raises UserError beyond the plan's context."""
@@ -138,7 +150,7 @@ class Engine:
             raise UserError(
                 f"{capacity_tokens:,} tokens do not fit the context of {self.context_tokens:,}. Choose fewer chapters or read in parts."
             )
-        return Context(self._new_cache(capacity_tokens), capacity_tokens)
+        return Context(self._cache_that_fits(capacity_tokens), capacity_tokens)
 
     def generate(
         self, context: Context, ids: Sequence[int], params: Params, *, should_stop: Callable[[], bool] = lambda: False, ends: Ends = never
@@ -161,16 +173,58 @@ class Engine:
             mode=params.mode, model=self.model_name, context_total=self.context_tokens, prompt_tokens=len(ids), reused_tokens=reused,
             snapshot_tokens=reused - known,
         )
-        decoder = self._compose(params, context.cache, len(ids))
-        for event in self._prefill(context, ids[:-1], decoder.refresh.tap, should_stop):
-            yield replace(event, reused_tokens=reused, snapshot_tokens=reused - known)
-        recorder.prefilled(self._clock() - started)
-        finished = context.cache.length == len(ids) - 1
-        if not finished:
-            yield Done("user", recorder.stats(peak_memory_bytes=self._peak_memory()))
-            return
-        reason = yield from self._decode(context, list(ids), decoder, params.max_new_tokens, recorder, should_stop, ends)
-        yield Done(reason, recorder.stats(peak_memory_bytes=self._peak_memory()))
+        committed, reason = list(ids), None
+        while reason is None:
+            try:
+                reason = yield from self._attempt(context, committed, params, recorder, started, should_stop, ends)
+            except self._backend.out_of_memory as error:
+                log.warning("out of memory after %d tokens: %s", context.cache.length, error)
+            if reason is None:
+                self._start_over(context)
+        slow = slow_note(self.plan, recorder, platform.system())
+        notes, self._notes = (*self._notes, *filter(None, [slow])), []
+        yield Done(reason, recorder.stats(peak_memory_bytes=self._peak_memory()), notes)
+
+    def _attempt(
+        self, context: Context, committed: list[int], params: Params, recorder: StatsRecorder, started: float,
+        should_stop: Callable[[], bool], ends: Ends,
+    ) -> Iterator[Prefilled | Round]:
+        """Reads what the context lacks of `committed` (prompt and answer so far) and goes on with the answer. Returns the reason."""
+        decoder = self._compose(params, context.cache, recorder.prompt_tokens)
+        for event in self._prefill(context, committed[:-1], decoder.refresh.tap, should_stop):
+            yield replace(event, reused_tokens=recorder.reused_tokens, snapshot_tokens=recorder.snapshot_tokens)
+        answered = len(committed) - recorder.prompt_tokens
+        if not answered:
+            recorder.prefilled(self._clock() - started)
+        if context.cache.length < len(committed) - 1:
+            return "user"
+        return (yield from self._decode(context, committed, decoder, params.max_new_tokens - answered, recorder, should_stop, ends))
+
+    def _start_over(self, context: Context) -> None:
+        """Empties a context on a device that was out of memory and makes it anew with less on it. Raises UserError when nothing is left."""
+        context.close()
+        context.ids = []
+        self._with_less()
+        context.cache = self._cache_that_fits(context.capacity)
+
+    def _cache_that_fits(self, capacity: int) -> TargetKVCache:
+        while True:
+            try:
+                return self._new_cache(capacity)
+            except self._backend.out_of_memory as error:
+                log.warning("out of memory for a context of %d tokens: %s", capacity, error)
+            self._with_less()
+
+    def _with_less(self) -> None:
+        """The plan gives way, and the reader will be told once."""
+        self._backend.release()
+        plan = self._give_way()
+        if plan is None:
+            raise UserError(
+                f"The GPU's memory does not hold {self.model_name} and what a context of {self.context_tokens:,} tokens needs beside it. "
+                "Close other programs that use the GPU, lower context_tokens or prefill_segment_tokens, or choose a smaller model."
+            )
+        self.plan, self._notes = plan, list(plan.notes[-1:])
 
     def verify(self, context: Context, ids: Sequence[int], start: int, params: Params) -> dict[str, Any]:
         """Re-checks the answer ids[start:], just generated in `context` with `params`, by a teacher-forced plain pass.

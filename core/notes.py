@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import re
+import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -27,22 +28,23 @@ class Note(NamedTuple):
 
 _POOR_SHARE = 0.75                             # of distinct 4-grams; summaries worth reading have 0.9 and more
 _FEW_WORDS = 6
+_ENDS = ".!?…\"”’)"
 _ECHO_CHARS = 24                               # so much of the instruction in an answer is an echo of it
 
 
 class NoteStore:
-    """Part summaries by what they were made from. In memory, and as one small file each when a folder is given."""
+    """Part summaries by book and by what they were made from. In memory, and as one small file each when a folder is given."""
 
     def __init__(self, folder: Path | None = None) -> None:
         self._folder = folder
-        self._notes: dict[str, str] = {}
+        self._notes: dict[tuple[str, str], str] = {}
 
-    def get(self, *made_from: str) -> str | None:
+    def get(self, book_id: str, *made_from: str) -> str | None:
         """The summary made from these texts (model, prompt, passage); None when there is none."""
-        key = _key(made_from)
+        key = _hash(book_id), _hash("\0".join(made_from))
         if key not in self._notes and self._folder is not None:
             try:
-                self._notes[key] = json.loads((self._folder / f"{key}.json").read_text(encoding="utf-8"))["note"]
+                self._notes[key] = json.loads(self._file(*key).read_text(encoding="utf-8"))["note"]
             except FileNotFoundError:
                 return None
             except (OSError, ValueError, KeyError, TypeError):
@@ -50,22 +52,37 @@ class NoteStore:
                 return None
         return self._notes.get(key)
 
-    def put(self, note: str, *made_from: str) -> None:
+    def put(self, note: str, book_id: str, *made_from: str) -> None:
         """Keep `note`. A full disk costs the copy on disk, not the answer."""
-        key = _key(made_from)
+        key = _hash(book_id), _hash("\0".join(made_from))
         self._notes[key] = note
         if self._folder is None:
             return
-        partial = self._folder / f"{key}.{os.getpid()}.tmp"
+        file = self._file(*key)
+        partial = file.with_suffix(f".{os.getpid()}.tmp")
         try:
+            file.parent.mkdir(parents=True, exist_ok=True)
             partial.write_text(json.dumps({"note": note}, ensure_ascii=False), encoding="utf-8")
-            partial.replace(self._folder / f"{key}.json")
+            partial.replace(file)
         except OSError as error:
             log.warning("a part summary cannot be stored: %s", error)
 
+    def forget(self, book_id: str) -> None:
+        """Delete what was noted of a book, in memory and on disk."""
+        book = _hash(book_id)
+        self._notes = {key: note for key, note in self._notes.items() if key[0] != book}
+        if self._folder is not None and (self._folder / book).is_dir():
+            try:
+                shutil.rmtree(self._folder / book)
+            except OSError as error:
+                log.warning("the part summaries of a book cannot be deleted: %s", error)
 
-def _key(made_from: tuple[str, ...]) -> str:
-    return hashlib.sha256("\0".join(made_from).encode()).hexdigest()[:32]
+    def _file(self, book: str, key: str) -> Path:
+        return self._folder / book / f"{key}.json"
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 def says_little(text: str, tokens: Sequence[int], *, looping: bool) -> bool:
@@ -91,7 +108,11 @@ def _as_prose(text: str) -> str:
     items = [re.sub(r"^\s*(?:\d+[.)]|[-*•])\s+", "", line).strip() for line in lines]
     if items == [line.strip() for line in lines]:
         return text
-    return " ".join(item if item[-1] in ".!?…\"”’)" else item.rstrip(",;:") + "." for item in items if item)
+    items = [item for item in items if item]
+    ended = [item[-1] in _ENDS for item in items]
+    if not ended[-1] and any(ended):
+        items.pop()                            # the others are sentences, so this one was broken off
+    return " ".join(item if item[-1] in _ENDS else item.rstrip(",;:") + "." for item in items)
 
 
 def joined(notes: Sequence[Note]) -> str:

@@ -119,8 +119,10 @@ class Session:
             self._engine.save(context, should_stop=should_stop)
 
     def forget_book(self, book_id: str) -> None:
-        """Drop and delete what was kept of a book's reading."""
+        """Drop and delete what was kept of a book's reading: its KV and what was noted of its parts."""
         self._shelf.drop_book(book_id)
+        self._indexes.clear()
+        self._summarizer.forget(book_id)
         self._engine.forget_book(book_id)
 
     def close(self) -> None:
@@ -147,7 +149,7 @@ class Session:
         notes: list[Note] = []
         for index, part in enumerate(plan.parts):
             place = Reading(index + 1, len(plan.parts), part.label, "part summary")
-            told = yield from self._summarizer.part(_passage(ask.book, part), place, self._note_params(ask, index + 1),
+            told = yield from self._summarizer.part(ask.book_id, _passage(ask.book, part), place, self._note_params(ask, index + 1),
                                                     self._reader(_key(ask, part), should_stop), fresh=ask.fresh)
             if told.stopped:
                 yield self._stopped(told.stats, plan, index)
@@ -224,7 +226,7 @@ class Session:
         self._memory(ask).questions[done.token_ids] = asked
         if prompt.dropped_turns:
             left = f"The context is full: the oldest {prompt.dropped_turns} questions of this conversation were left out."
-            done = replace(done, notes=(left,))
+            done = replace(done, notes=(*done.notes, left))
         return done
 
     def _reader(self, key: tuple, should_stop: Callable[[], bool]) -> Read:
@@ -277,7 +279,7 @@ class Session:
         return plan.parts[best] if scores[best] > 0 else None
 
     def _known_notes(self, ask: Ask, plan: ReadingPlan) -> list[Note]:
-        found = [(part.label, self._summarizer.known(_passage(ask.book, part))) for part in plan.parts]
+        found = [(part.label, self._summarizer.known(ask.book_id, _passage(ask.book, part))) for part in plan.parts]
         return [Note(label, text, index, index) for index, (label, text) in enumerate(found) if text is not None]
 
     def _memo(self, notes: list[Note]) -> str:

@@ -22,6 +22,7 @@ class StatsRecorder:
             "mode": mode, "model": model, "context_total": context_total, "prompt_tokens": prompt_tokens, "reused_tokens": reused_tokens,
             "snapshot_tokens": snapshot_tokens,
         }
+        self.prompt_tokens, self.reused_tokens, self.snapshot_tokens = prompt_tokens, reused_tokens, snapshot_tokens
         self._prefill_s = self._first_s = self._longest_s = self._decode_s = 0.0
         self._token_s: list[float] = []
         self._new = self._rounds = self._bytes = self._last_tokens = 0
@@ -29,6 +30,21 @@ class StatsRecorder:
         self._draft = self._retrieval = Acceptance()
         self._tbt_series: deque[float] = deque(maxlen=_SERIES)
         self._acceptance_series: deque[float] = deque(maxlen=_SERIES)
+
+    @property
+    def rounds(self) -> int:
+        """Rounds so far."""
+        return self._rounds
+
+    @property
+    def decode_s(self) -> float:
+        """Seconds they took, the first included."""
+        return self._first_s + self._decode_s
+
+    @property
+    def bytes_moved(self) -> int:
+        """Bytes of keys and values they moved from host memory to the device."""
+        return self._bytes
 
     def prefilled(self, seconds: float) -> None:
         """The prompt took so long."""

@@ -48,17 +48,21 @@ class Summarizer:
     def __init__(self, style: ReadingStyle, store: NoteStore, made_by: str) -> None:
         self._style, self._store, self._made_by = style, store, made_by
 
-    def known(self, passage: str) -> str | None:
+    def known(self, book_id: str, passage: str) -> str | None:
         """The summary of a part that was read before."""
-        return self._store.get(*self._made_from(passage))
+        return self._store.get(book_id, *self._made_from(passage))
 
-    def part(self, passage: str, place: Reading, params: Params, read: Read, *, fresh: bool) -> Generator[Event, None, Told]:
+    def forget(self, book_id: str) -> None:
+        """Delete what was noted of a book."""
+        self._store.forget(book_id)
+
+    def part(self, book_id: str, passage: str, place: Reading, params: Params, read: Read, *, fresh: bool) -> Generator[Event, None, Told]:
         """The summary of one part: remembered, or read now."""
-        known = None if fresh else self.known(passage)
+        known = None if fresh else self.known(book_id, passage)
         if known is None:
             told = yield from self._told(passage, self._style.part_prompts, place, params, read)
             if not told.stopped:
-                self._store.put(told.text, *self._made_from(passage))
+                self._store.put(told.text, book_id, *self._made_from(passage))
             return told
         yield place
         yield from _shown(known, Stats(model=self._made_by))

@@ -16,7 +16,8 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import fields
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -27,6 +28,7 @@ from core.events import Event, Failed, Loading
 from core.wire import from_line, pack, to_line
 
 if TYPE_CHECKING:
+    from core.hardware.plan import Plan
     from core.model.catalogue import CatalogueEntry
     from core.session import Session
 
@@ -165,13 +167,14 @@ def build(settings_json: dict[str, Any], report: Report) -> tuple[Session, dict[
     """Settings -> machine -> plan -> model -> engine -> session, telling `report` which of them is under way."""
     from core import paths
     from core.config import load_settings, use_data_dir
-    from core.hardware.offers import choose
+    from core.hardware.offers import choose, plan_for
     from core.hardware.probe import probe
 
     settings = load_settings(None, settings_json)
     use_data_dir(settings)
     report("Looking at this machine", None)
-    choice = choose(probe(paths.data_dir()), settings, is_downloaded=is_downloaded)
+    machine = probe(paths.data_dir())
+    choice = choose(machine, settings, is_downloaded=is_downloaded)
     folder = model_folder(choice.entry, report)
     draft = model_folder(choice.draft, report) if choice.draft else None
     report("Loading the model", None)
@@ -184,8 +187,14 @@ def build(settings_json: dict[str, Any], report: Report) -> tuple[Session, dict[
     from core.session import Session
     from core.text.tokenizer import Tokenizer
 
-    tokenizer = Tokenizer.load(folder)
-    engine = build_engine(choice.plan, settings, folder, draft_dir=draft, progress=report)
+    def replan(layers: int) -> Plan:
+        fewer = replace(settings, on_chip_layers=layers, context_tokens=choice.plan.context_tokens)
+        return plan_for(machine, fewer, choice.entry).plan
+
+    with ThreadPoolExecutor(1) as beside:      # its imports take a core, the weights the others
+        loading = beside.submit(Tokenizer.load, folder)
+        engine = build_engine(choice.plan, settings, folder, draft_dir=draft, progress=report, replan=replan)
+        tokenizer = loading.result()
     defaults = {name: getattr(settings, name)
                 for name in ("max_new_tokens", "temperature", "top_p", "repetition_penalty", "seed", "mode", "stop")}
     free = psutil.virtual_memory().available
@@ -242,6 +251,7 @@ def main(arguments: list[str] | None = None, *, build: Build = build) -> None:
     given = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     bound_spinning()
+    os.environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")       # GPUs are numbered as the driver's management library numbers them
     events = private_stdout()
     watch_parent(given.parent)
     Worker(sys.stdin.buffer, events, build).run()

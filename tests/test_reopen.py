@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from core.cache.disk import GB, SnapshotFolder
+from core.cache.offloaded import OffloadedKVCache
 from core.cache.snapshot import SnapshotStore
 from core.engine import MODES, Context, Done, Engine, Params, Prefilled
 from tests.tiny import VOCAB, engine, oracle, ours
@@ -19,10 +20,14 @@ BOOK = torch.randint(0, VOCAB, (1500,), generator=torch.Generator().manual_seed(
 QUESTION = [5, 6, 7, 8]
 
 
-def reopened(root: Path, *, dtype: torch.dtype = torch.float32, key: str = "tiny") -> Engine:
+def reopened(root: Path, *, dtype: torch.dtype = torch.float32, key: str = "tiny", offloaded: bool = False) -> Engine:
     """An engine as a new process makes it."""
     model = ours(oracle(max_position_embeddings=2048), positions=2048, dtype=dtype)
-    made = engine(model, context_tokens=1800, prefill_segment_tokens=256, prefill_chunk_tokens=128)
+
+    def away(capacity: int) -> OffloadedKVCache:
+        return OffloadedKVCache(model.config.kv_shape, capacity + 32, model.backend, block_tokens=64, resident_layers=1, resident_blocks=3)
+
+    made = engine(model, context_tokens=1800, prefill_segment_tokens=256, prefill_chunk_tokens=128, new_cache=away if offloaded else None)
     made._snapshots = SnapshotStore(SnapshotFolder(root), key, model.config.kv_shape, dtype, quota_bytes=GB)
     return made
 
@@ -57,6 +62,20 @@ def test_a_reopened_book_is_not_prefilled_and_answers_the_same(tmp_path, mode: s
     assert progress[-1].total_tokens == len(QUESTION) - 1
     assert progress[-1].snapshot_tokens == progress[-1].reused_tokens == len(BOOK)
     assert context.ids == [*BOOK, *QUESTION, *answer][:len(context.ids)] and len(context.ids) == context.cache.length
+
+
+@pytest.mark.parametrize("before", [False, True], ids=["from full", "from offloaded"])
+@pytest.mark.parametrize("after", [False, True], ids=["to full", "to offloaded"])
+def test_a_snapshot_fits_every_cache(tmp_path, before: bool, after: bool):
+    """What lies where is the plan's business and may change from start to start; the rows are the same."""
+    first = reopened(tmp_path, offloaded=before)
+    save(first, ask(first)[3])
+    fresh, loaded = reopened(tmp_path / "none", offloaded=after), reopened(tmp_path, offloaded=after)
+    (answer, _, _, context), (again, _, end, other) = ask(fresh), ask(loaded)
+    assert (again, end.stats.snapshot_tokens) == (answer, len(BOOK))
+    for layer in range(2):
+        for one, two in zip(context.cache.rows(layer, 0, len(BOOK)), other.cache.rows(layer, 0, len(BOOK)), strict=True):
+            assert torch.allclose(one, two, atol=1e-5)
 
 
 def test_a_follow_up_does_not_look_on_the_disk(tmp_path, monkeypatch):

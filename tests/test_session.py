@@ -350,7 +350,9 @@ def test_fresh_reads_every_part_again(tmp_path):
 def test_torn_note_on_disk_is_made_again(tmp_path):
     session, _ = make(reply_by_prompt, notes=NoteStore(tmp_path))
     ask(session, book(), None)
-    for path in tmp_path.glob("*.json"):
+    torn = list(tmp_path.glob("*/*.json"))
+    assert len(torn) == 4
+    for path in torn:
         path.write_text("{\"no")
     again, engine = make(reply_by_prompt, notes=NoteStore(tmp_path))
     assert finished(ask(again, book(), None)).text == "All of it."
@@ -475,6 +477,20 @@ def test_the_card_says_what_is_known_from_before():
     known = session.card(small)
     assert known["snapshot_tokens"] == pytest.approx(known["tokens"], abs=5)
     assert known["prefill_s_estimate"] < fresh["prefill_s_estimate"] / 10
+
+
+def test_a_forgotten_book_takes_its_part_summaries_along(tmp_path):
+    """They tell the book, and would outlive the promise that its text is deleted."""
+    session, engine = make(reply_by_prompt, notes=NoteStore(tmp_path))
+    for title in ("B", "C"):
+        ask(session, book(title=title), None)
+    session.forget_book("B")
+    assert len(list(tmp_path.glob("*/*.json"))) == 4
+    asked = len(engine.prompts)
+    ask(session, book(title="C"), None)
+    assert len(engine.prompts) == asked + 1                    # the whole only
+    ask(session, book(title="B"), None)
+    assert len(engine.prompts) == asked + 1 + 5
 
 
 def test_a_forgotten_book_leaves_memory_and_disk():

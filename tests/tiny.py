@@ -15,7 +15,7 @@ from core.cache.base import TargetKVCache
 from core.cache.full import FullKVCache
 from core.engine import Engine
 from core.hardware.plan import Plan
-from core.model.config import from_transformers
+from core.model.config import from_source
 from core.model.llama import LlamaModel
 from core.model.loader import build
 
@@ -63,7 +63,7 @@ def ours(
     backend: Backend | None = None,
 ) -> LlamaModel:
     """The same model in the runtime, on the CPU unless another backend is given."""
-    return build(from_transformers(model.config, name="tiny", eos=eos), Named(model), backend or CpuBackend(dtype), positions=positions)
+    return build(from_source(model.config.to_dict(), name="tiny", eos=eos), Named(model), backend or CpuBackend(dtype), positions=positions)
 
 
 PLAN = Plan(

@@ -189,6 +189,16 @@
     const question = document.querySelector("#question textarea");
     if (question) question.setAttribute("aria-label", "Question");
     document.getElementById("spoken")?.setAttribute("aria-live", "polite");
+    for (const name of ["live", "reader"]) {   // scrollable, so the keyboard must reach them
+      const pane = document.getElementById(`pane-${name}`);
+      pane?.setAttribute("role", "tabpanel");
+      pane?.setAttribute("aria-labelledby", `tab-${name}`);
+      pane?.setAttribute("tabindex", "0");
+    }
+    const turns = document.getElementById("turns");
+    turns?.setAttribute("role", "log");        // #spoken says what happens; the log itself is silent, or it would be read twice
+    turns?.setAttribute("aria-live", "off");
+    turns?.setAttribute("aria-label", "Conversation");
     const drawer = document.getElementById("settings");
     drawer?.setAttribute("role", "dialog");
     drawer?.setAttribute("aria-label", "Settings");

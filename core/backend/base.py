@@ -18,6 +18,14 @@ class Codes:
     offset: torch.Tensor                       # float16 [out, in / 32]
 
 
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """What this process holds of the device's memory, and what it could still have."""
+
+    used_bytes: int
+    free_bytes: int
+
+
 class Linear(Protocol):
     """A prepared matrix: x [n, in] -> [n, out]."""
 
@@ -65,6 +73,19 @@ class Backend(Protocol):
 
     device: torch.device
     dtype: torch.dtype
+    out_of_memory: tuple[type[Exception], ...]     # what is raised when a device with memory of its own has too little
+
+    def memory(self) -> Memory:
+        """The device's memory as it is now."""
+        ...
+
+    def peak_memory_bytes(self) -> int:
+        """The most that this process has held of it."""
+        ...
+
+    def release(self) -> None:
+        """Gives memory that nothing refers to any more back to the system."""
+        ...
 
     def host_memory(self, shape: Sequence[int]) -> torch.Tensor:
         """Zeros of `dtype` in host memory, page-locked where that makes copies faster and the system allows it."""

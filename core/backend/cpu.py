@@ -7,14 +7,18 @@ Many queries (prefill) go to the flash kernel.
 
 from __future__ import annotations
 
+import gc
 import logging
+import sys
 from collections.abc import Sequence
 
+import psutil
 import torch
 import torch.nn.functional as F
 
-from core.backend.base import Codes, Linear, Mark, merge
-from core.backend.linear_cpu import FloatLinear, Int4Linear
+from core.backend.base import Codes, Linear, Mark, Memory, merge
+from core.backend.linear import FloatLinear
+from core.backend.linear_cpu import Int4Linear
 
 log = logging.getLogger(__name__)
 
@@ -24,6 +28,8 @@ _FEW_ROWS = 96        # up to here (queries x group) the batched product beats t
 
 class CpuBackend:
     """Runs on the CPU in float32 or bfloat16."""
+
+    out_of_memory = ()
 
     def __init__(self, dtype: torch.dtype = torch.float32, *, threads: int | None = None, integer_kernels: bool = True) -> None:
         self.device = torch.device("cpu")
@@ -78,6 +84,23 @@ class CpuBackend:
         top = scores.amax((0, 3), keepdim=True)
         sums = scores.sub_(top).exp_().unflatten(-1, (-1, chunk)).sum(-1)            # [blocks, kv_heads, group, chunks]
         return (sums.log_() + top).permute(1, 2, 0, 3).reshape(q.shape[0], -1)
+
+    def memory(self) -> Memory:
+        """See Backend."""
+        return Memory(used_bytes=psutil.Process().memory_info().rss, free_bytes=psutil.virtual_memory().available)
+
+    def peak_memory_bytes(self) -> int:
+        """See Backend. As the system counts it."""
+        try:
+            import resource
+        except ImportError:                    # Windows
+            return psutil.Process().memory_info().peak_wset
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return peak if sys.platform == "darwin" else peak * 1024
+
+    def release(self) -> None:
+        """See Backend."""
+        gc.collect()
 
     def host_memory(self, shape: Sequence[int]) -> torch.Tensor:
         """See Backend. Nothing to page-lock: the device's memory is the host's."""

@@ -1,27 +1,14 @@
-"""Matrices prepared for the CPU: plain, and 4-bit straight from a checkpoint's own codes."""
+"""Matrices prepared for the CPU's 4-bit kernel, straight from a checkpoint's own codes."""
 
 from __future__ import annotations
 
 import torch
-import torch.nn.functional as F
 
 from core.backend.base import Codes
+from core.backend.linear import FloatLinear
 
 _INT4_GROUP = 32
 _INT4_MIDDLE = 8      # the kernel computes (code - 8) * scale + zero
-
-
-class FloatLinear:
-    """x @ weight.T + bias in the weight's own dtype."""
-
-    def __init__(self, weight: torch.Tensor, bias: torch.Tensor | None = None) -> None:
-        self.weight = weight                   # [out, in]
-        self.bias = bias
-        self.nbytes = weight.nbytes + (0 if bias is None else bias.nbytes)
-
-    def __call__(self, x: torch.Tensor) -> torch.Tensor:
-        """[n, in] -> [n, out]"""
-        return F.linear(x, self.weight, self.bias)
 
 
 class Int4Linear:
@@ -51,9 +38,8 @@ def _four_bit_parts(codes: Codes) -> list[tuple[torch.Tensor, torch.Tensor, torc
     scale, offset = codes.scale.float(), codes.offset.float()
     if codes.codes.dtype == torch.uint8:
         return [(codes.codes.int(), scale, offset + _INT4_MIDDLE * scale)]
-    low = codes.codes.int() & 15
-    high = (codes.codes.int() - low) // 16 + 8                                        # 0..15
-    return [(high, 16 * scale, torch.zeros_like(offset)), (low, scale, offset + _INT4_MIDDLE * scale)]
+    low, high = codes.codes & 15, (codes.codes >> 4) + 8                              # int8, 0..15 each; the shift keeps the sign
+    return [(high.int(), 16 * scale, torch.zeros_like(offset)), (low.int(), scale, offset + _INT4_MIDDLE * scale)]
 
 
 def _packed(codes: torch.Tensor, scale: torch.Tensor, zero: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

@@ -16,12 +16,13 @@ behind the computation of the layer after it. There are two such places, and the
 
 from __future__ import annotations
 
+import weakref
 from collections import deque
 from collections.abc import Iterator
 
 import torch
 
-from core.backend.base import Backend, Mark, merge
+from core.backend.base import Backend, Copies, Mark, merge
 from core.cache.base import KVShape, KVStore, Observer, pieces
 from core.cache.host import Gather, HostKV, Pair
 
@@ -51,6 +52,7 @@ class OffloadedKVCache:
         self._streamed = [layer for layer in range(shape.layers) if self._resident(layer) < self.blocks]
         self._place = {layer: place for place, layer in enumerate(self._streamed)}
         self._copies = backend.copies()
+        weakref.finalize(self, _drain, self._copies).atexit = False       # memory must not go while copies still use it
         self._gather = Gather(backend, self._copies)
         self._kept = self._on_device(resident_layers, self._resident_blocks * block_tokens, block_tokens)
         self._work = self._on_device(2 if self._streamed else 0, self.capacity, block_tokens)
@@ -372,3 +374,7 @@ class OffloadedKVCache:
             else:
                 self._host[layer].store(block, k, v, rows)
         self._written = self._copies.mark()
+
+
+def _drain(copies: Copies) -> None:
+    copies.finish(copies.mark())

@@ -102,6 +102,7 @@ def _cost(case: Case, layout: Layout) -> Plan:
         expected_draft_ms=round(draft_s * 1e3, 3),
         assumed_acceptance=settings.assumed_acceptance,
         pcie_gb_per_s=site.gpu.pcie_gb_per_s if site.gpu and offloaded else None, budget=budget, notes=(),
+        residency=settings.kv_residency, gpu_index=site.gpu.index if site.gpu else 0,
     )
 
 

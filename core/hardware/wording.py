@@ -67,6 +67,9 @@ def _kv_note(plan: Plan) -> str:
         return ""
     if plan.on_chip_layers == plan.layers:
         return "The whole KV cache fits in VRAM; nothing crosses the bus while decoding."
+    if plan.residency == "blocks":
+        return (f"As much KV cache as {plan.on_chip_layers} of {plan.layers} layers have stays in VRAM, spread over all; the rest passes "
+                f"through {plan.staging_blocks} blocks of {size(plan.staging_block_bytes)} once per round.")
     return (f"The KV cache of {plan.on_chip_layers} of {plan.layers} layers stays in VRAM; the other "
             f"{plan.layers - plan.on_chip_layers} pass through {plan.staging_blocks} blocks of "
             f"{size(plan.staging_block_bytes)} once per round.")

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from core.cache.base import KVShape
 from core.errors import UserError
 
 _FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
+_STATED = {
+    "num_hidden_layers", "hidden_size", "num_attention_heads", "num_key_value_heads", "head_dim", "intermediate_size", "vocab_size",
+    "rms_norm_eps", "tie_word_embeddings", "max_position_embeddings", "hidden_act",
+}
 
 
 @dataclass(frozen=True, slots=True)
 class ModelConfig:
-    """One decoder-only model. `source` is the transformers configuration, which knows the RoPE parameters."""
+    """One decoder-only model. `source` holds the values of the transformers configuration, RoPE parameters and all."""
 
     name: str
     family: str
@@ -28,7 +35,7 @@ class ModelConfig:
     tied: bool
     max_position: int
     eos_ids: frozenset[int]
-    source: object
+    source: Mapping[str, Any]
 
     @property
     def kv_shape(self) -> KVShape:
@@ -38,46 +45,70 @@ class ModelConfig:
 
 def load_config(folder: Path) -> ModelConfig:
     """The configuration of the checkpoint in `folder`. Raises UserError for a folder or architecture this runtime cannot run."""
-    from transformers import AutoConfig, GenerationConfig
-
     if not (folder / "config.json").is_file():
         raise UserError(f"{folder} holds no model (config.json is missing). Download the model again or choose its folder.")
-    source = AutoConfig.from_pretrained(folder)
+    source = _stated(folder) or _completed(folder)
     _check_supported(source, folder.name)
-    generation = GenerationConfig.from_pretrained(folder) if (folder / "generation_config.json").is_file() else source
-    return from_transformers(source, name=folder.name, eos=generation.eos_token_id)
+    generation = folder / "generation_config.json"
+    ends = {**source, **(_json(generation) if generation.is_file() else {})}
+    return from_source(source, name=folder.name, eos=ends.get("eos_token_id"))
 
 
-def from_transformers(source: object, *, name: str, eos: int | list[int] | None) -> ModelConfig:
-    """The same from a configuration object; `eos` is one id, several or none."""
+def from_source(source: Mapping[str, Any], *, name: str, eos: int | list[int] | None) -> ModelConfig:
+    """The same from the values of a transformers configuration; `eos` is one id, several or none."""
     eos_ids = eos if isinstance(eos, list) else [] if eos is None else [eos]
+    heads = source["num_attention_heads"]
     return ModelConfig(
         name=name,
-        family=source.model_type,
-        layers=source.num_hidden_layers,
-        hidden=source.hidden_size,
-        heads=source.num_attention_heads,
-        kv_heads=source.num_key_value_heads or source.num_attention_heads,
-        head_dim=getattr(source, "head_dim", None) or source.hidden_size // source.num_attention_heads,
-        intermediate=source.intermediate_size,
-        vocab=source.vocab_size,
-        norm_eps=source.rms_norm_eps,
-        tied=bool(source.tie_word_embeddings),
-        max_position=source.max_position_embeddings,
+        family=source["model_type"],
+        layers=source["num_hidden_layers"],
+        hidden=source["hidden_size"],
+        heads=heads,
+        kv_heads=source["num_key_value_heads"] or heads,
+        head_dim=source.get("head_dim") or source["hidden_size"] // heads,
+        intermediate=source["intermediate_size"],
+        vocab=source["vocab_size"],
+        norm_eps=source["rms_norm_eps"],
+        tied=bool(source["tie_word_embeddings"]),
+        max_position=source["max_position_embeddings"],
         eos_ids=frozenset(eos_ids),
         source=source,
     )
 
 
-def _check_supported(source: object, name: str) -> None:
-    if source.model_type not in _FAMILIES:
-        raise UserError(f"{name} is a {source.model_type} model. This runtime runs {', '.join(_FAMILIES)} models; choose one of those.")
-    window = getattr(source, "sliding_window", None)
-    if window and getattr(source, "use_sliding_window", source.model_type == "mistral") and window < source.max_position_embeddings:
+def _stated(folder: Path) -> dict[str, Any] | None:
+    """config.json of a Llama that states all we need; None where transformers has to fill in defaults. It takes seconds to import."""
+    source = _json(folder / "config.json")
+    rope = source.get("rope_parameters") or {"rope_theta": source.get("rope_theta")}
+    default = not source.get("rope_scaling") and rope.get("rope_type", "default") == "default" and rope.get("rope_theta")
+    if source.get("model_type") != "llama" or not default or not source.keys() >= _STATED:
+        return None
+    return {**source, "rope_parameters": {"rope_type": "default", "rope_theta": rope["rope_theta"]}}
+
+
+def _completed(folder: Path) -> dict[str, Any]:
+    from transformers import AutoConfig
+
+    return AutoConfig.from_pretrained(folder).to_dict()
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path} cannot be read ({error}). Download the model again or choose another folder.") from error
+
+
+def _check_supported(source: Mapping[str, Any], name: str) -> None:
+    family = source["model_type"]
+    if family not in _FAMILIES:
+        raise UserError(f"{name} is a {family} model. This runtime runs {', '.join(_FAMILIES)} models; choose one of those.")
+    window = source.get("sliding_window")
+    if window and source.get("use_sliding_window", family == "mistral") and window < source["max_position_embeddings"]:
         raise UserError(
             f"{name} attends over a sliding window of {window:,} tokens, which reading whole books rules out. "
             "Choose a model with full attention (Mistral v0.2 or later has it)."
         )
-    activation = getattr(source, "hidden_act", "silu")
+    activation = source.get("hidden_act", "silu")
     if activation != "silu":
         raise UserError(f"{name} uses the activation {activation}; this runtime knows silu only. Choose another model.")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import hashlib
 
 import torch
@@ -46,22 +45,23 @@ def apply(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor
 
 def _frequencies(config: ModelConfig, positions: int, stretch: float) -> tuple[torch.Tensor, float]:
     """Inverse frequencies [head_dim / 2] and the attention scale of the checkpoint's RoPE kind."""
-    source = config.source
-    parameters = getattr(source, "rope_parameters", None) or {"rope_theta": 10000.0}
+    source = dict(config.source)
+    parameters = source.get("rope_parameters") or {"rope_theta": 10000.0}
     kind = parameters.get("rope_type", "default")
     if kind not in _KINDS:
         raise UserError(f"{config.name} uses the RoPE kind {kind!r}; known kinds are {', '.join(_KINDS)}. Choose another model.")
     if stretch > 1 and kind != "default":
         raise UserError(f"{config.name} has its own RoPE scaling ({kind}) and cannot be stretched further. Lower context_tokens.")
     if stretch > 1:
-        source, kind = copy.deepcopy(source), "yarn"
-        source.rope_parameters = {
+        kind, source["rope_parameters"] = "yarn", {
             "rope_type": "yarn", "rope_theta": parameters["rope_theta"], "factor": stretch,
             "original_max_position_embeddings": config.max_position,
         }
     if kind == "default":
         exponents = torch.arange(0, config.head_dim, 2, dtype=torch.float32) / config.head_dim
         return 1.0 / parameters["rope_theta"] ** exponents, 1.0
+    from transformers import CONFIG_MAPPING
     from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
-    return ROPE_INIT_FUNCTIONS[kind](source, torch.device("cpu"), seq_len=positions)
+    whole = CONFIG_MAPPING[config.family].from_dict(source)
+    return ROPE_INIT_FUNCTIONS[kind](whole, torch.device("cpu"), seq_len=positions)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import threading
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ TEMPLATE_DATE = "26 Jul 2024"
 _NO_CLOCK = "{%- macro strftime_now(format) -%}" + TEMPLATE_DATE + "{%- endmacro -%}"
 
 _MARKS = ("\u27e6system\u27e7", "\u27e6first\u27e7", "\u27e6answer\u27e7", "\u27e6second\u27e7")
+_GENERAL = ("TokenizersBackend", "PreTrainedTokenizerFast")
 _PLAIN_FRAME = ("", "\n\nUSER: ", "", "\n\nUSER: ", "\n\nASSISTANT:")
 
 
@@ -46,10 +48,8 @@ class Tokenizer:
     @classmethod
     def load(cls, folder: Path) -> Tokenizer:
         """The tokenizer stored in a model folder. Raises UserError when the folder holds none."""
-        from transformers import AutoTokenizer
-
         try:
-            return cls(AutoTokenizer.from_pretrained(str(folder), local_files_only=True))
+            return cls(_class_for(folder).from_pretrained(str(folder), local_files_only=True))
         except (OSError, ValueError) as error:
             raise UserError(
                 f"The tokenizer in {folder} cannot be read ({error}). Delete that folder; the next start fetches it anew."
@@ -112,6 +112,19 @@ class Tokenizer:
             messages, tokenize=False, add_generation_prompt=True, enable_thinking=False, date_string=TEMPLATE_DATE,
             chat_template=_NO_CLOCK + self._backend.get_chat_template(),
         )
+
+
+def _class_for(folder: Path) -> Any:
+    """The class that AutoTokenizer would choose; where the files name the general one, without the choosing, which imports a lot."""
+    try:
+        named = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8")).get("tokenizer_class")
+    except (OSError, ValueError, AttributeError):
+        named = None
+    if named in _GENERAL and (folder / "tokenizer.json").is_file():
+        from transformers import PreTrainedTokenizerFast as Chosen
+    else:
+        from transformers import AutoTokenizer as Chosen
+    return Chosen
 
 
 def _split(rendered: str, marks: tuple[str, ...]) -> list[str]:

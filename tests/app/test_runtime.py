@@ -20,6 +20,7 @@ from core.config import Settings
 from core.documents.document import Document, Section
 from core.errors import UserError
 from core.events import Delta, Failed, Finished, Loading
+from core.notes import NoteStore
 
 SCRIPT = Path(__file__).resolve().parent.parent / "scripted_worker.py"
 BOOK = Document("B", "", "en", "txt", "The keeper came.\n\n" * 40, (Section("One", 0, 18 * 40),), sha256="b")
@@ -177,8 +178,10 @@ def test_a_book_is_forgotten_on_disk_with_and_without_an_engine(make):
         kept = folder.of("any model", "book") / "x.kv"
         kept.parent.mkdir(parents=True)
         kept.write_bytes(b"rows")
+        NoteStore(paths.subdir("notes")).put("What the part tells.", "book", "model", "prompt", "passage")
         runtime.forget_book("book")
         assert not kept.parent.exists()
+        assert list(paths.subdir("notes").rglob("*.json")) == []
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs SIGKILL")

@@ -27,6 +27,8 @@ def test_every_number_is_shown():
     assert "30 of 40 accepted" in html and "27 of 30 accepted" in html
     assert [text_of(html, f"stat-tbt-{key}") for key in ("last", "p50", "p95")] == ["18.2", "17.0", "41.5"]
     assert text_of(html, "stat-ttft") == "310 ms" and text_of(html, "stat-prefill") == "24 tokens, 4,976 reused"
+    again = panel_html(replace(STATS, snapshot_tokens=4000), live=False)
+    assert text_of(again, "stat-prefill") == "24 tokens, 4,976 reused, 4,000 of them from disk"
     assert text_of(html, "stat-context") == "5,042 used · 3,150 free"
     assert ">Live<" in html
 

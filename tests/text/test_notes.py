@@ -9,7 +9,8 @@ from core.notes import Note, grouped, joined, settled
 
 @pytest.mark.parametrize(("raw", "kept"), [
     ("Sure, here is a summary: The keeper rowed home.", "The keeper rowed home."),
-    ("The main events are:\n\n1. The keeper rowed home\n2. He lit it.\n3. Then he", "The keeper rowed home. He lit it. Then he."),
+    ("The main events are:\n\n1. The keeper rowed home\n2. He lit it.\n3. Then he", "The keeper rowed home. He lit it."),
+    ("1. The bell\n2. The fog", "The bell. The fog."),
     ("- A boat came,\n- and the bell rang.", "A boat came. and the bell rang."),
     ("The keeper rowed home. Then he sat down and", "The keeper rowed home."),
     ("He said: \"Row home.\"\n\nThey rowed.", "He said: \"Row home.\"\n\nThey rowed."),

@@ -1,0 +1,185 @@
+"""The CUDA backend: library kernels for attention, page-locked host memory, copies on a stream of their own. Knows no caches or models."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import math
+import mmap
+import os
+from collections.abc import Iterator, Sequence
+
+import torch
+import torch.nn.functional as F
+
+from core.backend import blockwise, kernels
+from core.backend.base import Codes, Linear, Mark, Memory
+from core.backend.linear import FloatLinear
+from core.errors import UserError
+
+log = logging.getLogger(__name__)
+
+
+class CudaBackend:
+    """One CUDA GPU, in float16, bfloat16 or (for tests) float32.
+
+    `memory_cap_bytes` bounds what this process may allocate on the device: a large card then stands for a smaller one. Raises UserError
+    when there is no such GPU or this torch was built without CUDA.
+    """
+
+    out_of_memory = (torch.OutOfMemoryError,)
+
+    def __init__(self, dtype: torch.dtype, *, index: int = 0, memory_cap_bytes: int | None = None) -> None:
+        if not torch.cuda.is_available() or index >= torch.cuda.device_count():
+            raise UserError(
+                f"CUDA GPU {index} cannot be used: torch {torch.__version__} does not see it. Update the NVIDIA driver and run "
+                "`launcher.py repair`, or set device: cpu in config.yaml."
+            )
+        self.device = torch.device("cuda", index)
+        self.dtype = dtype
+        self._cap_bytes = memory_cap_bytes
+        self._kernels: dict[int, kernels.Kernel] = {}      # by head_dim
+        self._pinning_failed = False
+        torch.cuda.set_device(self.device)
+        if memory_cap_bytes is not None:
+            total = torch.cuda.get_device_properties(self.device).total_memory
+            torch.cuda.set_per_process_memory_fraction(min(1.0, memory_cap_bytes / total), self.device)
+
+    # ---- computing --------------------------------------------------------------------------------------------------------
+
+    def linear(self, weight: torch.Tensor, bias: torch.Tensor | None = None, codes: Codes | None = None) -> Linear:
+        """See Backend. A checkpoint's float weights are its codes times their scales: nothing here multiplies with codes."""
+        weight = weight.to(self.device, self.dtype).contiguous()
+        return FloatLinear(weight, None if bias is None else bias.to(self.device, self.dtype))
+
+    def rms_norm(self, x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
+        """See Backend."""
+        return F.rms_norm(x, (x.shape[-1],), weight, eps)
+
+    def attend(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, length: int, causal: bool) -> torch.Tensor:
+        """See Backend."""
+        return self.attend_part(q, k, v, length=length, causal=causal)[0].to(q.dtype)
+
+    def attend_part(
+        self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, length: int, causal: bool
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """See Backend."""
+        head_dim = q.shape[-1]
+        if head_dim not in self._kernels:
+            self._kernels[head_dim] = kernels.choose(self.device, self.dtype, head_dim)
+        return blockwise.attend_blocks(self._kernels[head_dim], q, k, v, length=length, causal=causal)
+
+    def chunk_lse(self, q: torch.Tensor, k: torch.Tensor, *, length: int, chunk: int) -> torch.Tensor:
+        """See Backend."""
+        return blockwise.chunk_lse(q, k, length=length, chunk=chunk)
+
+    # ---- memory -----------------------------------------------------------------------------------------------------------
+
+    def memory(self) -> Memory:
+        """See Backend."""
+        free, _ = torch.cuda.mem_get_info(self.device)
+        used, reserved = torch.cuda.memory_allocated(self.device), torch.cuda.memory_reserved(self.device)
+        if self._cap_bytes is not None:
+            free = min(free, self._cap_bytes - reserved)
+        return Memory(used_bytes=used, free_bytes=max(0, free) + reserved - used)      # torch keeps what it has freed for itself
+
+    def peak_memory_bytes(self) -> int:
+        """See Backend. What torch took from the driver, so without the CUDA context."""
+        return torch.cuda.max_memory_reserved(self.device)
+
+    def release(self) -> None:
+        """See Backend."""
+        gc.collect()
+        torch.cuda.empty_cache()
+
+    def host_memory(self, shape: Sequence[int]) -> torch.Tensor:
+        """See Backend. What the system does not let be page-locked is ordinary memory, which crosses the bus at about half the rate."""
+        size = math.prod(shape) * self.dtype.itemsize
+        if size == 0:
+            return torch.zeros(tuple(shape), dtype=self.dtype)
+        slab = _slab(size)
+        tensor = torch.frombuffer(slab, dtype=self.dtype).view(tuple(shape))
+        # not torch's own pinned memory: that comes in powers of two, up to twice of what is needed
+        runtime = torch.cuda.cudart()
+        if int(runtime.cudaHostRegister(tensor.data_ptr(), size, 0)) == 0:
+            slab.locked = (runtime, tensor.data_ptr())
+        else:
+            self._not_pinned(size)
+        return tensor
+
+    def _not_pinned(self, size: int) -> None:
+        if not self._pinning_failed:
+            log.warning("%d MB of host memory could not be page-locked; copies from there are slower", size >> 20)
+        self._pinning_failed = True
+        try:                                   # the failed call left an error that the next launch would report as its own
+            torch.zeros(1, device=self.device)
+        except RuntimeError as error:
+            log.info("after page-locking failed: %s", error)
+
+    def copies(self) -> CudaCopies:
+        """See Backend."""
+        return CudaCopies(self.device)
+
+
+class CudaCopies:
+    """Copies on one stream beside the computation's. Each waits for what was computed before it was asked for; the rest is by events."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.bytes_to_device = 0
+        self._device = device
+        self._stream = torch.cuda.Stream(device)
+
+    def to_device(self, target: torch.Tensor, source: torch.Tensor) -> None:
+        """See Copies."""
+        self.bytes_to_device += source.nbytes
+        self._copy(target, source)
+
+    def to_host(self, target: torch.Tensor, source: torch.Tensor) -> None:
+        """See Copies."""
+        self._copy(target, source)
+
+    def mark(self) -> Mark:
+        """See Copies."""
+        event = torch.cuda.Event()
+        event.record(self._stream)
+        return event
+
+    def wait(self, mark: Mark) -> None:
+        """See Copies."""
+        torch.cuda.current_stream(self._device).wait_event(mark)
+
+    def finish(self, mark: Mark) -> None:
+        """See Copies."""
+        mark.synchronize()
+
+    def _copy(self, target: torch.Tensor, source: torch.Tensor) -> None:
+        self._stream.wait_stream(torch.cuda.current_stream(self._device))
+        with torch.cuda.stream(self._stream):
+            for into, rows in contiguous_runs(target, source):
+                into.copy_(rows, non_blocking=True)
+
+
+def contiguous_runs(target: torch.Tensor, source: torch.Tensor) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """Pairs of contiguous pieces: torch would carry anything else through a temporary copy, and wait for it."""
+    if target.is_contiguous() and source.is_contiguous():
+        yield target, source
+        return
+    for into, rows in zip(target, source, strict=True):
+        yield from contiguous_runs(into, rows)
+
+
+class _Slab(mmap.mmap):
+    """Anonymous memory, page-locked as long as it exists. Tensors over it keep it alive."""
+
+    locked: tuple[object, int] | None = None
+
+    def __del__(self) -> None:
+        if self.locked is not None:
+            runtime, address = self.locked
+            runtime.cudaHostUnregister(address)
+
+
+def _slab(size: int) -> _Slab:
+    if os.name == "nt":
+        return _Slab(-1, size)
+    return _Slab(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)

@@ -1,0 +1,29 @@
+"""The desk's regions say what is known: a book from before needs no time to read, and progress names what came from disk."""
+
+from __future__ import annotations
+
+from app.job import Snapshot
+from app.views import progress_html, stage_html
+from core.documents.document import Document, Section
+from core.events import Prefill
+
+BOOK = Document("B", "", "en", "txt", "Once upon a time.", (Section("One", 0, 17),), sha256="b")
+CARD = {"tokens": 7000, "share_of_context": 0.85, "fits": True, "parts": ["Whole book"], "prefill_s_estimate": 42.0, "notes": []}
+
+
+def card(**changes) -> str:
+    return stage_html(BOOK, {**CARD, **changes}, opening=None, talking=False)
+
+
+def test_a_book_from_before_opens_at_once():
+    assert "about <b>42 s</b> to read" in card(snapshot_tokens=0)
+    assert "about <b>42 s</b> to read" in card(snapshot_tokens=1024)           # a reading that was cancelled early
+    known = card(snapshot_tokens=6990, prefill_s_estimate=0.06)
+    assert "read before" in known and "to read" not in known
+
+
+def test_progress_names_what_came_from_disk():
+    fresh = progress_html(Snapshot(phase="prefill", prefill=Prefill(100, 7000, 1.0, 9.0)))
+    assert "100 of 7,000 tokens" in fresh and "known from before" not in fresh
+    again = progress_html(Snapshot(phase="prefill", prefill=Prefill(0, 24, 0.1, None, 6976, 6976)))
+    assert "0 of 24 tokens · 6,976 known from before" in again

@@ -1,0 +1,99 @@
+"""Attention over blocks by one-run kernels, against dense softmax in fp64; and kernels that lie are found out."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from core.backend import kernels
+from core.backend.blockwise import attend_blocks, chunk_lse
+from core.backend.cpu import CpuBackend
+from core.backend.cuda import contiguous_runs
+from tests.backend.test_cpu_attention import BLOCK, SHAPES, dense, material
+
+# many rows over whole blocks, few rows over several, own rows that begin in one block and end in the next or the one after
+MORE_SHAPES = [(65, 170, True), (4, 100, True), (5, 34, True), (40, 70, True), (2, 64, False), (1, 96, False)]
+
+
+@pytest.mark.parametrize(("n", "length", "causal"), SHAPES + MORE_SHAPES)
+def test_attention_over_blocks_equals_dense(n: int, length: int, causal: bool):
+    """A block counted twice or left out, rows aligned to the wrong end, a part without its share."""
+    q, k, v = material(n, length)
+    want, want_lse = dense(q, k, v, length, causal)
+    out, lse = attend_blocks(kernels.by_matmul, q, k, v, length=length, causal=causal)
+    assert out.dtype == lse.dtype == torch.float32
+    assert torch.allclose(out.double(), want, atol=2e-5) and torch.allclose(lse.double(), want_lse, atol=2e-5)
+
+
+def test_nothing_to_see():
+    """An empty part contributes nothing to a merge."""
+    q, k, v = material(2, 40)
+    out, lse = attend_blocks(kernels.by_matmul, q, k, v, length=0, causal=False)
+    assert bool((out == 0).all()) and bool((lse == -torch.inf).all())
+
+
+@pytest.mark.parametrize("scores", [1, 500, 1 << 26])
+def test_the_plain_kernel_is_the_same_in_slices(monkeypatch: pytest.MonkeyPatch, scores: int):
+    """Memory decides how many rows it takes at a time; the causal border must move along."""
+    q, k, v = material(17, 96)
+    monkeypatch.setattr(kernels, "_SCORES", scores)
+    want, want_lse = dense(q, k, v, 96, True)
+    out, lse = attend_blocks(kernels.by_matmul, q, k, v, length=96, causal=True)
+    assert torch.allclose(out.double(), want, atol=2e-5) and torch.allclose(lse.double(), want_lse, atol=2e-5)
+
+
+@pytest.mark.parametrize("length", [1, BLOCK, 70])
+def test_chunk_lse_equals_the_cpu_backends(length: int):
+    """Two ways to the same figures."""
+    q, k, _ = material(1, length)
+    want = CpuBackend().chunk_lse(q[0], k, length=length, chunk=8)
+    assert torch.allclose(chunk_lse(q[0], k, length=length, chunk=8), want, atol=2e-5)
+
+
+def aligned_to_the_first_key(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, causal: bool) -> tuple[torch.Tensor, torch.Tensor]:
+    """Query i sees keys 0 to i, as torch's public attention has it."""
+    n = q.shape[2]
+    return kernels.by_matmul(q, k[:, :, :n], v[:, :, :n], causal=True) if causal else kernels.by_matmul(q, k, v, causal=False)
+
+
+def with_a_binary_logarithm(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, causal: bool) -> tuple[torch.Tensor, torch.Tensor]:
+    out, lse = kernels.by_matmul(q, k, v, causal=causal)
+    return out, lse / 0.6931
+
+
+def with_padded_sums(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, causal: bool) -> tuple[torch.Tensor, torch.Tensor]:
+    out, lse = kernels.by_matmul(q, k, v, causal=causal)
+    return out, torch.nn.functional.pad(lse, (0, 128 - lse.shape[-1] % 128))
+
+
+def that_is_not_there(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, causal: bool) -> tuple[torch.Tensor, torch.Tensor]:
+    raise RuntimeError("no kernel image is available for execution on the device")
+
+
+@pytest.mark.parametrize("kernel", [aligned_to_the_first_key, with_a_binary_logarithm, with_padded_sums, that_is_not_there])
+def test_a_kernel_that_means_something_else_is_not_used(monkeypatch: pytest.MonkeyPatch, kernel: kernels.Kernel):
+    """Private operations may change their meaning with any release."""
+    monkeypatch.setattr(kernels, "by_flash_attn", kernel)
+    monkeypatch.setattr(kernels, "by_torch", that_is_not_there)
+    assert kernels.choose(torch.device("cpu"), torch.float32, 16) is kernels.by_matmul
+
+
+def test_a_kernel_that_works_is_used(monkeypatch: pytest.MonkeyPatch):
+    """The self-test lets the truth pass, in 16 bits too."""
+    def honest(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, causal: bool) -> tuple[torch.Tensor, torch.Tensor]:
+        return kernels.by_matmul(q.half(), k.half(), v.half(), causal=causal)
+
+    monkeypatch.setattr(kernels, "by_flash_attn", honest)
+    assert kernels.choose(torch.device("cpu"), torch.bfloat16, 64) is honest
+
+
+@pytest.mark.parametrize("rows", [slice(0, 16), slice(0, 5), slice(3, 9)])
+def test_copies_are_made_of_contiguous_runs(rows: slice):
+    """Whole blocks in one piece, parts of blocks head by head; every number exactly once."""
+    source, target = torch.rand(3, 16, 4), torch.zeros(3, 16, 4)
+    pairs = list(contiguous_runs(target[:, rows], source[:, rows]))
+    assert len(pairs) == (1 if rows == slice(0, 16) else 3)
+    for into, run in pairs:
+        assert into.is_contiguous() and run.is_contiguous()
+        into.copy_(run)
+    assert torch.equal(target[:, rows], source[:, rows]) and float(target.sum()) == pytest.approx(float(source[:, rows].sum()), rel=1e-6)

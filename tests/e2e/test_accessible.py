@@ -1,0 +1,42 @@
+"""The page in each of its states against the WCAG 2.2 A and AA rules of axe-core (https://github.com/dequelabs/axe-core)."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.app.fake_runtime import SUMMARY, FakeRuntime
+
+axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="no axe: pip install -r requirements-test.txt")
+pytestmark = pytest.mark.e2e
+RULES = {"runOnly": {"type": "tag", "values": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]}}
+SETTLED = """() => Promise.allSettled(document.getAnimations().filter((a) => a.effect?.getTiming().iterations !== Infinity)
+  .map((a) => a.finished))"""
+
+
+def problems(page) -> list[str]:
+    """Rule, first element and why, for each violation; animations that end are waited for, since axe reads colours."""
+    page.evaluate(SETTLED)
+    found = axe.Axe().run(page, options=RULES).response["violations"]
+    return [f"{rule['id']}: {node['html'][:160]} ({node['failureSummary'][:300]})" for rule in found for node in rule["nodes"][:2]]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_state_of_the_page(serve, open_page, drop, sample, scheme):
+    page = open_page(serve(FakeRuntime(pace=0.1, summary="\n\n".join([SUMMARY] * 40))), color_scheme=scheme)
+    found = {"empty": problems(page)}
+    drop(page, sample)
+    page.wait_for_selector(".card-facts:has-text('tokens')")
+    found["card"] = problems(page)
+    page.click("#summarize")
+    page.wait_for_selector("#live-text p")
+    page.wait_for_selector(".plot .line-tbt")
+    found["streaming"] = problems(page)
+    page.click("#stop button")
+    page.wait_for_selector("#turns .answer footer")
+    found["finished"] = problems(page)
+    page.click(".topbar-tools [data-toggle=settings]")
+    page.click("#suits-model input")
+    page.wait_for_selector("#sampling")
+    found["settings"] = problems(page)
+    wrong = [f"{state}: {line}" for state, lines in found.items() for line in lines]
+    assert not wrong, "\n".join(wrong)

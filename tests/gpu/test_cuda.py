@@ -1,0 +1,128 @@
+"""On a CUDA GPU (`pytest -m gpu`): the same answers as on the CPU, offloaded as on chip, and no memory lost. Skipped without one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+import torch
+
+from core.backend.cuda import CudaBackend
+from core.cache.base import KVShape
+from core.cache.full import FullKVCache
+from core.cache.offloaded import OffloadedKVCache
+from core.engine import MODES, Engine
+from core.model.llama import LlamaModel
+from tests.backend.test_cpu_attention import SHAPES, dense, material
+from tests.test_engine import GREEDY, PROMPT, run
+from tests.tiny import FAMILIES, engine, oracle, ours
+
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA GPU")]
+HALF = [torch.float16, torch.bfloat16]
+SPLITS = [{"layers": 0}, {"layers": 1}, {"layers": 2, "blocks": 2}]
+
+
+@pytest.fixture(autouse=True)
+def no_gradients() -> Iterator[None]:
+    """As in the worker."""
+    with torch.inference_mode():
+        yield
+
+
+def offloaded(model: LlamaModel, capacity: int, *, layers: int = 1, blocks: int | None = None) -> OffloadedKVCache:
+    return OffloadedKVCache(model.config.kv_shape, capacity, model.backend, block_tokens=32, resident_layers=layers, resident_blocks=blocks,
+                            staging_blocks=2, fresh_tokens=40)
+
+
+def offloaded_engine(model: LlamaModel, **split: int) -> Engine:
+    return engine(model, new_cache=lambda capacity: offloaded(model, capacity + 32, **split))
+
+
+@pytest.mark.parametrize("dtype", HALF)
+@pytest.mark.parametrize(("n", "length", "causal"), SHAPES)
+def test_attention_equals_dense(dtype: torch.dtype, n: int, length: int, causal: bool):
+    """Whichever library's kernel was chosen, over blocks, grouped heads, borders inside and outside the rows' own square."""
+    backend = CudaBackend(dtype)
+    q, k, v = (part.to(backend.device, dtype) for part in material(n, length))
+    v[v.abs() > 100] = 0                       # the nonsense behind the length is too large for 16 bits
+    want, want_lse = dense(q.cpu(), k.cpu(), v.cpu(), length, causal)
+    out, lse = backend.attend_part(q, k, v, length=length, causal=causal)
+    assert torch.allclose(out.cpu().double(), want, atol=3e-2) and torch.allclose(lse.cpu().double(), want_lse, atol=3e-2)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("kv_heads", [4, 2], ids=["MHA", "GQA"])
+def test_the_cpu_and_the_gpu_agree(family: str, kv_heads: int):
+    """Logits of a prefill in segments and of a short pass behind it, in fp32."""
+    reference = oracle(family, kv_heads=kv_heads)
+    rows = []
+    for model in (ours(reference), ours(reference, backend=CudaBackend(torch.float32))):
+        cache = FullKVCache(model.config.kv_shape, 200, model.backend, block_tokens=32)
+        for _ in model.prefill(PROMPT[:-5], cache, segment_tokens=48, chunk_tokens=20, should_stop=lambda: False):
+            pass
+        rows.append(model.forward(PROMPT[-5:], cache).cpu())
+    assert float((rows[0] - rows[1]).abs().max()) < 1e-4 * float(rows[0].abs().max())
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("split", SPLITS, ids=["none", "one layer", "two blocks of each"])
+def test_offloaded_answers_as_on_chip_and_as_the_cpu(mode: str, split: dict[str, int]):
+    """Copies that overtake the computation, or are overtaken by it, show here."""
+    params = replace(GREEDY, mode=mode, max_new_tokens=32)
+    model = ours(oracle(), backend=CudaBackend(torch.float32))
+    engines = engine(ours(oracle())), engine(model), offloaded_engine(model, **split)
+    answers = [run(one, one.new_context(400), PROMPT, params) for one in engines]
+    assert answers[0] == answers[1] == answers[2]
+
+
+def test_rows_survive_large_blocks_bit_for_bit():
+    """Blocks of megabytes, so that copies really run beside the computation; three times over the same ring."""
+    backend = CudaBackend(torch.float16)
+    shape, heads, length = KVShape(layers=4, kv_heads=8, head_dim=128), 16, 12_000
+    cache = OffloadedKVCache(shape, 16_384, backend, block_tokens=2048, resident_layers=1, staging_blocks=3, fresh_tokens=64)
+    full = FullKVCache(shape, 16_384, backend, block_tokens=2048)
+    dice = torch.Generator(device=backend.device).manual_seed(0)
+
+    def feed(n: int) -> None:
+        for layer in range(shape.layers):
+            q = torch.randn(n, heads, 128, generator=dice, device=backend.device, dtype=torch.float16)
+            k, v = (torch.randn(n, 8, 128, generator=dice, device=backend.device, dtype=torch.float16) for _ in range(2))
+            got, want = cache.attend(layer, q, k, v), full.attend(layer, q, k, v)
+            assert torch.allclose(got, want, atol=2e-3)
+        for one in (cache, full):
+            one.advance(n)
+            one.commit(one.length)
+
+    feed(length)
+    for _ in range(20):
+        feed(7)
+    for layer in range(shape.layers):
+        for got, want in zip(cache.rows(layer, 0, cache.length), full.rows(layer, 0, full.length), strict=True):
+            assert torch.equal(got.cpu(), want.cpu())
+
+
+def test_twenty_prompts_do_not_grow_the_memory():
+    """What a prompt leaves behind on the device or locked in host memory adds up to a crash."""
+    model = ours(oracle(), backend=CudaBackend(torch.float32))
+    tiny = offloaded_engine(model, layers=1)
+    held: list[int] = []
+    for start in range(20):
+        run(tiny, tiny.new_context(400), PROMPT[start:], GREEDY)
+        held.append(torch.cuda.memory_allocated())
+    assert max(held[2:]) <= held[1]
+
+
+def test_host_memory_is_page_locked_again_and_again():
+    """Ordinary memory would cross the bus at half the rate, and not beside the computation."""
+    memory = CudaBackend(torch.float16).host_memory((3, 5, 1000))
+    assert memory.is_pinned() and bool((memory == 0).all())
+    del memory
+    assert CudaBackend(torch.float16).host_memory((3, 5, 1000)).is_pinned()       # perhaps at the same address
+
+
+def test_a_full_device_raises_what_the_backend_names():
+    """That is what the engine gives way to."""
+    backend = CudaBackend(torch.float16)
+    with pytest.raises(backend.out_of_memory):
+        torch.empty(1 << 50, dtype=torch.uint8, device=backend.device)

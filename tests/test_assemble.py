@@ -1,0 +1,197 @@
+"""What a plan becomes: which caches, on which device, and what is done when the device has less room than was planned."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from core.assemble import Room, build_engine
+from core.backend.base import Memory
+from core.backend.cpu import CpuBackend
+from core.cache.full import FullKVCache
+from core.cache.offloaded import OffloadedKVCache
+from core.config import Settings
+from core.engine import MODES, Context, Done, Engine, Params, Prefilled
+from core.errors import UserError
+from core.hardware.facts import GB
+from core.hardware.gpus import imagined_hardware
+from core.hardware.plan import BudgetLine, Plan
+from core.hardware.planner import plan as make_plan
+from core.hardware.shapes import ModelShape
+from tests.tiny import PLAN, VOCAB, oracle
+
+OFFLOADED = replace(PLAN, on_chip_layers=1, staging_blocks=2, staging_block_tokens=64, staging_block_bytes=1)
+PROMPT = [int(token) for token in torch.randint(0, VOCAB, (150,), generator=torch.Generator().manual_seed(5))]
+GREEDY = Params(temperature=0.0, top_p=1.0, max_new_tokens=16)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny checkpoint."""
+    target = tmp_path_factory.mktemp("tiny")
+    oracle().save_pretrained(target)
+    return target
+
+
+class OutOfMemory(Exception):
+    """What the small device raises."""
+
+
+class SmallDevice(CpuBackend):
+    """A device with memory of its own: the caches it refuses, one by one, and the attentions that fail, by number."""
+
+    out_of_memory = (OutOfMemory,)
+
+    def __init__(self, *, free: int = 10**9, refuse: Sequence[int] = (), failures: Sequence[int] = ()) -> None:
+        super().__init__()
+        self.free, self.refuse, self.failures = free, list(refuse), list(failures)
+        self.attended = self.released = 0
+
+    def memory(self) -> Memory:
+        return Memory(used_bytes=10**6, free_bytes=self.free)
+
+    def release(self) -> None:
+        self.released += 1
+
+    def copies(self) -> object:
+        if self.refuse and self.refuse.pop(0):
+            raise OutOfMemory("no room for a cache")
+        return super().copies()
+
+    def attend_part(self, *args: object, **more: object) -> tuple[torch.Tensor, torch.Tensor]:
+        self.attended += 1
+        if self.failures and self.attended == self.failures[0]:
+            self.failures.pop(0)
+            raise OutOfMemory("no room for a pass")
+        return super().attend_part(*args, **more)
+
+
+def fewer(layers: int) -> Plan:
+    return replace(OFFLOADED, on_chip_layers=layers, notes=(f"{layers} layers",))
+
+
+def built(folder: Path, plan: Plan = OFFLOADED, *, backend: CpuBackend | None = None, **settings: object) -> Engine:
+    return build_engine(plan, Settings(**{"snapshot_quota_gb": 0, "on_chip_layers": plan.on_chip_layers, **settings}), folder,
+                        replan=fewer, backend=backend)
+
+
+def answer(engine: Engine, context: Context, params: Params = GREEDY) -> tuple[list[int], Done]:
+    tokens: list[int] = []
+    for event in engine.generate(context, PROMPT, params):
+        if isinstance(event, Done):
+            return tokens, event
+        if not isinstance(event, Prefilled):
+            tokens.extend(event.tokens)
+    raise AssertionError("generate ended without Done")
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("residency", ["layers", "blocks"])
+@pytest.mark.parametrize("layers", [0, 1])
+def test_an_offloading_plan_answers_as_one_without(folder: Path, mode: str, residency: str, layers: int):
+    """The product's own assembly, on the CPU: `device: cpu` with `on_chip_layers` below all."""
+    engine = built(folder, replace(OFFLOADED, on_chip_layers=layers, residency=residency))
+    context = engine.new_context(400)
+    assert isinstance(context.cache, OffloadedKVCache)
+    tokens, done = answer(engine, context, replace(GREEDY, mode=mode))
+    plain = built(folder, PLAN)
+    assert isinstance(plain.new_context(400).cache, FullKVCache)
+    assert tokens == answer(plain, plain.new_context(400), replace(GREEDY, mode=mode))[0]
+    all_resident = residency == "blocks" and layers == 1           # half of every layer's 432 rows: more than were filled
+    assert (done.stats.bytes_moved == 0) == all_resident
+
+
+def test_the_planner_can_plan_it_for_the_cpu(folder: Path):
+    """With the user's figure alone, not with a plan made for the test."""
+    shape = ModelShape.from_hf_config(oracle().config.to_dict(), name="tiny")
+    asked = Settings(on_chip_layers=0, context_tokens=512, max_new_tokens=64)
+    plan = make_plan(imagined_hardware(gpu=None, ram_gib=16), asked, target=shape)
+    context = built(folder, plan).new_context(300)
+    assert isinstance(context.cache, OffloadedKVCache)
+
+
+def test_a_short_context_gets_the_room_of_a_long_one(folder: Path):
+    """On-chip layers are counted for the whole context; of a tenth of it all layers may stay, unless the user said how many."""
+    engine = built(folder, on_chip_layers=None)
+    assert isinstance(engine.new_context(440).cache, OffloadedKVCache)
+    assert isinstance(engine.new_context(100).cache, FullKVCache)
+    assert isinstance(built(folder, on_chip_layers=1).new_context(100).cache, OffloadedKVCache)
+
+
+@pytest.mark.parametrize("chunk", [8, 24, 100])
+@pytest.mark.parametrize("plan", [PLAN, OFFLOADED])
+def test_any_chunk_fits_the_blocks(folder: Path, plan: Plan, chunk: int):
+    """A chunk never lies across two blocks, whatever number the user likes."""
+    engine = built(folder, replace(plan, retrieval_chunk=chunk, retrieval_budget=2 * chunk))
+    context = engine.new_context(400)
+    assert context.cache.block_tokens % chunk == 0
+    assert len(answer(engine, context)[0]) == 16
+
+
+# ---- less room than planned -----------------------------------------------------------------------------------------------
+
+def test_no_room_for_a_cache_is_met_with_fewer_layers(folder: Path):
+    """Said once, in the answer that was made with it."""
+    backend = SmallDevice(refuse=[True])
+    engine = built(folder, backend=backend)
+    context = engine.new_context(400)
+    assert engine.plan.on_chip_layers == 0 and backend.released == 1
+    tokens, done = answer(engine, context)
+    assert [note for note in done.notes if "less free memory" in note] == [engine.plan.notes[-1]]
+    assert "0 layers stays" in done.notes[0]
+    assert answer(engine, context)[1].notes == ()
+    plain = built(folder, PLAN)
+    assert tokens == answer(plain, plain.new_context(400))[0]
+
+
+@pytest.mark.parametrize("mode", ["autoregressive", "retrieval", "triforce"])
+@pytest.mark.parametrize("at", [3, 9, 30, 60])
+def test_out_of_memory_in_the_middle_costs_time_not_the_answer(folder: Path, mode: str, at: int):
+    """While reading and while writing: the same answer, each token once, from a context that is made anew."""
+    engine = built(folder, backend=SmallDevice(failures=[at]))
+    context = engine.new_context(400)
+    tokens, done = answer(engine, context, replace(GREEDY, mode=mode))
+    plain = built(folder, PLAN)
+    assert tokens == answer(plain, plain.new_context(400), replace(GREEDY, mode=mode))[0]
+    assert engine.plan.on_chip_layers == 0 and len(done.notes) == 1
+    assert done.stats.new_tokens == len(tokens) and context.ids == [*PROMPT, *tokens][:len(context.ids)]
+    assert done.stats.prompt_tokens == len(PROMPT)
+
+
+def test_no_room_at_all_names_cause_and_remedy(folder: Path):
+    """An endless loop of attempts, or a traceback, would help nobody."""
+    engine = built(folder, backend=SmallDevice(refuse=[True, True]))
+    with pytest.raises(UserError, match="GPU's memory does not hold.*lower context_tokens"):
+        engine.new_context(400)
+
+
+def test_planned_and_real_memory_are_compared_after_loading(folder: Path, caplog: pytest.LogCaptureFixture):
+    """In the log always; and where the rest will not fit, the plan gives way before anything breaks."""
+    caplog.set_level(logging.INFO)
+    lines = (BudgetLine("weights", 2 * GB, "VRAM"), BudgetLine("KV cache of 1 on-chip layers", 3 * GB, "VRAM"),
+             BudgetLine("kept free", 9 * GB, "VRAM"))
+    planned = replace(OFFLOADED, device="cuda", budget=lines)
+    roomy, tight = (built(folder, planned, backend=SmallDevice(free=free)) for free in (4 * GB, 2 * GB))
+    assert "2.00 GB planned for what is loaded, 0.00 in use; 3.00 GB to come, 4.00 free" in caplog.text
+    assert (roomy.plan.on_chip_layers, tight.plan.on_chip_layers) == (1, 0)
+
+
+def test_a_plan_for_a_gpu_needs_one(folder: Path):
+    """On a machine without: a sentence, not a traceback out of torch."""
+    if torch.cuda.is_available():
+        pytest.skip("there is one")
+    with pytest.raises(UserError, match="device: cpu"):
+        build_engine(replace(PLAN, device="cuda", dtype="float16"), Settings(), folder)
+
+
+def test_without_another_plan_there_is_nothing_to_give():
+    """Whoever builds an engine from a fixed plan gets an error instead of another plan."""
+    class Model:
+        backend = CpuBackend()
+
+    assert Room(OFFLOADED, Settings(), Model()).give_way() is None
