@@ -152,8 +152,8 @@ def _counts(folder: Path, tokenizer: Tokenizer, texts: list[list[int]], options:
         start = (number // len(texts) + 1) * len(text) // (options.passages // len(texts) + 2)
         passage = text[start:start + PASSAGE_TOKENS]
         tasks["continues the book"].append((passage, 1.0))
-        asked = build_prompt(tokenizer.frame(style.system), [*passage, *tokenizer.encode("\n\n")], (), tokenizer.encode(style.part_prompt),
-                             room=4000)
+        request = tokenizer.encode(style.part_prompts[0])
+        asked = build_prompt(tokenizer.frame(style.system), [*passage, *tokenizer.encode("\n\n")], (), request, room=4000)
         tasks["answers"].append((asked.ids, style.repetition_penalty))
     for task, prompts in tasks.items():
         for temperature in options.temperatures:

@@ -102,7 +102,7 @@ class WindowedAttention(nn.Module):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.heads, self.kv_heads, self.head_dim = config.heads, config.kv_heads, config.head_dim
-        bias = config.family == "qwen2" or bool(getattr(config.source, "attention_bias", False))
+        bias = config.family == "qwen2" or bool(config.source.get("attention_bias"))
         self.q_proj = nn.Linear(config.hidden, config.heads * config.head_dim, bias=bias)
         self.k_proj = nn.Linear(config.hidden, config.kv_heads * config.head_dim, bias=bias)
         self.v_proj = nn.Linear(config.hidden, config.kv_heads * config.head_dim, bias=bias)

@@ -19,6 +19,7 @@ log = logging.getLogger(__name__)
 
 TEMPERATURES = (0.0, 0.6, 1.0)                 # at which the target writes
 BARE = 3                                       # every third passage stands alone and is written on
+_REQUESTS = 0.5                                # of the conversations begin with a request for a summary
 _SEEN_OFTEN = 2                                # a token met only once says little of other books
 QUESTIONS = (
     "Who are the people in this passage, and what does each of them do?",
@@ -80,7 +81,7 @@ class Prompts:
     ) -> None:
         self._frame, self._style = tokenizer.frame(style.system), style
         self._gap = tokenizer.encode("\n\n")
-        self._summary = tokenizer.encode(style.part_prompt)
+        self._requests = [tokenizer.encode(text) for text in style.part_prompts]
         self._questions = [tokenizer.encode(style.answer_prompt.format(question=question)) for question in QUESTIONS]
         self._tokens, self._rows, self._seed = tokens, rows, seed
         self._passages = [ids[start:start + tokens] for ids in texts for start in range(0, len(ids) - tokens + 1, tokens)]
@@ -94,7 +95,7 @@ class Prompts:
     def control_ids(self) -> list[int]:
         """Every token of the conversation's frame and of the questions."""
         frame = self._frame
-        return [*frame.opening, *frame.ask, *frame.bridge, *self._gap, *self._summary, *(t for ids in self._questions for t in ids)]
+        return [*frame.opening, *frame.ask, *frame.bridge, *self._gap, *(t for ids in (*self._requests, *self._questions) for t in ids)]
 
     def of_shard(self, number: int) -> list[Prompt]:
         """The rows of one shard. The passages of shard 0 are in no other: it is for judging."""
@@ -115,9 +116,9 @@ class Prompts:
         dice = random.Random(f"{self._seed}/prompt/{index}")
         if index % BARE == BARE - 1:
             return Prompt(tuple(passage), dice.choice(TEMPERATURES[1:]), 1.0)
-        questions = [self._summary, *dice.sample(self._questions, len(self._questions))]
-        if dice.random() < 0.5:
-            questions = questions[1:]
+        questions = dice.sample(self._questions, len(self._questions))
+        if dice.random() < _REQUESTS:
+            questions = [dice.choice(self._requests), *questions]
         fixed = len(build(self._frame, self._gap, (), questions[0], room=self._tokens).ids)
         head = [*passage[:self._tokens - fixed], *self._gap]
         ids = build(self._frame, head, (), questions[0], room=self._tokens).ids

@@ -7,7 +7,7 @@ import torch
 
 from core.backend.cpu import CpuBackend
 from core.cache.streaming import StreamingKVCache
-from core.model.config import from_transformers
+from core.model.config import from_source
 from core.model.loader import build
 from core.training.network import DraftNetwork
 from tests.tiny import VOCAB, Named, oracle
@@ -18,7 +18,7 @@ from tests.tiny import VOCAB, Named, oracle
 def test_training_sees_what_decoding_sees(family: str, sinks: int, window: int, length: int):
     """A mask that is off by one, or sinks at another distance than in use, would train a draft for a cache that does not exist."""
     model = oracle(family, tied=True)
-    config, weights = from_transformers(model.config, name="tiny", eos=None), model.state_dict()
+    config, weights = from_source(model.config.to_dict(), name="tiny", eos=None), model.state_dict()
     backend = CpuBackend(torch.float32)
     runtime = build(config, Named(model), backend, positions=64)
     table = weights["model.embed_tokens.weight"]

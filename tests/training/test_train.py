@@ -21,7 +21,7 @@ from core.training.recipe import Recipe
 from core.training.train import Site, train
 
 SITE = Site(torch.device("cpu"), torch.float32)
-STYLE = ReadingStyle(part_prompt="What happens?", answer_prompt="{question}", repetition_penalty=1.1)
+STYLE = ReadingStyle(part_prompts=("What happens?",), answer_prompt="{question}", repetition_penalty=1.1)
 RECIPE = Recipe(target="tiny", tokens=6 * 160, epochs=2, head_tokens=640, sinks=4, window=16, prompt_tokens=64, new_tokens=16, shard_rows=2,
                 batch_rows=1)
 
