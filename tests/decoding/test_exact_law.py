@@ -52,7 +52,13 @@ def test_four_tokens_one_drafted(drafter: str):
 @pytest.mark.parametrize(("drafter", "gamma"), [("model", 2), ("ngram", 3), ("none", 3)])
 def test_adaptive_draft_length(middle: str, drafter: str, gamma: int):
     """Whether to draft on must depend on what is past alone: then it cannot bias."""
-    check(Loop(drafter=drafter, middle=middle, length="gain", gamma=gamma, middle_gamma=2 if drafter == "both" else 1), horizon=3)
+    check(Loop(drafter=drafter, middle=middle, length="gain", gamma=gamma), horizon=3)
+
+
+@pytest.mark.parametrize("drafter", ["model", "both"])
+def test_a_draft_model_that_stops_when_it_doubts(drafter: str):
+    """Level 0 decides by its own law of the tokens before; the token it doubts is submitted all the same."""
+    check(Loop(drafter=drafter, middle="none", length="gain", gamma=3), horizon=4)
 
 
 @pytest.mark.parametrize("levels", LEVELS.values(), ids=LEVELS)
