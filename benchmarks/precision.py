@@ -44,7 +44,7 @@ from core.model.llama import LlamaModel  # noqa: E402
 from core.model.loader import load_model  # noqa: E402
 from core.paths import data_dir  # noqa: E402
 from core.text.tokenizer import Tokenizer  # noqa: E402
-from core.verification import NEAR_TIE, gap  # noqa: E402
+from core.verification import gap  # noqa: E402
 
 PROMPT, JUDGED = 384, 64                       # tokens
 ROWS = (1, 5, 32)                              # plain decoding, a verification pass, the re-check
@@ -139,7 +139,7 @@ def main() -> int:
         details[kind] = {pair: _figures(apart) for pair, apart in found.items()}
         rows += [(kind, pair, *_row(apart)) for pair, apart in found.items()]
         if engine is not None:
-            answered += [(kind, *figures, NEAR_TIE[model.backend.dtype]) for figures in answers(engine, windows[:options.answers])]
+            answered += [(kind, *figures) for figures in answers(engine, windows[:options.answers])]
         print(json.dumps({"kind": kind, "rounding": details[kind], "answers": answered}), flush=True)
     tables = [Table("Rounding: the same tokens in passes of different shapes", COLUMNS, tuple(rows), NOTES),
               Table("Near-ties in TriForce's answers", ANSWER_COLUMNS, tuple(answered), ANSWER_NOTES)]
@@ -150,7 +150,7 @@ def main() -> int:
 
 COLUMNS = ("Computed in", "Passes", "positions", "argmax differs", "log-prob. difference p50", "p99", "max", "largest gap, greedy",
            "largest gap, T 0.6 top-p 0.9")
-ANSWER_COLUMNS = ("Computed in", "Sampling", "tokens", "near-ties", "mismatches", "largest gap", "margin")
+ANSWER_COLUMNS = ("Computed in", "Sampling", "tokens", "near-ties", "mismatches", "largest gap")
 
 
 def _row(apart: Apart) -> tuple:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 
 import pytest
 import torch
 
-from core.backend.cpu import CpuBackend
 from core.engine import MODES, Done, Engine, Params, Prefilled
-from core.model.loader import load_model
+from tests.decoding.embedded import embedded
 from tests.tiny import engine, oracle, ours
 
 PROMPTS = (
@@ -50,23 +48,8 @@ def test_tiny_models_in_every_mode(family: str, kv_heads: int):
     assert {mode: answer(machine, ids, replace(greedy, mode=mode)) for mode in MODES} == dict.fromkeys(MODES, want)
 
 
-@cache
-def _embedded(folder: Path) -> tuple[torch.nn.Module, Engine, object]:
-    """(transformers' model, our engine, the tokenizer), both fp32 from the same files."""
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-
-    reference = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
-    reference.generation_config.repetition_penalty = 1.0
-    model = load_model(folder, CpuBackend(torch.float32, integer_kernels=False), positions=1024)
-    machine = engine(
-        model, context_tokens=900, retrieval_budget=64, retrieval_chunk=16, draft_sinks=8, draft_window=48, gamma=6, middle_gamma=3,
-        layers=model.config.layers, prefill_segment_tokens=256, prefill_chunk_tokens=128,
-    )
-    return reference, machine, AutoTokenizer.from_pretrained(folder)
-
-
 def check(folder: Path, prompt: str, tokens: int, modes: tuple[str, ...]) -> None:
-    reference, machine, tokenizer = _embedded(folder)
+    reference, machine, tokenizer = embedded(folder)
     ids = tokenizer(prompt * 3)["input_ids"]
     want = generated(reference, ids, tokens)
     greedy = Params(temperature=0.0, top_p=1.0, max_new_tokens=tokens)

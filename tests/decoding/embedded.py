@@ -1,0 +1,36 @@
+"""The embedded model for tests of decoding, in transformers and in the runtime, loaded once."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import torch
+
+from core.backend.cpu import CpuBackend
+from core.engine import Engine
+from core.model.loader import load_model
+from tests.tiny import engine
+
+SIZES = {
+    "context_tokens": 900, "retrieval_budget": 64, "retrieval_chunk": 16, "draft_sinks": 8, "draft_window": 48, "gamma": 6,
+    "middle_gamma": 3, "layers": 30, "prefill_segment_tokens": 256, "prefill_chunk_tokens": 128,
+}
+
+
+@cache
+def embedded(folder: Path) -> tuple[torch.nn.Module, Engine, object]:
+    """(transformers' model, our engine, the tokenizer), both fp32 from the same files."""
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    reference = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+    reference.generation_config.repetition_penalty = 1.0
+    model = load_model(folder, CpuBackend(torch.float32, integer_kernels=False), positions=1024)
+    machine = engine(model, **SIZES)
+    return reference, machine, AutoTokenizer.from_pretrained(folder)
+
+
+def low_precision(folder: Path, *, integer_kernels: bool) -> Engine:
+    """The same in bf16, as the product computes on CPUs that can; with the checkpoint's 4-bit codes or without."""
+    model = load_model(folder, CpuBackend(torch.bfloat16, integer_kernels=integer_kernels), positions=1024)
+    return engine(model, **SIZES)
