@@ -11,7 +11,7 @@ from typing import Any
 from core.cache.snapshot import SnapshotStore
 from core.decoding.decoder import Decoder
 from core.decoding.draft_length import Costs, DraftLength, ExpectedGain, FixedLength
-from core.decoding.drafters import Drafter, EmptyDrafter, ModelDrafter, NgramDrafter, VerifiedDrafter
+from core.decoding.drafters import Drafter, EmptyDrafter, FirstDrafter, ModelDrafter, NgramDrafter, VerifiedDrafter
 from core.decoding.refresh import RetrievalRefresh
 from core.decoding.sampling import Sampling
 from tests.decoding.branches import Branches
@@ -37,7 +37,7 @@ States = dict[bytes, float]
 class Loop:
     """One composition and its settings. The sampling of a lower level may differ from the target's: losslessness must not care."""
 
-    drafter: str = "model"                     # none | model | ngram | stubborn | wrong | perfect
+    drafter: str = "model"                     # none | model | ngram | both | stubborn | wrong | perfect
     middle: str = "retrieval"                  # none | retrieval | streaming | itself (the middle level is the target with full context)
     gamma: int = 2
     middle_gamma: int = 1
@@ -80,13 +80,18 @@ class Loop:
             return self.policy()
         return FixedLength() if self.length == "fixed" else ExpectedGain(Costs(verify=3.0, row=0.3, middle=1.0))
 
+    def _drafted(self, model: ToyModel, cache: ToyCache, sampling: Sampling, branches: Branches) -> ModelDrafter:
+        return self.model_drafter(model, cache, sampling, branches, length=self._length())
+
     def _level_zero(self, target: ToyModel, sampling: Sampling, branches: Branches) -> Drafter:
         draft = ToyModel(77, vocab=target.vocab, like=target)
         return {
             "none": EmptyDrafter,
-            "model": lambda: self.model_drafter(draft, ToyStreaming(), sampling, branches),
-            "perfect": lambda: self.model_drafter(target, ToyCache(), sampling, branches),
+            "model": lambda: self._drafted(draft, ToyStreaming(), sampling, branches),
+            "perfect": lambda: self._drafted(target, ToyCache(), sampling, branches),
             "ngram": lambda: NgramDrafter(longest=2, shortest=1),
+            "both": lambda: FirstDrafter(
+                NgramDrafter(longest=2, shortest=2), self._drafted(draft, ToyStreaming(), sampling, branches)),
             "stubborn": lambda: StubbornDrafter(target.vocab),
             "wrong": lambda: WrongDrafter(target, branches),
         }[self.drafter]()

@@ -42,13 +42,13 @@ def test_every_composition_has_the_law_of_plain_decoding(levels: dict, gamma: in
     check(Loop(**levels, gamma=gamma), horizon=3)
 
 
-@pytest.mark.parametrize("drafter", ["model", "ngram", "stubborn"])
+@pytest.mark.parametrize("drafter", ["model", "ngram", "both", "stubborn"])
 def test_two_drafted_and_the_last_round_runs_past_the_end(drafter: str):
     """A round of full length: two tokens drafted, verified and followed by a third."""
     check(Loop(drafter=drafter, gamma=2, middle_gamma=1 if drafter == "model" else 2), horizon=3, beyond=1)
 
 
-@pytest.mark.parametrize("drafter", ["model", "ngram", "wrong"])
+@pytest.mark.parametrize("drafter", ["model", "ngram", "both", "wrong"])
 def test_four_tokens_one_drafted(drafter: str):
     """Four tokens through all three levels."""
     check(Loop(drafter=drafter, gamma=1), horizon=4)
@@ -59,6 +59,12 @@ def test_four_tokens_one_drafted(drafter: str):
 def test_adaptive_draft_length(middle: str, drafter: str, gamma: int):
     """Whether to draft on must depend on what is past alone: then it cannot bias."""
     check(Loop(drafter=drafter, middle=middle, length="gain", gamma=gamma), horizon=3)
+
+
+@pytest.mark.parametrize("drafter", ["model", "both"])
+def test_a_draft_model_that_stops_when_it_doubts(drafter: str):
+    """Level 0 decides by its own law of the tokens before; the token it doubts is submitted all the same."""
+    check(Loop(drafter=drafter, middle="none", length="gain", gamma=3), horizon=4)
 
 
 @pytest.mark.parametrize("levels", LEVELS.values(), ids=LEVELS)
@@ -83,7 +89,7 @@ def test_maximum_length_inside_a_block(beyond: int):
 
 
 @pytest.mark.parametrize("temperature", [0.0, 0.3, 1.0, 2.0])
-@pytest.mark.parametrize("drafter", ["model", "ngram", "wrong"])
+@pytest.mark.parametrize("drafter", ["model", "ngram", "both", "wrong"])
 def test_temperatures(temperature: float, drafter: str):
     """Greedy is a law like any other: all its mass on one token."""
     check(Loop(drafter=drafter, temperature=temperature), horizon=3)
@@ -106,7 +112,7 @@ def test_supports_may_differ(loop: Loop):
     check(loop, horizon=3)
 
 
-@pytest.mark.parametrize("drafter", ["model", "ngram", "stubborn"])
+@pytest.mark.parametrize("drafter", ["model", "ngram", "both", "stubborn"])
 @pytest.mark.parametrize("temperature", [0.0, 0.7])
 def test_repetition_penalty(drafter: str, temperature: float):
     """The penalty of a position knows the tokens drafted before it."""
