@@ -199,11 +199,17 @@ class _Stream:
             return
         self._release()
         self._held = [] if event.total > 1 and event.purpose != "answer" else None
-        if event.purpose == "answer" and event.total == 1 or event.purpose == "whole summary" and event.total > 1:
-            return                             # read in one go, or the text has its own headings
-        place = f"[{event.index}/{event.total}] " if event.total > 1 else ""
+        if event.purpose == "answer" and event.total == 1:
+            return
+        if event.purpose == "whole summary":   # stretches of it bring their own headings
+            if event.index > 1:
+                return
+            title = "The whole book\n"
+        else:
+            place = f"[{event.index}/{event.total}] " if event.total > 1 else ""
+            title = f"{place}{event.label[:1].upper()}{event.label[1:]}"
         before = "" if self._at_start else "\n\n"
-        sys.stdout.write(f"{before}{place}{event.label[:1].upper()}{event.label[1:]}\n")
+        sys.stdout.write(f"{before}{title}\n")
         sys.stdout.flush()
         self._at_start = True
 

@@ -306,7 +306,7 @@ def test_part_that_strays_from_its_text_is_asked_for_in_other_words_and_the_best
 
 
 def test_part_that_keeps_to_its_text_is_asked_for_once():
-    faithful = dataclasses.replace(STRICT, grounded=0.5)
+    faithful = dataclasses.replace(STRICT, grounded=0.3)
     session, engine = make(lambda ids, params: encoded("The lighthouse keeper came again and again."), style=faithful)
     events = ask(session, book(2), None, fit="sections")
     assert [(e.index, e.attempt) for e in events if isinstance(e, Reading) and e.purpose == "part summary"][0] == (1, 1)
@@ -321,6 +321,13 @@ def test_summary_in_stretches_streams_what_the_answer_is_in_the_end():
     assert "".join(e.text for e in events[first:] if isinstance(e, Delta)) == finished(events).text
     stats = finished(events).stats
     assert stats.new_tokens == 3 * len(encoded("All of it happened as the keeper had told everyone so.") + [EOS])
+
+
+def test_model_that_tells_by_stretches_does_so_for_a_short_book_too():
+    style = dataclasses.replace(STYLE, by_stretches=True)
+    session, _ = make(reply_by_prompt, style=style)
+    done = finished(ask(session, book(), None))
+    assert [line for line in done.text.splitlines() if line.startswith("##")] == ["## Chapters 1–2", "## Chapters 3–4"]
 
 
 def test_stopping_between_stretches_keeps_what_was_told():

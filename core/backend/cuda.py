@@ -41,9 +41,9 @@ class CudaBackend:
         self._kernels: dict[int, kernels.Kernel] = {}      # by head_dim
         self._pinning_failed = False
         torch.cuda.set_device(self.device)
-        if memory_cap_bytes is not None:
-            total = torch.cuda.get_device_properties(self.device).total_memory
-            torch.cuda.set_per_process_memory_fraction(min(1.0, memory_cap_bytes / total), self.device)
+        total = torch.cuda.get_device_properties(self.device).total_memory
+        fraction = 1.0 if memory_cap_bytes is None else min(1.0, memory_cap_bytes / total)
+        torch.cuda.set_per_process_memory_fraction(fraction, self.device)      # of the process: an earlier backend may have set another
 
     # ---- computing --------------------------------------------------------------------------------------------------------
 
