@@ -163,6 +163,7 @@ _COMMANDS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None]]] = {
 def _book(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE", help="a book: PDF, EPUB, TXT, HTML, Markdown or DOCX")
     parser.add_argument("--password", metavar="TEXT", help="opens an encrypted PDF")
+    parser.add_argument("--ocr", action="store_true", help="read scanned pages, too; needs requirements-ocr.txt, seconds per page")
 
 
 def _reading(parser: argparse.ArgumentParser) -> None:

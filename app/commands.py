@@ -19,7 +19,7 @@ def extract(given: argparse.Namespace, settings: Settings) -> int:
     """What the program reads from a file."""
     from core.reading import book_chapters
 
-    book = read_book(given.file, given.password)
+    book = read_book(given.file, given.password, ocr=given.ocr)
     if given.text:
         sys.stdout.write(book.text if book.text.endswith("\n") else book.text + "\n")
         return 0

@@ -89,7 +89,8 @@ class Summarizer:
             stats: list[Stats] = []
             for number, (label, group) in enumerate(runs, 1):
                 place = Reading(number, len(runs), label, "whole summary" if last_level else "part summary")
-                told = yield from self._told(joined(group), self._style.join_prompts, place, params(number), read)
+                text = "\n\n".join(note.text for note in group)         # without names, which a small model takes for part of the story
+                told = yield from self._told(text, self._style.join_prompts, place, params(number), read)
                 if told.stopped:
                     return Stretches(tuple(shorter) if last_level else (), told.stats, stopped=True)
                 shorter.append(Note(label, told.text, group[0].first, group[-1].last))

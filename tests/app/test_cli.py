@@ -82,6 +82,15 @@ def test_extract_shows_what_is_read(book: Path, capsys: pytest.CaptureFixture[st
     assert "2 chapters" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(("options", "ocr"), [([], False), (["--ocr"], True)])
+def test_extract_reads_pictures_when_asked(options: list[str], ocr: bool, book: Path, monkeypatch: pytest.MonkeyPatch):
+    import core.documents
+
+    asked, read = [], core.documents.read_safely
+    monkeypatch.setattr(core.documents, "read_safely", lambda path, **given: asked.append(given["ocr"]) or read(path))
+    assert cli.main(["extract", str(book), *options]) == 0 and asked == [ocr]
+
+
 def test_plan_for_an_imagined_machine(capsys: pytest.CaptureFixture[str]):
     arguments = ["plan", "--model", "Llama-3.2-3B-Instruct", "--context", "32768", "--gpu", "RTX 4090", "--ram", "64", "--os", "linux"]
     assert cli.main([*arguments, "--json"]) == 0
