@@ -51,7 +51,7 @@ def _run(parser: argparse.ArgumentParser, given: argparse.Namespace) -> int:
 
 # Options that are settings under another or the same name. Not given means: what the settings file says.
 _SETTINGS = ("model", "context_tokens", "max_new_tokens", "temperature", "top_p", "repetition_penalty", "seed", "mode",
-             "retrieval_budget", "gamma", "fit", "assumed_acceptance", "verify", "stop")
+             "retrieval_budget", "gamma", "fit", "assumed_acceptance", "verify", "stop", "device", "threads")
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -124,6 +124,20 @@ def _snapshots(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="as JSON")
 
 
+def _train_draft(parser: argparse.ArgumentParser) -> None:
+    parser.set_defaults(run="app.commands:train_draft")
+    parser.add_argument("--target", dest="model", metavar="NAME", help="the model to draft for (default: the embedded one)")
+    parser.add_argument("--out", required=True, metavar="FOLDER", help="where the draft goes; a run that was stopped goes on there")
+    parser.add_argument("--data", required=True, nargs="+", metavar="PATH", help="books, or folders with books, to train on")
+    parser.add_argument("--tokens", type=_count, metavar="N", help="tokens that the target reads and writes (default: 400000)")
+    parser.add_argument("--epochs", type=_count, metavar="N", help="how often the draft goes through them (default: 3)")
+    parser.add_argument("--layers", type=_count, metavar="N", help="decoder layers of the draft, 1 to 4 (default: 1)")
+    parser.add_argument("--head-tokens", type=_count, metavar="N", help="the most frequent tokens, which it can propose (default: 16384)")
+    parser.add_argument("--device", metavar="NAME", help="cpu or cuda (default: cuda where there is one)")
+    parser.add_argument("--threads", metavar="N", help="CPU threads")
+    parser.add_argument("--seed", metavar="S", help="repeats the same training")
+
+
 def _serve(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run="app.commands:serve")
 
@@ -140,6 +154,7 @@ _COMMANDS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None]]] = {
     "plan": ("what fits where and how fast it would be, on this machine or an imagined one", _plan),
     "models": ("list and download models", _models),
     "snapshots": ("what is kept on disk of books that were read", _snapshots),
+    "train-draft": ("train a small model that drafts for another one", _train_draft),
     "serve": ("start the app without opening the browser", _serve),
     "app": ("start the app and open it in the browser", _app),
 }
@@ -148,6 +163,7 @@ _COMMANDS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None]]] = {
 def _book(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE", help="a book: PDF, EPUB, TXT, HTML, Markdown or DOCX")
     parser.add_argument("--password", metavar="TEXT", help="opens an encrypted PDF")
+    parser.add_argument("--ocr", action="store_true", help="read scanned pages, too; needs requirements-ocr.txt, seconds per page")
 
 
 def _reading(parser: argparse.ArgumentParser) -> None:
@@ -177,6 +193,13 @@ def _chapters(text: str) -> tuple[int, int]:
         return int(first), int(last or first)
     except ValueError:
         raise argparse.ArgumentTypeError(f"{text!r} is no range of chapters; write 4 or 1-3") from None
+
+
+def _count(text: str) -> int:
+    try:
+        return int(text.replace(",", "").replace("_", ""))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
 
 
 def _stop(text: str) -> str:

@@ -6,6 +6,7 @@ import argparse
 import json
 import sys
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from app.terminal import read_book, say, status
@@ -18,7 +19,7 @@ def extract(given: argparse.Namespace, settings: Settings) -> int:
     """What the program reads from a file."""
     from core.reading import book_chapters
 
-    book = read_book(given.file, given.password)
+    book = read_book(given.file, given.password, ocr=given.ocr)
     if given.text:
         sys.stdout.write(book.text if book.text.endswith("\n") else book.text + "\n")
         return 0
@@ -132,6 +133,30 @@ def _list(given: argparse.Namespace, settings: Settings) -> None:
         mark = "here   " if offer.downloaded else "       "
         reason = offer.reason.splitlines()[0] if offer.reason else f"{offer.plan.context_tokens:,} tokens of context"
         say(f"{mark} {offer.entry.name:<32} {offer.entry.licence}\n{'':8} {'fits' if offer.plan else 'does not fit'}: {reason}")
+
+
+def train_draft(given: argparse.Namespace, settings: Settings) -> int:
+    """A draft model for another model, trained on the user's books. Stopped, it goes on when it is started again."""
+    from core.hardware.fitting import site_of
+    from core.hardware.probe import probe
+    from core.model.catalogue import EMBEDDED, find
+    from core.reading import ReadingStyle
+    from core.training.recipe import Recipe
+    from core.training.train import site, train
+    from core.worker import model_folder
+
+    entry = find(settings.model or EMBEDDED)
+    chosen = {name: getattr(given, name) for name in ("tokens", "epochs", "layers", "head_tokens") if getattr(given, name) is not None}
+    recipe = Recipe(target=entry.name, seed=settings.seed or 0, **chosen)
+    where = site_of(probe(paths.data_dir(), measure=False), settings)
+    try:
+        folder = train(recipe, model_folder(entry, status), [Path(path).expanduser() for path in given.data],
+                       ReadingStyle.from_record(entry.reading), out=Path(given.out).expanduser(),
+                       site=site(where.device, where.dtype, threads=where.threads), report=status)
+    finally:
+        status("")
+    say(f"The draft model is in {folder}. Use it by draft_model: {folder} in config.yaml.")
+    return 0
 
 
 def serve(given: argparse.Namespace, settings: Settings) -> int:

@@ -5,15 +5,16 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
 from app.history import History, Turn
 from app.job import Job
 from app.library import Library
+from app.values import Notice, Opening, Passage, Wish
 from core.documents.document import Document
-from core.errors import PasswordNeeded, UserError
+from core.errors import PasswordNeeded, ScannedPages, UserError
 from core.events import Event
 
 log = logging.getLogger(__name__)
@@ -41,50 +42,13 @@ class Engine(Protocol):
     def forget_book(self, book_id: str) -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Notice:
-    """A message above the conversation. `kind`: info | error."""
-
-    text: str
-    kind: str = "error"
-
-
-@dataclass(frozen=True, slots=True)
-class Opening:
-    """A file that is being read. `locked`: it waits for its password."""
-
-    path: Path
-    name: str
-    stage: str = "Opening"
-    fraction: float | None = None
-    locked: bool = False
-    keep: bool = False                         # a sample is the app's own file; an upload is deleted once it is read
-
-
-@dataclass(frozen=True, slots=True)
-class Passage:
-    """The place the reader pane shows; `length` characters from `offset` are marked when positive."""
-
-    offset: int = 0
-    length: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Wish:
-    """How an answer is to be made: the choices around the question."""
-
-    chapters: tuple[int, int] | None = None
-    fit: str = "auto"
-    params: dict | None = None
-
-
 class Desk:
     """One book open, one conversation, at most one answer in the making. Thread-safe; every change raises `version`."""
 
     def __init__(self, engine: Engine, library: Library, history: History, *, upload_dir: Path,
-                 read: Callable[..., Document], samples: tuple[Path, ...] = ()) -> None:
+                 read: Callable[..., Document], can_ocr: Callable[[], bool], samples: tuple[Path, ...] = ()) -> None:
         self.engine, self.library, self.history, self.samples = engine, library, history, samples
-        self._upload_dir, self._read = upload_dir.resolve(), read
+        self._upload_dir, self._read, self._can_ocr = upload_dir.resolve(), read, can_ocr
         self._lock = threading.RLock()
         self._cancel_reading = threading.Event()
         self._wish = Wish()
@@ -162,13 +126,19 @@ class Desk:
         """Tries again to open the locked file."""
         opening = self.opening
         if opening and opening.locked:
-            self._open(replace(opening, locked=False, stage="Opening"), password=password)
+            self._open_again(replace(opening, locked=False, password=password))
+
+    def read_pictures(self) -> None:
+        """Reads the file that waits again, its scanned pages by OCR."""
+        opening = self.opening
+        if opening and opening.offer:
+            self._open_again(replace(opening, offer="", ocr=True))
 
     def cancel_opening(self) -> None:
         """Gives up on the file that is being read."""
         self._cancel_reading.set()
         with self._lock:
-            if self.opening and self.opening.locked:
+            if self.opening and self.opening.waiting:
                 self._drop_upload(self.opening)
                 self.opening = None
         self._change()
@@ -334,34 +304,52 @@ class Desk:
         self._change()
         return True
 
-    def _open(self, opening: Opening, password: str | None = None) -> None:
+    def _open(self, opening: Opening) -> None:
         if self._refuse_while_busy():
             self._drop_upload(opening)
             return
         with self._lock:
-            if self.opening and not self.opening.locked and self.opening.path != opening.path:
+            before = self.opening if self.opening and self.opening.path != opening.path else None
+            if before and not before.waiting:
                 self._drop_upload(opening)
                 self._say("One file at a time, please: another one is still being read.")
                 return
+            if before:
+                self._drop_upload(before)
             self.opening, self.notice = opening, None
         self._cancel_reading.clear()
-        threading.Thread(target=self._read_file, args=(opening, password), name="reading", daemon=True).start()
+        threading.Thread(target=self._read_file, args=(opening,), name="reading", daemon=True).start()
         self._change()
 
-    def _read_file(self, opening: Opening, password: str | None) -> None:
+    def _open_again(self, opening: Opening) -> None:
+        if self._refuse_while_busy():
+            return
+        if opening.path.is_file():
+            self._open(replace(opening, stage="Opening", fraction=None))
+        else:                                  # uploads do not wait for ever
+            self.opening = None
+            self._say(f"“{opening.name}” was deleted here in the meantime. Please drop it again.")
+
+    def _read_file(self, opening: Opening) -> None:
         def progress(stage: str, fraction: float | None = None) -> None:
             self.opening = replace(opening, stage=stage, fraction=fraction)
             self._change()
 
         done: Opening | None = None
         try:
-            document = self._read(opening.path, password=password, progress=progress, should_stop=self._cancel_reading.is_set)
+            document = self._read(opening.path, password=opening.password, ocr=opening.ocr, progress=progress,
+                                  should_stop=self._cancel_reading.is_set)
             if not self._cancel_reading.is_set():
-                self.library.add(_named(document, opening.name))
-                self.select_book(document.sha256)
+                self._shelve(_named(document, opening.name), again=opening.ocr)
+                pages = len(document.page_starts)
+                done = self._offered(opening, f"{document.pictures} of {pages} pages of “{opening.name}” are pictures and were left out."
+                                     ) if document.pictures else None
         except PasswordNeeded as error:
             done = replace(opening, locked=True)
-            self.notice = Notice(str(error)) if password else None
+            self.notice = Notice(str(error)) if opening.password else None
+        except ScannedPages as error:
+            done = self._offered(opening, str(error))
+            self.notice = None if done else Notice(str(error))
         except UserError as error:
             self.notice = Notice(str(error))
         except Exception:                      # the boundary to the person: a reader's bug must not take the page down
@@ -373,6 +361,22 @@ class Desk:
                 self._drop_upload(opening)
             self.opening = done
             self._change()
+
+    def _offered(self, opening: Opening, words: str) -> Opening | None:
+        """The file, waiting for a word about its pictures; None where nothing could read them."""
+        return replace(opening, offer=words) if self._can_ocr() and not opening.ocr else None
+
+    def _shelve(self, document: Document, *, again: bool) -> None:
+        """Puts the book on the shelf, and on the desk unless an answer is being written there. `again`: its text has changed."""
+        self.library.add(document)
+        if again:
+            self.engine.forget_book(document.sha256)
+            self._cards = {key: card for key, card in self._cards.items() if key[0] != document.sha256}
+        if self.busy:
+            self.shelf_version += 1
+            self._say(f"“{document.title}” was read and stands on the shelf.", "info")
+        else:
+            self.select_book(document.sha256)
 
     def _fetch_card(self, key: tuple[str, str], book: Document | None) -> None:
         try:

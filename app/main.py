@@ -51,8 +51,9 @@ def run(settings: Settings, open_browser: bool) -> int:
     try:
         from app.runtime import Runtime
         from core.documents import read_safely
+        from core.documents.ocr import available
 
-        desk = make_desk(Runtime(settings), read=read_safely)
+        desk = make_desk(Runtime(settings), read=read_safely, can_ocr=available)
         server = Server(desk, settings)
         for name in ("SIGTERM", "SIGINT", "SIGHUP", "SIGBREAK"):
             if hasattr(signal, name):
@@ -94,14 +95,14 @@ def _alive(address: Address) -> bool:
         return False
 
 
-def make_desk(engine: object, *, read: Callable) -> Desk:
+def make_desk(engine: object, *, read: Callable, can_ocr: Callable[[], bool]) -> Desk:
     """A desk on the user's data folder. Uploads that an earlier run left behind are deleted."""
     uploads = paths.subdir("tmp")
     for left in uploads.iterdir():
         shutil.rmtree(left, ignore_errors=True) if left.is_dir() else left.unlink(missing_ok=True)
     library = Library(paths.subdir("books"))
     history = History(paths.data_dir() / "conversations.db")
-    desk = Desk(engine, library, history, upload_dir=uploads, read=read, samples=sample_books())
+    desk = Desk(engine, library, history, upload_dir=uploads, read=read, can_ocr=can_ocr, samples=sample_books())
     desk.resume()
     return desk
 

@@ -6,10 +6,11 @@ from collections.abc import Callable, Hashable
 
 from app import views
 from app.citations import Citations
-from app.handlers import Desk, Engine, Notice
+from app.handlers import Desk, Engine
 from app.history import Turn
 from app.reader import reader_html
 from app.stats_panel import panel_html, plan_html
+from app.values import Notice
 from core.documents.document import Document
 from core.events import Acceptance, Stats, Verified
 
@@ -46,7 +47,7 @@ class Page:
             "library": keep("library", (desk.shelf_version, desk.book_id, desk.conversation_id), self._library),
             "stage": keep("stage", (desk.book_id, id(card), desk.opening, bool(turns)), lambda: views.stage_html(
                 book, card, opening=desk.opening, talking=bool(turns))),
-            "notice": views.notice_html(desk.notice or _engine_notice(engine)),
+            "notice": views.notice_html(desk.notice or _engine_notice(engine)) + views.offer_html(desk.opening),
             "locked": views.locked_html(desk.opening),
             "turns": "".join(self._turn(turn, book, last=turn is shown[-1] and not running) for turn in shown),
             "live": views.live_html(now),

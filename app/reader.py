@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from html import escape
 
-from app.handlers import Passage
 from app.markup import plain_html
+from app.values import Passage
 from core.documents.document import Document
 
 WINDOW_CHARS = 24_000                          # what is shown at once; a page must stay light for a book without chapters

@@ -193,6 +193,8 @@ class Runtime:
         with self._lock:
             if self._process is not None:
                 self._send({"do": "forget_book", "book_id": book_id})
+            if self._known_book == book_id:
+                self._known_book = ""          # it may come back with another text
 
     # ---- inside: questions ----------------------------------------------------------------------------------------------------
 

@@ -33,7 +33,7 @@ def summarize(given: argparse.Namespace, settings: Settings) -> int:
     runtime = Runtime(settings)
     try:
         runtime.start()                        # the model is loaded while the book is read
-        book = read_book(given.file, given.password)
+        book = read_book(given.file, given.password, ocr=given.ocr)
         events = runtime.ask(
             book=book, book_id=book.sha256, conversation_id="command line", question=given.question, chapters=given.chapters,
             fit=settings.fit, params=_params(settings), fresh=True)
@@ -79,7 +79,7 @@ def chat(given: argparse.Namespace, settings: Settings) -> int:
     runtime = Runtime(settings)
     try:
         runtime.start()                        # the model is loaded while the book is read
-        book = read_book(given.file, given.password)
+        book = read_book(given.file, given.password, ocr=given.ocr)
         say(f"{book.title or given.file}: {book.words:,} words. Ask, or type /summary.\n{_HELP}")
         _Chat(runtime, book, settings, given.chapters).run()
         _save(runtime)
@@ -199,11 +199,17 @@ class _Stream:
             return
         self._release()
         self._held = [] if event.total > 1 and event.purpose != "answer" else None
-        if event.purpose == "answer" and event.total == 1 or event.purpose == "whole summary" and event.total > 1:
-            return                             # read in one go, or the text has its own headings
-        place = f"[{event.index}/{event.total}] " if event.total > 1 else ""
+        if event.purpose == "answer" and event.total == 1:
+            return
+        if event.purpose == "whole summary":   # stretches of it bring their own headings
+            if event.index > 1:
+                return
+            title = "The whole book\n"
+        else:
+            place = f"[{event.index}/{event.total}] " if event.total > 1 else ""
+            title = f"{place}{event.label[:1].upper()}{event.label[1:]}"
         before = "" if self._at_start else "\n\n"
-        sys.stdout.write(f"{before}{place}{event.label[:1].upper()}{event.label[1:]}\n")
+        sys.stdout.write(f"{before}{title}\n")
         sys.stdout.flush()
         self._at_start = True
 

@@ -36,11 +36,12 @@ def status(stage: str, fraction: float | None = None) -> None:
     _shown = line
 
 
-def read_book(name: str, password: str | None) -> Document:
+def read_book(name: str, password: str | None, *, ocr: bool) -> Document:
     """The book of a file, read in a process of its own. Raises UserError when it cannot be read."""
     from core.documents import read_safely
 
     try:
-        return read_safely(Path(name).expanduser(), password=password, progress=lambda stage, fraction=None: status(stage, fraction))
+        return read_safely(Path(name).expanduser(), password=password, ocr=ocr,
+                           progress=lambda stage, fraction=None: status(stage, fraction))
     finally:
         status("")

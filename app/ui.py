@@ -11,9 +11,10 @@ from typing import Any
 import gradio as gr
 
 from app import views
-from app.handlers import Desk, Wish
+from app.handlers import Desk
 from app.page import REGIONS, Page
 from app.stats_panel import MODES
+from app.values import Wish
 
 log = logging.getLogger(__name__)
 TICK_S = 0.06                                  # at most 17 updates a second; the newest state wins
@@ -256,7 +257,8 @@ def dispatch(desk: Desk, data: dict[str, Any], wish: Wish) -> None:
         "forget": lambda: desk.forget_book(text.get("id", "")), "talk": lambda: desk.select_conversation(text.get("id", "")),
         "forget-talk": lambda: desk.forget_conversation(text.get("id", "")), "new": desk.new_conversation, "clear": desk.clear,
         "suggest": lambda: desk.ask(text.get("text", "")[:200], wish), "regenerate": lambda: desk.regenerate(wish), "stop": desk.stop,
-        "cancel-opening": desk.cancel_opening, "dismiss": desk.dismiss, "restart": desk.restart_engine,
+        "cancel-opening": desk.cancel_opening, "read-pictures": desk.read_pictures,
+        "dismiss": desk.dismiss, "restart": desk.restart_engine,
         "cite": lambda: desk.show(_number(text.get("offset")), _number(text.get("length"))),
         "goto": lambda: desk.show(_number(text.get("value")))}
     if action := acts.get(text.get("act", "")):

@@ -6,11 +6,11 @@ import hashlib
 import re
 from html import escape
 
-from app.handlers import Notice, Opening
 from app.history import Conversation, Turn
 from app.job import Snapshot
 from app.library import BookEntry
 from app.markup import LEVELS, Citation, answer_html, plain_html
+from app.values import Notice, Opening
 from core.documents.document import Document
 
 MARK = """<svg class="mark" viewBox="0 0 128 128" aria-hidden="true"><rect width="128" height="128" rx="28" fill="#17323A"/>
@@ -81,7 +81,7 @@ def cover_html(title: str, key: str, *, large: bool = False) -> str:
 
 def stage_html(book: Document | None, card: dict | None, *, opening: Opening | None, talking: bool) -> str:
     """The middle of the desk: nothing (the drop zone shows), a file being read, or the book's card."""
-    if opening is not None and not opening.locked:
+    if opening is not None and not opening.waiting:
         return f'<div class="stage" data-stage="opening">{_opening(opening)}</div>'
     if book is None:
         return '<div class="stage" data-stage="empty"></div>'
@@ -216,6 +216,15 @@ def notice_html(notice: Notice | None) -> str:
             f'<button type="button" class="ghost" data-act="dismiss" aria-label="Dismiss">{_icon("close")}</button></div>')
 
 
+def offer_html(opening: Opening | None) -> str:
+    """The question whether OCR is to read a file's scanned pages; empty when no file waits for that."""
+    if opening is None or not opening.offer:
+        return ""
+    return (f'<div class="notice notice-info" role="alert"><p>{escape(opening.offer)}</p><button type="button" class="quiet-button" '
+            'data-act="read-pictures">Read them with OCR</button><button type="button" class="quiet-button" '
+            'data-act="cancel-opening">Not now</button></div>')
+
+
 def locked_html(opening: Opening | None) -> str:
     """The words above the password box; empty when no file is locked."""
     if opening is None or not opening.locked:
@@ -225,7 +234,7 @@ def locked_html(opening: Opening | None) -> str:
 
 def spoken(now: Snapshot | None, opening: Opening | None) -> str:
     """One sentence for screen readers: what began or ended, never single tokens."""
-    if opening is not None:
+    if opening is not None and not opening.offer:
         return f"Opening {escape(opening.name)}."
     if now is None:
         return ""

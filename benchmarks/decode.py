@@ -97,7 +97,7 @@ def _case(engine: Engine, context: Context, ids: list[int], options: argparse.Na
                 context=len(ids), temperature=temperature, mode=mode, tbt_mean_ms=stats.tbt_mean_ms, tbt_p50_ms=stats.tbt_p50_ms,
                 tbt_p95_ms=stats.tbt_p95_ms, acceptance_draft=stats.acceptance_draft.rate,
                 acceptance_retrieval=stats.acceptance_retrieval.rate, tokens_per_round=stats.tokens_per_round,
-                distinct_4grams=_distinct(tokens), same_as_plain=tokens == plain if temperature == 0 else None, prefill_s=stats.prefill_s,
+                distinct_4grams=distinct(tokens), same_as_plain=tokens == plain if temperature == 0 else None, prefill_s=stats.prefill_s,
             )
             print(run, flush=True)
             yield run
@@ -147,7 +147,8 @@ def _by_stretch(contexts: list[int], native: int = 8192) -> list[list[int]]:
     return [part for part in ([c for c in contexts if c <= native - 192], *([c] for c in contexts if c > native - 192)) if part]
 
 
-def _distinct(tokens: list[int], n: int = 4) -> float:
+def distinct(tokens: list[int], n: int = 4) -> float:
+    """The share of distinct n-grams: low where the text goes round in circles."""
     grams = [tuple(tokens[i:i + n]) for i in range(len(tokens) - n + 1)]
     return len(set(grams)) / len(grams) if grams else 1.0
 

@@ -63,11 +63,13 @@ FOLDER_NOTES = {
     ".ci": "what continuous integration runs",
     "app": "the only package that imports Gradio",
     "app/assets": "style sheets and scripts of the page",
-    "assets": "icons and sample books, with the scripts that build them",
+    "assets": "icons, sample books and a draft model, with the scripts that build them",
     "assets/css": "the style of the page: colours, layout, conversation, panel",
     "assets/fonts": "the typeface Literata, with its licence",
     "assets/js": "what the page does by itself: dropping files, themes, keys",
     "assets/icons": "the mark as SVG, PNG and ICO, built by build_icons.py",
+    "assets/models": "draft models that come with the program",
+    "assets/models/smollm2-135m-draft": "drafts for the embedded model: weights, card, curves of its training",
     "assets/samples": "sample books: Markdown sources, built EPUB, PDF and cover, and questions about them",
     "benchmarks": "measures, prints and stores results",
     "benchmarks/results": "measured figures as JSON, with machine, versions and date",
@@ -92,7 +94,7 @@ FILE_NOTES = {
     "pyproject.toml": "project facts, linter and test settings",
     "config.yaml": "the user's settings, every key explained",
 }
-COLLAPSED = ("assets/fonts", "assets/icons", "assets/samples", "benchmarks/results", "docs/images", "docs/screenshots")
+COLLAPSED = ("assets/fonts", "assets/icons", "assets/models", "assets/samples", "benchmarks/results", "docs/images", "docs/screenshots")
 
 
 def tracked_files() -> list[str]:

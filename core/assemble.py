@@ -25,7 +25,7 @@ from core.cache.streaming import StreamingKVCache
 from core.config import Settings
 from core.decoding.decoder import Decoder, Refresh
 from core.decoding.draft_length import Costs, DraftLength, ExpectedGain, FixedLength
-from core.decoding.drafters import Drafter, EmptyDrafter, ModelDrafter, NgramDrafter, VerifiedDrafter
+from core.decoding.drafters import Drafter, EmptyDrafter, FirstDrafter, ModelDrafter, NgramDrafter, VerifiedDrafter
 from core.decoding.randomness import Randomness, SeededRandomness
 from core.decoding.refresh import RetrievalRefresh
 from core.decoding.sampling import Sampling
@@ -35,7 +35,7 @@ from core.hardware.budget import CUDA_CONTEXT_BYTES
 from core.hardware.facts import GB, GIB
 from core.hardware.plan import Plan
 from core.model.llama import LlamaModel
-from core.model.loader import load_model
+from core.model.loader import load_draft, load_model
 from core.model.stored import fingerprint
 
 log = logging.getLogger(__name__)
@@ -51,12 +51,12 @@ _CPU_BLOCK_TOKENS = 512     # measured: blocks of 512 keep the batched product c
 
 def build_engine(
     plan: Plan, settings: Settings, model_dir: Path, *, draft_dir: Path | None = None, progress: Progress | None = None,
-    replan: Replan | None = None, backend: Backend | None = None,
+    replan: Replan | None = None, backend: Backend | None = None, composer: type[Composer] | None = None,
 ) -> Engine:
     """The engine a plan asks for. Raises UserError when the plan's device is not there or the checkpoint does not suit.
 
     `replan(n)` plans anew with at most n on-chip layers, for a device that has less room than was planned. `backend`: another than the
-    plan's.
+    plan's. `composer`: another choice of drafters, for benchmarks.
     """
     backend = backend or _backend(plan, settings)
     try:
@@ -68,8 +68,8 @@ def build_engine(
         ) from error
     room = Room(plan, settings, model, replan)
     room.compare()
-    composer = Composer(plan, model, draft)
-    return Engine(model, room.plan, new_cache=room.new_cache, give_way=room.give_way, compose=composer.compose,
+    composed = (composer or Composer)(plan, model, draft)
+    return Engine(model, room.plan, new_cache=room.new_cache, give_way=room.give_way, compose=composed.compose,
                   peak_memory=backend.peak_memory_bytes, snapshots=_snapshots(settings, plan, model, model_dir))
 
 
@@ -78,7 +78,8 @@ def _models(
 ) -> tuple[LlamaModel, LlamaModel | None]:
     """Target and draft."""
     model = load_model(model_dir, backend, positions=plan.context_tokens + _MAX_GAMMA, stretch=plan.context_stretch, progress=progress)
-    draft = load_model(draft_dir, backend, positions=plan.draft_sinks + plan.draft_window + _slack(plan)) if draft_dir else None
+    slots = plan.draft_sinks + plan.draft_window + _slack(plan)
+    draft = load_draft(draft_dir, backend, target=model, target_dir=model_dir, positions=slots) if draft_dir else None
     if draft is not None and draft.config.vocab != model.config.vocab:
         raise UserError(
             f"The draft model {draft.config.name} has {draft.config.vocab:,} tokens and {model.config.name} has {model.config.vocab:,}. "
@@ -202,10 +203,15 @@ class Composer:
         return self._middle(below, retrieval, params, context_tokens, sampling, randomness), RetrievalRefresh(cache, retrieval)
 
     def _level_zero(self, sampling: Sampling, randomness: Randomness) -> Drafter:
-        """The light drafter: a small model over a StreamingLLM cache, or lookup in book and answer where there is none."""
+        """The light drafter: lookup in book and answer, and where that finds nothing a small model over a StreamingLLM cache."""
         if self._draft is None:
             return NgramDrafter()
-        return ModelDrafter(self._draft, self._streaming(self._draft), sampling, randomness)
+        return FirstDrafter(NgramDrafter(), self._drafted(sampling, randomness))
+
+    def _drafted(self, sampling: Sampling, randomness: Randomness) -> ModelDrafter:
+        # a middle pass takes as long for the few rows of a short draft as for one, so only the draft's own passes count against it
+        costs = Costs(verify=self._plan.expected_middle_ms, row=0.0, middle=self._plan.expected_draft_ms)
+        return ModelDrafter(self._draft, self._streaming(self._draft), sampling, randomness, length=ExpectedGain(costs))
 
     def _middle(
         self, below: Drafter, cache: RetrievalKVCache | StreamingKVCache, params: Params, context_tokens: int, sampling: Sampling,

@@ -15,3 +15,7 @@ class DocumentError(UserError):
 
 class PasswordNeeded(DocumentError):
     """The document is encrypted and the given password (or none) does not open it."""
+
+
+class ScannedPages(DocumentError):
+    """The pages are pictures without a text layer; reading it again with `ocr=True` may find the text."""

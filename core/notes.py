@@ -96,10 +96,11 @@ def settled(note: str, prompt: str) -> str:
     head, _, rest = text.partition("\n")
     if rest.strip() and head.rstrip().endswith(":"):
         text = rest.strip()
+    text = re.sub(r"\*\*|^\s*[IVXLC\d]+\s*\n", "", text)              # emphasis; a chapter's number before its summary
     text = re.sub(r"^(?:sure|certainly|here(?:'s| is| are))\b[^\n]*:\s*", "", text, flags=re.IGNORECASE)
     text = _as_prose(text)
     ends = [match.end() for match in re.finditer(r"[.!?…][\"'”’)]*(?=\s|$)", text)]
-    return text[:ends[-1]] if ends else text
+    return re.sub(r"\s+\d+\.$", "", text[:ends[-1]]) if ends else text
 
 
 def _as_prose(text: str) -> str:
@@ -120,11 +121,11 @@ def joined(notes: Sequence[Note]) -> str:
     return "\n\n".join(f"{note.label}\n{note.text}" for note in notes)
 
 
-def grouped(notes: Sequence[Note], size: Callable[[Note], int], room: int) -> list[list[Note]]:
-    """Neighbours in groups of about equal size, of about `room` at most; never more than half as many groups as notes."""
+def grouped(notes: Sequence[Note], size: Callable[[Note], int], room: int, *, least: int = 1) -> list[list[Note]]:
+    """Neighbours in `least` groups or more, of about equal size, of about `room` at most; never more than half as many groups as notes."""
     sizes = [size(note) for note in notes]
     total = sum(sizes)
-    count = max(1, min(-(-total // room), len(notes) // 2))
+    count = max(1, min(max(-(-total // room), least), len(notes) // 2))
     groups: list[list[Note]] = [[] for _ in range(count)]
     before = 0
     for note, own in zip(notes, sizes, strict=True):

@@ -30,11 +30,13 @@ class ReadingStyle:
     summary_tokens: int = 512                  # longest summary of a book
     system: str = "You read books and answer from them."
     join_tokens: int = 8192                    # so many tokens of part summaries are told in one go; more by stretches of the book
+    by_stretches: bool = False                 # by stretches also where all of them could be told in one go
     grounded: float = 0.0                      # a part's summary that keeps less to its text (core.text.grounding) is tried again
     part_prompts: tuple[str, ...] = ("Write a short summary of this passage in your own words.",)       # tried in turn
     join_prompts: tuple[str, ...] = ("Write a short summary of the whole book from these notes, in your own words.",)
     whole_prompt: str = "Write a short summary of this book in your own words."
     answer_prompt: str = "{question}"
+    quote_prompt: str = ""                     # follows a question about text that is before the model; "" where it cannot quote
     temperature: float = 0.3
     top_p: float = 0.9
     repetition_penalty: float = 1.0

@@ -18,6 +18,7 @@ from core.reading import ReadingStyle
 from core.stats import combined
 from core.text.grounding import grounding
 
+_ENOUGH_WORDS = 20
 _SECOND_TEMPERATURE = 0.4                      # a try after the last prompt must be able to differ
 
 Read = Callable[[str, str, Params], Generator[Event, None, Answer]]
@@ -78,7 +79,7 @@ class Summarizer:
         """
         room = min(room, self._style.join_tokens)
         while True:
-            groups = grouped(notes, lambda note: count(joined([note])), room)
+            groups = grouped(notes, lambda note: count(joined([note])), room, least=most if self._style.by_stretches else 1)
             runs = [(name(group[0].first, group[-1].last), group) for group in groups]
             if len(runs) == 1:
                 label, group = runs[0]
@@ -88,7 +89,8 @@ class Summarizer:
             stats: list[Stats] = []
             for number, (label, group) in enumerate(runs, 1):
                 place = Reading(number, len(runs), label, "whole summary" if last_level else "part summary")
-                told = yield from self._told(joined(group), self._style.join_prompts, place, params(number), read)
+                text = "\n\n".join(note.text for note in group)         # without names, which a small model takes for part of the story
+                told = yield from self._told(text, self._style.join_prompts, place, params(number), read)
                 if told.stopped:
                     return Stretches(tuple(shorter) if last_level else (), told.stats, stopped=True)
                 shorter.append(Note(label, told.text, group[0].first, group[-1].last))
@@ -107,7 +109,7 @@ class Summarizer:
                 return Told(done.text, done.stats, stopped=True)
             note, shown = settled(done.text, prompt), done.text
             little = says_little(note, done.token_ids, looping=done.reason == "looping")
-            score = -1.0 if little else max(0.0, grounding(note, text).score)
+            score = -1.0 if little else _worth(note, text)
             if best is None or score > best[0]:
                 best = (score, note, done.stats)
             if score >= self._style.grounded or attempt == len(prompts) and best[0] >= 0:
@@ -120,6 +122,11 @@ class Summarizer:
 
     def _made_from(self, passage: str) -> tuple[str, ...]:
         return self._made_by, self._style.system, "\n".join(self._style.part_prompts), passage
+
+
+def _worth(note: str, text: str) -> float:
+    """0 to 1: how far a summary keeps to its text, less where it hardly says anything."""
+    return max(0.0, grounding(note, text).score) * min(1.0, len(note.split()) / _ENOUGH_WORDS)
 
 
 def _tries(prompts: Sequence[str], params: Params) -> Iterator[tuple[str, Params]]:

@@ -175,8 +175,8 @@ def build(settings_json: dict[str, Any], report: Report) -> tuple[Session, dict[
     report("Looking at this machine", None)
     machine = probe(paths.data_dir())
     choice = choose(machine, settings, is_downloaded=is_downloaded)
-    folder = _model_folder(choice.entry, report)
-    draft = _model_folder(choice.draft, report) if choice.draft else None
+    folder = model_folder(choice.entry, report)
+    draft = model_folder(choice.draft, report) if choice.draft else None
     report("Loading the model", None)
 
     import psutil
@@ -213,7 +213,7 @@ def is_downloaded(entry: CatalogueEntry) -> bool:
     return entry.embedded or entry.folder is not None or finished(paths.subdir("models") / entry.name) is not None
 
 
-def _model_folder(entry: CatalogueEntry, report: Report) -> Path:
+def model_folder(entry: CatalogueEntry, report: Report) -> Path:
     """Where the model lies; the embedded one is put in place when it is missing."""
     from core.model.download import download, use_folder
     from core.model.embedded import ensure_embedded

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
@@ -168,6 +171,36 @@ def test_same_seed_same_text(tiny: Engine, mode: str):
     first = run(tiny, tiny.new_context(400), PROMPT, params)
     assert run(tiny, tiny.new_context(400), PROMPT, params) == first
     assert run(tiny, tiny.new_context(400), PROMPT, replace(params, seed=5)) != first
+
+
+@contextmanager
+def busy_machine(threads: int = 4) -> Iterator[None]:
+    """Threads beside the test that keep every core busy, with products of their own and with plain Python."""
+    over = threading.Event()
+
+    def work(square: torch.Tensor) -> None:
+        while not over.is_set():
+            (square @ square).sum().item()
+            sum(range(1_000))
+
+    running = [threading.Thread(target=work, args=(torch.rand(150, 150),), daemon=True) for _ in range(threads)]
+    for thread in running:
+        thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        for thread in running:
+            thread.join()
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_same_seed_same_text_on_a_busy_machine(tiny: Engine, mode: str):
+    """The load changes the rounds' times; were the length of a draft to depend on them, random numbers would go to other tokens."""
+    params = Params(temperature=1.0, top_p=0.95, seed=4, mode=mode, max_new_tokens=20)
+    quiet = run(tiny, tiny.new_context(400), PROMPT, params)
+    with busy_machine():
+        assert run(tiny, tiny.new_context(400), PROMPT, params) == quiet
 
 
 @pytest.mark.parametrize(

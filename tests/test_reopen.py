@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +18,7 @@ from core.cache.snapshot import SnapshotStore
 from core.engine import MODES, Context, Done, Engine, Params, Prefilled
 from tests.tiny import VOCAB, engine, oracle, ours
 
+REPO = Path(__file__).resolve().parent.parent
 PARAMS = Params(temperature=0.8, top_p=0.95, max_new_tokens=16, seed=3)
 BOOK = torch.randint(0, VOCAB, (1500,), generator=torch.Generator().manual_seed(5)).tolist()
 QUESTION = [5, 6, 7, 8]
@@ -181,3 +185,18 @@ def test_rotation_has_a_fingerprint():
     others = [ours(oracle(rope={"rope_type": "default", "rope_theta": 500000.0})),
               ours(oracle(rope={"rope_type": "linear", "rope_theta": 10000.0, "factor": 2.0}))]
     assert len({model.rope.fingerprint for model in (plain, *others)}) == 3
+
+
+def test_the_command_line_opens_a_book_again_from_disk(home_with_model, tmp_path):
+    """The real model in two processes: stored behind the first answer, loaded before the second, and the same words."""
+    story = tmp_path / "ferry.txt"
+    lines = [f"On day {day} the water stood at {day % 9 + 3} feet, and Mara wrote it on the door of the boathouse." for day in range(40)]
+    story.write_text("Chapter 1\n\n" + "\n\n".join(lines))
+    command = [sys.executable, "-m", "app.cli", "summarize", str(story), "--fit", "whole", "--question", "Who writes?", "--seed", "1",
+               "--max-new-tokens", "24", "--json"]
+    said = [subprocess.run(command, cwd=REPO, capture_output=True, encoding="utf-8", timeout=300, check=True) for _ in range(2)]
+    first, again = (json.loads(one.stdout.splitlines()[-1]) for one in said)
+    assert first["snapshot_tokens"] == 0
+    assert again["snapshot_tokens"] == again["reused_tokens"] > 0.9 * again["prompt_tokens"] > 600
+    assert again["text"] == first["text"] != ""
+    assert "prompt tokens from disk" in said[1].stderr

@@ -306,7 +306,7 @@ def test_part_that_strays_from_its_text_is_asked_for_in_other_words_and_the_best
 
 
 def test_part_that_keeps_to_its_text_is_asked_for_once():
-    faithful = dataclasses.replace(STRICT, grounded=0.5)
+    faithful = dataclasses.replace(STRICT, grounded=0.3)
     session, engine = make(lambda ids, params: encoded("The lighthouse keeper came again and again."), style=faithful)
     events = ask(session, book(2), None, fit="sections")
     assert [(e.index, e.attempt) for e in events if isinstance(e, Reading) and e.purpose == "part summary"][0] == (1, 1)
@@ -321,6 +321,13 @@ def test_summary_in_stretches_streams_what_the_answer_is_in_the_end():
     assert "".join(e.text for e in events[first:] if isinstance(e, Delta)) == finished(events).text
     stats = finished(events).stats
     assert stats.new_tokens == 3 * len(encoded("All of it happened as the keeper had told everyone so.") + [EOS])
+
+
+def test_model_that_tells_by_stretches_does_so_for_a_short_book_too():
+    style = dataclasses.replace(STYLE, by_stretches=True)
+    session, _ = make(reply_by_prompt, style=style)
+    done = finished(ask(session, book(), None))
+    assert [line for line in done.text.splitlines() if line.startswith("##")] == ["## Chapters 1–2", "## Chapters 3–4"]
 
 
 def test_stopping_between_stretches_keeps_what_was_told():
@@ -360,6 +367,45 @@ def test_torn_note_on_disk_is_made_again(tmp_path):
 
 
 # ---- the rest --------------------------------------------------------------------------------------------------------------
+
+# ---- quotations ----------------------------------------------------------------------------------------------------------
+
+QUOTING = dataclasses.replace(STYLE, quote_prompt="Quote it.")
+
+
+def told(engine: FakeEngine, number: int = -1) -> str:
+    return CharTokenizer().decode(engine.prompts[number])
+
+
+@pytest.mark.parametrize("question", [None, "Who came?"])
+def test_a_model_that_can_is_asked_to_quote_the_text_before_it(question: str | None):
+    asked = question or "whole?"
+    for style, wanted in ((QUOTING, f"{asked}\nQuote it."), (STYLE, asked)):
+        session, engine = make(style=style)
+        ask(session, book(1), question)
+        assert told(engine).endswith(wanted)
+
+
+def test_quotes_are_asked_of_passages_not_of_summaries():
+    """What is quoted from a summary stands nowhere in the book."""
+    session, engine = make(reply_by_prompt, style=QUOTING)
+    ask(session, book(), None)
+    assert not any("Quote it." in told(engine, number) for number in range(len(engine.prompts)))
+    ask(session, book(), "What about the copper magnet?")
+    assert told(engine).endswith("What about the copper magnet?\nQuote it.")
+    ask(session, book(), "Zzz?", conversation="other")
+    assert told(engine).endswith("Zzz?")
+
+
+def test_the_request_to_quote_does_not_cost_the_prefix_of_the_next_turn():
+    session, engine = make(style=QUOTING)
+    first = finished(ask(session, book(1), "Who came?"))
+    ask(session, book(1), "And then?", history=turns("Who came?", first))
+    assert engine.fed[1] == len("And then?\nQuote it.") + 3 - 1
+    again, fresh = make(style=QUOTING)
+    ask(again, book(1), "And then?", history=turns("Who came?", first))
+    assert fresh.prompts[-1] == engine.prompts[-1], "an engine that was restarted must put the question the same way"
+
 
 def test_conversation_without_a_book():
     session, _ = make()

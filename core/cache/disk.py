@@ -60,16 +60,18 @@ class SnapshotFolder:
     def make_room(self, needed_bytes: int, *, quota_bytes: int, keep: Collection[Path] = ()) -> bool:
         """Deletes what was not used for longest until `needed_bytes` more fit the quota and the disk; whether they do.
 
-        `keep` is never deleted.
+        `keep` is never deleted, and nothing is where that would not do.
         """
         files = sorted(self._files(), key=lambda file: file[2])
-        used = sum(size for _, size, _ in files)
-        for path, size, _ in [*files, (None, 0, 0.0)]:
-            if used + needed_bytes <= quota_bytes and self._free_bytes() - needed_bytes >= RESERVE_BYTES:
-                return True
-            if path is not None and path not in keep and _unlink(path):
-                used -= size
-        return False
+        room = min(quota_bytes - sum(size for _, size, _ in files), self._free_bytes() - RESERVE_BYTES)
+        others = [(path, size) for path, size, _ in files if path not in keep]
+        if room + sum(size for _, size in others) < needed_bytes:
+            return False
+        for path, size in others:
+            if room >= needed_bytes:
+                break
+            room += size if _unlink(path) else 0
+        return room >= needed_bytes
 
     def drop_stale_parts(self) -> None:
         """Deletes what a killed process left half-written."""

@@ -8,7 +8,7 @@ from typing import Protocol
 import torch
 
 from core.cache.base import KVCache
-from core.decoding.draft_length import DraftLength
+from core.decoding.draft_length import DraftLength, FixedLength
 from core.decoding.randomness import Randomness
 from core.decoding.sampling import Sampling
 from core.decoding.tokens import Tokens
@@ -114,29 +114,67 @@ class NgramDrafter:
 
 
 class ModelDrafter:
-    """A model of the same vocabulary over its own cache proposes token by token."""
+    """A model of the same vocabulary over its own cache proposes token by token, while `length` finds one more pass worth it."""
 
-    def __init__(self, model: Model, cache: KVCache, sampling: Sampling, randomness: Randomness, *, level: str = "draft") -> None:
+    def __init__(
+        self, model: Model, cache: KVCache, sampling: Sampling, randomness: Randomness, *, length: DraftLength | None = None,
+        level: str = "draft",
+    ) -> None:
         self._model, self._cache, self._sampling, self._randomness, self._level = model, cache, sampling, randomness, level
+        self._length = length or FixedLength()
+        self._confidence: list[float] = []                 # of the proposal that is not yet verified
+        self._base = 0
 
     def propose(self, committed: Sequence[int], gamma: int) -> Draft:
         """See Drafter."""
         tokens: list[int] = []
         laws: list[torch.Tensor] = []
+        self._base, self._confidence = len(committed), []
         so_far = Tokens(committed, tokens)
-        for _ in range(gamma):
+        while self._length.more(self._confidence, gamma):
             logits = next_logits(self._model, self._cache, so_far)
             laws.append(self._sampling.probs(logits, so_far)[0])
             tokens.append(self._randomness.draw(laws[-1]))
+            self._confidence.extend(_confidence(logits, tokens[-1:]))
         return Draft(tuple(tokens), torch.stack(laws), (self._level,) * len(tokens)) if tokens else Draft()
 
     def rollback(self, length: int) -> None:
         """See Drafter. The last drawn token was never fed, so there may be less to drop than was proposed."""
+        self._learn(length)
         self._cache.rollback(min(length, self._cache.length))
 
     def commit(self, length: int) -> None:
         """See Drafter."""
+        self._learn(length)
         self._cache.commit(min(length, self._cache.length))
+
+    def _learn(self, length: int) -> None:
+        if self._confidence:
+            self._length.observe(self._confidence, min(max(length - self._base, 0), len(self._confidence)))
+            self._confidence = []
+
+
+class FirstDrafter:
+    """What the first drafter proposes, and where it has nothing to propose the second. Which of them speaks is a function of the past."""
+
+    def __init__(self, first: Drafter, second: Drafter) -> None:
+        self._drafters = (first, second)
+
+    def propose(self, committed: Sequence[int], gamma: int) -> Draft:
+        """See Drafter."""
+        first, second = self._drafters
+        draft = first.propose(committed, gamma)
+        return draft if draft.tokens else second.propose(committed, gamma)
+
+    def rollback(self, length: int) -> None:
+        """See Drafter."""
+        for drafter in self._drafters:
+            drafter.rollback(length)
+
+    def commit(self, length: int) -> None:
+        """See Drafter."""
+        for drafter in self._drafters:
+            drafter.commit(length)
 
 
 class VerifiedDrafter:

@@ -44,7 +44,8 @@ def bind(manuscript: Manuscript, *, sha256: str, fallback_title: str) -> Documen
     author = manuscript.author or fields.get("author", "")
     return Document(title=title, author=author, language=language, format=manuscript.format, text=text,
                     sections=sections, page_starts=_page_starts(manuscript, blocks, starts, len(text)),
-                    page_labels=manuscript.page_labels, warnings=manuscript.warnings, sha256=sha256)
+                    page_labels=manuscript.page_labels, warnings=manuscript.warnings, sha256=sha256,
+                    pictures=manuscript.pictures)
 
 
 def _page_starts(manuscript: Manuscript, blocks: Sequence[Block], starts: Sequence[int], length: int) -> tuple[int, ...]:

@@ -36,3 +36,4 @@ class Manuscript:
     page_labels: tuple[str, ...] = ()          # as many as the file has pages; empty when it has none or no labels
     pages: int = 0
     warnings: tuple[str, ...] = ()
+    pictures: int = 0                          # pages left out because they are pictures, which OCR may be able to read

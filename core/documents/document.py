@@ -31,6 +31,7 @@ class Document:
     page_labels: tuple[str, ...] = ()          # printed page numbers, as many as page_starts; empty when unknown
     warnings: tuple[str, ...] = ()
     sha256: str = ""                           # of the file's bytes
+    pictures: int = 0                          # pages left out because they are pictures, which OCR may be able to read
 
     @property
     def words(self) -> int:

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import importlib.util
+import sys
 from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-import pypdfium2
+from core.errors import DocumentError, ScannedPages
 
-from core.documents.pdf_page import Line
-from core.errors import DocumentError
+if TYPE_CHECKING:                              # the app asks `available` without loading a PDF engine
+    import pypdfium2
+
+    from core.documents.pdf_page import Line
 
 _DPI = 200
-_INSTALL = "-r requirements-ocr.txt"
+_REQUIREMENTS = Path(__file__).resolve().parents[2] / "requirements-ocr.txt"
 
 
 def available() -> bool:
@@ -20,18 +25,18 @@ def available() -> bool:
 
 
 def how_to() -> str:
-    """One sentence that tells the user how to get text out of a scan."""
+    """One sentence that tells the user how to get text out of pictures."""
     if available():
-        return "Read it again with OCR switched on; that takes some seconds per page."
-    return (f"Install the OCR extra (pip install {_INSTALL} in the app's environment) and read it with OCR, "
-            "or run an OCR program on it first.")
+        return "OCR can read them, in some seconds per page: with the app's button, or with --ocr on the command line."
+    return (f'To read them, install the OCR extra with the command "{sys.executable}" -m pip install -r "{_REQUIREMENTS}" '
+            "and open the file again, or run an OCR program on it first.")
 
 
 def recognise(pdf: pypdfium2.PdfDocument, pages: list[list[Line]], scanned: list[int], name: str,
               progress: Callable[[str, float | None], None]) -> list[list[Line]]:
     """The pages, with the lines of the `scanned` ones read from their pictures."""
     if not available():
-        raise DocumentError(f"{name} is a scan and needs OCR. {how_to()}")
+        raise ScannedPages(f"{len(scanned)} of {len(pages)} pages of {name} are pictures and need OCR. {how_to()}")
     from rapidocr import RapidOCR
 
     engine = RapidOCR()
@@ -50,6 +55,8 @@ def recognise(pdf: pypdfium2.PdfDocument, pages: list[list[Line]], scanned: list
 
 def _line(box: object, text: str, height: float, number: int) -> Line:
     """A recognised line in page coordinates: four corners in pixels from the top left."""
+    from core.documents.pdf_page import Line
+
     scale = 72 / _DPI
     xs, ys = [float(corner[0]) * scale for corner in box], [float(corner[1]) * scale for corner in box]
     size = round((max(ys) - min(ys)) * 0.8)

@@ -22,7 +22,7 @@ from core.documents.pdf_furniture import without_furniture
 from core.documents.pdf_layout import PageLayout, body_size, lay_out, with_drop_capitals
 from core.documents.pdf_page import Line, PageText, merged
 from core.documents.pdf_paragraphs import glued_words, to_blocks, vocabulary
-from core.errors import DocumentError, PasswordNeeded
+from core.errors import DocumentError, PasswordNeeded, ScannedPages
 
 log = logging.getLogger(__name__)
 logging.getLogger("pypdf").setLevel(logging.ERROR)     # its remarks on odd files are for nobody's screen
@@ -33,6 +33,7 @@ _PYPDF_ERRORS = (pypdf.errors.PyPdfError, ValueError, KeyError, TypeError, Attri
                  ArithmeticError, AssertionError, NotImplementedError)
 _TRIED_FIRST = 12                              # pages read again before deciding that a file has no glued words
 _SCAN_CHARS = 25                               # a page with fewer characters has no text layer worth the name
+_PLATES = 3                                    # so many pages without text are a cover and illustrations, not worth a word
 Progress = Callable[[str, float | None], None]
 
 
@@ -44,8 +45,9 @@ def read_pdf(data: bytes, name: str, *, password: str | None, progress: Progress
             raise DocumentError(f"{name} has {len(pdf):,} pages, over the limit of {MAX_PAGES:,} for one book. Split it first.")
         pages = _pages(pdf, progress)
         known = _part_glued_words(pdf, pages)
-        pages, warnings, recognised = _with_ocr(pdf, pages, name, progress, ocr)
-        known = vocabulary(pages) if recognised else known
+        pictures = _pictures(pdf, pages, name)
+        pages, warnings = _with_ocr(pdf, pages, pictures, name, progress) if ocr and pictures else (pages, _left_out(pages, pictures, name))
+        known = vocabulary(pages) if ocr and pictures else known
         meta = {key: one_line(value) for key, value in pdf.get_metadata_dict().items()}
         outline, labels = _structure(data, password, pdf)
     finally:
@@ -65,6 +67,7 @@ def read_pdf(data: bytes, name: str, *, password: str | None, progress: Progress
         author = author or named
     return Manuscript("pdf", blocks, title=title, author=author, marks=_marks(outline, blocks, places),
                       page_labels=labels, pages=len(pages), warnings=warnings,
+                      pictures=len(pictures) if warnings and not ocr else 0,
                       language=guess_language(block.text for block in blocks))
 
 
@@ -120,27 +123,33 @@ def _part_glued_words(pdf: pypdfium2.PdfDocument, pages: list[list[Line]]) -> Co
     return vocabulary(pages) if parted else known
 
 
-def _with_ocr(pdf: pypdfium2.PdfDocument, pages: list[list[Line]], name: str, progress: Progress,
-              ocr: bool) -> tuple[list[list[Line]], tuple[str, ...], bool]:
-    """(pages, warnings, whether OCR ran): pages without a text layer are read from their pictures when that was asked for; a scan
-    is refused with the way out.
-    """
+def _pictures(pdf: pypdfium2.PdfDocument, pages: list[list[Line]], name: str) -> list[int]:
+    """The numbers of the pages that are pictures without a text layer."""
     empty = [number for number, lines in enumerate(pages) if sum(len(line.text) for line in lines) < _SCAN_CHARS]
-    pictures = [number for number in empty if _has_picture(pdf, number)] if empty else []
-    scan = bool(pictures) and len(empty) > 0.5 * len(pages)
+    pictures = [number for number in empty if _has_picture(pdf, number)]
     if not any(pages) and not pictures:
         raise DocumentError(f"{name} is a PDF without any text.")
-    if ocr and pictures:
-        from core.documents.ocr import recognise
+    return pictures
 
-        return recognise(pdf, pages, pictures, name, progress), (f"{len(pictures)} scanned pages were read by OCR.",), True
-    if scan:
-        from core.documents.ocr import how_to
 
-        raise DocumentError(f"{name} has no text layer: its pages are images, as in a scan. {how_to()}")
-    if len(pictures) > 3:
-        return pages, (f"{len(pictures)} of {len(pages)} pages are pictures without text and were left out.",), False
-    return pages, (), False
+def _with_ocr(pdf: pypdfium2.PdfDocument, pages: list[list[Line]], pictures: list[int], name: str,
+              progress: Progress) -> tuple[list[list[Line]], tuple[str, ...]]:
+    """(pages, warnings): the pictures' text read by OCR."""
+    from core.documents.ocr import recognise
+
+    return recognise(pdf, pages, pictures, name, progress), (f"{len(pictures)} scanned pages were read by OCR.",)
+
+
+def _left_out(pages: list[list[Line]], pictures: list[int], name: str) -> tuple[str, ...]:
+    """What to tell of pictures that are not read. A book of which they are the larger part is refused with the way out."""
+    from core.documents.ocr import how_to
+
+    empty = sum(sum(len(line.text) for line in lines) < _SCAN_CHARS for lines in pages)
+    if pictures and empty > 0.5 * len(pages):
+        raise ScannedPages(f"{len(pictures)} of {len(pages)} pages of {name} are pictures without a text layer, as in a scan. {how_to()}")
+    if len(pictures) <= _PLATES:
+        return ()
+    return (f"{len(pictures)} of {len(pages)} pages are pictures without text and were left out. {how_to()}",)
 
 
 def _has_picture(pdf: pypdfium2.PdfDocument, number: int) -> bool:

@@ -18,7 +18,7 @@ from typing import Any
 import psutil
 
 from core.documents.document import Document
-from core.errors import DocumentError, PasswordNeeded
+from core.errors import DocumentError, PasswordNeeded, ScannedPages
 
 _ROOT = Path(__file__).resolve().parents[2]
 _POLL_S = 0.1
@@ -122,7 +122,8 @@ def _result(message: dict[str, Any], path: Path, limits: Limits) -> Document:
         return Document.from_json(message["document"])
     if message["error"] == "limit":
         raise _too_large(path, limits)
-    raise (PasswordNeeded if message["error"] == "PasswordNeeded" else DocumentError)(message["message"])
+    kinds = {kind.__name__: kind for kind in (PasswordNeeded, ScannedPages)}
+    raise kinds.get(message["error"], DocumentError)(message["message"])
 
 
 def _too_large(path: Path, limits: Limits) -> DocumentError:

@@ -26,6 +26,7 @@ ACCEPTANCE_FAMILY_DRAFT = 0.60
 ACCEPTANCE_NGRAM = 0.25
 NGRAM_GAMMA = 3                    # a 4-bit pass of up to four rows costs little more than one of one
 TINY_DRAFT_SHARE = 0.03            # of the target's weights
+TINY_DRAFT_LAYERS = 2
 
 MAX_GAMMA = 32                     # longer rounds trust independent acceptance too far
 MAX_MIDDLE_GAMMA = 8
@@ -133,7 +134,7 @@ def draft_acceptance(target: ModelShape, draft: ModelShape | None) -> float:
     """What share of the first level's proposals the middle level is assumed to accept."""
     if draft is None:
         return ACCEPTANCE_NGRAM
-    tiny = draft.parameters < TINY_DRAFT_SHARE * target.parameters
+    tiny = draft.layers <= TINY_DRAFT_LAYERS or draft.parameters < TINY_DRAFT_SHARE * target.parameters
     return ACCEPTANCE_TINY_DRAFT if tiny else ACCEPTANCE_FAMILY_DRAFT
 
 

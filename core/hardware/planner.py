@@ -80,7 +80,7 @@ def _cost(case: Case, layout: Layout) -> Plan:
         [full(rows) for rows in range(1, _last(settings.gamma, costs.MAX_GAMMA))],
         [middle(rows) for rows in range(1, _last(settings.middle_gamma, costs.MAX_MIDDLE_GAMMA))],
         draft_s=draft_s, p=settings.assumed_acceptance, q=costs.draft_acceptance(target, draft),
-        gamma=settings.gamma, middle_gamma=settings.middle_gamma or (costs.NGRAM_GAMMA if draft is None else None),
+        gamma=settings.gamma, middle_gamma=settings.middle_gamma or (costs.NGRAM_GAMMA if draft is None or site.device == "cpu" else None),
     )
     prefill = costs.prefill_s(target, site.dtype, tokens=context, segment=layout.segment, speeds=speeds,
                               host_bytes=pinned + pageable)
@@ -99,6 +99,7 @@ def _cost(case: Case, layout: Layout) -> Plan:
         threads=site.threads, weights_kernel=layout.kernel, expected_tbt_ms=round(lengths.tbt_s * 1e3, 3),
         expected_plain_tbt_ms=round(full(1) * 1e3, 3), expected_middle_ms=round(middle(1) * 1e3, 3),
         expected_row_ms=round((full(9) - full(1)) / 8 * 1e3, 3), expected_prefill_s=round(prefill, 3),
+        expected_draft_ms=round(draft_s * 1e3, 3),
         assumed_acceptance=settings.assumed_acceptance,
         pcie_gb_per_s=site.gpu.pcie_gb_per_s if site.gpu and offloaded else None, budget=budget, notes=(),
         residency=settings.kv_residency, gpu_index=site.gpu.index if site.gpu else 0,

@@ -47,7 +47,7 @@ class ModelShape:
                 name=name, layers=int(config["num_hidden_layers"]), hidden=hidden, heads=heads,
                 kv_heads=int(config.get("num_key_value_heads") or heads),
                 head_dim=int(config.get("head_dim") or hidden // heads),
-                intermediate=int(config["intermediate_size"]), vocab=int(config["vocab_size"]), native_context=native,
+                intermediate=int(config["intermediate_size"]), vocab=_head_tokens(config), native_context=native,
                 longest_context=native if scaled else int(native * stretch),
                 tied=bool(config.get("tie_word_embeddings", False)), family=family,
             )
@@ -105,6 +105,12 @@ class ModelShape:
         """FLOPs of `rows` new rows attending to `past_tokens` and, causally, to each other."""
         pairs = rows * past_tokens + rows * (rows + 1) // 2
         return 4 * pairs * self.heads * self.head_dim * self.layers
+
+
+def _head_tokens(config: Mapping[str, Any]) -> int:
+    """Rows of the output matrix: the vocabulary, or the part of it that a trained draft speaks."""
+    draft = config.get("draft")
+    return int(draft["head_tokens"] if isinstance(draft, Mapping) else config["vocab_size"])
 
 
 def _rope_kind(config: Mapping[str, Any]) -> str | None:

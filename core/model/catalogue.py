@@ -20,12 +20,13 @@ from core.errors import UserError
 from core.hardware.shapes import ModelShape
 
 DATA = Path(__file__).with_name("catalogue.yaml")
+_PROGRAM = DATA.parent.parent.parent           # folders named in the data are below it
 EMBEDDED = "SmolLM2-135M-Instruct"
 
 
 @dataclass(frozen=True, slots=True)
 class CatalogueEntry:
-    """One model. `draft` names another entry with the same vocabulary; `folder`: a checkpoint of the user's own."""
+    """One model. `draft` names another entry with the same vocabulary."""
 
     name: str
     repo: str
@@ -41,7 +42,7 @@ class CatalogueEntry:
     gated: bool = False                        # the licence must be accepted on the model's page before a download
     thinking: bool = False                     # writes hidden reasoning unless told not to
     embedded: bool = False
-    folder: Path | None = None
+    folder: Path | None = None                 # a checkpoint of the user's own, or one that comes with the program
     reading: Mapping[str, Any] = field(default_factory=dict)       # how a book is put to it; core.reading.ReadingStyle's keys
 
     @property
@@ -92,6 +93,7 @@ def from_folder(folder: Path) -> CatalogueEntry:
     return CatalogueEntry(
         name=folder.name, repo=str(folder), shape=shape, vocabulary=f"folder:{folder.name}", licence="see the folder",
         chat=_has_chat_template(folder), weights="bin" if pickled else "safetensors", folder=folder,
+        role="draft" if "draft" in config else "target",
     )
 
 
@@ -125,7 +127,10 @@ def _entry(name: str, values: Mapping[str, Any]) -> CatalogueEntry:
         name=name, family=values.pop("family"), native_context=native, longest_context=values.pop("longest_context", native),
         bits=values.pop("bits", 16), **values.pop("shape"),
     )
-    return CatalogueEntry(name=name, shape=shape, reading=MappingProxyType(values.pop("reading", {})), **values)
+    folder = values.pop("folder", None)
+    return CatalogueEntry(
+        name=name, shape=shape, folder=_PROGRAM / folder if folder else None, reading=MappingProxyType(values.pop("reading", {})), **values
+    )
 
 
 def _has_chat_template(folder: Path) -> bool:

@@ -308,7 +308,7 @@ def _check_files(folder: Path) -> None:
     for path in weights:
         if not _is_whole(path):
             raise UserError(f"{path} is damaged or cut short. Copy or download it again.")
-    if not any((folder / name).is_file() for name in ("tokenizer.json", "tokenizer.model")):
+    if "draft" not in config and not any((folder / name).is_file() for name in ("tokenizer.json", "tokenizer.model")):
         raise UserError(f"{folder} has no tokenizer (tokenizer.json or tokenizer.model). Copy the whole folder.")
 
 

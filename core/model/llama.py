@@ -36,7 +36,8 @@ class LlamaModel:
         head: Linear, rope: Rope,
     ) -> None:
         self.config, self.backend, self.rope = config, backend, rope
-        self._embedding, self._layers, self._norm, self._head = embedding, layers, norm, head
+        self.embedding = embedding                                                   # [vocab, hidden]
+        self._layers, self._norm, self._head = layers, norm, head
 
     def forward(self, ids: Sequence[int], cache: KVCache) -> torch.Tensor:
         """Feeds `ids` [n] behind what `cache` holds and advances it. Returns logits fp32 [n, vocab]."""
@@ -96,7 +97,7 @@ class LlamaModel:
         return x + layer.down(F.silu(gate).mul_(up))
 
     def _embed(self, ids: Sequence[int]) -> torch.Tensor:
-        return F.embedding(torch.tensor(ids, device=self.backend.device), self._embedding)
+        return F.embedding(torch.tensor(ids, device=self.backend.device), self.embedding)
 
     def _rms(self, x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
         return self.backend.rms_norm(x, weight, self.config.norm_eps)

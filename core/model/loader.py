@@ -16,6 +16,7 @@ from core.model.llama import Layer, LlamaModel
 from core.model.rope import Rope
 
 Progress = Callable[[str, float | None], None]
+HEAD_IDS = "head_ids"          # int32 [head]: the tokens that a trained draft's head covers
 
 
 def load_model(
@@ -26,25 +27,64 @@ def load_model(
     return build(config, Weights(folder), backend, positions=positions, stretch=stretch, progress=progress)
 
 
+def load_draft(folder: Path, backend: Backend, *, target: LlamaModel, target_dir: Path, positions: int) -> LlamaModel:
+    """The draft model in `folder` for `target`, which was loaded from `target_dir`: a checkpoint of its own, or a trained one.
+
+    A trained draft (core.training) holds layers, the last norm and `head_ids`; embedding and output rows are the target's. Raises
+    UserError when it was made for another target.
+    """
+    weights = Weights(folder)
+    if HEAD_IDS not in weights:
+        return load_model(folder, backend, positions=positions)
+    config, ids = load_config(folder), weights.tensor(HEAD_IDS).long()
+    if (config.hidden, config.vocab) != (target.config.hidden, target.config.vocab):
+        raise UserError(
+            f"The draft model {config.name} was trained for another target than {target.config.name}: their sizes differ. Choose a draft "
+            "model that was trained for it, or draft_model: none."
+        )
+    head = PartialHead(_rows(Weights(target_dir), backend, _head_name(target.config), ids), ids.to(backend.device), config.vocab)
+    return _model(config, weights, backend, embedding=target.embedding, head=head, positions=positions)
+
+
 def build(
     config: ModelConfig, weights: Weights, backend: Backend, *, positions: int, stretch: float = 1.0, progress: Progress | None = None
 ) -> LlamaModel:
-    """The same from a configuration and a reader of named weights."""
-    report = progress or (lambda stage, fraction: None)
+    """The same as `load_model` from a configuration and a reader of named weights."""
     embedding = weights.tensor("model.embed_tokens.weight").to(backend.device, backend.dtype)
+    head = _linear(weights, backend, [_head_name(config)])
+    return _model(config, weights, backend, embedding=embedding, head=head, positions=positions, stretch=stretch, progress=progress)
+
+
+def _head_name(config: ModelConfig) -> str:
+    return "model.embed_tokens" if config.tied else "lm_head"
+
+
+def _model(
+    config: ModelConfig, weights: Weights, backend: Backend, *, embedding: torch.Tensor, head: Linear, positions: int,
+    stretch: float = 1.0, progress: Progress | None = None,
+) -> LlamaModel:
+    report = progress or (lambda stage, fraction: None)
     layers = []
     for index in range(config.layers):
         layers.append(_layer(f"model.layers.{index}.", weights, backend))
         report("Loading the model", (index + 1) / config.layers)
-    head = "model.embed_tokens" if config.tied else "lm_head"
     return LlamaModel(
-        config, backend,
-        embedding=embedding,
-        layers=layers,
-        norm=_vector(weights, backend, "model.norm.weight"),
-        head=_linear(weights, backend, [head]),
+        config, backend, embedding=embedding, layers=layers, norm=_vector(weights, backend, "model.norm.weight"), head=head,
         rope=Rope(config, positions, dtype=backend.dtype, device=backend.device, stretch=stretch),
     )
+
+
+class PartialHead:
+    """An output matrix for the tokens `ids` alone. The others have logit -inf: a draft gives them probability 0, which stays lossless."""
+
+    def __init__(self, linear: Linear, ids: torch.Tensor, vocab: int) -> None:
+        self._linear, self._ids, self._vocab = linear, ids, vocab
+        self.nbytes = linear.nbytes
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        """[n, hidden] -> fp32 [n, vocab]"""
+        logits = torch.full((x.shape[0], self._vocab), -torch.inf, device=x.device)
+        return logits.index_copy_(1, self._ids, self._linear(x).float())
 
 
 class Weights:
@@ -111,6 +151,13 @@ def _linear(weights: Weights, backend: Backend, stems: list[str]) -> Linear:
     codes = [weights.codes(stem) for stem in stems]
     stacked = None if None in codes else Codes(*(torch.cat([getattr(c, f) for c in codes]) for f in ("codes", "scale", "offset")))
     return backend.linear(weight.to(backend.device), bias, stacked)
+
+
+def _rows(weights: Weights, backend: Backend, stem: str, ids: torch.Tensor) -> Linear:
+    """The rows `ids` of one matrix, by their integer codes where it has some."""
+    codes = weights.codes(stem)
+    chosen = None if codes is None else Codes(codes.codes[ids], codes.scale[ids], codes.offset[ids])
+    return backend.linear(weights.tensor(f"{stem}.weight")[ids].to(backend.device), None, chosen)
 
 
 def _vector(weights: Weights, backend: Backend, name: str) -> torch.Tensor:

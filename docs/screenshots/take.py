@@ -19,7 +19,7 @@ from playwright.sync_api import Page, sync_playwright
 FOLDER = Path(__file__).resolve().parent
 REPO = FOLDER.parents[1]
 START = ("import sys; from app.main import run; from core.config import load_settings\n"
-         "sys.exit(run(load_settings(None, {'port': 0, 'fit': 'sections', 'max_new_tokens': 160, 'seed': 7}), False))")
+         "sys.exit(run(load_settings(None, {'port': 0, 'fit': 'sections', 'seed': 7}), False))")
 FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update", "--disable-sync",
          "--no-first-run")
 PATIENCE_MS = 540_000
@@ -43,7 +43,7 @@ def sit_through(page: Page) -> None:
     page.wait_for_function("Number(document.querySelector('#prefill-box [aria-valuenow]')?.ariaValueNow ?? 100) > 15")
     take(page, "prefilling")
     page.check("[data-levels]", force=True)
-    page.wait_for_function("(document.querySelector('#live-text')?.innerText.length ?? 0) > 500")
+    page.wait_for_function("(document.querySelector('#live-text')?.innerText.length ?? 0) > 450")
     take(page, "streaming")
     page.wait_for_selector("#turns .answer footer")
     take(page, "finished")

@@ -32,11 +32,11 @@ def make_desk(tmp_path, book):
     """A function that makes a desk on the test's folder; `read` gives the book whatever the file."""
     made: list[Desk] = []
 
-    def make(engine, *, read=None) -> Desk:
+    def make(engine, *, read=None, can_ocr=True) -> Desk:
         uploads = tmp_path / "uploads"
         uploads.mkdir(exist_ok=True)
         desk = Desk(engine, Library(tmp_path / "books"), History(tmp_path / "chats.db"), upload_dir=uploads,
-                    read=read or (lambda *_args, **_kwargs: book))
+                    read=read or (lambda *_args, **_kwargs: book), can_ocr=lambda: can_ocr)
         made.append(desk)
         return desk
 

@@ -101,8 +101,8 @@ class FakeRuntime:
                       context_total=self.context_tokens, context_used=min(total + 24, self.context_tokens))
         asked_at = time.monotonic()
         for part in range(1, self.parts + 1):
-            yield Reading(part, self.parts, f"Part {part}" if self.parts > 1 else "Whole book",
-                          "part summary" if part < self.parts else "whole summary")
+            yield (Reading(part, self.parts - 1, f"Part {part}", "part summary") if part < self.parts else
+                   Reading(1, 1, "the whole book", "whole summary") if self.parts > 1 else Reading(1, 1, "Whole book"))
             steps = self.prefill_steps if fresh > 24 else 1
             for step in range(1, steps + 1):
                 if self._stop.wait(self.pace):

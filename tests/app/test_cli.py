@@ -55,7 +55,8 @@ def test_light_commands_import_neither_torch_nor_gradio(arguments: list[str], bo
 
 @pytest.mark.parametrize("arguments", [
     [], ["read"], ["summarize"], ["summarize", "x", "--chapters", "two"], ["summarize", "x", "--mode", "magic"],
-    ["summarize", "x", "--temperature", "9"], ["summarize", "x", "--max-new-tokens", "0"], ["plan", "--ram", "-1"]])
+    ["summarize", "x", "--temperature", "9"], ["summarize", "x", "--max-new-tokens", "0"], ["plan", "--ram", "-1"],
+    ["train-draft", "--out", "x"], ["train-draft", "--out", "x", "--data", "y", "--tokens", "many"]])
 def test_wrong_usage_is_2(arguments: list[str], capsys: pytest.CaptureFixture[str]):
     with pytest.raises(SystemExit) as end:
         cli.main(arguments)
@@ -79,6 +80,15 @@ def test_extract_shows_what_is_read(book: Path, capsys: pytest.CaptureFixture[st
     assert "keeper of lamp 2" in capsys.readouterr().out
     assert cli.main(["extract", str(book)]) == 0
     assert "2 chapters" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("options", "ocr"), [([], False), (["--ocr"], True)])
+def test_extract_reads_pictures_when_asked(options: list[str], ocr: bool, book: Path, monkeypatch: pytest.MonkeyPatch):
+    import core.documents
+
+    asked, read = [], core.documents.read_safely
+    monkeypatch.setattr(core.documents, "read_safely", lambda path, **given: asked.append(given["ocr"]) or read(path))
+    assert cli.main(["extract", str(book), *options]) == 0 and asked == [ocr]
 
 
 def test_plan_for_an_imagined_machine(capsys: pytest.CaptureFixture[str]):
@@ -166,3 +176,23 @@ def test_chat_keeps_the_conversation(book: Path):
     assert done.stdout.count("\nYou asked 'Who?'.") == 2
     assert "You asked 'Who?'. And then?" in done.stdout        # the prompt of the second question holds the first answer
     assert "no range of chapters" in done.stderr
+
+
+def test_train_draft_asks_for_what_was_typed(tmp_path: Path, home_with_model: Path, monkeypatch: pytest.MonkeyPatch,
+                                             capsys: pytest.CaptureFixture[str]):
+    """Options that reach the recipe, the folders and the device; the training itself has tests of its own."""
+    asked: dict[str, object] = {}
+
+    def train(recipe, target, sources, style, *, out, site, report):
+        asked.update(recipe=recipe, target=target, sources=sources, style=style, out=out, site=site)
+        return out
+
+    monkeypatch.setattr("core.training.train.train", train)
+    assert cli.main(["train-draft", "--out", str(tmp_path / "out"), "--data", str(tmp_path), "--tokens", "50,000", "--layers", "2",
+                     "--head-tokens", "8192", "--epochs", "1", "--seed", "7", "--device", "cpu"]) == 0
+    recipe = asked["recipe"]
+    assert (recipe.target, recipe.tokens, recipe.layers, recipe.head_tokens, recipe.epochs, recipe.seed) == (
+        "SmolLM2-135M-Instruct", 50_000, 2, 8192, 1, 7)
+    assert (asked["out"], asked["sources"], asked["site"].device.type) == (tmp_path / "out", [tmp_path], "cpu")
+    assert asked["target"].name == "SmolLM2-135M-Instruct"
+    assert "draft_model" in capsys.readouterr().out

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 
 import pytest
 
-from app.handlers import Wish
+from app.values import Wish
+from app.views import offer_html
 from core import events
-from core.errors import DocumentError, PasswordNeeded
+from core.errors import DocumentError, PasswordNeeded, ScannedPages
 from tests.app.fake_runtime import ANSWER, SUMMARY, FakeRuntime, wait_until
 
 
@@ -96,6 +98,94 @@ def test_reading_a_file_can_be_cancelled(make_desk, engine, tmp_path):
     desk.cancel_opening()
     wait_until(lambda: desk.opening is None)
     assert not path.exists() and desk.book is None
+
+
+# --- scanned pages
+
+def scan_reader(book, *, pictures: int = 0):
+    """Reads a scan only by OCR; with `pictures`, a book of which so many pages are pictures."""
+    def read(_path, *, ocr, progress, should_stop, **_kwargs):
+        if not ocr and pictures:
+            return replace(book, pictures=pictures, page_starts=(0,) * 10)
+        if not ocr:
+            raise ScannedPages("8 of 8 pages of old.pdf are pictures.")
+        progress("Reading scanned pages", 0.5)
+        return replace(book, text=book.text.replace("lamp", "lens"))
+    return read
+
+
+def test_a_scan_is_read_by_ocr_when_the_person_says_so(make_desk, engine, book, tmp_path):
+    """The upload must wait for the answer, and be gone after it."""
+    desk, path = make_desk(engine, read=scan_reader(book)), put(tmp_path, "old.pdf")
+    desk.open_upload(str(path), "old.pdf")
+    wait_until(lambda: desk.opening and desk.opening.offer)
+    assert "8 of 8 pages" in desk.opening.offer and path.exists() and desk.notice is None and desk.book is None
+    assert "Read them with OCR" in offer_html(desk.opening)
+    desk.read_pictures()
+    wait_until(lambda: desk.book_id and desk.opening is None)
+    assert "lens" in desk.book.text and not path.exists()
+
+
+def test_ocr_of_some_pages_replaces_the_book_that_was_opened_without_them(make_desk, engine, book, tmp_path):
+    """The engine and the card must not go on with the text that lacked the pictures."""
+    desk, path = make_desk(engine, read=scan_reader(book, pictures=4)), put(tmp_path, "old.pdf")
+    desk.open_upload(str(path), "old.pdf")
+    wait_until(lambda: desk.opening and desk.opening.offer)
+    assert "4 of 10 pages" in desk.opening.offer and "lamp" in desk.book.text
+    wait_until(desk.card)
+    desk.read_pictures()
+    wait_until(lambda: desk.opening is None)
+    assert "lens" in desk.book.text and engine.forgotten_books == [book.sha256] and not path.exists()
+
+
+def test_a_scan_without_the_ocr_extra_says_why_and_waits_for_nothing(make_desk, engine, book, tmp_path):
+    desk, path = make_desk(engine, read=scan_reader(book), can_ocr=False), put(tmp_path, "old.pdf")
+    desk.open_upload(str(path), "old.pdf")
+    wait_until(lambda: desk.notice and desk.opening is None)
+    assert "8 of 8 pages" in desk.notice.text and not path.exists()
+
+
+def test_an_offer_declined_or_overtaken_leaves_no_file_behind(make_desk, engine, book, tmp_path):
+    desk, path = make_desk(engine, read=scan_reader(book)), put(tmp_path, "old.pdf")
+    desk.open_upload(str(path), "old.pdf")
+    wait_until(lambda: desk.opening and desk.opening.offer)
+    other = put(tmp_path, "other.pdf")
+    desk.open_upload(str(other), "other.pdf")
+    wait_until(lambda: desk.opening and desk.opening.offer and desk.opening.name == "other.pdf")
+    assert not path.exists() and other.exists()
+    desk.cancel_opening()
+    assert desk.opening is None and not other.exists()
+
+
+def test_a_book_read_while_an_answer_is_written_waits_on_the_shelf(make_desk, engine, book, tmp_path):
+    """OCR of a whole book outlasts many answers; its end must not take the desk from under one."""
+    go = threading.Event()
+
+    def read(*_args, **_kwargs):
+        go.wait(10)
+        return replace(book, sha256="b" * 64, title="The Scan")
+
+    desk, path = make_desk(engine, read=read), put(tmp_path, "old.pdf")
+    desk.library.add(book)
+    desk.select_book(book.sha256)
+    desk.open_upload(str(path), "old.pdf")
+    engine.pace = 0.05
+    desk.summarize(Wish())
+    go.set()
+    wait_until(lambda: desk.opening is None)
+    assert desk.busy and desk.book_id == book.sha256 and desk.notice.kind == "info" and "The Scan" in desk.notice.text
+    assert {entry.title for entry in desk.library.entries()} == {"The Lamp", "The Scan"}
+    desk.stop()
+
+
+def test_a_file_that_waited_too_long_asks_to_be_dropped_again(make_desk, engine, book, tmp_path):
+    """Uploads are swept after a while: the choice must not end in a message about a path."""
+    desk, path = make_desk(engine, read=scan_reader(book)), put(tmp_path, "old.pdf")
+    desk.open_upload(str(path), "old.pdf")
+    wait_until(lambda: desk.opening and desk.opening.offer)
+    path.unlink()
+    desk.read_pictures()
+    assert desk.opening is None and "drop it again" in desk.notice.text
 
 
 # --- answers

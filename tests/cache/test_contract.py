@@ -9,8 +9,10 @@ from hypothesis import strategies as st
 
 from core.backend.cpu import CpuBackend
 from core.cache.base import KVShape
+from core.cache.disk import GB, SnapshotFolder
 from core.cache.full import FullKVCache
 from core.cache.retrieval import RetrievalKVCache
+from core.cache.snapshot import SnapshotStore
 from core.cache.streaming import StreamingKVCache
 
 SHAPE = KVShape(layers=1, kv_heads=2, head_dim=8)
@@ -93,6 +95,38 @@ def test_any_sequence_equals_the_list(kind: str, ops: list[tuple[str, int]]):
             plain.commit(length)
         assert (cache.length, cache.committed) == (plain.length, plain.committed)
     feed(cache, plain.rows, 3, 999)
+
+
+@settings(max_examples=25, deadline=None)
+@given(ops=st.lists(st.tuples(st.sampled_from(["feed", "feed", "rollback", "commit", "save", "load"]), st.integers(1, 60)), max_size=14))
+def test_any_sequence_with_a_disk_equals_the_list(tmp_path_factory: pytest.TempPathFactory, ops: list[tuple[str, int]]):
+    """A cache saved at any moment and another one loaded go on as if nothing had happened; a text that was rolled back and went another
+    way finds what is stored of their common beginning, never rows of the other text."""
+    disk = SnapshotStore(SnapshotFolder(tmp_path_factory.mktemp("disk")), "model", SHAPE, torch.float32, quota_bytes=GB)
+    cache, history, ids = FullKVCache(SHAPE, 900, CpuBackend(), block_tokens=16), [], []
+    for step, (op, n) in enumerate(ops):
+        if op == "feed":
+            q, k, v = rows(n, step)
+            got = cache.attend(0, q, k, v)
+            cache.advance(n)
+            history += zip(k, v, strict=True)
+            ids += range(1_000 * step, 1_000 * step + n)
+            assert torch.allclose(got[-1].double(), replayed(q[-1], history), atol=1e-5)
+        elif op in ("rollback", "commit"):
+            length = max(0 if op == "rollback" else cache.committed, cache.length - n)
+            getattr(cache, op)(length)
+            del history[length:], ids[length:]
+        elif op == "save":
+            assert disk.save("book", ids, cache)
+            assert len(ids) - 32 <= disk.longest("book", ids) <= len(ids)
+        else:
+            cache = FullKVCache(SHAPE, 900, CpuBackend(), block_tokens=16)
+            held = max([0, *disk.load("book", ids, cache, start=0)])
+            cache.advance(held)
+            cache.commit(held)
+            del history[held:], ids[held:]
+        assert cache.length == len(history) == len(ids)
+    feed(cache, history, 2, 999)
 
 
 @settings(max_examples=40, deadline=None)

@@ -293,10 +293,12 @@ def test_a_text_larger_than_the_quota_pushes_nothing_out(tmp_path):
 
 
 def test_a_full_disk_is_left_alone(tmp_path, monkeypatch):
-    """No more is written than leaves the reserve free; the answer does not depend on it."""
+    """No more is written than leaves the reserve free, and other books do not go where that would not help."""
+    store(tmp_path / "b").save("other", ids(400), filled(400))
     monkeypatch.setattr(disk.shutil, "disk_usage", lambda path: disk.shutil._ntuple_diskusage(10**12, 10**12, disk.RESERVE_BYTES + 100))
-    assert store(tmp_path).save("book", ids(), filled())
-    assert list(tmp_path.rglob("*.kv")) == []
+    assert store(tmp_path / "a").save("book", ids(), filled()) and store(tmp_path / "b").save("book", ids(), filled())
+    assert list((tmp_path / "a").rglob("*.kv")) == []
+    assert store(tmp_path / "b").longest("other", ids(400)) == 400
 
 
 def test_a_write_that_fails_leaves_nothing(tmp_path, caplog):

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
-import pytest
+from pathlib import Path
 
+import pytest
+import torch
+
+from core.cache.base import KVShape
+from core.cache.disk import GB, SnapshotFolder
+from core.cache.snapshot import SnapshotStore
 from tests.decoding.loop import PROMPT, Loop, distance, exact_law, plain_law
 
 EXACT = 1e-9
@@ -36,13 +42,13 @@ def test_every_composition_has_the_law_of_plain_decoding(levels: dict, gamma: in
     check(Loop(**levels, gamma=gamma), horizon=3)
 
 
-@pytest.mark.parametrize("drafter", ["model", "ngram", "stubborn"])
+@pytest.mark.parametrize("drafter", ["model", "ngram", "both", "stubborn"])
 def test_two_drafted_and_the_last_round_runs_past_the_end(drafter: str):
     """A round of full length: two tokens drafted, verified and followed by a third."""
     check(Loop(drafter=drafter, gamma=2, middle_gamma=1 if drafter == "model" else 2), horizon=3, beyond=1)
 
 
-@pytest.mark.parametrize("drafter", ["model", "ngram", "wrong"])
+@pytest.mark.parametrize("drafter", ["model", "ngram", "both", "wrong"])
 def test_four_tokens_one_drafted(drafter: str):
     """Four tokens through all three levels."""
     check(Loop(drafter=drafter, gamma=1), horizon=4)
@@ -53,6 +59,12 @@ def test_four_tokens_one_drafted(drafter: str):
 def test_adaptive_draft_length(middle: str, drafter: str, gamma: int):
     """Whether to draft on must depend on what is past alone: then it cannot bias."""
     check(Loop(drafter=drafter, middle=middle, length="gain", gamma=gamma), horizon=3)
+
+
+@pytest.mark.parametrize("drafter", ["model", "both"])
+def test_a_draft_model_that_stops_when_it_doubts(drafter: str):
+    """Level 0 decides by its own law of the tokens before; the token it doubts is submitted all the same."""
+    check(Loop(drafter=drafter, middle="none", length="gain", gamma=3), horizon=4)
 
 
 @pytest.mark.parametrize("levels", LEVELS.values(), ids=LEVELS)
@@ -77,7 +89,7 @@ def test_maximum_length_inside_a_block(beyond: int):
 
 
 @pytest.mark.parametrize("temperature", [0.0, 0.3, 1.0, 2.0])
-@pytest.mark.parametrize("drafter", ["model", "ngram", "wrong"])
+@pytest.mark.parametrize("drafter", ["model", "ngram", "both", "wrong"])
 def test_temperatures(temperature: float, drafter: str):
     """Greedy is a law like any other: all its mass on one token."""
     check(Loop(drafter=drafter, temperature=temperature), horizon=3)
@@ -100,7 +112,7 @@ def test_supports_may_differ(loop: Loop):
     check(loop, horizon=3)
 
 
-@pytest.mark.parametrize("drafter", ["model", "ngram", "stubborn"])
+@pytest.mark.parametrize("drafter", ["model", "ngram", "both", "stubborn"])
 @pytest.mark.parametrize("temperature", [0.0, 0.7])
 def test_repetition_penalty(drafter: str, temperature: float):
     """The penalty of a position knows the tokens drafted before it."""
@@ -120,6 +132,15 @@ def test_second_turn_by_the_same_caches(levels: dict, ends: dict):
     """Rows that were drafted behind the end of the first answer must not be there when the user goes on."""
     heavy = levels["drafter"] in ("model", "perfect", "wrong") and levels["middle"] != "none"
     check(Loop(**levels, gamma=2, **ends), horizon=2 if heavy else 3, turn=(1, 0))
+
+
+@pytest.mark.parametrize("levels", LEVELS.values(), ids=LEVELS)
+def test_second_turn_from_a_snapshot(levels: dict, tmp_path: Path):
+    """Saved after the first answer, loaded into new caches: what comes from disk is what was computed, row for row."""
+    disk = SnapshotStore(SnapshotFolder(tmp_path), "toy", KVShape(layers=1, kv_heads=1, head_dim=1), torch.float32, quota_bytes=GB)
+    loop = Loop(**levels, gamma=2, prompt=PROMPT * 8)
+    law = exact_law(loop, horizon=2, turn=(1, 0), disk=disk)
+    assert distance(law, plain_law(loop, horizon=2, turn=(1, 0))) < EXACT
 
 
 def test_other_tables_and_sizes():

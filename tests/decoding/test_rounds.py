@@ -41,7 +41,7 @@ def test_always_wrong_draft_gives_the_same_greedy_text(middle: str):
 class _Worst:
     """Certain of the target's least likely next token."""
 
-    def __init__(self, model: ToyModel, cache: object, sampling: Sampling, randomness: object) -> None:
+    def __init__(self, model: ToyModel, cache: object, sampling: Sampling, randomness: object, *, length: object) -> None:
         self._target = model.like
 
     def propose(self, committed: list[int], gamma: int) -> Draft:

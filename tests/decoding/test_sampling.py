@@ -2,57 +2,59 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
 
 from core.decoding.randomness import SeededRandomness
 from core.decoding.sampling import Sampling
-from core.decoding.verify import Draft, verify
+from core.decoding.verify import Draft, Verdict, verify
 from tests.decoding import mutants
+from tests.decoding.real_law import limit
 from tests.decoding.toys import token_law
 
-VOCAB, ROUNDS = 12, 6_000
+ROUNDS, DRAFTED = 6_000, 3
 FALSE_ALARM = 1e-6        # chance that a sound rule fails one of these tests; the seed is fixed, so it either always does or never
 
 
-def chi_square_of(rule: object, seed: int) -> tuple[float, float]:
-    """(chi-square of the first emitted token against p, share of tokens that came from the residual)."""
+def chi_square_of(rule: Callable[..., Verdict], vocab: int, seed: int) -> tuple[float, float]:
+    """(chi-square of the first and the second emitted token against their laws, share of judged tokens that came from the residual).
+
+    Each position has laws of its own, whatever stands before it, so both tokens are independent. Where a round emits one token only, the
+    second is drawn plainly.
+    """
     dice = torch.Generator().manual_seed(seed)
-    p = torch.softmax(1.5 * torch.randn(VOCAB, generator=dice, dtype=torch.float64), -1)
-    q = torch.softmax(1.5 * torch.randn(VOCAB, generator=dice, dtype=torch.float64), -1)
+    p, q = torch.softmax(1.5 * torch.randn(2, DRAFTED + 1, vocab, generator=dice, dtype=torch.float64), -1)
     randomness = SeededRandomness(seed)
-    counts, residual = torch.zeros(VOCAB, dtype=torch.float64), 0
+    counts, residual, judged = torch.zeros(2, vocab, dtype=torch.float64), 0, 0
     for _ in range(ROUNDS):
-        draft = Draft((randomness.draw(q),), q.unsqueeze(0), ("draft",))
-        verdict = rule(draft, torch.stack([p, p]), randomness)
-        counts[draft.tokens[0] if verdict.accepted else verdict.token] += 1
-        residual += not verdict.accepted
-    expected = ROUNDS * p
-    return float(((counts - expected) ** 2 / expected).sum()), residual / ROUNDS
+        draft = Draft(tuple(randomness.draw(row) for row in q[:DRAFTED]), q[:DRAFTED], ("draft",) * DRAFTED)
+        verdict = rule(draft, p, randomness)
+        tokens = (*draft.tokens[:verdict.accepted], verdict.token)[:2]
+        residual, judged = residual + (verdict.accepted < 2), judged + len(tokens)
+        for place, token in enumerate((*tokens, randomness.draw(p[1]))[:2]):
+            counts[place, token] += 1
+    expected = ROUNDS * p[:2]
+    return float(((counts - expected) ** 2 / expected).sum()), residual / judged
 
 
-def limit() -> float:
-    """The chi-square that VOCAB - 1 degrees of freedom exceed with probability FALSE_ALARM."""
-    low, high = 0.0, 500.0
-    for _ in range(80):
-        middle = (low + high) / 2
-        tail = float(torch.special.gammaincc(torch.tensor((VOCAB - 1) / 2.0, dtype=torch.float64), torch.tensor(middle / 2)))
-        low, high = (middle, high) if tail > FALSE_ALARM else (low, middle)
-    return high
-
-
+@pytest.mark.parametrize("vocab", [8, 12, 32])
 @pytest.mark.parametrize("seed", [0, 1])
-def test_emitted_tokens_follow_the_target(seed: int):
-    """With the seeded generator, rejections often."""
-    statistic, residual = chi_square_of(verify, seed)
-    assert residual > 0.2
-    assert statistic < limit()
+def test_emitted_tokens_follow_the_target(vocab: int, seed: int):
+    """With the seeded generator, three drafted tokens judged at once, rejections often."""
+    statistic, residual = chi_square_of(verify, vocab, seed)
+    assert residual > 0.3
+    assert statistic < limit(2 * (vocab - 1), FALSE_ALARM)
 
 
-@pytest.mark.parametrize("flaw", [mutants.residual_from_p, mutants.everything_accepted], ids=lambda flaw: flaw.__name__)
-def test_the_sample_is_large_enough_to_catch_mutants(flaw: object):
+@pytest.mark.parametrize("vocab", [8, 32])
+@pytest.mark.parametrize(
+    "flaw", [mutants.residual_from_p, mutants.rows_off_by_one, mutants.everything_accepted], ids=lambda flaw: flaw.__name__
+)
+def test_the_sample_is_large_enough_to_catch_mutants(flaw: Callable[..., Verdict], vocab: int):
     """The same test on broken rules."""
-    assert chi_square_of(flaw, 0)[0] > limit()
+    assert chi_square_of(flaw, vocab, 0)[0] > limit(2 * (vocab - 1), FALSE_ALARM)
 
 
 @pytest.mark.parametrize("vocab", [5, 300])

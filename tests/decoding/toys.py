@@ -164,6 +164,22 @@ class WrongDrafter(StubbornDrafter):
         return Draft(tuple(tokens), torch.stack(laws) if laws else None, ("draft",) * gamma)
 
 
+class StoredRows:
+    """A toy cache as what a snapshot reads and writes: keys and values [n, 1, 1] that say which token stands there."""
+
+    def __init__(self, cache: ToyCache) -> None:
+        self.cache = cache
+
+    def rows(self, layer: int, start: int, n: int) -> tuple[torch.Tensor, torch.Tensor]:
+        ids = torch.tensor(self.cache.rows[start:start + n], dtype=torch.float32).view(n, 1, 1)
+        return ids, -ids
+
+    def write(self, layer: int, start: int, k: torch.Tensor, v: torch.Tensor) -> None:
+        assert start == self.cache.length and torch.equal(k, -v)
+        self.cache.rows.extend(int(token) for token in k.flatten())
+        self.cache.committed = self.cache.length
+
+
 class EndsWith:
     """Ends an answer with a passage of tokens, as a stop string does. An empty passage ends nothing."""
 

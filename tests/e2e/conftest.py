@@ -45,11 +45,11 @@ def serve(home) -> Callable:
 
     servers = []
 
-    def read(path, *, password=None, progress=None, should_stop=None):
+    def plainly(path, *, password=None, ocr=False, progress=None, should_stop=None):
         return read_document(path, password=password)
 
-    def start(engine, **changes) -> str:
-        server = Server(make_desk(engine, read=read), Settings(port=0, **changes))
+    def start(engine, *, read=plainly, **changes) -> str:
+        server = Server(make_desk(engine, read=read, can_ocr=lambda: True), Settings(port=0, **changes))
         servers.append(server)
         address = server.start()
         engine.start()

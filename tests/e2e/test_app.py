@@ -8,6 +8,8 @@ import time
 
 import pytest
 
+from core.documents import read_document
+from core.errors import ScannedPages
 from tests.app.fake_runtime import ANSWER, SUMMARY, FakeRuntime
 
 LONG = "\n\n".join([SUMMARY] * 8)              # long enough to be stopped on a slow machine
@@ -261,6 +263,37 @@ def test_quit_says_goodbye_and_ends_the_server(serve, open_page):
                 return
         time.sleep(0.1)
     raise AssertionError("the port still answers")
+
+
+def test_a_scan_is_read_by_ocr_with_progress_and_can_be_cancelled(serve, open_page, drop, sample):
+    """The offer, the bar while pages are read, Cancel, and the book in the end; the reader is a script."""
+    slow = [True]
+
+    def read(path, *, ocr, progress, should_stop, password=None):
+        if not ocr:
+            raise ScannedPages("12 of 12 pages of old.pdf are pictures without a text layer.")
+        while slow[0] and not should_stop():
+            progress("Reading scanned pages", 0.25)
+            time.sleep(0.05)
+        return read_document(sample)
+
+    page = open_page(serve(engine(), read=read))
+    drop(page, sample, name="old.pdf")
+    page.click("text=Read them with OCR")
+    page.wait_for_selector(".opening [aria-valuenow='25']")
+    assert "Reading scanned pages" in page.inner_text(".opening")
+    page.click(".opening >> text=Cancel")
+    page.wait_for_selector(".drop-hero")
+    assert not page.is_visible(".card")
+
+    slow[0] = False
+    drop(page, sample, name="old.pdf")
+    page.wait_for_selector(".notice:has-text('12 of 12 pages')")
+    page.click("text=Not now")
+    page.wait_for_selector(".notice", state="detached")
+    drop(page, sample, name="old.pdf")
+    page.click("text=Read them with OCR")
+    page.wait_for_selector(".card h2:has-text('The Thursday Clock')")
 
 
 def test_the_server_is_locked_to_this_browser(serve, open_page, browser):

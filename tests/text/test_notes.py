@@ -10,6 +10,7 @@ from core.notes import Note, grouped, joined, settled
 @pytest.mark.parametrize(("raw", "kept"), [
     ("Sure, here is a summary: The keeper rowed home.", "The keeper rowed home."),
     ("The main events are:\n\n1. The keeper rowed home\n2. He lit it.\n3. Then he", "The keeper rowed home. He lit it."),
+    ("XI\n**He** rowed. He lit it. 3.", "He rowed. He lit it."),
     ("1. The bell\n2. The fog", "The bell. The fog."),
     ("- A boat came,\n- and the bell rang.", "A boat came. and the bell rang."),
     ("The keeper rowed home. Then he sat down and", "The keeper rowed home."),
@@ -37,6 +38,12 @@ def test_groups_shrink_whatever_the_room():
     notes = [Note(str(i), "x" * 900, i, i) for i in range(5)]
     assert len(grouped(notes, lambda note: len(note.text), 100)) <= 2
     assert grouped(notes[:1], lambda note: len(note.text), 100) == [notes[:1]]
+
+
+def test_groups_are_as_many_as_asked_for_where_there_are_notes_enough():
+    notes = [Note(str(i), "x" * 10, i, i) for i in range(9)]
+    assert [len(group) for group in grouped(notes, lambda note: len(note.text), 1000, least=3)] == [3, 3, 3]
+    assert len(grouped(notes[:5], lambda note: len(note.text), 1000, least=4)) == 2
 
 
 def test_joined_names_every_part():

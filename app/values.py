@@ -1,0 +1,51 @@
+"""What lies on the desk beside books and turns: values only. The desk changes them, the page shows them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """A message above the conversation. `kind`: info | error."""
+
+    text: str
+    kind: str = "error"
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """A file that is being read. It waits for its password while `locked`, for a word about its scanned pages while `offer` is set."""
+
+    path: Path
+    name: str
+    stage: str = "Opening"
+    fraction: float | None = None
+    locked: bool = False
+    offer: str = ""                            # what the person is told before choosing whether OCR reads the pictures
+    keep: bool = False                         # a sample is the app's own file; an upload is deleted once it is read
+    password: str | None = field(default=None, repr=False)
+    ocr: bool = False
+
+    @property
+    def waiting(self) -> bool:
+        """Whether it is the person's turn."""
+        return self.locked or bool(self.offer)
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """The place the reader pane shows; `length` characters from `offset` are marked when positive."""
+
+    offset: int = 0
+    length: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """How an answer is to be made: the choices around the question."""
+
+    chapters: tuple[int, int] | None = None
+    fit: str = "auto"
+    params: dict | None = None

@@ -1,0 +1,63 @@
+"""What a stream of events becomes on the page and in the history: parts beside the answer, retries replaced, stretches in a row."""
+
+from __future__ import annotations
+
+import pytest
+
+from app.history import History
+from app.job import Job
+from core.events import Delta, Finished, Piece, Prefill, Reading, Stats
+
+STATS = Stats(model="m", new_tokens=3)
+
+
+def said(text: str, level: str = "target", stats: Stats = STATS) -> Delta:
+    return Delta((Piece(text, level),), stats)
+
+
+@pytest.fixture
+def history(tmp_path) -> History:
+    return History(tmp_path / "talks.db")
+
+
+def played(history: History, *events) -> tuple[Job, list]:
+    """The job after all events, and the text that stood there after each."""
+    seen: list[str] = []
+    talk = history.create("book").id
+    job = Job(iter(events), history, talk, changed=lambda: seen.append(job.snapshot.text))
+    job.start()
+    assert job.join(10)
+    return job, seen
+
+
+def test_parts_stand_beside_the_answer_and_a_retry_replaces_its_part(history):
+    job, _ = played(
+        history, Reading(1, 2, "One", "part summary"), Prefill(9, 9, 1.0), said("A pirate."),
+        Reading(1, 2, "One", "part summary", attempt=2), said("The keeper rowed."),
+        Reading(2, 2, "Two", "part summary"), said("The bell rang."),
+        Reading(1, 1, "the whole book", "whole summary"), said("He rowed and rang."), Finished("stop", "He rowed and rang.", STATS))
+    assert job.snapshot.parts == (("One", "The keeper rowed."), ("Two", "The bell rang."))
+    assert job.snapshot.text == "He rowed and rang."
+
+
+def test_stretches_of_the_whole_follow_each_other_and_a_retry_takes_back_only_its_own(history):
+    text = "## One\n\nHe rowed.\n\n## Two\n\nIt rang."
+    job, seen = played(
+        history, Reading(1, 1, "Part", "part summary"), said("note"),
+        Reading(1, 2, "One", "whole summary"), said("## One\n\n", "", Stats()), said("He rowed."),
+        Reading(2, 2, "Two", "whole summary"), said("\n\n## Two\n\n", "", Stats()), said("A pirate came."),
+        Reading(2, 2, "Two", "whole summary", attempt=2), said("\n\n## Two\n\n", "", Stats()), said("It rang."),
+        Finished("stop", text, STATS))
+    assert "## One\n\nHe rowed.\n\n## Two\n\nA pirate came." in seen
+    assert job.snapshot.text == text and job.snapshot.parts == (("Part", "note"),)
+    assert {piece.level for piece in job.snapshot.pieces} == {"", "target"}
+
+
+def test_headings_without_figures_do_not_wipe_the_panel(history):
+    shown = []
+    talk = history.create("book").id
+    events = [Reading(1, 2, "One", "whole summary"), said("He rowed."), said("\n\n## Two", "", Stats()), Finished("stop", "x", STATS)]
+    job = Job(iter(events), history, talk, changed=lambda: shown.append(job.snapshot.stats))
+    job.start()
+    assert job.join(10)
+    assert all(stats is None or stats.model == "m" for stats in shown)
