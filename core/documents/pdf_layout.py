@@ -60,9 +60,10 @@ def lay_out(pieces: list[Line], *, body: float, width: float = 0.0, gutters: Seq
 # ---- columns ----
 
 def _fits_gutter(pieces: list[Line], gutter: float) -> bool:
-    """Some lines begin just right of the gutter, others end before it, none crosses."""
+    """Some lines begin just right of the gutter, others end before it, none but a title crosses."""
     right = [line for line in pieces if line.x0 > gutter - 3]
-    return (0 < len(right) < len(pieces) and not any(_crosses(line, gutter) for line in pieces)
+    usual = median(line.size for line in pieces) if pieces else 0.0
+    return (0 < len(right) < len(pieces) and not any(_crosses(line, gutter) and line.size < 1.15 * usual for line in pieces)
             and sum(line.x0 < gutter + 6 for line in right) * 2 >= len(right))
 
 

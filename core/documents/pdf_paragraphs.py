@@ -78,9 +78,10 @@ def to_blocks(layouts: Sequence[PageLayout], *, body: float, known: Counter[str]
     for layout in layouts:
         notes = {mark: _note(mark, lines, known) for mark, lines in layout.notes}
         for region in layout.regions:
-            for line in region.lines:
+            for line, following in zip(region.lines, (*region.lines[1:], None), strict=True):
                 text = _without_marks(line.text, notes)
-                if current is None or _begins(current, line, region, body, openings):
+                if (current is None or _begins(current, line, region, body, openings)
+                        or _one_after_another(current, line, following, region)):
                     done += _with_notes(current)
                     current = Placed(line, region, line.page, line.y, line.size, text, [(0, line.page)], line.x0)
                 else:
@@ -161,6 +162,18 @@ def _relation(open_: Placed, line: Line, region: Region, body: float) -> str:
     if _ends_early(last, open_.region, line):
         return "break" if _ENDS_SENTENCE.search(last.text[-12:]) or not same else "line"
     return "join"
+
+
+def _one_after_another(open_: Placed, line: Line, following: Line | None, region: Region) -> bool:
+    """True for the indented first line of a paragraph right below a paragraph of one line, as in a dialogue: seen by the line after it,
+    which goes back to the margin, or by its quotation mark. Lines indented alike are else a quotation or verse.
+    """
+    last, indent = open_.line, _INDENT * line.size
+    alike = open_.lines == 1 and open_.region is region and abs(line.x0 - last.x0) < 1 and line.x0 - region.left > indent
+    if not alike or region.hanging or _centred(last, region) or not _ENDS_SENTENCE.search(last.text[-12:]):
+        return False
+    back = following is not None and line.x0 - following.x0 > indent and not _ends_early(line, region, following)
+    return back or line.text.startswith(("“", '"', "„", "«", "—"))
 
 
 def _centred(line: Line, region: Region) -> bool:

@@ -13,6 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from app import cli
 from core.documents import Limits, ReadingCancelled, read_safely
 from core.errors import DocumentError, PasswordNeeded
 
@@ -23,6 +24,7 @@ FILES = (
     "epub-obfuscated-fonts.epub", "epub-malformed-xhtml.epub", "epub-is-a-jpeg.epub", "epub-path-traversal.epub",
     "epub-zip-bomb.epub", "epub-xxe.epub", "txt-utf16le-bom.txt", "txt-windows-1252.txt", "binary-renamed.txt",
 )
+BOOKS = ("moby-dick.epub", "the-time-machine.txt", "the-war-of-the-worlds.epub", "viking-tales.pdf")
 
 
 def flat(text: str) -> str:
@@ -54,6 +56,21 @@ def test_hostile_file_behaves_as_expected(name: str, shared_data: Path, expectat
         assert forbidden not in everything
     if "chapters" in wanted:
         assert len(document.chapters) == wanted["chapters"]
+
+
+@pytest.mark.parametrize("name", [*(f"hostile/{name}" for name in FILES), *(f"books/{name}" for name in BOOKS)])
+def test_extract_says_of_every_shared_file_what_it_is(name: str, shared_data: Path, expectations: dict[str, dict],
+                                                      capsys: pytest.CaptureFixture[str]):
+    """`extract FILE --json`, as a person types it: facts and exit code 0, or one sentence and exit code 1."""
+    wanted = expectations.get(Path(name).name, {"expect": "text"})
+    status = cli.main(["extract", str(shared_data / name), "--json"])
+    said = capsys.readouterr()
+    if wanted["expect"] == "error":
+        assert status == 1 and said.out == "" and re.search(wanted["error_regex"], said.err, re.I) and said.err.count("\n") == 1
+    else:
+        facts = json.loads(said.out)
+        assert status == 0 and facts["words"] > 0 and facts["chapters"] and facts["title"]
+        assert len(facts["chapters"]) == wanted.get("chapters", len(facts["chapters"]))
 
 
 def test_every_shared_file_is_in_the_table(expectations: dict[str, dict]):

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 import pytest
 
+from benchmarks.documents import chapters_of
 from benchmarks.typeset import Style, annotated, note_text, typeset
 from benchmarks.word_errors import word_error
 from core.documents import Document, read_document
 
+REPO = Path(__file__).resolve().parents[2]
 WIDE = Style(columns=2, width=595, height=842)
 STYLES = {
     "one column": Style(),
@@ -63,6 +66,31 @@ def test_print_reads_back_as_it_was(name: str, shared_data: Path, tmp_path: Path
         assert error < 0.003, (title, places)
     truth = {paragraph for _, paragraphs in chapters for paragraph in paragraphs}
     assert len(truth & set(document.text.split("\n\n"))) > 0.9 * len(truth)
+
+
+SAMPLE = REPO / "assets" / "samples" / "the-light-on-the-holm.epub"
+
+
+@pytest.mark.parametrize(("style", "least"), [
+    (Style(), 1.0), (replace(WIDE, row_by_row=True), 0.98), (Style(notes_every=3), 0.98)], ids=["plain", "columns", "notes"])
+def test_paragraphs_of_a_talkative_book_stay_apart(style: Style, least: float, tmp_path: Path):
+    """Short lines of dialogue look like the lines of one indented paragraph; a chapter's last column may hold four lines."""
+    chapters = chapters_of(read_document(SAMPLE))
+    document = printed(chapters, style, tmp_path)
+    truth = {paragraph for _, paragraphs in chapters for paragraph in paragraphs}
+    assert len(truth & set(document.text.split("\n\n"))) >= least * len(truth)
+
+
+def test_samples_in_the_documentation_are_what_comes_out(tmp_path: Path):
+    """The passages after "After:" in docs/documents.md, looked up in the sample set as it says there."""
+    chapters = chapters_of(read_document(SAMPLE))
+    read = "\n\n".join(printed(chapters, style, tmp_path).text for style in (replace(WIDE, row_by_row=True), Style(notes_every=3)))
+    page = (REPO / "docs" / "documents.md").read_text(encoding="utf-8")
+    shown = re.findall(r"^After:\n\n((?:>.*\n)+)", page, re.M)
+    assert len(shown) == 2
+    for passage in shown:
+        lines = [line[2:] for line in passage.splitlines()]
+        assert "\n\n".join(" ".join(part.split()) for part in "\n".join(lines).split("\n\n")) in read
 
 
 def test_footnotes_follow_their_paragraph(shared_data: Path, tmp_path: Path):
