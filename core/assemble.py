@@ -59,6 +59,24 @@ def build_engine(
     plan's. `composer`: another choice of drafters, for benchmarks.
     """
     backend = backend or _backend(plan, settings)
+    try:
+        model, draft = _models(plan, backend, model_dir, draft_dir, progress)
+    except backend.out_of_memory as error:
+        raise UserError(
+            f"The weights of {plan.model} do not fit into what is free of the GPU's memory. Close other programs that use the GPU, or "
+            "choose a smaller model."
+        ) from error
+    room = Room(plan, settings, model, replan)
+    room.compare()
+    composed = (composer or Composer)(plan, model, draft)
+    return Engine(model, room.plan, new_cache=room.new_cache, give_way=room.give_way, compose=composed.compose,
+                  peak_memory=backend.peak_memory_bytes, snapshots=_snapshots(settings, plan, model, model_dir))
+
+
+def _models(
+    plan: Plan, backend: Backend, model_dir: Path, draft_dir: Path | None, progress: Progress | None
+) -> tuple[LlamaModel, LlamaModel | None]:
+    """Target and draft."""
     model = load_model(model_dir, backend, positions=plan.context_tokens + _MAX_GAMMA, stretch=plan.context_stretch, progress=progress)
     slots = plan.draft_sinks + plan.draft_window + _slack(plan)
     draft = load_draft(draft_dir, backend, target=model, target_dir=model_dir, positions=slots) if draft_dir else None
@@ -67,11 +85,7 @@ def build_engine(
             f"The draft model {draft.config.name} has {draft.config.vocab:,} tokens and {model.config.name} has {model.config.vocab:,}. "
             "Choose a draft model with the same vocabulary, or draft_model: none."
         )
-    room = Room(plan, settings, model, replan)
-    room.compare()
-    composed = (composer or Composer)(plan, model, draft)
-    return Engine(model, room.plan, new_cache=room.new_cache, give_way=room.give_way, compose=composed.compose,
-                  peak_memory=backend.peak_memory_bytes, snapshots=_snapshots(settings, plan, model, model_dir))
+    return model, draft
 
 
 def _snapshots(settings: Settings, plan: Plan, model: LlamaModel, model_dir: Path) -> SnapshotStore | None:

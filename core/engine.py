@@ -166,6 +166,8 @@ class Engine:
             raise UserError(
                 f"The prompt has {len(ids):,} tokens and the context holds {capacity:,}. Choose fewer chapters or read in parts."
             )
+        if context.cache is None:              # an earlier answer ended where no cache fitted
+            context.cache = self._cache_that_fits(capacity)
         started, known = self._clock(), context.keep_prefix_of(ids)
         yield from self._restore(context, ids[:-1], should_stop)
         reused = context.cache.length

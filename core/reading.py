@@ -36,6 +36,7 @@ class ReadingStyle:
     join_prompts: tuple[str, ...] = ("Write a short summary of the whole book from these notes, in your own words.",)
     whole_prompt: str = "Write a short summary of this book in your own words."
     answer_prompt: str = "{question}"
+    quote_prompt: str = ""                     # follows a question about text that is before the model; "" where it cannot quote
     temperature: float = 0.3
     top_p: float = 0.9
     repetition_penalty: float = 1.0

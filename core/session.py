@@ -141,7 +141,7 @@ class Session:
     def _whole(self, ask: Ask, plan: ReadingPlan, params: Params, should_stop: Callable[[], bool]) -> Iterator[Event]:
         part = plan.parts[0]
         yield Reading(1, 1, part.label)
-        question = self._style.whole_prompt if ask.question is None else self._asked(ask.question)
+        question = self._quoting(self._style.whole_prompt) if ask.question is None else self._asked_of_text(ask.question)
         done = yield from self._turn(ask, _key(ask, part), _passage(ask.book, part), "", question, params, should_stop, keep=True)
         yield self._finished(done, plan=plan, sources=(part.label,))
 
@@ -199,7 +199,7 @@ class Session:
         self._memory(ask).part = part
         yield Reading(plan.parts.index(part) + 1, len(plan.parts), part.label)
         memo = self._memo(known)
-        done = yield from self._turn(ask, _key(ask, part), _passage(ask.book, part), memo, self._asked(ask.question), params,
+        done = yield from self._turn(ask, _key(ask, part), _passage(ask.book, part), memo, self._asked_of_text(ask.question), params,
                                      should_stop, keep=True)
         sources = (part.label, "the summaries of the other parts") if memo else (part.label,)
         yield self._finished(done, plan=plan, sources=sources, notes=(*notes, f"Read for this answer: {part.label}."))
@@ -303,7 +303,7 @@ class Session:
             elif asked is not None:
                 ids = tuple(entry.get("ids") or self._tokenizer.encode(entry.get("text", "")))
                 known = self._memory(ask).questions.get(ids)
-                turns.append(Turn(known or tuple(self._tokenizer.encode(self._asked(asked["text"]))), ids))
+                turns.append(Turn(known or tuple(self._tokenizer.encode(self._asked_of_text(asked["text"]))), ids))
                 asked = None
         return [turn for turn in turns if turn.answer]
 
@@ -331,11 +331,18 @@ class Session:
     def _asked(self, question: str) -> str:
         return self._style.answer_prompt.replace("{question}", question.strip())
 
+    def _asked_of_text(self, question: str) -> str:
+        """A question with the book's own words before the model: only from them can it quote, not from summaries."""
+        return self._quoting(self._asked(question))
+
+    def _quoting(self, prompt: str) -> str:
+        return f"{prompt}\n{self._style.quote_prompt}" if self._style.quote_prompt else prompt
+
     def _memory(self, ask: Ask) -> _Memory:
         return self._memories.setdefault(ask.conversation_id, _Memory())
 
     def _reserve(self, max_new_tokens: int) -> int:
-        instructions = (self._style.system, self._style.whole_prompt, max(self._style.part_prompts, key=len))
+        instructions = (self._style.system, self._quoting(self._style.whole_prompt), max(self._style.part_prompts, key=len))
         return max_new_tokens + _FRAME_TOKENS + sum(self._tokenizer.count(text) for text in instructions)
 
     # ---- figures -------------------------------------------------------------------------------------------------------------

@@ -120,6 +120,11 @@ def test_imports_point_one_way(package: str, forbidden: tuple[str, ...], allowed
     assert offenders(importers, *forbidden, allowed=allowed) == []
 
 
+def test_nothing_in_core_needs_training():
+    """It is a tool beside the runtime: an answer must not load it."""
+    assert offenders([module for module in modules("core") if not within(module, "core.training")], "core.training") == []
+
+
 def test_concrete_caches_and_backends_meet_only_in_assemble():
     """Anywhere else it would be a second place that decides what runs."""
     both = [

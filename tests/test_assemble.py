@@ -170,6 +170,26 @@ def test_no_room_at_all_names_cause_and_remedy(folder: Path):
         engine.new_context(400)
 
 
+def test_a_context_outlives_the_answer_that_found_no_room(folder: Path):
+    """The next question, perhaps with other programs closed, starts over instead of stumbling over an empty context."""
+    backend = SmallDevice(failures=[3], refuse=[False, True])
+    engine = built(folder, backend=backend)
+    context = engine.new_context(400)
+    with pytest.raises(UserError, match="GPU's memory"):
+        answer(engine, context)
+    assert len(answer(engine, context)[0]) == 16
+
+
+def test_weights_that_do_not_fit_are_refused_in_words(folder: Path):
+    """Loading is where a full card is met first."""
+    class Full(SmallDevice):
+        def linear(self, *args: object) -> object:
+            raise OutOfMemory("no room for a matrix")
+
+    with pytest.raises(UserError, match="weights of tiny do not fit"):
+        built(folder, backend=Full())
+
+
 def test_planned_and_real_memory_are_compared_after_loading(folder: Path, caplog: pytest.LogCaptureFixture):
     """In the log always; and where the rest will not fit, the plan gives way before anything breaks."""
     caplog.set_level(logging.INFO)

@@ -368,6 +368,45 @@ def test_torn_note_on_disk_is_made_again(tmp_path):
 
 # ---- the rest --------------------------------------------------------------------------------------------------------------
 
+# ---- quotations ----------------------------------------------------------------------------------------------------------
+
+QUOTING = dataclasses.replace(STYLE, quote_prompt="Quote it.")
+
+
+def told(engine: FakeEngine, number: int = -1) -> str:
+    return CharTokenizer().decode(engine.prompts[number])
+
+
+@pytest.mark.parametrize("question", [None, "Who came?"])
+def test_a_model_that_can_is_asked_to_quote_the_text_before_it(question: str | None):
+    asked = question or "whole?"
+    for style, wanted in ((QUOTING, f"{asked}\nQuote it."), (STYLE, asked)):
+        session, engine = make(style=style)
+        ask(session, book(1), question)
+        assert told(engine).endswith(wanted)
+
+
+def test_quotes_are_asked_of_passages_not_of_summaries():
+    """What is quoted from a summary stands nowhere in the book."""
+    session, engine = make(reply_by_prompt, style=QUOTING)
+    ask(session, book(), None)
+    assert not any("Quote it." in told(engine, number) for number in range(len(engine.prompts)))
+    ask(session, book(), "What about the copper magnet?")
+    assert told(engine).endswith("What about the copper magnet?\nQuote it.")
+    ask(session, book(), "Zzz?", conversation="other")
+    assert told(engine).endswith("Zzz?")
+
+
+def test_the_request_to_quote_does_not_cost_the_prefix_of_the_next_turn():
+    session, engine = make(style=QUOTING)
+    first = finished(ask(session, book(1), "Who came?"))
+    ask(session, book(1), "And then?", history=turns("Who came?", first))
+    assert engine.fed[1] == len("And then?\nQuote it.") + 3 - 1
+    again, fresh = make(style=QUOTING)
+    ask(again, book(1), "And then?", history=turns("Who came?", first))
+    assert fresh.prompts[-1] == engine.prompts[-1], "an engine that was restarted must put the question the same way"
+
+
 def test_conversation_without_a_book():
     session, _ = make()
     assert finished(ask(session, None, "Hello?")).text == "It is so."

@@ -196,13 +196,14 @@ class OffloadedKVCache:
         if not at_hand:
             self._settle()
             self._copies.finish(self._written)
-        index = torch.arange(start, start + n).expand(self.shape.kv_heads, n)
+        index, here = (torch.arange(start, start + n, device=device).expand(self.shape.kv_heads, n)
+                       for device in (torch.device("cpu"), self.backend.device))
         for layer in range(self.shape.layers):
             if layer in self._place and at_hand:
                 place = self._place[layer]
                 rows = self._fresh.k[place, 0, :, fresh], self._fresh.v[place, 0, :, fresh]
             else:
-                rows = self._runs(layer, index, index.to(self.backend.device), 1)
+                rows = self._runs(layer, index, here, 1)
             target.put(layer, to, *rows)
 
     def copy_chunks(self, target: KVStore, chunks: torch.Tensor, chunk: int) -> None:

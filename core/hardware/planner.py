@@ -80,8 +80,10 @@ def _cost(case: Case, layout: Layout) -> Plan:
         [full(rows) for rows in range(1, _last(settings.gamma, costs.MAX_GAMMA))],
         [middle(rows) for rows in range(1, _last(settings.middle_gamma, costs.MAX_MIDDLE_GAMMA))],
         draft_s=draft_s, p=settings.assumed_acceptance, q=costs.draft_acceptance(target, draft),
-        gamma=settings.gamma, middle_gamma=settings.middle_gamma or (costs.NGRAM_GAMMA if draft is None or site.device == "cpu" else None),
+        gamma=settings.gamma, middle_gamma=settings.middle_gamma or (costs.NGRAM_GAMMA if draft is None else None),
     )
+    # lookup speaks first and its tokens are free; a draft model stops by itself where one more pass does not pay
+    middle_gamma = settings.middle_gamma or max(lengths.middle_gamma, costs.NGRAM_GAMMA)
     prefill = costs.prefill_s(target, site.dtype, tokens=context, segment=layout.segment, speeds=speeds,
                               host_bytes=pinned + pageable)
     budget = (*vram_lines(layout, site.vram_reserve), *host_lines(layout, site.ram_reserve)) if site.device == "cuda" else (
@@ -92,7 +94,7 @@ def _cost(case: Case, layout: Layout) -> Plan:
         context_stretch=max(1.0, context / target.native_context), layers=target.layers, on_chip_layers=layout.on_chip,
         retrieval_budget=layout.retrieval_budget, retrieval_chunk=layout.retrieval_chunk, tail_tokens=layout.tail,
         draft_model=draft.name if draft is not None else None, draft_sinks=layout.draft_sinks,
-        draft_window=layout.draft_window, gamma=lengths.gamma, middle_gamma=lengths.middle_gamma,
+        draft_window=layout.draft_window, gamma=lengths.gamma, middle_gamma=middle_gamma,
         prefill_segment_tokens=layout.segment, prefill_chunk_tokens=layout.chunk,
         staging_blocks=layout.blocks if offloaded else 0, staging_block_bytes=layout.block_bytes if offloaded else 0,
         staging_block_tokens=layout.block_tokens if offloaded else 0,

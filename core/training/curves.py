@@ -10,7 +10,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from core.training.shards import LAW_TEMPERATURES
 
-_SIZE, _PLOT, _LEFT, _TOP = (960, 720), (800, 270), 90, 50         # pixels
+_SIZE, _PLOT, _LEFT, _TOP = (960, 720), (800, 250), 90, 50         # pixels
 _INK, _GRID, _PAPER = "#222222", "#dddddd", "#ffffff"
 _COLOURS = ("#b3541e", "#1f5f8b", "#3b7a3b", "#7a3b7a")
 
@@ -26,7 +26,7 @@ def draw(history: Sequence[Mapping[str, Any]], path: Path) -> None:
     accepted = {"T = 0": [point["greedy"] for point in judged]}
     for index, temperature in enumerate(LAW_TEMPERATURES):
         accepted[f"T = {temperature:g}"] = [point["overlap"][index] for point in judged]
-    _plot(pen, "agreement on passages kept apart, within the draft's vocabulary", steps, accepted, top=_TOP * 2 + _PLOT[1])
+    _plot(pen, "agreement on passages kept apart, within the draft's vocabulary", steps, accepted, top=_TOP * 2 + _PLOT[1] + 40)
     part = path.with_suffix(".part")
     picture.save(part, "PNG")
     part.replace(path)
@@ -43,8 +43,10 @@ def _plot(pen: ImageDraw.ImageDraw, title: str, steps: Sequence[int], lines: Map
         pen.line((_LEFT, y, _LEFT + width, y), _GRID)
         pen.text((_LEFT - 10, y), f"{most * part / 4:.2f}", _INK, font, anchor="rm")
         pen.text((_LEFT + width * part // 4, top + height + 6), f"{last * part // 4:,}", _INK, font, anchor="ma")
-    for number, (name, values) in enumerate(lines.items()):
-        colour = _COLOURS[number]
+    legend = _LEFT + width
+    for colour, (name, values) in zip(_COLOURS, lines.items(), strict=False):
         points = [(_LEFT + width * step / last, top + height - height * value / most) for step, value in zip(steps, values, strict=True)]
         pen.line(points, colour, 2)
-        pen.text((_LEFT + width - 10 - 90 * (len(lines) - 1 - number), top - 28), f"{name} {values[-1]:.2f}", colour, font, anchor="ra")
+        label = f"{name}: {values[-1]:.2f}"
+        pen.text((legend, top - 28), label, colour, font, anchor="ra")
+        legend -= pen.textlength(label, font) + 20

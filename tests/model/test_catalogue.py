@@ -9,6 +9,7 @@ import pytest
 from core.errors import UserError
 from core.hardware.shapes import FAMILIES
 from core.model.catalogue import EMBEDDED, draft_for, find, from_folder, load
+from core.reading import ReadingStyle
 
 CONFIG = {"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 2, "vocab_size": 128,
           "intermediate_size": 96, "max_position_embeddings": 512}
@@ -34,6 +35,13 @@ def test_every_entry_is_whole():
             continue
         assert entry.reading["part_tokens"] < entry.native_context
         assert {"system", "part_prompts", "temperature", "repetition_penalty"} <= entry.reading.keys()
+
+
+def test_quotes_are_asked_of_large_chat_models_only():
+    """A small model is spared an instruction that it may answer with invented quotations."""
+    for entry in load().values():
+        large = entry.chat and entry.role != "draft" and entry.shape.parameters > 6e9
+        assert bool(ReadingStyle.from_record(entry.reading).quote_prompt) == large, entry.name
 
 
 def test_drafts_have_the_targets_vocabulary_and_are_smaller():
