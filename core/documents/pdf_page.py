@@ -2,6 +2,10 @@
 
 PDFium gives a page's characters in one call and a character's place in one call each, so places are asked for only at the ends
 of a line and where something depends on them (a raised note mark, a gap that may be the space between columns).
+
+A page written from right to left is handed on as in a mirror: x grows in the direction of reading. So margins, indents and the order
+of columns mean the same in every script, and nothing behind this module knows of directions. PDFium itself puts the characters of
+such a line into logical order.
 """
 
 from __future__ import annotations
@@ -20,6 +24,13 @@ _LETTERS = re.compile(r"[^\W\d_]+")
 # old TeX and Ghostscript fonts without a Unicode table leave ligatures at these codes
 _TEX_LIGATURES = {0x0B: "ff", 0x0C: "fi", 0x0E: "ffi", 0x0F: "ffl",
                   0x1B: "ff", 0x1C: "fi", 0x1D: "fl", 0x1E: "ffi", 0x1F: "ffl"}
+_RTL = re.compile(r"[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufeff]")
+# words of a left-to-right script in a row: between words of the other direction PDFium gives them last word first
+_LTR_WORDS = re.compile(r"[A-Za-z\u00c0-\u024f][\w'’-]*(?: [A-Za-z\u00c0-\u024f][\w'’-]*)+")
+# Chinese and Japanese, which are written without spaces
+CJK = r"[\u3001-\u30ff\u31f0-\u31ff\u3400-\u9fff\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff]"
+_CJK_SPACE = re.compile(f"(?<={CJK}) (?={CJK})")
+_CJK_GAP_SIZES = 1.0                           # a space between such characters that is meant is at least one of them wide
 _GAP_SIZES = 1.15                              # a space this many times the font size may be the gap between columns
 
 
@@ -54,7 +65,7 @@ class PageText:
         self._text_page.close()
 
     def lines(self) -> list[Line]:
-        """All lines in the file's own order; turned text (a stamp along the margin) is left out."""
+        """All lines in the file's own order; turned text (a stamp along the margin) is left out. x runs in reading direction."""
         spans: list[tuple[int, int]] = []
         start = 0
         for found in _BREAK.finditer(self._chars):
@@ -62,7 +73,8 @@ class PageText:
             spans.append((start, found.end() if hyphen else found.start()))
             start = found.end()
         spans.append((start, len(self._chars)))
-        return [line for begin, end in self._without_gaps(spans) if (line := self._line(begin, end))]
+        lines = [line for begin, end in self._without_gaps(spans) if (line := self._line(begin, end))]
+        return mirrored(lines, self.width) if _reads_leftwards(self._chars) else lines
 
     # ---- characters ----
 
@@ -108,6 +120,8 @@ class PageText:
         if body != begin:
             y = self._origin(body)[1]
         x1 = self._right_edge(end - 1)
+        if _RTL.search(text):                  # its last character is the leftmost one
+            x0, x1 = min(x0, self._origin(end - 1)[0]), max(x1, self._right_edge(begin))
         return Line(self._readable(text, begin, y, size), min(x0, x1), max(x0, x1), y, size, self._number)
 
     def _letter(self, begin: int, end: int, near: int) -> int:
@@ -125,10 +139,19 @@ class PageText:
             part = found.start() + self._glued.get(found.group().lower(), 0)
             if part > found.start() and self._apart(begin + found.start(), begin + found.end(), begin + part, size):
                 edits.append((part, part, " "))
+        edits += [(space.start(), space.end(), "") for space in _CJK_SPACE.finditer(text) if not self._wide(begin + space.start(), size)]
+        if _RTL.search(text):
+            edits += [(run.start(), run.end(), " ".join(reversed(run.group().split(" ")))) for run in _LTR_WORDS.finditer(text)
+                      if self._origin(begin + run.start())[0] > self._origin(begin + run.end() - 1)[0]]
         for start, end, new in sorted(edits, reverse=True):
             text = text[:start] + new + text[end:]
         text = text.replace("\ufffe", "-").replace("\x02", "-")
         return text.translate(_TEX_LIGATURES)
+
+    def _wide(self, space: int, size: float) -> bool:
+        """True for a space between full-width characters that was put there, not left over by stretching the line."""
+        before, after = self._origin(space - 1)[0], self._origin(space + 1)[0]
+        return abs(after - before) > (1 + _CJK_GAP_SIZES) * size
 
     def _apart(self, begin: int, end: int, part: int, size: float) -> bool:
         """True when the gap before `part` stands out among the gaps inside the word."""
@@ -155,6 +178,8 @@ class PageText:
         for index in range(begin + 1, end - 1):
             if self._chars[index] == " " and self._chars[index - 1] != " " and self._chars[index + 1] != " ":
                 gap = self._origin(index + 1)[0] - self._right_edge(index - 1)
+                if _RTL.match(self._chars[index - 1]) and _RTL.match(self._chars[index + 1]):
+                    gap = self._origin(index - 1)[0] - self._right_edge(index + 1)
                 if gap > _GAP_SIZES * size:
                     found.append(index)
         return found
@@ -162,6 +187,17 @@ class PageText:
     def _cut(self, begin: int, end: int) -> list[tuple[int, int]]:
         edges = [begin, *self._gaps(begin, end), end] if end - begin > 2 else [begin, end]
         return list(zip(edges, edges[1:], strict=False))
+
+
+def mirrored(lines: list[Line], width: float) -> list[Line]:
+    """The lines of a page as seen in a mirror."""
+    return [replace(line, x0=width - line.x1, x1=width - line.x0) for line in lines]
+
+
+def _reads_leftwards(text: str) -> bool:
+    """True when most of the letters are of a right-to-left script."""
+    found = len(_RTL.findall(text))
+    return found > 0 and 2 * found > sum(map(str.isalpha, text))
 
 
 def merged(pieces: list[Line]) -> list[Line]:
@@ -194,5 +230,6 @@ def _as_one(group: list[Line]) -> Line:
         mark = re.fullmatch(r"\d{1,3}|[*†‡§]", piece.text) and piece.size < 0.85 * main.size
         shown = f"{NOTE_OPEN}{piece.text}{NOTE_CLOSE}" if mark else piece.text
         gap = piece.x0 - group[index - 1].x1 if index else 0.0
-        text += (" " if index and gap > 0.12 * main.size else "") + shown
+        least = _CJK_GAP_SIZES if re.search(f"{CJK}\\Z", text) and re.match(CJK, shown) else 0.12
+        text += (" " if index and gap > least * main.size else "") + shown
     return replace(main, text=text, x0=group[0].x0, x1=group[-1].x1)

@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from core.documents.blocks import Block
 from core.documents.clean import paragraph
 from core.documents.pdf_layout import PageLayout, Region
-from core.documents.pdf_page import NOTE_CLOSE, NOTE_OPEN, Line
+from core.documents.pdf_page import CJK, NOTE_CLOSE, NOTE_OPEN, Line
 
 _WORD = re.compile(r"[^\W\d_]+(?:[-’'][^\W\d_]+)*")
-_ENDS_SENTENCE = re.compile(r"[.!?:…。！？][”’\"')\]»" + NOTE_OPEN + NOTE_CLOSE + r"\d*]*\Z")
+_ENDS_SENTENCE = re.compile(r"[.!?:…。！？؟۔][”’\"')\]»」』" + NOTE_OPEN + NOTE_CLOSE + r"\d*]*\Z")
 _HYPHEN_END = re.compile(r"([^\W\d_]+)[-\u00ad\u2010]\Z")
-_CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\uff00-\uffef\u3000-\u303f]")
+_CJK = re.compile(CJK)
 _MARKS = re.compile(f"{NOTE_OPEN}([^{NOTE_CLOSE}]*){NOTE_CLOSE}")
 _PREFIXES = frozenset(["self", "well", "ill", "half", "quasi", "semi", "ex", "vice", "twenty", "thirty", "forty", "fifty",
                        "sixty", "seventy", "eighty", "ninety"])
@@ -172,7 +172,7 @@ def _centred(line: Line, region: Region) -> bool:
 def _ends_early(last: Line, region: Region, line: Line) -> bool:
     """The next line's first word would have fitted: the last line was ended on purpose."""
     letter = (last.x1 - last.x0) / max(1, len(last.text))
-    word = line.text.split(" ", 1)[0]
+    word = line.text[:1] if _CJK.match(line.text) else line.text.split(" ", 1)[0]
     return region.right - last.x1 > letter * (len(word) + 1) + 0.8 * last.size
 
 

@@ -18,6 +18,7 @@ from typing import Any
 import psutil
 
 from core.documents.document import Document
+from core.documents.windows_job import contained, interpreter
 from core.errors import DocumentError, PasswordNeeded, ScannedPages
 
 _ROOT = Path(__file__).resolve().parents[2]
@@ -48,8 +49,10 @@ def read_safely(path: str | Path, *, password: str | None = None, progress: Call
     limits = limits or Limits()
     started = time.monotonic()
     allowed_s = limits.ocr_time_s if ocr else limits.time_s
-    child = _start(path, password, ocr, limits)
+    child = _start()
+    job = contained(child, memory_bytes=None if ocr else limits.memory_bytes)
     try:
+        _send(child, {"path": str(path), "password": password, "ocr": ocr, **asdict(limits)})
         for message in _messages(child):
             if message is None:
                 _check(child, path, limits, ocr, time.monotonic() - started > allowed_s, should_stop)
@@ -61,20 +64,24 @@ def read_safely(path: str | Path, *, password: str | None = None, progress: Call
         raise _broken(path, child, limits)
     finally:
         _end(child)
+        if job:
+            job.close()
 
 
-def _start(path: Path, password: str | None, ocr: bool, limits: Limits) -> subprocess.Popen[bytes]:
+def _start() -> subprocess.Popen[bytes]:
+    python, launcher = interpreter()
     search = os.pathsep.join(filter(None, [str(_ROOT), os.environ.get("PYTHONPATH")]))
-    environment = {**os.environ, "PYTHONPATH": search, "PYTHONIOENCODING": "utf-8", "OMP_NUM_THREADS": "1"}
+    environment = {**os.environ, "PYTHONPATH": search, "PYTHONIOENCODING": "utf-8", "OMP_NUM_THREADS": "1", **launcher}
     flags = {"creationflags": subprocess.CREATE_NO_WINDOW} if sys.platform == "win32" else {}
-    child = subprocess.Popen([sys.executable, "-m", "core.documents.child"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                             stderr=subprocess.DEVNULL, cwd=_ROOT, env=environment, **flags)
-    # the password goes by the pipe: arguments are visible to every process on the machine
-    request = {"path": str(path), "password": password, "ocr": ocr, **asdict(limits)}
+    return subprocess.Popen([python, "-m", "core.documents.child"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                            stderr=subprocess.DEVNULL, cwd=_ROOT, env=environment, **flags)
+
+
+def _send(child: subprocess.Popen[bytes], request: dict[str, Any]) -> None:
+    """By the pipe: arguments, a password among them, are visible to every process on the machine."""
     with contextlib.suppress(BrokenPipeError):
         child.stdin.write(json.dumps(request).encode() + b"\n")
         child.stdin.flush()
-    return child
 
 
 def _messages(child: subprocess.Popen[bytes]) -> Any:

@@ -11,6 +11,7 @@ import pytest
 
 from core.documents import Document, Limits, read_document, read_safely
 from core.errors import DocumentError
+from tests.documents.minimal_pdf import pdf_of
 
 SEEDS = {
     "txt": "books/the-time-machine.txt", "epub": "hostile/epub-malformed-xhtml.epub", "epub3": "hostile/epub-path-traversal.epub",
@@ -125,17 +126,6 @@ def check(document: Document) -> None:
     assert len(document.page_labels) in (0, len(document.page_starts))
     assert not any(char in document.text for char in "\x00\ufffe\ud800")
     document.text.encode("utf-8")
-
-
-def pdf_of(objects: list[str], root: int = 1) -> bytes:
-    """A PDF with these objects (numbered from 1) and a correct cross-reference table."""
-    body, offsets = b"%PDF-1.7\n", []
-    for number, content in enumerate(objects, 1):
-        offsets.append(len(body))
-        body += f"{number} 0 obj\n{content}\nendobj\n".encode("latin-1")
-    table = "".join(f"{offset:010} 00000 n \n" for offset in offsets)
-    return body + (f"xref\n0 {len(objects) + 1}\n0000000000 65535 f \n{table}trailer\n<</Size {len(objects) + 1}/Root {root} 0 R>>\n"
-                   f"startxref\n{len(body)}\n%%EOF").encode()
 
 
 @pytest.mark.parametrize("objects", [
