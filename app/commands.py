@@ -155,7 +155,9 @@ def train_draft(given: argparse.Namespace, settings: Settings) -> int:
                        site=site(where.device, where.dtype, threads=where.threads), report=status)
     finally:
         status("")
-    say(f"The draft model is in {folder}. Use it by draft_model: {folder} in config.yaml.")
+    trained = (folder / "model.safetensors").is_file()
+    say(f"The draft model is in {folder}. Use it by draft_model: {folder} in config.yaml." if trained
+        else f"The target has read and written; {folder} holds no draft yet. Start again with --epochs to train one.")
     return 0
 
 

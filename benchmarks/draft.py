@@ -45,7 +45,7 @@ from core.text.tokenizer import Tokenizer  # noqa: E402
 
 LEVELS = ("n-gram", "draft", "both")
 PASSAGE_TOKENS = 1200                          # about the part of a book that the embedded model summarises in one go
-PUBLISHED = 0.35                               # a 68M draft of a 7B model: TriForce, https://arxiv.org/abs/2404.11912 table 7
+PUBLISHED = 0.35                               # a 68M draft of a 7B model: TriForce, https://arxiv.org/abs/2404.11912
 
 
 class Counted:

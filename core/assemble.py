@@ -43,6 +43,7 @@ log = logging.getLogger(__name__)
 Progress = Callable[[str, float | None], None]
 Replan = Callable[[int], Plan]
 _MAX_GAMMA = 32
+H2O_MOST = 8192             # tokens whose column sums are bearable to compute
 _BLOCK_STEP = 64            # tokens; keeps a block in host memory aligned whatever its number of rows
 _LOADED = ("weights", "4-bit codes", "draft model")            # budget lines of what is there after loading,
 _NOT_OURS = ("CUDA context", "program", "kept free")           # and of what no cache may take
@@ -195,9 +196,11 @@ class Composer:
             return self._level_zero(sampling, randomness), None
         if params.mode == "streaming":
             return self._middle(EmptyDrafter(), self._streaming(self._model), params, context_tokens, sampling, randomness), None
+        if params.selection == "h2o" and context_tokens > H2O_MOST:
+            raise UserError(f"Selection by h2o is for comparison up to {H2O_MOST:,} tokens; this prompt has {context_tokens:,}. Use mass.")
         retrieval = RetrievalKVCache(
             cache, budget=params.budget or self._plan.retrieval_budget, chunk=self._plan.retrieval_chunk,
-            tail_tokens=self._plan.tail_tokens, slack=_slack(self._plan),
+            tail_tokens=self._plan.tail_tokens, slack=_slack(self._plan), policy=params.selection,
         )
         below = EmptyDrafter() if params.mode == "retrieval" else self._level_zero(sampling, randomness)
         return self._middle(below, retrieval, params, context_tokens, sampling, randomness), RetrievalRefresh(cache, retrieval)

@@ -16,8 +16,9 @@ from typing import Any
 import torch
 
 from core.cache.base import Observer, TargetKVCache
+from core.cache.selection import POLICIES
 from core.cache.snapshot import SnapshotStore
-from core.decoding.decoder import Decoder, Ends, Round, never
+from core.decoding.decoder import Decoder, Ends, Refresh, Round, never
 from core.decoding.sampling import Sampling
 from core.errors import UserError
 from core.events import Stats
@@ -49,6 +50,7 @@ class Params:
     budget: int | None = None
     gamma: int | None = None
     stop: tuple[str, ...] = ()
+    selection: str = "mass"                    # how the retrieval cache selects; the others are for comparison (core.cache.selection)
 
     def __post_init__(self) -> None:
         checks = {
@@ -57,6 +59,7 @@ class Params:
             f"top_p is {self.top_p}; it must lie above 0 and at most at 1": 0 < self.top_p <= 1,
             f"repetition_penalty is {self.repetition_penalty}; it must be 1 or more": self.repetition_penalty >= 1,
             f"mode is {self.mode!r}; choose one of {', '.join(MODES)}": self.mode in MODES,
+            f"selection is {self.selection!r}; choose one of {', '.join(POLICIES)}": self.selection in POLICIES,
             f"budget is {self.budget}; it must be at least 64 tokens": self.budget is None or self.budget >= 64,
             f"gamma is {self.gamma}; it must lie between 1 and 32": self.gamma is None or 1 <= self.gamma <= 32,
             f"stop is {self.stop!r}; it must be a list of texts of at least one character": all(
@@ -193,7 +196,7 @@ class Engine:
     ) -> Iterator[Prefilled | Round]:
         """Reads what the context lacks of `committed` (prompt and answer so far) and goes on with the answer. Returns the reason."""
         decoder = self._compose(params, context.cache, recorder.prompt_tokens)
-        for event in self._prefill(context, committed[:-1], decoder.refresh.tap, should_stop):
+        for event in self._prefill(context, committed[:-1], decoder.refresh, should_stop):
             yield replace(event, reused_tokens=recorder.reused_tokens, snapshot_tokens=recorder.snapshot_tokens)
         answered = len(committed) - recorder.prompt_tokens
         if not answered:
@@ -274,7 +277,7 @@ class Engine:
             context.ids = list(ids[:length])
             yield Prefilled(0, len(ids) - length, self._clock() - started, None, length, length - known)
 
-    def _prefill(self, context: Context, ids: Sequence[int], tap: Observer | None, should_stop: Callable[[], bool]) -> Iterator[Prefilled]:
+    def _prefill(self, context: Context, ids: Sequence[int], refresh: Refresh, should_stop: Callable[[], bool]) -> Iterator[Prefilled]:
         """Feeds what the context lacks of `ids`, or as much of it as there is time for.
 
         A segment ends where the book does: so what follows is computed in the same steps, and rounded the same, whether the book's rows
@@ -286,15 +289,19 @@ class Engine:
         for first, end in ((start, book_end), (book_end, len(ids))):
             if context.cache.length != first:
                 return
-            for fed in self._feed(context, ids[:end], tap if end == len(ids) else None, should_stop):
+            tap = refresh.tap if end == len(ids) or refresh.tap_all else None
+            for fed in self._feed(context, ids[:end], tap, refresh.tap_all, should_stop):
                 elapsed, done = self._clock() - started, first - start + fed
                 yield Prefilled(done, total, elapsed, elapsed * (total - done) / done if done else None)
 
-    def _feed(self, context: Context, ids: Sequence[int], tap: Observer | None, should_stop: Callable[[], bool]) -> Iterator[int]:
+    def _feed(
+        self, context: Context, ids: Sequence[int], tap: Observer | None, tap_all: bool, should_stop: Callable[[], bool]
+    ) -> Iterator[int]:
         """Prefills the rest of `ids`, yielding how many tokens of it are done."""
         steps = self.model.prefill(
             ids[context.cache.length:], context.cache, segment_tokens=self.plan.prefill_segment_tokens,
             chunk_tokens=self.plan.prefill_chunk_tokens, should_stop=should_stop, tap=tap,
+            tap_all=tap_all,
         )
         while True:
             with torch.inference_mode():

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import torch
 
 from core.cache.base import KVStore, TargetKVCache
-from core.cache.selection import POLICIES, Score, Scores, attention_mass, mean_key
+from core.cache.selection import POLICIES, Score, Scores, attention_mass, column_sums, mean_key
 
 
 class RetrievalKVCache:
@@ -22,7 +22,8 @@ class RetrievalKVCache:
 
     `tail_tokens` bounds the exact recent rows plus the running draft; when an answer outgrows them, `needs_refresh` turns true and the
     older answer rows become ordinary chunks at the next refresh. `policy`, for comparison: "mass" as above, "mean_key" renews by mean
-    keys too, "streaming" always takes the newest chunks (StreamingLLM, https://arxiv.org/abs/2309.17453).
+    keys too, "streaming" always takes the newest chunks (StreamingLLM, https://arxiv.org/abs/2309.17453), "h2o" those that received most
+    attention from all rows that it was shown (H2O, https://arxiv.org/abs/2306.14048), which takes a layer's keys in one part.
     """
 
     rotates_on_read = False
@@ -93,14 +94,21 @@ class RetrievalKVCache:
         self.length = self.committed = self._anchor = self._selected = 0
         self.ready = False
         self._scores = self._no_scores()
+        self._columns: list[torch.Tensor | None] = [None] * self.source.shape.layers       # "h2o": fp32 [kv_heads, chunks] each
 
     def observe(self, layer: int, q: torch.Tensor, k: torch.Tensor, *, start: int, length: int, own: int) -> None:
         """Scores the keys shown for the pass's first query, whose token is certain. An observer of verification passes."""
+        if self.policy == "h2o":
+            self._add_columns(layer, q, k, start, length, own)
+            return
         score = mean_key if self.policy == "mean_key" else attention_mass
         self._score(score, layer, q[0], k, start, length - own + 1 if own else length)
 
     def tap(self, layer: int, q: torch.Tensor, k: torch.Tensor, *, start: int, length: int, own: int) -> None:
         """Scores the keys shown for the pass's last query by their chunks' means. An observer of the last chunk of a prefill."""
+        if self.policy == "h2o":
+            self._add_columns(layer, q, k, start, length, own)
+            return
         self._score(mean_key, layer, q[-1], k, start, length)
 
     def refresh(self) -> bool:
@@ -108,7 +116,8 @@ class RetrievalKVCache:
 
         Returns whether there was anything to go by; without it the selection stays. The source must hold only committed rows.
         """
-        if not self._scores.complete and self.policy != "streaming":
+        known = {"streaming": True, "h2o": all(sums is not None for sums in self._columns)}
+        if not known.get(self.policy, self._scores.complete):
             return False
         length = self.source.length
         anchor = max(0, (length - self.recent) // self.chunk * self.chunk)             # first token of the exact tail
@@ -129,7 +138,8 @@ class RetrievalKVCache:
             newest = torch.arange(among - m, among, device=self.backend.device)
             newest[0] = 0
             return newest.expand(layers, kv_heads, m)
-        shares = self._scores.shares(kv_heads)[..., :among]
+        shares = torch.stack(self._columns) if self.policy == "h2o" else self._scores.shares(kv_heads)
+        shares = shares[..., :among]
         shares[..., 0] = torch.inf
         return shares.topk(m, dim=-1).indices.sort(dim=-1).values
 
@@ -141,6 +151,15 @@ class RetrievalKVCache:
         assert start % chunk == 0, f"{visible} keys from token {start} on, which is inside a chunk of {chunk}"
         shown = k if visible > 1 else k[:1, :, :1]
         self._scores.add(layer, start // self.chunk, score(self.backend, q, shown, length=visible, chunk=chunk))
+
+    def _add_columns(self, layer: int, q: torch.Tensor, k: torch.Tensor, start: int, length: int, own: int) -> None:
+        """Sums what the pass's rows pay. A layer shown in parts is left out: no part knows what the others get."""
+        if start or not own:
+            return
+        sums = column_sums(q, k, length=length, chunk=self.chunk)
+        if self._columns[layer] is None:
+            self._columns[layer] = sums.new_zeros(sums.shape[0], self.source.capacity // self.chunk)
+        self._columns[layer][:, :sums.shape[1]] += sums
 
     def _no_scores(self) -> Scores:
         return Scores(self.source.shape.layers, self.source.capacity // self.chunk)

@@ -14,7 +14,8 @@ import torch
 
 from core.backend.base import Backend
 
-POLICIES = ("mass", "mean_key", "streaming")
+POLICIES = ("mass", "mean_key", "streaming", "h2o")
+_ROWS = 32                 # queries at a time whose attention over all keys is held for the column sums
 
 
 class Score(Protocol):
@@ -38,6 +39,24 @@ def mean_key(backend: Backend, q: torch.Tensor, k: torch.Tensor, *, length: int,
     scores = q.view(kv_heads, -1, head_dim).float() @ means.transpose(1, 2) * head_dim**-0.5             # [kv_heads, group, chunks]
     scores[..., length // chunk:] = -torch.inf
     return scores.flatten(0, 1)
+
+
+def column_sums(q: torch.Tensor, k: torch.Tensor, *, length: int, chunk: int) -> torch.Tensor:
+    """What each chunk receives of the attention of all queries, the measure of H2O (https://arxiv.org/abs/2306.14048 section 4).
+
+    q [n, heads, head_dim], whose own rows are the last n of the `length` keys in k [blocks, kv_heads, block_tokens, head_dim]. Returns fp32
+    [kv_heads, blocks * block_tokens / chunk]. Every query meets every key in plain sight, which no fast kernel does: for comparison only.
+    """
+    n, kv_heads, d = q.shape[0], k.shape[1], k.shape[3]
+    keys = k.transpose(0, 1).flatten(1, 2).float()                                        # [kv_heads, tokens, d]
+    tokens = torch.arange(keys.shape[1], device=k.device)
+    sums = torch.zeros(keys.shape[:2], device=k.device)
+    for start in range(0, n, _ROWS):
+        rows = q[start:start + _ROWS].unflatten(1, (kv_heads, -1)).permute(1, 2, 0, 3).float() * d**-0.5
+        scores = rows @ keys.unsqueeze(1).transpose(-1, -2)                               # [kv_heads, group, rows, tokens]
+        last = length - n + start + torch.arange(rows.shape[2], device=k.device)
+        sums += torch.softmax(scores.masked_fill_(tokens > last.unsqueeze(1), -torch.inf), -1).sum((1, 2))
+    return sums.unflatten(1, (-1, chunk)).sum(-1)
 
 
 class Scores:

@@ -35,11 +35,13 @@ class Round:
 class Refresh(Protocol):
     """Renews what the drafter looks at. Called outside the round's decisions, so any choice keeps exactness.
 
-    `tap` is to be shown the end of a prefill that precedes the first round.
+    `tap` is to be shown the end of a prefill that precedes the first round; with `tap_all`, all of that prefill.
     """
 
     @property
     def tap(self) -> Observer | None: ...
+    @property
+    def tap_all(self) -> bool: ...
     def before_round(self) -> None: ...
     def after_round(self, acceptance: Acceptance) -> None: ...
 
@@ -55,7 +57,7 @@ def never(token: int) -> bool:
 class NoRefresh:
     """For compositions without a retrieval cache."""
 
-    tap = None
+    tap, tap_all = None, False
 
     def before_round(self) -> None:
         """Nothing to prepare."""

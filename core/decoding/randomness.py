@@ -33,6 +33,7 @@ class SeededRandomness:
 
     def draw(self, probs: torch.Tensor) -> int:
         """See Randomness. By inverting the cumulative law, which never lands on a token of probability zero."""
-        cumulative = probs.double().cumsum(-1).cpu()
+        cumulative = probs.cpu().double().cumsum(-1)
         u = torch.rand(1, generator=self._generator, dtype=torch.float64) * cumulative[-1]
-        return int(torch.searchsorted(cumulative, u, right=True).clamp_(max=int(probs.nonzero()[-1])))
+        token = int(torch.searchsorted(cumulative, u, right=True))       # the first to exceed u, so it has a probability
+        return token if token < len(probs) else int(probs.nonzero()[-1])

@@ -24,6 +24,11 @@ class RetrievalRefresh:
         """What the end of a prefill is to be shown to."""
         return self._cache.tap
 
+    @property
+    def tap_all(self) -> bool:
+        """Whether it is to be shown all of the prefill: column sums are of all rows."""
+        return self._cache.policy == "h2o"
+
     def before_round(self) -> None:
         """Selects for the first time if it can, and observes this round's verification if a refresh is due."""
         if not self._cache.ready:

@@ -195,4 +195,8 @@ def test_train_draft_asks_for_what_was_typed(tmp_path: Path, home_with_model: Pa
         "SmolLM2-135M-Instruct", 50_000, 2, 8192, 1, 7)
     assert (asked["out"], asked["sources"], asked["site"].device.type) == (tmp_path / "out", [tmp_path], "cpu")
     assert asked["target"].name == "SmolLM2-135M-Instruct"
+    assert "holds no draft yet" in capsys.readouterr().out
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "model.safetensors").touch()
+    assert cli.main(["train-draft", "--out", str(tmp_path / "out"), "--data", str(tmp_path)]) == 0
     assert "draft_model" in capsys.readouterr().out

@@ -238,6 +238,29 @@ def equal_stores(views: tuple[RetrievalKVCache, RetrievalKVCache]) -> None:
         assert torch.equal(one[:, 0, :, :end], other[:, 0, :, :end])
 
 
+@pytest.mark.parametrize("chunk", [3, 64])
+def test_column_sums_are_those_of_the_dense_softmax(chunk: int):
+    """H2O's measure, by its definition: every row's attention, summed over rows and over the heads of a group."""
+    twins = Twins(offloaded("none"))
+    view, shown = retrieval(twins.full, "h2o"), []
+
+    def tap(layer: int, q: torch.Tensor, k: torch.Tensor, *, start: int, length: int, own: int) -> None:
+        shown.append((layer, q, length))
+        view.tap(layer, q, k, start=start, length=length, own=own)
+
+    twins.full.observer = tap
+    twins.feed(45, chunk=chunk)
+    for layer in range(SHAPE.layers):
+        keys = twins.full.rows(layer, 0, 45)[0].double()
+        want = torch.zeros(SHAPE.kv_heads, 48, dtype=torch.float64)
+        for _, q, length in (one for one in shown if one[0] == layer):
+            for row, head in product(range(len(q)), range(HEADS)):
+                seen = length - len(q) + row + 1
+                own = head // (HEADS // SHAPE.kv_heads)
+                want[own, :seen] += torch.softmax(keys[:seen, own] @ q[row, head].double() / SHAPE.head_dim**0.5, 0)
+        assert torch.allclose(view._columns[layer][:, :12].double(), want.view(SHAPE.kv_heads, 12, 4).sum(-1), atol=1e-4)
+
+
 def test_the_chosen_rows_alone_cross_the_bus():
     """A selection from host memory is gathered there: budget and recent rows of the streamed layers, no block."""
     twins = Twins(offloaded("one layer"))
