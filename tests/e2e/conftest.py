@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-LEAVING = ("signal is aborted", "Connection errored out")      # Gradio's words when a page is left while its channel is open
+# Gradio's words when a page is left while its channel is open
+LEAVING = ("signal is aborted", "BodyStreamBuffer was aborted", "Connection errored out")
 DROP = """([data, name, selector]) => {
   const bytes = Uint8Array.from(atob(data), (letter) => letter.charCodeAt(0));
   const transfer = new DataTransfer();
