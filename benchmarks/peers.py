@@ -30,15 +30,17 @@ PEERS = {                                      # name -> (package, what it does)
     "llama.cpp, prompt lookup": ("llama_cpp", "its own n-gram drafts of up to 10 tokens"),
     "transformers": ("transformers", "plain"),
     "transformers, prompt lookup": ("transformers", "its own n-gram drafts of up to 10 tokens"),
-    "ours, plain": ("core", "autoregressive"),
-    "ours, TriForce": ("core", "triforce"),
-    "ours, TriForce, T 0.6": ("core", "triforce"),
-    "ours, TriForce, T 1": ("core", "triforce"),
+    "ours": ("core", "plain, and TriForce at temperature 0, 0.6 and 1, after one prefill"),
 }
 NOT_RUN = ("transformers' offloaded cache needs a GPU; its assisted generation needs a smaller model with this vocabulary.",)
 COLUMNS = ("Peer", "Context", "prefill, s", "TBT mean, ms", "p50", "p95", "distinct 4-grams", "text")
+OURS = {                                       # row -> mode, temperature
+    "ours, plain": ("autoregressive", 0.0), "ours, TriForce": ("triforce", 0.0), "ours, TriForce, T 0.6": ("triforce", 0.6),
+    "ours, TriForce, T 1": ("triforce", 1.0),
+}
 Times = list[float]                            # seconds per token, the first one left out
 Answer = tuple[float, list[int], Times]        # prefill in seconds, tokens, times
+Run = Callable[[list[int], int], Answer]       # prompt, tokens wanted
 
 
 def main() -> int:
@@ -61,7 +63,7 @@ def main() -> int:
             missing.append(f"{name}: ended with code {done.returncode}.")
             continue
         runs += json.loads(done.stdout.splitlines()[-1])
-        print(runs[-1], flush=True)
+        print(name, [(run["context"], run["prefill_s"], run["tbt_mean_ms"]) for run in runs if run["peer"].startswith(name)], flush=True)
     rows = [(r["peer"], r["context"], r["prefill_s"], r["tbt_mean_ms"], r["tbt_p50_ms"], r["tbt_p95_ms"], r["distinct_4grams"],
              "loops" if r["distinct_4grams"] < 0.6 else "varied") for r in sorted(runs, key=lambda r: r["context"])]
     table = Table("The embedded model beside its peers", COLUMNS, tuple(rows), (*NOT_RUN, *missing))
@@ -72,7 +74,7 @@ def main() -> int:
 
 def _run(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """One peer at every context."""
-    from benchmarks.decode import _distinct
+    from benchmarks.decode import distinct
     from core.documents import read_document
     from core.model.embedded import ensure_embedded
     from core.text.tokenizer import Tokenizer
@@ -81,22 +83,24 @@ def _run(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
     document = read_document(options.book)
     ids = Tokenizer.load(folder).encode(document.text[document.chapters[0].start:])
     for length in options.contexts:
-        answer = _runner(options.peer, folder, options.gguf, length + options.tokens + 64)
-        prefill_s, tokens, times = answer(ids[:length], options.tokens)
-        yield {
-            "peer": options.peer, "context": length, "prefill_s": round(prefill_s, 2), "tbt_mean_ms": round(1e3 * fmean(times), 2),
-            "tbt_p50_ms": round(1e3 * median(times), 2), "tbt_p95_ms": round(1e3 * sorted(times)[int(0.95 * (len(times) - 1))], 2),
-            "distinct_4grams": round(_distinct(tokens), 3), "tokens": tokens,
-        }
-        del answer
+        rows = _rows(options.peer, folder, options.gguf, length + options.tokens + 64)
+        for name, answer in rows.items():
+            prefill_s, tokens, times = answer(ids[:length], options.tokens)
+            yield {
+                "peer": name, "context": length, "prefill_s": round(prefill_s, 2), "tbt_mean_ms": round(1e3 * fmean(times), 2),
+                "tbt_p50_ms": round(1e3 * median(times), 2), "tbt_p95_ms": round(1e3 * sorted(times)[int(0.95 * (len(times) - 1))], 2),
+                "distinct_4grams": round(distinct(tokens), 3), "tokens": tokens,
+            }
+        del rows, answer
 
 
-def _runner(peer: str, folder: Path, gguf: Path, capacity: int) -> Callable[[list[int], int], Answer]:
+def _rows(peer: str, folder: Path, gguf: Path, capacity: int) -> dict[str, Run]:
+    """The rows a peer gives, each with what makes it. The first one prefills; others of the same engine may find that done."""
     if peer.startswith("llama.cpp"):
-        return _llama_cpp(gguf, capacity, lookup="lookup" in peer)
+        return {peer: _llama_cpp(gguf, capacity, lookup="lookup" in peer)}
     if peer.startswith("transformers"):
-        return _transformers(folder, lookup="lookup" in peer)
-    return _ours(folder, capacity, PEERS[peer][1], temperature=float(peer.split(" T ")[1]) if " T " in peer else 0.0)
+        return {peer: _transformers(folder, lookup="lookup" in peer)}
+    return _ours(folder, capacity)
 
 
 def _threads() -> int:
@@ -105,7 +109,7 @@ def _threads() -> int:
     return cores()[0]
 
 
-def _llama_cpp(gguf: Path, capacity: int, *, lookup: bool) -> Callable[[list[int], int], Answer]:
+def _llama_cpp(gguf: Path, capacity: int, *, lookup: bool) -> Run:
     from llama_cpp import Llama
     from llama_cpp.llama_speculative import LlamaPromptLookupDecoding
 
@@ -139,7 +143,7 @@ def _timed(stream: Iterator[int], count: int, *, eos: set[int]) -> Answer:
     return prefill_s, tokens, [seconds / many for many, seconds in rounds for _ in range(many)]
 
 
-def _transformers(folder: Path, *, lookup: bool) -> Callable[[list[int], int], Answer]:
+def _transformers(folder: Path, *, lookup: bool) -> Run:
     import torch
     from transformers import AutoModelForCausalLM
     from transformers.generation.streamers import BaseStreamer
@@ -178,29 +182,32 @@ def _plan(folder: Path, capacity: int) -> tuple[Any, Any]:
     return choose(probe(measure=False), settings, is_downloaded=lambda entry: entry.embedded).plan, settings
 
 
-def _ours(folder: Path, capacity: int, mode: str, *, temperature: float) -> Callable[[list[int], int], Answer]:
+def _ours(folder: Path, capacity: int) -> dict[str, Run]:
     from core.assemble import build_engine
     from core.decoding.decoder import Round
     from core.engine import Done, Params
 
     plan, settings = _plan(folder, capacity)
     engine = build_engine(plan, settings, folder)
+    context = engine.new_context(engine.context_tokens)
+    read: list[float] = []                     # the prefill's time, of the first answer
 
-    def answer(ids: list[int], count: int) -> Answer:
-        tokens: list[int] = []
-        times: Times = []
-        params = Params(max_new_tokens=count, temperature=temperature, top_p=0.9 if temperature else 1.0, mode=mode, seed=1)
-        context = engine.new_context(engine.context_tokens)
-        for event in engine.generate(context, ids, params):
-            if isinstance(event, Round):
-                times += [event.seconds / len(event.tokens)] * len(event.tokens) if tokens else []
-                tokens += event.tokens
-            elif isinstance(event, Done):
-                ttft_s = event.stats.ttft_s
-        context.close()
-        return ttft_s, tokens, times
+    def runs(mode: str, temperature: float) -> Run:
+        def answer(ids: list[int], count: int) -> Answer:
+            tokens: list[int] = []
+            times: Times = []
+            params = Params(max_new_tokens=count, temperature=temperature, top_p=0.9 if temperature else 1.0, mode=mode, seed=1)
+            for event in engine.generate(context, ids, params):
+                if isinstance(event, Round):
+                    times += [event.seconds / len(event.tokens)] * len(event.tokens) if tokens else []
+                    tokens += event.tokens
+                elif isinstance(event, Done):
+                    read.append(event.stats.ttft_s)
+            return read[0], tokens, times
 
-    return answer
+        return answer
+
+    return {name: runs(*how) for name, how in OURS.items()}
 
 
 def _arguments() -> argparse.Namespace:
