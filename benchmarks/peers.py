@@ -115,6 +115,7 @@ def _llama_cpp(gguf: Path, capacity: int, *, lookup: bool) -> Run:
 
     threads = _threads()
     model = Llama(str(gguf), n_ctx=capacity, n_threads=threads, n_threads_batch=threads, verbose=False, n_gpu_layers=0,
+                  logits_all=lookup,           # its drafts are judged by rows that it would not keep otherwise
                   draft_model=LlamaPromptLookupDecoding(num_pred_tokens=10) if lookup else None)
 
     def answer(ids: list[int], count: int) -> Answer:
