@@ -111,7 +111,7 @@ def _as_prose(text: str) -> str:
         return text
     items = [item for item in items if item]
     ended = [item[-1] in _ENDS for item in items]
-    if not ended[-1] and any(ended):
+    if any(ended) and not ended[-1]:
         items.pop()                            # the others are sentences, so this one was broken off
     return " ".join(item if item[-1] in _ENDS else item.rstrip(",;:") + "." for item in items)
 

@@ -11,6 +11,7 @@ from core.notes import Note, grouped, joined, settled
     ("Sure, here is a summary: The keeper rowed home.", "The keeper rowed home."),
     ("The main events are:\n\n1. The keeper rowed home\n2. He lit it.\n3. Then he", "The keeper rowed home. He lit it."),
     ("XI\n**He** rowed. He lit it. 3.", "He rowed. He lit it."),
+    ("1. **\n2. **", ""),
     ("1. The bell\n2. The fog", "The bell. The fog."),
     ("- A boat came,\n- and the bell rang.", "A boat came. and the bell rang."),
     ("The keeper rowed home. Then he sat down and", "The keeper rowed home."),
