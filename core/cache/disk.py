@@ -112,14 +112,19 @@ def touch(blocks: Collection[Path]) -> None:
 
 
 def quota_bytes(setting_gb: float | None, root: Path) -> int:
-    """The setting `snapshot_quota_gb` in bytes; auto is a tenth of what is free (or ours already), at most 20 GB."""
-    if setting_gb is not None:
-        return int(setting_gb * GB)
+    """The setting `snapshot_quota_gb` in bytes, for snapshots below `root`."""
     try:
         free = shutil.disk_usage(root).free
     except OSError:
-        return 0
-    return min(_AUTO_MOST, int(_AUTO_SHARE * (free + SnapshotFolder(root).usage().bytes)))
+        free = 0
+    return quota_of(setting_gb, free_bytes=free, used_bytes=SnapshotFolder(root).usage().bytes)
+
+
+def quota_of(setting_gb: float | None, *, free_bytes: int, used_bytes: int) -> int:
+    """The setting `snapshot_quota_gb` in bytes; auto is a tenth of what is free or taken by snapshots already, at most 20 GB."""
+    if setting_gb is not None:
+        return int(setting_gb * GB)
+    return min(_AUTO_MOST, int(_AUTO_SHARE * (free_bytes + used_bytes)))
 
 
 def _short(name: str) -> str:
