@@ -35,9 +35,18 @@ class Offer:
     downloaded: bool
 
 
-def plan_for(hardware: Hardware, settings: Settings, entry: CatalogueEntry) -> Choice:
-    """The plan for this model with its draft pairing. Raises PlanError or UserError; another model that fits is named."""
+def plan_for(
+    hardware: Hardware, settings: Settings, entry: CatalogueEntry, *, is_there: Callable[[CatalogueEntry], bool] = lambda entry: True,
+) -> Choice:
+    """The plan for this model with its draft pairing, of which only a draft that `is_there` is used unless the user named it.
+
+    Raises PlanError or UserError; another model that fits is named.
+    """
     draft = draft_for(entry, settings.draft_model)
+    if draft is not None and settings.draft_model is None and not is_there(draft):
+        found = plan_for(hardware, replace(settings, draft_model="none"), entry)
+        note = f"{draft.name} could draft for it and is not on this computer: launcher.py models download {entry.name} fetches it."
+        return replace(found, plan=replace(found.plan, notes=(*found.plan.notes, note)))
     others = [other.shape for other in load().values() if other.role == "target" and other.chat]
     made = plan(hardware, settings, target=entry.shape, draft=draft.shape if draft else None, alternatives=others)
     return Choice(entry, draft if made.draft_model is not None else None, made)
@@ -66,13 +75,13 @@ def choose(
 
 def _choose(hardware: Hardware, settings: Settings, is_downloaded: Callable[[CatalogueEntry], bool]) -> Choice:
     if settings.model is not None:
-        return plan_for(hardware, settings, find(settings.model))
+        return plan_for(hardware, settings, find(settings.model), is_there=is_downloaded)
     if hardware.gpus and settings.device != "cpu":
         ready = [offer.entry for offer in offers(hardware, settings, is_downloaded=is_downloaded)
                  if offer.downloaded and offer.plan is not None and not offer.entry.embedded]
         if ready:
-            return plan_for(hardware, settings, ready[0])
-    return plan_for(hardware, settings, find(EMBEDDED))
+            return plan_for(hardware, settings, ready[0], is_there=is_downloaded)
+    return plan_for(hardware, settings, find(EMBEDDED), is_there=is_downloaded)
 
 
 def offers(
