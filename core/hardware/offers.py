@@ -8,9 +8,11 @@ from importlib.util import find_spec
 
 from core.config import Settings
 from core.errors import PlanError, UserError
+from core.hardware.budget import MODEL_FILES
 from core.hardware.facts import Hardware
 from core.hardware.plan import Plan
 from core.hardware.planner import plan
+from core.hardware.wording import size
 from core.model.catalogue import EMBEDDED, CatalogueEntry, draft_for, find, load
 
 USEFUL_CONTEXT = 8192              # below this a larger model reads a book in too many pieces to be worth it
@@ -97,6 +99,9 @@ def _offer(hardware: Hardware, settings: Settings, entry: CatalogueEntry, downlo
         choice = plan_for(hardware, settings, entry)
     except (PlanError, UserError) as error:
         return Offer(entry, None, str(error), downloaded)
+    files, free = sum(line.bytes for line in choice.plan.budget if line.name == MODEL_FILES), hardware.disk_free_bytes
+    if not downloaded and free is not None and files > free:
+        return Offer(entry, None, f"Its files take {size(files)}; {size(free)} is free in {hardware.disk_path}.", downloaded)
     short = choice.plan.context_tokens < min(USEFUL_CONTEXT, entry.native_context)
     if short and settings.context_tokens is None:
         return Offer(entry, None, f"Only {choice.plan.context_tokens:,} tokens of context would fit beside it.", downloaded)
