@@ -99,7 +99,9 @@ def _snapshots(
     key = {"weights": fingerprint(model_dir), "rope": model.rope.fingerprint, "dtype": plan.dtype, "kernel": plan.weights_kernel,
            "device": plan.device}
     root = folder or paths.subdir("snapshots")
-    return SnapshotStore(SnapshotFolder(root), json.dumps(key), model.config.kv_shape, model.backend.dtype,
+    kept = SnapshotFolder(root)
+    kept.drop_stale_parts()
+    return SnapshotStore(kept, json.dumps(key), model.config.kv_shape, model.backend.dtype,
                          quota_bytes=quota_bytes(settings.snapshot_quota_gb, root))
 
 
