@@ -60,7 +60,7 @@ def build_engine(
     `replan(n)` plans anew with at most n on-chip layers, for a device that has less room than was planned. `backend`: another than the
     plan's. `composer`: another choice of drafters, and `snapshots`: another folder than the user's, for benchmarks.
     """
-    backend = backend or _backend(plan, settings)
+    backend = backend or new_backend(plan, settings)
     try:
         model, draft = _models(plan, backend, model_dir, draft_dir, progress)
     except backend.out_of_memory as error:
@@ -90,9 +90,7 @@ def _models(
     return model, draft
 
 
-def _snapshots(
-    settings: Settings, plan: Plan, model: LlamaModel, model_dir: Path, folder: Path | None
-) -> SnapshotStore | None:
+def _snapshots(settings: Settings, plan: Plan, model: LlamaModel, model_dir: Path, folder: Path | None) -> SnapshotStore | None:
     """Where the KV of books is kept, for exactly this model computed in exactly this way; None when the user wants none."""
     if settings.snapshot_quota_gb == 0:
         return None
@@ -105,7 +103,8 @@ def _snapshots(
                          quota_bytes=quota_bytes(settings.snapshot_quota_gb, root))
 
 
-def _backend(plan: Plan, settings: Settings) -> Backend:
+def new_backend(plan: Plan, settings: Settings) -> Backend:
+    """The device that the plan is for. Raises UserError when it is not there, or cannot compute in the plan's dtype."""
     dtypes = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
     if plan.device == "cuda":
         cap = None if settings.vram_gib is None else int(settings.vram_gib * GIB) - CUDA_CONTEXT_BYTES
