@@ -19,6 +19,8 @@ from core.events import Event
 
 log = logging.getLogger(__name__)
 SUMMARIZE = "Summarize this book"
+STOP_WAIT_S = 5.0
+SAVE_WAIT_S = 30.0                             # 4 GB at 150 MB/s; more than that goes on after the next start
 TURN_KEYS = ("ids", "level_pieces", "sources")
 
 
@@ -33,6 +35,7 @@ class Engine(Protocol):
     context_tokens: int
 
     def start(self) -> None: ...
+    def save(self, timeout_s: float) -> None: ...
     def close(self) -> None: ...
     def card(self, book: Document) -> dict: ...
     def ask(self, *, book: Document | None, book_id: str, conversation_id: str, question: str | None,
@@ -51,6 +54,7 @@ class Desk:
         self._upload_dir, self._read, self._can_ocr = upload_dir.resolve(), read, can_ocr
         self._lock = threading.RLock()
         self._cancel_reading = threading.Event()
+        self._hurry = threading.Event()
         self._wish = Wish()
         self._cards: dict[tuple[str, str], dict] = {}
         self._carding: set[tuple[str, str]] = set()
@@ -272,12 +276,24 @@ class Desk:
         return title[:80], self.history.markdown(self.conversation_id, book=title)
 
     def close(self) -> None:
-        """Stops everything; nothing is left running."""
+        """Stops everything, keeps what was read of books on disk, and ends the engine; nothing is left running.
+
+        `hurry` may come meanwhile, from another thread.
+        """
         self.stop()
+        if self.job:
+            self.job.join(STOP_WAIT_S)
+        if not self._hurry.is_set():
+            self.engine.save(SAVE_WAIT_S)
         self.engine.close()
         if self.job:
-            self.job.join(5)
+            self.job.join(STOP_WAIT_S)
         self.history.close()
+
+    def hurry(self) -> None:
+        """Lets `close` wait no longer for what is being stored."""
+        self._hurry.set()
+        self.engine.stop()
 
     # --- inside
 

@@ -96,7 +96,9 @@ def _snapshots(settings: Settings, plan: Plan, model: LlamaModel, model_dir: Pat
     key = {"weights": fingerprint(model_dir), "rope": model.rope.fingerprint, "dtype": plan.dtype, "kernel": plan.weights_kernel,
            "device": plan.device}
     root = paths.subdir("snapshots")
-    return SnapshotStore(SnapshotFolder(root), json.dumps(key), model.config.kv_shape, model.backend.dtype,
+    folder = SnapshotFolder(root)
+    folder.drop_stale_parts()
+    return SnapshotStore(folder, json.dumps(key), model.config.kv_shape, model.backend.dtype,
                          quota_bytes=quota_bytes(settings.snapshot_quota_gb, root))
 
 

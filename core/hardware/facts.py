@@ -42,6 +42,7 @@ class Hardware:
     disk_path: str = ""
     disk_free_bytes: int | None = None
     disk_gb_per_s: float | None = None
+    snapshot_bytes: int = 0                    # of the disk that KV snapshots take already
     problems: tuple[str, ...] = ()             # what was looked for and found broken, in plain words
 
     def to_json(self) -> dict[str, Any]:

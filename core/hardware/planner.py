@@ -13,7 +13,7 @@ from dataclasses import replace
 from core.config import Settings
 from core.errors import PlanError
 from core.hardware import costs
-from core.hardware.budget import Layout, host_lines, vram_lines
+from core.hardware.budget import Layout, disk_lines, host_lines, vram_lines
 from core.hardware.facts import Hardware
 from core.hardware.fitting import Case, Shortfall, fitted, longest, site_of, smallest
 from core.hardware.plan import AUTO_CONTEXT, Plan
@@ -86,8 +86,8 @@ def _cost(case: Case, layout: Layout) -> Plan:
     middle_gamma = settings.middle_gamma or max(lengths.middle_gamma, costs.NGRAM_GAMMA)
     prefill = costs.prefill_s(target, site.dtype, tokens=context, segment=layout.segment, speeds=speeds,
                               host_bytes=pinned + pageable)
-    budget = (*vram_lines(layout, site.vram_reserve), *host_lines(layout, site.ram_reserve)) if site.device == "cuda" else (
-        host_lines(layout, site.ram_reserve))
+    on_device = vram_lines(layout, site.vram_reserve) if site.device == "cuda" else ()
+    budget = (*on_device, *host_lines(layout, site.ram_reserve), *disk_lines(layout, site.snapshot_quota))
     offloaded = layout.on_chip < target.layers
     return Plan(
         model=target.name, device=site.device, dtype=site.dtype, context_tokens=context,

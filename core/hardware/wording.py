@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from core.config import Settings
+from core.hardware.budget import MODEL_FILES, SNAPSHOTS
 from core.hardware.facts import Gpu, Hardware
 from core.hardware.plan import AUTO_CONTEXT, PLACES, Plan
 from core.hardware.shapes import ModelShape
@@ -38,7 +39,7 @@ def notes_for(plan: Plan, hardware: Hardware, gpu: Gpu | None, settings: Setting
     """What the user should know about a plan, one sentence or two each."""
     return tuple(note for note in (
         _where(plan, gpu), _context(plan, settings, target), _kv_note(plan), _bus(plan, gpu), _pageable(plan, hardware),
-        _draft(plan, settings), _speed(plan), _gpus_left(hardware, gpu),
+        _draft(plan, settings), _speed(plan), _disk(plan, hardware, target), _gpus_left(hardware, gpu),
     ) if note)
 
 
@@ -103,6 +104,19 @@ def _speed(plan: Plan) -> str:
     if gain < 1:
         return base + "; plain decoding (mode: autoregressive) is faster here."
     return f"{base} ({gain:.1f} times faster)."
+
+
+def _disk(plan: Plan, hardware: Hardware, target: ModelShape) -> str:
+    on_disk = {line.name: line.bytes for line in plan.budget if line.place == "disk"}
+    files, quota, free = on_disk[MODEL_FILES], on_disk.get(SNAPSHOTS, 0), hardware.disk_free_bytes
+    book = plan.context_tokens * target.kv_bytes_per_token(plan.dtype)
+    notes = []
+    if 0 < quota < book:
+        notes.append(f"Of a book that fills the context {size(book)} would be kept on disk, more than the {size(quota)} allowed "
+                     f"(snapshot_quota_gb), so it is read anew after a restart.")
+    if free is not None and free < files:
+        notes.append(f"The model's files take {size(files)}; {size(free)} is free in {hardware.disk_path}.")
+    return " ".join(notes)
 
 
 def _gpus_left(hardware: Hardware, gpu: Gpu | None) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from dataclasses import replace
 
 import pytest
@@ -23,6 +24,25 @@ def put(tmp_path, name: str = "book.txt"):
     path.parent.mkdir(exist_ok=True)
     path.write_text("anything")
     return path
+
+
+# --- the end
+
+def test_what_was_read_is_stored_before_the_engine_ends(make_desk, engine):
+    """A book of an hour's prefill must not be lost because the person quits while its last blocks are being written."""
+    desk = make_desk(engine)
+    engine.save_s = 0.2
+    desk.close()
+    assert engine.saved and engine.closed
+
+
+def test_whoever_has_no_time_does_not_wait_for_it(make_desk, engine):
+    desk = make_desk(engine)
+    engine.save_s = 20.0
+    threading.Timer(0.2, desk.hurry).start()
+    started = time.monotonic()
+    desk.close()
+    assert time.monotonic() - started < 5 and engine.closed and not engine.saved
 
 
 # --- books

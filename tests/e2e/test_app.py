@@ -249,14 +249,17 @@ def test_forgetting_a_book_and_coming_back(serve, open_page, drop, sample, home)
 
 
 def test_quit_says_goodbye_and_ends_the_server(serve, open_page):
+    """The page says so while what was read is still being stored, and when it is over."""
     fake = engine()
+    fake.save_s = 1.0
     page = open_page(serve(fake))
     page.on("dialog", lambda dialog: dialog.accept())
     page.click("[data-quit]")
-    page.wait_for_selector("h1:has-text('Good night')")
+    page.wait_for_selector("#now:has-text('is being stored')")
     serve.server.wait()
     serve.server.stop()
-    assert fake.closed
+    assert fake.saved and fake.closed
+    page.wait_for_selector("#now:has-text('has ended')")
     for _ in range(50):
         with socket.socket() as probe:
             if probe.connect_ex(("127.0.0.1", serve.address.port)):
