@@ -248,8 +248,9 @@ def tables(rows: Sequence[Row], texts: Sequence[Text]) -> list[Table]:
                          ("Text", "Context", "Tokens", "Perplexity", "Distinct 4-grams", "text"), facts)]
 
 
-_NOTES = (f"Expected accepted over evaluated tokens of drafts of {GAMMA}, mean over texts; selection by mass, chunks of {CHUNK} and refresh "
-          f"{DEFAULT_REFRESH} where not named; top-p {TOP_P:g} above temperature 0. A dash: the budget is more than half of the context.",)
+_NOTES = (f"Expected accepted over evaluated tokens of drafts of {GAMMA}, over all texts; selection by mass, chunks of {CHUNK} and "
+          f"refresh {DEFAULT_REFRESH} where not named; top-p {TOP_P:g} above temperature 0. A dash: the budget is more than half of the "
+          "context.",)
 
 
 def rate(rows: Sequence[Row], setup: Setup, context: int, temperature: float, text: str | None = None) -> float | None:

@@ -89,8 +89,8 @@ def run(
 ) -> list[list[Expected]]:
     """Forces ids[start:] in drafts of `gamma` tokens, for as long as `going_on`. Returns [lane][sampling].
 
-    `source` holds ids[:start - 1], of which the lanes have seen the end (`select_first`). The rate at sampling `steered_by` is what a refresh is
-    told of. Leaves `source` where the text ends.
+    `source` holds ids[:start - 1], of which the lanes have seen the end (`select_first`). The rate at sampling `steered_by` is what a
+    refresh is told of. Leaves `source` where the text ends.
     """
     sums = [[Expected()] * len(samplings) for _ in lanes]
     for so_far, drafted in _rounds(ids, start, gamma):
