@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from benchmarks.tune import tables
 from core.assemble import Bench
 from core.config import Settings
 from core.decoding.decoder import Round
@@ -110,3 +111,12 @@ def test_an_answer_that_ends_at_once_keeps_the_default(model: LlamaModel):
     ending = ours(oracle(), eos=None)
     ending.config = replace(ending.config, eos_ids=frozenset(range(VOCAB)))
     assert not tuned(ending, token_s={False: 0.2, True: 0.1}).kept
+
+
+def test_a_result_is_tabled(model: LlamaModel, tmp_path: Path):
+    """Default and choice under the right headings; a selection that was not tried is a gap."""
+    found = to_json(stored(tuned(model, token_s={False: 0.2, True: 0.1}), tmp_path))
+    found["acceptance"] = [one for one in found["acceptance"] if (one["budget"], one["chunk"]) != (64, 4)]
+    both, accepted = tables(found)
+    assert [row[0] for row in both.rows] == ["default", "chosen"] and both.rows[0][7] == pytest.approx(200, rel=0.1)
+    assert accepted.rows[0][:2] == ("64", None) and accepted.rows[0][2] is not None
