@@ -186,7 +186,7 @@ def _wire(blocks: gr.Blocks, desk: Desk, page: Page, *, regions: dict[str, gr.HT
         dispatch(desk, event._data or {}, wish(values))
 
     def give(text: str) -> str:
-        desk.give_password(text or "")
+        desk.intake.give_password(text or "")
         return ""
 
     gr.on([question.submit, send.click], ask, [question, *wishes], question, trigger_mode="once", **PRIVATE)
@@ -251,13 +251,13 @@ def dispatch(desk: Desk, data: dict[str, Any], wish: Wish) -> None:
     """One action of the page's own buttons. The data comes from a browser: unknown acts and wrong types are ignored."""
     text = {key: value for key, value in data.items() if isinstance(value, str)}
     acts: dict[str, Callable[[], object]] = {
-        "upload": lambda: desk.open_upload(text.get("path", ""), text.get("name", "book")[:200]),
-        "refused": lambda: desk.refuse_upload(text.get("name", "The file")[:200], text.get("reason", "")[:300]),
-        "sample": lambda: desk.open_sample(text.get("name", "")), "book": lambda: desk.select_book(text.get("id", "")),
+        "upload": lambda: desk.intake.upload(text.get("path", ""), text.get("name", "book")[:200]),
+        "refused": lambda: desk.intake.refuse(text.get("name", "The file")[:200], text.get("reason", "")[:300]),
+        "sample": lambda: desk.intake.sample(text.get("name", "")), "book": lambda: desk.select_book(text.get("id", "")),
         "forget": lambda: desk.forget_book(text.get("id", "")), "talk": lambda: desk.select_conversation(text.get("id", "")),
         "forget-talk": lambda: desk.forget_conversation(text.get("id", "")), "new": desk.new_conversation, "clear": desk.clear,
         "suggest": lambda: desk.ask(text.get("text", "")[:200], wish), "regenerate": lambda: desk.regenerate(wish), "stop": desk.stop,
-        "cancel-opening": desk.cancel_opening, "read-pictures": desk.read_pictures,
+        "cancel-opening": desk.intake.cancel, "read-pictures": desk.intake.read_pictures,
         "dismiss": desk.dismiss, "restart": desk.restart_engine,
         "cite": lambda: desk.show(_number(text.get("offset")), _number(text.get("length"))),
         "goto": lambda: desk.show(_number(text.get("value")))}

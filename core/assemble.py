@@ -53,20 +53,21 @@ _CPU_BLOCK_TOKENS = 512     # measured: blocks of 512 keep the batched product c
 
 def build_engine(
     plan: Plan, settings: Settings, model_dir: Path, *, draft_dir: Path | None = None, progress: Progress | None = None,
-    replan: Replan | None = None, backend: Backend | None = None, composer: type[Composer] | None = None,
+    replan: Replan | None = None, backend: Backend | None = None,
+    composer: Callable[[Plan, LlamaModel, LlamaModel | None], Composer] | None = None, snapshots: Path | None = None,
 ) -> Engine:
     """The engine a plan asks for. Raises UserError when the plan's device is not there or the checkpoint does not suit.
 
     `replan(n)` plans anew with at most n on-chip layers, for a device that has less room than was planned. `backend`: another than the
-    plan's. `composer`: another choice of drafters, for benchmarks.
+    plan's. `composer`: another choice of drafters, and `snapshots`: another folder than the user's, for benchmarks.
     """
-    backend = backend or _backend(plan, settings)
+    backend = backend or new_backend(plan, settings)
     model, draft = _models(plan, backend, model_dir, draft_dir, progress)
     room = Room(plan, settings, model, replan)
     room.compare()
     composed = (composer or Composer)(plan, model, draft)
     return Engine(model, room.plan, new_cache=room.new_cache, give_way=room.give_way, compose=composed.compose,
-                  peak_memory=backend.peak_memory_bytes, snapshots=_snapshots(settings, plan, model, model_dir))
+                  peak_memory=backend.peak_memory_bytes, snapshots=_snapshots(settings, plan, model, model_dir, snapshots))
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +83,7 @@ def build_bench(
 ) -> Bench:
     """The models of a plan, loaded once. Raises as `build_engine`."""
     longest = replace(plan, middle_gamma=MAX_MIDDLE_GAMMA)                 # what the draft's cache and rotations are made for
-    model, draft = _models(longest, _backend(plan, settings), model_dir, draft_dir, progress)
+    model, draft = _models(longest, new_backend(plan, settings), model_dir, draft_dir, progress)
 
     def engine(other: Plan) -> Engine:
         return Engine(model, other, new_cache=Room(other, settings, model).new_cache, compose=Composer(other, model, draft).compose,
@@ -118,20 +119,21 @@ def _loaded(
     return model, draft
 
 
-def _snapshots(settings: Settings, plan: Plan, model: LlamaModel, model_dir: Path) -> SnapshotStore | None:
+def _snapshots(settings: Settings, plan: Plan, model: LlamaModel, model_dir: Path, folder: Path | None) -> SnapshotStore | None:
     """Where the KV of books is kept, for exactly this model computed in exactly this way; None when the user wants none."""
     if settings.snapshot_quota_gb == 0:
         return None
     key = {"weights": fingerprint(model_dir), "rope": model.rope.fingerprint, "dtype": plan.dtype, "kernel": plan.weights_kernel,
            "device": plan.device}
-    root = paths.subdir("snapshots")
-    folder = SnapshotFolder(root)
-    folder.drop_stale_parts()
-    return SnapshotStore(folder, json.dumps(key), model.config.kv_shape, model.backend.dtype,
+    root = folder or paths.subdir("snapshots")
+    kept = SnapshotFolder(root)
+    kept.drop_stale_parts()
+    return SnapshotStore(kept, json.dumps(key), model.config.kv_shape, model.backend.dtype,
                          quota_bytes=quota_bytes(settings.snapshot_quota_gb, root))
 
 
-def _backend(plan: Plan, settings: Settings) -> Backend:
+def new_backend(plan: Plan, settings: Settings) -> Backend:
+    """The device that the plan is for. Raises UserError when it is not there, or cannot compute in the plan's dtype."""
     dtypes = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
     if plan.device == "cuda":
         cap = None if settings.vram_gib is None else int(settings.vram_gib * GIB) - CUDA_CONTEXT_BYTES

@@ -112,7 +112,7 @@ class Worker:
         self._send(id=message["id"], ready=facts)
 
     def _ask(self, message: dict[str, Any]) -> None:
-        from core.session import Ask
+        from core.asking import Ask
 
         assert self._session is not None, "a question was asked before the engine was ready"
         number = message["id"]

@@ -1,0 +1,57 @@
+"""The same checkpoint in transformers, with positions stretched as ours are: what other benchmarks compare with."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM
+from transformers.generation.streamers import BaseStreamer
+
+from core.hardware.plan import Plan
+
+
+def load(folder: Path, plan: Plan, *, device: str = "cpu") -> Any:
+    """The model in the plan's dtype, on all the plan's threads; stretched by YaRN where the plan stretches it (core.model.rope)."""
+    torch.set_num_threads(plan.threads)
+    config = AutoConfig.from_pretrained(folder)
+    if plan.context_stretch > 1:
+        config.rope_parameters = {
+            "rope_type": "yarn", "rope_theta": config.rope_parameters["rope_theta"], "factor": plan.context_stretch,
+            "original_max_position_embeddings": config.max_position_embeddings,
+        }
+    return AutoModelForCausalLM.from_pretrained(folder, config=config, dtype=getattr(torch, plan.dtype)).to(device).eval()
+
+
+def prefill_s(model: Any, ids: Sequence[int]) -> float:
+    """Seconds to read a prompt, with its KV kept and the logits of its last token."""
+    prompt, started = torch.tensor([list(ids)], device=model.device), time.perf_counter()
+    with torch.inference_mode():
+        model(prompt, use_cache=True, logits_to_keep=1).logits[0, -1, 0].item()
+    return time.perf_counter() - started
+
+
+class Clock(BaseStreamer):
+    """Notes how many tokens generate() gives, and when."""
+
+    def __init__(self) -> None:
+        self.rounds: list[tuple[int, float]] = []
+
+    def put(self, value: torch.Tensor) -> None:
+        """One round's tokens; the first is the prompt itself."""
+        self.rounds.append((value.numel(), time.perf_counter()))
+
+    def end(self) -> None:
+        """Nothing more comes."""
+
+
+def answer(model: Any, ids: Sequence[int], count: int, **how: Any) -> tuple[float, list[int], list[float]]:
+    """Greedy: seconds until the first token, the tokens, and the seconds of each but the first. `how` goes to generate()."""
+    clock, prompt, started = Clock(), torch.tensor([list(ids)], device=model.device), time.perf_counter()
+    out = model.generate(prompt, attention_mask=torch.ones_like(prompt), do_sample=False, max_new_tokens=count, streamer=clock, **how)
+    given = clock.rounds[1:]
+    times = [(now - before) / many for (_, before), (many, now) in zip(given, given[1:], strict=False) for _ in range(many)]
+    return given[0][1] - started, out[0, len(ids):].tolist(), times
