@@ -261,8 +261,8 @@ class Desk:
         if self.busy:
             self.say(f"{name} is on this computer now: choose it in the list of models. {words}".strip(), "info")
             return
-        self.use_model(name)
         self.say(f"{name} is on this computer now and is being loaded. {words}".strip(), "info")
+        self.use_model(name)
 
     # --- messages
 
