@@ -135,6 +135,22 @@ def _list(given: argparse.Namespace, settings: Settings) -> None:
         say(f"{mark} {offer.entry.name:<32} {offer.entry.licence}\n{'':8} {'fits' if offer.plan else 'does not fit'}: {reason}")
 
 
+def tune(given: argparse.Namespace, settings: Settings) -> int:
+    """Lengths of speculation that are faster on this machine than those of the plan, if there are any."""
+    from core.backend.threads import bound_spinning
+
+    bound_spinning()
+    from core.tuning.here import report_text, to_json
+    from core.tuning.here import tune as tune_here
+
+    try:
+        done = tune_here(settings, report=status, books=[Path(path).expanduser() for path in given.book or ()])
+    finally:
+        status("")
+    say(json.dumps(to_json(done), default=_plain) if given.json else report_text(done))
+    return 0
+
+
 def train_draft(given: argparse.Namespace, settings: Settings) -> int:
     """A draft model for another model, trained on the user's books. Stopped, it goes on when it is started again."""
     from core.hardware.fitting import site_of

@@ -6,7 +6,7 @@ import json
 import logging
 import math
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -32,6 +32,7 @@ from core.decoding.sampling import Sampling
 from core.engine import Engine, Params
 from core.errors import UserError
 from core.hardware.budget import CUDA_CONTEXT_BYTES
+from core.hardware.costs import MAX_MIDDLE_GAMMA
 from core.hardware.facts import GB, GIB
 from core.hardware.plan import Plan
 from core.model.llama import LlamaModel
@@ -61,13 +62,7 @@ def build_engine(
     plan's. `composer`: another choice of drafters, and `snapshots`: another folder than the user's, for benchmarks.
     """
     backend = backend or new_backend(plan, settings)
-    try:
-        model, draft = _models(plan, backend, model_dir, draft_dir, progress)
-    except backend.out_of_memory as error:
-        raise UserError(
-            f"The weights of {plan.model} do not fit into what is free of the GPU's memory. Close other programs that use the GPU, or "
-            "choose a smaller model."
-        ) from error
+    model, draft = _models(plan, backend, model_dir, draft_dir, progress)
     room = Room(plan, settings, model, replan)
     room.compare()
     composed = (composer or Composer)(plan, model, draft)
@@ -75,10 +70,44 @@ def build_engine(
                   peak_memory=backend.peak_memory_bytes, snapshots=_snapshots(settings, plan, model, model_dir, snapshots))
 
 
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """What a tuner measures with: engines of any plan over the same weights, and a pass of the draft model, where there is one."""
+
+    engine: Callable[[Plan], Engine]
+    draft_pass: Callable[[], None] | None = None
+
+
+def build_bench(
+    plan: Plan, settings: Settings, model_dir: Path, *, draft_dir: Path | None = None, progress: Progress | None = None
+) -> Bench:
+    """The models of a plan, loaded once. Raises as `build_engine`."""
+    longest = replace(plan, middle_gamma=MAX_MIDDLE_GAMMA)                 # what the draft's cache and rotations are made for
+    model, draft = _models(longest, new_backend(plan, settings), model_dir, draft_dir, progress)
+
+    def engine(other: Plan) -> Engine:
+        return Engine(model, other, new_cache=Room(other, settings, model).new_cache, compose=Composer(other, model, draft).compose,
+                      peak_memory=model.backend.peak_memory_bytes)
+
+    return Bench(engine, Composer(longest, model, draft).draft_pass() if draft is not None else None)
+
+
 def _models(
     plan: Plan, backend: Backend, model_dir: Path, draft_dir: Path | None, progress: Progress | None
 ) -> tuple[LlamaModel, LlamaModel | None]:
-    """Target and draft."""
+    """Target and draft. Raises UserError."""
+    try:
+        return _loaded(plan, backend, model_dir, draft_dir, progress)
+    except backend.out_of_memory as error:
+        raise UserError(
+            f"The weights of {plan.model} do not fit into what is free of the GPU's memory. Close other programs that use the GPU, or "
+            "choose a smaller model."
+        ) from error
+
+
+def _loaded(
+    plan: Plan, backend: Backend, model_dir: Path, draft_dir: Path | None, progress: Progress | None
+) -> tuple[LlamaModel, LlamaModel | None]:
     model = load_model(model_dir, backend, positions=plan.context_tokens + _MAX_GAMMA, stretch=plan.context_stretch, progress=progress)
     slots = plan.draft_sinks + plan.draft_window + _slack(plan)
     draft = load_draft(draft_dir, backend, target=model, target_dir=model_dir, positions=slots) if draft_dir else None
@@ -230,6 +259,17 @@ class Composer:
             below, self._model, cache, sampling, randomness, gamma=self._plan.middle_gamma, length=length,
             eos_ids=self._model.config.eos_ids, level=level,
         )
+
+    def draft_pass(self) -> Callable[[], None]:
+        """One pass of the draft model over a full window, for timing it."""
+        cache, held = self._streaming(self._draft), self._plan.draft_sinks + self._plan.draft_window
+        self._draft.forward([0] * held, cache)
+
+        def once() -> None:
+            self._draft.forward([0], cache)[-1, 0].item()                  # reading a number waits for the device
+            cache.rollback(held)
+
+        return once
 
     def _streaming(self, model: LlamaModel) -> StreamingKVCache:
         return StreamingKVCache(
