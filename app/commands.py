@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from app.terminal import read_book, say, status, tell
+from app.terminal import read_book, say, status
 from core import paths
 from core.config import Settings
 from core.errors import UserError
@@ -41,11 +41,13 @@ def _as_text(facts: dict[str, Any]) -> str:
 def doctor(given: argparse.Namespace, settings: Settings) -> int:
     """The health report. A problem it finds is its result, not an error."""
     from core.hardware.doctor import doctor_report, format_doctor
+    from core.hardware.measured import Measurements
     from core.hardware.probe import probe
-    from core.model.fetch import is_downloaded
+    from core.worker import is_downloaded
 
     report = doctor_report(probe(paths.data_dir()), settings, is_downloaded=is_downloaded)
     report["snapshots"] = _snapshot_facts(settings)
+    report["measured"] = Measurements(paths.data_dir()).said()
     say(json.dumps(report, default=_plain) if given.json else format_doctor(report))
     return 0
 
@@ -57,7 +59,7 @@ def plan(given: argparse.Namespace, settings: Settings) -> int:
     from core.hardware.probe import probe
     from core.hardware.wording import format_plan
     from core.model.catalogue import find
-    from core.model.fetch import is_downloaded
+    from core.worker import is_downloaded
 
     imagined = any(value is not None for value in (given.gpu, given.vram, given.ram, given.pcie, given.os))
     machine = imagine(probe(paths.data_dir(), measure=not imagined), gpu=given.gpu, vram_gib=given.vram, ram_gib=given.ram,
@@ -102,24 +104,26 @@ def models(given: argparse.Namespace, settings: Settings) -> int:
 
 def _download(given: argparse.Namespace) -> None:
     from core.model.catalogue import find
-    from core.model.fetch import fetch
+    from core.model.download import download
+    from core.model.embedded import ensure_embedded
 
     if not given.name:
         raise UserError("Which model? Name one: launcher.py models download NAME. `launcher.py models list` shows them.")
     entry = find(given.name)
     if entry.folder is not None:
         raise UserError(f"{entry.folder} is a folder on this computer already; there is nothing to download.")
-    folder, note = fetch(entry, progress=status)
+    if entry.embedded:
+        folder = ensure_embedded(status)
+    else:
+        folder = download(entry.repo, name=entry.name, revision=entry.revision, pickled=entry.weights == "bin", progress=status)
     status("", None)
     say(str(folder))
-    if note:
-        tell(note)
 
 
 def _list(given: argparse.Namespace, settings: Settings) -> None:
     from core.hardware.offers import offers
     from core.hardware.probe import probe
-    from core.model.fetch import is_downloaded
+    from core.worker import is_downloaded
 
     found = offers(probe(paths.data_dir(), measure=False), settings, is_downloaded=is_downloaded)
     if given.json:
