@@ -97,6 +97,7 @@ def test_a_slower_plan_is_not_kept_and_drops_an_older_one(model: LlamaModel, tmp
     assert not outcome.kept and done.file is None and done.dropped and tuned_file.read(tmp_path) == ()
     assert "default was no slower" in report_text(done) and "dropped" in report_text(done)
     assert not replace(outcome, chosen_tbt_ms=outcome.default_tbt_ms).kept
+    assert not replace(outcome, chosen=PLAN, chosen_tbt_ms=1.0).kept         # a plan without the values: they could not be used
 
 
 def test_little_time_gives_a_result_all_the_same(model: LlamaModel):
