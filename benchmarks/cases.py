@@ -33,6 +33,10 @@ class Cases:
         """Whether nothing more is to be begun."""
         return self._clock() > self._deadline
 
+    def left_s(self) -> float:
+        """Seconds until then, at least a little."""
+        return max(1.0, self._deadline - self._clock())
+
     def left(self, names: Sequence[str]) -> list[str]:
         """Those of `names` that are not done."""
         return [name for name in names if name not in self.done]

@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors.torch import load_file
 from transformers import AutoConfig, AutoModelForCausalLM
 from transformers.generation.streamers import BaseStreamer
 
 from core.hardware.plan import Plan
+from core.model.loader import HEAD_IDS
 
 
 def load(folder: Path, plan: Plan, *, device: str = "cpu") -> Any:
@@ -55,3 +57,18 @@ def answer(model: Any, ids: Sequence[int], count: int, **how: Any) -> tuple[floa
     given = clock.rounds[1:]
     times = [(now - before) / many for (_, before), (many, now) in zip(given, given[1:], strict=False) for _ in range(many)]
     return given[0][1] - started, out[0, len(ids):].tolist(), times
+
+
+def load_draft(folder: Path, target: Any) -> Any:
+    """A trained draft (core.model.loader.load_draft) for `generate(assistant_model=...)`: the target's embedding, and its output rows of
+    the tokens that the draft's head covers."""
+    weights = load_file(folder / "model.safetensors")
+    covered = weights.pop(HEAD_IDS).long()
+    draft = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(folder), dtype=target.dtype).eval()
+    left = draft.load_state_dict(weights, strict=False)
+    assert set(left.missing_keys) <= {"model.embed_tokens.weight", "lm_head.weight"} and not left.unexpected_keys, left
+    draft.model.embed_tokens.weight = draft.lm_head.weight = target.get_input_embeddings().weight
+    outside = torch.ones(target.config.vocab_size, dtype=torch.bool)
+    outside[covered] = False
+    draft.lm_head.register_forward_hook(lambda head, inputs, logits: logits.masked_fill(outside, -torch.inf))
+    return draft
