@@ -15,16 +15,18 @@ from core.assemble import build_bench
 from core.config import Settings
 from core.documents import read_document
 from core.engine import Params
+from core.errors import PlanError
 from core.hardware import tuned_file
 from core.hardware.offers import choose, plan_for
 from core.hardware.plan import Plan
 from core.hardware.probe import probe
 from core.hardware.tuned import Tuned, machine_of
+from core.model.fetch import is_downloaded
 from core.model.stored import fingerprint
 from core.reading import ReadingStyle
 from core.text.tokenizer import Tokenizer
 from core.tuning.tuner import Outcome, Report, Tuner
-from core.worker import is_downloaded, model_folder
+from core.worker import model_folder
 
 SAMPLES = Path(__file__).resolve().parents[2] / "assets" / "samples"
 TEXTS = ("the-light-on-the-holm.md", "the-thursday-clock.md")
@@ -56,7 +58,10 @@ def tune(settings: Settings, *, report: Report, books: Sequence[Path] = (), cloc
 
     def replan(tuned: Tuned) -> Plan:
         same = replace(settings, context_tokens=choice.plan.context_tokens)
-        return plan_for(replace(machine, tuned=(tuned,)), same, choice.entry).plan
+        try:
+            return plan_for(replace(machine, tuned=(tuned,)), same, choice.entry).plan
+        except PlanError:                      # more than fits beside everything else
+            return choice.plan
 
     label = partial(Tuned, machine=machine_of(machine), folder=str(folder), fingerprint=fingerprint(folder),
                     version=tuned_file.version(), date=date.today().isoformat())
