@@ -138,6 +138,15 @@ def _train_draft(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", metavar="S", help="repeats the same training")
 
 
+def _tune(parser: argparse.ArgumentParser) -> None:
+    parser.set_defaults(run="app.commands:tune")
+    parser.add_argument("--model", metavar="NAME", help="a name from `models list` or a folder")
+    parser.add_argument("--context", dest="context_tokens", metavar="N", help="tokens of context")
+    parser.add_argument("--book", action="append", metavar="FILE", help="read this instead of the samples; may be given again")
+    parser.add_argument("--temperature", metavar="T", help="of the answers it is tuned for")
+    parser.add_argument("--json", action="store_true", help="what was measured and chosen as JSON")
+
+
 def _serve(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run="app.commands:serve")
 
@@ -154,6 +163,7 @@ _COMMANDS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None]]] = {
     "plan": ("what fits where and how fast it would be, on this machine or an imagined one", _plan),
     "models": ("list and download models", _models),
     "snapshots": ("what is kept on disk of books that were read", _snapshots),
+    "tune": ("measure on this machine what the plan assumes, and keep what proves faster", _tune),
     "train-draft": ("train a small model that drafts for another one", _train_draft),
     "serve": ("start the app without opening the browser", _serve),
     "app": ("start the app and open it in the browser", _app),

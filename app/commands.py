@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from app.terminal import read_book, say, status
+from app.terminal import read_book, say, status, tell
 from core import paths
 from core.config import Settings
 from core.errors import UserError
@@ -42,7 +42,7 @@ def doctor(given: argparse.Namespace, settings: Settings) -> int:
     """The health report. A problem it finds is its result, not an error."""
     from core.hardware.doctor import doctor_report, format_doctor
     from core.hardware.probe import probe
-    from core.worker import is_downloaded
+    from core.model.fetch import is_downloaded
 
     report = doctor_report(probe(paths.data_dir()), settings, is_downloaded=is_downloaded)
     report["snapshots"] = _snapshot_facts(settings)
@@ -57,7 +57,7 @@ def plan(given: argparse.Namespace, settings: Settings) -> int:
     from core.hardware.probe import probe
     from core.hardware.wording import format_plan
     from core.model.catalogue import find
-    from core.worker import is_downloaded
+    from core.model.fetch import is_downloaded
 
     imagined = any(value is not None for value in (given.gpu, given.vram, given.ram, given.pcie, given.os))
     machine = imagine(probe(paths.data_dir(), measure=not imagined), gpu=given.gpu, vram_gib=given.vram, ram_gib=given.ram,
@@ -102,26 +102,24 @@ def models(given: argparse.Namespace, settings: Settings) -> int:
 
 def _download(given: argparse.Namespace) -> None:
     from core.model.catalogue import find
-    from core.model.download import download
-    from core.model.embedded import ensure_embedded
+    from core.model.fetch import fetch
 
     if not given.name:
         raise UserError("Which model? Name one: launcher.py models download NAME. `launcher.py models list` shows them.")
     entry = find(given.name)
     if entry.folder is not None:
         raise UserError(f"{entry.folder} is a folder on this computer already; there is nothing to download.")
-    if entry.embedded:
-        folder = ensure_embedded(status)
-    else:
-        folder = download(entry.repo, name=entry.name, revision=entry.revision, pickled=entry.weights == "bin", progress=status)
+    folder, note = fetch(entry, progress=status)
     status("", None)
     say(str(folder))
+    if note:
+        tell(note)
 
 
 def _list(given: argparse.Namespace, settings: Settings) -> None:
     from core.hardware.offers import offers
     from core.hardware.probe import probe
-    from core.worker import is_downloaded
+    from core.model.fetch import is_downloaded
 
     found = offers(probe(paths.data_dir(), measure=False), settings, is_downloaded=is_downloaded)
     if given.json:
@@ -133,6 +131,22 @@ def _list(given: argparse.Namespace, settings: Settings) -> None:
         mark = "here   " if offer.downloaded else "       "
         reason = offer.reason.splitlines()[0] if offer.reason else f"{offer.plan.context_tokens:,} tokens of context"
         say(f"{mark} {offer.entry.name:<32} {offer.entry.licence}\n{'':8} {'fits' if offer.plan else 'does not fit'}: {reason}")
+
+
+def tune(given: argparse.Namespace, settings: Settings) -> int:
+    """Lengths of speculation that are faster on this machine than those of the plan, if there are any."""
+    from core.backend.threads import bound_spinning
+
+    bound_spinning()
+    from core.tuning.here import report_text, to_json
+    from core.tuning.here import tune as tune_here
+
+    try:
+        done = tune_here(settings, report=status, books=[Path(path).expanduser() for path in given.book or ()])
+    finally:
+        status("")
+    say(json.dumps(to_json(done), default=_plain) if given.json else report_text(done))
+    return 0
 
 
 def train_draft(given: argparse.Namespace, settings: Settings) -> int:

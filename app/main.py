@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import shutil
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
+    from app.models import Models
     from core.config import Settings
 
 log = logging.getLogger(__name__)
@@ -35,12 +37,15 @@ FONTS = Path(__file__).resolve().parent.parent / "assets" / "fonts"
 ICON = Path(__file__).resolve().parent.parent / "assets" / "icons" / "triforce-chat-256.png"
 SETTING_NAMES = ("temperature", "top_p", "repetition_penalty", "max_new_tokens", "mode", "seed", "fit")
 PRIVATE_FOLDERS = ("books", "models", "notes", "run", "logs", "snapshots")
+_LAST_WORD_S = 0.4                              # the goodbye page is told that all is stored
 GOODBYE = """<!doctype html><html lang="en"><meta charset="utf-8"><title>TriForce Chat</title>
 <style>body{font:17px/1.6 system-ui,sans-serif;background:#F8F3E8;color:#17323A;display:grid;place-content:center;
 text-align:center;min-height:90vh;margin:0}h1{font-family:Georgia,serif;font-weight:600}
 @media(prefers-color-scheme:dark){body{background:#10212A;color:#EDE6D8}}</style><h1>Good night</h1>
-<p>TriForce Chat has ended. Your books and conversations are kept on this computer.<br>
-You can close this tab.</p></html>"""
+<p id="now">TriForce Chat is ending. What was read of your books is being stored, for half a minute at most, so that they open at once
+next time.</p><p>Your books and conversations are kept on this computer. You can close this tab.</p>
+<script>fetch("/ended").catch(() => 0).then(() => { document.getElementById("now").textContent = "TriForce Chat has ended."; });</script>
+</html>"""
 
 
 def run(settings: Settings, open_browser: bool) -> int:
@@ -49,11 +54,13 @@ def run(settings: Settings, open_browser: bool) -> int:
     if not instance.acquire():
         return _hand_over(instance, open_browser)
     try:
+        from app.models import Models, remembered
         from app.runtime import Runtime
         from core.documents import read_safely
         from core.documents.ocr import available
 
-        desk = make_desk(Runtime(settings), read=read_safely, can_ocr=available)
+        settings = remembered(settings)
+        desk = make_desk(Runtime(settings), models=Models(settings), read=read_safely, can_ocr=available)
         server = Server(desk, settings)
         for name in ("SIGTERM", "SIGINT", "SIGHUP", "SIGBREAK"):
             if hasattr(signal, name):
@@ -61,11 +68,14 @@ def run(settings: Settings, open_browser: bool) -> int:
         address = server.start()
         instance.announce(address)
         desk.engine.start()                    # after the page is up: loading a model must not delay it
+        desk.models.start()
         sys.stdout.write(f"TriForce Chat is open at {address.url}\n")
         sys.stdout.flush()
         if open_browser:
             webbrowser.open(address.url)
         server.wait()
+        sys.stdout.write("Keeping what was read for the next time; end it again to skip this.\n")
+        sys.stdout.flush()
         server.stop()
     finally:
         instance.release()
@@ -95,14 +105,15 @@ def _alive(address: Address) -> bool:
         return False
 
 
-def make_desk(engine: object, *, read: Callable, can_ocr: Callable[[], bool]) -> Desk:
+def make_desk(engine: object, *, models: Models, read: Callable, can_ocr: Callable[[], bool]) -> Desk:
     """A desk on the user's data folder. Uploads that an earlier run left behind are deleted."""
     uploads = paths.subdir("tmp")
     for left in uploads.iterdir():
         shutil.rmtree(left, ignore_errors=True) if left.is_dir() else left.unlink(missing_ok=True)
     library = Library(paths.subdir("books"))
     history = History(paths.data_dir() / "conversations.db")
-    desk = Desk(engine, library, history, upload_dir=uploads, read=read, can_ocr=can_ocr, samples=sample_books())
+    desk = Desk(engine, library, history, upload_dir=uploads, read=read, can_ocr=can_ocr, models=models,
+                samples=sample_books())
     desk.resume()
     return desk
 
@@ -121,7 +132,7 @@ class Server:
 
     def __init__(self, desk: Desk, settings: Settings) -> None:
         self._desk, self._settings = desk, settings
-        self._ended = threading.Event()
+        self._asked, self._ended = threading.Event(), threading.Event()
         self._blocks = None
 
     def start(self) -> Address:
@@ -142,7 +153,7 @@ class Server:
         self._blocks = build(self._desk, page, defaults=defaults, max_file_mb=settings.max_upload_mb)
         address = Address(free_port(settings.port), new_token(), os.getpid())
         routes = [Route("/healthz", self._healthz), Route("/quit", self._quit, methods=["POST"]),
-                  Route("/goodbye", self._goodbye), Route("/export", self._export),
+                  Route("/goodbye", self._goodbye), Route("/ended", self._when_ended), Route("/export", self._export),
                   Mount("/fonts", StaticFiles(directory=FONTS))]
         self._blocks.queue(default_concurrency_limit=None, api_open=False).launch(
             server_name="127.0.0.1", server_port=address.port, share=False, inbrowser=False, prevent_thread_lock=True,
@@ -155,18 +166,23 @@ class Server:
         return address
 
     def ask_to_end(self) -> None:
-        """Lets `wait` return; safe in a signal handler."""
-        self._ended.set()
+        """Lets `wait` return, and the second time `stop` not wait for what is being stored; safe in a signal handler."""
+        if self._asked.is_set():
+            threading.Thread(target=self._desk.hurry, name="hurry", daemon=True).start()      # it takes locks, a handler must not
+        self._asked.set()
 
     def wait(self) -> None:
         """Returns when the person quits or a signal asks for the end."""
-        while not self._ended.wait(0.5):       # with a timeout, so that Windows delivers Ctrl+C
+        while not self._asked.wait(0.5):       # with a timeout, so that Windows delivers Ctrl+C
             pass
 
     def stop(self) -> None:
-        """Ends the answer, the engine and the page."""
+        """Ends the answer, stores what was read, ends the engine and the page."""
+        self._asked.set()
         self._desk.close()
+        self._ended.set()
         if self._blocks is not None:
+            time.sleep(_LAST_WORD_S)
             self._blocks.close(verbose=False)
 
     async def _healthz(self, _request: Request) -> Response:
@@ -175,12 +191,19 @@ class Server:
 
     async def _quit(self, _request: Request) -> Response:
         from starlette.responses import PlainTextResponse
-        threading.Timer(1.0, self._ended.set).start()           # the goodbye page is fetched in between
+        threading.Timer(1.0, self._asked.set).start()           # the goodbye page is fetched in between
         return PlainTextResponse("bye")
 
     async def _goodbye(self, _request: Request) -> Response:
         from starlette.responses import HTMLResponse
         return HTMLResponse(GOODBYE)
+
+    async def _when_ended(self, _request: Request) -> Response:
+        """An answer once all is stored."""
+        from starlette.responses import PlainTextResponse
+        while not self._ended.is_set():
+            await asyncio.sleep(_LAST_WORD_S / 4)
+        return PlainTextResponse("ended")
 
     async def _export(self, _request: Request) -> Response:
         from starlette.responses import PlainTextResponse

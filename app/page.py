@@ -6,15 +6,18 @@ from collections.abc import Callable, Hashable
 
 from app import views
 from app.citations import Citations
-from app.handlers import Desk, Engine
+from app.engine import Engine
+from app.handlers import Desk
 from app.history import Turn
+from app.model_list import fetching_html, models_html
 from app.reader import reader_html
 from app.stats_panel import panel_html, plan_html
 from app.values import Notice
 from core.documents.document import Document
 from core.events import Acceptance, Stats, Verified
 
-REGIONS = ("header", "library", "stage", "notice", "locked", "turns", "live", "progress", "panel", "plan", "reader", "spoken")
+REGIONS = ("header", "library", "models", "fetching", "stage", "notice", "locked", "turns", "live", "progress", "panel", "plan", "reader",
+           "spoken")
 
 
 class Page:
@@ -45,23 +48,26 @@ class Page:
         return {
             "header": views.header_html(engine.state, model=engine.model_name, device=device, progress=_progress(engine)),
             "library": keep("library", (desk.shelf_version, desk.book_id, desk.conversation_id), self._library),
-            "stage": keep("stage", (desk.book_id, id(card), desk.opening, bool(turns)), lambda: views.stage_html(
-                book, card, opening=desk.opening, talking=bool(turns))),
-            "notice": views.notice_html(desk.notice or _engine_notice(engine)) + views.offer_html(desk.opening),
-            "locked": views.locked_html(desk.opening),
+            "models": keep("models", (desk.models.list, engine.model_name), lambda: models_html(
+                desk.models.list, current=engine.model_name)),
+            "fetching": fetching_html(desk.models.fetching),
+            "stage": keep("stage", (desk.book_id, id(card), desk.intake.opening, bool(turns)), lambda: views.stage_html(
+                book, card, opening=desk.intake.opening, talking=bool(turns))),
+            "notice": views.notice_html(desk.notice or _engine_notice(engine)) + views.offer_html(desk.intake.opening),
+            "locked": views.locked_html(desk.intake.opening),
             "turns": "".join(self._turn(turn, book, last=turn is shown[-1] and not running) for turn in shown),
             "live": views.live_html(now),
             "progress": views.progress_html(now),
             "panel": panel_html(now.stats if now and now.stats else _last_stats(shown), live=running),
             "plan": keep("plan", (id(engine.plan), engine.model_name), lambda: plan_html(engine.plan, model=engine.model_name)),
             "reader": keep("reader", (desk.book_id, desk.passage), lambda: reader_html(book, desk.passage)),
-            "spoken": views.spoken(now, desk.opening)}
+            "spoken": views.spoken(now, desk.intake.opening)}
 
     def _library(self) -> str:
         desk = self._desk
         talks = desk.history.conversations(desk.book_id) if desk.book_id else []
         return views.library_html(desk.library.entries(), current=desk.book_id, talks=talks, talk=desk.conversation_id,
-                                  samples=tuple(sample.name for sample in desk.samples))
+                                  samples=tuple(sample.name for sample in desk.intake.samples))
 
     def _turn(self, turn: Turn, book: Document | None, *, last: bool) -> str:
         key = (self._desk.conversation_id, turn.number, turn.state, len(turn.text), turn.text[-40:], last)

@@ -58,6 +58,7 @@ class Runtime:
         self._outbox: queue.Queue[dict[str, Any] | None] = queue.Queue()
         self._inboxes: dict[int, queue.Queue[dict[str, Any]]] = {}
         self._answering: int | None = None
+        self._saving: int | None = None
         self._known_book = ""
         self._failures = 0
         self._closed = False
@@ -77,6 +78,17 @@ class Runtime:
             if self._closed or (self._process is not None and self.state != "failed"):
                 return
             self._failures = 0
+            self._end_process()
+            self._launch()
+
+    def use(self, model: str) -> None:
+        """Start the engine again with another model. The answer being written, if any, fails."""
+        with self._lock:
+            if self._closed:
+                return
+            self._settings = dataclasses.replace(self._settings, model=model)
+            self._failures = 0
+            self._fail_all("The model was changed.")
             self._end_process()
             self._launch()
 
@@ -162,23 +174,30 @@ class Runtime:
             self._done_answering(number)
 
     def save(self, timeout_s: float = _SAVE_WAIT_S) -> None:
-        """Wait until what was read is stored on disk; the engine does so by itself when it has time, but not after `close`."""
+        """Wait until what was read is stored on disk, or `stop`; the engine does so by itself when it has time, but not after `close`.
+
+        When the time is over it gives way: what is stored by then stays, and the next process goes on from there.
+        """
         with self._lock:
             if self.state != "ready":
                 return
-            number, inbox = self._post({"do": "save"})
+            self._saving, inbox = self._post({"do": "save"})
         try:
             inbox.get(timeout=timeout_s)
         except queue.Empty:
             log.warning("what was read could not be stored in %.0f s", timeout_s)
         finally:
-            self._inboxes.pop(number, None)
+            with self._lock:
+                self._send({"do": "stop", "id": self._saving})
+                self._inboxes.pop(self._saving, None)
+                self._saving = None
 
     def stop(self) -> None:
-        """End the answer that is being written; its events end with Finished("user")."""
+        """End the answer that is being written (its events end with Finished("user")), and the wait of `save`."""
         with self._lock:
-            if self._answering is not None:
-                self._send({"do": "stop", "id": self._answering})
+            for number in (self._answering, self._saving):
+                if number is not None:
+                    self._send({"do": "stop", "id": number})
 
     def forget(self, conversation_id: str) -> None:
         """Let the engine drop what it remembers of a conversation."""

@@ -74,6 +74,8 @@ def build(desk: Desk, page: Page, *, defaults: dict[str, Any], max_file_mb: int)
             with gr.Column(elem_id="left", min_width=0):
                 fixed(DROP_SMALL, "drop-small")
                 region("library")
+                region("fetching")
+                region("models")
             with gr.Column(elem_id="middle", min_width=0):
                 region("notice")
                 with gr.Column(elem_id="scroller", min_width=0):
@@ -186,7 +188,7 @@ def _wire(blocks: gr.Blocks, desk: Desk, page: Page, *, regions: dict[str, gr.HT
         dispatch(desk, event._data or {}, wish(values))
 
     def give(text: str) -> str:
-        desk.give_password(text or "")
+        desk.intake.give_password(text or "")
         return ""
 
     gr.on([question.submit, send.click], ask, [question, *wishes], question, trigger_mode="once", **PRIVATE)
@@ -251,14 +253,15 @@ def dispatch(desk: Desk, data: dict[str, Any], wish: Wish) -> None:
     """One action of the page's own buttons. The data comes from a browser: unknown acts and wrong types are ignored."""
     text = {key: value for key, value in data.items() if isinstance(value, str)}
     acts: dict[str, Callable[[], object]] = {
-        "upload": lambda: desk.open_upload(text.get("path", ""), text.get("name", "book")[:200]),
-        "refused": lambda: desk.refuse_upload(text.get("name", "The file")[:200], text.get("reason", "")[:300]),
-        "sample": lambda: desk.open_sample(text.get("name", "")), "book": lambda: desk.select_book(text.get("id", "")),
+        "upload": lambda: desk.intake.upload(text.get("path", ""), text.get("name", "book")[:200]),
+        "refused": lambda: desk.intake.refuse(text.get("name", "The file")[:200], text.get("reason", "")[:300]),
+        "sample": lambda: desk.intake.sample(text.get("name", "")), "book": lambda: desk.select_book(text.get("id", "")),
         "forget": lambda: desk.forget_book(text.get("id", "")), "talk": lambda: desk.select_conversation(text.get("id", "")),
         "forget-talk": lambda: desk.forget_conversation(text.get("id", "")), "new": desk.new_conversation, "clear": desk.clear,
         "suggest": lambda: desk.ask(text.get("text", "")[:200], wish), "regenerate": lambda: desk.regenerate(wish), "stop": desk.stop,
-        "cancel-opening": desk.cancel_opening, "read-pictures": desk.read_pictures,
-        "dismiss": desk.dismiss, "restart": desk.restart_engine,
+        "cancel-opening": desk.intake.cancel, "read-pictures": desk.intake.read_pictures,
+        "fetch-model": lambda: desk.models.fetch(text.get("name", "")), "pause-model": desk.models.pause,
+        "use-model": lambda: desk.use_model(text.get("name", "")), "dismiss": desk.dismiss, "restart": desk.restart_engine,
         "cite": lambda: desk.show(_number(text.get("offset")), _number(text.get("length"))),
         "goto": lambda: desk.show(_number(text.get("value")))}
     if action := acts.get(text.get("act", "")):

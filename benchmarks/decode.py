@@ -1,50 +1,57 @@
-"""Decode speed of every mode on real book text: TBT, acceptance per level and tokens per round, with plain decoding in the same run.
+"""Decode speed of every mode on real book text: TBT, acceptance, time per pass of each level, and the least a token's bytes would take.
 
-    python benchmarks/decode.py --book FILE [--contexts 1024,4096,8000] [--temperatures 0,0.6,1] [--tokens 128] [--save NAME]
+    python benchmarks/decode.py --book FILE [--contexts 1024,4096,8000,16000,32000] [--temperatures 0,0.6,1] [--minutes 60] [--save decode]
 
-The model goes on writing the book, whose first N tokens are its prompt. Contexts beyond the native one are stretched by YaRN. Plain
-decoding runs before and after the other modes of a case and the ratios are taken to their mean. Text that repeats itself drafts
-too easily, so rows of which under 60% of 4-grams are distinct are marked "loops". Needs a quiet machine.
+The model goes on writing the book, whose first N tokens are its prompt. What was read of it is kept on disk (--snapshots), so that a
+second run reads nothing. Contexts beyond the native one are stretched by YaRN. A case is one context at one temperature: plain decoding
+runs before and after its other modes, and the ratios are taken to the mean of the two. Finished cases are kept (--state), so a run that
+was stopped goes on. Text that repeats itself drafts too easily: answers of which under 60% of 4-grams are distinct are reported apart.
+Needs a quiet machine.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import sys
-import time
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+if not __package__:                            # started as a file: the repository is on the path, and not this folder
+    sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
 from core.backend.threads import bound_spinning  # noqa: E402 (the path above makes the repository importable)
 
 bound_spinning()
 
-import torch  # noqa: E402 (after the thread setting, which is read when torch loads)
-
+from benchmarks import cases, embedded  # noqa: E402 (after the thread setting, which is read when torch loads)
+from benchmarks.cases import Cases  # noqa: E402
+from benchmarks.levels import LEVELS, Measured, Recorder  # noqa: E402
+from benchmarks.passes import OutOfTime  # noqa: E402
 from benchmarks.store import Table, save  # noqa: E402
+from benchmarks.transfer import memory_read_gb_per_s  # noqa: E402
 from core.assemble import build_engine  # noqa: E402
-from core.config import load_settings  # noqa: E402
 from core.decoding.decoder import Round  # noqa: E402
-from core.documents import read_document  # noqa: E402
 from core.engine import Context, Done, Engine, Params  # noqa: E402
-from core.hardware.planner import plan as make_plan  # noqa: E402
-from core.hardware.probe import probe  # noqa: E402
+from core.hardware.facts import GB  # noqa: E402
 from core.model import catalogue  # noqa: E402
 from core.model.embedded import ensure_embedded  # noqa: E402
-from core.paths import data_dir  # noqa: E402
-from core.text.tokenizer import Tokenizer  # noqa: E402
+from core.paths import subdir  # noqa: E402
 
-MODES = ("autoregressive", "streaming", "retrieval", "ngram", "triforce", "autoregressive")
+PLAIN = "autoregressive"
+MODES = {                                      # name -> the engine's mode, whether level 0 has the trained draft
+    "streaming": ("streaming", False), "retrieval": ("retrieval", False), "ngram": ("ngram", False), "draft": ("draft", True),
+    "triforce": ("triforce", False), "triforce, trained draft": ("triforce", True), PLAIN: (PLAIN, False),
+}
 LOOPS_BELOW = 0.6
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One answer. Times in milliseconds per token."""
+    """One answer. Times in milliseconds per token. `passes`: see Recorder.summary."""
 
     context: int
     temperature: float
@@ -57,61 +64,125 @@ class Run:
     tokens_per_round: float
     distinct_4grams: float
     same_as_plain: bool | None                 # greedy only: token for token
-    prefill_s: float
+    passes: dict[str, dict[str, Any]]
+
+    @property
+    def loops(self) -> bool:
+        """Whether its text is no evidence of acceptance."""
+        return self.distinct_4grams < LOOPS_BELOW
 
 
-def main() -> int:
-    """Runs the cases the arguments ask for."""
-    options = _arguments()
-    document = read_document(options.book)
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """An engine and its context, in which the prompt was read."""
+
+    engine: Engine
+    context: Context
+    recorder: Recorder
+    ids: Sequence[int]
+    out_of_time: Callable[[], bool]
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs the cases that are missing and shows what is there."""
+    options = _arguments(arguments)
     folder = ensure_embedded()
-    ids = Tokenizer.load(folder).encode(document.text[document.chapters[0].start:])
-    runs: list[Run] = []
-    for contexts in _by_stretch(options.contexts):
-        engine = _engine(folder, max(contexts) + options.tokens + 64, options)
-        context = engine.new_context(engine.context_tokens)
-        for length in contexts:
-            runs += _case(engine, context, ids[:length], options)
-        del engine, context
-    rows = list(_rows(runs))
-    table = Table(f"Decoding {document.title}: time between tokens", COLUMNS, tuple(rows), NOTES)
-    details = {"runs": [asdict(run) for run in runs], "memory_gb_per_s": memory_gb_per_s(), "tokens": options.tokens}
+    ids = embedded.book_ids(options.book, folder, least=max(options.contexts))
+    conditions = {key: getattr(options, key) for key in ("tokens", "budget", "gamma", "dtype", "modes")} | {
+        "book": options.book.name, "draft": options.draft.name}
+    state = Cases(options.state, conditions, minutes=options.minutes)
+    try:
+        for length in options.contexts:
+            _context(state, folder, ids[:length], options)
+    except OutOfTime:
+        pass
+    left = state.left([name for length in options.contexts for name in (_roofline_name(length), *_names(length, options).values())])
+    runs, floors = _found(state)
+    made = tables(runs, floors, f"Decoding {options.book.stem}", notes=() if options.draft.is_dir() else (NO_DRAFT,))
     if options.save:
-        save(options.save, [table], details)
-    print(json.dumps(details))
+        save(options.save, made, {"conditions": conditions, "runs": [asdict(run) for run in runs], "floors": floors, "left": left},
+             folder=options.folder)
+    print(json.dumps({"tables": [[table.title, table.columns, table.rows] for table in made], "left": left}))
     return 0
 
 
-def _case(engine: Engine, context: Context, ids: list[int], options: argparse.Namespace) -> Iterator[Run]:
-    """All modes at all temperatures after one prompt, which is prefilled once."""
-    for temperature in options.temperatures:
-        plain: list[int] = []
-        for mode in options.modes:
-            params = Params(
-                max_new_tokens=options.tokens, temperature=temperature, top_p=0.9 if temperature else 1.0, mode=mode, seed=1,
-                gamma=options.gamma,
-            )
-            tokens, stats = _answer(engine, context, ids, params)
-            plain = plain or tokens
-            run = Run(
-                context=len(ids), temperature=temperature, mode=mode, tbt_mean_ms=stats.tbt_mean_ms, tbt_p50_ms=stats.tbt_p50_ms,
-                tbt_p95_ms=stats.tbt_p95_ms, acceptance_draft=stats.acceptance_draft.rate,
-                acceptance_retrieval=stats.acceptance_retrieval.rate, tokens_per_round=stats.tokens_per_round,
-                distinct_4grams=distinct(tokens), same_as_plain=tokens == plain if temperature == 0 else None, prefill_s=stats.prefill_s,
-            )
-            print(run, flush=True)
-            yield run
+# ---- measuring ------------------------------------------------------------------------------------------------------------
 
 
-def _answer(engine: Engine, context: Context, ids: list[int], params: Params) -> tuple[list[int], object]:
-    tokens: list[int] = []
-    for event in engine.generate(context, ids, params):
-        if isinstance(event, Round):
-            tokens += event.tokens
-        elif isinstance(event, Done):
-            stats = event.stats
-    return tokens, stats
+def _context(state: Cases, folder: Path, ids: list[int], options: argparse.Namespace) -> None:
+    """All that is missing after one prompt, which is read once. Raises OutOfTime."""
+    names = _names(len(ids), options)
+    if not state.left([_roofline_name(len(ids)), *names.values()]):
+        return
+    if state.out_of_time():
+        raise OutOfTime
+    bench = _bench(folder, ids, options, state.out_of_time)
+    embedded.read(bench.engine, bench.context, ids, options.book.name, out_of_time=state.out_of_time)
+    state.measure(_roofline_name(len(ids)), lambda: floor(bench.engine, folder, len(ids)))
+    modes = [PLAIN, *(mode for mode in options.modes if mode != PLAIN and (options.draft.is_dir() or not MODES[mode][1])), PLAIN]
+    for temperature, name in names.items():
+        state.measure(name, lambda temperature=temperature: [
+            asdict(run) for run in answers(bench, modes, temperature, tokens=options.tokens, gamma=options.gamma)])
 
+
+def _names(length: int, options: argparse.Namespace) -> dict[float, str]:
+    return {temperature: f"{length} tokens, T {temperature}" for temperature in options.temperatures}
+
+
+def _roofline_name(length: int) -> str:
+    return f"{length} tokens, bytes"
+
+
+def _bench(folder: Path, ids: Sequence[int], options: argparse.Namespace, out_of_time: Callable[[], bool]) -> Bench:
+    draft = catalogue.from_folder(options.draft).shape if options.draft.is_dir() else None
+    tokens = len(ids) + options.tokens + embedded.SPARE_TOKENS
+    plain, settings = embedded.plan_for(folder, tokens, dtype=options.dtype, budget=options.budget)
+    plan, _ = embedded.plan_for(folder, tokens, draft=draft, dtype=options.dtype, budget=options.budget)
+    recorder = Recorder()
+    engine = build_engine(plan, settings, folder, draft_dir=options.draft if draft else None,
+                          snapshots=options.snapshots or subdir("benchmarks"), composer=functools.partial(Measured, recorder, plain))
+    return Bench(engine, engine.new_context(tokens), recorder, ids, out_of_time)
+
+
+def answers(bench: Bench, modes: Sequence[str], temperature: float, *, tokens: int, gamma: int | None = None) -> Iterator[Run]:
+    """The modes one after the other behind the same prompt. Raises OutOfTime."""
+    plain: list[int] = []
+    for mode in modes:
+        kind, bench.recorder.trained_draft = MODES[mode]
+        params = Params(max_new_tokens=tokens, temperature=temperature, top_p=0.9 if temperature else 1.0, mode=kind, seed=1, gamma=gamma)
+        said: list[int] = []
+        for event in bench.engine.generate(bench.context, bench.ids, params, should_stop=bench.out_of_time):
+            if isinstance(event, Round):
+                said += event.tokens
+            elif isinstance(event, Done):
+                done = event
+        if done.reason == "user":
+            raise OutOfTime
+        plain, stats = plain or said, done.stats
+        run = Run(
+            context=len(bench.ids), temperature=temperature, mode=mode, tbt_mean_ms=stats.tbt_mean_ms, tbt_p50_ms=stats.tbt_p50_ms,
+            tbt_p95_ms=stats.tbt_p95_ms, acceptance_draft=stats.acceptance_draft.rate,
+            acceptance_retrieval=stats.acceptance_retrieval.rate, tokens_per_round=stats.tokens_per_round,
+            distinct_4grams=distinct(said), same_as_plain=said == plain if temperature == 0 else None, passes=bench.recorder.summary(),
+        )
+        print(run, flush=True)
+        yield run
+
+
+def floor(engine: Engine, folder: Path, context: int) -> dict[str, float]:
+    """The bytes that a plain token reads after `context` tokens, and the memory's measured rate."""
+    return {"weight_bytes": embedded.weight_bytes(folder, engine.plan),
+            "kv_bytes": context * catalogue.find(folder.name).shape.kv_bytes_per_token(engine.plan.dtype),
+            "memory_gb_per_s": memory_read_gb_per_s(engine.model.backend.device)}
+
+
+def distinct(tokens: Sequence[int], n: int = 4) -> float:
+    """The share of distinct n-grams: low where the text goes round in circles."""
+    grams = [tuple(tokens[i:i + n]) for i in range(len(tokens) - n + 1)]
+    return len(set(grams)) / len(grams) if grams else 1.0
+
+
+# ---- what is shown --------------------------------------------------------------------------------------------------------
 
 COLUMNS = (
     "Context", "Temperature", "Mode", "TBT mean, ms", "p50", "p95", "against plain", "draft accepted", "retrieval accepted",
@@ -120,68 +191,76 @@ COLUMNS = (
 NOTES = (
     "TBT mean is what a reader waits per token on average; \"against plain\" is plain decoding's mean over the mode's, in the same run.",
 )
+NO_DRAFT = "No trained draft model was there, so the modes with one were left out."
+PASS_COLUMNS = ("Context", "Temperature", "Mode", *(f"{level} pass, ms" for level in LEVELS), "rows of a full pass", "middle per full pass")
+FLOOR_COLUMNS = ("Context", "weights, MB", "KV, MB", "memory, GB/s", "floor, ms", "plain, ms", "share of the memory's rate")
+FLOOR_NOTE = "Floor: the bytes that one plain token must read, weights and KV, at the rate at which this machine's memory was read."
 
 
-def _rows(runs: list[Run]) -> Iterator[tuple]:
-    for run in runs:
-        plains = [r.tbt_mean_ms for r in runs if (r.context, r.temperature, r.mode) == (run.context, run.temperature, "autoregressive")]
-        ratio = sum(plains) / len(plains) / run.tbt_mean_ms if plains else None
-        text = "loops" if run.distinct_4grams < LOOPS_BELOW else "varied"
-        yield (
-            run.context, str(run.temperature), run.mode, run.tbt_mean_ms, run.tbt_p50_ms, run.tbt_p95_ms, ratio, run.acceptance_draft,
-            run.acceptance_retrieval, run.tokens_per_round, run.distinct_4grams, text,
-        )
+def _found(state: Cases) -> tuple[list[Run], dict[int, dict[str, float]]]:
+    """All runs, and what a token reads by context; shortest contexts first."""
+    runs = [Run(**run) for found in state.done.values() if isinstance(found, list) for run in found]
+    floors = {int(name.split()[0]): found for name, found in state.done.items() if isinstance(found, dict)}
+    return sorted(runs, key=lambda run: (run.context, run.temperature)), dict(sorted(floors.items()))
 
 
-def _engine(folder: Path, context_tokens: int, options: argparse.Namespace) -> Engine:
-    settings = load_settings(None, {"context_tokens": context_tokens, "retrieval_budget": options.budget})
-    entry = catalogue.find(folder.name)
-    plan = make_plan(probe(data_dir()), settings, target=entry.shape, draft=None)
-    if options.dtype:
-        plan = replace(plan, dtype=options.dtype)
-    return build_engine(plan, settings, folder)
+def tables(runs: Sequence[Run], floors: dict[int, dict[str, float]], title: str, *, notes: tuple[str, ...] = ()) -> list[Table]:
+    """Varied text, looping text, passes by level, bytes against the memory's rate; only those that have rows."""
+    varied, looping = ([run for run in runs if run.loops == loops] for loops in (False, True))
+    made = (
+        Table(f"{title}: text that varies", COLUMNS, tuple(_row(run, runs) for run in varied), (*NOTES, *notes)),
+        Table(f"{title}: text that loops, no evidence of acceptance", COLUMNS, tuple(_row(run, runs) for run in looping), NOTES),
+        Table(f"{title}: median time of a pass by level", PASS_COLUMNS, tuple(_passes(run) for run in runs)),
+        Table(f"{title}: plain decoding against the memory's rate", FLOOR_COLUMNS, tuple(_floors(runs, floors)), (FLOOR_NOTE,)),
+    )
+    return [table for table in made if table.rows]
 
 
-def _by_stretch(contexts: list[int], native: int = 8192) -> list[list[int]]:
-    """Contexts that fit the native one share an engine and a prefill; each longer one has its own."""
-    return [part for part in ([c for c in contexts if c <= native - 192], *([c] for c in contexts if c > native - 192)) if part]
+def _plain_ms(runs: Sequence[Run], context: int, temperature: float | None = None) -> float | None:
+    plains = [run.tbt_mean_ms for run in runs
+              if (run.context, run.mode) == (context, PLAIN) and temperature in (None, run.temperature)]
+    return sum(plains) / len(plains) if plains else None
 
 
-def distinct(tokens: list[int], n: int = 4) -> float:
-    """The share of distinct n-grams: low where the text goes round in circles."""
-    grams = [tuple(tokens[i:i + n]) for i in range(len(tokens) - n + 1)]
-    return len(set(grams)) / len(grams) if grams else 1.0
+def _row(run: Run, runs: Sequence[Run]) -> tuple:
+    plain = _plain_ms(runs, run.context, run.temperature)
+    return (run.context, str(run.temperature), run.mode, run.tbt_mean_ms, run.tbt_p50_ms, run.tbt_p95_ms,
+            plain / run.tbt_mean_ms if plain else None, run.acceptance_draft, run.acceptance_retrieval, run.tokens_per_round,
+            run.distinct_4grams, "loops" if run.loops else "varied")
 
 
-def memory_gb_per_s() -> float:
-    """Read bandwidth of a sum over 256 MB, the best of five."""
-    data = torch.ones(64 * 2**20)
-    best = min(_timed(data.sum) for _ in range(5))
-    return data.nbytes / best / 1e9
+def _passes(run: Run) -> tuple:
+    found = run.passes
+    middle, full = (found.get(level, {}).get("passes", 0) for level in ("middle", "full"))
+    return (run.context, str(run.temperature), run.mode, *(found[level]["ms"] if level in found else None for level in LEVELS),
+            found["full"]["rows"] if full else None, middle / full if middle and full else None)
 
 
-def _timed(action: object) -> float:
-    started = time.perf_counter()
-    action()
-    return time.perf_counter() - started
+def _floors(runs: Sequence[Run], floors: dict[int, dict[str, float]]) -> Iterator[tuple]:
+    for context, found in floors.items():
+        read = found["weight_bytes"] + found["kv_bytes"]
+        least_ms, plain_ms = 1e3 * read / (found["memory_gb_per_s"] * GB), _plain_ms(runs, context)
+        yield (context, found["weight_bytes"] / 1e6, found["kv_bytes"] / 1e6, found["memory_gb_per_s"], least_ms, plain_ms,
+               least_ms / plain_ms if plain_ms else None)
 
 
-def _arguments() -> argparse.Namespace:
+def _arguments(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--book", type=Path, default=Path(__file__).parent.parent / "assets" / "samples" / "the-thursday-clock.epub")
-    parser.add_argument("--contexts", type=_numbers(int), default=[1024, 4096, 8000])
-    parser.add_argument("--temperatures", type=_numbers(float), default=[0.0, 0.6, 1.0])
-    parser.add_argument("--modes", type=lambda text: text.split(","), default=list(MODES))
+    embedded.add_options(parser, (1024, 4096, 8000, 16_000, 32_000))
+    cases.add_options(parser, "decode")
+    parser.add_argument("--temperatures", type=embedded.numbers(float), default=[0.0, 0.6, 1.0])
+    parser.add_argument("--modes", type=lambda text: text.split(";"), default=[*MODES], help="separated by ; (plain always runs)")
     parser.add_argument("--tokens", type=int, default=128)
     parser.add_argument("--budget", type=int)
     parser.add_argument("--gamma", type=int)
     parser.add_argument("--dtype", choices=("float32", "bfloat16"))
-    parser.add_argument("--save", help="name of the result below benchmarks/results")
-    return parser.parse_args()
-
-
-def _numbers(kind: type) -> object:
-    return lambda text: [kind(part) for part in text.split(",")]
+    parser.add_argument("--draft", type=Path, default=embedded.DRAFT, help="folder of a trained draft; one that is not there: none")
+    parser.add_argument("--snapshots", type=Path, help="where the KV of what was read is kept; below the data folder")
+    options = parser.parse_args(arguments)
+    unknown = [mode for mode in options.modes if mode not in MODES]
+    if unknown:
+        parser.error(f"unknown modes {unknown}; there are {'; '.join(MODES)}")
+    return options
 
 
 if __name__ == "__main__":

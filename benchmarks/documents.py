@@ -18,7 +18,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 REPO = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(REPO))
+if not __package__:                            # started as a file: the repository is on the path, and not this folder
+    sys.path[0] = str(REPO)
 
 from benchmarks.store import Table, save  # noqa: E402 (the path above makes the repository importable)
 from benchmarks.typeset import Style, annotated, typeset  # noqa: E402

@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+if not __package__:                            # started as a file: the repository is on the path, and not this folder
+    sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
 import torch  # noqa: E402 (the path above makes the repository importable)
 

@@ -1,4 +1,4 @@
-"""The README's section of measured figures, from the JSON files in benchmarks/results. Invents nothing."""
+"""The pages' sections of measured figures, from the JSON files in benchmarks/results. Invents nothing."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from pathlib import Path
 
 from benchmarks.store import Result, Table, load
 
-LONGEST = 14                                   # rows that the README shows unfolded
+LONGEST = 14                                   # rows that a page shows unfolded
+HEADLINES = ("peers", "decode", "startup")     # benchmarks that the README shows in short
 PLAIN, OURS = "autoregressive", "triforce"
 DECODE_COLUMNS = ("Context", "Temperature", "Mode", "TBT mean, ms", "against plain", "draft accepted", "retrieval accepted", "text")
+PEER_COLUMNS = ("Peer", "Context", "prefill, s", "TBT mean, ms")
 NOTHING = "Nothing has been measured for this version yet. `benchmarks/` holds the programs; their results will be set here."
 
 
@@ -18,13 +20,29 @@ def section(results: Path) -> str:
     return "\n\n".join(_result(result) for result in found) or NOTHING
 
 
+def headlines(results: Path) -> str:
+    """The digests of HEADLINES, and their tables where they are short enough to stand alone."""
+    found = [load(path) for name in HEADLINES if (path := results / f"{name}.json").is_file()]
+    return "\n\n".join(_headline(result) for result in found) or NOTHING
+
+
+def _headline(result: Result) -> str:
+    short = [digest or table for table in result.tables if (digest := _digest(table)) or len(table.rows) <= LONGEST]
+    return "\n\n".join([*map(_table, short), f"<sub>{_provenance(result)}</sub>"])
+
+
 def _result(result: Result) -> str:
-    return "\n\n".join([*map(_shown, result.tables), f"<sub>{_provenance(result)}</sub>"])
+    title = f"## {result.benchmark.capitalize()}"
+    return "\n\n".join([title, *map(_shown, result.tables), f"<sub>{_provenance(result)}</sub>"])
+
+
+def _digest(table: Table) -> Table | None:
+    return by_mode(table) or by_program(table)
 
 
 def _shown(table: Table) -> str:
     """A long table is folded, below its digest where it has one."""
-    digest = by_mode(table)
+    digest = _digest(table)
     parts = [_table(digest)] if digest else []
     if len(table.rows) > LONGEST:
         parts.append(f"<details><summary>All {len(table.rows)} rows</summary>\n\n{_table(table)}\n\n</details>")
@@ -44,6 +62,8 @@ def by_mode(table: Table) -> Table | None:
     for case in cases:
         here = [row for row in rows if (row["Context"], row["Temperature"]) == case]
         plain = [row["TBT mean, ms"] for row in here if row["Mode"] == PLAIN]
+        if not plain and here[0]["against plain"]:         # the plain answer's text was of the other kind, and is in another table
+            plain = [here[0]["TBT mean, ms"] * here[0]["against plain"]]
         ratios = {row["Mode"]: row["against plain"] for row in here}
         own = next((row for row in here if row["Mode"] == OURS), None)
         looping = [row["Mode"] for row in here if row["text"] == "loops"]
@@ -54,6 +74,20 @@ def by_mode(table: Table) -> Table | None:
                "draft accepted", "retrieval accepted", "Text")
     return Table(table.title, columns, tuple(made), ("Acceptance is TriForce's. Text that loops is easy to draft: "
                                                      "the rows that say \"varied\" are the ones to judge by.",))
+
+
+def by_program(table: Table) -> Table | None:
+    """`benchmarks/peers.py` with a row per program and a column per context; None for other tables."""
+    if not set(PEER_COLUMNS) <= set(table.columns):
+        return None
+    rows = [dict(zip(table.columns, row, strict=True)) for row in table.rows]
+    contexts = list(dict.fromkeys(row["Context"] for row in rows))
+    cells = {(row["Peer"], row["Context"]): (row["TBT mean, ms"], row["prefill, s"]) for row in rows}
+    missing = (None, None)
+    made = tuple((peer, *(cells.get((peer, context), missing)[which] for which in (0, 1) for context in contexts))
+                 for peer in dict.fromkeys(row["Peer"] for row in rows))
+    columns = ("Program", *(f"{context:,}: ms per token" for context in contexts), *(f"{context:,}: prefill, s" for context in contexts))
+    return Table(table.title, columns, made, table.notes)
 
 
 def _table(table: Table) -> str:

@@ -25,7 +25,8 @@ from pathlib import Path
 from statistics import median
 
 REPO = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(REPO))
+if not __package__:                            # started as a file: the repository is on the path, and not this folder
+    sys.path[0] = str(REPO)
 
 from benchmarks.store import Table, save  # noqa: E402 (the path above makes the repository importable)
 

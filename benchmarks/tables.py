@@ -1,10 +1,10 @@
-"""Writes the generated sections of README.md: settings from config.yaml, the annotated tree, and what benchmarks/results holds.
+"""Writes the generated sections of the pages: settings from config.yaml, the annotated tree, and what benchmarks/results holds.
 
-    python benchmarks/tables.py            rewrite README.md
+    python benchmarks/tables.py            rewrite them
     python benchmarks/tables.py --check    exit 1 and name the sections that are out of date
 
 A section lies between `<!-- NAME:begin -->` and `<!-- NAME:end -->`. Nothing is measured here: a figure without a result file
-is not in the README.
+is on no page.
 """
 
 from __future__ import annotations
@@ -14,16 +14,17 @@ import ast
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 REPO = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(REPO))
+if not __package__:                            # started as a file: the repository is on the path, and not this folder
+    sys.path[0] = str(REPO)
 
 from benchmarks import measured  # noqa: E402 (the path above makes the repository importable)
 from core.config import RULES  # noqa: E402
 
-README = REPO / "README.md"
+RESULTS = REPO / "benchmarks" / "results"
 
 # --- settings ---
 
@@ -158,41 +159,47 @@ def _first_sentence(text: str) -> str:
     return re.split(r"(?<=[\w)`\"])\. ", paragraph)[0].rstrip(".")
 
 
-# --- the README ---
+# --- the pages ---
 
-SECTIONS: dict[str, Callable[[], str]] = {
-    "settings": lambda: settings_table((REPO / "config.yaml").read_text(encoding="utf-8")),
-    "tree": lambda: tree(tracked_files()),
-    "measured": lambda: measured.section(REPO / "benchmarks" / "results"),
+PAGES: dict[str, dict[str, Callable[[], str]]] = {
+    "README.md": {"headlines": lambda: measured.headlines(RESULTS), "tree": lambda: tree(tracked_files())},
+    "docs/measured.md": {"measured": lambda: measured.section(RESULTS)},
+    "docs/settings.md": {"settings": lambda: settings_table((REPO / "config.yaml").read_text(encoding="utf-8"))},
 }
 
 
 def filled(text: str, name: str, content: str) -> str:
     """`text` with the section `name` replaced. A missing marker is our own mistake."""
     begin, end = f"<!-- {name}:begin -->", f"<!-- {name}:end -->"
-    assert text.count(begin) == text.count(end) == 1, f"README.md needs exactly one {begin} and {end}"
+    assert text.count(begin) == text.count(end) == 1, f"the page needs exactly one {begin} and {end}"
     head, rest = text.split(begin)
     return f"{head}{begin}\n{content}\n{end}{rest.split(end)[1]}"
 
 
-def stale(text: str, names: list[str]) -> list[str]:
-    """The sections of `text` whose content differs from what would be written."""
-    return [name for name in names if filled(text, name, SECTIONS[name]()) != text]
+def stale(names: Collection[str] = ()) -> list[str]:
+    """The sections, of all or of `names`, that differ from what would be written: "page: section" each."""
+    found = []
+    for page, sections in PAGES.items():
+        text = (REPO / page).read_text(encoding="utf-8")
+        found += [f"{page}: {name}" for name, content in sections.items()
+                  if (not names or name in names) and filled(text, name, content()) != text]
+    return found
 
 
 def main() -> int:
-    """Rewrite or check README.md."""
+    """Rewrite or check the pages."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--check", action="store_true")
-    text = README.read_text(encoding="utf-8")
     if parser.parse_args().check:
-        out_of_date = stale(text, list(SECTIONS))
-        for name in out_of_date:
-            print(f"README.md: section {name} is out of date; run python benchmarks/tables.py")
+        out_of_date = stale()
+        for section in out_of_date:
+            print(f"{section} is out of date; run python benchmarks/tables.py")
         return bool(out_of_date)
-    for name, content in SECTIONS.items():
-        text = filled(text, name, content())
-    README.write_text(text, encoding="utf-8")
+    for page, sections in PAGES.items():
+        text = (REPO / page).read_text(encoding="utf-8")
+        for name, content in sections.items():
+            text = filled(text, name, content())
+        (REPO / page).write_text(text, encoding="utf-8")
     return 0
 
 

@@ -6,7 +6,7 @@ import json
 import logging
 import math
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -32,6 +32,7 @@ from core.decoding.sampling import Sampling
 from core.engine import Engine, Params
 from core.errors import UserError
 from core.hardware.budget import CUDA_CONTEXT_BYTES
+from core.hardware.costs import MAX_MIDDLE_GAMMA
 from core.hardware.facts import GB, GIB
 from core.hardware.plan import Plan
 from core.model.llama import LlamaModel
@@ -52,32 +53,61 @@ _CPU_BLOCK_TOKENS = 512     # measured: blocks of 512 keep the batched product c
 
 def build_engine(
     plan: Plan, settings: Settings, model_dir: Path, *, draft_dir: Path | None = None, progress: Progress | None = None,
-    replan: Replan | None = None, backend: Backend | None = None, composer: type[Composer] | None = None,
+    replan: Replan | None = None, backend: Backend | None = None,
+    composer: Callable[[Plan, LlamaModel, LlamaModel | None], Composer] | None = None, snapshots: Path | None = None,
 ) -> Engine:
     """The engine a plan asks for. Raises UserError when the plan's device is not there or the checkpoint does not suit.
 
     `replan(n)` plans anew with at most n on-chip layers, for a device that has less room than was planned. `backend`: another than the
-    plan's. `composer`: another choice of drafters, for benchmarks.
+    plan's. `composer`: another choice of drafters, and `snapshots`: another folder than the user's, for benchmarks.
     """
-    backend = backend or _backend(plan, settings)
-    try:
-        model, draft = _models(plan, backend, model_dir, draft_dir, progress)
-    except backend.out_of_memory as error:
-        raise UserError(
-            f"The weights of {plan.model} do not fit into what is free of the GPU's memory. Close other programs that use the GPU, or "
-            "choose a smaller model."
-        ) from error
+    backend = backend or new_backend(plan, settings)
+    model, draft = _models(plan, backend, model_dir, draft_dir, progress)
     room = Room(plan, settings, model, replan)
     room.compare()
     composed = (composer or Composer)(plan, model, draft)
     return Engine(model, room.plan, new_cache=room.new_cache, give_way=room.give_way, compose=composed.compose,
-                  peak_memory=backend.peak_memory_bytes, snapshots=_snapshots(settings, plan, model, model_dir))
+                  peak_memory=backend.peak_memory_bytes, snapshots=_snapshots(settings, plan, model, model_dir, snapshots))
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """What a tuner measures with: engines of any plan over the same weights, and a pass of the draft model, where there is one."""
+
+    engine: Callable[[Plan], Engine]
+    draft_pass: Callable[[], None] | None = None
+
+
+def build_bench(
+    plan: Plan, settings: Settings, model_dir: Path, *, draft_dir: Path | None = None, progress: Progress | None = None
+) -> Bench:
+    """The models of a plan, loaded once. Raises as `build_engine`."""
+    longest = replace(plan, middle_gamma=MAX_MIDDLE_GAMMA)                 # what the draft's cache and rotations are made for
+    model, draft = _models(longest, new_backend(plan, settings), model_dir, draft_dir, progress)
+
+    def engine(other: Plan) -> Engine:
+        return Engine(model, other, new_cache=Room(other, settings, model).new_cache, compose=Composer(other, model, draft).compose,
+                      peak_memory=model.backend.peak_memory_bytes)
+
+    return Bench(engine, Composer(longest, model, draft).draft_pass() if draft is not None else None)
 
 
 def _models(
     plan: Plan, backend: Backend, model_dir: Path, draft_dir: Path | None, progress: Progress | None
 ) -> tuple[LlamaModel, LlamaModel | None]:
-    """Target and draft."""
+    """Target and draft. Raises UserError."""
+    try:
+        return _loaded(plan, backend, model_dir, draft_dir, progress)
+    except backend.out_of_memory as error:
+        raise UserError(
+            f"The weights of {plan.model} do not fit into what is free of the GPU's memory. Close other programs that use the GPU, or "
+            "choose a smaller model."
+        ) from error
+
+
+def _loaded(
+    plan: Plan, backend: Backend, model_dir: Path, draft_dir: Path | None, progress: Progress | None
+) -> tuple[LlamaModel, LlamaModel | None]:
     model = load_model(model_dir, backend, positions=plan.context_tokens + _MAX_GAMMA, stretch=plan.context_stretch, progress=progress)
     slots = plan.draft_sinks + plan.draft_window + _slack(plan)
     draft = load_draft(draft_dir, backend, target=model, target_dir=model_dir, positions=slots) if draft_dir else None
@@ -89,18 +119,21 @@ def _models(
     return model, draft
 
 
-def _snapshots(settings: Settings, plan: Plan, model: LlamaModel, model_dir: Path) -> SnapshotStore | None:
+def _snapshots(settings: Settings, plan: Plan, model: LlamaModel, model_dir: Path, folder: Path | None) -> SnapshotStore | None:
     """Where the KV of books is kept, for exactly this model computed in exactly this way; None when the user wants none."""
     if settings.snapshot_quota_gb == 0:
         return None
     key = {"weights": fingerprint(model_dir), "rope": model.rope.fingerprint, "dtype": plan.dtype, "kernel": plan.weights_kernel,
            "device": plan.device}
-    root = paths.subdir("snapshots")
-    return SnapshotStore(SnapshotFolder(root), json.dumps(key), model.config.kv_shape, model.backend.dtype,
+    root = folder or paths.subdir("snapshots")
+    kept = SnapshotFolder(root)
+    kept.drop_stale_parts()
+    return SnapshotStore(kept, json.dumps(key), model.config.kv_shape, model.backend.dtype,
                          quota_bytes=quota_bytes(settings.snapshot_quota_gb, root))
 
 
-def _backend(plan: Plan, settings: Settings) -> Backend:
+def new_backend(plan: Plan, settings: Settings) -> Backend:
+    """The device that the plan is for. Raises UserError when it is not there, or cannot compute in the plan's dtype."""
     dtypes = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
     if plan.device == "cuda":
         cap = None if settings.vram_gib is None else int(settings.vram_gib * GIB) - CUDA_CONTEXT_BYTES
@@ -226,6 +259,17 @@ class Composer:
             below, self._model, cache, sampling, randomness, gamma=self._plan.middle_gamma, length=length,
             eos_ids=self._model.config.eos_ids, level=level,
         )
+
+    def draft_pass(self) -> Callable[[], None]:
+        """One pass of the draft model over a full window, for timing it."""
+        cache, held = self._streaming(self._draft), self._plan.draft_sinks + self._plan.draft_window
+        self._draft.forward([0] * held, cache)
+
+        def once() -> None:
+            self._draft.forward([0], cache)[-1, 0].item()                  # reading a number waits for the device
+            cache.rollback(held)
+
+        return once
 
     def _streaming(self, model: LlamaModel) -> StreamingKVCache:
         return StreamingKVCache(

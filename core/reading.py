@@ -27,7 +27,6 @@ class ReadingStyle:
     part_tokens: int = 6000
     whole_tokens: int | None = None            # longest text read in one go by default; None: whatever the context holds
     note_tokens: int = 160                     # longest summary of a part
-    summary_tokens: int = 512                  # longest summary of a book
     system: str = "You read books and answer from them."
     join_tokens: int = 8192                    # so many tokens of part summaries are told in one go; more by stretches of the book
     by_stretches: bool = False                 # by stretches also where all of them could be told in one go

@@ -6,15 +6,14 @@ summarised, the book from the parts, and a question goes to the part that matche
 
 from __future__ import annotations
 
-import hashlib
 import re
 import time
-from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, fields, replace
 from typing import Any
 
 from core.answering import Answer, Engine, answer
+from core.asking import Ask, Conversations, asked, asked_of_text, quoting
 from core.contexts import ContextShelf
 from core.documents.document import Document
 from core.engine import Params
@@ -23,7 +22,7 @@ from core.events import Event, Finished, Prefill, Reading, Stats, Verified
 from core.notes import Note, NoteStore, joined
 from core.reading import Part, ReadingPlan, ReadingStyle, place_name, plan_reading
 from core.summary import Read, Stretches, Summarizer, assembled
-from core.text.prompt import Turn, build
+from core.text.prompt import build
 from core.text.ranking import PartIndex
 from core.text.tokenizer import Tokenizer
 
@@ -35,30 +34,6 @@ _SPEED_MEMORY = 0.5                            # weight of the newest prefill in
 Progress = Generator[Event, None, Answer]
 
 
-@dataclass(frozen=True, slots=True)
-class Ask:
-    """One question about a book, or the wish for a summary (`question` None). `history`: the turns before it, oldest first."""
-
-    book: Document | None
-    book_id: str
-    conversation_id: str
-    question: str | None
-    chapters: tuple[int, int] | None = None
-    fit: str = "auto"
-    params: Mapping[str, Any] = field(default_factory=dict)
-    history: Sequence[Mapping[str, Any]] = ()
-    fresh: bool = False                        # read every part again, even when its summary is known
-
-
-@dataclass(slots=True)
-class _Memory:
-    """What a conversation leaves behind in this process. Losing it costs time, never content."""
-
-    questions: dict[tuple[int, ...], tuple[int, ...]] = field(default_factory=dict)      # answer ids -> question ids
-    part: Part | None = None                                                             # the part the last answer was about
-    attempts: Counter[int] = field(default_factory=Counter)                              # by turn, so that "again" differs
-
-
 class Session:
     """Answers questions one at a time. `ask` yields events and ends with Finished; errors for the user are raised."""
 
@@ -68,10 +43,10 @@ class Session:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._engine, self._tokenizer, self._style = engine, tokenizer, style
-        self._defaults, self._verify, self._clock = dict(defaults or {}), verify, clock
+        self._verify, self._clock = verify, clock
+        self._conversations = Conversations(tokenizer, style, defaults or {})
         self._summarizer = Summarizer(style, notes or NoteStore(), engine.model_name)
         self._shelf = ContextShelf(engine.new_context, allowance_bytes=allowance_bytes)
-        self._memories: dict[str, _Memory] = {}
         self._indexes: dict[tuple[str, tuple[Part, ...]], PartIndex] = {}
         self._prefill_speed: float | None = None
 
@@ -79,7 +54,7 @@ class Session:
 
     def ask(self, ask: Ask, *, should_stop: Callable[[], bool] = lambda: False) -> Iterator[Event]:
         """The events of one answer. Raises UserError when the book cannot be read as asked."""
-        params = self._params(ask)
+        params = self._conversations.params(ask)
         if ask.book is None:
             yield from self._talk(ask, params, should_stop)
             return
@@ -111,7 +86,7 @@ class Session:
 
     def forget(self, conversation_id: str) -> None:
         """Drop what is remembered about a conversation."""
-        self._memories.pop(conversation_id, None)
+        self._conversations.forget(conversation_id)
 
     def save(self, *, should_stop: Callable[[], bool]) -> None:
         """Use idle time: store on disk what was read of books. When stopped, a later call goes on."""
@@ -141,7 +116,7 @@ class Session:
     def _whole(self, ask: Ask, plan: ReadingPlan, params: Params, should_stop: Callable[[], bool]) -> Iterator[Event]:
         part = plan.parts[0]
         yield Reading(1, 1, part.label)
-        question = self._quoting(self._style.whole_prompt) if ask.question is None else self._asked_of_text(ask.question)
+        question = quoting(self._style, self._style.whole_prompt) if ask.question is None else asked_of_text(self._style, ask.question)
         done = yield from self._turn(ask, _key(ask, part), _passage(ask.book, part), "", question, params, should_stop, keep=True)
         yield self._finished(done, plan=plan, sources=(part.label,))
 
@@ -149,7 +124,8 @@ class Session:
         notes: list[Note] = []
         for index, part in enumerate(plan.parts):
             place = Reading(index + 1, len(plan.parts), part.label, "part summary")
-            told = yield from self._summarizer.part(ask.book_id, _passage(ask.book, part), place, self._note_params(ask, index + 1),
+            params_of_note = self._conversations.note_params(ask, index + 1)
+            told = yield from self._summarizer.part(ask.book_id, _passage(ask.book, part), place, params_of_note,
                                                     self._reader(_key(ask, part), should_stop), fresh=ask.fresh)
             if told.stopped:
                 yield self._stopped(told.stats, plan, index)
@@ -157,7 +133,7 @@ class Session:
             notes.append(Note(part.label, told.text, index, index))
         found = yield from self._summarizer.stretches(
             notes, self._tokenizer.count, lambda first, last: place_name(ask.book, plan.parts[first:last + 1]),
-            lambda number: self._note_params(ask, number), self._reader(_notes_key(ask), should_stop),
+            lambda number: self._conversations.note_params(ask, number), self._reader(_notes_key(ask), should_stop),
             room=self._engine.context_tokens - self._reserve(max(512, params.max_new_tokens)),
             most=params.max_new_tokens // self._style.note_tokens)
         if found.stopped:
@@ -175,7 +151,7 @@ class Session:
         text = assembled(found.notes)
         done = Answer("stop", text, tuple(self._tokenizer.encode(text)), found.stats,
                       (f"Told in {len(found.notes)} stretches of the book, each from the summaries of its parts.",))
-        self._memory(ask).questions[done.token_ids] = tuple(self._tokenizer.encode(self._style.join_prompts[0]))
+        self._conversations.memory(ask).questions[done.token_ids] = tuple(self._tokenizer.encode(self._style.join_prompts[0]))
         return done
 
     def _stopped(self, stats: Stats, plan: ReadingPlan, read: int, text: str = "") -> Finished:
@@ -190,16 +166,16 @@ class Session:
         part = self._part_for(ask, plan)
         if part is None and len(known) == len(plan.parts):
             yield Reading(1, 1, "the summaries of all parts")
-            done = yield from self._turn(ask, _notes_key(ask), self._within_room(known), "", self._asked(ask.question), params,
+            done = yield from self._turn(ask, _notes_key(ask), self._within_room(known), "", asked(self._style, ask.question), params,
                                          should_stop)
             yield self._finished(done, plan=plan, sources=("the summaries of all parts",))
             return
         notes = () if part is not None else ("The question names nothing that occurs in the book, so its beginning was read.",)
         part = part or plan.parts[0]
-        self._memory(ask).part = part
+        self._conversations.memory(ask).part = part
         yield Reading(plan.parts.index(part) + 1, len(plan.parts), part.label)
         memo = self._memo(known)
-        done = yield from self._turn(ask, _key(ask, part), _passage(ask.book, part), memo, self._asked_of_text(ask.question), params,
+        done = yield from self._turn(ask, _key(ask, part), _passage(ask.book, part), memo, asked_of_text(self._style, ask.question), params,
                                      should_stop, keep=True)
         sources = (part.label, "the summaries of the other parts") if memo else (part.label,)
         yield self._finished(done, plan=plan, sources=sources, notes=(*notes, f"Read for this answer: {part.label}."))
@@ -215,15 +191,15 @@ class Session:
         head = encode(text + "\n\n") if text else []
         text_tokens = len(frame.opening) + len(head)
         head += encode(memo + "\n\n") if memo else []
-        asked, turns = tuple(encode(question)), self._turns(ask)
+        question_ids, turns = tuple(encode(question)), self._conversations.turns(ask)
         room = self._engine.context_tokens - params.max_new_tokens
         try:
-            prompt = build(frame, head, turns, asked, room=room)
+            prompt = build(frame, head, turns, question_ids, room=room)
         except ValueError as error:
             raise UserError(f"This does not fit the context: {error}. Ask a shorter question, lower max_new_tokens, or use "
                             "--fit sections.") from error
         done = yield from self._generate(key, prompt.ids, params, should_stop, keep_tokens=text_tokens if keep else 0)
-        self._memory(ask).questions[done.token_ids] = asked
+        self._conversations.memory(ask).questions[done.token_ids] = question_ids
         if prompt.dropped_turns:
             left = f"The context is full: the oldest {prompt.dropped_turns} questions of this conversation were left out."
             done = replace(done, notes=(*done.notes, left))
@@ -273,7 +249,7 @@ class Session:
             self._indexes = {index_key: PartIndex([_passage(ask.book, part) for part in plan.parts])}
         scores = self._indexes[index_key].scores(ask.question)
         best = max(range(len(scores)), key=lambda i: (scores[i], -i))
-        last = self._memory(ask).part
+        last = self._conversations.memory(ask).part
         if last in plan.parts and scores[plan.parts.index(last)] >= _STAY * scores[best]:
             return last
         return plan.parts[best] if scores[best] > 0 else None
@@ -294,55 +270,8 @@ class Session:
             notes = notes[:-1]
         return joined(notes)
 
-    def _turns(self, ask: Ask) -> list[Turn]:
-        """The history as ids: answers as they were produced, questions as they were asked."""
-        turns, asked = [], None
-        for entry in ask.history:
-            if entry["role"] == "user":
-                asked = entry
-            elif asked is not None:
-                ids = tuple(entry.get("ids") or self._tokenizer.encode(entry.get("text", "")))
-                known = self._memory(ask).questions.get(ids)
-                turns.append(Turn(known or tuple(self._tokenizer.encode(self._asked_of_text(asked["text"]))), ids))
-                asked = None
-        return [turn for turn in turns if turn.answer]
-
-    def _params(self, ask: Ask) -> Params:
-        names = {f.name for f in fields(Params)}
-        style = {name: getattr(self._style, name) for name in ("temperature", "top_p", "repetition_penalty")}
-        given = {**style, **_told(self._defaults), **_told(ask.params)}
-        unknown = set(given) - names
-        assert not unknown, f"unknown parameters {sorted(unknown)}"
-        turn = len(ask.history)
-        if given.get("seed") is None:
-            attempts = self._memory(ask).attempts
-            given["seed"] = _seed(ask.conversation_id, turn, attempts[turn])
-            attempts[turn] += 1
-        return Params(**{**given, "stop": tuple(given.get("stop", ()))})
-
-    def _note_params(self, ask: Ask, number: int) -> Params:
-        style, asked = self._style, self._params_without_seed(ask)
-        return replace(asked, max_new_tokens=style.note_tokens, temperature=style.temperature, top_p=style.top_p,
-                       repetition_penalty=style.repetition_penalty, seed=_seed(ask.book_id, number, 0), stop=())
-
-    def _params_without_seed(self, ask: Ask) -> Params:
-        return self._params(replace(ask, params={**ask.params, "seed": 0}))
-
-    def _asked(self, question: str) -> str:
-        return self._style.answer_prompt.replace("{question}", question.strip())
-
-    def _asked_of_text(self, question: str) -> str:
-        """A question with the book's own words before the model: only from them can it quote, not from summaries."""
-        return self._quoting(self._asked(question))
-
-    def _quoting(self, prompt: str) -> str:
-        return f"{prompt}\n{self._style.quote_prompt}" if self._style.quote_prompt else prompt
-
-    def _memory(self, ask: Ask) -> _Memory:
-        return self._memories.setdefault(ask.conversation_id, _Memory())
-
     def _reserve(self, max_new_tokens: int) -> int:
-        instructions = (self._style.system, self._quoting(self._style.whole_prompt), max(self._style.part_prompts, key=len))
+        instructions = (self._style.system, quoting(self._style, self._style.whole_prompt), max(self._style.part_prompts, key=len))
         return max_new_tokens + _FRAME_TOKENS + sum(self._tokenizer.count(text) for text in instructions)
 
     # ---- figures -------------------------------------------------------------------------------------------------------------
@@ -379,11 +308,6 @@ class Session:
                         {**engine_plan, **reading})
 
 
-def _told(params: Mapping[str, Any]) -> dict[str, Any]:
-    """Without what was left to the program: None."""
-    return {name: value for name, value in params.items() if value is not None}
-
-
 def _key(ask: Ask, part: Part) -> tuple:
     return ask.book_id, part.start, part.end
 
@@ -399,7 +323,3 @@ def _labels(parts: Sequence[Part]) -> tuple[str, ...]:
 def _passage(book: Document, part: Part) -> str:
     """A part's text as the model gets it: paragraphs apart, no runs of blank lines."""
     return re.sub(r"\n\s*\n\s*", "\n\n", book.text[part.start:part.end]).strip()
-
-
-def _seed(name: str, turn: int, attempt: int) -> int:
-    return int.from_bytes(hashlib.sha256(f"{name}/{turn}/{attempt}".encode()).digest()[:6], "big")

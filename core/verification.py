@@ -29,11 +29,6 @@ class Agreement:
     margin: float
     log_probability: float                     # of the agreeing tokens under the law sampled from (at temperature 0: under the softmax)
 
-    @property
-    def holds(self) -> bool:
-        """No token that plain decoding could not have produced."""
-        return self.mismatches == 0
-
 
 def recheck(model: Model, cache: KVCache, ids: Sequence[int], start: int, sampling: Sampling, *, margin: float) -> Agreement:
     """Judges ids[start:] given ids[:start]. Feeds `cache` what it lacks of ids[:-1], the answer's rows always anew.

@@ -41,6 +41,7 @@ Build = Callable[[dict[str, Any], Report], "tuple[Session, dict[str, Any]]"]
 _ALLOWANCE_SHARE = 0.25                        # of the memory that is free once the model is loaded
 _ALLOWANCE_MOST = 4 << 30
 _ORPHAN_CHECK_S = 1.0
+_GIVE_WAY_S = 2.0                              # storing gives way between two layers of a block, which takes milliseconds
 
 
 class Worker:
@@ -53,6 +54,8 @@ class Worker:
         self._stopped: set[int] = set()
         self._books: dict[str, Document] = {}
         self._session: Session | None = None
+        self._storing = threading.Lock()       # held while something is written to the disk
+        self._leaving = threading.Event()
 
     def run(self) -> None:
         """Serve until the pipe closes."""
@@ -70,7 +73,13 @@ class Worker:
             for line in self._commands:
                 self._hear(from_line(line))
         finally:                               # the app is gone, or says what we do not understand: nothing to stay for
-            os._exit(0)
+            self._leave()
+
+    def _leave(self) -> None:
+        """Ends the process, without a block half-written. Whole blocks stay: the next process goes on from them."""
+        self._leaving.set()
+        self._storing.acquire(timeout=_GIVE_WAY_S)
+        os._exit(0)
 
     def _hear(self, message: dict[str, Any]) -> None:
         at_once = {"stop": self._stop, "book": self._take_book, "forget": self._forget, "card": self._card}
@@ -103,7 +112,7 @@ class Worker:
         self._send(id=message["id"], ready=facts)
 
     def _ask(self, message: dict[str, Any]) -> None:
-        from core.session import Ask
+        from core.asking import Ask
 
         assert self._session is not None, "a question was asked before the engine was ready"
         number = message["id"]
@@ -117,9 +126,13 @@ class Worker:
 
     def _save(self, message: dict[str, Any]) -> None:
         """Store what was read and say so; `_use_idle_time` may have had no time for it."""
-        if self._session is not None:
-            self._session.save(should_stop=lambda: message["id"] in self._stopped)
+        self._store(should_stop=lambda: message["id"] in self._stopped)
         self._send(id=message["id"], saved=True)
+
+    def _store(self, *, should_stop: Callable[[], bool]) -> None:
+        with self._storing:
+            if self._session is not None and not self._leaving.is_set():
+                self._session.save(should_stop=lambda: self._leaving.is_set() or should_stop())
 
     def _forget_book(self, message: dict[str, Any]) -> None:
         """On the thread that also stores, so that nothing of the book can be stored behind it."""
@@ -128,11 +141,10 @@ class Worker:
 
     def _use_idle_time(self) -> None:
         """Store what was read, until somebody wants something."""
-        if self._session is not None:
-            try:
-                self._session.save(should_stop=lambda: not self._todo.empty())
-            except Exception:                  # nobody asked for it, so nobody is told
-                log.exception("storing what was read failed")
+        try:
+            self._store(should_stop=lambda: not self._todo.empty())
+        except Exception:                      # nobody asked for it, so nobody is told
+            log.exception("storing what was read failed")
 
     # ---- both -------------------------------------------------------------------------------------------------------------
 
@@ -160,7 +172,7 @@ class Worker:
                 self._events.write(to_line(message))
                 self._events.flush()
             except OSError:                    # the app is gone
-                os._exit(0)
+                self._leave()
 
 
 def build(settings_json: dict[str, Any], report: Report) -> tuple[Session, dict[str, Any]]:
@@ -169,6 +181,7 @@ def build(settings_json: dict[str, Any], report: Report) -> tuple[Session, dict[
     from core.config import load_settings, use_data_dir
     from core.hardware.offers import choose, plan_for
     from core.hardware.probe import probe
+    from core.model.fetch import is_downloaded
 
     settings = load_settings(None, settings_json)
     use_data_dir(settings)
@@ -189,7 +202,7 @@ def build(settings_json: dict[str, Any], report: Report) -> tuple[Session, dict[
 
     def replan(layers: int) -> Plan:
         fewer = replace(settings, on_chip_layers=layers, context_tokens=choice.plan.context_tokens)
-        return plan_for(machine, fewer, choice.entry).plan
+        return plan_for(machine, fewer, choice.entry, is_there=is_downloaded).plan
 
     with ThreadPoolExecutor(1) as beside:      # its imports take a core, the weights the others
         loading = beside.submit(Tokenizer.load, folder)
@@ -203,14 +216,6 @@ def build(settings_json: dict[str, Any], report: Report) -> tuple[Session, dict[
                       notes=NoteStore(paths.subdir("notes")), defaults=defaults, verify=settings.verify)
     facts = {"plan": engine.plan.to_json(), "model_name": engine.model_name, "context_tokens": engine.context_tokens}
     return session, facts
-
-
-def is_downloaded(entry: CatalogueEntry) -> bool:
-    """Whether the model can be used without fetching anything but the embedded one."""
-    from core import paths
-    from core.model.stored import finished
-
-    return entry.embedded or entry.folder is not None or finished(paths.subdir("models") / entry.name) is not None
 
 
 def model_folder(entry: CatalogueEntry, report: Report) -> Path:

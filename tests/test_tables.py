@@ -1,4 +1,4 @@
-"""The README's generated sections: they follow their sources, and no figure appears without a result."""
+"""The pages' generated sections: they follow their sources, and no figure appears without a result."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from benchmarks import measured, startup, store, tables
 from core.config import RULES
 
 
-def test_readme_settings_are_current():
-    """A key added to config.yaml and not to the README."""
-    stale = tables.stale(tables.README.read_text(encoding="utf-8"), ["settings"])
-    assert stale == [], "run python benchmarks/tables.py"
+def test_settings_are_current():
+    """A key added to config.yaml and not to its page."""
+    assert tables.stale(["settings"]) == [], "run python benchmarks/tables.py"
 
 
 def test_every_setting_has_a_row_with_an_explanation():
@@ -22,15 +21,14 @@ def test_every_setting_has_a_row_with_an_explanation():
     assert all(len(row.rsplit("|", 2)[1].strip()) > 10 for row in rows.values())
 
 
-def test_readme_figures_are_those_of_the_result_files():
+def test_figures_are_those_of_the_result_files():
     """A figure edited by hand, or left over from an older run."""
-    stale = tables.stale(tables.README.read_text(encoding="utf-8"), ["measured"])
-    assert stale == [], "run python benchmarks/tables.py"
+    assert tables.stale(["measured", "headlines"]) == [], "run python benchmarks/tables.py"
 
 
 def test_without_results_nothing_is_claimed(tmp_path):
     """An empty folder must not give an empty table or old numbers."""
-    assert measured.section(tmp_path) == measured.NOTHING
+    assert measured.section(tmp_path) == measured.headlines(tmp_path) == measured.NOTHING
 
 
 def test_a_saved_result_becomes_a_table_with_its_provenance(tmp_path):
@@ -52,6 +50,27 @@ def test_modes_stand_side_by_side():
     assert made is not None and made.columns[3:5] == ("ngram, times as fast", "triforce, times as fast")
     assert made.rows == ((1024, 0.0, 21.0, 2.1, 1.5, 0.4, 0.9, "loops in part"),)
     assert measured.by_mode(store.Table("Other", ("a",), ((1,),))) is None
+
+
+def test_programs_stand_below_each_other():
+    """A figure under the wrong context; a case that was not run must not look like another one's."""
+    columns = ("Peer", "Context", "prefill, s", "TBT mean, ms", "text")
+    rows = (("llama.cpp", 1024, 3.0, 14.0, "loops"), ("ours", 1024, 1.5, 28.0, "varied"), ("ours", 8000, 24.0, 40.0, "varied"))
+    made = measured.by_program(store.Table("Peers", columns, rows))
+    assert made is not None and made.columns[1:3] == ("1,024: ms per token", "8,000: ms per token")
+    assert made.rows == (("llama.cpp", 14.0, None, 3.0, None), ("ours", 28.0, 40.0, 1.5, 24.0))
+    assert measured.by_program(store.Table("Other", ("a",), ((1,),))) is None
+
+
+def test_the_readme_shows_headlines_only(tmp_path):
+    """A first page of a hundred rows tells a stranger nothing."""
+    long = store.Table("Long", ("n",), tuple((n,) for n in range(measured.LONGEST + 1)))
+    short = store.Table("Short", ("n",), ((1,),))
+    for name in ("startup", "quality"):
+        store.save(name, [long, short], folder=tmp_path)
+    shown = measured.headlines(tmp_path)
+    assert shown.count("**Short**") == 1 and "**Long**" not in shown
+    assert measured.section(tmp_path).count("**Long**") == 2
 
 
 def test_a_table_with_uneven_rows_is_refused():

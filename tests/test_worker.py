@@ -208,6 +208,15 @@ def test_whoever_is_about_to_close_can_wait_for_it(storing: tuple[Pipe, Path]):
     assert told.read_text().splitlines()[-1] == "saved"
 
 
+def test_an_app_that_goes_away_leaves_nothing_half_written(storing: tuple[Pipe, Path]):
+    """A closed pipe ends the process, but not between two layers of a block: storing gives way and cleans up first."""
+    pipe, told = storing
+    time.sleep(0.3)
+    pipe.process.stdin.close()
+    assert pipe.process.wait(3) == 0
+    assert told.read_text() == "stopped\n"
+
+
 def test_a_forgotten_book_is_not_stored_afterwards(storing: tuple[Pipe, Path]):
     """The order of what happens on the thread that stores: give way, forget, nothing more."""
     pipe, told = storing

@@ -17,13 +17,15 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
+
 log = logging.getLogger(__name__)
 
 SUFFIX, PART = ".kv", ".part"
 GB = 1_000_000_000
 RESERVE_BYTES = 2 * GB                         # stays free on the disk whatever the quota says
 _AUTO_SHARE, _AUTO_MOST = 0.1, 20 * GB         # of the space that is free; the embedded model writes 0.2 GB for 8,000 tokens
-_STALE_PART_S = 600.0                          # nobody writes at one block for so long: its writer was killed
+_STALE_PART_S = 600.0                          # nobody writes at one block for so long: its writer's number is someone else's now
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +79,7 @@ class SnapshotFolder:
         """Deletes what a killed process left half-written."""
         for path in self.root.glob(f"*/*/*{PART}"):
             with contextlib.suppress(OSError):
-                if time.time() - path.stat().st_mtime > _STALE_PART_S:
+                if not psutil.pid_exists(_writer(path)) or time.time() - path.stat().st_mtime > _STALE_PART_S:
                     path.unlink()
 
     def _files(self) -> Iterator[tuple[Path, int, float]]:
@@ -112,14 +114,32 @@ def touch(blocks: Collection[Path]) -> None:
 
 
 def quota_bytes(setting_gb: float | None, root: Path) -> int:
-    """The setting `snapshot_quota_gb` in bytes; auto is a tenth of what is free (or ours already), at most 20 GB."""
-    if setting_gb is not None:
-        return int(setting_gb * GB)
+    """The setting `snapshot_quota_gb` in bytes, for snapshots below `root`."""
     try:
         free = shutil.disk_usage(root).free
     except OSError:
-        return 0
-    return min(_AUTO_MOST, int(_AUTO_SHARE * (free + SnapshotFolder(root).usage().bytes)))
+        free = 0
+    return quota_of(setting_gb, free_bytes=free, used_bytes=SnapshotFolder(root).usage().bytes)
+
+
+def quota_of(setting_gb: float | None, *, free_bytes: int, used_bytes: int) -> int:
+    """The setting `snapshot_quota_gb` in bytes; auto is a tenth of what is free or taken by snapshots already, at most 20 GB."""
+    if setting_gb is not None:
+        return int(setting_gb * GB)
+    return min(_AUTO_MOST, int(_AUTO_SHARE * (free_bytes + used_bytes)))
+
+
+def part_of(path: Path) -> Path:
+    """Where this process writes the block that will be `path`."""
+    return path.with_name(f".{os.getpid()}-{path.stem}{PART}")
+
+
+def _writer(part: Path) -> int:
+    """The process that writes this part. Raises OSError for a name that `part_of` did not make."""
+    number = part.name[1:].partition("-")[0]
+    if not number.isdigit():
+        raise FileNotFoundError(part)
+    return int(number)
 
 
 def _short(name: str) -> str:

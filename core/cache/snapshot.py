@@ -25,7 +25,7 @@ from typing import BinaryIO, Protocol
 import torch
 
 from core.cache.base import KVShape
-from core.cache.disk import PART, SUFFIX, SnapshotFolder, touch
+from core.cache.disk import SUFFIX, SnapshotFolder, part_of, touch
 
 log = logging.getLogger(__name__)
 
@@ -221,7 +221,7 @@ class SnapshotStore:
         self, path: Path, parent: str, start: int, ids: Sequence[int], source: Rows, should_stop: Callable[[], bool]
     ) -> bool:
         """One block, under another name until it is whole. False when it was stopped: then nothing is left of it."""
-        part = path.with_name(f".{os.getpid()}-{path.stem}{PART}")
+        part = part_of(path)
         try:
             with part.open("wb") as file:
                 checksums = []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from core.documents.document import Document
@@ -48,9 +47,3 @@ class Locator:
             return named
         return f"{named}, p. {from_page}" if from_page == to_page else f"{named}, pp. {from_page}–{to_page}"
 
-    def tokens_by_section(self, token_starts: Iterable[int]) -> list[int]:
-        """How many tokens begin in each section of `document.sections`, from the tokens' character offsets."""
-        counts = [0] * len(self._starts)
-        for offset in token_starts:
-            counts[self.section_index(offset)] += 1
-        return counts

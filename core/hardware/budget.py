@@ -26,6 +26,7 @@ BUDGET_CUDA, BUDGET_CPU = (1024, 4096), (256, 1024)    # least and most; 4K reco
 CHUNK_RETRIEVAL = 8
 TAIL_TOKENS = 512                      # generated tokens between two refreshes; longer answers become ordinary chunks
 SINKS, WINDOW = 16, 240
+MODEL_FILES, SNAPSHOTS = "model files", "KV snapshots, at most"
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +186,13 @@ def host_lines(layout: Layout, reserve: int) -> tuple[BudgetLine, ...]:
             ("kept free", reserve, "RAM"),
         ]
     return tuple(BudgetLine(name, amount, place) for name, amount, place in lines if amount)
+
+
+def disk_lines(layout: Layout, quota: int) -> tuple[BudgetLine, ...]:
+    """What the models' files take on the disk, and what is kept of books that were read: at most `quota` bytes."""
+    models = [layout.target, *filter(None, [layout.draft])]
+    lines = [(MODEL_FILES, sum(shape.file_bytes for shape in models)), (SNAPSHOTS, quota)]
+    return tuple(BudgetLine(name, amount, "disk") for name, amount in lines if amount)
 
 
 def _draft_lines(layout: Layout) -> list[tuple[str, int]]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from core.hardware.tuned import Tuned
+
 GIB = 1 << 30
 GB = 1_000_000_000
 
@@ -42,7 +44,9 @@ class Hardware:
     disk_path: str = ""
     disk_free_bytes: int | None = None
     disk_gb_per_s: float | None = None
+    snapshot_bytes: int = 0                    # of the disk that KV snapshots take already
     problems: tuple[str, ...] = ()             # what was looked for and found broken, in plain words
+    tuned: tuple[Tuned, ...] = ()              # what `tune` measured earlier, of any model; it may be stale
 
     def to_json(self) -> dict[str, Any]:
         """Plain values; flags only as far as the planner looks at them."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from core.cache.disk import quota_of
 from core.config import Settings
 from core.errors import PlanError
 from core.hardware import costs
@@ -32,6 +33,7 @@ class Site:
     ram_free: int
     ram_reserve: int
     pinnable: int
+    snapshot_quota: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +69,8 @@ def site_of(hardware: Hardware, settings: Settings) -> Site:
     threads = settings.threads or hardware.physical_cores
     ram_free = int(settings.ram_gib * GIB) if settings.ram_gib else hardware.ram_available_bytes
     reserve = settings.ram_reserve_gib * GIB if settings.ram_reserve_gib is not None else max(GIB, hardware.ram_bytes * 0.06)
-    common = {"system": hardware.system, "threads": threads, "ram_free": ram_free, "ram_reserve": int(reserve)}
+    quota = quota_of(settings.snapshot_quota_gb, free_bytes=hardware.disk_free_bytes or 0, used_bytes=hardware.snapshot_bytes)
+    common = {"system": hardware.system, "threads": threads, "ram_free": ram_free, "ram_reserve": int(reserve), "snapshot_quota": quota}
     if gpu is None:
         dtype = settings.dtype or _cpu_dtype(hardware)
         return Site(device="cpu", dtype=dtype, speeds=costs.cpu_speeds(hardware, threads, dtype), gpu=None, vram_free=0,

@@ -7,19 +7,20 @@ their KV cache on the device; the others' KV cache lives in host memory, pinned 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 from core.config import Settings
 from core.errors import PlanError
 from core.hardware import costs
-from core.hardware.budget import Layout, host_lines, vram_lines
+from core.hardware.budget import Layout, disk_lines, host_lines, vram_lines
 from core.hardware.facts import Hardware
 from core.hardware.fitting import Case, Shortfall, fitted, longest, site_of, smallest
 from core.hardware.plan import AUTO_CONTEXT, Plan
 from core.hardware.refusal import refusal
 from core.hardware.shapes import ModelShape
-from core.hardware.wording import notes_for
+from core.hardware.tuned import Tuned, machine_of, newest
+from core.hardware.wording import notes_for, tuning_notes
 
 
 def plan(
@@ -34,10 +35,15 @@ def plan(
     case = Case(site_of(hardware, settings), settings, target, draft)
     limit = min(target.native_context, AUTO_CONTEXT)
     context = settings.context_tokens or longest(case, limit) or smallest(settings, limit)
-    found = _best(case, context)
+    record = newest(hardware.tuned, target.name, case.site.device, context)
+    found = _tuned(case, context, record, machine_of(hardware)) if record else ""
+    unused = found if isinstance(found, str) else ""
+    if not isinstance(found, Plan):
+        found = _best(case, context)
     if isinstance(found, Shortfall):
         raise refusal(case, found, context, alternatives)
-    return replace(found, notes=notes_for(found, hardware, case.site.gpu, settings, target))
+    notes = (*notes_for(found, hardware, case.site.gpu, settings, target), *tuning_notes(found, settings, record, unused))
+    return replace(found, notes=notes)
 
 
 def _check_asked(settings: Settings, target: ModelShape) -> None:
@@ -55,19 +61,47 @@ def _check_asked(settings: Settings, target: ModelShape) -> None:
 def _best(case: Case, context: int) -> Plan | Shortfall:
     """The faster of drafting by model and by n-gram lookup; without a draft model where only that fits."""
     layouts = fitted(case, context)
-    plans = [_cost(case, layout) for layout in layouts if isinstance(layout, Layout)]
+    plans = [_cost(case, layout, _computed(case, layout)) for layout in layouts if isinstance(layout, Layout)]
     return min(plans, key=lambda one: one.expected_tbt_ms) if plans else layouts[-1]
 
 
-def _cost(case: Case, layout: Layout) -> Plan:
-    """Draft lengths and expected times for a layout that fits."""
-    site, settings = case.site, case.settings
-    target, draft, context, speeds = layout.target, layout.draft, layout.context, site.speeds
+def _tuned(case: Case, context: int, record: Tuned, machine: str) -> Plan | str:
+    """The plan with the values that `tune` measured, or why they cannot be used, in words that follow "because"."""
+    unfit = record.unfit(machine, case.settings, dtype=case.site.dtype, threads=case.site.threads)
+    if unfit:
+        return unfit
+    tuned_case = replace(case, settings=record.into(case.settings))
+    layouts = [layout for layout in fitted(tuned_case, context) if isinstance(layout, Layout)]
+    layout = next((one for one in layouts if (one.draft.name if one.draft else None) == record.draft_model), None)
+    if layout is None:
+        return f"they are for drafts by {record.draft_model or 'n-gram lookup'}"
+    if layout.kernel != record.kernel:
+        return f"they are for {record.kernel} kernels"
+    if abs(layout.on_chip - record.on_chip_layers) > case.target.layers // 10:
+        return f"{layout.on_chip} layers fit the device now and {record.on_chip_layers} did then"
+    return _cost(tuned_case, layout, _measured(record, case.settings))
+
+
+@dataclass(frozen=True, slots=True)
+class _Passes:
+    """What speculation is made of: seconds of passes by rows and of one pass of the draft model, p and q of the two levels."""
+
+    full: Callable[[int], float]
+    middle: Callable[[int], float]
+    draft_s: float
+    p: float
+    q: float
+    measured: str = ""                         # when
+
+
+def _computed(case: Case, layout: Layout) -> _Passes:
+    """By the cost model."""
+    site, target, draft, speeds = case.site, layout.target, layout.draft, case.site.speeds
     pinned, pageable = layout.host_kv_split()
     host = costs.HostKV(pinned, pageable, layout.block_bytes) if pinned + pageable else None
 
     def full(rows: int) -> float:
-        return costs.pass_s(target, site.dtype, rows=rows, kv_tokens=context, speeds=speeds, host=host, kernel=layout.kernel)
+        return costs.pass_s(target, site.dtype, rows=rows, kv_tokens=layout.context, speeds=speeds, host=host, kernel=layout.kernel)
 
     def middle(rows: int) -> float:
         return costs.pass_s(target, site.dtype, rows=rows, kv_tokens=layout.retrieval_tokens, speeds=speeds,
@@ -76,22 +110,36 @@ def _cost(case: Case, layout: Layout) -> Plan:
     draft_s = 0.0
     if draft is not None:
         draft_s = costs.pass_s(draft, site.dtype, rows=1, kv_tokens=layout.draft_tokens, speeds=speeds)
+    return _Passes(full, middle, draft_s, case.settings.assumed_acceptance, costs.draft_acceptance(target, draft))
+
+
+def _measured(record: Tuned, settings: Settings) -> _Passes:
+    """As `tune` found them, unless the user assumes another acceptance than the program does."""
+    assumed = settings.assumed_acceptance != Settings().assumed_acceptance
+    return _Passes(record.verify_s, record.middle_s, record.draft_ms / 1e3, settings.assumed_acceptance if assumed else record.acceptance,
+                   record.draft_acceptance, record.date)
+
+
+def _cost(case: Case, layout: Layout, passes: _Passes) -> Plan:
+    """Draft lengths and expected times for a layout that fits."""
+    site, settings = case.site, case.settings
+    target, draft = layout.target, layout.draft
     lengths = costs.best_speculation(
-        [full(rows) for rows in range(1, _last(settings.gamma, costs.MAX_GAMMA))],
-        [middle(rows) for rows in range(1, _last(settings.middle_gamma, costs.MAX_MIDDLE_GAMMA))],
-        draft_s=draft_s, p=settings.assumed_acceptance, q=costs.draft_acceptance(target, draft),
+        [passes.full(rows) for rows in range(1, _last(settings.gamma, costs.MAX_GAMMA))],
+        [passes.middle(rows) for rows in range(1, _last(settings.middle_gamma, costs.MAX_MIDDLE_GAMMA))],
+        draft_s=passes.draft_s, p=passes.p, q=passes.q,
         gamma=settings.gamma, middle_gamma=settings.middle_gamma or (costs.NGRAM_GAMMA if draft is None else None),
     )
     # lookup speaks first and its tokens are free; a draft model stops by itself where one more pass does not pay
     middle_gamma = settings.middle_gamma or max(lengths.middle_gamma, costs.NGRAM_GAMMA)
-    prefill = costs.prefill_s(target, site.dtype, tokens=context, segment=layout.segment, speeds=speeds,
-                              host_bytes=pinned + pageable)
-    budget = (*vram_lines(layout, site.vram_reserve), *host_lines(layout, site.ram_reserve)) if site.device == "cuda" else (
-        host_lines(layout, site.ram_reserve))
+    prefill = costs.prefill_s(target, site.dtype, tokens=layout.context, segment=layout.segment, speeds=site.speeds,
+                              host_bytes=sum(layout.host_kv_split()))
+    on_device = vram_lines(layout, site.vram_reserve) if site.device == "cuda" else ()
+    budget = (*on_device, *host_lines(layout, site.ram_reserve), *disk_lines(layout, site.snapshot_quota))
     offloaded = layout.on_chip < target.layers
     return Plan(
-        model=target.name, device=site.device, dtype=site.dtype, context_tokens=context,
-        context_stretch=max(1.0, context / target.native_context), layers=target.layers, on_chip_layers=layout.on_chip,
+        model=target.name, device=site.device, dtype=site.dtype, context_tokens=layout.context,
+        context_stretch=max(1.0, layout.context / target.native_context), layers=target.layers, on_chip_layers=layout.on_chip,
         retrieval_budget=layout.retrieval_budget, retrieval_chunk=layout.retrieval_chunk, tail_tokens=layout.tail,
         draft_model=draft.name if draft is not None else None, draft_sinks=layout.draft_sinks,
         draft_window=layout.draft_window, gamma=lengths.gamma, middle_gamma=middle_gamma,
@@ -99,10 +147,10 @@ def _cost(case: Case, layout: Layout) -> Plan:
         staging_blocks=layout.blocks if offloaded else 0, staging_block_bytes=layout.block_bytes if offloaded else 0,
         staging_block_tokens=layout.block_tokens if offloaded else 0,
         threads=site.threads, weights_kernel=layout.kernel, expected_tbt_ms=round(lengths.tbt_s * 1e3, 3),
-        expected_plain_tbt_ms=round(full(1) * 1e3, 3), expected_middle_ms=round(middle(1) * 1e3, 3),
-        expected_row_ms=round((full(9) - full(1)) / 8 * 1e3, 3), expected_prefill_s=round(prefill, 3),
-        expected_draft_ms=round(draft_s * 1e3, 3),
-        assumed_acceptance=settings.assumed_acceptance,
+        expected_plain_tbt_ms=round(passes.full(1) * 1e3, 3), expected_middle_ms=round(passes.middle(1) * 1e3, 3),
+        expected_row_ms=round((passes.full(9) - passes.full(1)) / 8 * 1e3, 3), expected_prefill_s=round(prefill, 3),
+        expected_draft_ms=round(passes.draft_s * 1e3, 3),
+        assumed_acceptance=round(passes.p, 4), tuned=passes.measured,
         pcie_gb_per_s=site.gpu.pcie_gb_per_s if site.gpu and offloaded else None, budget=budget, notes=(),
         residency=settings.kv_residency, gpu_index=site.gpu.index if site.gpu else 0,
     )

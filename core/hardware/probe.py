@@ -21,6 +21,8 @@ from pathlib import Path
 
 import psutil
 
+from core.cache.disk import SnapshotFolder
+from core.hardware import tuned_file
 from core.hardware.cpu import cores, cpu_flags, cpu_name
 from core.hardware.facts import GB, Gpu, Hardware
 from core.hardware.gpus import pinnable
@@ -55,6 +57,8 @@ def probe(data_folder: Path | None = None, *, measure: bool = True, again: bool 
         ram_bytes=total, ram_available_bytes=available, pinnable_bytes=pinnable(_pinning_system(system), total), gpus=gpus,
         disk_path=str(data_folder or ""), disk_free_bytes=_disk_free(data_folder),
         disk_gb_per_s=_disk_speed(data_folder, cache) if cache is not None and measure else None, problems=problems,
+        snapshot_bytes=SnapshotFolder(data_folder / "snapshots").usage().bytes if data_folder else 0,
+        tuned=tuned_file.read(data_folder) if data_folder else (),
     )
 
 

@@ -73,6 +73,11 @@ class ModelShape:
         """Bytes of all weights."""
         return self.parameters * DTYPE_BYTES[dtype]
 
+    @property
+    def file_bytes(self) -> int:
+        """Bytes of the checkpoint's files: 16-bit weights, whatever is computed in, and 4-bit codes where it has them."""
+        return self.weight_bytes("bfloat16") + self.code_bytes()
+
     def code_bytes(self) -> int:
         """Bytes of the 4-bit codes of all layers, with a 16-bit scale and offset per 32 weights; 0 for other checkpoints."""
         return self.layers * self.layer_parameters * 20 // 32 if self.bits == 4 else 0

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from core.config import Settings
+from core.hardware.budget import MODEL_FILES, SNAPSHOTS
 from core.hardware.facts import Gpu, Hardware
 from core.hardware.plan import AUTO_CONTEXT, PLACES, Plan
 from core.hardware.shapes import ModelShape
+from core.hardware.tuned import SPECULATION, Tuned
 
 
 def size(amount: int) -> str:
@@ -38,7 +40,7 @@ def notes_for(plan: Plan, hardware: Hardware, gpu: Gpu | None, settings: Setting
     """What the user should know about a plan, one sentence or two each."""
     return tuple(note for note in (
         _where(plan, gpu), _context(plan, settings, target), _kv_note(plan), _bus(plan, gpu), _pageable(plan, hardware),
-        _draft(plan, settings), _speed(plan), _gpus_left(hardware, gpu),
+        _draft(plan, settings), _speed(plan, settings), _disk(plan, hardware, target), _gpus_left(hardware, gpu),
     ) if note)
 
 
@@ -96,13 +98,39 @@ def _draft(plan: Plan, settings: Settings) -> str:
     return f"{plan.draft_model} drafts, seeing the first {plan.draft_sinks} and latest {plan.draft_window} tokens."
 
 
-def _speed(plan: Plan) -> str:
+def _speed(plan: Plan, settings: Settings) -> str:
     gain = plan.expected_plain_tbt_ms / plan.expected_tbt_ms
-    base = (f"At an assumed acceptance of {plan.assumed_acceptance:.2f} and a full context, a token takes about "
+    how = "a measured" if plan.tuned and plan.assumed_acceptance != settings.assumed_acceptance else "an assumed"
+    base = (f"At {how} acceptance of {plan.assumed_acceptance:.2f} and a full context, a token takes about "
             f"{plan.expected_tbt_ms:.0f} ms instead of {plan.expected_plain_tbt_ms:.0f} ms")
     if gain < 1:
         return base + "; plain decoding (mode: autoregressive) is faster here."
     return f"{base} ({gain:.1f} times faster)."
+
+
+def _disk(plan: Plan, hardware: Hardware, target: ModelShape) -> str:
+    on_disk = {line.name: line.bytes for line in plan.budget if line.place == "disk"}
+    files, quota, free = on_disk[MODEL_FILES], on_disk.get(SNAPSHOTS, 0), hardware.disk_free_bytes
+    book = plan.context_tokens * target.kv_bytes_per_token(plan.dtype)
+    notes = []
+    if 0 < quota < book:
+        notes.append(f"Of a book that fills the context {size(book)} would be kept on disk, more than the {size(quota)} allowed "
+                     f"(snapshot_quota_gb), so it is read anew after a restart.")
+    if free is not None and free < files:
+        notes.append(f"The model's files take {size(files)}; {size(free)} is free in {hardware.disk_path}.")
+    return " ".join(notes)
+
+
+def tuning_notes(plan: Plan, settings: Settings, record: Tuned | None, unused: str) -> tuple[str, ...]:
+    """Where the lengths of speculation come from, and why an earlier `tune` is not used, `unused`, if that is so."""
+    own = [name for name in SPECULATION if getattr(settings, name) is not None]
+    rest = [name for name in SPECULATION if name not in own]
+    how = f"were measured on this machine on {plan.tuned}" if plan.tuned else "follow rules; launcher.py tune measures them"
+    parts = [f"{', '.join(own)}: as set"] * bool(own) + [f"{', '.join(rest)} {how}"] * bool(rest)
+    origin = f"Of the speculation, {'; '.join(parts)}."
+    if not unused:
+        return (origin,)
+    return (origin, f"The values tuned on {record.date} are not used, because {unused}. launcher.py tune measures anew.")
 
 
 def _gpus_left(hardware: Hardware, gpu: Gpu | None) -> str:

@@ -6,7 +6,6 @@ import math
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 _WORD = re.compile(r"[^\W_]+")
 _PASSAGE_WORDS = 120                           # a fact stands in a paragraph or two: longer passages drown it
@@ -18,15 +17,6 @@ _STOP = frozenset(re.findall(r"\w+", """
     why will with would you your tell explain describe say said book story chapter chapters passage text author happen
     happens happened please
 """))
-
-
-@dataclass(frozen=True, slots=True)
-class Match:
-    """The part that fits a question best. `score` 0 means that no word of the question occurs anywhere."""
-
-    index: int
-    score: float
-    runner_up: float
 
 
 def terms(text: str) -> list[str]:
@@ -55,12 +45,6 @@ class PartIndex:
         self._num_parts = len(texts)
         self._frequency = Counter(word for counts in self._counts for word in counts)
         self._mean = sum(counts.total() for counts in self._counts) / max(1, len(self._counts))
-
-    def best(self, question: str) -> Match:
-        """The best part for `question`; ties go to the earlier part."""
-        scores = self.scores(question)
-        ranked = sorted(range(len(scores)), key=lambda i: -scores[i])
-        return Match(ranked[0], scores[ranked[0]], scores[ranked[1]] if len(ranked) > 1 else 0.0)
 
     def scores(self, question: str) -> list[float]:
         """One score per part, 0 or more."""

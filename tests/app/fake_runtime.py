@@ -41,7 +41,8 @@ class FakeRuntime:
         self.forgotten: list[str] = []
         self.forgotten_books: list[str] = []
         self.prefilled_tokens: list[int] = []                   # per question: how much had to be read
-        self.closed = False
+        self.closed = self.saved = False
+        self.save_s = 0.0
         self._known: set[str] = set()
         self._stop = threading.Event()
 
@@ -50,10 +51,21 @@ class FakeRuntime:
         self.state = "loading"
         threading.Thread(target=self._load, daemon=True).start()
 
+    def save(self, timeout_s: float) -> None:
+        """Takes `save_s`, or as long as it may, or until `stop`."""
+        self._stop.clear()
+        self.saved = not self._stop.wait(min(timeout_s, self.save_s)) and self.save_s <= timeout_s
+
     def close(self) -> None:
         """Ends whatever runs."""
         self._stop.set()
         self.closed = True
+
+    def use(self, model: str) -> None:
+        """Loads another model."""
+        self.state = "loading"
+        self._load()
+        self.model_name = model
 
     def stop(self) -> None:
         """Ends the answer after the current round."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from dataclasses import replace
 
 import pytest
@@ -25,14 +26,33 @@ def put(tmp_path, name: str = "book.txt"):
     return path
 
 
+# --- the end
+
+def test_what_was_read_is_stored_before_the_engine_ends(make_desk, engine):
+    """A book of an hour's prefill must not be lost because the person quits while its last blocks are being written."""
+    desk = make_desk(engine)
+    engine.save_s = 0.2
+    desk.close()
+    assert engine.saved and engine.closed
+
+
+def test_whoever_has_no_time_does_not_wait_for_it(make_desk, engine):
+    desk = make_desk(engine)
+    engine.save_s = 20.0
+    threading.Timer(0.2, desk.hurry).start()
+    started = time.monotonic()
+    desk.close()
+    assert time.monotonic() - started < 5 and engine.closed and not engine.saved
+
+
 # --- books
 
 def test_a_dropped_file_becomes_a_book_and_the_upload_is_deleted(make_desk, engine, book, tmp_path):
     """Uploads that stay behind would fill the disk with private books."""
     desk, path = make_desk(engine), put(tmp_path)
-    desk.open_upload(str(path), "book.txt")
+    desk.intake.upload(str(path), "book.txt")
     wait_until(lambda: desk.book_id)
-    wait_until(lambda: desk.opening is None)
+    wait_until(lambda: desk.intake.opening is None)
     assert desk.book == book and not path.exists()
     wait_until(lambda: desk.card())
     assert desk.card()["tokens"] == round(book.words * 1.3)
@@ -45,8 +65,8 @@ def test_a_path_outside_the_uploads_is_refused(make_desk, engine, tmp_path, path
     (tmp_path / "secret.txt").write_text("secret")
     read = []
     desk = make_desk(engine, read=lambda *args, **kwargs: read.append(args))
-    desk.open_upload(path.format(tmp=tmp_path), "x.txt")
-    assert desk.notice.kind == "error" and desk.opening is None and read == []
+    desk.intake.upload(path.format(tmp=tmp_path), "x.txt")
+    assert desk.notice.kind == "error" and desk.intake.opening is None and read == []
     assert (tmp_path / "secret.txt").exists()
 
 
@@ -55,15 +75,15 @@ def test_a_file_that_is_no_book_says_why_and_the_desk_stays_usable(make_desk, en
         raise DocumentError("This is a picture (PNG). Choose a PDF, EPUB or TXT.")
 
     desk, path = make_desk(engine, read=refuse), put(tmp_path)
-    desk.open_upload(str(path), "book.epub")
+    desk.intake.upload(str(path), "book.epub")
     wait_until(lambda: desk.notice)
-    wait_until(lambda: desk.opening is None)
+    wait_until(lambda: desk.intake.opening is None)
     assert desk.notice.text.startswith("This is a picture") and not path.exists()
 
 
 def test_a_readers_bug_does_not_take_the_desk_down(make_desk, engine, tmp_path):
     desk, path = make_desk(engine, read=lambda *_args, **_kwargs: 1 / 0), put(tmp_path)
-    desk.open_upload(str(path), "odd.pdf")
+    desk.intake.upload(str(path), "odd.pdf")
     wait_until(lambda: desk.notice)
     assert "odd.pdf" in desk.notice.text and "ZeroDivision" not in desk.notice.text
 
@@ -75,14 +95,14 @@ def test_a_protected_file_waits_for_its_password(make_desk, engine, book, tmp_pa
         return book
 
     desk, path = make_desk(engine, read=read), put(tmp_path)
-    desk.open_upload(str(path), "locked.pdf")
-    wait_until(lambda: desk.opening and desk.opening.locked)
+    desk.intake.upload(str(path), "locked.pdf")
+    wait_until(lambda: desk.intake.opening and desk.intake.opening.locked)
     assert desk.notice is None and path.exists(), "asking for a password is not an error, and the file is still needed"
-    desk.give_password("wrong")
+    desk.intake.give_password("wrong")
     wait_until(lambda: desk.notice)
-    wait_until(lambda: desk.opening and desk.opening.locked)
-    desk.give_password("open")
-    wait_until(lambda: desk.book_id and desk.opening is None)
+    wait_until(lambda: desk.intake.opening and desk.intake.opening.locked)
+    desk.intake.give_password("open")
+    wait_until(lambda: desk.book_id and desk.intake.opening is None)
     assert not path.exists()
 
 
@@ -93,10 +113,10 @@ def test_reading_a_file_can_be_cancelled(make_desk, engine, tmp_path):
         raise DocumentError("Stopped.")
 
     desk, path = make_desk(engine, read=read), put(tmp_path)
-    desk.open_upload(str(path), "long.pdf")
-    wait_until(lambda: desk.opening and desk.opening.fraction == 0.1)
-    desk.cancel_opening()
-    wait_until(lambda: desk.opening is None)
+    desk.intake.upload(str(path), "long.pdf")
+    wait_until(lambda: desk.intake.opening and desk.intake.opening.fraction == 0.1)
+    desk.intake.cancel()
+    wait_until(lambda: desk.intake.opening is None)
     assert not path.exists() and desk.book is None
 
 
@@ -117,44 +137,44 @@ def scan_reader(book, *, pictures: int = 0):
 def test_a_scan_is_read_by_ocr_when_the_person_says_so(make_desk, engine, book, tmp_path):
     """The upload must wait for the answer, and be gone after it."""
     desk, path = make_desk(engine, read=scan_reader(book)), put(tmp_path, "old.pdf")
-    desk.open_upload(str(path), "old.pdf")
-    wait_until(lambda: desk.opening and desk.opening.offer)
-    assert "8 of 8 pages" in desk.opening.offer and path.exists() and desk.notice is None and desk.book is None
-    assert "Read them with OCR" in offer_html(desk.opening)
-    desk.read_pictures()
-    wait_until(lambda: desk.book_id and desk.opening is None)
+    desk.intake.upload(str(path), "old.pdf")
+    wait_until(lambda: desk.intake.opening and desk.intake.opening.offer)
+    assert "8 of 8 pages" in desk.intake.opening.offer and path.exists() and desk.notice is None and desk.book is None
+    assert "Read them with OCR" in offer_html(desk.intake.opening)
+    desk.intake.read_pictures()
+    wait_until(lambda: desk.book_id and desk.intake.opening is None)
     assert "lens" in desk.book.text and not path.exists()
 
 
 def test_ocr_of_some_pages_replaces_the_book_that_was_opened_without_them(make_desk, engine, book, tmp_path):
     """The engine and the card must not go on with the text that lacked the pictures."""
     desk, path = make_desk(engine, read=scan_reader(book, pictures=4)), put(tmp_path, "old.pdf")
-    desk.open_upload(str(path), "old.pdf")
-    wait_until(lambda: desk.opening and desk.opening.offer)
-    assert "4 of 10 pages" in desk.opening.offer and "lamp" in desk.book.text
+    desk.intake.upload(str(path), "old.pdf")
+    wait_until(lambda: desk.intake.opening and desk.intake.opening.offer)
+    assert "4 of 10 pages" in desk.intake.opening.offer and "lamp" in desk.book.text
     wait_until(desk.card)
-    desk.read_pictures()
-    wait_until(lambda: desk.opening is None)
+    desk.intake.read_pictures()
+    wait_until(lambda: desk.intake.opening is None)
     assert "lens" in desk.book.text and engine.forgotten_books == [book.sha256] and not path.exists()
 
 
 def test_a_scan_without_the_ocr_extra_says_why_and_waits_for_nothing(make_desk, engine, book, tmp_path):
     desk, path = make_desk(engine, read=scan_reader(book), can_ocr=False), put(tmp_path, "old.pdf")
-    desk.open_upload(str(path), "old.pdf")
-    wait_until(lambda: desk.notice and desk.opening is None)
+    desk.intake.upload(str(path), "old.pdf")
+    wait_until(lambda: desk.notice and desk.intake.opening is None)
     assert "8 of 8 pages" in desk.notice.text and not path.exists()
 
 
 def test_an_offer_declined_or_overtaken_leaves_no_file_behind(make_desk, engine, book, tmp_path):
     desk, path = make_desk(engine, read=scan_reader(book)), put(tmp_path, "old.pdf")
-    desk.open_upload(str(path), "old.pdf")
-    wait_until(lambda: desk.opening and desk.opening.offer)
+    desk.intake.upload(str(path), "old.pdf")
+    wait_until(lambda: desk.intake.opening and desk.intake.opening.offer)
     other = put(tmp_path, "other.pdf")
-    desk.open_upload(str(other), "other.pdf")
-    wait_until(lambda: desk.opening and desk.opening.offer and desk.opening.name == "other.pdf")
+    desk.intake.upload(str(other), "other.pdf")
+    wait_until(lambda: desk.intake.opening and desk.intake.opening.offer and desk.intake.opening.name == "other.pdf")
     assert not path.exists() and other.exists()
-    desk.cancel_opening()
-    assert desk.opening is None and not other.exists()
+    desk.intake.cancel()
+    assert desk.intake.opening is None and not other.exists()
 
 
 def test_a_book_read_while_an_answer_is_written_waits_on_the_shelf(make_desk, engine, book, tmp_path):
@@ -168,11 +188,11 @@ def test_a_book_read_while_an_answer_is_written_waits_on_the_shelf(make_desk, en
     desk, path = make_desk(engine, read=read), put(tmp_path, "old.pdf")
     desk.library.add(book)
     desk.select_book(book.sha256)
-    desk.open_upload(str(path), "old.pdf")
+    desk.intake.upload(str(path), "old.pdf")
     engine.pace = 0.05
     desk.summarize(Wish())
     go.set()
-    wait_until(lambda: desk.opening is None)
+    wait_until(lambda: desk.intake.opening is None)
     assert desk.busy and desk.book_id == book.sha256 and desk.notice.kind == "info" and "The Scan" in desk.notice.text
     assert {entry.title for entry in desk.library.entries()} == {"The Lamp", "The Scan"}
     desk.stop()
@@ -181,11 +201,11 @@ def test_a_book_read_while_an_answer_is_written_waits_on_the_shelf(make_desk, en
 def test_a_file_that_waited_too_long_asks_to_be_dropped_again(make_desk, engine, book, tmp_path):
     """Uploads are swept after a while: the choice must not end in a message about a path."""
     desk, path = make_desk(engine, read=scan_reader(book)), put(tmp_path, "old.pdf")
-    desk.open_upload(str(path), "old.pdf")
-    wait_until(lambda: desk.opening and desk.opening.offer)
+    desk.intake.upload(str(path), "old.pdf")
+    wait_until(lambda: desk.intake.opening and desk.intake.opening.offer)
     path.unlink()
-    desk.read_pictures()
-    assert desk.opening is None and "drop it again" in desk.notice.text
+    desk.intake.read_pictures()
+    assert desk.intake.opening is None and "drop it again" in desk.notice.text
 
 
 # --- answers

@@ -167,6 +167,22 @@ def test_close_ends_waiting_threads(make, monkeypatch):
     assert isinstance(got[-1], Failed)
 
 
+@pytest.mark.parametrize("how", ["timeout", "stop"])
+def test_the_wait_for_storing_has_an_end(make, monkeypatch, tmp_path, how):
+    """Quitting takes as long as it may, or until the person has no patience left; the engine then gives way."""
+    told = tmp_path / "told"
+    monkeypatch.setenv("SCRIPT_SAVE", str(told))
+    runtime = make()
+    assert last(ask(runtime, book=BOOK, book_id="b")).reason == "stop"
+    if how == "stop":
+        threading.Timer(0.5, runtime.stop).start()
+    started = time.monotonic()
+    runtime.save(30 if how == "stop" else 0.5)              # storing takes five seconds
+    assert 0.4 < time.monotonic() - started < 3
+    runtime.close()
+    assert "saved" not in told.read_text() and told.read_text().endswith("stopped\n")
+
+
 def test_a_book_is_forgotten_on_disk_with_and_without_an_engine(make):
     """What was computed from a book is as private as its text."""
     folder = SnapshotFolder(paths.subdir("snapshots"))

@@ -74,10 +74,8 @@ def test_index_serves_many_answers():
     assert find_quotes('"no storm came"', index)[0].found is None
 
 
-def test_locator_names_spans_and_counts_tokens():
+def test_locator_names_spans():
     locator = Locator(BOOK)
     assert locator.span(len(FRONT), len(TEXT)) == "Chapter 1 to Chapter 2, pp. 1–2"
     assert locator.span(len(FRONT), len(FRONT) + 5) == "Chapter 1, p. 1"
-    assert locator.tokens_by_section(range(0, len(TEXT), 7)) == [
-        sum(section.start <= offset < section.end for offset in range(0, len(TEXT), 7)) for section in BOOK.sections]
     assert str(locator.at(len(FRONT + ONE) + 3)) == "Chapter 2, p. 2"

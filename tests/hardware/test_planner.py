@@ -10,7 +10,7 @@ import pytest
 
 from core.config import Settings
 from core.errors import PlanError
-from core.hardware.facts import GIB, Hardware
+from core.hardware.facts import GB, GIB, Hardware
 from core.hardware.fitting import site_of
 from core.hardware.gpus import imagined_gpu, imagined_hardware
 from core.hardware.plan import Plan
@@ -171,7 +171,7 @@ def test_the_embedded_model_without_gpu():
     found = planned(plain, "SmolLM2-135M-Instruct", context=None)
     assert (found.device, found.dtype, found.context_tokens, found.threads) == ("cpu", "float32", 8192, 4)
     assert found.on_chip_layers == found.layers == 30
-    assert {line.place for line in found.budget} == {"RAM"}
+    assert {line.place for line in found.budget} == {"RAM", "disk"}
     with_bf16 = replace(plain, cpu_flags=frozenset({"avx512f", "avx512_bf16"}))
     assert planned(with_bf16, "SmolLM2-135M-Instruct", context=None).dtype == "bfloat16"
 
@@ -268,6 +268,21 @@ def test_cuda_wanted_and_not_there():
     found = planned(hardware, "SmolLM2-135M-Instruct", context=None, device="cuda")
     assert "No usable CUDA GPU" in str(found)
     assert "does not answer" in str(found)
+
+
+def test_the_disk_is_a_place_with_lines():
+    """Nobody should find out by a full disk what a model's files and the books read with it take."""
+    pc = replace(imagined_hardware(gpu="RTX 4090", ram_gib=128), disk_path="/data", disk_free_bytes=40 * GB, snapshot_bytes=10 * GB)
+    found = planned(pc, "LWM-Text-Chat-128K", context=131_072)
+    lines = {line.name: line.bytes for line in found.budget if line.place == "disk"}
+    models = find("LWM-Text-Chat-128K").shape, find("llama-68m").shape
+    assert lines == {"model files": 2 * sum(shape.parameters for shape in models), "KV snapshots, at most": 5 * GB}
+    assert any("68.7 GB would be kept on disk, more than the 5.0 GB allowed" in note for note in found.notes)
+    assert not any("is free in" in note for note in found.notes)
+
+    off = planned(replace(pc, disk_free_bytes=10 * GB), "LWM-Text-Chat-128K", context=131_072, snapshot_quota_gb=0)
+    assert [line.name for line in off.budget if line.place == "disk"] == ["model files"]
+    assert any("The model's files take 13.6 GB; 10.0 GB is free in /data." in note for note in off.notes)
 
 
 # ---- the user's word and the notes ------------------------------------------------------------------------------------

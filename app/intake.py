@@ -1,0 +1,164 @@
+"""How a file becomes a book: one at a time, read in the background, with a word from the person where it is locked or full of pictures."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Protocol
+
+from app.values import Notice, Opening
+from core.documents.document import Document
+from core.errors import PasswordNeeded, ScannedPages, UserError
+
+log = logging.getLogger(__name__)
+
+
+class Taker(Protocol):
+    """Who takes the books: the desk."""
+
+    notice: Notice | None
+
+    def shelve(self, document: Document, *, again: bool) -> None: ...
+    def say(self, text: str, kind: str = "error") -> None: ...
+    def refuse_while_busy(self) -> bool: ...
+    def change(self) -> None: ...
+
+
+class Intake:
+    """The file that is being read, if there is one. Uploads are deleted once they are read; samples are the app's own and stay."""
+
+    def __init__(self, taker: Taker, *, upload_dir: Path, read: Callable[..., Document], can_ocr: Callable[[], bool],
+                 samples: tuple[Path, ...]) -> None:
+        self.samples = samples
+        self.opening: Opening | None = None
+        self._taker, self._upload_dir, self._read, self._can_ocr = taker, upload_dir.resolve(), read, can_ocr
+        self._lock = threading.Lock()
+        self._cancelled = threading.Event()
+
+    def upload(self, path: str, name: str) -> None:
+        """Reads an uploaded file. Paths outside the uploads are refused: they come from the browser."""
+        real = Path(path).resolve()
+        if not real.is_relative_to(self._upload_dir) or not real.is_file():
+            self._taker.say("That file did not arrive. Please drop it again.")
+            return
+        self._open(Opening(real, name))
+
+    def refuse(self, name: str, reason: str) -> None:
+        """Says why a dropped file was not taken."""
+        self._taker.say(f"“{name}” was not opened. {reason}")
+
+    def sample(self, name: str) -> None:
+        """Opens one of the app's own books."""
+        for sample in self.samples:
+            if sample.name == name:
+                self._open(Opening(sample, name, keep=True))
+
+    def give_password(self, password: str) -> None:
+        """Tries again to open the locked file."""
+        opening = self.opening
+        if opening and opening.locked:
+            self._open_again(replace(opening, locked=False, password=password))
+
+    def read_pictures(self) -> None:
+        """Reads the file that waits again, its scanned pages by OCR."""
+        opening = self.opening
+        if opening and opening.offer:
+            self._open_again(replace(opening, offer="", ocr=True))
+
+    def stop(self) -> None:
+        """Ends the reading of a file as soon as possible."""
+        self._cancelled.set()
+
+    def cancel(self) -> None:
+        """Gives up on the file, also on one that waits for the person."""
+        self.stop()
+        with self._lock:
+            if self.opening and self.opening.waiting:
+                _drop(self.opening)
+                self.opening = None
+        self._taker.change()
+
+    # --- inside
+
+    def _open(self, opening: Opening) -> None:
+        if self._taker.refuse_while_busy():
+            _drop(opening)
+            return
+        with self._lock:
+            before = self.opening if self.opening and self.opening.path != opening.path else None
+            occupied = before is not None and not before.waiting
+            if not occupied:
+                self.opening = opening
+        if occupied:
+            _drop(opening)
+            self._taker.say("One file at a time, please: another one is still being read.")
+            return
+        if before:
+            _drop(before)
+        self._taker.notice = None
+        self._cancelled.clear()
+        threading.Thread(target=self._read_file, args=(opening,), name="reading", daemon=True).start()
+        self._taker.change()
+
+    def _open_again(self, opening: Opening) -> None:
+        if self._taker.refuse_while_busy():
+            return
+        if opening.path.is_file():
+            self._open(replace(opening, stage="Opening", fraction=None))
+        else:                                  # uploads do not wait for ever
+            self.opening = None
+            self._taker.say(f"“{opening.name}” was deleted here in the meantime. Please drop it again.")
+
+    def _read_file(self, opening: Opening) -> None:
+        done: Opening | None = None
+        try:
+            done = self._shelved(opening)
+        except PasswordNeeded as error:
+            done = replace(opening, locked=True)
+            self._taker.notice = Notice(str(error)) if opening.password else None
+        except ScannedPages as error:
+            done = self._offered(opening, str(error))
+            self._taker.notice = None if done else Notice(str(error))
+        except UserError as error:
+            self._taker.notice = Notice(str(error))
+        except Exception:                      # the boundary to the person: a reader's bug must not take the page down
+            log.exception("reading %s failed", opening.name)
+            self._taker.notice = Notice(f"“{opening.name}” could not be read. The log has the details; "
+                                        "another format of the same book may work.")
+        finally:
+            if done is None:
+                _drop(opening)
+            self.opening = done
+            self._taker.change()
+
+    def _shelved(self, opening: Opening) -> Opening | None:
+        """Reads the file and hands the book over. Returns the file when it is to wait for a word about its pictures."""
+        def progress(stage: str, fraction: float | None = None) -> None:
+            self.opening = replace(opening, stage=stage, fraction=fraction)
+            self._taker.change()
+
+        document = self._read(opening.path, password=opening.password, ocr=opening.ocr, progress=progress,
+                              should_stop=self._cancelled.is_set)
+        if self._cancelled.is_set():
+            return None
+        self._taker.shelve(_named(document, opening.name), again=opening.ocr)
+        if not document.pictures:
+            return None
+        pages = len(document.page_starts)
+        return self._offered(opening, f"{document.pictures} of {pages} pages of “{opening.name}” are pictures and were left out.")
+
+    def _offered(self, opening: Opening, words: str) -> Opening | None:
+        """The file, waiting for a word about its pictures; None where nothing could read them."""
+        return replace(opening, offer=words) if self._can_ocr() and not opening.ocr else None
+
+
+def _drop(opening: Opening) -> None:
+    if not opening.keep:
+        opening.path.unlink(missing_ok=True)
+
+
+def _named(document: Document, name: str) -> Document:
+    return document if document.title.strip() else replace(document, title=Path(name).stem)

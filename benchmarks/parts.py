@@ -1,0 +1,63 @@
+"""How long linear layers and attention take within passes: a backend with a stopwatch around both."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from core.backend.base import Backend, Codes, Linear
+
+PARTS = ("linear", "attention")
+
+
+class Parts:
+    """`backend`, with the seconds that its linear layers and its attention took since `reset`. On a GPU each part is waited for."""
+
+    def __init__(self, backend: Backend, *, clock: Callable[[], float] = time.perf_counter) -> None:
+        self._backend, self._clock = backend, clock
+        self.reset()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._backend, name)
+
+    def reset(self) -> None:
+        """Sets the stopwatches to zero."""
+        self.seconds = dict.fromkeys(PARTS, 0.0)
+
+    def linear(self, weight: torch.Tensor, bias: torch.Tensor | None = None, codes: Codes | None = None) -> Linear:
+        """See Backend."""
+        return _TimedLinear(self._backend.linear(weight, bias, codes), self)
+
+    def attend(self, *tensors: torch.Tensor, **how: Any) -> torch.Tensor:
+        """See Backend."""
+        return self.timed("attention", lambda: self._backend.attend(*tensors, **how))
+
+    def attend_part(self, *tensors: torch.Tensor, **how: Any) -> tuple[torch.Tensor, torch.Tensor]:
+        """See Backend."""
+        return self.timed("attention", lambda: self._backend.attend_part(*tensors, **how))
+
+    def timed(self, part: str, action: Callable[[], Any]) -> Any:
+        """Does it by the clock of `part`."""
+        self._wait()
+        started = self._clock()
+        found = action()
+        self._wait()
+        self.seconds[part] += self._clock() - started
+        return found
+
+    def _wait(self) -> None:
+        if self._backend.device.type != "cpu":
+            torch.zeros(1, device=self._backend.device).item()     # reading a number waits for all that was asked for before it
+
+
+class _TimedLinear:
+    """A prepared matrix by the clock."""
+
+    def __init__(self, inner: Linear, parts: Parts) -> None:
+        self._inner, self._parts, self.nbytes = inner, parts, inner.nbytes
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        return self._parts.timed("linear", lambda: self._inner(x))

@@ -1,0 +1,147 @@
+"""How fast prompts are read: seconds and tokens per second by context, against the machine's matrix products, and what takes the time.
+
+    python benchmarks/prefill.py --book FILE [--contexts 1024,4096,8000,16000,32000] [--transformers] [--minutes 60] [--save prefill]
+
+The embedded model reads the first N tokens of a book; contexts beyond the native one are stretched by YaRN. Its FLOPs are those of the
+layers' matrices and of causal attention, counted once. The machine's rate is a large square product in the same dtype in the same run.
+--transformers lets transformers read the same prompt with the same weights before it. Finished contexts are kept (--state). Needs a quiet
+machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+if not __package__:                            # started as a file: the repository is on the path, and not this folder
+    sys.path[0] = str(Path(__file__).resolve().parent.parent)
+
+from core.backend.threads import bound_spinning  # noqa: E402 (the path above makes the repository importable)
+
+bound_spinning()
+
+import torch  # noqa: E402 (after the thread setting, which is read when torch loads)
+
+from benchmarks import cases, embedded  # noqa: E402
+from benchmarks.cases import Cases  # noqa: E402
+from benchmarks.parts import Parts  # noqa: E402
+from benchmarks.passes import OutOfTime  # noqa: E402
+from benchmarks.store import Table, save  # noqa: E402
+from core.assemble import build_engine, new_backend  # noqa: E402
+from core.engine import Engine  # noqa: E402
+from core.hardware.plan import Plan  # noqa: E402
+from core.hardware.shapes import ModelShape  # noqa: E402
+from core.model import catalogue  # noqa: E402
+from core.model.embedded import ensure_embedded  # noqa: E402
+
+SIDE = {"cpu": 4096, "cuda": 8192}             # of the square product
+REPEATS = 5
+WARM = 64                                      # tokens that are read before: the first pass of a process sets up its kernels
+COLUMNS = ("Context", "seconds", "tokens per s", "TFLOP/s", "matrix products, TFLOP/s", "share", "linear layers, s", "their share",
+           "attention, s", "its share", "rest, s", "transformers, s")
+NOTE = ("Shares are of the rate of a large matrix product in the same dtype in the same run: of all the time, of the linear layers' and of "
+        "attention's.")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Reads what was not read yet and shows what is there."""
+    options = _arguments(arguments)
+    folder = ensure_embedded()
+    ids = embedded.book_ids(options.book, folder, least=max(options.contexts))
+    state = Cases(options.state, {"book": options.book.name, "dtype": options.dtype, "transformers": options.transformers},
+                  minutes=options.minutes)
+    try:
+        for length in options.contexts:
+            state.measure(str(length), lambda length=length: case(folder, ids[:length], options, state.out_of_time))
+            print(length, state.done[str(length)], flush=True)
+    except OutOfTime:
+        pass
+    left = state.left([str(length) for length in options.contexts])
+    made = table(state.done)
+    if options.save:
+        save(options.save, [made], {"cases": state.done, "left": left}, folder=options.folder)
+    print(json.dumps({"rows": made.rows, "left": left}))
+    return 0
+
+
+def case(folder: Path, ids: Sequence[int], options: argparse.Namespace, out_of_time: Callable[[], bool]) -> dict[str, Any]:
+    """One context. Raises OutOfTime."""
+    plan, settings = embedded.plan_for(folder, len(ids) + embedded.SPARE_TOKENS, dtype=options.dtype)
+    found = {"transformers_s": _transformers_s(folder, plan, ids) if options.transformers else None}
+    parts = Parts(new_backend(plan, settings))
+    engine = build_engine(plan, settings, folder, backend=parts)
+    device = engine.model.backend.device
+    found["matmul_flops"] = matmul_flops(device, engine.model.backend.dtype, side=SIDE[device.type])
+    shape = catalogue.find(folder.name).shape
+    prefill(engine, parts, shape, ids[:WARM])
+    return {**found, **prefill(engine, parts, shape, ids, out_of_time=out_of_time)}
+
+
+def prefill(
+    engine: Engine, parts: Parts, shape: ModelShape, ids: Sequence[int], *, out_of_time: Callable[[], bool] = lambda: False,
+) -> dict[str, float]:
+    """Seconds of all, of linear layers and of attention, and the FLOPs of both. Raises OutOfTime."""
+    cache, plan = engine.new_context(len(ids) + 1).cache, engine.plan
+    parts.reset()
+    started = time.perf_counter()
+    with torch.inference_mode():
+        for _ in engine.model.prefill(ids, cache, segment_tokens=plan.prefill_segment_tokens, chunk_tokens=plan.prefill_chunk_tokens,
+                                      should_stop=out_of_time):
+            pass
+        torch.zeros(1, device=engine.model.backend.device).item()      # reading a number waits for the device
+    if cache.length < len(ids):
+        raise OutOfTime
+    return {"seconds": time.perf_counter() - started, "linear_s": parts.seconds["linear"], "attention_s": parts.seconds["attention"],
+            "linear_flops": len(ids) * shape.linear_flops_per_token, "attention_flops": shape.attention_flops(len(ids), 0)}
+
+
+def matmul_flops(device: torch.device, dtype: torch.dtype, *, side: int) -> float:
+    """FLOP/s of a product of two matrices of `side` by `side`, the best of five."""
+    square = torch.ones(side, side, dtype=dtype, device=device)
+
+    def seconds() -> float:
+        started = time.perf_counter()
+        (square @ square)[0, 0].item()
+        return time.perf_counter() - started
+
+    return 2 * side**3 / min(seconds() for _ in range(REPEATS))
+
+
+def _transformers_s(folder: Path, plan: Plan, ids: Sequence[int]) -> float:
+    from benchmarks import transformers_peer
+
+    model = transformers_peer.load(folder, plan, device=plan.device)
+    transformers_peer.prefill_s(model, ids[:WARM])
+    return transformers_peer.prefill_s(model, ids)
+
+
+def table(done: dict[str, dict[str, Any]]) -> Table:
+    """One row per context, the shortest first."""
+    return Table("Reading a prompt with the embedded model", COLUMNS,
+                 tuple(_row(int(name), done[name]) for name in sorted(done, key=int)), (NOTE,))
+
+
+def _row(context: int, found: dict[str, Any]) -> tuple:
+    rate, seconds = found["matmul_flops"], found["seconds"]
+    linear, attention = found["linear_flops"], found["attention_flops"]
+    return (context, seconds, context / seconds, (linear + attention) / seconds / 1e12, rate / 1e12, (linear + attention) / seconds / rate,
+            found["linear_s"], linear / found["linear_s"] / rate, found["attention_s"], attention / found["attention_s"] / rate,
+            seconds - found["linear_s"] - found["attention_s"], found["transformers_s"])
+
+
+def _arguments(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    embedded.add_options(parser, (1024, 4096, 8000, 16_000, 32_000))
+    cases.add_options(parser, "prefill")
+    parser.add_argument("--dtype", choices=("float32", "bfloat16"))
+    parser.add_argument("--transformers", action="store_true", help="beside it, in the same run")
+    return parser.parse_args(arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

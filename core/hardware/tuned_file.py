@@ -1,0 +1,75 @@
+"""Where tuned values are kept: `tuned.json` in the data folder. What no longer holds is read too, with the reason."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from dataclasses import replace
+from importlib import metadata
+from pathlib import Path
+
+from core.hardware.tuned import Tuned
+from core.model.stored import fingerprint
+
+NAME = "tuned.json"
+FORMAT = 1                                     # one more whenever passes or the way of measuring change so that old values mislead
+
+log = logging.getLogger(__name__)
+
+
+def version() -> str:
+    """What else decides how fast a pass is: this program's format of tuned values, and torch."""
+    try:
+        return f"format {FORMAT}, torch {metadata.version('torch')}"
+    except metadata.PackageNotFoundError:
+        return f"format {FORMAT}, no torch"
+
+
+def read(data_folder: Path) -> tuple[Tuned, ...]:
+    """Everything that is stored; `stale` says what must not be used. A damaged file counts as empty."""
+    try:
+        kept = json.loads((data_folder / NAME).read_text(encoding="utf-8"))
+        return tuple(replace(one, stale=_stale(one)) for one in map(Tuned.from_json, kept["tuned"]))
+    except FileNotFoundError:
+        return ()
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        log.warning("tuned values in %s are not used: %s", data_folder / NAME, error)
+        return ()
+
+
+def _stale(one: Tuned) -> str:
+    if one.version != version():
+        return f"they were measured with {one.version}, and this is {version()}"
+    try:
+        same = fingerprint(Path(one.folder)) == one.fingerprint
+    except OSError:
+        return f"the model they were measured with is no longer in {one.folder}"
+    return "" if same else "the model's files have changed since"
+
+
+def keep(data_folder: Path, tuned: Tuned) -> Path:
+    """Stores it in place of what was there for the same machine, model, device and size of context. Returns the file. Raises OSError."""
+    return _write(data_folder, [*_others(data_folder, tuned), tuned])
+
+
+def forget(data_folder: Path, like: Tuned) -> bool:
+    """Drops what is stored for the same machine, model, device and size of context. Returns whether there was anything."""
+    kept, others = read(data_folder), _others(data_folder, like)
+    if len(others) == len(kept):
+        return False
+    _write(data_folder, others)
+    return True
+
+
+def _others(data_folder: Path, tuned: Tuned) -> list[Tuned]:
+    return [one for one in read(data_folder)
+            if one.machine != tuned.machine or not one.is_for(tuned.model, tuned.device, tuned.context_tokens)]
+
+
+def _write(data_folder: Path, values: list[Tuned]) -> Path:
+    path = data_folder / NAME
+    part = path.with_suffix(f".{os.getpid()}.part")
+    part.write_text(json.dumps({"tuned": [one.to_json() for one in values]}, indent=1), encoding="utf-8")
+    part.replace(path)
+    return path

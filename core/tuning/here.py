@@ -1,0 +1,117 @@
+"""Tuning this machine for the model that the settings name: what is measured with, and where the values go."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import date
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from core import paths
+from core.assemble import build_bench
+from core.config import Settings
+from core.documents import read_document
+from core.engine import Params
+from core.hardware import tuned_file
+from core.hardware.offers import choose, plan_for
+from core.hardware.plan import Plan
+from core.hardware.probe import probe
+from core.hardware.tuned import Tuned, machine_of
+from core.model.stored import fingerprint
+from core.reading import ReadingStyle
+from core.text.tokenizer import Tokenizer
+from core.tuning.tuner import Outcome, Report, Tuner
+from core.worker import is_downloaded, model_folder
+
+SAMPLES = Path(__file__).resolve().parents[2] / "assets" / "samples"
+TEXTS = ("the-light-on-the-holm.md", "the-thursday-clock.md")
+LEAST_TEMPERATURE = 0.6            # unless the user set one: a greedy answer may go round in circles, and a circle is easily drafted
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """What became of it: the file that holds the values now, or None; `dropped`: older values were not the faster ones either."""
+
+    outcome: Outcome
+    file: Path | None
+    dropped: bool
+
+
+def tune(settings: Settings, *, report: Report, books: Sequence[Path] = (), clock: Callable[[], float] = time.perf_counter) -> Stored:
+    """Measures and stores. `books` are read in place of the samples. Interrupted, it leaves everything as it was. Raises UserError."""
+    report("Looking at this machine", None)
+    machine = replace(probe(paths.data_dir()), tuned=())                   # what an earlier run found must not count as the default
+    choice = choose(machine, settings, is_downloaded=is_downloaded)
+    folder = model_folder(choice.entry, report)
+    draft = model_folder(choice.draft, report) if choice.draft else None
+    report("Loading the model", None)
+    bench = build_bench(choice.plan, settings, folder, draft_dir=draft, progress=report)
+    tokenizer, style = Tokenizer.load(folder), ReadingStyle.from_record(choice.entry.reading)
+    frame = tokenizer.frame(style.system)
+    texts = [read_document(path).text for path in books or (SAMPLES / name for name in TEXTS)]
+    request = [*tokenizer.encode("\n\n" + style.part_prompts[0]), *frame.ask]
+
+    def replan(tuned: Tuned) -> Plan:
+        same = replace(settings, context_tokens=choice.plan.context_tokens)
+        return plan_for(replace(machine, tuned=(tuned,)), same, choice.entry).plan
+
+    label = partial(Tuned, machine=machine_of(machine), folder=str(folder), fingerprint=fingerprint(folder),
+                    version=tuned_file.version(), date=date.today().isoformat())
+    tuner = Tuner(bench, choice.plan, settings, _params(settings, style), replan=replan, label=label, clock=clock, report=report)
+    outcome = tuner.run([*frame.opening, *tokenizer.encode("\n\n".join(texts))], request)
+    return stored(outcome, paths.data_dir())
+
+
+def stored(outcome: Outcome, data_folder: Path) -> Stored:
+    """Keeps the values when they won the race; when they lost, what an earlier run kept goes too."""
+    if outcome.kept:
+        return Stored(outcome, tuned_file.keep(data_folder, outcome.tuned), False)
+    return Stored(outcome, None, tuned_file.forget(data_folder, outcome.tuned))
+
+
+def _params(settings: Settings, style: ReadingStyle) -> Params:
+    """As the app answers, a little livelier where the user did not say."""
+    given = {name: getattr(style, name) if getattr(settings, name) is None else getattr(settings, name)
+             for name in ("temperature", "top_p", "repetition_penalty")}
+    if settings.temperature is None:
+        given["temperature"] = max(given["temperature"], LEAST_TEMPERATURE)
+    return Params(**given, seed=settings.seed or 0, mode="triforce")
+
+
+def to_json(done: Stored) -> dict[str, Any]:
+    """Plain values of everything that was measured and decided."""
+    outcome, measured = done.outcome, done.outcome.measured
+    return {
+        "kept": outcome.kept, "file": str(done.file) if done.file else None, "tuned": outcome.tuned.to_json(),
+        "default": outcome.default.to_json(), "chosen": outcome.chosen.to_json(), "read_tokens": outcome.read_tokens,
+        "default_tbt_ms": outcome.default_tbt_ms, "chosen_tbt_ms": outcome.chosen_tbt_ms, "seconds": outcome.seconds,
+        "verify_ms": measured.verify_ms, "middle_ms": dict(measured.middle_ms), "draft_ms": measured.draft_ms,
+        "draft_acceptance": measured.draft_acceptance,
+        "acceptance": [{"budget": one.budget, "chunk": one.chunk, "rate": rate} for one, rate in sorted(measured.acceptance.items())],
+    }
+
+
+def report_text(done: Stored) -> str:
+    """The end report: before and after, and what was kept."""
+    outcome, measured = done.outcome, done.outcome.measured
+    default, chosen = outcome.default, outcome.chosen
+    rows = [
+        ("", "default", "found"),
+        ("retrieval budget, tokens", f"{default.retrieval_budget:,}", f"{chosen.retrieval_budget:,}"),
+        ("retrieval chunk, tokens", f"{default.retrieval_chunk}", f"{chosen.retrieval_chunk}"),
+        ("gamma, outer and middle", f"{default.gamma}, {default.middle_gamma}", f"{chosen.gamma}, {chosen.middle_gamma}"),
+        ("acceptance of the middle level", f"{default.assumed_acceptance:.2f} assumed", f"{chosen.assumed_acceptance:.2f} measured"),
+        ("expected time between tokens", f"{default.expected_tbt_ms:.1f} ms", f"{chosen.expected_tbt_ms:.1f} ms"),
+        ("time between tokens in the race", f"{outcome.default_tbt_ms:.1f} ms", f"{outcome.chosen_tbt_ms:.1f} ms"),
+    ]
+    verdict = "The found values were faster and are kept" if outcome.kept else "The default was no slower, so it stays"
+    where = f" in {done.file}. Settings of yours still win over them." if done.file else (
+        "; the values of an earlier run are dropped." if done.dropped else ".")
+    return "\n".join([
+        f"{default.model} on {default.device}, {default.context_tokens:,} tokens of context; tuned in {outcome.seconds:.0f} s behind "
+        f"{outcome.read_tokens:,} tokens, with {len(measured.acceptance)} selections.", "",
+        *(f"  {name:<34}{before:>16}{after:>16}" for name, before, after in rows), "", verdict + where,
+    ])

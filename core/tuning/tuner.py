@@ -1,0 +1,228 @@
+"""Measures passes and acceptance behind one text, chooses, and lets the choice race the plan it would replace."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from statistics import median
+from typing import TYPE_CHECKING
+
+import torch
+
+from core.cache.base import KVCache, TargetKVCache
+from core.cache.retrieval import RetrievalKVCache
+from core.config import Settings
+from core.decoding import forced
+from core.decoding.decoder import Round
+from core.decoding.forced import Lane, Watch
+from core.decoding.refresh import RetrievalRefresh
+from core.decoding.sampling import Sampling
+from core.engine import Context, Engine, Params
+from core.hardware import costs
+from core.hardware.plan import Plan
+from core.hardware.tuned import Times, Tuned
+from core.model.llama import LlamaModel
+from core.tuning.choice import Choice, Measured, Selection, candidates, choose, level_zero
+
+if TYPE_CHECKING:
+    from core.assemble import Bench
+
+log = logging.getLogger(__name__)
+
+SECONDS = 110.0                                # for everything behind the loading of the model
+READ_SHARE, FORCED_SHARE, PASSES_SHARE = 0.4, 0.65, 0.8        # of them, when the next part begins at the latest
+ANSWER_TOKENS = 64
+RACE_TOKENS = 48                               # per run; two runs each
+LEAST_TIMED = 8                                # an answer that ends before says nothing of speed
+DRAFT = 8                                      # tokens per forced draft
+LEAST_PROMPT = 512
+WIDEST_CHUNK = 64                              # the cache is laid out for it, so that every candidate's chunks divide its blocks
+VERIFY_ROWS = (1, 2, 4, 8, 16, 33)
+MIDDLE_ROWS = (1, 2, 4, 5, 9)
+REPEATS = 3
+
+Report = Callable[[str, float | None], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """`tuned` holds the values of `chosen`; `kept` says whether they were faster than `default` in the race, in milliseconds per token."""
+
+    default: Plan
+    chosen: Plan
+    tuned: Tuned
+    measured: Measured
+    read_tokens: int
+    default_tbt_ms: float
+    chosen_tbt_ms: float
+    seconds: float
+
+    @property
+    def kept(self) -> bool:
+        """A tie goes to the default."""
+        return self.chosen_tbt_ms < self.default_tbt_ms
+
+
+class Tuner:
+    """One run. `replan(tuned)` plans with such values, as the planner will; `label` makes a Tuned of what is measured."""
+
+    def __init__(
+        self, bench: Bench, plan: Plan, settings: Settings, params: Params, *, replan: Callable[[Tuned], Plan],
+        label: Callable[..., Tuned], clock: Callable[[], float], report: Report, seconds: float = SECONDS,
+    ) -> None:
+        self._bench, self._plan, self._settings, self._params = bench, plan, settings, params
+        self._replan, self._label, self._clock, self._tell, self._seconds = replan, label, clock, report, seconds
+        self._began = clock()
+
+    def run(self, text: Sequence[int], request: Sequence[int]) -> Outcome:
+        """Reads as much of `text` as there is time and room for, and lets the model answer the `request` behind it."""
+        engine = self._bench.engine(replace(self._plan, retrieval_chunk=WIDEST_CHUNK))
+        context = engine.new_context(self._plan.context_tokens)
+        with torch.inference_mode():
+            prompt = self._read(engine, context, text, request)
+            self._report("Answering", READ_SHARE)
+            answer, levels, _ = self._answer(self._bench.engine(self._plan), context, prompt, ANSWER_TOKENS)
+            acceptance, middle_ms = self._forced(engine.model, context, [*prompt, *answer], len(prompt))
+            measured = Measured(self._passes(engine.model, context.cache), middle_ms, self._draft_ms(), acceptance,
+                                level_zero(levels, self._plan.middle_gamma) or costs.ACCEPTANCE_NGRAM)
+            choice = choose(measured, self._settings)
+            tuned = self._tuned(choice, measured)
+            chosen = self._replan(tuned)
+            default_ms, chosen_ms = self._race(chosen, context, prompt)
+        tuned = replace(tuned, tbt_ms=round(chosen_ms, 3), default_tbt_ms=round(default_ms, 3))
+        return Outcome(self._plan, chosen, tuned, measured, len(prompt), default_ms, chosen_ms, self._clock() - self._began)
+
+    # ---- the parts, in their order ------------------------------------------------------------------------------------------
+
+    def _read(self, engine: Engine, context: Context, text: Sequence[int], request: Sequence[int]) -> list[int]:
+        """Prefills segment by segment while there is time. Returns the prompt."""
+        plan, spare = self._plan, ANSWER_TOKENS + len(request) + 2 * DRAFT
+        expected = plan.context_tokens * self._seconds * READ_SHARE / max(plan.expected_prefill_s, 1e-9)
+        most = min(len(text), plan.context_tokens - spare, max(LEAST_PROMPT, int(expected)))
+        done = 0
+        while done < most and (not done or self._used() < READ_SHARE):
+            done = min(most, done + plan.prefill_segment_tokens)
+            self._report(f"Reading {most:,} tokens", READ_SHARE * done / most)
+            for _ in engine.generate(context, text[:done], Params(max_new_tokens=1, mode="autoregressive")):
+                pass
+        return [*text[:done], *request]
+
+    def _answer(
+        self, engine: Engine, context: Context, prompt: Sequence[int], tokens: int
+    ) -> tuple[list[int], list[str], float]:
+        """An answer, who proposed each token, and milliseconds per token behind the first round, which warms up; infinite for too few."""
+        answer: list[int] = []
+        levels: list[str] = []
+        warm, started, ended = 0, 0.0, 0.0
+        context.keep_prefix_of(prompt[:-1])    # so that the end of the prompt is seen anew, which the first selection needs
+        for event in engine.generate(context, prompt, replace(self._params, max_new_tokens=tokens)):
+            if isinstance(event, Round):
+                answer += event.tokens
+                levels += event.levels
+                ended = self._clock()
+                if not warm:
+                    warm, started = len(answer), ended
+        timed = len(answer) - warm
+        return answer, levels, 1e3 * (ended - started) / timed if timed >= LEAST_TIMED else math.inf
+
+    def _forced(
+        self, model: LlamaModel, context: Context, ids: list[int], start: int
+    ) -> tuple[dict[Selection, float], dict[int, Times]]:
+        """p of every candidate along the answer, and the passes over each budget."""
+        sampling = Sampling(self._params.temperature, self._params.top_p, self._params.repetition_penalty, start)
+        acceptance: dict[Selection, float] = {}
+        middle_ms: dict[int, Times] = {}
+        for group in self._groups(candidates(self._plan, self._settings)):
+            if acceptance and self._used() > FORCED_SHARE:
+                break
+            self._report("Acceptance by budget and chunk", self._used())
+            try:
+                lanes = [self._lane(context.cache, selection) for selection in group]
+                forced.select_first(model, context.cache, ids[:start], lanes, chunk_tokens=self._plan.prefill_chunk_tokens)
+                found = forced.run(model, context.cache, ids, start, lanes, [sampling], gamma=DRAFT)
+                for selection, lane, (expected,) in zip(group, lanes, found, strict=True):
+                    acceptance[selection] = expected.rate or 0.0
+                    if selection.budget not in middle_ms:
+                        middle_ms[selection.budget] = self._times(model, lane.cache, MIDDLE_ROWS, ids)
+            except model.backend.out_of_memory as error:
+                log.warning("no room for %s: %s", group, error)
+                model.backend.release()
+        return {one: rate for one, rate in acceptance.items() if one.budget in middle_ms}, middle_ms
+
+    def _groups(self, selections: list[Selection]) -> Iterator[list[Selection]]:
+        """Which go side by side: all in host memory, one after the other on a device."""
+        if self._plan.device == "cpu":
+            yield selections
+        else:
+            yield from ([one] for one in selections)
+
+    def _lane(self, source: TargetKVCache, selection: Selection) -> Lane:
+        cache = RetrievalKVCache(source, budget=selection.budget, chunk=selection.chunk, tail_tokens=2 * ANSWER_TOKENS)
+        watch = Watch()
+        return Lane(cache, RetrievalRefresh(watch, cache), watch)
+
+    def _passes(self, model: LlamaModel, cache: TargetKVCache) -> Times:
+        """Passes over a full context: what was not read is copies of what was, which take as long."""
+        self._report("Passes over a full context", FORCED_SHARE)
+        held, wanted = cache.length, self._plan.context_tokens - max(VERIFY_ROWS)
+        while cache.length < wanted:
+            rows = min(held, wanted - cache.length)
+            for layer in range(cache.shape.layers):
+                cache.write(layer, cache.length, *cache.rows(layer, 0, rows))
+            cache.advance(rows)
+            cache.commit(cache.length)
+        times = self._times(model, cache, VERIFY_ROWS, [0] * max(VERIFY_ROWS))
+        cache.rollback(held)
+        return times
+
+    def _times(self, model: LlamaModel, cache: KVCache, rows: Sequence[int], ids: Sequence[int]) -> Times:
+        """Medians of passes that leave the cache as it was; the first is for warming up. One repeat when time runs out."""
+        found = []
+        for n in rows:
+            length, taken = cache.length, []
+            while len(taken) <= REPEATS and (len(taken) < 2 or self._used() < PASSES_SHARE):
+                started = self._clock()
+                model.forward(ids[:n], cache)[-1, 0].item()            # reading a number waits for the device
+                taken.append(1e3 * (self._clock() - started))
+                cache.rollback(length)
+            found.append((n, round(median(taken[1:]), 3)))
+        return tuple(found)
+
+    def _draft_ms(self) -> float:
+        if self._bench.draft_pass is None:
+            return 0.0
+        taken = []
+        for _ in range(REPEATS + 1):
+            started = self._clock()
+            self._bench.draft_pass()
+            taken.append(1e3 * (self._clock() - started))
+        return round(median(taken[1:]), 3)
+
+    def _tuned(self, choice: Choice, measured: Measured) -> Tuned:
+        plan, selection = self._plan, choice.selection
+        return self._label(
+            model=plan.model, device=plan.device, dtype=plan.dtype, kernel=plan.weights_kernel, threads=plan.threads,
+            context_tokens=plan.context_tokens, on_chip_layers=plan.on_chip_layers, draft_model=plan.draft_model,
+            retrieval_budget=selection.budget, retrieval_chunk=selection.chunk, gamma=choice.lengths.gamma,
+            middle_gamma=choice.lengths.middle_gamma, acceptance=round(measured.acceptance[selection], 4),
+            draft_acceptance=round(measured.draft_acceptance, 4), verify_ms=measured.verify_ms,
+            middle_ms=measured.middle_ms[selection.budget], draft_ms=measured.draft_ms, tbt_ms=0.0, default_tbt_ms=0.0,
+        )
+
+    def _race(self, chosen: Plan, context: Context, prompt: Sequence[int]) -> tuple[float, float]:
+        """Milliseconds per token of the default and of the chosen plan: there and back, so that a drift of the machine hits both."""
+        taken: dict[bool, list[float]] = {False: [], True: []}
+        for number, of_chosen in enumerate((False, True, True, False)):
+            self._report("Against the default", PASSES_SHARE + number * (1 - PASSES_SHARE) / 4)
+            engine = self._bench.engine(chosen if of_chosen else self._plan)
+            taken[of_chosen].append(self._answer(engine, context, prompt, RACE_TOKENS)[2])
+        return sum(taken[False]) / 2, sum(taken[True]) / 2
+
+    def _used(self) -> float:
+        """The share of the time that is over."""
+        return (self._clock() - self._began) / self._seconds
+
+    def _report(self, stage: str, fraction: float) -> None:
+        self._tell(stage, min(1.0, fraction))

@@ -1,0 +1,122 @@
+"""The tuner on a tiny model with a clock of its own: no test here depends on how fast the machine is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from benchmarks.tune import tables
+from core.assemble import Bench
+from core.config import Settings
+from core.decoding.decoder import Round
+from core.engine import Params
+from core.hardware import tuned_file
+from core.hardware.plan import Plan
+from core.hardware.tuned import Tuned
+from core.model.llama import LlamaModel
+from core.tuning.here import report_text, stored, to_json
+from core.tuning.tuner import LEAST_PROMPT, Outcome, Tuner
+from tests.hardware.test_tuned import RECORD
+from tests.tiny import PLAN, VOCAB, engine, oracle, ours
+
+TEXT = [int(token) for token in torch.randint(0, VOCAB, (600,), generator=torch.Generator().manual_seed(11))]
+WARM = Params(temperature=1.0, top_p=1.0)
+
+
+class Clock:
+    """Goes on by a thousandth at every look, and as the engines say."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        self.now += 0.001
+        return self.now
+
+
+@pytest.fixture(scope="module")
+def model() -> LlamaModel:
+    return ours(oracle())
+
+
+def tuned(model: LlamaModel, *, token_s: dict[bool, float], seconds: float = 1e6, settings: Settings | None = None,
+          plan: Plan = PLAN, stages: list[str] | None = None) -> Outcome:
+    """A run in which a token of the default plan takes token_s[False] and one of the found plan token_s[True]."""
+    clock = Clock()
+
+    def engine_of(other: Plan) -> object:
+        made = engine(model, **{name: getattr(other, name) for name in ("retrieval_budget", "retrieval_chunk", "gamma", "middle_gamma")})
+        inner = made.generate
+
+        def generate(*given, **more) -> Iterator[object]:
+            for event in inner(*given, **more):
+                if isinstance(event, Round):
+                    clock.now += len(event.tokens) * token_s[bool(other.tuned)]
+                yield event
+
+        made.generate = generate
+        return made
+
+    def replan(found: Tuned) -> Plan:
+        return replace(plan, retrieval_budget=found.retrieval_budget, retrieval_chunk=found.retrieval_chunk, gamma=found.gamma,
+                       middle_gamma=found.middle_gamma, tuned=found.date)
+
+    def label(**values) -> Tuned:
+        return replace(RECORD, **values)
+
+    def report(stage: str, fraction: float | None) -> None:
+        if stages is not None:
+            stages.append(stage)
+
+    return Tuner(Bench(engine_of), plan, settings or Settings(), WARM, replan=replan, label=label, clock=clock, report=report,
+                 seconds=seconds).run(TEXT, [1, 2, 3])
+
+
+def test_a_faster_plan_is_kept(model: LlamaModel, tmp_path: Path):
+    """The race decides; what is stored is what was measured, and the report says both times."""
+    stages: list[str] = []
+    outcome = tuned(model, token_s={False: 0.2, True: 0.1}, stages=stages)
+    assert outcome.kept and outcome.chosen_tbt_ms == pytest.approx(100, rel=0.1) and outcome.default_tbt_ms == pytest.approx(200, rel=0.1)
+    assert outcome.tuned.model == "tiny" and outcome.tuned.verify_ms[0][0] == 1 and 0 < outcome.tuned.acceptance <= 1
+    assert {one.budget for one in outcome.measured.acceptance} == {64, 128} == set(outcome.measured.middle_ms)
+    done = stored(outcome, tmp_path)
+    assert done.file is not None and [one.gamma for one in tuned_file.read(tmp_path)] == [outcome.tuned.gamma]
+    assert "faster and are kept" in report_text(done) and to_json(done)["kept"] is True
+    assert len(dict.fromkeys(stages)) == 5
+
+
+def test_a_slower_plan_is_not_kept_and_drops_an_older_one(model: LlamaModel, tmp_path: Path):
+    """A tie goes to the default, and values that once won do not outlive a race that says otherwise."""
+    outcome = tuned(model, token_s={False: 0.1, True: 0.2})
+    tuned_file.keep(tmp_path, replace(outcome.tuned, gamma=31))
+    done = stored(outcome, tmp_path)
+    assert not outcome.kept and done.file is None and done.dropped and tuned_file.read(tmp_path) == ()
+    assert "default was no slower" in report_text(done) and "dropped" in report_text(done)
+    assert not replace(outcome, chosen_tbt_ms=outcome.default_tbt_ms).kept
+
+
+def test_little_time_gives_a_result_all_the_same(model: LlamaModel):
+    """A slow machine: less text, fewer passes, one race all the same; and no more than that."""
+    outcome = tuned(model, token_s={False: 0.2, True: 0.1}, seconds=0.01, plan=replace(PLAN, expected_prefill_s=1e6))
+    assert outcome.read_tokens == PLAN.prefill_segment_tokens + 3 < LEAST_PROMPT
+    assert outcome.measured.acceptance and outcome.tuned.verify_ms
+
+
+def test_an_answer_that_ends_at_once_keeps_the_default(model: LlamaModel):
+    """Two tokens say nothing of speed."""
+    ending = ours(oracle(), eos=None)
+    ending.config = replace(ending.config, eos_ids=frozenset(range(VOCAB)))
+    assert not tuned(ending, token_s={False: 0.2, True: 0.1}).kept
+
+
+def test_a_result_is_tabled(model: LlamaModel, tmp_path: Path):
+    """Default and choice under the right headings; a selection that was not tried is a gap."""
+    found = to_json(stored(tuned(model, token_s={False: 0.2, True: 0.1}), tmp_path))
+    found["acceptance"] = [one for one in found["acceptance"] if (one["budget"], one["chunk"]) != (64, 4)]
+    both, accepted = tables(found)
+    assert [row[0] for row in both.rows] == ["default", "chosen"] and both.rows[0][7] == pytest.approx(200, rel=0.1)
+    assert accepted.rows[0][:2] == ("64", None) and accepted.rows[0][2] is not None
