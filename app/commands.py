@@ -41,11 +41,13 @@ def _as_text(facts: dict[str, Any]) -> str:
 def doctor(given: argparse.Namespace, settings: Settings) -> int:
     """The health report. A problem it finds is its result, not an error."""
     from core.hardware.doctor import doctor_report, format_doctor
+    from core.hardware.measured import Measurements
     from core.hardware.probe import probe
     from core.model.fetch import is_downloaded
 
     report = doctor_report(probe(paths.data_dir()), settings, is_downloaded=is_downloaded)
     report["snapshots"] = _snapshot_facts(settings)
+    report["measured"] = Measurements(paths.data_dir()).said()
     say(json.dumps(report, default=_plain) if given.json else format_doctor(report))
     return 0
 

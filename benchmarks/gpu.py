@@ -47,6 +47,7 @@ CARD_GIB = 24.0                    # the consumer card that the cap stands for,
 KEPT_GIB = 1.5                     # of which the screen and the CUDA context have so much
 ROPE_THETA = 2_000_000.0           # for 128K; beyond 8K only times are taken, so the text's quality does not matter
 LOOPS_BELOW = 0.6                  # distinct 4-grams; text that loops is no evidence of acceptance
+LEVELS = {"middle": "middle", "draft": "draft, random weights in the shape of a 68M model"}
 PAPER = (("TriForce, published: one RTX 4090, 127K", 312.0, 1516.0), ("TriForce, published: two RTX 4090, 127K", 108.0, 840.0))
 DIFFERS = (
     "Published rows: Llama-2-7B-128K with a 68M draft on text of its own; plain decoding by DeepSpeed with attention on the CPU (one card) "
@@ -149,7 +150,8 @@ def run(case: Case, bench: Bench) -> dict[str, Any]:
                 found = answers(model, plan, room, bench.source.ids[:case.context], bench)
             else:
                 ids = bench.source.ids[:case.context + max(VERIFY_ROWS)]
-                found = measure(model, shape, plan, room.new_cache(len(ids)), ids, bench.speeds, out_of_time=bench.out_of_time)
+                found = measure(model, shape, plan, room.new_cache(len(ids)), ids, bench.speeds, draft=_draft(backend),
+                                out_of_time=bench.out_of_time)
         return {**found, "on_chip_layers": plan.on_chip_layers, "layers": plan.layers, "planned_vram_bytes": plan.bytes_in("VRAM"),
                 "peak_bytes": backend.peak_memory_bytes(), "planned_tbt_ms": plan.expected_tbt_ms}
     except backend.out_of_memory as error:
@@ -161,7 +163,9 @@ def run(case: Case, bench: Bench) -> dict[str, Any]:
 
 def answers(model: LlamaModel, plan: Plan, room: Room, ids: list[int], bench: Bench) -> dict[str, Any]:
     """Acceptance, tokens per round and TBT of real answers, with the share of distinct 4-grams that says what they are worth."""
-    engine = Engine(model, plan, new_cache=room.new_cache, compose=Composer(plan, model, None).compose,
+    composer = Composer(plan, model, None)
+    composer.prepare()
+    engine = Engine(model, plan, new_cache=room.new_cache, compose=composer.compose,
                     peak_memory=model.backend.peak_memory_bytes)
     context = engine.new_context(len(ids) + 256)
     found = []
@@ -200,6 +204,10 @@ def tables(done: dict[str, Any]) -> list[Table]:
     rows += [(name, "measured", None, ours, plain, plain / ours, None) for name, ours, plain in PAPER]
     made.append(Table("Time between tokens at stated acceptances, beside the published", (
         "Case", "acceptance", "gamma", "TBT, ms", "plain, ms", "times as fast", "projected to one RTX 4090, ms"), tuple(rows), (DIFFERS,)))
+    made.append(Table("Short passes, launched operation by operation and replayed as CUDA graphs", (
+        "Case", "level", "rows", "launched, ms", "replayed, ms"), tuple(
+            (name.removeprefix("passes "), LEVELS[level], *(times.values() if times else (None, None, "no graphs here")))
+            for name, row in passes.items() for level, found in row["graphs"].items() for times in found or [None])))
     texts = [(name.removeprefix("answers "), one["mode"], str(one["temperature"]), one["tbt_ms"], one["acceptance"],
               one["tokens_per_round"], "loops: no evidence" if one["distinct_4grams"] < LOOPS_BELOW else "varied")
              for name, row in done.items() for one in row.get("answers", ())]
@@ -272,6 +280,13 @@ class _RandomWeights:
     def __init__(self, config: ModelConfig) -> None:
         self._config, self._dice = config, torch.Generator().manual_seed(1)
 
+    def __contains__(self, name: str) -> bool:
+        """Neither biases nor norms of queries and keys."""
+        return False
+
+    def codes(self, stem: str) -> None:
+        """None: its numbers are no checkpoint's codes."""
+
     def tensor(self, name: str) -> torch.Tensor:
         """Random, of the size that the name means."""
         c = self._config
@@ -284,12 +299,22 @@ class _RandomWeights:
         return 0.25 * torch.randn(width.get(kind, c.vocab), depth, generator=self._dice)
 
 
-def _random_source() -> Source:
-    config = from_source({
-        "model_type": "llama", "num_hidden_layers": 2, "hidden_size": 32, "num_attention_heads": 4, "num_key_value_heads": 2,
-        "head_dim": 8, "intermediate_size": 48, "vocab_size": 97, "rms_norm_eps": 1e-5, "tie_word_embeddings": True,
-        "max_position_embeddings": 1024, "rope_parameters": {"rope_type": "default", "rope_theta": 10_000.0},
+def _random_config(hidden: int, heads: int, kv_heads: int, intermediate: int, vocab: int) -> ModelConfig:
+    return from_source({
+        "model_type": "llama", "num_hidden_layers": 2, "hidden_size": hidden, "num_attention_heads": heads, "num_key_value_heads": kv_heads,
+        "head_dim": hidden // heads, "intermediate_size": intermediate, "vocab_size": vocab, "rms_norm_eps": 1e-5,
+        "tie_word_embeddings": True, "max_position_embeddings": 1024, "rope_parameters": {"rope_type": "default", "rope_theta": 10_000.0},
     }, name="random", eos=None)
+
+
+def _draft(backend: Backend) -> LlamaModel:
+    """For its times alone: two layers of 768, as llama-68m has."""
+    config = _random_config(768, 12, 12, 3072, 32_000)
+    return build(config, _RandomWeights(config), backend, positions=1024)
+
+
+def _random_source() -> Source:
+    config = _random_config(32, 4, 2, 48, 97)
     ids = torch.randint(0, 97, (1000,), generator=torch.Generator().manual_seed(2)).tolist()
     return Source(config, _RandomWeights(config), ids)
 

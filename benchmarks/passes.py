@@ -12,11 +12,13 @@ import torch
 
 from core.cache.base import TargetKVCache
 from core.cache.retrieval import RetrievalKVCache
+from core.cache.streaming import StreamingKVCache
 from core.hardware import costs
 from core.hardware.facts import GB
 from core.hardware.plan import Plan
 from core.hardware.shapes import ModelShape
 from core.model.llama import LlamaModel
+from core.model.replay import ShortPasses
 
 VERIFY_ROWS = (1, 9, 17, 33)
 MIDDLE_ROWS = (1, 2, 4, 9)
@@ -42,9 +44,9 @@ class OutOfTime(Exception):
 
 def measure(
     model: LlamaModel, shape: ModelShape, plan: Plan, cache: TargetKVCache, ids: Sequence[int], speeds: Speeds, *,
-    out_of_time: Callable[[], bool],
+    draft: LlamaModel, out_of_time: Callable[[], bool],
 ) -> dict[str, Any]:
-    """Prefills `ids` but the last `max(VERIFY_ROWS)` and times passes over that. Raises OutOfTime."""
+    """Prefills `ids` but the last `max(VERIFY_ROWS)` and times passes over that, and those of `draft`. Raises OutOfTime."""
     context = len(ids) - max(VERIFY_ROWS)
     retrieval = RetrievalKVCache(cache, budget=plan.retrieval_budget, chunk=plan.retrieval_chunk, tail_tokens=plan.tail_tokens)
     started = time.perf_counter()
@@ -63,8 +65,9 @@ def measure(
         verify_ms[rows] = repeated(model, cache, ids[context:context + rows], out_of_time)
         moved[rows] = (cache.bytes_moved - before) // REPEATS
     middle_ms = {rows: repeated(model, retrieval, ids[context:context + rows], out_of_time) for rows in MIDDLE_ROWS}
+    graphs = {"middle": replays(model, retrieval), "draft": replays(draft, draft_cache(draft, plan))}
     found = {
-        "context": context, "prefill_s": prefill_s, "prefill_bytes_moved": prefill_bytes,
+        "context": context, "graphs": graphs, "prefill_s": prefill_s, "prefill_bytes_moved": prefill_bytes,
         "prefill_bytes_of_earlier_segments": _earlier(plan, context, moved[1]), "refresh_ms": refresh_ms, "verify_ms": verify_ms,
         "verify_bytes_moved": moved[1], "middle_ms": middle_ms, "speeds": asdict(speeds),
         "prefill_tflops": (context * shape.linear_flops_per_token + shape.attention_flops(context, 0)) / prefill_s / 1e12,
@@ -127,6 +130,18 @@ def repeated(model: LlamaModel, cache: TargetKVCache | RetrievalKVCache, ids: Se
         found.append(timed(model, lambda: model.forward(ids, cache)))
         cache.rollback(length)
     return median(found)
+
+
+def replays(model: LlamaModel, cache: RetrievalKVCache | StreamingKVCache) -> list[dict[str, float]]:
+    """Passes launched operation by operation and replayed, as the product times them; none where they cannot be recorded."""
+    return [asdict(times) for times in ShortPasses(model, cache, MIDDLE_ROWS).times]
+
+
+def draft_cache(draft: LlamaModel, plan: Plan) -> StreamingKVCache:
+    """Its cache, as full as in the middle of an answer."""
+    cache = StreamingKVCache(draft.config.kv_shape, draft.backend, draft.rope.rotate, sinks=plan.draft_sinks, window=plan.draft_window)
+    cache.advance(cache.sinks + cache.window)
+    return cache
 
 
 def timed(model: LlamaModel, action: Callable[[], object]) -> float:

@@ -15,7 +15,7 @@ from core import paths
 from core.backend.base import Backend
 from core.backend.cpu import CpuBackend
 from core.backend.cuda import CudaBackend
-from core.cache.base import TargetKVCache
+from core.cache.base import KVStore, TargetKVCache
 from core.cache.disk import SnapshotFolder, quota_bytes
 from core.cache.full import FullKVCache
 from core.cache.offloaded import OffloadedKVCache
@@ -25,7 +25,7 @@ from core.cache.streaming import StreamingKVCache
 from core.config import Settings
 from core.decoding.decoder import Decoder, Refresh
 from core.decoding.draft_length import Costs, DraftLength, ExpectedGain, FixedLength
-from core.decoding.drafters import Drafter, EmptyDrafter, FirstDrafter, ModelDrafter, NgramDrafter, VerifiedDrafter
+from core.decoding.drafters import Drafter, EmptyDrafter, FirstDrafter, Model, ModelDrafter, NgramDrafter, VerifiedDrafter
 from core.decoding.randomness import Randomness, SeededRandomness
 from core.decoding.refresh import RetrievalRefresh
 from core.decoding.sampling import Sampling
@@ -34,9 +34,12 @@ from core.errors import UserError
 from core.hardware.budget import CUDA_CONTEXT_BYTES
 from core.hardware.costs import MAX_MIDDLE_GAMMA
 from core.hardware.facts import GB, GIB
+from core.hardware.measured import Measurements
 from core.hardware.plan import Plan
 from core.model.llama import LlamaModel
 from core.model.loader import load_draft, load_model
+from core.model.prepared import prepared, told
+from core.model.replay import ShortPasses
 from core.model.stored import fingerprint
 
 log = logging.getLogger(__name__)
@@ -66,7 +69,8 @@ def build_engine(
     room = Room(plan, settings, model, replan)
     room.compare()
     composed = (composer or Composer)(plan, model, draft)
-    return Engine(model, room.plan, new_cache=room.new_cache, give_way=room.give_way, compose=composed.compose,
+    notes = (*room.plan.notes, *composed.prepare(Measurements(paths.data_dir())))
+    return Engine(model, replace(room.plan, notes=notes), new_cache=room.new_cache, give_way=room.give_way, compose=composed.compose,
                   peak_memory=backend.peak_memory_bytes, snapshots=_snapshots(settings, plan, model, model_dir, snapshots))
 
 
@@ -207,6 +211,45 @@ class Composer:
 
     def __init__(self, plan: Plan, model: LlamaModel, draft: LlamaModel | None) -> None:
         self._plan, self._model, self._draft = plan, model, draft
+        self._middle_passes: ShortPasses | None = None     # of the target over a retrieval cache of the plan's budget
+        self._draft_passes: ShortPasses | None = None      # of the draft model
+
+    def prepare(self, measured: Measurements | None = None) -> tuple[str, ...]:
+        """Records the passes of draft and middle level where the plan says so, before there is anything to answer. Returns what to tell.
+
+        Their memory then serves one answer after the other, and must: a recorded pass knows no other. What is in `measured` is not measured
+        again.
+        """
+        if self._plan.cuda_graphs == "off":
+            return ()
+        try:
+            self._middle_passes = self._recorded("middle", self._model, self._rehearsed_retrieval(), measured)
+            if self._draft is not None:
+                self._draft_passes = self._recorded("draft", self._draft, self._rehearsed_draft(), measured)
+        except self._model.backend.out_of_memory as error:
+            log.warning("no memory to prepare short passes: %s", error)
+            self._model.backend.release()
+        return tuple(told(level, passes) for level, passes in (("middle", self._middle_passes), ("draft", self._draft_passes)) if passes)
+
+    def _recorded(
+        self, level: str, model: LlamaModel, cache: RetrievalKVCache | StreamingKVCache, measured: Measurements | None
+    ) -> ShortPasses:
+        """A draft of `middle_gamma` tokens makes a pass of one row more; the draft model's cache lags by as much after a lookup."""
+        rows = range(1, self._plan.middle_gamma + 2)
+        return prepared(level, model, cache, rows, only_faster=self._plan.cuda_graphs == "auto", measured=measured)
+
+    def _rehearsed_retrieval(self) -> RetrievalKVCache:
+        """A cache as full as after a selection. Its source holds nothing."""
+        plan = self._plan
+        source = FullKVCache(self._model.config.kv_shape, plan.retrieval_chunk, self._model.backend, block_tokens=plan.retrieval_chunk)
+        cache = self._retrieval(source, plan.retrieval_budget)
+        cache.advance(min(plan.retrieval_budget + cache.recent, plan.context_tokens))          # no position beyond the rotary table
+        return cache
+
+    def _rehearsed_draft(self) -> StreamingKVCache:
+        cache = self._streaming(self._draft)
+        cache.advance(cache.sinks + cache.window)
+        return cache
 
     def compose(self, params: Params, cache: TargetKVCache, answer_start: int) -> Decoder:
         """The decoder for one answer over `cache`."""
@@ -228,15 +271,16 @@ class Composer:
         if params.mode == "draft":
             return self._level_zero(sampling, randomness), None
         if params.mode == "streaming":
-            return self._middle(EmptyDrafter(), self._streaming(self._model), params, context_tokens, sampling, randomness), None
+            cache = self._streaming(self._model)
+            return self._middle(EmptyDrafter(), self._model, cache, params, context_tokens, sampling, randomness), None
         if params.selection == "h2o" and context_tokens > H2O_MOST:
             raise UserError(f"Selection by h2o is for comparison up to {H2O_MOST:,} tokens; this prompt has {context_tokens:,}. Use mass.")
-        retrieval = RetrievalKVCache(
-            cache, budget=params.budget or self._plan.retrieval_budget, chunk=self._plan.retrieval_chunk,
-            tail_tokens=self._plan.tail_tokens, slack=_slack(self._plan), policy=params.selection,
-        )
+        budget = params.budget or self._plan.retrieval_budget
+        passes = self._middle_passes if budget == self._plan.retrieval_budget else None
+        retrieval = self._retrieval(cache, budget, params.selection, store=passes and passes.store)
         below = EmptyDrafter() if params.mode == "retrieval" else self._level_zero(sampling, randomness)
-        return self._middle(below, retrieval, params, context_tokens, sampling, randomness), RetrievalRefresh(cache, retrieval)
+        middle = self._middle(below, passes or self._model, retrieval, params, context_tokens, sampling, randomness)
+        return middle, RetrievalRefresh(cache, retrieval)
 
     def _level_zero(self, sampling: Sampling, randomness: Randomness) -> Drafter:
         """The light drafter: lookup in book and answer, and where that finds nothing a small model over a StreamingLLM cache."""
@@ -247,16 +291,18 @@ class Composer:
     def _drafted(self, sampling: Sampling, randomness: Randomness) -> ModelDrafter:
         # a middle pass takes as long for the few rows of a short draft as for one, so only the draft's own passes count against it
         costs = Costs(verify=self._plan.expected_middle_ms, row=0.0, middle=self._plan.expected_draft_ms)
-        return ModelDrafter(self._draft, self._streaming(self._draft), sampling, randomness, length=ExpectedGain(costs))
+        passes = self._draft_passes
+        cache = self._streaming(self._draft, store=passes and passes.store)
+        return ModelDrafter(passes or self._draft, cache, sampling, randomness, length=ExpectedGain(costs))
 
     def _middle(
-        self, below: Drafter, cache: RetrievalKVCache | StreamingKVCache, params: Params, context_tokens: int, sampling: Sampling,
-        randomness: Randomness,
+        self, below: Drafter, model: Model, cache: RetrievalKVCache | StreamingKVCache, params: Params, context_tokens: int,
+        sampling: Sampling, randomness: Randomness,
     ) -> VerifiedDrafter:
         length: DraftLength = FixedLength() if params.gamma else ExpectedGain(_costs(self._plan, context_tokens))
         level = "streaming" if params.mode == "streaming" else "retrieval"
         return VerifiedDrafter(
-            below, self._model, cache, sampling, randomness, gamma=self._plan.middle_gamma, length=length,
+            below, model, cache, sampling, randomness, gamma=self._plan.middle_gamma, length=length,
             eos_ids=self._model.config.eos_ids, level=level,
         )
 
@@ -271,10 +317,18 @@ class Composer:
 
         return once
 
-    def _streaming(self, model: LlamaModel) -> StreamingKVCache:
+    def _retrieval(
+        self, source: TargetKVCache, budget: int, policy: str = "mass", store: KVStore | None = None
+    ) -> RetrievalKVCache:
+        return RetrievalKVCache(
+            source, budget=budget, chunk=self._plan.retrieval_chunk, tail_tokens=self._plan.tail_tokens, slack=_slack(self._plan),
+            policy=policy, store=store,
+        )
+
+    def _streaming(self, model: LlamaModel, store: KVStore | None = None) -> StreamingKVCache:
         return StreamingKVCache(
             model.config.kv_shape, model.backend, model.rope.rotate, sinks=self._plan.draft_sinks, window=self._plan.draft_window,
-            slack=_slack(self._plan),
+            slack=_slack(self._plan), store=store,
         )
 
 

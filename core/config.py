@@ -24,6 +24,7 @@ DTYPES = ("float32", "bfloat16", "float16")
 DEVICES = ("cpu", "cuda")
 KERNELS = ("float", "int4")
 RESIDENCIES = ("layers", "blocks")
+GRAPHS = ("auto", "on", "off")
 DEFAULT_PATH = Path(__file__).resolve().parent.parent / "config.yaml"
 
 
@@ -61,6 +62,7 @@ class Settings:
     threads: int | None = None
     on_chip_layers: int | None = None
     kv_residency: str = "layers"
+    cuda_graphs: str = "auto"                    # a choice of its own: measured, then whichever is faster
     staging_blocks: int | None = None
     staging_block_mib: int | None = None
     prefill_segment_tokens: int | None = None
@@ -112,6 +114,11 @@ def _choice(names: tuple[str, ...], *, auto: bool = False) -> Rule:
         return name
 
     return Rule("one of " + ", ".join(names), parse, auto)
+
+
+def _switch(value: Any) -> str:
+    """One of GRAPHS; YAML 1.1 reads on and off as truth values."""
+    return _choice(GRAPHS).parse({True: "on", False: "off"}.get(value, value) if isinstance(value, bool) else value)
 
 
 def _as_float(value: Any) -> float:
@@ -196,6 +203,7 @@ RULES: dict[str, Rule] = {
     "threads": _whole(1, 1024, auto=True),
     "on_chip_layers": _whole(0, 512, auto=True),
     "kv_residency": _choice(RESIDENCIES),
+    "cuda_graphs": Rule("one of " + ", ".join(GRAPHS), _switch),
     "staging_blocks": _whole(2, 16, auto=True),
     "staging_block_mib": _whole(1, 1024, auto=True, unit=" MiB"),
     "prefill_segment_tokens": _whole(128, 4_194_304, auto=True, unit=_TOKENS),

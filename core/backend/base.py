@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -34,6 +34,7 @@ class Linear(Protocol):
     def __call__(self, x: torch.Tensor) -> torch.Tensor: ...
 
 
+Replay = Callable[[], torch.Tensor]
 Mark = object      # a place in the order of copies; what it is inside is the backend's business
 
 
@@ -73,6 +74,7 @@ class Backend(Protocol):
 
     device: torch.device
     dtype: torch.dtype
+    name: str                                      # of the device, as its maker calls it
     out_of_memory: tuple[type[Exception], ...]     # what is raised when a device with memory of its own has too little
 
     def memory(self) -> Memory:
@@ -126,6 +128,21 @@ class Backend(Protocol):
 
         q [heads, head_dim]; k [blocks, kv_heads, block_tokens, head_dim]. Returns fp32 [heads, blocks * block_tokens / chunk], -inf for
         chunks without a visible key.
+        """
+        ...
+
+    def attend_slots(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, slots: torch.Tensor) -> torch.Tensor:
+        """`attend` by operations that do not depend on how many rows are filled, so that `capture` may record them.
+
+        q [n, heads, head_dim]; k, v [kv_heads, capacity, head_dim], finite everywhere; slots int64 [n]: query i sees rows [0, slots[i]].
+        """
+        ...
+
+    def capture(self, run: Callable[[], torch.Tensor]) -> Replay | None:
+        """Does `run` a few times and records it: each call of what is returned repeats its operations on the same tensors and returns the
+        same tensor with new contents. `run` must not read from the device, and whatever varies must lie in tensors made before.
+
+        None: the device cannot, or has no memory for it. Recordings share memory: only one may be at work.
         """
         ...
 

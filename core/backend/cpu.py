@@ -10,13 +10,14 @@ from __future__ import annotations
 import gc
 import logging
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import psutil
 import torch
 import torch.nn.functional as F
 
-from core.backend.base import Codes, Linear, Mark, Memory, merge
+from core.backend import slots as by_slots
+from core.backend.base import Codes, Linear, Mark, Memory, Replay, merge
 from core.backend.linear import FloatLinear
 from core.backend.linear_cpu import Int4Linear
 
@@ -29,6 +30,7 @@ _FEW_ROWS = 96        # up to here (queries x group) the batched product beats t
 class CpuBackend:
     """Runs on the CPU in float32 or bfloat16."""
 
+    name = "CPU"
     out_of_memory = ()
 
     def __init__(self, dtype: torch.dtype = torch.float32, *, threads: int | None = None, integer_kernels: bool = True) -> None:
@@ -84,6 +86,14 @@ class CpuBackend:
         top = scores.amax((0, 3), keepdim=True)
         sums = scores.sub_(top).exp_().unflatten(-1, (-1, chunk)).sum(-1)            # [blocks, kv_heads, group, chunks]
         return (sums.log_() + top).permute(1, 2, 0, 3).reshape(q.shape[0], -1)
+
+    def attend_slots(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, slots: torch.Tensor) -> torch.Tensor:
+        """See Backend."""
+        return by_slots.attend_slots(by_slots.by_float, q, k, v, slots)
+
+    def capture(self, run: Callable[[], torch.Tensor]) -> Replay | None:
+        """See Backend. A CPU has no recordings."""
+        return None
 
     def memory(self) -> Memory:
         """See Backend."""

@@ -7,17 +7,20 @@ import logging
 import math
 import mmap
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 import torch.nn.functional as F
 
 from core.backend import blockwise, kernels
-from core.backend.base import Codes, Linear, Mark, Memory
+from core.backend import slots as by_slots
+from core.backend.base import Codes, Linear, Mark, Memory, Replay
 from core.backend.linear import FloatLinear
 from core.errors import UserError
 
 log = logging.getLogger(__name__)
+
+_WARM_UPS = 3              # passes before one is recorded: libraries make their handles, workspaces and choices in the first ones
 
 
 class CudaBackend:
@@ -37,8 +40,12 @@ class CudaBackend:
             )
         self.device = torch.device("cuda", index)
         self.dtype = dtype
+        self.name = torch.cuda.get_device_name(self.device)
         self._cap_bytes = memory_cap_bytes
         self._kernels: dict[int, kernels.Kernel] = {}      # by head_dim
+        self._product: by_slots.Product | None = None
+        self._recorder: _Recorder | None = None
+        self._recording_failed = False
         self._pinning_failed = False
         torch.cuda.set_device(self.device)
         total = torch.cuda.get_device_properties(self.device).total_memory
@@ -72,6 +79,25 @@ class CudaBackend:
     def chunk_lse(self, q: torch.Tensor, k: torch.Tensor, *, length: int, chunk: int) -> torch.Tensor:
         """See Backend."""
         return blockwise.chunk_lse(q, k, length=length, chunk=chunk)
+
+    def attend_slots(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, slots: torch.Tensor) -> torch.Tensor:
+        """See Backend."""
+        if self._product is None:
+            self._product = by_slots.choose(self.device, self.dtype)
+        return by_slots.attend_slots(self._product, q, k, v, slots)
+
+    def capture(self, run: Callable[[], torch.Tensor]) -> Replay | None:
+        """See Backend. A CUDA graph. After one failure none is tried any more: what failed would fail again, and answers must go on."""
+        if self._recording_failed:
+            return None
+        try:
+            self._recorder = self._recorder or _Recorder(self.device)
+            return self._recorder.record(run)
+        except RuntimeError as error:                      # out of memory is one too; ending a broken recording hides what broke it
+            self._recording_failed = True
+            reason = str(error.__context__ or error).splitlines() or [type(error).__name__]
+            log.warning("CUDA graphs are not used (%s); every operation is launched by itself", reason[0])
+            return None
 
     # ---- memory -----------------------------------------------------------------------------------------------------------
 
@@ -119,6 +145,39 @@ class CudaBackend:
     def copies(self) -> CudaCopies:
         """See Backend."""
         return CudaCopies(self.device)
+
+
+class _Recorder:
+    """Records CUDA graphs that share one pool of memory, on a stream beside the computation's.
+
+    Sharing is safe because no two run at once and what a graph returns is kept, so no other is given its memory
+    (https://docs.pytorch.org/docs/stable/notes/cuda.html#graph-memory-management).
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._stream = torch.cuda.Stream(device)
+        self._pool = torch.cuda.graph_pool_handle()
+
+    def record(self, run: Callable[[], torch.Tensor]) -> Replay:
+        """See Backend.capture. Raises RuntimeError when it cannot be recorded."""
+        current = torch.cuda.current_stream(self._device)
+        self._stream.wait_stream(current)
+        try:
+            with torch.cuda.stream(self._stream):          # its own `with`: a broken recording does not put the stream back
+                for _ in range(_WARM_UPS):
+                    run()
+                graph = torch.cuda.CUDAGraph()
+                with torch.cuda.graph(graph, pool=self._pool, stream=self._stream, capture_error_mode="thread_local"):
+                    out = run()
+        finally:
+            current.wait_stream(self._stream)
+
+        def replay() -> torch.Tensor:
+            graph.replay()
+            return out
+
+        return replay
 
 
 class CudaCopies:

@@ -71,6 +71,34 @@ class KVCache(Protocol):
         ...
 
 
+class SlotCache(KVCache, Protocol):
+    """Its rows lie in a store of one block, so where the next ones go is one number."""
+
+    store: KVStore
+
+    def place(self) -> tuple[int, int]:
+        """Rotary position and slot of the next token."""
+        ...
+
+    def fixed(self, n: int) -> Fixed:
+        """What stands for this cache, and for any other over the same store, in a recorded pass of `n` rows."""
+        ...
+
+
+class Fixed(Protocol):
+    """What a pass of a fixed number of rows asks of a cache, by tensors alone."""
+
+    rotates_on_read: bool
+
+    def place(self, position: int, slot: int) -> None:
+        """Where the first row of the next pass goes."""
+        ...
+
+    def positions(self, n: int) -> torch.Tensor: ...
+    def attend(self, layer: int, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, offset: int = 0) -> torch.Tensor: ...
+    def advance(self, n: int) -> None: ...
+
+
 class Observer(Protocol):
     """Is shown keys while they are on the device: once per layer and pass, or once for each part of a layer's keys."""
 

@@ -13,7 +13,9 @@ from collections.abc import Iterator
 
 import torch
 
+from core.backend.slots import STEP
 from core.cache.base import KVStore, TargetKVCache
+from core.cache.fixed import FixedRows
 from core.cache.selection import POLICIES, Score, Scores, attention_mass, column_sums, mean_key
 
 
@@ -24,20 +26,21 @@ class RetrievalKVCache:
     older answer rows become ordinary chunks at the next refresh. `policy`, for comparison: "mass" as above, "mean_key" renews by mean
     keys too, "streaming" always takes the newest chunks (StreamingLLM, https://arxiv.org/abs/2309.17453), "h2o" those that received most
     attention from all rows that it was shown (H2O, https://arxiv.org/abs/2306.14048), which takes a layer's keys in one part.
+    `store`: memory of an earlier cache of the same sizes.
     """
 
     rotates_on_read = False
 
     def __init__(
         self, source: TargetKVCache, *, budget: int, chunk: int = 16, recent: int = 64, tail_tokens: int = 256, slack: int = 64,
-        policy: str = "mass",
+        policy: str = "mass", store: KVStore | None = None,
     ) -> None:
         assert source.block_tokens % chunk == 0, f"chunk {chunk} does not divide {source.block_tokens}"
         assert policy in POLICIES, f"unknown policy {policy!r}"
         self.source, self.backend, self.policy = source, source.backend, policy
         self.budget, self.chunk, self.recent, self.tail_tokens = budget, chunk, recent, tail_tokens
-        capacity = budget + recent + chunk + tail_tokens + slack
-        self.store = KVStore(source.shape, capacity, block_tokens=capacity, dtype=self.backend.dtype, device=self.backend.device)
+        capacity = -(-(budget + recent + chunk + tail_tokens + slack) // STEP) * STEP
+        self.store = store or KVStore(source.shape, capacity, block_tokens=capacity, dtype=self.backend.dtype, device=self.backend.device)
         self.reset()
 
     @property
@@ -66,6 +69,14 @@ class RetrievalKVCache:
         end = start + k.shape[0]
         keys, values = self.store.filled(layer, end)
         return self.backend.attend(q, keys, values, length=end, causal=True)
+
+    def place(self) -> tuple[int, int]:
+        """See SlotCache."""
+        return self.length, self._slot(self.length)
+
+    def fixed(self, n: int) -> FixedRows:
+        """See SlotCache."""
+        return FixedRows(self.store, self.backend, n)
 
     def advance(self, n: int) -> None:
         """See KVCache."""

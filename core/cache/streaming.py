@@ -7,33 +7,33 @@ what lets a draft of any length be rolled back.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import torch
 
 from core.backend.base import Backend
 from core.cache.base import KVShape, KVStore
-
-Rotate = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+from core.cache.fixed import FixedRows, Rotate
 
 
 class StreamingKVCache:
     """At most `sinks + window` committed rows are kept, and up to `slack` uncommitted ones follow them.
 
     `rotate(x [n, heads, head_dim], positions [n])` applies the model's rotary embedding. `length` counts tokens of the conversation, of
-    which the kept ones are tokens [0, sinks) and the newest.
+    which the kept ones are tokens [0, sinks) and the newest. `store`: memory of an earlier cache of the same sizes.
     """
 
     rotates_on_read = True
     ready = True
 
     def __init__(
-        self, shape: KVShape, backend: Backend, rotate: Rotate, *, sinks: int = 16, window: int = 256, slack: int = 64
+        self, shape: KVShape, backend: Backend, rotate: Rotate, *, sinks: int = 16, window: int = 256, slack: int = 64,
+        store: KVStore | None = None,
     ) -> None:
         self.backend = backend
         self.sinks, self.window, self.slack = sinks, window, slack
         capacity = sinks + window + slack
-        self.store = KVStore(shape, capacity, block_tokens=capacity, dtype=backend.dtype, device=backend.device)
+        self.store = store or KVStore(shape, capacity, block_tokens=capacity, dtype=backend.dtype, device=backend.device)
         self._rotate = rotate
         self.reset()
 
@@ -66,6 +66,14 @@ class StreamingKVCache:
         rotated = keys.clone()                                                       # [1, kv_heads, capacity, head_dim]
         rotated[0, :, :end] = self._rotate(keys[0, :, :end].transpose(0, 1), slots).transpose(0, 1)
         return self.backend.attend(q, rotated, values, length=end, causal=True)
+
+    def place(self) -> tuple[int, int]:
+        """See SlotCache."""
+        return self.kept, self.kept
+
+    def fixed(self, n: int) -> FixedRows:
+        """See SlotCache."""
+        return FixedRows(self.store, self.backend, n, self._rotate)
 
     def advance(self, n: int) -> None:
         """See KVCache."""

@@ -13,7 +13,8 @@ from core.hardware.shapes import DTYPE_BYTES, ModelShape
 
 MIB = 1 << 20
 CUDA_CONTEXT_BYTES = GIB // 2          # driver context and library workspaces
-GRAPH_BYTES = GIB // 4                 # captured graphs and the activations of short passes
+GRAPH_BYTES = GIB // 8                 # captured graphs: see docs/decisions/0017-cuda-graphs.md; estimated, not measured
+SHORT_PASS_BYTES = GIB // 8            # activations and logits of passes of few rows
 PROGRAM_BYTES_CUDA = 3 * GIB           # host side of torch with CUDA, tokenizer, the app's own process
 PROGRAM_BYTES_CPU = 5 * GIB // 4       # the same without CUDA
 BLOCK_TARGET_BYTES = 128 * MIB
@@ -50,6 +51,7 @@ class Layout:
     blocks: int
     kernel: str
     fixed_prefill: tuple[bool, bool]       # whether segment and chunk are the user's
+    graphs: bool = True
     pinnable: int = 0
 
     # ---- derived -------------------------------------------------------------------------------------------------------
@@ -123,6 +125,7 @@ def lay_out(
         draft_window=settings.draft_window or WINDOW, block_tokens=_block_tokens(settings, target, dtype, context),
         blocks=settings.staging_blocks or STAGING_BLOCKS, kernel=_kernel(device, dtype, settings, target),
         fixed_prefill=(settings.prefill_segment_tokens is not None, settings.prefill_chunk_tokens is not None),
+        graphs=cuda and settings.cuda_graphs != "off",
     )
 
 
@@ -154,6 +157,7 @@ def vram_lines(layout: Layout, reserve: int) -> tuple[BudgetLine, ...]:
         ("retrieval cache, generated tail", layout.tail * layout.target.kv_bytes_per_token(layout.dtype)),
         *_draft_lines(layout),
         (f"work space ({phase})", max(prefill, decode)),
+        ("CUDA graphs", GRAPH_BYTES if layout.graphs else 0),
         ("CUDA context", CUDA_CONTEXT_BYTES),
         ("kept free", reserve),
     ]
@@ -217,5 +221,5 @@ def _prefill_work(layout: Layout) -> int:
 
 
 def _decode_work(layout: Layout) -> int:
-    """The staging ring and the captured graphs."""
-    return GRAPH_BYTES + (layout.blocks * layout.block_bytes if layout.host_layers else 0)
+    """The staging ring and what a short pass computes with."""
+    return SHORT_PASS_BYTES + (layout.blocks * layout.block_bytes if layout.host_layers else 0)

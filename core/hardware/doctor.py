@@ -53,6 +53,7 @@ def format_doctor(report: dict[str, Any]) -> str:
         *([f"  GPU       {_gpu_line(gpu)}" for gpu in machine["gpus"]] or ["  GPU       none that CUDA can use"]),
         f"  disk      {_disk_line(machine)}",
         *([f"  snapshots {snapshot_line(report['snapshots'])}"] if "snapshots" in report else []),
+        *(f"  measured  {line}" for line in report.get("measured", ())),
         f"  packages  {', '.join(f'{name} {version}' for name, version in report['packages'].items() if version)}",
         "", "Would run",
     ]

@@ -60,6 +60,7 @@ class Plan:
     residency: str = "layers"                  # "blocks": instead of the first layers, as much of every layer stays on the device
     gpu_index: int = 0                         # by position on the bus
     expected_draft_ms: float = 0.0             # one pass of the draft model
+    cuda_graphs: str = "off"                   # "on" | "auto": short passes are recorded and replayed, everywhere or where it is faster
     tuned: str = ""                            # when this machine was tuned for it: lengths, times and acceptance are measured
 
     def bytes_in(self, place: str) -> int:

@@ -153,6 +153,7 @@ def _cost(case: Case, layout: Layout, passes: _Passes) -> Plan:
         assumed_acceptance=round(passes.p, 4), tuned=passes.measured,
         pcie_gb_per_s=site.gpu.pcie_gb_per_s if site.gpu and offloaded else None, budget=budget, notes=(),
         residency=settings.kv_residency, gpu_index=site.gpu.index if site.gpu else 0,
+        cuda_graphs=settings.cuda_graphs if site.device == "cuda" else "off",
     )
 
 

@@ -26,10 +26,10 @@ from core.hardware import tuned_file
 from core.hardware.cpu import cores, cpu_flags, cpu_name
 from core.hardware.facts import GB, Gpu, Hardware
 from core.hardware.gpus import pinnable
+from core.hardware.measured import Measurements
 from core.hardware.nvml import read_gpus
 
 MIB = 1 << 20
-CACHE_NAME = "measured.json"
 COPY_BLOCK_BYTES = 128 * MIB           # the staging ring's block size
 CHILD_TIMEOUT_S = 90
 DISK_PROBE_BYTES = 64 * MIB
@@ -48,7 +48,7 @@ def probe(data_folder: Path | None = None, *, measure: bool = True, again: bool 
     physical, logical = cores()
     total, available = memory()
     gpus, problems = read_gpus()
-    cache = _Cache(data_folder / CACHE_NAME, again=again) if data_folder else None
+    cache = Measurements(data_folder, again=again) if data_folder else None
     if cache is not None and measure:
         gpus, bus_problems = _with_bus(gpus, cache)
         problems += bus_problems
@@ -98,7 +98,7 @@ def _disk_free(folder: Path | None) -> int | None:
         return None
 
 
-def _disk_speed(folder: Path, cache: _Cache) -> float | None:
+def _disk_speed(folder: Path, cache: Measurements) -> float | None:
     known = cache.get("disk")
     if known is not None:
         return known["gb_per_s"]
@@ -130,7 +130,7 @@ def measure_disk(folder: Path) -> float | None:
 
 # ---- the bus ------------------------------------------------------------------------------------------------------------
 
-def _with_bus(gpus: tuple[Gpu, ...], cache: _Cache) -> tuple[tuple[Gpu, ...], tuple[str, ...]]:
+def _with_bus(gpus: tuple[Gpu, ...], cache: Measurements) -> tuple[tuple[Gpu, ...], tuple[str, ...]]:
     """The GPUs with their measured host-to-device rate; a failed measurement leaves the nominal one and says so."""
     measured, problems = [], []
     for gpu in gpus:
@@ -194,38 +194,6 @@ def _copy_rate(torch, target, source) -> float:
         torch.cuda.synchronize()
         best = max(best, 4 * source.numel() / GB / (start.elapsed_time(end) / 1e3))
     return best
-
-
-# ---- what was measured before -----------------------------------------------------------------------------------------
-
-class _Cache:
-    """Measurements of this machine in one JSON file. A damaged or foreign file counts as empty."""
-
-    def __init__(self, path: Path, *, again: bool) -> None:
-        self._path, self._again = path, again
-        self._machine = f"{platform.node()}/{platform.system()}/{platform.machine()}"
-
-    def _read(self) -> dict:
-        try:
-            values = json.loads(self._path.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            return {}
-        return values if isinstance(values, dict) and values.get("machine") == self._machine else {}
-
-    def get(self, key: str) -> dict | None:
-        """An earlier measurement, or None when there is none or it is to be made again."""
-        value = None if self._again else self._read().get(key)
-        return value if isinstance(value, dict) and "problem" not in value else None
-
-    def put(self, key: str, value: dict) -> None:
-        """Keep a measurement; a folder that cannot be written only costs the next start a measurement."""
-        values = {**self._read(), "machine": self._machine, key: {**value, "measured_at": int(time.time())}}
-        part = self._path.with_suffix(f".{os.getpid()}.part")
-        try:
-            part.write_text(json.dumps(values, indent=1), encoding="utf-8")
-            part.replace(self._path)
-        except OSError as error:
-            log.warning("measurement not kept in %s: %s", self._path, error)
 
 
 def _main() -> None:

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 
 from core.backend.base import Backend, Linear
-from core.cache.base import KVCache, Observer, TargetKVCache
+from core.cache.base import Fixed, KVCache, Observer, TargetKVCache
 from core.model.config import ModelConfig
 from core.model.rope import Rope, apply
 
@@ -39,7 +39,7 @@ class LlamaModel:
         self.embedding = embedding                                                   # [vocab, hidden]
         self._layers, self._norm, self._head = layers, norm, head
 
-    def forward(self, ids: Sequence[int], cache: KVCache) -> torch.Tensor:
+    def forward(self, ids: Sequence[int] | torch.Tensor, cache: KVCache | Fixed) -> torch.Tensor:
         """Feeds `ids` [n] behind what `cache` holds and advances it. Returns logits fp32 [n, vocab]."""
         x = self._embed(ids)                                                         # [n, hidden]
         cos, sin = self.rope.at(cache.positions(len(ids)))
@@ -83,7 +83,8 @@ class LlamaModel:
             yield index + 1
 
     def _layer(
-        self, index: int, layer: Layer, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, cache: KVCache, *, offset: int
+        self, index: int, layer: Layer, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, cache: KVCache | Fixed, *,
+        offset: int,
     ) -> torch.Tensor:
         n, config = x.shape[0], self.config
         q_heads, kv_heads, head_dim = config.heads, config.kv_heads, config.head_dim
@@ -99,8 +100,8 @@ class LlamaModel:
         gate, up = layer.gate_up(self._rms(x, layer.mlp_norm)).chunk(2, dim=-1)
         return x + layer.down(F.silu(gate).mul_(up))
 
-    def _embed(self, ids: Sequence[int]) -> torch.Tensor:
-        return F.embedding(torch.tensor(ids, device=self.backend.device), self.embedding)
+    def _embed(self, ids: Sequence[int] | torch.Tensor) -> torch.Tensor:
+        return F.embedding(torch.as_tensor(ids, device=self.backend.device), self.embedding)
 
     def _rms(self, x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
         return self.backend.rms_norm(x, weight, self.config.norm_eps)

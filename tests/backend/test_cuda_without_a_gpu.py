@@ -69,7 +69,8 @@ class Stream:
 def driver(monkeypatch: pytest.MonkeyPatch) -> Driver:
     made, compute = Driver(), Stream()
     for name, value in {
-        "is_available": lambda: True, "device_count": lambda: 1, "set_device": lambda device: None, "Event": Event, "Stream": Stream,
+        "is_available": lambda: True, "device_count": lambda: 1,
+        "get_device_name": lambda device: "a card", "set_device": lambda device: None, "Event": Event, "Stream": Stream,
         "current_stream": lambda device=None: compute, "stream": lambda stream: contextlib.nullcontext(), "cudart": lambda: made,
         "get_device_properties": lambda device: SimpleNamespace(total_memory=80 * GIB),
         "set_per_process_memory_fraction": lambda fraction, device: made.fractions.append(fraction),

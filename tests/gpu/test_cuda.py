@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from core.backend.cpu import CpuBackend
 from core.backend.cuda import CudaBackend
 from core.cache.base import KVShape
 from core.cache.full import FullKVCache
@@ -15,6 +16,7 @@ from core.cache.offloaded import OffloadedKVCache
 from core.engine import MODES, Engine
 from core.model.llama import LlamaModel
 from tests.backend.test_cpu_attention import SHAPES, dense, material
+from tests.model.test_replay import BUSY, Level0, Middle, compare, prepared
 from tests.test_engine import GREEDY, PROMPT, run
 from tests.tiny import FAMILIES, engine, oracle, ours
 
@@ -74,6 +76,25 @@ def test_offloaded_answers_as_on_chip_and_as_the_cpu(mode: str, split: dict[str,
     engines = engine(ours(oracle())), engine(model), offloaded_engine(model, **split)
     answers = [run(one, one.new_context(400), PROMPT, params) for one in engines]
     assert answers[0] == answers[1] == answers[2]
+
+
+@pytest.mark.parametrize("kind", [Middle, Level0])
+@pytest.mark.parametrize("kv_heads", [4, 2], ids=["MHA", "GQA"])
+def test_replay_equals_eager(kind: type[Middle] | type[Level0], kv_heads: int):
+    """In fp32 the CPU's eager passes; in 16 bits this card's own, which round their scores elsewhere."""
+    compare(kind, BUSY * 3, CudaBackend(torch.float32), kv_heads=kv_heads)
+    for dtype in HALF:
+        compare(kind, BUSY * 3, CudaBackend(dtype), like=CudaBackend(dtype), off=5e-2, kv_heads=kv_heads)
+
+
+@pytest.mark.parametrize("mode", ["triforce", "retrieval", "draft"])
+@pytest.mark.parametrize("graphs", ["on", "auto"])
+def test_answers_by_graphs_are_the_cpus(mode: str, graphs: str):
+    """Two conversations in the memory that was recorded, whatever the measurement on this card decides."""
+    params = replace(GREEDY, mode=mode, max_new_tokens=64)
+    one, other = prepared(CpuBackend(), kv_heads=2), prepared(CudaBackend(torch.float32), kv_heads=2, graphs=graphs)
+    for ids in (PROMPT, PROMPT[30:]):
+        assert run(one, one.new_context(400), ids, params) == run(other, other.new_context(400), ids, params)
 
 
 def test_rows_survive_large_blocks_bit_for_bit():

@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from core.hardware import cpu, nvml, probe
+from core.hardware import cpu, measured, nvml, probe
 from core.hardware.facts import GIB, Hardware
 
 
@@ -166,7 +166,7 @@ def test_bus_is_measured_once_and_again_on_demand(bus, tmp_path):
 def test_measurements_of_another_machine_do_not_count(bus, tmp_path):
     """A data folder on a stick or a network drive."""
     probe.probe(tmp_path)
-    path = tmp_path / probe.CACHE_NAME
+    path = tmp_path / measured.FILE
     values = json.loads(path.read_text())
     path.write_text(json.dumps({**values, "machine": "elsewhere"}))
     probe.probe(tmp_path)
@@ -175,7 +175,7 @@ def test_measurements_of_another_machine_do_not_count(bus, tmp_path):
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"machine": 3}', "\x00\x01"])
 def test_a_damaged_cache_counts_as_empty(bus, tmp_path, content):
-    (tmp_path / probe.CACHE_NAME).write_text(content)
+    (tmp_path / measured.FILE).write_text(content)
     assert probe.probe(tmp_path).gpus[0].pcie_measured
     assert len(bus) == 1
 
@@ -185,7 +185,7 @@ def test_a_failed_measurement_leaves_the_nominal_rate_and_says_so(bus, tmp_path,
     found = probe.probe(tmp_path)
     assert (found.gpus[0].pcie_gb_per_s, found.gpus[0].pcie_measured) == (25.0, False)
     assert "the child crashed" in found.problems[0]
-    assert "RTX" not in (tmp_path / probe.CACHE_NAME).read_text()
+    assert "RTX" not in (tmp_path / measured.FILE).read_text()
 
 
 def test_measure_false_does_not_measure(bus, tmp_path):

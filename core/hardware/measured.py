@@ -1,0 +1,48 @@
+"""What was measured of this machine, kept from one start to the next. Knows nothing of what is measured. No torch."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import platform
+import time
+from pathlib import Path
+
+log = logging.getLogger(__name__)
+
+FILE = "measured.json"
+
+
+class Measurements:
+    """Measurements of this machine in one JSON file in the data folder. A damaged or foreign file counts as empty."""
+
+    def __init__(self, folder: Path, *, again: bool = False) -> None:
+        self._path, self._again = folder / FILE, again
+        self._machine = f"{platform.node()}/{platform.system()}/{platform.machine()}"
+
+    def _read(self) -> dict:
+        try:
+            values = json.loads(self._path.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return {}
+        return values if isinstance(values, dict) and values.get("machine") == self._machine else {}
+
+    def get(self, key: str) -> dict | None:
+        """An earlier measurement, or None when there is none or it is to be made again."""
+        value = None if self._again else self._read().get(key)
+        return value if isinstance(value, dict) and "problem" not in value else None
+
+    def said(self) -> tuple[str, ...]:
+        """What was put away together with a sentence about it: what it is, and the sentence."""
+        return tuple(f"{key}: {found['said']}" for key, found in self._read().items() if isinstance(found, dict) and "said" in found)
+
+    def put(self, key: str, value: dict) -> None:
+        """Keep a measurement; a folder that cannot be written only costs the next start a measurement."""
+        values = {**self._read(), "machine": self._machine, key: {**value, "measured_at": int(time.time())}}
+        part = self._path.with_suffix(f".{os.getpid()}.part")
+        try:
+            part.write_text(json.dumps(values, indent=1), encoding="utf-8")
+            part.replace(self._path)
+        except OSError as error:
+            log.warning("measurement not kept in %s: %s", self._path, error)

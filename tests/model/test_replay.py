@@ -1,0 +1,335 @@
+"""Replay equals eager: recorded passes over caches that grow, roll back, evict, are selected anew and serve the next conversation."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from core.assemble import Composer
+from core.backend.base import Backend
+from core.backend.cpu import CpuBackend
+from core.cache.fixed import FixedRows
+from core.cache.full import FullKVCache
+from core.cache.retrieval import RetrievalKVCache
+from core.cache.streaming import StreamingKVCache
+from core.engine import Engine
+from core.hardware.measured import Measurements
+from core.model.llama import LlamaModel
+from core.model.loader import PartialHead
+from core.model.replay import ReplayedPass, ShortPasses
+from tests.recording import RecordingBackend
+from tests.test_engine import GREEDY, PROMPT, run
+from tests.tiny import FAMILIES, PLAN, VOCAB, oracle, ours
+
+ROWS = range(1, 5)
+OPS = st.lists(st.tuples(st.sampled_from(["feed", "feed", "feed", "rollback", "commit", "next"]), st.integers(1, 4)), max_size=20)
+
+
+@pytest.fixture(autouse=True)
+def no_gradients() -> Iterator[None]:
+    """As in the engine."""
+    with torch.inference_mode():
+        yield
+
+
+def retrieval(model: LlamaModel, source: FullKVCache, like: RetrievalKVCache | None = None) -> RetrievalKVCache:
+    return RetrievalKVCache(source, budget=32, chunk=8, recent=8, tail_tokens=24, slack=40, store=like and like.store)
+
+
+def streaming(model: LlamaModel, like: StreamingKVCache | None = None) -> StreamingKVCache:
+    return StreamingKVCache(model.config.kv_shape, model.backend, model.rope.rotate, sinks=3, window=9, slack=90, store=like and like.store)
+
+
+def full(model: LlamaModel) -> FullKVCache:
+    return FullKVCache(model.config.kv_shape, 400, model.backend, block_tokens=32)
+
+
+class Middle:
+    """A model, its full cache with part of a book in it, and a retrieval cache over that, driven as the decoder drives them."""
+
+    def __init__(self, backend: Backend, *, graphs: bool, kv_heads: int, family: str = "llama") -> None:
+        self.model = ours(oracle(family, kv_heads=kv_heads), backend=backend)
+        self.cache = retrieval(self.model, full(self.model))
+        self.passes: LlamaModel | ShortPasses = self.model
+        if graphs:
+            self.cache.advance(40)
+            self.passes = ShortPasses(self.model, self.cache, ROWS, only_faster=False)
+        self.begin()
+
+    def begin(self) -> None:
+        """The next conversation, with the same memory."""
+        self.source = full(self.model)
+        self.cache = retrieval(self.model, self.source, self.cache)
+        self.tokens = list(PROMPT[:70])
+        self.source.observer = self.cache.tap
+        self.model.forward(self.tokens, self.source)
+        self.source.commit(len(self.tokens))
+        self.cache.refresh()
+
+    def feed(self, n: int) -> torch.Tensor:
+        tokens = [(len(self.tokens) * 7 + i * 3) % VOCAB for i in range(n)]
+        return self.passes.forward(tokens, self.cache)
+
+    def rollback(self, n: int) -> None:
+        self.cache.rollback(max(len(self.tokens), self.cache.length - n))
+
+    def commit(self, n: int) -> None:
+        """n tokens are verified by the full cache, which is observed; then the retrieval cache is selected anew."""
+        tokens = [(len(self.tokens) * 5 + i) % VOCAB for i in range(n)]
+        self.source.observer = self.cache.observe
+        self.model.forward(tokens, self.source)
+        self.source.observer = None
+        self.tokens += tokens
+        self.source.commit(len(self.tokens))
+        self.cache.commit(len(self.tokens))
+        if len(self.tokens) % 3 == 0:
+            self.cache.refresh()
+
+
+class Level0:
+    """A model over a streaming cache."""
+
+    def __init__(self, backend: Backend, *, graphs: bool, kv_heads: int, family: str = "llama") -> None:
+        self.model = ours(oracle(family, kv_heads=kv_heads), backend=backend)
+        ids = torch.arange(3, VOCAB, 2)
+        self.model._head = PartialHead(backend.linear(self.model.embedding[ids]), ids.to(backend.device), VOCAB)
+        self.cache = streaming(self.model)
+        self.passes: LlamaModel | ShortPasses = self.model
+        if graphs:
+            self.cache.advance(12)
+            self.passes = ShortPasses(self.model, self.cache, ROWS, only_faster=False)
+        self.begin()
+
+    def begin(self) -> None:
+        self.cache = streaming(self.model, self.cache)
+
+    def feed(self, n: int) -> torch.Tensor:
+        return self.passes.forward([(self.cache.length * 7 + i * 3) % VOCAB for i in range(n)], self.cache)
+
+    def rollback(self, n: int) -> None:
+        self.cache.rollback(max(self.cache.committed, self.cache.length - n))
+
+    def commit(self, n: int) -> None:
+        self.cache.commit(max(self.cache.committed, self.cache.length - n + 1))
+
+
+def compare(
+    kind: type[Middle] | type[Level0], ops: list[tuple[str, int]], backend: Backend, *, like: Backend | None = None, off: float = 1e-4,
+    **sizes: object,
+) -> None:
+    """Does the same to eager passes on `like`, the CPU, and to replayed ones on `backend`, and compares what every pass says."""
+    eager, replayed = kind(like or CpuBackend(), graphs=False, **sizes), kind(backend, graphs=True, **sizes)
+    assert replayed.passes.rows == tuple(ROWS)
+    for op, n in ops:
+        if op == "feed" and eager.cache.length - eager.cache.committed < 30:
+            want, got = eager.feed(n), replayed.feed(n)
+            got, want = (logits.cpu().nan_to_num(neginf=0.0) for logits in (got, want))
+            assert float((got - want).abs().max()) <= off * float(want.abs().max()), f"{n} rows are off by {(got - want).abs().max()}"
+        elif op == "next":
+            eager.begin()
+            replayed.begin()
+        elif op != "feed":
+            getattr(eager, op)(n)
+            getattr(replayed, op)(n)
+
+
+@pytest.mark.parametrize("kind", [Middle, Level0])
+@pytest.mark.parametrize("kv_heads", [4, 2], ids=["MHA", "GQA"])
+@settings(max_examples=12, deadline=None)
+@given(ops=OPS)
+def test_any_sequence(kind: type[Middle] | type[Level0], kv_heads: int, ops: list[tuple[str, int]]):
+    """Growth, rollback, commit with eviction or selection, and a second conversation in the same memory."""
+    with torch.inference_mode():                           # hypothesis calls this many times within one fixture
+        compare(kind, ops, RecordingBackend(), kv_heads=kv_heads)
+
+
+@pytest.mark.parametrize("kind", [Middle, Level0])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_family(kind: type[Middle] | type[Level0], family: str):
+    """Biases, and norms of queries and keys, are recorded with the rest."""
+    ops = [("feed", 2), ("feed", 1), ("rollback", 1), ("feed", 4), ("commit", 3), ("feed", 3), ("next", 1), ("feed", 1)]
+    backend = RecordingBackend()
+    compare(kind, ops * 3, backend, kv_heads=2, family=family)
+    assert backend.recorded == len(ROWS) and backend.replayed == 15
+
+
+# ---- a value that was recorded and not a tensor is found ------------------------------------------------------------------
+
+BUSY = [("feed", 2), ("feed", 1), ("commit", 2), ("feed", 3), ("rollback", 2), ("feed", 1), ("commit", 4), ("feed", 2)]
+
+
+def slots_stay(rows: FixedRows, position: int, slot: int) -> None:
+    torch.arange(position, position + rows._n, out=rows._positions)
+
+
+def positions_stay(rows: FixedRows, position: int, slot: int) -> None:
+    torch.arange(slot, slot + rows._n, out=rows._slots)
+
+
+def new_tensors(rows: FixedRows, position: int, slot: int) -> None:
+    rows._positions, rows._slots = (torch.arange(first, first + rows._n) for first in (position, slot))
+
+
+@pytest.mark.parametrize("kind", [Middle, Level0])
+@pytest.mark.parametrize("mutant", [slots_stay, positions_stay, new_tensors])
+def test_a_stale_place_is_found(kind: type[Middle] | type[Level0], mutant: object, monkeypatch: pytest.MonkeyPatch):
+    """The comparison above would see it: each of these keeps something from when the pass was recorded."""
+    honest = FixedRows.place
+
+    def place(rows: FixedRows, position: int, slot: int) -> None:
+        (mutant if hasattr(rows, "recorded") else honest)(rows, position, slot)
+        rows.recorded = True
+
+    monkeypatch.setattr(FixedRows, "place", place)
+    with pytest.raises(AssertionError, match="are off by"):
+        compare(kind, BUSY, RecordingBackend(), kv_heads=2)
+
+
+@pytest.mark.parametrize("kind", [Middle, Level0])
+def test_a_length_in_the_code_is_found(kind: type[Middle] | type[Level0], monkeypatch: pytest.MonkeyPatch):
+    """The eager form of attention, recorded as it is, sees for ever what was there when it was recorded."""
+    def attend(rows: FixedRows, layer: int, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, offset: int) -> torch.Tensor:
+        return CACHES[-1].attend(layer, q, k, v, offset=offset)
+
+    CACHES: list[RetrievalKVCache | StreamingKVCache] = []
+    fixed = {one: one.fixed for one in (RetrievalKVCache, StreamingKVCache)}
+    for one in fixed:
+        monkeypatch.setattr(one, "fixed", lambda cache, n: (CACHES.append(cache), fixed[type(cache)](cache, n))[1])
+    monkeypatch.setattr(FixedRows, "attend", attend)
+    with pytest.raises(AssertionError, match="are off by"):
+        compare(kind, BUSY, RecordingBackend(), kv_heads=2)
+
+
+def test_ids_that_stay_are_found(monkeypatch: pytest.MonkeyPatch):
+    """A pass that repeats its tokens."""
+    honest = ReplayedPass.forward
+    monkeypatch.setattr(ReplayedPass, "forward", lambda one, ids, cache: honest(one, [0] * len(ids), cache))
+    with pytest.raises(AssertionError, match="are off by"):
+        compare(Middle, BUSY, RecordingBackend(), kv_heads=2)
+
+
+# ---- answers --------------------------------------------------------------------------------------------------------------
+
+def prepared(backend: Backend, *, kv_heads: int, graphs: str = "on") -> Engine:
+    """An engine whose short passes are recorded, with a draft model of its own vocabulary."""
+    model = ours(oracle(kv_heads=kv_heads), backend=backend)
+    plan = replace(PLAN, cuda_graphs=graphs)
+    composer = Composer(plan, model, small_draft(backend))
+    composer.prepare()
+    return Engine(model, plan, new_cache=lambda capacity: FullKVCache(model.config.kv_shape, capacity + 32, backend, block_tokens=64),
+                  compose=composer.compose, peak_memory=lambda: 1)
+
+
+def small_draft(backend: Backend) -> LlamaModel:
+    draft, ids = ours(oracle(tied=True), backend=backend), torch.arange(0, VOCAB, 2)
+    draft._head = PartialHead(backend.linear(draft.embedding[ids]), ids.to(backend.device), VOCAB)
+    return draft
+
+
+@pytest.mark.parametrize("kv_heads", [4, 2], ids=["MHA", "GQA"])
+@pytest.mark.parametrize("temperature", [0.0, 0.8])
+@pytest.mark.parametrize("mode", ["triforce", "retrieval", "draft"])
+def test_the_same_answers(mode: str, temperature: float, kv_heads: int):
+    """Two conversations in turns, long enough for selections and evictions: the same tokens, greedy and by the same seed."""
+    backend = RecordingBackend()
+    params = replace(GREEDY, mode=mode, temperature=temperature, max_new_tokens=64, seed=3)
+    answers = []
+    for one in (prepared(CpuBackend(), kv_heads=kv_heads), prepared(backend, kv_heads=kv_heads)):
+        contexts = one.new_context(400), one.new_context(400)
+        first, _ = run(one, contexts[0], PROMPT, params)
+        second, _ = run(one, contexts[1], PROMPT[30:], params)
+        third, _ = run(one, contexts[0], [*PROMPT, *first, 5, 6, 7], params)
+        answers.append((first, second, third))
+    assert answers[0] == answers[1]
+    assert backend.replayed > 50, "hardly a pass was replayed"
+
+
+def test_another_budget_has_memory_of_its_own():
+    """What was recorded over the plan's cache must not be replayed for a smaller one."""
+    params, backend = replace(GREEDY, mode="retrieval", budget=80), RecordingBackend()
+    plain, recorded = (prepared(one, kv_heads=2) for one in (CpuBackend(), backend))
+    assert run(recorded, recorded.new_context(400), PROMPT, params) == run(plain, plain.new_context(400), PROMPT, params)
+    assert backend.replayed == 0
+
+
+@pytest.mark.parametrize("recordings", [0, 1, 4])
+def test_no_memory_for_a_recording(recordings: int):
+    """Then and from then on passes are eager, and the answer is the same."""
+    backend = RecordingBackend(full=recordings)
+    plain, recorded = (prepared(one, kv_heads=2) for one in (CpuBackend(), backend))
+    assert run(recorded, recorded.new_context(400), PROMPT, GREEDY) == run(plain, plain.new_context(400), PROMPT, GREEDY)
+    assert backend.recorded == recordings
+
+
+# ---- the choice -----------------------------------------------------------------------------------------------------------
+
+class Clock:
+    """Passes take as long as the script says, one way and the other in turns."""
+
+    def __init__(self, *seconds: tuple[float, float]) -> None:
+        self._steps = [step for pair in seconds for _ in range(7) for step in (0.0, pair[0], 0.0, pair[1])]
+        self._now = 0.0
+
+    def __call__(self) -> float:
+        self._now += self._steps.pop(0)
+        return self._now
+
+
+def test_whichever_is_faster_is_kept():
+    """By number of rows; a tie is none."""
+    model = ours(oracle(), backend=RecordingBackend())
+    cache = streaming(model)
+    cache.advance(12)
+    passes = ShortPasses(model, cache, (1, 2, 3), clock=Clock((4e-3, 1e-3), (3e-3, 5e-3), (3e-3, 2.95e-3)))
+    assert passes.rows == (1,)
+    assert [(round(one.eager_ms, 6), round(one.replay_ms, 6)) for one in passes.times] == [(4, 1), (3, 5), (3, 2.95)]
+    assert cache.length == 12
+
+
+def test_what_was_measured_decides_the_next_time(tmp_path: Path):
+    """By the file alone: then a seed gives the same text after a restart. Damaged, it is measured again."""
+    measured = Measurements(tmp_path)
+
+    def prepare() -> tuple[tuple[str, ...], int]:
+        backend = RecordingBackend()
+        composer = Composer(replace(PLAN, cuda_graphs="auto"), ours(oracle(), backend=backend), None)
+        return composer.prepare(measured), backend.recorded
+
+    prepare()
+    path = tmp_path / "measured.json"
+    values = json.loads(path.read_text())
+    key = next(key for key in values if key.startswith("middle passes of tiny"))
+    for one in values[key]["times"]:
+        one.update(eager_ms=4.0, replay_ms=1.0 if one["rows"] == 2 else 5.0)
+    path.write_text(json.dumps(values))
+    said = "CUDA graphs: used for middle passes of 2 rows; one row takes 4.0 ms launched by operation and 5.0 ms replayed."
+    assert prepare() == ((said,), 1)
+    values[key]["times"][1] = {"rows": "two"}
+    path.write_text(json.dumps(values))
+    assert prepare()[1] == 3
+    assert [line.endswith("ms replayed.") and "middle passes of tiny" in line for line in measured.said()] == [True]
+    assert [one["rows"] for one in json.loads(path.read_text())[key]["times"]] == [1, 2, 3]
+
+
+def test_long_passes_are_not_recorded():
+    """They keep a device busy by themselves."""
+    model = ours(oracle(), backend=RecordingBackend())
+    assert ShortPasses(model, streaming(model), (16, 17), only_faster=False).rows == (16,)
+
+
+def test_what_a_user_is_told():
+    """One sentence for each level, with the times where there are any."""
+    backend = RecordingBackend()
+    for graphs, said in (("on", "CUDA graphs: used for middle passes of 1, 2, 3 rows."), ("auto", "ms replayed"), ("off", None)):
+        composer = Composer(replace(PLAN, cuda_graphs=graphs), ours(oracle(), backend=backend), small_draft(backend))
+        notes = composer.prepare()
+        assert len(notes) == (2 if said else 0) and all(said in note or "draft" in note for note in notes), notes
+    composer = Composer(replace(PLAN, cuda_graphs="on"), ours(oracle()), None)
+    assert composer.prepare() == ("CUDA graphs: not used for middle passes.",)
