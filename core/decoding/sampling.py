@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-import torch.nn.functional as F
 
 from core.decoding.randomness import ONE, cumulative
 from core.decoding.transfer import near, sent
@@ -65,9 +64,8 @@ class Sampling:
         """The smallest set of most probable tokens whose mass reaches top_p (https://arxiv.org/abs/1904.09751), renormalised."""
         probs = torch.softmax(scaled, -1)
         top, order = self._candidates(probs) if near(probs) else probs.sort(dim=-1, descending=True, stable=True)
-        before = F.pad(cumulative(top)[:, :-1], (1, 0))
-        kept = top.masked_fill(before >= int(self.top_p * ONE), 0.0)
-        return torch.zeros_like(probs).scatter_(-1, order, kept / kept.sum(-1, keepdim=True))
+        top[:, 1:].masked_fill_(cumulative(top)[:, :-1] >= int(self.top_p * ONE), 0.0)          # the mass before them suffices
+        return torch.zeros_like(probs).scatter_(-1, order, top / top.sum(-1, keepdim=True))
 
     def _candidates(self, probs: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """The tokens of any row's nucleus and some more: probabilities [n, m], largest first, and tokens [n, m]. Looks how many they are.
