@@ -6,12 +6,10 @@ import pytest
 
 from core.decoding import sampling, verify
 
-HOMES = (sampling, verify)
-
 
 def unseen(monkeypatch: pytest.MonkeyPatch) -> None:
     """From here on the law, the residual and the bonus are computed as on a device, here on the CPU."""
-    for home in HOMES:
+    for home in (sampling, verify):
         monkeypatch.setattr(home, "near", lambda tensor: False)
 
 

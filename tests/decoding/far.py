@@ -59,7 +59,7 @@ class FarDevice(TorchDispatchMode):
         from_far, to = [isinstance(tensor, Far) for tensor in tensors], kwargs.get("device")
         lands_far = (any(from_far) and to is None) if func is not ATEN.copy_.default else from_far[0]
         lands_far = lands_far or to == DEVICE
-        if func in COPIES and lands_far and not any(from_far[-1:]):
+        if func in COPIES and lands_far and not from_far[-1]:                # the source comes last
             assert kwargs.get("non_blocking") or (len(args) > 2 and args[2]), "a copy to the device that waits for it"
         elif func not in COPIES:
             assert all(from_far) or not any(from_far) or all(tensor.dim() == 0 for tensor in tensors if not isinstance(tensor, Far)), (
