@@ -15,6 +15,7 @@ from core.assemble import build_bench
 from core.config import Settings
 from core.documents import read_document
 from core.engine import Params
+from core.errors import PlanError
 from core.hardware import tuned_file
 from core.hardware.offers import choose, plan_for
 from core.hardware.plan import Plan
@@ -57,7 +58,10 @@ def tune(settings: Settings, *, report: Report, books: Sequence[Path] = (), cloc
 
     def replan(tuned: Tuned) -> Plan:
         same = replace(settings, context_tokens=choice.plan.context_tokens)
-        return plan_for(replace(machine, tuned=(tuned,)), same, choice.entry).plan
+        try:
+            return plan_for(replace(machine, tuned=(tuned,)), same, choice.entry).plan
+        except PlanError:                      # more than fits beside everything else
+            return choice.plan
 
     label = partial(Tuned, machine=machine_of(machine), folder=str(folder), fingerprint=fingerprint(folder),
                     version=tuned_file.version(), date=date.today().isoformat())

@@ -61,8 +61,8 @@ class Outcome:
 
     @property
     def kept(self) -> bool:
-        """A tie goes to the default."""
-        return self.chosen_tbt_ms < self.default_tbt_ms
+        """A tie goes to the default, and so does a choice that the planner cannot use."""
+        return bool(self.chosen.tuned) and self.chosen_tbt_ms < self.default_tbt_ms
 
 
 class Tuner:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,12 +11,14 @@ import torch
 
 from benchmarks.tune import tables
 from core.assemble import Bench
+from core.cache.base import TargetKVCache
+from core.cache.offloaded import OffloadedKVCache
 from core.config import Settings
 from core.decoding.decoder import Round
 from core.engine import Params
 from core.hardware import tuned_file
 from core.hardware.plan import Plan
-from core.hardware.tuned import Tuned
+from core.hardware.tuned import SPECULATION, Tuned
 from core.model.llama import LlamaModel
 from core.tuning.here import report_text, stored, to_json
 from core.tuning.tuner import LEAST_PROMPT, Outcome, Tuner
@@ -44,12 +46,12 @@ def model() -> LlamaModel:
 
 
 def tuned(model: LlamaModel, *, token_s: dict[bool, float], seconds: float = 1e6, settings: Settings | None = None,
-          plan: Plan = PLAN, stages: list[str] | None = None) -> Outcome:
+          plan: Plan = PLAN, stages: list[str] | None = None, new_cache: Callable[[int], TargetKVCache] | None = None) -> Outcome:
     """A run in which a token of the default plan takes token_s[False] and one of the found plan token_s[True]."""
     clock = Clock()
 
     def engine_of(other: Plan) -> object:
-        made = engine(model, **{name: getattr(other, name) for name in ("retrieval_budget", "retrieval_chunk", "gamma", "middle_gamma")})
+        made = engine(model, new_cache=new_cache, **{name: getattr(other, name) for name in SPECULATION})
         inner = made.generate
 
         def generate(*given, **more) -> Iterator[object]:
@@ -97,6 +99,7 @@ def test_a_slower_plan_is_not_kept_and_drops_an_older_one(model: LlamaModel, tmp
     assert not outcome.kept and done.file is None and done.dropped and tuned_file.read(tmp_path) == ()
     assert "default was no slower" in report_text(done) and "dropped" in report_text(done)
     assert not replace(outcome, chosen_tbt_ms=outcome.default_tbt_ms).kept
+    assert not replace(outcome, chosen=PLAN, chosen_tbt_ms=1.0).kept         # a plan without the values: they could not be used
 
 
 def test_little_time_gives_a_result_all_the_same(model: LlamaModel):
@@ -104,6 +107,16 @@ def test_little_time_gives_a_result_all_the_same(model: LlamaModel):
     outcome = tuned(model, token_s={False: 0.2, True: 0.1}, seconds=0.01, plan=replace(PLAN, expected_prefill_s=1e6))
     assert outcome.read_tokens == PLAN.prefill_segment_tokens + 3 < LEAST_PROMPT
     assert outcome.measured.acceptance and outcome.tuned.verify_ms
+
+
+def test_an_offloaded_cache_is_measured_alike(model: LlamaModel):
+    """Its rows lie in host memory; filling it up and taking that back must leave what the race reads as it was."""
+    def offloaded(capacity: int) -> OffloadedKVCache:
+        return OffloadedKVCache(model.config.kv_shape, capacity + 32, model.backend, block_tokens=128, resident_layers=1, staging_blocks=2,
+                                fresh_tokens=128)
+
+    there, here = (tuned(model, token_s={False: 0.2, True: 0.1}, new_cache=cache) for cache in (offloaded, None))
+    assert there.measured.acceptance == pytest.approx(here.measured.acceptance, abs=1e-4) and there.kept
 
 
 def test_an_answer_that_ends_at_once_keeps_the_default(model: LlamaModel):
