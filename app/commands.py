@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from app.terminal import read_book, say, status
+from app.terminal import read_book, say, status, tell
 from core import paths
 from core.config import Settings
 from core.errors import UserError
@@ -43,7 +43,7 @@ def doctor(given: argparse.Namespace, settings: Settings) -> int:
     from core.hardware.doctor import doctor_report, format_doctor
     from core.hardware.measured import Measurements
     from core.hardware.probe import probe
-    from core.worker import is_downloaded
+    from core.model.fetch import is_downloaded
 
     report = doctor_report(probe(paths.data_dir()), settings, is_downloaded=is_downloaded)
     report["snapshots"] = _snapshot_facts(settings)
@@ -59,7 +59,7 @@ def plan(given: argparse.Namespace, settings: Settings) -> int:
     from core.hardware.probe import probe
     from core.hardware.wording import format_plan
     from core.model.catalogue import find
-    from core.worker import is_downloaded
+    from core.model.fetch import is_downloaded
 
     imagined = any(value is not None for value in (given.gpu, given.vram, given.ram, given.pcie, given.os))
     machine = imagine(probe(paths.data_dir(), measure=not imagined), gpu=given.gpu, vram_gib=given.vram, ram_gib=given.ram,
@@ -104,26 +104,24 @@ def models(given: argparse.Namespace, settings: Settings) -> int:
 
 def _download(given: argparse.Namespace) -> None:
     from core.model.catalogue import find
-    from core.model.download import download
-    from core.model.embedded import ensure_embedded
+    from core.model.fetch import fetch
 
     if not given.name:
         raise UserError("Which model? Name one: launcher.py models download NAME. `launcher.py models list` shows them.")
     entry = find(given.name)
     if entry.folder is not None:
         raise UserError(f"{entry.folder} is a folder on this computer already; there is nothing to download.")
-    if entry.embedded:
-        folder = ensure_embedded(status)
-    else:
-        folder = download(entry.repo, name=entry.name, revision=entry.revision, pickled=entry.weights == "bin", progress=status)
+    folder, note = fetch(entry, progress=status)
     status("", None)
     say(str(folder))
+    if note:
+        tell(note)
 
 
 def _list(given: argparse.Namespace, settings: Settings) -> None:
     from core.hardware.offers import offers
     from core.hardware.probe import probe
-    from core.worker import is_downloaded
+    from core.model.fetch import is_downloaded
 
     found = offers(probe(paths.data_dir(), measure=False), settings, is_downloaded=is_downloaded)
     if given.json:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
 
+from app.engine import Engine
 from app.history import History, Turn
 from app.intake import Intake
 from app.job import Job
 from app.library import Library
+from app.models import Models, remember
 from app.values import Notice, Passage, Wish
 from core.documents.document import Document
 from core.errors import UserError
-from core.events import Event
 
 log = logging.getLogger(__name__)
 SUMMARIZE = "Summarize this book"
@@ -24,33 +24,12 @@ SAVE_WAIT_S = 30.0                             # 4 GB at 150 MB/s; more than tha
 TURN_KEYS = ("ids", "level_pieces", "sources")
 
 
-class Engine(Protocol):
-    """What the desk needs of app.runtime.Runtime."""
-
-    state: str
-    error: str
-    loading_fraction: float | None
-    plan: dict | None
-    model_name: str
-    context_tokens: int
-
-    def start(self) -> None: ...
-    def save(self, timeout_s: float) -> None: ...
-    def close(self) -> None: ...
-    def card(self, book: Document) -> dict: ...
-    def ask(self, *, book: Document | None, book_id: str, conversation_id: str, question: str | None,
-            chapters: tuple[int, int] | None, fit: str, params: dict, history: list[dict]) -> Iterator[Event]: ...
-    def stop(self) -> None: ...
-    def forget(self, conversation_id: str) -> None: ...
-    def forget_book(self, book_id: str) -> None: ...
-
-
 class Desk:
     """One book open, one conversation, at most one answer in the making. Thread-safe; every change raises `version`."""
 
     def __init__(self, engine: Engine, library: Library, history: History, *, upload_dir: Path,
-                 read: Callable[..., Document], can_ocr: Callable[[], bool], samples: tuple[Path, ...] = ()) -> None:
-        self.engine, self.library, self.history = engine, library, history
+                 read: Callable[..., Document], can_ocr: Callable[[], bool], models: Models, samples: tuple[Path, ...] = ()) -> None:
+        self.engine, self.library, self.history, self.models = engine, library, history, models
         self.intake = Intake(self, upload_dir=upload_dir, read=read, can_ocr=can_ocr, samples=samples)
         self._lock = threading.RLock()
         self._hurry = threading.Event()
@@ -64,6 +43,7 @@ class Desk:
         self.notice: Notice | None = None
         self.passage = Passage()
         history.settle()
+        models.changed, models.arrived = self.change, self._model_arrived
 
     def resume(self) -> None:
         """Puts the book that was opened last back on the desk."""
@@ -255,6 +235,7 @@ class Desk:
             self.job.join(STOP_WAIT_S)
         if not self._hurry.is_set():
             self.engine.save(SAVE_WAIT_S)
+        self.models.close()
         self.engine.close()
         if self.job:
             self.job.join(STOP_WAIT_S)
@@ -264,6 +245,24 @@ class Desk:
         """Lets `close` wait no longer for what is being stored."""
         self._hurry.set()
         self.engine.stop()
+
+    # --- models
+
+    def use_model(self, name: str) -> None:
+        """Changes to another model, now and for later starts."""
+        if self.refuse_while_busy() or name == self.engine.model_name or not any(
+                model.name == name and model.here and model.fits for model in self.models.list):
+            return
+        remember(name)
+        threading.Thread(target=self.engine.use, args=(name,), name="another model", daemon=True).start()
+        self.change()
+
+    def _model_arrived(self, name: str, words: str) -> None:
+        if self.busy:
+            self.say(f"{name} is on this computer now: choose it in the list of models. {words}".strip(), "info")
+            return
+        self.say(f"{name} is on this computer now and is being loaded. {words}".strip(), "info")
+        self.use_model(name)
 
     # --- messages
 

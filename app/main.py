@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
+    from app.models import Models
     from core.config import Settings
 
 log = logging.getLogger(__name__)
@@ -53,11 +54,13 @@ def run(settings: Settings, open_browser: bool) -> int:
     if not instance.acquire():
         return _hand_over(instance, open_browser)
     try:
+        from app.models import Models, remembered
         from app.runtime import Runtime
         from core.documents import read_safely
         from core.documents.ocr import available
 
-        desk = make_desk(Runtime(settings), read=read_safely, can_ocr=available)
+        settings = remembered(settings)
+        desk = make_desk(Runtime(settings), models=Models(settings), read=read_safely, can_ocr=available)
         server = Server(desk, settings)
         for name in ("SIGTERM", "SIGINT", "SIGHUP", "SIGBREAK"):
             if hasattr(signal, name):
@@ -65,6 +68,7 @@ def run(settings: Settings, open_browser: bool) -> int:
         address = server.start()
         instance.announce(address)
         desk.engine.start()                    # after the page is up: loading a model must not delay it
+        desk.models.start()
         sys.stdout.write(f"TriForce Chat is open at {address.url}\n")
         sys.stdout.flush()
         if open_browser:
@@ -101,14 +105,15 @@ def _alive(address: Address) -> bool:
         return False
 
 
-def make_desk(engine: object, *, read: Callable, can_ocr: Callable[[], bool]) -> Desk:
+def make_desk(engine: object, *, models: Models, read: Callable, can_ocr: Callable[[], bool]) -> Desk:
     """A desk on the user's data folder. Uploads that an earlier run left behind are deleted."""
     uploads = paths.subdir("tmp")
     for left in uploads.iterdir():
         shutil.rmtree(left, ignore_errors=True) if left.is_dir() else left.unlink(missing_ok=True)
     library = Library(paths.subdir("books"))
     history = History(paths.data_dir() / "conversations.db")
-    desk = Desk(engine, library, history, upload_dir=uploads, read=read, can_ocr=can_ocr, samples=sample_books())
+    desk = Desk(engine, library, history, upload_dir=uploads, read=read, can_ocr=can_ocr, models=models,
+                samples=sample_books())
     desk.resume()
     return desk
 

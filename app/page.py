@@ -6,15 +6,18 @@ from collections.abc import Callable, Hashable
 
 from app import views
 from app.citations import Citations
-from app.handlers import Desk, Engine
+from app.engine import Engine
+from app.handlers import Desk
 from app.history import Turn
+from app.model_list import fetching_html, models_html
 from app.reader import reader_html
 from app.stats_panel import panel_html, plan_html
 from app.values import Notice
 from core.documents.document import Document
 from core.events import Acceptance, Stats, Verified
 
-REGIONS = ("header", "library", "stage", "notice", "locked", "turns", "live", "progress", "panel", "plan", "reader", "spoken")
+REGIONS = ("header", "library", "models", "fetching", "stage", "notice", "locked", "turns", "live", "progress", "panel", "plan", "reader",
+           "spoken")
 
 
 class Page:
@@ -45,6 +48,9 @@ class Page:
         return {
             "header": views.header_html(engine.state, model=engine.model_name, device=device, progress=_progress(engine)),
             "library": keep("library", (desk.shelf_version, desk.book_id, desk.conversation_id), self._library),
+            "models": keep("models", (desk.models.list, engine.model_name), lambda: models_html(
+                desk.models.list, current=engine.model_name)),
+            "fetching": fetching_html(desk.models.fetching),
             "stage": keep("stage", (desk.book_id, id(card), desk.intake.opening, bool(turns)), lambda: views.stage_html(
                 book, card, opening=desk.intake.opening, talking=bool(turns))),
             "notice": views.notice_html(desk.notice or _engine_notice(engine)) + views.offer_html(desk.intake.opening),

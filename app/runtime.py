@@ -81,6 +81,17 @@ class Runtime:
             self._end_process()
             self._launch()
 
+    def use(self, model: str) -> None:
+        """Start the engine again with another model. The answer being written, if any, fails."""
+        with self._lock:
+            if self._closed:
+                return
+            self._settings = dataclasses.replace(self._settings, model=model)
+            self._failures = 0
+            self._fail_all("The model was changed.")
+            self._end_process()
+            self._launch()
+
     def close(self) -> None:
         """End the engine process. Returns when it is gone."""
         with self._lock:

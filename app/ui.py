@@ -74,6 +74,8 @@ def build(desk: Desk, page: Page, *, defaults: dict[str, Any], max_file_mb: int)
             with gr.Column(elem_id="left", min_width=0):
                 fixed(DROP_SMALL, "drop-small")
                 region("library")
+                region("fetching")
+                region("models")
             with gr.Column(elem_id="middle", min_width=0):
                 region("notice")
                 with gr.Column(elem_id="scroller", min_width=0):
@@ -258,7 +260,8 @@ def dispatch(desk: Desk, data: dict[str, Any], wish: Wish) -> None:
         "forget-talk": lambda: desk.forget_conversation(text.get("id", "")), "new": desk.new_conversation, "clear": desk.clear,
         "suggest": lambda: desk.ask(text.get("text", "")[:200], wish), "regenerate": lambda: desk.regenerate(wish), "stop": desk.stop,
         "cancel-opening": desk.intake.cancel, "read-pictures": desk.intake.read_pictures,
-        "dismiss": desk.dismiss, "restart": desk.restart_engine,
+        "fetch-model": lambda: desk.models.fetch(text.get("name", "")), "pause-model": desk.models.pause,
+        "use-model": lambda: desk.use_model(text.get("name", "")), "dismiss": desk.dismiss, "restart": desk.restart_engine,
         "cite": lambda: desk.show(_number(text.get("offset")), _number(text.get("length"))),
         "goto": lambda: desk.show(_number(text.get("value")))}
     if action := acts.get(text.get("act", "")):

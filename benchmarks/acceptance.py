@@ -18,7 +18,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+if not __package__:                            # started as a file: the repository is on the path, and not this folder
+    sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
 from core.backend.threads import bound_spinning  # noqa: E402 (the path above makes the repository importable)
 

@@ -116,8 +116,7 @@ def _context(state: Cases, folder: Path, ids: list[int], options: argparse.Names
         return
     if state.out_of_time():
         raise OutOfTime
-    bench = _bench(folder, ids, options, state.out_of_time)
-    embedded.read(bench.engine, bench.context, ids, options.book.name, out_of_time=state.out_of_time)
+    bench = prepare(folder, ids, options, Recorder(), state.out_of_time)
     state.measure(_roofline_name(len(ids)), lambda: floor(bench.engine, folder, len(ids)))
     modes = [PLAIN, *(mode for mode in options.modes if mode != PLAIN and (options.draft.is_dir() or not MODES[mode][1])), PLAIN]
     for temperature, name in names.items():
@@ -133,15 +132,19 @@ def _roofline_name(length: int) -> str:
     return f"{length} tokens, bytes"
 
 
-def _bench(folder: Path, ids: Sequence[int], options: argparse.Namespace, out_of_time: Callable[[], bool]) -> Bench:
+def prepare(
+    folder: Path, ids: Sequence[int], options: argparse.Namespace, recorder: Recorder, out_of_time: Callable[[], bool],
+) -> Bench:
+    """An engine for `ids` and an answer, and a context with `ids` in it, from disk as far as they are there. Raises OutOfTime."""
     draft = catalogue.from_folder(options.draft).shape if options.draft.is_dir() else None
     tokens = len(ids) + options.tokens + embedded.SPARE_TOKENS
     plain, settings = embedded.plan_for(folder, tokens, dtype=options.dtype, budget=options.budget)
     plan, _ = embedded.plan_for(folder, tokens, draft=draft, dtype=options.dtype, budget=options.budget)
-    recorder = Recorder()
     engine = build_engine(plan, settings, folder, draft_dir=options.draft if draft else None,
                           snapshots=options.snapshots or subdir("benchmarks"), composer=functools.partial(Measured, recorder, plain))
-    return Bench(engine, engine.new_context(tokens), recorder, ids, out_of_time)
+    context = engine.new_context(tokens)
+    embedded.read(engine, context, ids, options.book.name, out_of_time=out_of_time)
+    return Bench(engine, context, recorder, ids, out_of_time)
 
 
 def answers(bench: Bench, modes: Sequence[str], temperature: float, *, tokens: int, gamma: int | None = None) -> Iterator[Run]:
@@ -244,18 +247,23 @@ def _floors(runs: Sequence[Run], floors: dict[int, dict[str, float]]) -> Iterato
                least_ms / plain_ms if plain_ms else None)
 
 
-def _arguments(arguments: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    embedded.add_options(parser, (1024, 4096, 8000, 16_000, 32_000))
-    cases.add_options(parser, "decode")
-    parser.add_argument("--temperatures", type=embedded.numbers(float), default=[0.0, 0.6, 1.0])
-    parser.add_argument("--modes", type=lambda text: text.split(";"), default=[*MODES], help="separated by ; (plain always runs)")
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """What `prepare` wants to know."""
     parser.add_argument("--tokens", type=int, default=128)
     parser.add_argument("--budget", type=int)
     parser.add_argument("--gamma", type=int)
     parser.add_argument("--dtype", choices=("float32", "bfloat16"))
     parser.add_argument("--draft", type=Path, default=embedded.DRAFT, help="folder of a trained draft; one that is not there: none")
     parser.add_argument("--snapshots", type=Path, help="where the KV of what was read is kept; below the data folder")
+
+
+def _arguments(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    embedded.add_options(parser, (1024, 4096, 8000, 16_000, 32_000))
+    cases.add_options(parser, "decode")
+    parser.add_argument("--temperatures", type=embedded.numbers(float), default=[0.0, 0.6, 1.0])
+    parser.add_argument("--modes", type=lambda text: text.split(";"), default=[*MODES], help="separated by ; (plain always runs)")
+    add_options(parser)
     options = parser.parse_args(arguments)
     unknown = [mode for mode in options.modes if mode not in MODES]
     if unknown:

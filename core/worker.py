@@ -181,6 +181,7 @@ def build(settings_json: dict[str, Any], report: Report) -> tuple[Session, dict[
     from core.config import load_settings, use_data_dir
     from core.hardware.offers import choose, plan_for
     from core.hardware.probe import probe
+    from core.model.fetch import is_downloaded
 
     settings = load_settings(None, settings_json)
     use_data_dir(settings)
@@ -201,7 +202,7 @@ def build(settings_json: dict[str, Any], report: Report) -> tuple[Session, dict[
 
     def replan(layers: int) -> Plan:
         fewer = replace(settings, on_chip_layers=layers, context_tokens=choice.plan.context_tokens)
-        return plan_for(machine, fewer, choice.entry).plan
+        return plan_for(machine, fewer, choice.entry, is_there=is_downloaded).plan
 
     with ThreadPoolExecutor(1) as beside:      # its imports take a core, the weights the others
         loading = beside.submit(Tokenizer.load, folder)
@@ -215,14 +216,6 @@ def build(settings_json: dict[str, Any], report: Report) -> tuple[Session, dict[
                       notes=NoteStore(paths.subdir("notes")), defaults=defaults, verify=settings.verify)
     facts = {"plan": engine.plan.to_json(), "model_name": engine.model_name, "context_tokens": engine.context_tokens}
     return session, facts
-
-
-def is_downloaded(entry: CatalogueEntry) -> bool:
-    """Whether the model can be used without fetching anything but the embedded one."""
-    from core import paths
-    from core.model.stored import finished
-
-    return entry.embedded or entry.folder is not None or finished(paths.subdir("models") / entry.name) is not None
 
 
 def model_folder(entry: CatalogueEntry, report: Report) -> Path:

@@ -8,9 +8,11 @@ from importlib.util import find_spec
 
 from core.config import Settings
 from core.errors import PlanError, UserError
+from core.hardware.budget import MODEL_FILES
 from core.hardware.facts import Hardware
 from core.hardware.plan import Plan
 from core.hardware.planner import plan
+from core.hardware.wording import size
 from core.model.catalogue import EMBEDDED, CatalogueEntry, draft_for, find, load
 
 USEFUL_CONTEXT = 8192              # below this a larger model reads a book in too many pieces to be worth it
@@ -35,9 +37,18 @@ class Offer:
     downloaded: bool
 
 
-def plan_for(hardware: Hardware, settings: Settings, entry: CatalogueEntry) -> Choice:
-    """The plan for this model with its draft pairing. Raises PlanError or UserError; another model that fits is named."""
+def plan_for(
+    hardware: Hardware, settings: Settings, entry: CatalogueEntry, *, is_there: Callable[[CatalogueEntry], bool] = lambda entry: True,
+) -> Choice:
+    """The plan for this model with its draft pairing, of which only a draft that `is_there` is used unless the user named it.
+
+    Raises PlanError or UserError; another model that fits is named.
+    """
     draft = draft_for(entry, settings.draft_model)
+    if draft is not None and settings.draft_model is None and not is_there(draft):
+        found = plan_for(hardware, replace(settings, draft_model="none"), entry)
+        note = f"{draft.name} could draft for it and is not on this computer: launcher.py models download {entry.name} fetches it."
+        return replace(found, plan=replace(found.plan, notes=(*found.plan.notes, note)))
     others = [other.shape for other in load().values() if other.role == "target" and other.chat]
     made = plan(hardware, settings, target=entry.shape, draft=draft.shape if draft else None, alternatives=others)
     return Choice(entry, draft if made.draft_model is not None else None, made)
@@ -66,13 +77,13 @@ def choose(
 
 def _choose(hardware: Hardware, settings: Settings, is_downloaded: Callable[[CatalogueEntry], bool]) -> Choice:
     if settings.model is not None:
-        return plan_for(hardware, settings, find(settings.model))
+        return plan_for(hardware, settings, find(settings.model), is_there=is_downloaded)
     if hardware.gpus and settings.device != "cpu":
         ready = [offer.entry for offer in offers(hardware, settings, is_downloaded=is_downloaded)
                  if offer.downloaded and offer.plan is not None and not offer.entry.embedded]
         if ready:
-            return plan_for(hardware, settings, ready[0])
-    return plan_for(hardware, settings, find(EMBEDDED))
+            return plan_for(hardware, settings, ready[0], is_there=is_downloaded)
+    return plan_for(hardware, settings, find(EMBEDDED), is_there=is_downloaded)
 
 
 def offers(
@@ -88,6 +99,9 @@ def _offer(hardware: Hardware, settings: Settings, entry: CatalogueEntry, downlo
         choice = plan_for(hardware, settings, entry)
     except (PlanError, UserError) as error:
         return Offer(entry, None, str(error), downloaded)
+    files, free = sum(line.bytes for line in choice.plan.budget if line.name == MODEL_FILES), hardware.disk_free_bytes
+    if not downloaded and free is not None and files > free:
+        return Offer(entry, None, f"Its files take {size(files)}; {size(free)} is free in {hardware.disk_path}.", downloaded)
     short = choice.plan.context_tokens < min(USEFUL_CONTEXT, entry.native_context)
     if short and settings.context_tokens is None:
         return Offer(entry, None, f"Only {choice.plan.context_tokens:,} tokens of context would fit beside it.", downloaded)

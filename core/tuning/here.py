@@ -21,11 +21,12 @@ from core.hardware.offers import choose, plan_for
 from core.hardware.plan import Plan
 from core.hardware.probe import probe
 from core.hardware.tuned import Tuned, machine_of
+from core.model.fetch import is_downloaded
 from core.model.stored import fingerprint
 from core.reading import ReadingStyle
 from core.text.tokenizer import Tokenizer
 from core.tuning.tuner import Outcome, Report, Tuner
-from core.worker import is_downloaded, model_folder
+from core.worker import model_folder
 
 SAMPLES = Path(__file__).resolve().parents[2] / "assets" / "samples"
 TEXTS = ("the-light-on-the-holm.md", "the-thursday-clock.md")

@@ -7,7 +7,10 @@ import pytest
 from app.handlers import Desk
 from app.history import History
 from app.library import Library
+from app.models import Models
+from core.config import Settings
 from core.documents.document import Document, Section
+from core.hardware.gpus import imagined_hardware
 from tests.app.fake_runtime import FakeRuntime, wait_until
 
 
@@ -32,11 +35,12 @@ def make_desk(tmp_path, book):
     """A function that makes a desk on the test's folder; `read` gives the book whatever the file."""
     made: list[Desk] = []
 
-    def make(engine, *, read=None, can_ocr=True) -> Desk:
+    def make(engine, *, read=None, can_ocr=True, models=None) -> Desk:
         uploads = tmp_path / "uploads"
         uploads.mkdir(exist_ok=True)
         desk = Desk(engine, Library(tmp_path / "books"), History(tmp_path / "chats.db"), upload_dir=uploads,
-                    read=read or (lambda *_args, **_kwargs: book), can_ocr=lambda: can_ocr)
+                    read=read or (lambda *_args, **_kwargs: book), can_ocr=lambda: can_ocr,
+                    models=models or Models(Settings(), look=imagined_hardware))
         made.append(desk)
         return desk
 

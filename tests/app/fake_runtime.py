@@ -61,6 +61,12 @@ class FakeRuntime:
         self._stop.set()
         self.closed = True
 
+    def use(self, model: str) -> None:
+        """Loads another model."""
+        self.state = "loading"
+        self._load()
+        self.model_name = model
+
     def stop(self) -> None:
         """Ends the answer after the current round."""
         self._stop.set()

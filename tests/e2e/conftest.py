@@ -41,16 +41,19 @@ def browser():
 def serve(home) -> Callable:
     """A function that serves a desk with the given engine and returns the page's address."""
     from app.main import Server, make_desk
+    from app.models import Models
     from core.config import Settings
     from core.documents import read_document
+    from core.hardware.gpus import imagined_hardware
 
     servers = []
 
     def plainly(path, *, password=None, ocr=False, progress=None, should_stop=None):
         return read_document(path, password=password)
 
-    def start(engine, *, read=plainly, **changes) -> str:
-        server = Server(make_desk(engine, read=read, can_ocr=lambda: True), Settings(port=0, **changes))
+    def start(engine, *, read=plainly, models=None, **changes) -> str:
+        models = models or Models(Settings(), look=imagined_hardware)
+        server = Server(make_desk(engine, models=models, read=read, can_ocr=lambda: True), Settings(port=0, **changes))
         servers.append(server)
         address = server.start()
         engine.start()

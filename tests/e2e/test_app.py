@@ -8,9 +8,13 @@ import time
 
 import pytest
 
+from app.models import Models
+from core.config import Settings
 from core.documents import read_document
 from core.errors import ScannedPages
+from core.hardware.gpus import imagined_hardware
 from tests.app.fake_runtime import ANSWER, SUMMARY, FakeRuntime
+from tests.hub import serving
 
 LONG = "\n\n".join([SUMMARY] * 8)              # long enough to be stopped on a slow machine
 pytestmark = pytest.mark.e2e
@@ -266,6 +270,28 @@ def test_quit_says_goodbye_and_ends_the_server(serve, open_page):
                 return
         time.sleep(0.1)
     raise AssertionError("the port still answers")
+
+
+def test_a_model_is_downloaded_paused_and_switched_to(serve, open_page, home, monkeypatch):
+    """On a PC with a CUDA GPU: the list, the bar, Pause, Go on, and the new model at work."""
+    with serving() as (hub, url):
+        monkeypatch.setenv("HF_ENDPOINT", url)
+        hub.pace_s = 0.05
+        models = Models(Settings(), look=lambda: imagined_hardware(gpu="RTX 3060", ram_gib=32))
+        models.start()
+        page = open_page(serve(engine(), models=models))
+        page.wait_for_selector(".model-current:has-text('SmolLM2-135M-Instruct')")
+        row = ".model:has-text('Qwen2.5-3B-Instruct')"
+        assert "Qwen Research License" in page.inner_text(row)
+        page.click(f"{row} [data-act=fetch-model]")
+        page.wait_for_selector(".fetching:has-text('Downloading')")
+        page.click(".fetching [data-act=pause-model]")
+        page.wait_for_selector(".fetching:has-text('Paused')")
+        hub.pace_s = 0.0
+        page.click(".fetching [data-act=fetch-model]")
+        page.wait_for_selector(".model-current:has-text('Qwen2.5-3B-Instruct')")
+        page.wait_for_selector(".fetching", state="detached")
+        assert "Qwen2.5-3B-Instruct" in page.inner_text(".engine")
 
 
 def test_a_scan_is_read_by_ocr_with_progress_and_can_be_cancelled(serve, open_page, drop, sample):

@@ -86,6 +86,17 @@ def test_plan_for_names_the_draft_only_when_it_is_used():
     assert none.draft is None
 
 
+def test_a_draft_that_was_not_downloaded_is_done_without_and_said():
+    """The engine cannot load what is not there, and must not refuse the model for it."""
+    large = imagined_hardware(gpu="RTX 4090", ram_gib=128)
+    settings = Settings(model="LWM-Text-Chat-128K", context_tokens=131_072)
+    choice = choose(large, settings, is_downloaded=lambda entry: entry.name == "LWM-Text-Chat-128K", devices=BOTH)
+    assert choice.draft is None and choice.plan.draft_model is None
+    assert any("llama-68m could draft" in note and "models download" in note for note in choice.plan.notes)
+    named = choose(large, replace(settings, draft_model="llama-68m"), is_downloaded=only_embedded, devices=BOTH)
+    assert named.draft.name == "llama-68m"
+
+
 def test_plan_as_text_names_every_line():
     plan = plan_for(imagined_hardware(gpu="RTX 4090", ram_gib=128), Settings(), find("LWM-Text-Chat-128K")).plan
     text = format_plan(plan)

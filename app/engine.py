@@ -1,0 +1,31 @@
+"""What the desk needs of the engine's process: app.runtime.Runtime, or a scripted one in tests. Names only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol
+
+from core.documents.document import Document
+from core.events import Event
+
+
+class Engine(Protocol):
+    """What the desk needs of app.runtime.Runtime."""
+
+    state: str
+    error: str
+    loading_fraction: float | None
+    plan: dict | None
+    model_name: str
+    context_tokens: int
+
+    def start(self) -> None: ...
+    def save(self, timeout_s: float) -> None: ...
+    def use(self, model: str) -> None: ...
+    def close(self) -> None: ...
+    def card(self, book: Document) -> dict: ...
+    def ask(self, *, book: Document | None, book_id: str, conversation_id: str, question: str | None,
+            chapters: tuple[int, int] | None, fit: str, params: dict, history: list[dict]) -> Iterator[Event]: ...
+    def stop(self) -> None: ...
+    def forget(self, conversation_id: str) -> None: ...
+    def forget_book(self, book_id: str) -> None: ...

@@ -1,0 +1,102 @@
+"""A catalogue model and the draft model paired with it, fetched where they are missing. `python -m core.model.fetch NAME` does it in a
+process of its own, which says how far it is in lines of JSON and stops when its stdin closes. Knows nothing of plans.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from core.errors import UserError
+from core.model.catalogue import CatalogueEntry, draft_for, find
+from core.model.download import Stopped, download, use_folder
+from core.model.embedded import ensure_embedded
+from core.model.stored import finished
+from core.paths import subdir
+
+Progress = Callable[[str, float | None], None]
+
+_STEP = 0.001                      # of a download, between two lines
+_CHUNK_BYTES = 1 << 20             # between two questions whether to stop; the client's own 10 MB are minutes on a slow line
+
+
+def is_downloaded(entry: CatalogueEntry) -> bool:
+    """Whether the model can be used without fetching anything but the embedded one."""
+    return entry.embedded or entry.folder is not None or finished(subdir("models") / entry.name) is not None
+
+
+def fetch(entry: CatalogueEntry, *, progress: Progress, should_stop: Callable[[], bool] = lambda: False) -> tuple[Path, str]:
+    """The model's folder, and what should be said: "" or why its draft model, without which it runs too, could not be had.
+
+    Raises UserError when the model itself cannot be had, Stopped when `should_stop` said so.
+    """
+    folder = _one(entry, progress, should_stop)
+    draft = draft_for(entry)
+    if draft is None:
+        return folder, ""
+    try:
+        _one(draft, lambda stage, fraction: progress(f"{stage} (draft model)", fraction), should_stop)
+    except UserError as error:
+        return folder, f"{draft.name}, which would draft for it, could not be had; drafts come from n-gram lookup. {error}"
+    return folder, ""
+
+
+def _one(entry: CatalogueEntry, progress: Progress, should_stop: Callable[[], bool]) -> Path:
+    if entry.embedded:
+        return ensure_embedded(progress)
+    if entry.folder is not None:
+        return use_folder(entry.folder)
+    return download(entry.repo, name=entry.name, revision=entry.revision, pickled=entry.weights == "bin", progress=progress,
+                    should_stop=should_stop)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """The process. Its last line is {"done": words}, {"error": words} or {"stopped": true}."""
+    from huggingface_hub import constants
+
+    parser = argparse.ArgumentParser(prog="core.model.fetch")
+    parser.add_argument("name")
+    constants.DOWNLOAD_CHUNK_SIZE = _CHUNK_BYTES
+    stop, told = threading.Event(), _Told(sys.stdout.fileno())
+    threading.Thread(target=_wait_for_the_end, args=(stop,), name="stdin", daemon=True).start()
+    try:
+        _, note = fetch(find(parser.parse_args(arguments).name), progress=told.progress, should_stop=stop.is_set)
+        told.say(done=note)
+    except UserError as error:
+        told.say(error=str(error))
+    except Stopped:
+        told.say(stopped=True)
+    return 0
+
+
+def _wait_for_the_end(stop: threading.Event) -> None:
+    while os.read(0, 1024):                # not sys.stdin: a thread that holds it when the process ends breaks the ending
+        pass
+    stop.set()
+
+
+class _Told:
+    """What the process has said. A line more only when there is something new."""
+
+    def __init__(self, stream: int) -> None:
+        self._stream = os.dup(stream)
+        os.dup2(2, stream)                 # what libraries print must not get between the lines
+        self._last: tuple[str, float] = ("", 0.0)
+
+    def say(self, **words: object) -> None:
+        os.write(self._stream, json.dumps(words).encode() + b"\n")
+
+    def progress(self, stage: str, fraction: float | None) -> None:
+        now = (stage, -1.0 if fraction is None else fraction)
+        if stage != self._last[0] or abs(now[1] - self._last[1]) >= _STEP:
+            self._last = now
+            self.say(stage=stage, fraction=fraction)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,158 @@
+"""The list of models, downloading one and changing to it, against a stand-in for the hub."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from app import models as shelf
+from app.model_list import fetching_html, models_html
+from app.models import Fetching, Models, remember, remembered, survey
+from app.values import Wish
+from core.config import Settings
+from core.hardware.facts import GB
+from core.hardware.gpus import imagined_hardware
+from core.model.catalogue import EMBEDDED
+from tests.app.fake_runtime import wait_until
+from tests.hub import Hub, serving
+
+PC_4090 = imagined_hardware(gpu="RTX 4090", ram_gib=64)
+SMALL = "Qwen2.5-1.5B-Instruct"
+
+
+@pytest.fixture
+def hub(home, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
+    with serving() as (stand_in, url):
+        monkeypatch.setenv("HF_ENDPOINT", url)
+        yield stand_in
+
+
+@pytest.fixture
+def desk(make_desk, engine, book, home):
+    models = Models(Settings(), look=lambda: PC_4090)
+    made = make_desk(engine, models=models)
+    made.library.add(book)
+    made.select_book(book.sha256)
+    models.start()
+    wait_until(lambda: models.list)
+    return made
+
+
+def test_a_cuda_pc_is_offered_what_fits_it(home):
+    found = {model.name: model for model in survey(PC_4090, Settings())}
+    assert found["Qwen3-8B"].fits and not found["Qwen3-8B"].here and found["Qwen3-8B"].bytes > 16 * GB
+    assert found[EMBEDDED].here
+    assert "VRAM" in found["Yarn-Llama-2-13b-128k"].reason           # 26 GB of weights
+    assert found["Llama-3.1-8B-Instruct"].gated
+    assert "llama-68m" not in found
+
+
+def test_what_the_disk_does_not_hold_is_not_offered(home):
+    full = replace(PC_4090, disk_path="/data", disk_free_bytes=10 * GB)
+    found = {model.name: model for model in survey(full, Settings())}
+    assert "10.0 GB is free in /data" in found["Qwen3-8B"].reason and found["Qwen2.5-1.5B-Instruct"].fits
+
+
+def test_without_a_gpu_there_is_nothing_to_choose(home):
+    assert survey(imagined_hardware(ram_gib=64), Settings()) == ()
+    assert survey(PC_4090, Settings(device="cpu")) == ()
+    assert models_html((), current=EMBEDDED) == ""
+
+
+def test_a_downloaded_model_is_switched_to_and_stays_chosen(desk, hub: Hub):
+    """The way of a new user with a GPU: click, wait, ask."""
+    desk.models.fetch(SMALL)
+    wait_until(lambda: desk.engine.model_name == SMALL, 60)
+    assert desk.models.fetching is None and "is being loaded" in desk.notice.text
+    assert next(model for model in desk.models.list if model.name == SMALL).here
+    assert remembered(Settings()).model == SMALL
+    assert remembered(Settings(model="Qwen3-8B")).model == "Qwen3-8B"       # config.yaml has the last word
+    wait_until(lambda: desk.engine.state == "ready")
+    desk.use_model(EMBEDDED)
+    wait_until(lambda: desk.engine.model_name == EMBEDDED)
+
+
+def test_a_download_is_paused_and_goes_on(desk, hub: Hub):
+    hub.pace_s = 0.05
+    desk.models.fetch(SMALL)
+    wait_until(lambda: (desk.models.fetching.fraction or 0) > 0.2, 60)
+    desk.models.fetch("Qwen2.5-3B-Instruct")                # one at a time
+    assert desk.models.fetching.name == SMALL
+    desk.models.pause()
+    assert desk.models.fetching.state == "paused" and "Go on" in fetching_html(desk.models.fetching)
+    hub.pace_s = 0.0
+    desk.models.fetch(SMALL)
+    wait_until(lambda: desk.engine.model_name == SMALL, 60)
+
+
+def test_an_answer_is_not_interrupted_by_a_model_that_arrives(desk, hub: Hub):
+    desk.engine.pace = 0.2
+    desk.ask("Who?", Wish())
+    desk.models.fetch(SMALL)
+    wait_until(lambda: desk.notice and "choose it in the list" in desk.notice.text, 60)
+    assert desk.busy and desk.engine.model_name == EMBEDDED
+    desk.use_model(SMALL)
+    assert "Stop it first" in desk.notice.text
+    desk.stop()
+
+
+def test_a_refusal_is_shown_and_can_be_tried_again(desk, hub: Hub):
+    hub.status, hub.error_code = 401, "GatedRepo"
+    desk.models.fetch("Llama-3.1-8B-Instruct")
+    wait_until(lambda: desk.models.fetching.state == "failed", 60)
+    assert "huggingface.co/meta-llama/Llama-3.1-8B-Instruct" in fetching_html(desk.models.fetching)
+
+
+def test_a_download_that_dies_says_so(home, desk):
+    dying = Models(Settings(), look=lambda: PC_4090, command=(sys.executable, "-c", "raise SystemExit(3)"))
+    dying.list = desk.models.list
+    dying.fetch(SMALL)
+    wait_until(lambda: dying.fetching.state == "failed")
+    assert "goes on where it stopped" in dying.fetching.error
+
+
+def test_closing_the_app_ends_the_download(desk, hub: Hub):
+    hub.pace_s = 0.05
+    desk.models.fetch(SMALL)
+    wait_until(lambda: (desk.models.fetching.fraction or 0) > 0.2, 60)
+    process = desk.models._process
+    desk.close()
+    assert process.poll() is not None
+
+
+@pytest.mark.parametrize("name", ["no such model", "Yarn-Llama-2-13b-128k", "../x", ""])
+def test_only_models_of_the_list_that_fit_are_fetched(desk, name):
+    """The name comes from a page."""
+    desk.models.fetch(name)
+    assert desk.models.fetching is None
+    desk.use_model(name)
+    assert not (shelf.paths.data_dir() / "model.json").exists()
+
+
+def test_a_choice_that_cannot_be_read_counts_as_none(home):
+    for content in ("", "[]", '{"model": 3}', '{"model": "no such"}', json.dumps({"model": SMALL})):
+        (shelf.paths.data_dir() / "model.json").write_text(content)
+        assert remembered(Settings()).model is None
+    remember(EMBEDDED)
+    assert remembered(Settings()).model == EMBEDDED
+    assert not list(shelf.paths.data_dir().glob("*.part"))
+
+
+def test_the_list_says_what_a_choice_means(home):
+    html = models_html(survey(PC_4090, Settings()), current=EMBEDDED)
+    assert "not tuned for chat" in html and "licence to accept first" in html and "do not fit this computer" in html
+    assert "Download 17." in html or "Download 16." in html
+    assert html.count("in use") == 1
+    assert "<script>" not in fetching_html(Fetching("<script>", "<b>", 0.5))
+
+
+def test_the_window_process_is_not_what_downloads():
+    """Converting needs torch, which would cost the app hundreds of megabytes."""
+    code = "import app.models, app.model_list, sys; assert 'torch' not in sys.modules and 'huggingface_hub' not in sys.modules"
+    assert subprocess.run([sys.executable, "-c", code], cwd=shelf.ROOT, env={**os.environ}).returncode == 0

@@ -1,0 +1,91 @@
+"""A model with its draft, fetched by a process that a window can stop."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from core.model.catalogue import find
+from core.model.fetch import is_downloaded
+from tests.hub import WEIGHTS, Hub, serving
+
+REPO = Path(__file__).resolve().parent.parent.parent
+TARGET, DRAFT = "Qwen2.5-1.5B-Instruct", "Qwen2.5-0.5B-Instruct"
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
+    """The stand-in, which child processes reach."""
+    with serving() as (stand_in, url):
+        monkeypatch.setenv("HF_ENDPOINT", url)
+        yield stand_in
+
+
+def start(name: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, "-m", "core.model.fetch", name], cwd=REPO, env={**os.environ}, stdin=subprocess.PIPE,
+                            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+
+
+def told(child: subprocess.Popen[bytes]) -> list[dict]:
+    """What it says, to its end; its stdin stays open."""
+    lines = [json.loads(line) for line in child.stdout]
+    assert child.wait(10) == 0
+    child.stdin.close()
+    return lines
+
+
+def test_a_model_comes_with_its_draft(hub: Hub, home: Path):
+    """Without the draft beside it the engine could only look phrases up."""
+    lines = told(start(TARGET))
+    assert lines[-1] == {"done": ""}
+    assert is_downloaded(find(TARGET)) and is_downloaded(find(DRAFT))
+    shown = [line["fraction"] for line in lines if line.get("stage") == "Downloading"]
+    assert shown == sorted(shown) and shown[-1] > 0.99
+
+
+def test_a_paused_download_goes_on_where_it_was(hub: Hub, home: Path):
+    hub.pace_s = 0.05
+    child = start(TARGET)
+    for line in child.stdout:
+        if (json.loads(line).get("fraction") or 0) > 0.6:             # the last of so much may not be written yet
+            break
+    child.stdin.close()
+    assert json.loads(child.stdout.readlines()[-1]) == {"stopped": True}
+    assert child.wait(10) == 0 and not is_downloaded(find(TARGET))
+
+    hub.pace_s = 0.0
+    hub.requests.clear()
+    assert told(start(TARGET))[-1] == {"done": ""}
+    assert (home / "models" / TARGET / "model.safetensors").read_bytes() == WEIGHTS
+    assert any("model.safetensors bytes=" in request for request in hub.requests)
+
+
+def test_a_killed_download_is_no_model_and_goes_on(hub: Hub, home: Path):
+    hub.pace_s = 0.05
+    child = start(TARGET)
+    for line in child.stdout:
+        if (json.loads(line).get("fraction") or 0) > 0.6:             # the last of so much may not be written yet
+            break
+    child.kill()
+    child.communicate()
+    assert not is_downloaded(find(TARGET))
+    hub.pace_s = 0.0
+    assert told(start(TARGET))[-1] == {"done": ""}
+
+
+def test_what_cannot_be_had_is_said_in_words(hub: Hub, home: Path):
+    hub.status, hub.error_code = 401, "GatedRepo"
+    assert "accepted its licence" in told(start("Llama-3.1-8B-Instruct"))[-1]["error"]
+
+
+def test_a_draft_that_cannot_be_had_costs_nothing_but_itself(hub: Hub, home: Path):
+    """The draft of a gated model is gated by itself."""
+    hub.refused = ("Qwen2.5-0.5B",)
+    assert "could not be had" in told(start(TARGET))[-1]["done"]
+    assert is_downloaded(find(TARGET)) and not is_downloaded(find(DRAFT))
