@@ -126,13 +126,15 @@ def _list(given: argparse.Namespace, settings: Settings) -> None:
     found = offers(probe(paths.data_dir(), measure=False), settings, is_downloaded=is_downloaded)
     if given.json:
         say(json.dumps([{"name": offer.entry.name, "downloaded": offer.downloaded, "fits": offer.plan is not None,
-                         "reason": offer.reason, "licence": offer.entry.licence, "context_tokens": offer.entry.native_context}
+                         "reason": offer.reason, "licence": offer.entry.licence, "context_tokens": offer.entry.native_context,
+                         "languages": offer.entry.languages, "chat": offer.entry.chat}
                         for offer in found]))
         return
     for offer in found:
         mark = "here   " if offer.downloaded else "       "
         reason = offer.reason.splitlines()[0] if offer.reason else f"{offer.plan.context_tokens:,} tokens of context"
-        say(f"{mark} {offer.entry.name:<32} {offer.entry.licence}\n{'':8} {'fits' if offer.plan else 'does not fit'}: {reason}")
+        facts = "; ".join(filter(None, (offer.entry.licence, offer.entry.languages, "" if offer.entry.chat else "not tuned for chat")))
+        say(f"{mark} {offer.entry.name:<32} {facts}\n{'':8} {'fits' if offer.plan else 'does not fit'}: {reason}")
 
 
 def tune(given: argparse.Namespace, settings: Settings) -> int:

@@ -115,11 +115,6 @@ def _loaded(
     model = load_model(model_dir, backend, positions=plan.context_tokens + _MAX_GAMMA, stretch=plan.context_stretch, progress=progress)
     slots = plan.draft_sinks + plan.draft_window + _slack(plan)
     draft = load_draft(draft_dir, backend, target=model, target_dir=model_dir, positions=slots) if draft_dir else None
-    if draft is not None and draft.config.vocab != model.config.vocab:
-        raise UserError(
-            f"The draft model {draft.config.name} has {draft.config.vocab:,} tokens and {model.config.name} has {model.config.vocab:,}. "
-            "Choose a draft model with the same vocabulary, or draft_model: none."
-        )
     return model, draft
 
 

@@ -198,16 +198,18 @@ def build(settings_json: dict[str, Any], report: Report) -> tuple[Session, dict[
     from core.notes import NoteStore
     from core.reading import ReadingStyle
     from core.session import Session
-    from core.text.tokenizer import Tokenizer
+    from core.text.tokenizer import Tokenizer, require_same_tokens
 
     def replan(layers: int) -> Plan:
         fewer = replace(settings, on_chip_layers=layers, context_tokens=choice.plan.context_tokens)
         return plan_for(machine, fewer, choice.entry, is_there=is_downloaded).plan
 
     with ThreadPoolExecutor(1) as beside:      # its imports take a core, the weights the others
-        loading = beside.submit(Tokenizer.load, folder)
+        loading = beside.submit(Tokenizer.load, folder, frame=choice.entry.frame)
         engine = build_engine(choice.plan, settings, folder, draft_dir=draft, progress=report, replan=replan)
         tokenizer = loading.result()
+    if draft is not None:
+        require_same_tokens(folder, draft)
     defaults = {name: getattr(settings, name)
                 for name in ("max_new_tokens", "temperature", "top_p", "repetition_penalty", "seed", "mode", "stop")}
     free = psutil.virtual_memory().available

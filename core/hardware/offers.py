@@ -51,6 +51,9 @@ def plan_for(
         return replace(found, plan=replace(found.plan, notes=(*found.plan.notes, note)))
     others = [other.shape for other in load().values() if other.role == "target" and other.chat]
     made = plan(hardware, settings, target=entry.shape, draft=draft.shape if draft else None, alternatives=others)
+    if not entry.chat:
+        note = f"{entry.name} is a base model, not tuned for chat: it continues texts rather than answers."
+        made = replace(made, notes=(*made.notes, note))
     return Choice(entry, draft if made.draft_model is not None else None, made)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -36,6 +37,7 @@ class CatalogueEntry:
     languages: str = ""
     revision: str = "main"
     chat: bool = True                          # False: a base model, "not tuned for chat"
+    frame: str = "lwm"                         # how a conversation is written where the tokenizer has no chat template (core.text)
     role: str = "target"                       # "draft": only useful as a draft model
     draft: str | None = None
     weights: str = "safetensors"               # "bin": pickled checkpoint, converted once after the download
@@ -90,10 +92,11 @@ def from_folder(folder: Path) -> CatalogueEntry:
     if known is not None and _sizes(shape) == _sizes(known.shape):
         return replace(known, folder=folder)
     pickled = not any(folder.glob("*.safetensors")) and any(folder.glob("*.bin"))
+    templated, chat_name = _has_chat_template(folder), re.search(r"llama-?2.*chat", folder.name.lower())
     return CatalogueEntry(
         name=folder.name, repo=str(folder), shape=shape, vocabulary=f"folder:{folder.name}", licence="see the folder",
-        chat=_has_chat_template(folder), weights="bin" if pickled else "safetensors", folder=folder,
-        role="draft" if "draft" in config else "target",
+        chat=templated or bool(chat_name), frame="llama2" if chat_name else "completion", role="draft" if "draft" in config else "target",
+        weights="bin" if pickled else "safetensors", folder=folder,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -16,6 +17,7 @@ from core.model.llama import Layer, LlamaModel
 from core.model.rope import Rope
 
 Progress = Callable[[str, float | None], None]
+MOST_PADDING = 1024            # rows; Qwen2.5 has 151,936 below 7B and 152,064 from there on
 HEAD_IDS = "head_ids"          # int32 [head]: the tokens that a trained draft's head covers
 
 
@@ -33,10 +35,10 @@ def load_draft(folder: Path, backend: Backend, *, target: LlamaModel, target_dir
     A trained draft (core.training) holds layers, the last norm and `head_ids`; embedding and output rows are the target's. Raises
     UserError when it was made for another target.
     """
-    weights = Weights(folder)
+    weights, config = Weights(folder), load_config(folder)
     if HEAD_IDS not in weights:
-        return load_model(folder, backend, positions=positions)
-    config, ids = load_config(folder), weights.tensor(HEAD_IDS).long()
+        return _of_vocabulary(target.config, config, weights, backend, positions=positions)
+    ids = weights.tensor(HEAD_IDS).long()
     if (config.hidden, config.vocab) != (target.config.hidden, target.config.vocab):
         raise UserError(
             f"The draft model {config.name} was trained for another target than {target.config.name}: their sizes differ. Choose a draft "
@@ -44,6 +46,27 @@ def load_draft(folder: Path, backend: Backend, *, target: LlamaModel, target_dir
         )
     head = PartialHead(_rows(Weights(target_dir), backend, _head_name(target.config), ids), ids.to(backend.device), config.vocab)
     return _model(config, weights, backend, embedding=target.embedding, head=head, positions=positions)
+
+
+def _of_vocabulary(target: ModelConfig, config: ModelConfig, weights: Weights, backend: Backend, *, positions: int) -> LlamaModel:
+    """A draft model that speaks of as many tokens as its target: checkpoints of one tokenizer differ in the rows they pad it with.
+
+    Padding that the draft lacks has probability 0 in its laws and a row of zeros to be read as; padding that only the draft has is left
+    out. Both stay lossless. Whether the tokens themselves are the same is for the tokenizers to say (core.text.tokenizer).
+    """
+    common = min(config.vocab, target.vocab)
+    if max(config.vocab, target.vocab) - common > MOST_PADDING:
+        raise UserError(
+            f"The draft model {config.name} has {config.vocab:,} tokens and {target.name} has {target.vocab:,}. "
+            "Choose a draft model with the same vocabulary, or draft_model: none."
+        )
+    ids = torch.arange(common)
+    embedding = weights.tensor("model.embed_tokens.weight")[:common].to(backend.device, backend.dtype)
+    head = _rows(weights, backend, _head_name(config), ids)
+    if common < target.vocab:
+        embedding = torch.cat((embedding, embedding.new_zeros(target.vocab - common, config.hidden)))
+        head = PartialHead(head, ids.to(backend.device), target.vocab)
+    return _model(replace(config, vocab=target.vocab), weights, backend, embedding=embedding, head=head, positions=positions)
 
 
 def build(

@@ -17,8 +17,16 @@ TEMPLATE_DATE = "26 Jul 2024"
 _NO_CLOCK = "{%- macro strftime_now(format) -%}" + TEMPLATE_DATE + "{%- endmacro -%}"
 
 _MARKS = ("\u27e6system\u27e7", "\u27e6first\u27e7", "\u27e6answer\u27e7", "\u27e6second\u27e7")
+_FILES = ("tokenizer.json", "tokenizer.model")
 _GENERAL = ("TokenizersBackend", "PreTrainedTokenizerFast")
-_PLAIN_FRAME = ("", "\n\nUSER: ", "", "\n\nUSER: ", "\n\nASSISTANT:")
+# For tokenizers without a chat template: what is written before the system text, the first user text, its answer, the next user text
+# and its answer. lwm: https://huggingface.co/LargeWorldModel/LWM-Text-Chat-128K; llama2: https://arxiv.org/abs/2307.09288 and its
+# reference code; completion: for base models, which go on with a text rather than answer.
+FRAMES = {
+    "lwm": ("", " USER: ", "", " USER: ", " ASSISTANT:"),
+    "llama2": ("[INST] <<SYS>>\n", "\n<</SYS>>\n\n", "", " </s><s>[INST] ", " [/INST]"),
+    "completion": ("", "\n\n", "", "\n\nQuestion: ", "\n\nAnswer:"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +45,8 @@ class Frame:
 class Tokenizer:
     """Wraps a transformers tokenizer. Everything a person or a book wrote is encoded as plain text, never as control tokens."""
 
-    def __init__(self, backend: Any) -> None:
-        self._backend = backend
+    def __init__(self, backend: Any, *, frame: str = "lwm") -> None:
+        self._backend, self._untemplated = backend, FRAMES[frame]
         self._backend.model_max_length = 1 << 60          # we count ourselves; transformers would only warn
         self._lock = threading.Lock()                     # encoding flags live inside the backend
         added = sorted(backend.get_added_vocab(), key=len, reverse=True)
@@ -46,10 +54,13 @@ class Tokenizer:
         self.frame = lru_cache(maxsize=16)(self._frame)
 
     @classmethod
-    def load(cls, folder: Path) -> Tokenizer:
-        """The tokenizer stored in a model folder. Raises UserError when the folder holds none."""
+    def load(cls, folder: Path, *, frame: str = "lwm") -> Tokenizer:
+        """The tokenizer stored in a model folder; `frame` (of FRAMES) is for one without a chat template.
+
+        Raises UserError when the folder holds none.
+        """
         try:
-            return cls(_class_for(folder).from_pretrained(str(folder), local_files_only=True))
+            return cls(_class_for(folder).from_pretrained(str(folder), local_files_only=True), frame=frame)
         except (OSError, ValueError) as error:
             raise UserError(
                 f"The tokenizer in {folder} cannot be read ({error}). Delete that folder; the next start fetches it anew."
@@ -61,6 +72,10 @@ class Tokenizer:
         for piece in self._without_control(text):
             ids += self._encode(piece, plain=True)
         return ids
+
+    def tokens(self) -> dict[int, str]:
+        """Every token by its id."""
+        return {number: token for token, number in self._backend.get_vocab().items()}
 
     def count(self, text: str) -> int:
         """How many ids `encode` would give."""
@@ -94,7 +109,8 @@ class Tokenizer:
     def _template_pieces(self) -> tuple[str, str | None, str, str, str]:
         """What the template writes before the system text, the first user text, its answer, the next user text, its answer."""
         if not getattr(self._backend, "chat_template", None):
-            return ((self._backend.bos_token or "") + _PLAIN_FRAME[0], *_PLAIN_FRAME[1:])
+            before, *rest = self._untemplated
+            return ((self._backend.bos_token or "") + before, *rest)
         roles = ("system", "user", "assistant", "user")
         messages = [{"role": role, "content": mark} for role, mark in zip(roles, _MARKS, strict=True)]
         try:
@@ -111,6 +127,24 @@ class Tokenizer:
         return self._backend.apply_chat_template(
             messages, tokenize=False, add_generation_prompt=True, enable_thinking=False, date_string=TEMPLATE_DATE,
             chat_template=_NO_CLOCK + self._backend.get_chat_template(),
+        )
+
+
+def require_same_tokens(target: Path, draft: Path) -> None:
+    """Raises UserError unless the models in both folders mean the same by each id. A trained draft has no tokenizer but its target's."""
+    if not any((draft / name).is_file() for name in _FILES):
+        return
+    one, other = (target / _FILES[0], draft / _FILES[0])
+    if one.is_file() and other.is_file() and one.read_bytes() == other.read_bytes():
+        return
+    known, drafted = (Tokenizer.load(folder).tokens() for folder in (target, draft))
+    common = known.keys() & drafted.keys()
+    wrong = [number for number in sorted(common) if known[number] != drafted[number]]
+    if wrong or len(common) < min(len(known), len(drafted)):
+        example = f": token {wrong[0]:,} is {known[wrong[0]]!r} and {drafted[wrong[0]]!r}" if wrong else ""
+        raise UserError(
+            f"The draft model in {draft.name} has another vocabulary than {target.name}{example}. Choose a draft model with the same one, "
+            "or draft_model: none."
         )
 
 

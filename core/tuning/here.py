@@ -51,7 +51,7 @@ def tune(settings: Settings, *, report: Report, books: Sequence[Path] = (), cloc
     draft = model_folder(choice.draft, report) if choice.draft else None
     report("Loading the model", None)
     bench = build_bench(choice.plan, settings, folder, draft_dir=draft, progress=report)
-    tokenizer, style = Tokenizer.load(folder), ReadingStyle.from_record(choice.entry.reading)
+    tokenizer, style = Tokenizer.load(folder, frame=choice.entry.frame), ReadingStyle.from_record(choice.entry.reading)
     frame = tokenizer.frame(style.system)
     texts = [read_document(path).text for path in books or (SAMPLES / name for name in TEXTS)]
     request = [*tokenizer.encode("\n\n" + style.part_prompts[0]), *frame.ask]

@@ -86,6 +86,12 @@ def test_plan_for_names_the_draft_only_when_it_is_used():
     assert none.draft is None
 
 
+def test_a_base_model_is_labelled_in_its_plan():
+    choice = plan_for(PC_4090, Settings(context_tokens=32_768), find("Yarn-Llama-2-7b-128k"))
+    assert any("not tuned for chat" in note for note in choice.plan.notes) and choice.entry.frame == "completion"
+    assert not any("not tuned" in note for note in plan_for(PC_4090, Settings(), find("Qwen3-8B")).plan.notes)
+
+
 def test_a_draft_that_was_not_downloaded_is_done_without_and_said():
     """The engine cannot load what is not there, and must not refuse the model for it."""
     large = imagined_hardware(gpu="RTX 4090", ram_gib=128)

@@ -97,6 +97,12 @@ def test_a_folder_of_ones_own(tmp_path):
     assert draft_for(find("Llama-3.1-8B-Instruct"), str(folder)).name == "my-model"
 
 
+def test_a_llama_2_chat_folder_is_known_by_its_name(tmp_path):
+    """Its tokenizer has no template; as a base model it would only continue the question."""
+    entry = find(str(folder_with(tmp_path, "Llama-2-7b-chat-hf", config__json=CONFIG, model__safetensors="")))
+    assert (entry.chat, entry.frame) == (True, "llama2")
+
+
 def test_a_base_model_folder_with_pickled_weights(tmp_path):
     folder = folder_with(tmp_path, config__json=CONFIG, pytorch_model__bin="", tokenizer_config__json={"bos_token": "<s>"})
     entry = from_folder(folder)

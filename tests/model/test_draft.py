@@ -19,7 +19,7 @@ from core.errors import UserError
 from core.model.catalogue import from_folder
 from core.model.llama import LlamaModel
 from core.model.loader import load_draft, load_model
-from tests.tiny import VOCAB, oracle
+from tests.tiny import VOCAB, oracle, ours
 
 HEAD = [0, 3, 4, 17, 40, 41, 66, 90]
 
@@ -101,3 +101,34 @@ def test_the_catalogue_knows_a_draft_by_its_folder(draft_dir: Path):
     """The planner counts the head it has, not the vocabulary it speaks."""
     entry = from_folder(draft_dir)
     assert (entry.role, entry.shape.vocab, entry.shape.layers) == ("draft", len(HEAD), 1)
+
+
+# ---- a checkpoint of its own, padded differently ----------------------------------------------------------------------------
+
+@pytest.mark.parametrize("rows", [VOCAB, VOCAB + 31])
+def test_padding_rows_of_the_vocabulary_do_not_matter(tmp_path: Path, rows: int):
+    """Qwen2.5 has 151,936 rows below 7B and 152,064 from there on: one tokenizer, two paddings."""
+    reference = oracle(tied=True)
+    reference.resize_token_embeddings(rows)
+    reference.save_pretrained(tmp_path)
+    wider = oracle()
+    wider.resize_token_embeddings(VOCAB + 8)
+    target = ours(wider)
+    draft = load_draft(tmp_path, CpuBackend(torch.float32), target=target, target_dir=tmp_path, positions=64)
+    ids = [5, 17, 96, 3]
+    with torch.inference_mode():
+        logits = draft.forward(ids, FullKVCache(draft.config.kv_shape, 64, draft.backend, block_tokens=64))
+        want = reference(torch.tensor([ids])).logits[0]
+        padding = draft.forward([VOCAB + 7], FullKVCache(draft.config.kv_shape, 64, draft.backend, block_tokens=64))
+    common = min(rows, VOCAB + 8)
+    assert logits.shape == (4, VOCAB + 8)
+    torch.testing.assert_close(logits[:, :common], want[:, :common], rtol=1e-4, atol=1e-4)
+    assert bool((logits[:, common:] == -torch.inf).all()) and not padding.isnan().any()
+
+
+def test_a_draft_of_another_size_is_refused(tmp_path: Path):
+    reference = oracle(tied=True)
+    reference.resize_token_embeddings(VOCAB + 2000)
+    reference.save_pretrained(tmp_path)
+    with pytest.raises(UserError, match="same vocabulary"):
+        load_draft(tmp_path, CpuBackend(torch.float32), target=ours(oracle()), target_dir=tmp_path, positions=64)

@@ -14,7 +14,7 @@ CHATML = ("{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_
           "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}")
 
 
-def make(template: str | None = CHATML) -> Tokenizer:
+def make(template: str | None = CHATML, **options: str) -> Tokenizer:
     raw = RawTokenizer(models.BPE())
     raw.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     raw.decoder = decoders.ByteLevel()
@@ -23,7 +23,7 @@ def make(template: str | None = CHATML) -> Tokenizer:
     fast = PreTrainedTokenizerFast(tokenizer_object=raw, bos_token="<|im_start|>", eos_token="<|im_end|>")
     fast.add_tokens(["<think>"])
     fast.chat_template = template
-    return Tokenizer(fast)
+    return Tokenizer(fast, **options)
 
 
 def test_text_of_a_book_never_becomes_a_control_token():
@@ -68,11 +68,6 @@ def test_template_without_system_role_gets_the_text_before_the_first_message():
         assert tokenizer._backend.decode(list(tokenizer.frame("You read.").opening)) == "<|im_start|>user\nYou read.\n\n"
 
 
-def test_base_model_without_template_gets_a_plain_frame():
-    frame = make(None).frame("You read.")
-    assert make(None)._backend.decode(list(frame.ask)) == "\n\nASSISTANT:"
-
-
 def test_template_that_repeats_a_message_is_refused():
     """Rendered twice, a book would be prefilled twice."""
     with pytest.raises(UserError, match="chat template"):
@@ -82,3 +77,16 @@ def test_template_that_repeats_a_message_is_refused():
 def test_folder_without_tokenizer_is_told_to_the_user(tmp_path):
     with pytest.raises(UserError, match="cannot be read"):
         Tokenizer.load(tmp_path)
+
+
+@pytest.mark.parametrize(("frame", "text"), [
+    ("lwm", "S USER: Q1 ASSISTANT:A1 USER: Q2 ASSISTANT:"),
+    ("llama2", "[INST] <<SYS>>\nS\n<</SYS>>\n\nQ1 [/INST]A1 </s><s>[INST] Q2 [/INST]"),
+    ("completion", "S\n\nQ1\n\nAnswer:A1\n\nQuestion: Q2\n\nAnswer:"),
+])
+def test_without_a_template_the_models_own_form_is_written_out(frame: str, text: str):
+    """A base model told USER and ASSISTANT makes up a dialogue; Llama-2-chat knows only its own marks."""
+    tokenizer = make(None, frame=frame)
+    found = tokenizer.frame("S")
+    pieces = (found.opening, tokenizer.encode("Q1"), found.ask, tokenizer.encode("A1"), found.bridge, tokenizer.encode("Q2"), found.ask)
+    assert tokenizer.decode([token for piece in pieces for token in piece]) == text

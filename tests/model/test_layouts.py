@@ -1,0 +1,84 @@
+"""Tiny checkpoints in the file layouts of the real ones, from the stand-in hub to logits."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from core.backend.cpu import CpuBackend
+from core.cache.full import FullKVCache
+from core.model import download as hub_client
+from core.model.download import download
+from core.model.loader import load_model
+from core.text.tokenizer import Tokenizer
+from tests.hub import serving
+from tests.text.test_layouts import sentencepiece_folder
+from tests.text.test_tokenizer import make
+from tests.tiny import VOCAB, oracle
+
+YARN = {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "original_max_position_embeddings": 128}
+LLAMA3 = {"rope_type": "llama3", "rope_theta": 10000.0, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+          "original_max_position_embeddings": 128}
+
+
+def sharded_bin(model: torch.nn.Module, folder: Path) -> None:
+    """pytorch_model-0000x-of-00002.bin and their index, as LWM and Yarn-Llama-2 ship them."""
+    tensors = list(model.state_dict().items())
+    where: dict[str, str] = {}
+    for number, part in enumerate((tensors[:7], tensors[7:]), start=1):
+        name = f"pytorch_model-{number:05d}-of-00002.bin"
+        torch.save(dict(part), folder / name)
+        where |= dict.fromkeys(dict(part), name)
+    (folder / "pytorch_model.bin.index.json").write_text(json.dumps({"metadata": {}, "weight_map": where}))
+    model.config.save_pretrained(folder)
+
+
+def sharded_safetensors(model: torch.nn.Module, folder: Path) -> None:
+    model.save_pretrained(folder, max_shard_size=20_000)
+    assert len(list(folder.glob("*.safetensors"))) > 1
+
+
+def older_config(folder: Path) -> None:
+    """config.json as transformers 4 wrote it: `rope_scaling` with `type`, and `rope_theta` beside it."""
+    path = folder / "config.json"
+    config = json.loads(path.read_text())
+    rope = config.pop("rope_parameters")
+    config["rope_theta"], kind = rope.pop("rope_theta"), rope.pop("rope_type")
+    config["rope_scaling"] = {"type": kind, **rope} if kind == "yarn" else {"rope_type": kind, **rope} if kind != "default" else None
+    path.write_text(json.dumps(config))
+
+
+@pytest.mark.parametrize("tokenizer", ["sentencepiece", "fast"])
+@pytest.mark.parametrize(("save", "rope", "older"), [
+    (sharded_bin, None, True), (sharded_bin, YARN, True), (sharded_safetensors, LLAMA3, True), (sharded_safetensors, YARN, False),
+], ids=["LWM", "Yarn-Llama-2", "Llama-3.1", "safetensors-yarn"])
+def test_from_the_hub_to_logits(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, save, rope, older, tokenizer):
+    from huggingface_hub import constants
+
+    reference = oracle(rope=rope)
+    source = sentencepiece_folder(tmp_path / "repo") if tokenizer == "sentencepiece" else tmp_path / "repo"
+    source.mkdir(exist_ok=True)
+    save(reference, source)
+    if older:
+        older_config(source)
+    if tokenizer == "fast":
+        make()._backend.save_pretrained(source)
+    monkeypatch.setattr(hub_client, "SPARE_BYTES", 0)
+    with serving() as (hub, url):
+        monkeypatch.setattr(constants, "ENDPOINT", url)
+        monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", url + "/{repo_id}/resolve/{revision}/{filename}")
+        hub.files = {path.name: path.read_bytes() for path in source.iterdir()}
+        folder = download("someone/tiny", pickled=save is sharded_bin)
+    assert not list(folder.glob("*.bin"))
+    text = "The keeper lit the lamp."
+    assert Tokenizer.load(folder).decode(Tokenizer.load(folder).encode(text)).strip() == text
+
+    ids = torch.randint(0, VOCAB, (200,), generator=torch.Generator().manual_seed(3)).tolist()
+    model = load_model(folder, CpuBackend(torch.float32), positions=256)
+    with torch.inference_mode():
+        got = model.forward(ids, FullKVCache(model.config.kv_shape, 256, model.backend, block_tokens=64))
+        want = reference(torch.tensor([ids])).logits[0]
+    assert float((got - want).abs().max()) < 1e-4 * float(want.abs().max())
