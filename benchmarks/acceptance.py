@@ -27,8 +27,8 @@ bound_spinning()
 
 import torch  # noqa: E402 (after the thread setting, which is read when torch loads)
 
-from benchmarks.decode import LOOPS_BELOW, distinct  # noqa: E402
 from benchmarks.store import Table, save  # noqa: E402
+from benchmarks.texts import LOOPS_BELOW, distinct  # noqa: E402
 from core.assemble import build_engine  # noqa: E402
 from core.cache.base import TargetKVCache  # noqa: E402
 from core.cache.retrieval import RetrievalKVCache  # noqa: E402

@@ -32,6 +32,7 @@ from benchmarks.cases import Cases  # noqa: E402
 from benchmarks.levels import LEVELS, Measured, Recorder  # noqa: E402
 from benchmarks.passes import OutOfTime  # noqa: E402
 from benchmarks.store import Table, save  # noqa: E402
+from benchmarks.texts import LOOPS_BELOW, distinct  # noqa: E402
 from benchmarks.transfer import memory_read_gb_per_s  # noqa: E402
 from core.assemble import build_engine  # noqa: E402
 from core.decoding.decoder import Round  # noqa: E402
@@ -46,7 +47,6 @@ MODES = {                                      # name -> the engine's mode, whet
     "streaming": ("streaming", False), "retrieval": ("retrieval", False), "ngram": ("ngram", False), "draft": ("draft", True),
     "triforce": ("triforce", False), "triforce, trained draft": ("triforce", True), PLAIN: (PLAIN, False),
 }
-LOOPS_BELOW = 0.6
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,12 +177,6 @@ def floor(engine: Engine, folder: Path, context: int) -> dict[str, float]:
     return {"weight_bytes": embedded.weight_bytes(folder, engine.plan),
             "kv_bytes": context * catalogue.find(folder.name).shape.kv_bytes_per_token(engine.plan.dtype),
             "memory_gb_per_s": memory_read_gb_per_s(engine.model.backend.device)}
-
-
-def distinct(tokens: Sequence[int], n: int = 4) -> float:
-    """The share of distinct n-grams: low where the text goes round in circles."""
-    grams = [tuple(tokens[i:i + n]) for i in range(len(tokens) - n + 1)]
-    return len(set(grams)) / len(grams) if grams else 1.0
 
 
 # ---- what is shown --------------------------------------------------------------------------------------------------------

@@ -23,8 +23,8 @@ from core.backend.threads import bound_spinning  # noqa: E402 (the path above ma
 
 bound_spinning()
 
-from benchmarks.decode import LOOPS_BELOW, distinct  # noqa: E402 (after the thread setting, which is read when torch loads)
-from benchmarks.store import Table, save  # noqa: E402
+from benchmarks.store import Table, save  # noqa: E402 (after the thread setting, which is read when torch loads)
+from benchmarks.texts import LOOPS_BELOW, distinct  # noqa: E402
 from core.assemble import Composer, build_engine  # noqa: E402
 from core.config import load_settings  # noqa: E402
 from core.decoding.decoder import Round  # noqa: E402

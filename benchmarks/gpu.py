@@ -23,15 +23,15 @@ if not __package__:                            # started as a file: the reposito
 
 import torch  # noqa: E402 (the path above makes the repository importable)
 
+from benchmarks import answers  # noqa: E402 (the path above makes the repository importable)
 from benchmarks.expanded import LLAMA_2_7B, LLAMA_2_13B, LLAMA_3_8B, ExpandedWeights, Shape, expanded_config  # noqa: E402
 from benchmarks.passes import VERIFY_ROWS, OutOfTime, Speeds, measure, measured_speeds  # noqa: E402
 from benchmarks.store import RESULTS, Table, save  # noqa: E402
-from core.assemble import Composer, Room  # noqa: E402
+from core.assemble import Room  # noqa: E402
 from core.backend.base import Backend  # noqa: E402
 from core.backend.cpu import CpuBackend  # noqa: E402
 from core.backend.cuda import CudaBackend  # noqa: E402
 from core.config import Settings  # noqa: E402
-from core.engine import Done, Engine, Params, Prefilled  # noqa: E402
 from core.errors import PlanError  # noqa: E402
 from core.hardware.facts import GB, GIB, Hardware  # noqa: E402
 from core.hardware.gpus import imagined_hardware  # noqa: E402
@@ -46,7 +46,7 @@ from core.model.loader import Weights, build  # noqa: E402
 CARD_GIB = 24.0                    # the consumer card that the cap stands for,
 KEPT_GIB = 1.5                     # of which the screen and the CUDA context have so much
 ROPE_THETA = 2_000_000.0           # for 128K; beyond 8K only times are taken, so the text's quality does not matter
-LOOPS_BELOW = 0.6                  # distinct 4-grams; text that loops is no evidence of acceptance
+ANSWER_TOKENS, TINY_ANSWER_TOKENS = 128, 24
 LEVELS = {"middle": "middle", "draft": "draft, random weights in the shape of a 68M model"}
 PAPER = (("TriForce, published: one RTX 4090, 127K", 312.0, 1516.0), ("TriForce, published: two RTX 4090, 127K", 108.0, 840.0))
 DIFFERS = (
@@ -147,7 +147,7 @@ def run(case: Case, bench: Bench) -> dict[str, Any]:
             model = build(config, weights, backend, positions=context + 64)
             room = Room(plan, settings, model)
             if case.what == "answers":
-                found = answers(model, plan, room, bench.source.ids[:case.context], bench)
+                found = _spoken(model, plan, room, case, bench)
             else:
                 ids = bench.source.ids[:case.context + max(VERIFY_ROWS)]
                 found = measure(model, shape, plan, room.new_cache(len(ids)), ids, bench.speeds, draft=_draft(backend),
@@ -161,33 +161,12 @@ def run(case: Case, bench: Bench) -> dict[str, Any]:
         backend.release()
 
 
-def answers(model: LlamaModel, plan: Plan, room: Room, ids: list[int], bench: Bench) -> dict[str, Any]:
-    """Acceptance, tokens per round and TBT of real answers, with the share of distinct 4-grams that says what they are worth."""
-    composer = Composer(plan, model, None)
-    composer.prepare()
-    engine = Engine(model, plan, new_cache=room.new_cache, compose=composer.compose,
-                    peak_memory=model.backend.peak_memory_bytes)
-    context = engine.new_context(len(ids) + 256)
-    found = []
-    for mode in ("autoregressive", "retrieval", "triforce"):
-        for temperature in (0.0, 0.6):
-            if bench.out_of_time():
-                raise OutOfTime
-            params = Params(mode=mode, temperature=temperature, top_p=0.9 if temperature else 1.0,
-                            max_new_tokens=24 if bench.tiny else 128)
-            tokens: list[int] = []
-            for event in engine.generate(context, ids, params):
-                if isinstance(event, Done):
-                    stats = event.stats
-                elif not isinstance(event, Prefilled):
-                    tokens += event.tokens
-            grams = [tuple(tokens[i:i + 4]) for i in range(len(tokens) - 3)]
-            found.append({
-                "mode": mode, "temperature": temperature, "tbt_ms": stats.tbt_mean_ms, "acceptance": stats.acceptance_retrieval.rate,
-                "draft_acceptance": stats.acceptance_draft.rate, "tokens_per_round": stats.tokens_per_round,
-                "distinct_4grams": len(set(grams)) / max(1, len(grams)), "bytes_moved": stats.bytes_moved,
-            })
-    return {"context": len(ids), "answers": found}
+def _spoken(model: LlamaModel, plan: Plan, room: Room, case: Case, bench: Bench) -> dict[str, Any]:
+    """The book goes on behind the context, and the model does. Raises OutOfTime."""
+    tokens = TINY_ANSWER_TOKENS if bench.tiny else ANSWER_TOKENS
+    ids = bench.source.ids[:case.context + tokens]
+    return {"context": case.context, "along": answers.along(model, plan, room, ids, case.context, out_of_time=bench.out_of_time),
+            "answers": answers.answers(model, plan, room, ids[:case.context], tokens=tokens, out_of_time=bench.out_of_time)}
 
 
 # ---- what is shown --------------------------------------------------------------------------------------------------------
@@ -208,11 +187,7 @@ def tables(done: dict[str, Any]) -> list[Table]:
         "Case", "level", "rows", "launched, ms", "replayed, ms"), tuple(
             (name.removeprefix("passes "), LEVELS[level], *(times.values() if times else (None, None, "no graphs here")))
             for name, row in passes.items() for level, found in row["graphs"].items() for times in found or [None])))
-    texts = [(name.removeprefix("answers "), one["mode"], str(one["temperature"]), one["tbt_ms"], one["acceptance"],
-              one["tokens_per_round"], "loops: no evidence" if one["distinct_4grams"] < LOOPS_BELOW else "varied")
-             for name, row in done.items() for one in row.get("answers", ())]
-    columns = ("Case", "mode", "temperature", "TBT, ms", "acceptance", "tokens per round", "text")
-    made.append(Table("Answers up to 8K tokens", columns, tuple(texts)))
+    made += answers.tables(done)
     refused = tuple((name, row["refused"]) for name, row in done.items() if "refused" in row)
     return [table for table in (*made, Table("Not run", ("Case", "why"), refused)) if table.rows]
 

@@ -34,10 +34,10 @@ bound_spinning()
 
 from benchmarks import cases, embedded  # noqa: E402 (after the thread setting, which is read when torch loads)
 from benchmarks.cases import Cases  # noqa: E402
-from benchmarks.decode import LOOPS_BELOW, distinct  # noqa: E402
 from benchmarks.parts import PARTS, Parts  # noqa: E402
 from benchmarks.passes import OutOfTime  # noqa: E402
 from benchmarks.store import REPO, Table, save  # noqa: E402
+from benchmarks.texts import LOOPS_BELOW, distinct  # noqa: E402
 from core.config import Settings  # noqa: E402
 from core.hardware.plan import Plan  # noqa: E402
 

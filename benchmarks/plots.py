@@ -1,7 +1,7 @@
 """Draws what `benchmarks/acceptance.py` saved, as SVG that follows the reader's light or dark theme.
 
-    python benchmarks/plots.py             rewrite docs/images/acceptance-*.svg from benchmarks/results/acceptance.json
-    python benchmarks/plots.py --check     exit 1 and name the pictures that are out of date
+    python -m benchmarks.plots             rewrite docs/images/acceptance-*.svg from benchmarks/results/acceptance.json
+    python -m benchmarks.plots --check     exit 1 and name the pictures that are out of date
 
 Nothing is measured here. Colours are those of docs/brand.md; no line is told from another by its colour alone.
 """

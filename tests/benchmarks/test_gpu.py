@@ -28,7 +28,8 @@ def test_every_case_runs_and_is_tabled(tmp_path: Path):
     assert on_chip["prefill_bytes_moved"] == 0
     assert {one["mode"] for one in texts["answers"]} == {"autoregressive", "retrieval", "triforce"}
     result = load(tmp_path / "gpu.json")
-    assert [len(table.rows) for table in result.tables] == [2, 4 + len(gpu.PAPER), 4, 6]
+    assert [len(table.rows) for table in result.tables] == [2, 4 + len(gpu.PAPER), 4, 2, 6]
+    assert all(0 < one["acceptance"] <= 1 for one in texts["along"]["rates"]) and texts["along"]["perplexity"] > 1
     assert {row[-1] for row in result.tables[2].rows} == {"no graphs here"}
     assert result.details["left"] == []
 
