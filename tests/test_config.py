@@ -52,6 +52,14 @@ def test_yaml_number_written_as_text(tmp_path):
     assert load_settings(write(tmp_path, "temperature: 1e-1"), {}).temperature == pytest.approx(0.1)
 
 
+@pytest.mark.parametrize(("written", "read"), [("on", "on"), ("off", "off"), ("auto", "auto"), ("'On'", "on")])
+def test_on_and_off_without_quotes(tmp_path, written, read):
+    """YAML 1.1 makes truth values of them."""
+    settings = load_settings(write(tmp_path, f"cuda_graphs: {written}"))
+    assert settings.cuda_graphs == read
+    assert Settings.from_json(settings.to_json()) == settings
+
+
 def test_unknown_key_names_the_nearest(tmp_path):
     with pytest.raises(UserError, match="unknown key 'retrieval_buget'.*'retrieval_budget'"):
         load_settings(write(tmp_path, "retrieval_buget: 512"), {})

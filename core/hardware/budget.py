@@ -51,7 +51,7 @@ class Layout:
     blocks: int
     kernel: str
     fixed_prefill: tuple[bool, bool]       # whether segment and chunk are the user's
-    graphs: bool = True
+    graphs: bool                           # whether CUDA graphs may be kept
     pinnable: int = 0
 
     # ---- derived -------------------------------------------------------------------------------------------------------
