@@ -87,15 +87,13 @@ def run(
     model: Model, source: TargetKVCache, ids: Sequence[int], start: int, lanes: Sequence[Lane], samplings: Sequence[Sampling], *,
     gamma: int, steered_by: int = 0, going_on: Callable[[], bool] = lambda: True,
 ) -> list[list[Expected]]:
-    """Forces ids[start:] in drafts of `gamma` tokens, for as long as `going_on`. Returns [lane][sampling].
+    """Forces ids[start:] in drafts of `gamma` tokens, for as long as `going_on` says after each. Returns [lane][sampling].
 
     `source` holds ids[:start - 1], of which the lanes have seen the end (`select_first`). The rate at sampling `steered_by` is what a
     refresh is told of. Leaves `source` where the text ends.
     """
     sums = [[Expected()] * len(samplings) for _ in lanes]
     for so_far, drafted in _rounds(ids, start, gamma):
-        if not going_on():
-            break
         for lane in lanes:
             lane.refresh.before_round()
         proposed = [next_logits(model, lane.cache, so_far, drafted[:-1]) for lane in lanes]
@@ -110,6 +108,8 @@ def run(
             sums[index] = [old + new for old, new in zip(sums[index], found, strict=True)]
             lane.cache.commit(source.length)
             lane.refresh.after_round(Acceptance(found[steered_by].accepted, found[steered_by].evaluated))
+        if not going_on():
+            break
     return sums
 
 

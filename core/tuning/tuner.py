@@ -38,6 +38,8 @@ RACE_TOKENS = 48                               # per run; two runs each
 LEAST_TIMED = 8                                # an answer that ends before says nothing of speed
 DRAFT = 8                                      # tokens per forced draft
 LEAST_PROMPT = 512
+LANE_TAIL = 2 * ANSWER_TOKENS
+LANES_SHARE = 0.25                             # of the free memory, for retrieval caches side by side
 WIDEST_CHUNK = 64                              # the cache is laid out for it, so that every candidate's chunks divide its blocks
 VERIFY_ROWS = (1, 2, 4, 8, 16, 33)
 MIDDLE_ROWS = (1, 2, 4, 5, 9)
@@ -134,14 +136,15 @@ class Tuner:
         sampling = Sampling(self._params.temperature, self._params.top_p, self._params.repetition_penalty, start)
         acceptance: dict[Selection, float] = {}
         middle_ms: dict[int, Times] = {}
-        for group in self._groups(candidates(self._plan, self._settings)):
+        for group in self._groups(model, candidates(self._plan, self._settings)):
             if acceptance and self._used() > FORCED_SHARE:
                 break
             self._report("Acceptance by budget and chunk", self._used())
             try:
                 lanes = [self._lane(context.cache, selection) for selection in group]
                 forced.select_first(model, context.cache, ids[:start], lanes, chunk_tokens=self._plan.prefill_chunk_tokens)
-                found = forced.run(model, context.cache, ids, start, lanes, [sampling], gamma=DRAFT)
+                found = forced.run(model, context.cache, ids, start, lanes, [sampling], gamma=DRAFT,
+                                   going_on=lambda: self._used() < FORCED_SHARE)
                 for selection, lane, (expected,) in zip(group, lanes, found, strict=True):
                     acceptance[selection] = expected.rate or 0.0
                     if selection.budget not in middle_ms:
@@ -151,15 +154,21 @@ class Tuner:
                 model.backend.release()
         return {one: rate for one, rate in acceptance.items() if one.budget in middle_ms}, middle_ms
 
-    def _groups(self, selections: list[Selection]) -> Iterator[list[Selection]]:
-        """Which go side by side: all in host memory, one after the other on a device."""
-        if self._plan.device == "cpu":
-            yield selections
-        else:
-            yield from ([one] for one in selections)
+    def _groups(self, model: LlamaModel, selections: list[Selection]) -> Iterator[list[Selection]]:
+        """Which go side by side: as many as a part of the free memory holds, at least one."""
+        shape = model.config.kv_shape
+        token_bytes = 2 * shape.layers * shape.kv_heads * shape.head_dim * model.backend.dtype.itemsize
+        room = model.backend.memory().free_bytes * LANES_SHARE / token_bytes
+        group: list[Selection] = []
+        for selection in selections:
+            if group and sum(one.budget + LANE_TAIL for one in (*group, selection)) > room:
+                yield group
+                group = []
+            group.append(selection)
+        yield group
 
     def _lane(self, source: TargetKVCache, selection: Selection) -> Lane:
-        cache = RetrievalKVCache(source, budget=selection.budget, chunk=selection.chunk, tail_tokens=2 * ANSWER_TOKENS)
+        cache = RetrievalKVCache(source, budget=selection.budget, chunk=selection.chunk, tail_tokens=LANE_TAIL)
         watch = Watch()
         return Lane(cache, RetrievalRefresh(watch, cache), watch)
 

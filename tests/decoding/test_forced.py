@@ -93,7 +93,7 @@ def test_it_ends_when_told(tiny: LlamaModel):
     """A tuner's time may be over in the middle of a text."""
     source = read(tiny)
     lanes = [lane(source, 16)]
-    left = iter([True, True, False])
+    left = iter([True, False])
     forced.select_first(tiny, source, IDS[:START], lanes, chunk_tokens=32)
     (found,), = forced.run(tiny, source, IDS, START, lanes, [WARM], gamma=4, going_on=lambda: next(left))
     assert found.rounds == 2 and source.length == START + 7

@@ -11,6 +11,7 @@ import torch
 
 from benchmarks.tune import tables
 from core.assemble import Bench
+from core.backend.base import Memory
 from core.cache.base import TargetKVCache
 from core.cache.offloaded import OffloadedKVCache
 from core.config import Settings
@@ -107,6 +108,14 @@ def test_little_time_gives_a_result_all_the_same(model: LlamaModel):
     outcome = tuned(model, token_s={False: 0.2, True: 0.1}, seconds=0.01, plan=replace(PLAN, expected_prefill_s=1e6))
     assert outcome.read_tokens == PLAN.prefill_segment_tokens + 3 < LEAST_PROMPT
     assert outcome.measured.acceptance and outcome.tuned.verify_ms
+
+
+def test_little_memory_changes_no_figure(model: LlamaModel, monkeypatch: pytest.MonkeyPatch):
+    """Selections that do not fit side by side come one after the other, each from the same start."""
+    together = tuned(model, token_s={False: 0.2, True: 0.1}).measured
+    monkeypatch.setattr(model.backend, "memory", lambda: Memory(0, 1))
+    alone = tuned(model, token_s={False: 0.2, True: 0.1}).measured
+    assert alone.acceptance == pytest.approx(together.acceptance, abs=1e-6) and len(alone.acceptance) == 6
 
 
 def test_an_offloaded_cache_is_measured_alike(model: LlamaModel):
