@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from core.cache.base import TargetKVCache
+from core.cache.full import FullKVCache
 from core.cache.retrieval import RetrievalKVCache
 from core.cache.streaming import StreamingKVCache
 from core.hardware import costs
@@ -65,7 +66,7 @@ def measure(
         verify_ms[rows] = repeated(model, cache, ids[context:context + rows], out_of_time)
         moved[rows] = (cache.bytes_moved - before) // REPEATS
     middle_ms = {rows: repeated(model, retrieval, ids[context:context + rows], out_of_time) for rows in MIDDLE_ROWS}
-    graphs = {"middle": replays(model, retrieval), "draft": replays(draft, draft_cache(draft, plan))}
+    graphs = {"middle": replays(model, middle_cache(retrieval, plan)), "draft": replays(draft, draft_cache(draft, plan))}
     found = {
         "context": context, "graphs": graphs, "prefill_s": prefill_s, "prefill_bytes_moved": prefill_bytes,
         "prefill_bytes_of_earlier_segments": _earlier(plan, context, moved[1]), "refresh_ms": refresh_ms, "verify_ms": verify_ms,
@@ -135,6 +136,15 @@ def repeated(model: LlamaModel, cache: TargetKVCache | RetrievalKVCache, ids: Se
 def replays(model: LlamaModel, cache: RetrievalKVCache | StreamingKVCache) -> list[dict[str, float]]:
     """Passes launched operation by operation and replayed, as the product times them; none where they cannot be recorded."""
     return [asdict(times) for times in ShortPasses(model, cache, MIDDLE_ROWS).times]
+
+
+def middle_cache(like: RetrievalKVCache, plan: Plan) -> RetrievalKVCache:
+    """In the memory of `like`, as full as in the middle of an answer, over a source that holds nothing."""
+    source = FullKVCache(like.source.shape, plan.retrieval_chunk, like.backend, block_tokens=plan.retrieval_chunk)
+    cache = RetrievalKVCache(source, budget=plan.retrieval_budget, chunk=plan.retrieval_chunk, tail_tokens=plan.tail_tokens,
+                             store=like.store)
+    cache.advance(min(plan.retrieval_budget + cache.recent, plan.context_tokens))
+    return cache
 
 
 def draft_cache(draft: LlamaModel, plan: Plan) -> StreamingKVCache:
