@@ -94,6 +94,7 @@ def _extract(parser: argparse.ArgumentParser) -> None:
 
 def _doctor(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run="app.commands:doctor")
+    parser.add_argument("--measure", action="store_true", help="measure bus and disk again, whatever was measured before")
     parser.add_argument("--json", action="store_true", help="as JSON")
 
 

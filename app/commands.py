@@ -45,7 +45,7 @@ def doctor(given: argparse.Namespace, settings: Settings) -> int:
     from core.hardware.probe import probe
     from core.model.fetch import is_downloaded
 
-    report = doctor_report(probe(paths.data_dir()), settings, is_downloaded=is_downloaded)
+    report = doctor_report(probe(paths.data_dir(), again=given.measure), settings, is_downloaded=is_downloaded)
     report["snapshots"] = _snapshot_facts(settings)
     report["measured"] = Measurements(paths.data_dir()).said()
     say(json.dumps(report, default=_plain) if given.json else format_doctor(report))

@@ -69,7 +69,8 @@ def format_doctor(report: dict[str, Any]) -> str:
 
 
 def _gpu_line(gpu: dict[str, Any]) -> str:
-    bus = f"{gpu['pcie_gb_per_s']:.1f} GB/s from host ({'measured' if gpu['pcie_measured'] else 'not measured'})"
+    back = f", {gpu['pcie_back_gb_per_s']:.1f} back" if gpu["pcie_back_gb_per_s"] else ""
+    bus = f"{gpu['pcie_gb_per_s']:.1f} GB/s from host{back} ({'measured' if gpu['pcie_measured'] else 'not measured'})"
     return (f"{gpu['name']}, {gpu['vram_bytes'] / GIB:.1f} GiB, {gpu['free_bytes'] / GIB:.1f} GiB free, {bus}, driver "
             f"{gpu['driver'] or 'unknown'}")
 

@@ -21,6 +21,7 @@ class Gpu:
     memory_gb_per_s: float
     tflops: float                              # dense 16-bit matrix products, nominal
     pcie_gb_per_s: float
+    pcie_back_gb_per_s: float | None = None    # device to host; None: not measured
     pcie_measured: bool = False                # False: nominal, or stated by the user
     known: bool = True                         # False: bandwidth and TFLOP/s are cautious guesses, not from the table
     compute_capability: tuple[int, int] | None = None

@@ -25,13 +25,14 @@ from core.cache.disk import SnapshotFolder
 from core.hardware import tuned_file
 from core.hardware.cpu import cores, cpu_flags, cpu_name
 from core.hardware.facts import GB, Gpu, Hardware
-from core.hardware.gpus import pinnable
+from core.hardware.gpus import look_up, pinnable
 from core.hardware.measured import Measurements
 from core.hardware.nvml import read_gpus
 
 MIB = 1 << 20
 COPY_BLOCK_BYTES = 128 * MIB           # the staging ring's block size
 CHILD_TIMEOUT_S = 90
+UNKNOWN_RATES = {"memory_gb_per_s": 250.0, "tflops": 10.0, "pcie_gb_per_s": 12.0}      # cautious guesses
 DISK_PROBE_BYTES = 64 * MIB
 REPO = Path(__file__).resolve().parents[2]
 
@@ -48,6 +49,8 @@ def probe(data_folder: Path | None = None, *, measure: bool = True, again: bool 
     physical, logical = cores()
     total, available = memory()
     gpus, problems = read_gpus()
+    if problems and not gpus:
+        gpus = _gpus_by_torch()
     cache = Measurements(data_folder, again=again) if data_folder else None
     if cache is not None and measure:
         gpus, bus_problems = _with_bus(gpus, cache)
@@ -143,13 +146,32 @@ def _with_bus(gpus: tuple[Gpu, ...], cache: Measurements) -> tuple[tuple[Gpu, ..
                 measured.append(gpu)
                 continue
             cache.put(key, known)
-        measured.append(replace(gpu, pcie_gb_per_s=known["h2d_gb_per_s"], pcie_measured=True))
+        measured.append(replace(gpu, pcie_gb_per_s=known["h2d_gb_per_s"], pcie_back_gb_per_s=known.get("d2h_gb_per_s"), pcie_measured=True))
     return tuple(measured), tuple(problems)
 
 
 def measure_bus(index: int) -> dict:
     """{"h2d_gb_per_s", "d2h_gb_per_s"} of one GPU, measured in a child process; {"problem": words} when that fails."""
-    command = [sys.executable, "-m", "core.hardware.probe", "--bus", str(index)]
+    return _ask_child("--bus", str(index))
+
+
+def _gpus_by_torch() -> tuple[Gpu, ...]:
+    """What torch can use where the driver's management library does not answer; it knows no clocks and no link."""
+    return tuple(_gpu(found) for found in _ask_child("--gpus").get("gpus", ()))
+
+
+def _gpu(found: dict) -> Gpu:
+    spec = look_up(found["name"], vram_bytes=found["vram_bytes"])
+    capability = tuple(found["compute_capability"])
+    if spec is None:
+        return Gpu(**{**found, "compute_capability": capability}, **UNKNOWN_RATES, known=False)
+    return Gpu(**{**found, "compute_capability": capability}, memory_gb_per_s=spec.memory_gb_per_s, tflops=spec.tflops,
+               pcie_gb_per_s=spec.pcie_gb_per_s)
+
+
+def _ask_child(*arguments: str) -> dict:
+    """What this file says when it is run with these arguments; {"problem": words} when it says nothing that is understood."""
+    command = [sys.executable, "-m", "core.hardware.probe", *arguments]
     try:
         child = subprocess.run(command, capture_output=True, text=True, timeout=CHILD_TIMEOUT_S, cwd=REPO, check=False,
                                stdin=subprocess.DEVNULL, creationflags=getattr(subprocess, "CREATE_NO_WINDOW", 0))
@@ -183,6 +205,19 @@ def _measure_bus_here(index: int) -> dict:
     return {name: round(rate, 2) for name, rate in rates.items()}
 
 
+def _gpus_here() -> dict:
+    """The child's work: every device that torch can use."""
+    try:
+        import torch
+
+        devices = [(index, torch.cuda.get_device_properties(index), torch.cuda.mem_get_info(index))
+                   for index in range(torch.cuda.device_count() if torch.cuda.is_available() else 0)]
+    except (ImportError, OSError, RuntimeError) as error:
+        return {"problem": str(error).splitlines()[0]}
+    return {"gpus": [{"name": facts.name, "vram_bytes": total, "free_bytes": free, "compute_capability": [facts.major, facts.minor],
+                      "index": index} for index, facts, (free, total) in devices]}
+
+
 def _copy_rate(torch, target, source) -> float:
     best = 0.0
     for _ in range(4):
@@ -198,8 +233,10 @@ def _copy_rate(torch, target, source) -> float:
 
 def _main() -> None:
     parser = argparse.ArgumentParser(prog="core.hardware.probe", description="Measures the bus of one GPU; prints JSON.")
-    parser.add_argument("--bus", type=int, required=True, metavar="GPU")
-    sys.stdout.write(json.dumps(_measure_bus_here(parser.parse_args().bus)) + "\n")
+    parser.add_argument("--bus", type=int, metavar="GPU")
+    parser.add_argument("--gpus", action="store_true")
+    asked = parser.parse_args()
+    sys.stdout.write(json.dumps(_gpus_here() if asked.gpus else _measure_bus_here(asked.bus or 0)) + "\n")
 
 
 if __name__ == "__main__":

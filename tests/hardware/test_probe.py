@@ -119,6 +119,43 @@ def test_missing_nvml_package_is_a_fact(monkeypatch):
     assert "nvidia-ml-py is missing" in nvml.read_gpus()[1][0]
 
 
+def child_says(monkeypatch, words: str) -> list[tuple[str, ...]]:
+    """Replaces the child; returns what is asked of it."""
+    asked: list[tuple[str, ...]] = []
+
+    def run(command, **options):
+        asked.append(tuple(command[3:]))
+        return subprocess.CompletedProcess(command, 0, words, "")
+
+    monkeypatch.setattr(probe.subprocess, "run", run)
+    return asked
+
+
+@pytest.mark.parametrize(("name", "known"), [("NVIDIA GeForce RTX 4090", True), ("NVIDIA Something 99", False)])
+def test_torch_is_asked_where_the_management_library_is_silent(monkeypatch, name, known):
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    found = {"name": name, "vram_bytes": 24 * GIB, "free_bytes": 23 * GIB, "compute_capability": [8, 9], "index": 0}
+    asked = child_says(monkeypatch, json.dumps({"gpus": [found]}))
+    (gpu,) = probe.probe().gpus
+    assert asked == [("--gpus",)]
+    assert (gpu.name, gpu.free_bytes, gpu.compute_capability, gpu.known) == (name, 23 * GIB, (8, 9), known)
+    assert gpu.memory_gb_per_s == (1008 if known else 250)
+
+
+def test_torch_is_not_asked_where_there_is_no_driver(monkeypatch):
+    """That costs seconds at every start of a PC without a card."""
+    monkeypatch.setitem(sys.modules, "pynvml", fake_driver([], init_error=NVMLError_LibraryNotFound("no library")))
+    asked = child_says(monkeypatch, "{}")
+    assert (probe.probe().gpus, asked) == ((), [])
+
+
+def test_a_driver_that_torch_cannot_use_either_is_a_fact(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pynvml", fake_driver([], init_error=NVMLError("Unknown Error")))
+    child_says(monkeypatch, json.dumps(probe._gpus_here()))
+    found = probe.probe()
+    assert found.gpus == () and "does not answer" in found.problems[0]
+
+
 def test_this_machine(tmp_path):
     """Real facts of the machine the test runs on, against the system's own answers."""
     found = probe.probe(tmp_path)
@@ -159,6 +196,7 @@ def test_bus_is_measured_once_and_again_on_demand(bus, tmp_path):
     assert probe.probe(tmp_path).gpus[0].pcie_gb_per_s == 21.0
     assert len(bus) == 1
     again = probe.probe(tmp_path, again=True).gpus[0]
+    assert again.pcie_back_gb_per_s == 21.0
     assert (again.pcie_gb_per_s, again.pcie_measured, len(bus)) == (22.0, True, 2)
     assert probe.probe(tmp_path).gpus[0].pcie_gb_per_s == 22.0
 
