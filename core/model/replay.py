@@ -62,11 +62,11 @@ class ReplayedPass:
 class ShortPasses:
     """`model`, with passes of certain numbers of rows over one cache's memory replayed; all others are computed as ever.
 
-    The memory is that of `cache`, whose length is one in the middle of an answer: what is timed is what will happen. Nothing in it
-    is committed, and its rows are overwritten. With `only_faster` a replay is kept where it takes less time than the eager pass, else wherever it can be recorded; never
-    where it does not say what the same pass says unrecorded. What is `known` from an earlier start
-    decides without a clock: which passes are replayed changes rounding, and with it what a seed gives, though never the law. A device
-    that cannot record, or has no memory for it, replays nothing.
+    The memory is that of `cache`, whose length is one in the middle of an answer: what is timed is what will happen. Nothing in it is
+    committed, and its rows are overwritten. With `only_faster` a replay is kept where it takes less time than the eager pass, else wherever
+    it can be recorded; never where it does not say what the same pass says unrecorded. What is `known` from an earlier start decides
+    without a clock: which passes are replayed changes rounding, and with it what a seed gives, though never the law. A device that cannot
+    record, or has no memory for it, replays nothing.
     """
 
     def __init__(
