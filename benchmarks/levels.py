@@ -14,7 +14,9 @@ import torch
 from core.assemble import Composer
 from core.cache.base import KVCache, TargetKVCache
 from core.decoding.decoder import Decoder
+from core.decoding.drafters import Drafter, Model, VerifiedDrafter
 from core.engine import Params
+from core.hardware.measured import Measurements
 from core.hardware.plan import Plan
 from core.model.llama import LlamaModel
 
@@ -26,17 +28,7 @@ class Recorder:
 
     def __init__(self) -> None:
         self.trained_draft = False
-        self.full: TargetKVCache | None = None
         self.passes: dict[str, list[tuple[int, float]]] = defaultdict(list)
-
-    def begin(self, cache: TargetKVCache) -> None:
-        """A new answer over `cache`."""
-        self.full = cache
-        self.passes.clear()
-
-    def level(self, cache: KVCache) -> str:
-        """Which level a pass of the target over `cache` belongs to."""
-        return "full" if cache is self.full else "middle"
 
     def within(self, level: str) -> AbstractContextManager:
         """What a pass runs inside of; nothing here."""
@@ -49,20 +41,21 @@ class Recorder:
 
 
 class Timed:
-    """A model that tells `recorder` of its passes. `level` None: the cache decides."""
+    """A model, or recorded passes of one, that tells `recorder` of each pass."""
 
-    def __init__(self, model: LlamaModel, recorder: Recorder, level: str | None = None) -> None:
+    def __init__(self, model: Model, recorder: Recorder, level: str) -> None:
         self._model, self._recorder, self._level = model, recorder, level
-        self.config, self.backend, self.rope = model.config, model.backend, model.rope
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._model, name)
 
     def forward(self, ids: Sequence[int], cache: KVCache) -> torch.Tensor:
-        """See LlamaModel. Returns when the device is done with it."""
-        level = self._level or self._recorder.level(cache)
+        """See Model. Returns when the device is done with it."""
         started = time.perf_counter()
-        with self._recorder.within(level):
+        with self._recorder.within(self._level):
             logits = self._model.forward(ids, cache)
             logits[-1, 0].item()               # reading a number waits for the device
-        self._recorder.passes[level].append((len(ids), time.perf_counter() - started))
+        self._recorder.passes[self._level].append((len(ids), time.perf_counter() - started))
         return logits
 
 
@@ -71,11 +64,24 @@ class Measured(Composer):
 
     def __init__(self, recorder: Recorder, plain: Plan, plan: Plan, model: LlamaModel, draft: LlamaModel | None) -> None:
         """`plain`: the plan without a draft model; `plan`: the one with it, where there is one."""
-        super().__init__(plan, Timed(model, recorder), Timed(draft, recorder, "draft") if draft else None)
-        self._recorder, self._without, self._with = recorder, (plain, None), (plan, self._draft)
+        super().__init__(plan, model, draft)
+        self._recorder, self._plain, self._drafted_plan = recorder, plain, plan
+        self._timed_draft = draft and Timed(draft, recorder, "draft")
+
+    def prepare(self, measured: Measurements | None = None) -> tuple[str, ...]:
+        """See Composer. What is recorded are passes without a stopwatch."""
+        notes = super().prepare(measured)
+        self._draft_passes = self._draft_passes and Timed(self._draft_passes, self._recorder, "draft")
+        return notes
 
     def compose(self, params: Params, cache: TargetKVCache, answer_start: int) -> Decoder:
         """See Composer."""
-        self._recorder.begin(cache)
-        self._plan, self._draft = self._with if self._recorder.trained_draft else self._without
-        return super().compose(params, cache, answer_start)
+        self._recorder.passes.clear()
+        with_draft = self._recorder.trained_draft
+        self._plan, self._draft = (self._drafted_plan, self._timed_draft) if with_draft else (self._plain, None)
+        decoder = super().compose(params, cache, answer_start)
+        decoder.model = Timed(decoder.model, self._recorder, "full")
+        return decoder
+
+    def _middle(self, below: Drafter, model: Model, *rest: Any) -> VerifiedDrafter:
+        return super()._middle(below, Timed(model, self._recorder, "middle"), *rest)

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import torch
 
+from core.assemble import build_engine, new_backend
 from core.backend.base import Backend, Codes, Linear
+from core.config import Settings
+from core.engine import Engine
+from core.hardware.plan import Plan
 
 PARTS = ("linear", "attention")
 
@@ -51,6 +57,12 @@ class Parts:
     def _wait(self) -> None:
         if self._backend.device.type != "cpu":
             torch.zeros(1, device=self._backend.device).item()     # reading a number waits for all that was asked for before it
+
+
+def timed_engine(plan: Plan, settings: Settings, folder: Path, *, snapshots: Path | None = None) -> tuple[Engine, Parts]:
+    """The engine of a plan with a stopwatch. No pass is recorded and replayed: the stopwatch waits, which a recording cannot."""
+    parts = Parts(new_backend(plan, settings))
+    return build_engine(replace(plan, cuda_graphs="off"), settings, folder, backend=parts, snapshots=snapshots), parts
 
 
 class _TimedLinear:

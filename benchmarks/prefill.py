@@ -29,10 +29,9 @@ import torch  # noqa: E402 (after the thread setting, which is read when torch l
 
 from benchmarks import cases, embedded  # noqa: E402
 from benchmarks.cases import Cases  # noqa: E402
-from benchmarks.parts import Parts  # noqa: E402
+from benchmarks.parts import Parts, timed_engine  # noqa: E402
 from benchmarks.passes import OutOfTime  # noqa: E402
 from benchmarks.store import Table, save  # noqa: E402
-from core.assemble import build_engine, new_backend  # noqa: E402
 from core.engine import Engine  # noqa: E402
 from core.hardware.plan import Plan  # noqa: E402
 from core.hardware.shapes import ModelShape  # noqa: E402
@@ -73,8 +72,7 @@ def case(folder: Path, ids: Sequence[int], options: argparse.Namespace, out_of_t
     """One context. Raises OutOfTime."""
     plan, settings = embedded.plan_for(folder, len(ids) + embedded.SPARE_TOKENS, dtype=options.dtype)
     found = {"transformers_s": _transformers_s(folder, plan, ids) if options.transformers else None}
-    parts = Parts(new_backend(plan, settings))
-    engine = build_engine(plan, settings, folder, backend=parts)
+    engine, parts = timed_engine(plan, settings, folder)
     device = engine.model.backend.device
     found["matmul_flops"] = matmul_flops(device, engine.model.backend.dtype, side=SIDE[device.type])
     shape = catalogue.find(folder.name).shape

@@ -85,7 +85,10 @@ class Bench:
 def build_bench(
     plan: Plan, settings: Settings, model_dir: Path, *, draft_dir: Path | None = None, progress: Progress | None = None
 ) -> Bench:
-    """The models of a plan, loaded once. Raises as `build_engine`."""
+    """The models of a plan, loaded once. Its engines launch every pass anew, also where `build_engine` would replay it.
+
+    Raises as `build_engine`.
+    """
     longest = replace(plan, middle_gamma=MAX_MIDDLE_GAMMA)                 # what the draft's cache and rotations are made for
     model, draft = _models(longest, new_backend(plan, settings), model_dir, draft_dir, progress)
 

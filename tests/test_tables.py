@@ -50,6 +50,8 @@ def test_modes_stand_side_by_side():
     assert made is not None and made.columns[3:5] == ("ngram, times as fast", "triforce, times as fast")
     assert made.rows == ((1024, 0.0, 21.0, 2.1, 1.5, 0.4, 0.9, "loops in part"),)
     assert measured.by_mode(store.Table("Other", ("a",), ((1,),))) is None
+    alone = measured.by_mode(store.Table("Decode", columns, rows[2:3]))        # its plain answer is in the table of the other texts
+    assert alone is not None and alone.rows == ((1024, 0.0, 21.0, 1.5, 0.4, 0.9, "varied"),)
 
 
 def test_programs_stand_below_each_other():

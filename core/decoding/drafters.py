@@ -12,7 +12,7 @@ from core.decoding.draft_length import DraftLength, FixedLength
 from core.decoding.randomness import Randomness
 from core.decoding.sampling import Sampling
 from core.decoding.tokens import Tokens
-from core.decoding.verify import Draft, verify
+from core.decoding.verify import Draft, draw, verify
 
 
 class Model(Protocol):
@@ -134,8 +134,10 @@ class ModelDrafter:
         while self._length.more(self._confidence, gamma):
             logits = next_logits(self._model, self._cache, so_far)
             laws.append(self._sampling.probs(logits, so_far)[0])
-            tokens.append(self._randomness.draw(laws[-1]))
-            self._confidence.extend(_confidence(logits, tokens[-1:]))
+            # whether to draw on hangs on the confidence, and the next pass is fed the token: both are read here
+            token, confidence = draw(laws[-1], self._randomness, logits)
+            tokens.append(token)
+            self._confidence.extend(confidence)
         return Draft(tuple(tokens), torch.stack(laws), (self._level,) * len(tokens)) if tokens else Draft()
 
     def rollback(self, length: int) -> None:
@@ -208,13 +210,13 @@ class VerifiedDrafter:
             draft = self._drafter.propose(so_far, self._gamma)
             logits = next_logits(self._model, self._cache, so_far, draft.tokens)
             probs = self._sampling.probs(logits, so_far, draft.tokens)
-            verdict = verify(draft, probs, self._randomness)
+            verdict = verify(draft, probs, self._randomness, logits=logits)
             stand = len(so_far) + verdict.accepted
             new = (*draft.tokens[:verdict.accepted], verdict.token)
             tokens.extend(new)
             laws.append(probs[:len(new)])
             levels.extend((*draft.levels[:verdict.accepted], self._level))
-            self._confidence.extend(_confidence(logits, new))
+            self._confidence.extend(verdict.confidence)
             accepted, evaluated = accepted + verdict.accepted, evaluated + verdict.evaluated
             self._cache.rollback(stand)
             self._drafter.rollback(stand)
@@ -240,10 +242,3 @@ def next_logits(model: Model, cache: KVCache, committed: Sequence[int], drafted:
         model.forward(committed[piece.start:piece.stop], cache)
         cache.commit(cache.length)
     return model.forward([*committed[cache.length:], *drafted], cache)[-len(drafted) - 1:]
-
-
-def _confidence(logits: torch.Tensor, tokens: Sequence[int]) -> list[float]:
-    """The draft's own probability of each token at temperature 1, whatever the sampling: a greedy law is always certain."""
-    index = torch.tensor(tokens, device=logits.device).unsqueeze(-1)
-    rows = logits[:len(tokens)]
-    return (rows.gather(-1, index).squeeze(-1) - torch.logsumexp(rows, -1)).exp().tolist()

@@ -6,34 +6,58 @@ from typing import Protocol
 
 import torch
 
+_BLOCK = 1024              # uniforms drawn and sent at once
+ONE = 2**62                # probability 1 in fixed point
+
+
+def cumulative(probs: torch.Tensor) -> torch.Tensor:
+    """Running sums of probabilities [..., n] as int64 in units of 1 / ONE.
+
+    A GPU adds floating-point numbers in no fixed order: rounding would give a probability to what has none, or the same seed another
+    token. Integers have one sum.
+    """
+    return (probs * float(ONE)).long().cumsum_(-1)
+
 
 class Randomness(Protocol):
-    """The two random decisions of speculative sampling."""
+    """The two random decisions of speculative sampling. Answers are int64 [1] where the question lies: nothing is read from a device."""
 
-    def first_rejection(self, accept_probs: torch.Tensor) -> int:
+    def first_rejection(self, accept_probs: torch.Tensor) -> torch.Tensor:
         """The first index i that is rejected when i is accepted with probability accept_probs[i]; their number when none is."""
         ...
 
-    def draw(self, probs: torch.Tensor) -> int:
+    def draw(self, probs: torch.Tensor) -> torch.Tensor:
         """A token from the law `probs` [vocab], which sums to 1."""
         ...
 
 
 class SeededRandomness:
-    """Production randomness: one generator, consumed in decoding order, so the same seed and settings give the same text."""
+    """Production randomness: one generator on the host, consumed in decoding order, so the same seed and settings give the same text.
+
+    Its numbers go to the device in blocks, which does not change their order.
+    """
 
     def __init__(self, seed: int) -> None:
         self._generator = torch.Generator().manual_seed(seed)
+        self._block, self._used = torch.empty(0, dtype=torch.float64), 0
 
-    def first_rejection(self, accept_probs: torch.Tensor) -> int:
+    def first_rejection(self, accept_probs: torch.Tensor) -> torch.Tensor:
         """See Randomness. u is in [0, 1): probability 0 is never accepted, probability 1 always."""
-        u = torch.rand(len(accept_probs), generator=self._generator, dtype=torch.float64)
-        rejected = (u >= accept_probs.cpu().double()).nonzero()
-        return int(rejected[0]) if len(rejected) else len(accept_probs)
+        u = self._uniform(len(accept_probs), accept_probs.device)
+        return (u < accept_probs.double()).long().cumprod(0).sum(0, keepdim=True)
 
-    def draw(self, probs: torch.Tensor) -> int:
+    def draw(self, probs: torch.Tensor) -> torch.Tensor:
         """See Randomness. By inverting the cumulative law, which never lands on a token of probability zero."""
-        cumulative = probs.cpu().double().cumsum(-1)
-        u = torch.rand(1, generator=self._generator, dtype=torch.float64) * cumulative[-1]
-        token = int(torch.searchsorted(cumulative, u, right=True))       # the first to exceed u, so it has a probability
-        return token if token < len(probs) else int(probs.nonzero()[-1])
+        ends = cumulative(probs)
+        total = ends[-1:]
+        mark = torch.minimum((self._uniform(1, probs.device) * total).long(), total - 1)
+        return torch.searchsorted(ends, mark, right=True)                # the first to exceed the mark, so it has a probability
+
+    def _uniform(self, n: int, device: torch.device) -> torch.Tensor:
+        """The next n numbers of the stream, fp64 in [0, 1), on `device`."""
+        if self._used + n > len(self._block):
+            more = torch.rand(max(n, _BLOCK), generator=self._generator, dtype=torch.float64)
+            self._block = torch.cat([part.to(device, non_blocking=True) for part in (self._block[self._used:], more)])
+            self._used = 0
+        self._used += n
+        return self._block[self._used - n:self._used].to(device)

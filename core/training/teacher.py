@@ -106,7 +106,7 @@ class _Row:
         if not self._follow_ups:
             logits[list(self._eos_ids)] = -torch.inf       # a bare text has no end
         sampling = Sampling(self._prompt.temperature, _TOP_P, self._prompt.repetition_penalty, self._start)
-        token = self._randomness.draw(sampling.probs(logits[None], self.ids)[0])
+        token = int(self._randomness.draw(sampling.probs(logits[None], self.ids)[0]))
         if token not in self._eos_ids:
             return token
         self._said = list(self._follow_ups.pop(0))

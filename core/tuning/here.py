@@ -10,6 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from core import paths
 from core.assemble import build_bench
 from core.config import Settings
@@ -28,6 +30,8 @@ from core.text.tokenizer import Tokenizer
 from core.tuning.tuner import Outcome, Report, Tuner
 from core.worker import model_folder
 
+BUSY = 0.25                        # of the processors; times taken beside other work say little
+LOOK_S = 1.0
 SAMPLES = Path(__file__).resolve().parents[2] / "assets" / "samples"
 TEXTS = ("the-light-on-the-holm.md", "the-thursday-clock.md")
 LEAST_TEMPERATURE = 0.6            # unless the user set one: a greedy answer may go round in circles, and a circle is easily drafted
@@ -35,16 +39,21 @@ LEAST_TEMPERATURE = 0.6            # unless the user set one: a greedy answer ma
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """What became of it: the file that holds the values now, or None; `dropped`: older values were not the faster ones either."""
+    """What became of it: the file that holds the values now, or None; `dropped`: older values were not the faster ones either.
+
+    `busy`: the share of the processors that other programs took before it began. Above BUSY nothing is kept.
+    """
 
     outcome: Outcome
     file: Path | None
     dropped: bool
+    busy: float = 0.0
 
 
 def tune(settings: Settings, *, report: Report, books: Sequence[Path] = (), clock: Callable[[], float] = time.perf_counter) -> Stored:
     """Measures and stores. `books` are read in place of the samples. Interrupted, it leaves everything as it was. Raises UserError."""
     report("Looking at this machine", None)
+    busy = psutil.cpu_percent(interval=LOOK_S) / 100
     machine = replace(probe(paths.data_dir()), tuned=())                   # what an earlier run found must not count as the default
     choice = choose(machine, settings, is_downloaded=is_downloaded)
     folder = model_folder(choice.entry, report)
@@ -67,11 +76,13 @@ def tune(settings: Settings, *, report: Report, books: Sequence[Path] = (), cloc
                     version=tuned_file.version(), date=date.today().isoformat())
     tuner = Tuner(bench, choice.plan, settings, _params(settings, style), replan=replan, label=label, clock=clock, report=report)
     outcome = tuner.run([*frame.opening, *tokenizer.encode("\n\n".join(texts))], request)
-    return stored(outcome, paths.data_dir())
+    return stored(outcome, paths.data_dir(), busy=busy)
 
 
-def stored(outcome: Outcome, data_folder: Path) -> Stored:
-    """Keeps the values when they won the race; when they lost, what an earlier run kept goes too."""
+def stored(outcome: Outcome, data_folder: Path, *, busy: float = 0.0) -> Stored:
+    """Keeps the values when they won the race; when they lost, what an earlier run kept goes too. On a busy machine all stays as it was."""
+    if busy > BUSY:
+        return Stored(outcome, None, False, busy)
     if outcome.kept:
         return Stored(outcome, tuned_file.keep(data_folder, outcome.tuned), False)
     return Stored(outcome, None, tuned_file.forget(data_folder, outcome.tuned))
@@ -90,7 +101,7 @@ def to_json(done: Stored) -> dict[str, Any]:
     """Plain values of everything that was measured and decided."""
     outcome, measured = done.outcome, done.outcome.measured
     return {
-        "kept": outcome.kept, "file": str(done.file) if done.file else None, "tuned": outcome.tuned.to_json(),
+        "kept": done.file is not None, "busy": done.busy, "file": str(done.file) if done.file else None, "tuned": outcome.tuned.to_json(),
         "default": outcome.default.to_json(), "chosen": outcome.chosen.to_json(), "read_tokens": outcome.read_tokens,
         "default_tbt_ms": outcome.default_tbt_ms, "chosen_tbt_ms": outcome.chosen_tbt_ms, "seconds": outcome.seconds,
         "verify_ms": measured.verify_ms, "middle_ms": dict(measured.middle_ms), "draft_ms": measured.draft_ms,
@@ -101,7 +112,7 @@ def to_json(done: Stored) -> dict[str, Any]:
 
 def report_text(done: Stored) -> str:
     """The end report: before and after, and what was kept."""
-    outcome, measured = done.outcome, done.outcome.measured
+    outcome = done.outcome
     default, chosen = outcome.default, outcome.chosen
     rows = [
         ("", "default", "found"),
@@ -112,11 +123,20 @@ def report_text(done: Stored) -> str:
         ("expected time between tokens", f"{default.expected_tbt_ms:.1f} ms", f"{chosen.expected_tbt_ms:.1f} ms"),
         ("time between tokens in the race", f"{outcome.default_tbt_ms:.1f} ms", f"{outcome.chosen_tbt_ms:.1f} ms"),
     ]
+    if done.busy > BUSY:
+        verdict = f"Other programs took {done.busy:.0%} of the processors, so these times say little and nothing is kept. Tune again when"
+        return "\n".join([*_head(done, rows), f"{verdict} the machine is quiet."])
     verdict = "The found values were faster and are kept" if outcome.kept else "The default was no slower, so it stays"
     where = f" in {done.file}. Settings of yours still win over them." if done.file else (
         "; the values of an earlier run are dropped." if done.dropped else ".")
-    return "\n".join([
-        f"{default.model} on {default.device}, {default.context_tokens:,} tokens of context; tuned in {outcome.seconds:.0f} s behind "
-        f"{outcome.read_tokens:,} tokens, with {len(measured.acceptance)} selections.", "",
-        *(f"  {name:<34}{before:>16}{after:>16}" for name, before, after in rows), "", verdict + where,
-    ])
+    return "\n".join([*_head(done, rows), verdict + where])
+
+
+def _head(done: Stored, rows: Sequence[tuple[str, str, str]]) -> list[str]:
+    """What was tuned, and both sides."""
+    plan, outcome = done.outcome.default, done.outcome
+    return [
+        f"{plan.model} on {plan.device}, {plan.context_tokens:,} tokens of context; tuned in {outcome.seconds:.0f} s behind "
+        f"{outcome.read_tokens:,} tokens, with {len(outcome.measured.acceptance)} selections.", "",
+        *(f"  {name:<34}{before:>16}{after:>16}" for name, before, after in rows), "",
+    ]

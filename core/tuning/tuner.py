@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -16,7 +17,7 @@ from core.cache.retrieval import RetrievalKVCache
 from core.config import Settings
 from core.decoding import forced
 from core.decoding.decoder import Round
-from core.decoding.forced import Lane, Watch
+from core.decoding.forced import Expected, Lane, Watch
 from core.decoding.refresh import RetrievalRefresh
 from core.decoding.sampling import Sampling
 from core.engine import Context, Engine, Params
@@ -32,11 +33,14 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 SECONDS = 110.0                                # for everything behind the loading of the model
-READ_SHARE, FORCED_SHARE, PASSES_SHARE = 0.4, 0.65, 0.8        # of them, when the next part begins at the latest
+READ_SHARE, ANSWER_SHARE, FORCED_SHARE, PASSES_SHARE = 0.4, 0.5, 0.65, 0.8     # of them, when a part ends at the latest
 ANSWER_TOKENS = 64
 RACE_TOKENS = 48                               # per run; two runs each
 LEAST_TIMED = 8                                # an answer that ends before says nothing of speed
 DRAFT = 8                                      # tokens per forced draft
+LEAST_DRAFTS = 4                               # of the answer's eight, however late it is,
+FEW_SELECTIONS = 5                             # and then for so many selections only: the plan's chunk with several budgets
+PRIOR_TOKENS = 8                               # for which the acceptance that the plan assumes counts beside what was found
 LEAST_PROMPT = 512
 LANE_TAIL = 2 * ANSWER_TOKENS
 LANES_SHARE = 0.25                             # of the free memory, for retrieval caches side by side
@@ -85,7 +89,7 @@ class Tuner:
         with torch.inference_mode():
             prompt = self._read(engine, context, text, request)
             self._report("Answering", READ_SHARE)
-            answer, levels, _ = self._answer(self._bench.engine(self._plan), context, prompt, ANSWER_TOKENS)
+            answer, levels, _ = self._answer(self._bench.engine(self._plan), context, prompt, ANSWER_TOKENS, ANSWER_SHARE)
             acceptance, middle_ms = self._forced(engine.model, context, [*prompt, *answer], len(prompt))
             measured = Measured(self._passes(engine.model, context.cache), middle_ms, self._draft_ms(), acceptance,
                                 level_zero(levels, self._plan.middle_gamma) or costs.ACCEPTANCE_NGRAM)
@@ -112,14 +116,19 @@ class Tuner:
         return [*text[:done], *request]
 
     def _answer(
-        self, engine: Engine, context: Context, prompt: Sequence[int], tokens: int
+        self, engine: Engine, context: Context, prompt: Sequence[int], tokens: int, share: float
     ) -> tuple[list[int], list[str], float]:
-        """An answer, who proposed each token, and milliseconds per token behind the first round, which warms up; infinite for too few."""
+        """An answer that ends by `share` of the time, who proposed each token, and milliseconds per token.
+
+        The first round warms up and is not timed. Infinite when too few tokens follow it.
+        """
         answer: list[int] = []
         levels: list[str] = []
         warm, started, ended = 0, 0.0, 0.0
         context.keep_prefix_of(prompt[:-1])    # so that the end of the prompt is seen anew, which the first selection needs
-        for event in engine.generate(context, prompt, replace(self._params, max_new_tokens=tokens)):
+        events = engine.generate(context, prompt, replace(self._params, max_new_tokens=tokens),
+                                 should_stop=lambda: len(answer) - warm >= LEAST_TIMED and self._used() > share)
+        for event in events:
             if isinstance(event, Round):
                 answer += event.tokens
                 levels += event.levels
@@ -136,7 +145,8 @@ class Tuner:
         sampling = Sampling(self._params.temperature, self._params.top_p, self._params.repetition_penalty, start)
         acceptance: dict[Selection, float] = {}
         middle_ms: dict[int, Times] = {}
-        for group in self._groups(model, candidates(self._plan, self._settings)):
+        tried = candidates(self._plan, self._settings)[:None if self._used() < ANSWER_SHARE else FEW_SELECTIONS]
+        for group in self._groups(model, tried):
             if acceptance and self._used() > FORCED_SHARE:
                 break
             self._report("Acceptance by budget and chunk", self._used())
@@ -144,15 +154,24 @@ class Tuner:
                 lanes = [self._lane(context.cache, selection) for selection in group]
                 forced.select_first(model, context.cache, ids[:start], lanes, chunk_tokens=self._plan.prefill_chunk_tokens)
                 found = forced.run(model, context.cache, ids, start, lanes, [sampling], gamma=DRAFT,
-                                   going_on=lambda: self._used() < FORCED_SHARE)
+                                   going_on=self._for_a_while())
                 for selection, lane, (expected,) in zip(group, lanes, found, strict=True):
-                    acceptance[selection] = expected.rate or 0.0
+                    acceptance[selection] = self._with_prior(expected)
                     if selection.budget not in middle_ms:
                         middle_ms[selection.budget] = self._times(model, lane.cache, MIDDLE_ROWS, ids)
             except model.backend.out_of_memory as error:
                 log.warning("no room for %s: %s", group, error)
                 model.backend.release()
         return {one: rate for one, rate in acceptance.items() if one.budget in middle_ms}, middle_ms
+
+    def _for_a_while(self) -> Callable[[], bool]:
+        """Whether to go on, asked after every forced draft."""
+        drafts = itertools.count(1)
+        return lambda: next(drafts) < LEAST_DRAFTS or self._used() < FORCED_SHARE
+
+    def _with_prior(self, found: Expected) -> float:
+        """An answer cut short would otherwise say that everything is accepted, or nothing."""
+        return (found.accepted + PRIOR_TOKENS * self._plan.assumed_acceptance) / (found.evaluated + PRIOR_TOKENS)
 
     def _groups(self, model: LlamaModel, selections: list[Selection]) -> Iterator[list[Selection]]:
         """Which go side by side: as many as a part of the free memory holds, at least one."""
@@ -225,8 +244,9 @@ class Tuner:
         taken: dict[bool, list[float]] = {False: [], True: []}
         for number, of_chosen in enumerate((False, True, True, False)):
             self._report("Against the default", PASSES_SHARE + number * (1 - PASSES_SHARE) / 4)
+            share = self._used() + (1 - PASSES_SHARE) / 4
             engine = self._bench.engine(chosen if of_chosen else self._plan)
-            taken[of_chosen].append(self._answer(engine, context, prompt, RACE_TOKENS)[2])
+            taken[of_chosen].append(self._answer(engine, context, prompt, RACE_TOKENS, share)[2])
         return sum(taken[False]) / 2, sum(taken[True]) / 2
 
     def _used(self) -> float:

@@ -16,11 +16,13 @@ from benchmarks.decode import MODES, PLAIN, Bench, Run, answers
 from benchmarks.levels import Measured, Recorder
 from benchmarks.passes import OutOfTime
 from core.assemble import Composer
+from core.backend.base import Backend
 from core.cache.disk import SnapshotFolder
 from core.cache.full import FullKVCache
 from core.cache.snapshot import SnapshotStore
 from core.engine import Engine
 from core.model.catalogue import EMBEDDED
+from tests.recording import RecordingBackend
 from tests.tiny import PLAN, VOCAB, engine, oracle, ours
 
 IDS = [int(token) for token in torch.randint(0, VOCAB, (300,), generator=torch.Generator().manual_seed(5))]
@@ -30,21 +32,42 @@ LEVELS_OF = {
 }
 
 
-def bench(out_of_time: Callable[[], bool] = lambda: False) -> Bench:
+class Prepared(Measured):
+    """As `build_engine` has it."""
+
+    def __init__(self, *how: object) -> None:
+        super().__init__(*how)
+        self.prepare()
+
+
+def bench(out_of_time: Callable[[], bool] = lambda: False, backend: Backend | None = None, **plan: str) -> Bench:
     recorder = Recorder()
-    made = engine(ours(oracle()), draft=ours(oracle(kv_heads=4)), composer=functools.partial(Measured, recorder, PLAN))
+    target, draft = ours(oracle(), backend=backend), ours(oracle(kv_heads=4), backend=backend)
+    made = engine(target, draft=draft, composer=functools.partial(Prepared, recorder, replace(PLAN, **plan)), **plan)
     return Bench(made, made.new_context(400), recorder, IDS, out_of_time)
+
+
+def check_modes(made: Bench) -> Run:
+    """Returns plain decoding's run."""
+    runs = list(answers(made, [PLAIN, *MODES], 0.0, tokens=24))
+    assert [run.mode for run in runs] == [PLAIN, *MODES]
+    assert all(run.same_as_plain for run in runs)
+    assert {run.mode: set(run.passes) for run in runs} == LEVELS_OF
+    return runs[0]
 
 
 def test_every_mode_writes_what_plain_decoding_writes_and_its_levels_are_timed():
     """A mode that runs another composition, or a pass that is counted for the wrong level."""
-    runs = list(answers(bench(), [PLAIN, *MODES], 0.0, tokens=24))
-    assert [run.mode for run in runs] == [PLAIN, *MODES]
-    assert all(run.same_as_plain for run in runs)
-    assert {run.mode: set(run.passes) for run in runs} == LEVELS_OF
-    plain = runs[0]
+    plain = check_modes(bench())
     assert plain.passes["full"]["passes"] == 24 and plain.passes["full"]["rows"] == 1 and 0 < plain.passes["full"]["ms"] < 1e4
     assert plain.tokens_per_round == 1 and plain.acceptance_retrieval is None
+
+
+def test_recorded_passes_are_timed_as_a_whole():
+    """A stopwatch inside a recording waits for the device, which a CUDA graph does not allow; outside it must see every replay."""
+    backend = RecordingBackend()
+    check_modes(bench(backend=backend, cuda_graphs="on"))
+    assert backend.recorded and backend.replayed
 
 
 def test_an_answer_that_is_broken_off_is_no_result():

@@ -33,23 +33,23 @@ class Branches:
                 return
             self._choices[-1] += 1
 
-    def first_rejection(self, accept_probs: torch.Tensor) -> int:
+    def first_rejection(self, accept_probs: torch.Tensor) -> torch.Tensor:
         """See Randomness."""
         options: list[tuple[int, float]] = []
         reach = 1.0
-        for index, accept in enumerate(accept_probs.tolist()):
+        for index, accept in enumerate(accept_probs.cpu().tolist()):
             assert 0.0 <= accept <= 1.0, f"acceptance probability {accept}"
             options.append((index, reach * (1.0 - accept)))
             reach *= accept
-        return self._choose([*options, (len(accept_probs), reach)])
+        return self._choose([*options, (len(accept_probs), reach)], accept_probs.device)
 
-    def draw(self, probs: torch.Tensor) -> int:
+    def draw(self, probs: torch.Tensor) -> torch.Tensor:
         """See Randomness."""
-        law = probs.tolist()
+        law = probs.cpu().tolist()
         assert min(law) >= 0.0 and abs(sum(law) - 1.0) < 1e-9, f"not a law: {law}"
-        return self._choose(list(enumerate(law)))
+        return self._choose(list(enumerate(law)), probs.device)
 
-    def _choose(self, options: list[tuple[int, float]]) -> int:
+    def _choose(self, options: list[tuple[int, float]], device: torch.device) -> torch.Tensor:
         options = [option for option in options if option[1] > 0.0]
         if self._at == len(self._choices):
             self._choices.append(0)
@@ -57,4 +57,4 @@ class Branches:
         value, probability = options[self._choices[self._at]]
         self._at += 1
         self.weight *= probability
-        return value
+        return torch.tensor([value]).to(device, non_blocking=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+import pytest
 import torch
 
 from core.decoding import verify as rule
@@ -19,41 +20,39 @@ LOW = 0.35
 
 # ---- the rule ---------------------------------------------------------------------------------------------------------------
 
-def residual_from_p(draft: Draft, target_probs: torch.Tensor, randomness: Randomness) -> Verdict:
+def residual_from_p(draft: Draft, target_probs: torch.Tensor, randomness: Randomness, **more: torch.Tensor | None) -> Verdict:
     """After a rejection draws from p instead of the residual: the slip of the published code's middle level."""
-    kept = rule._residual
-    rule._residual = lambda draft, index, p: p
-    try:
-        return verify(draft, target_probs, randomness)
-    finally:
-        rule._residual = kept
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rule, "_law_behind", lambda accepted, draft, target_probs: target_probs[accepted])
+        patch.setattr(rule, "_law_behind_unseen", lambda accepted, draft, tokens, target_probs: target_probs[int(accepted)])
+        return verify(draft, target_probs, randomness, **more)
 
 
-def rows_off_by_one(draft: Draft, target_probs: torch.Tensor, randomness: Randomness) -> Verdict:
+def rows_off_by_one(draft: Draft, target_probs: torch.Tensor, randomness: Randomness, **more: torch.Tensor | None) -> Verdict:
     """Judges token i by the target's law of token i - 1."""
-    return verify(draft, torch.cat([target_probs[:1], target_probs[:-1]]), randomness)
+    return verify(draft, torch.cat([target_probs[:1], target_probs[:-1]]), randomness, **more)
 
 
-def bonus_from_last_draft_row(draft: Draft, target_probs: torch.Tensor, randomness: Randomness) -> Verdict:
+def bonus_from_last_draft_row(draft: Draft, target_probs: torch.Tensor, randomness: Randomness, **more: torch.Tensor | None) -> Verdict:
     """Draws the bonus token from the row before the last."""
     rows = target_probs.clone()
     rows[-1] = rows[max(0, len(rows) - 2)]
-    return verify(draft, rows, randomness)
+    return verify(draft, rows, randomness, **more)
 
 
-def improbable_tokens_accepted(draft: Draft, target_probs: torch.Tensor, randomness: Randomness) -> Verdict:
+def improbable_tokens_accepted(draft: Draft, target_probs: torch.Tensor, randomness: Randomness, **more: torch.Tensor | None) -> Verdict:
     """Accepts with at least 30%, also what the target gives probability zero."""
-    return verify(draft, target_probs, _Lenient(randomness, 0.3))
+    return verify(draft, target_probs, _Lenient(randomness, 0.3), **more)
 
 
-def everything_accepted(draft: Draft, target_probs: torch.Tensor, randomness: Randomness) -> Verdict:
+def everything_accepted(draft: Draft, target_probs: torch.Tensor, randomness: Randomness, **more: torch.Tensor | None) -> Verdict:
     """Trusts the draft."""
-    return verify(draft, target_probs, _Lenient(randomness, 1.0))
+    return verify(draft, target_probs, _Lenient(randomness, 1.0), **more)
 
 
-def bonus_dropped(draft: Draft, target_probs: torch.Tensor, randomness: Randomness) -> Verdict:
+def bonus_dropped(draft: Draft, target_probs: torch.Tensor, randomness: Randomness, **more: torch.Tensor | None) -> Verdict:
     """Emits no token of its own when all are accepted."""
-    verdict = verify(draft, target_probs, randomness)
+    verdict = verify(draft, target_probs, randomness, **more)
     if draft.tokens and verdict.accepted == len(draft.tokens):
         return Verdict(verdict.accepted - 1, verdict.evaluated, draft.tokens[-1])
     return verdict
@@ -65,20 +64,19 @@ class _Lenient:
     def __init__(self, inner: Randomness, least: float) -> None:
         self._inner, self._least = inner, least
 
-    def first_rejection(self, accept_probs: torch.Tensor) -> int:
+    def first_rejection(self, accept_probs: torch.Tensor) -> torch.Tensor:
         return self._inner.first_rejection(accept_probs.clamp(min=self._least))
 
-    def draw(self, probs: torch.Tensor) -> int:
+    def draw(self, probs: torch.Tensor) -> torch.Tensor:
         return self._inner.draw(probs)
 
 
 class AcceptsAtEquality(SeededRandomness):
     """Rejects only when u > p/q: u = 0 lets a token of probability zero pass."""
 
-    def first_rejection(self, accept_probs: torch.Tensor) -> int:
-        u = torch.rand(len(accept_probs), generator=self._generator, dtype=torch.float64)
-        rejected = (u > accept_probs).nonzero()
-        return int(rejected[0]) if len(rejected) else len(accept_probs)
+    def first_rejection(self, accept_probs: torch.Tensor) -> torch.Tensor:
+        u = self._uniform(len(accept_probs), accept_probs.device)
+        return (u <= accept_probs).long().cumprod(0).sum(0, keepdim=True)
 
 
 # ---- the drafters -----------------------------------------------------------------------------------------------------------

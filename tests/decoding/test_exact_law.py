@@ -12,6 +12,8 @@ from core.cache.disk import GB, SnapshotFolder
 from core.cache.snapshot import SnapshotStore
 from tests.decoding.loop import PROMPT, Loop, distance, exact_law, plain_law
 
+pytestmark = pytest.mark.usefixtures("either_way")
+
 EXACT = 1e-9
 LEVELS = {
     "plain": {"drafter": "none", "middle": "none"},

@@ -19,6 +19,8 @@ from core.model.llama import LlamaModel
 from tests.decoding.embedded import embedded
 from tests.tiny import VOCAB, oracle, ours
 
+pytestmark = pytest.mark.usefixtures("either_way")
+
 GREEDY = Sampling()
 TINY = [("llama", 4), ("llama", 1), ("qwen2", 2), ("qwen3", 4)]
 

@@ -12,6 +12,8 @@ from core.engine import MODES, Done, Engine, Params, Prefilled
 from tests.decoding.embedded import embedded
 from tests.tiny import engine, oracle, ours
 
+pytestmark = pytest.mark.usefixtures("either_way")
+
 PROMPTS = (
     "The lighthouse keeper wrote in his diary every evening. On the third of March he noted",
     "Write a short summary of this passage in your own words. The sea was calm, the sea was grey, and the boats had not come back.",

@@ -22,6 +22,8 @@ from tests.decoding import mutants
 from tests.decoding.embedded import embedded, low_precision
 from tests.decoding.real_law import Page, RowSampling, Sample, chi_square, exact_law, limit, read_page, sample
 
+pytestmark = pytest.mark.usefixtures("either_way")
+
 FALSE_ALARM = 1e-6
 DEVIATIONS = 4.9           # of a normal variable, exceeded with probability FALSE_ALARM on either side together
 LEAST_RESIDUAL = 0.3

@@ -12,6 +12,8 @@ from tests.decoding.loop import Loop
 from tests.decoding.rounds import rounds, rounds_of_perfect_draft
 from tests.decoding.toys import ToyModel
 
+pytestmark = pytest.mark.usefixtures("either_way")
+
 
 def text(done: list) -> list[int]:
     return [token for result in done for token in result.tokens][:24]

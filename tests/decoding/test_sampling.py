@@ -14,6 +14,8 @@ from tests.decoding import mutants
 from tests.decoding.real_law import limit
 from tests.decoding.toys import token_law
 
+pytestmark = pytest.mark.usefixtures("either_way")
+
 ROUNDS, DRAFTED = 6_000, 3
 FALSE_ALARM = 1e-6        # chance that a sound rule fails one of these tests; the seed is fixed, so it either always does or never
 
@@ -29,11 +31,11 @@ def chi_square_of(rule: Callable[..., Verdict], vocab: int, seed: int) -> tuple[
     randomness = SeededRandomness(seed)
     counts, residual, judged = torch.zeros(2, vocab, dtype=torch.float64), 0, 0
     for _ in range(ROUNDS):
-        draft = Draft(tuple(randomness.draw(row) for row in q[:DRAFTED]), q[:DRAFTED], ("draft",) * DRAFTED)
+        draft = Draft(tuple(int(randomness.draw(row)) for row in q[:DRAFTED]), q[:DRAFTED], ("draft",) * DRAFTED)
         verdict = rule(draft, p, randomness)
         tokens = (*draft.tokens[:verdict.accepted], verdict.token)[:2]
         residual, judged = residual + (verdict.accepted < 2), judged + len(tokens)
-        for place, token in enumerate((*tokens, randomness.draw(p[1]))[:2]):
+        for place, token in enumerate((*tokens, int(randomness.draw(p[1])))[:2]):
             counts[place, token] += 1
     expected = ROUNDS * p[:2]
     return float(((counts - expected) ** 2 / expected).sum()), residual / judged
@@ -68,4 +70,17 @@ def test_laws_equal_the_definition(vocab: int, settings: tuple[float, float, flo
     assert got.dtype == torch.float64
     for row in range(4):
         want = token_law(logits[row].tolist(), [*history[1:], *drafted[:row]], temperature, top_p, penalty)
+        assert torch.allclose(got[row], torch.tensor(want, dtype=torch.float64), atol=1e-12)
+
+
+@pytest.mark.parametrize("before", [0, 1, 253, 255, 256, 300])
+def test_the_penalty_looks_at_the_newest_256_tokens(before: int):
+    """Row by row: the window of a row begins later than that of the row before as soon as it is full."""
+    dice = torch.Generator().manual_seed(before)
+    logits = torch.randn(5, 2_000, generator=dice, dtype=torch.float64)
+    said = torch.randperm(2_000, generator=dice)[:before + 4].tolist()             # no token twice
+    history, drafted = [7, 7, *said[:before]], said[before:]
+    got = Sampling(1.0, 1.0, 1.5, answer_start=2).probs(logits, history, drafted)
+    for row in range(5):
+        want = token_law(logits[row].tolist(), said[:before + row][-256:], 1.0, 1.0, 1.5)
         assert torch.allclose(got[row], torch.tensor(want, dtype=torch.float64), atol=1e-12)

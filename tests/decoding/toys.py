@@ -160,7 +160,7 @@ class WrongDrafter(StubbornDrafter):
         for _ in range(gamma):
             logits = torch.tensor(self._model.row((*committed, *tokens)), dtype=torch.float64)
             laws.append(torch.softmax(-2.0 * logits, -1))
-            tokens.append(self._randomness.draw(laws[-1]))
+            tokens.append(int(self._randomness.draw(laws[-1])))
         return Draft(tuple(tokens), torch.stack(laws) if laws else None, ("draft",) * gamma)
 
 

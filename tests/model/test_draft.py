@@ -83,7 +83,7 @@ def test_no_sampling_makes_nan_of_minus_infinity(logits: torch.Tensor, sampling:
     p = Sampling(temperature=1.0).probs(torch.zeros(5, VOCAB), history)
     dice = SeededRandomness(3)
     for _ in range(20):
-        tokens = tuple(dice.draw(row) for row in q)
+        tokens = tuple(int(dice.draw(row)) for row in q)
         assert set(tokens) <= set(HEAD)
         verdict = verify(Draft(tokens, q), p, dice)
         assert 0 <= verdict.token < VOCAB

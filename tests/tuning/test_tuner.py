@@ -22,7 +22,7 @@ from core.hardware.plan import Plan
 from core.hardware.tuned import SPECULATION, Tuned
 from core.model.llama import LlamaModel
 from core.tuning.here import report_text, stored, to_json
-from core.tuning.tuner import LEAST_PROMPT, Outcome, Tuner
+from core.tuning.tuner import FEW_SELECTIONS, LEAST_PROMPT, Outcome, Tuner
 from tests.hardware.test_tuned import RECORD
 from tests.tiny import PLAN, VOCAB, engine, oracle, ours
 
@@ -107,7 +107,17 @@ def test_little_time_gives_a_result_all_the_same(model: LlamaModel):
     """A slow machine: less text, fewer passes, one race all the same; and no more than that."""
     outcome = tuned(model, token_s={False: 0.2, True: 0.1}, seconds=0.01, plan=replace(PLAN, expected_prefill_s=1e6))
     assert outcome.read_tokens == PLAN.prefill_segment_tokens + 3 < LEAST_PROMPT
-    assert outcome.measured.acceptance and outcome.tuned.verify_ms
+    assert [one.chunk for one in outcome.measured.acceptance][:2] == [PLAN.retrieval_chunk] * 2
+    assert len(outcome.measured.acceptance) == FEW_SELECTIONS and outcome.tuned.verify_ms
+
+
+def test_on_a_busy_machine_nothing_is_kept_or_dropped(model: LlamaModel, tmp_path: Path):
+    """Times beside other work have chosen drafts of 32 tokens that were slower than plain decoding."""
+    outcome = tuned(model, token_s={False: 0.2, True: 0.1})
+    tuned_file.keep(tmp_path, replace(outcome.tuned, gamma=31))
+    done = stored(outcome, tmp_path, busy=0.8)
+    assert done.file is None and [one.gamma for one in tuned_file.read(tmp_path)] == [31]
+    assert "80%" in report_text(done) and to_json(done)["kept"] is False
 
 
 def test_little_memory_changes_no_figure(model: LlamaModel, monkeypatch: pytest.MonkeyPatch):
