@@ -74,7 +74,8 @@ def build(settings, report):
             file.write(what + "\n")
 
     engine = Lazy(reply)
-    facts = {"plan": {"model": "fake"}, "model_name": "fake", "context_tokens": engine.context_tokens}
+    named = settings.get("model", "auto")
+    facts = {"plan": {"model": "fake"}, "model_name": "fake" if named == "auto" else named, "context_tokens": engine.context_tokens}
     return Session(engine, tokenizer, ReadingStyle(part_tokens=300, system="")), facts
 
 

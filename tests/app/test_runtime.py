@@ -143,6 +143,25 @@ def test_user_error_while_loading_is_told_and_not_retried(make, monkeypatch):
         runtime.card(BOOK)
 
 
+def test_another_model_is_loaded_in_a_process_of_its_own(make):
+    """The old one's memory is only free when its process is gone."""
+    runtime = make()
+    assert last(ask(runtime)).text == "You asked 'one'."
+    before = runtime.pid
+    runtime.use("other")
+    assert gone(before) and runtime.wait_ready(20) and runtime.model_name == "other"
+    assert last(ask(runtime, "two")).text == "You asked 'two'."
+
+
+def test_another_model_is_the_way_out_of_one_that_does_not_load(make, monkeypatch):
+    monkeypatch.setenv("SCRIPT_FAIL", "1")
+    runtime = make()
+    assert isinstance(last(ask(runtime)), Failed) and runtime.state == "failed"
+    monkeypatch.delenv("SCRIPT_FAIL")
+    runtime.use("smaller")
+    assert runtime.wait_ready(20) and (runtime.state, runtime.error) == ("ready", "")
+
+
 def test_close_leaves_no_process(make):
     runtime = make()
     runtime.start()
