@@ -58,27 +58,31 @@ DIFFERS = (
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One thing to measure. `what`: "passes", or "answers" for acceptance and text."""
+    """One thing to measure. `what`: "passes", or "answers" for acceptance and text; `residency`: which part of the KV stays in VRAM."""
 
     shape: Shape
     context: int
     capped: bool
     what: str = "passes"
+    residency: str = "layers"
 
     @property
     def name(self) -> str:
         """Its key in the state."""
-        return f"{self.what} {self.shape.name} {self.context} {'24 GiB' if self.capped else 'uncapped'}"
+        kept = "" if self.residency == "layers" else f", {self.residency}"
+        return f"{self.what} {self.shape.name} {self.context} {'24 GiB' if self.capped else 'uncapped'}{kept}"
 
 
 CASES = (
     Case(LLAMA_2_7B, 130_048, True), Case(LLAMA_3_8B, 130_048, True), Case(LLAMA_3_8B, 130_048, False), Case(LLAMA_2_7B, 65_536, False),
-    Case(LLAMA_3_8B, 8000, True, "answers"), Case(LLAMA_2_7B, 65_536, True), Case(LLAMA_2_7B, 32_768, True),
-    Case(LLAMA_3_8B, 65_536, True), Case(LLAMA_3_8B, 32_768, True), Case(LLAMA_2_7B, 32_768, False), Case(LLAMA_2_13B, 32_768, False),
-    Case(LLAMA_2_7B, 124_928, False),
+    Case(LLAMA_3_8B, 8000, True, "answers"), Case(LLAMA_3_8B, 130_048, True, residency="blocks"), Case(LLAMA_2_7B, 65_536, True),
+    Case(LLAMA_2_7B, 32_768, True), Case(LLAMA_3_8B, 65_536, True), Case(LLAMA_3_8B, 32_768, True), Case(LLAMA_2_7B, 32_768, False),
+    Case(LLAMA_2_13B, 32_768, False), Case(LLAMA_2_7B, 124_928, False),
 )
 TINY = Shape("tiny", 3, 64, 8, 4, 16, 96)
-TINY_CASES = (Case(TINY, 300, True), Case(TINY, 300, False), Case(TINY, 150, True, "answers"))
+TINY_CASES = (
+    Case(TINY, 300, True), Case(TINY, 300, False), Case(TINY, 300, True, residency="blocks"), Case(TINY, 150, True, "answers"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,9 +212,11 @@ def _rows(row: dict[str, Any], passes: str, rows: int) -> float:
 
 def _settings(case: Case, context: int, bench: Bench) -> Settings:
     if bench.tiny:
-        return Settings(device="cpu", dtype="float32", context_tokens=context, on_chip_layers=1 if case.capped else case.shape.layers,
-                        retrieval_budget=64, prefill_segment_tokens=128, prefill_chunk_tokens=50, max_new_tokens=24)
-    return Settings(device="cuda", dtype="bfloat16", context_tokens=context, vram_gib=CARD_GIB if case.capped else None)
+        return Settings(
+            device="cpu", dtype="float32", context_tokens=context, on_chip_layers=1 if case.capped else case.shape.layers,
+            kv_residency=case.residency, retrieval_budget=64, prefill_segment_tokens=128, prefill_chunk_tokens=50, max_new_tokens=24)
+    return Settings(device="cuda", dtype="bfloat16", context_tokens=context, vram_gib=CARD_GIB if case.capped else None,
+                    kv_residency=case.residency)
 
 
 def _backend(case: Case, plan: Plan, bench: Bench) -> Backend:

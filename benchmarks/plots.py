@@ -165,7 +165,7 @@ def main() -> int:
     if parser.parse_args().check:
         old = [name for name, text in drawn.items() if not (IMAGES / name).is_file() or (IMAGES / name).read_text(encoding="utf-8") != text]
         for name in old:
-            print(f"docs/images/{name} is out of date; run python benchmarks/plots.py")
+            print(f"docs/images/{name} is out of date; run python -m benchmarks.plots")
         return bool(old)
     for name, text in drawn.items():
         (IMAGES / name).write_text(text, encoding="utf-8")

@@ -68,4 +68,4 @@ def test_pictures_show_every_line_with_its_name():
 def test_pictures_are_those_of_the_result():
     """A picture left over from an older run."""
     drawn = plots.pictures(json.loads(plots.RESULT.read_text(encoding="utf-8"))["details"]["rows"])
-    assert {name: (plots.IMAGES / name).read_text(encoding="utf-8") for name in drawn} == drawn, "run python benchmarks/plots.py"
+    assert {name: (plots.IMAGES / name).read_text(encoding="utf-8") for name in drawn} == drawn, "run python -m benchmarks.plots"

@@ -21,14 +21,15 @@ def test_every_case_runs_and_is_tabled(tmp_path: Path):
     assert run(tmp_path) == 0
     cases = json.loads((tmp_path / "state.json").read_text())
     assert list(cases) == [case.name for case in gpu.TINY_CASES]
-    offloaded, on_chip, texts = cases.values()
+    offloaded, on_chip, by_blocks, texts = cases.values()
     row_bytes = 2 * gpu.TINY.kv_heads * gpu.TINY.head_dim * 4
     assert offloaded["verify_bytes_moved"] == 300 * 2 * row_bytes and on_chip["verify_bytes_moved"] == 0
     assert offloaded["prefill_bytes_moved"] == offloaded["prefill_bytes_of_earlier_segments"] == (128 + 256) * 2 * row_bytes
     assert on_chip["prefill_bytes_moved"] == 0
+    assert 0 < by_blocks["verify_bytes_moved"] <= 300 * 3 * row_bytes and by_blocks["on_chip_layers"] == 1
     assert {one["mode"] for one in texts["answers"]} == {"autoregressive", "retrieval", "triforce"}
     result = load(tmp_path / "gpu.json")
-    assert [len(table.rows) for table in result.tables] == [2, 4 + len(gpu.PAPER), 4, 2, 6]
+    assert [len(table.rows) for table in result.tables] == [3, 6 + len(gpu.PAPER), 6, 2, 6]
     assert all(0 < one["acceptance"] <= 1 for one in texts["along"]["rates"]) and texts["along"]["perplexity"] > 1
     assert {row[-1] for row in result.tables[2].rows} == {"no graphs here"}
     assert result.details["left"] == []
