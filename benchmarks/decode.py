@@ -6,7 +6,7 @@ The model goes on writing the book, whose first N tokens are its prompt. What wa
 second run reads nothing. Contexts beyond the native one are stretched by YaRN. A case is one context at one temperature: plain decoding
 runs before and after its other modes, and the ratios are taken to the mean of the two. Finished cases are kept (--state), so a run that
 was stopped goes on. Text that repeats itself drafts too easily: answers of which under 60% of 4-grams are distinct are reported apart.
-Needs a quiet machine.
+Needs a quiet machine; what something disturbed is done again (benchmarks/calm.py).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import functools
 import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from core.backend.threads import bound_spinning  # noqa: E402 (the path above ma
 bound_spinning()
 
 from benchmarks import cases, embedded  # noqa: E402 (after the thread setting, which is read when torch loads)
+from benchmarks.calm import DISTURBED, calmest  # noqa: E402
 from benchmarks.cases import Cases  # noqa: E402
 from benchmarks.levels import LEVELS, Measured, Recorder  # noqa: E402
 from benchmarks.passes import OutOfTime  # noqa: E402
@@ -63,8 +64,9 @@ class Run:
     acceptance_retrieval: float | None
     tokens_per_round: float
     distinct_4grams: float
-    same_as_plain: bool | None                 # greedy only: token for token
     passes: dict[str, dict[str, Any]]
+    same_as_plain: bool | None = None          # greedy only: token for token
+    slowdown: float = 1.0                      # see Timed
 
     @property
     def loops(self) -> bool:
@@ -147,29 +149,33 @@ def prepare(
     return Bench(engine, context, recorder, ids, out_of_time)
 
 
-def answers(bench: Bench, modes: Sequence[str], temperature: float, *, tokens: int, gamma: int | None = None) -> Iterator[Run]:
-    """The modes one after the other behind the same prompt. Raises OutOfTime."""
-    plain: list[int] = []
-    for mode in modes:
-        kind, bench.recorder.trained_draft = MODES[mode]
-        params = Params(max_new_tokens=tokens, temperature=temperature, top_p=0.9 if temperature else 1.0, mode=kind, seed=1, gamma=gamma)
-        said: list[int] = []
-        for event in bench.engine.generate(bench.context, bench.ids, params, should_stop=bench.out_of_time):
-            if isinstance(event, Round):
-                said += event.tokens
-            elif isinstance(event, Done):
-                done = event
-        if done.reason == "user":
-            raise OutOfTime
-        plain, stats = plain or said, done.stats
-        run = Run(
-            context=len(bench.ids), temperature=temperature, mode=mode, tbt_mean_ms=stats.tbt_mean_ms, tbt_p50_ms=stats.tbt_p50_ms,
-            tbt_p95_ms=stats.tbt_p95_ms, acceptance_draft=stats.acceptance_draft.rate,
-            acceptance_retrieval=stats.acceptance_retrieval.rate, tokens_per_round=stats.tokens_per_round,
-            distinct_4grams=distinct(said), same_as_plain=said == plain if temperature == 0 else None, passes=bench.recorder.summary(),
-        )
-        print(run, flush=True)
-        yield run
+def answers(bench: Bench, modes: Sequence[str], temperature: float, *, tokens: int, gamma: int | None = None) -> list[Run]:
+    """The modes one after the other behind the same prompt, those that something disturbed once more. Raises OutOfTime."""
+    found = calmest([functools.partial(_answer, bench, mode, temperature, tokens, gamma) for mode in modes])
+    plain = found[0].result[1]
+    runs = [replace(run, slowdown=one.slowdown, same_as_plain=said == plain if temperature == 0 else None)
+            for one in found for run, said in [one.result]]
+    print(*runs, sep="\n", flush=True)
+    return runs
+
+
+def _answer(bench: Bench, mode: str, temperature: float, tokens: int, gamma: int | None) -> tuple[Run, list[int]]:
+    kind, bench.recorder.trained_draft = MODES[mode]
+    params = Params(max_new_tokens=tokens, temperature=temperature, top_p=0.9 if temperature else 1.0, mode=kind, seed=1, gamma=gamma)
+    said: list[int] = []
+    for event in bench.engine.generate(bench.context, bench.ids, params, should_stop=bench.out_of_time):
+        if isinstance(event, Round):
+            said += event.tokens
+        elif isinstance(event, Done):
+            done = event
+    if done.reason == "user":
+        raise OutOfTime
+    stats = done.stats
+    return Run(
+        context=len(bench.ids), temperature=temperature, mode=mode, tbt_mean_ms=stats.tbt_mean_ms, tbt_p50_ms=stats.tbt_p50_ms,
+        tbt_p95_ms=stats.tbt_p95_ms, acceptance_draft=stats.acceptance_draft.rate, acceptance_retrieval=stats.acceptance_retrieval.rate,
+        tokens_per_round=stats.tokens_per_round, distinct_4grams=distinct(said), passes=bench.recorder.summary(),
+    ), said
 
 
 def floor(engine: Engine, folder: Path, context: int) -> dict[str, float]:
@@ -204,6 +210,9 @@ def _found(state: Cases) -> tuple[list[Run], dict[int, dict[str, float]]]:
 def tables(runs: Sequence[Run], floors: dict[int, dict[str, float]], title: str, *, notes: tuple[str, ...] = ()) -> list[Table]:
     """Varied text, looping text, passes by level, bytes against the memory's rate; only those that have rows."""
     varied, looping = ([run for run in runs if run.loops == loops] for loops in (False, True))
+    slowed = [run.slowdown for run in runs if run.slowdown >= DISTURBED]
+    if slowed:
+        notes += (f"{len(slowed)} of {len(runs)} answers stayed beside something that slowed the machine, up to {max(slowed):.2f} times.",)
     made = (
         Table(f"{title}: text that varies", COLUMNS, tuple(_row(run, runs) for run in varied), (*NOTES, *notes)),
         Table(f"{title}: text that loops, no evidence of acceptance", COLUMNS, tuple(_row(run, runs) for run in looping), NOTES),

@@ -10,6 +10,7 @@ busy the machine is; the times do, and are compared within one run with plain de
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -23,7 +24,8 @@ from core.backend.threads import bound_spinning  # noqa: E402 (the path above ma
 
 bound_spinning()
 
-from benchmarks.store import Table, save  # noqa: E402 (after the thread setting, which is read when torch loads)
+from benchmarks.calm import calmest  # noqa: E402 (after the thread setting, which is read when torch loads)
+from benchmarks.store import Table, save  # noqa: E402
 from benchmarks.texts import LOOPS_BELOW, distinct  # noqa: E402
 from core.assemble import Composer, build_engine  # noqa: E402
 from core.config import load_settings  # noqa: E402
@@ -107,7 +109,7 @@ class Count:
 
 @dataclass(frozen=True, slots=True)
 class Time:
-    """One answer behind a long context; milliseconds per token."""
+    """One answer behind a long context; milliseconds per token. `slowdown`: see Timed."""
 
     context: int
     temperature: float
@@ -117,6 +119,7 @@ class Time:
     acceptance_draft: float | None
     tokens_per_round: float
     distinct_4grams: float
+    slowdown: float
 
 
 def main() -> int:
@@ -190,12 +193,14 @@ def _times(folder: Path, texts: list[list[int]], options: argparse.Namespace) ->
         assert text is not None, f"no book has {length} tokens"
         engine = _engine(folder, length + options.tokens + 64, options)
         context = engine.new_context(engine.context_tokens)
-        for temperature in options.temperatures[:2]:
-            for level in ("plain", *LEVELS, "plain"):
-                answer, stats = _answer(
-                    engine, context, text[:length], level, temperature=temperature, seed=1, max_new_tokens=options.tokens)
+        for temperature in options.temperatures:
+            how = {"temperature": temperature, "seed": 1, "max_new_tokens": options.tokens}
+            levels = ("plain", *LEVELS, "plain")
+            found = calmest([functools.partial(_answer, engine, context, text[:length], level, **how) for level in levels])
+            for level, one in zip(levels, found, strict=True):
+                answer, stats = one.result
                 time = Time(length, temperature, level, engine.plan.middle_gamma, stats.tbt_mean_ms, stats.acceptance_draft.rate,
-                            stats.tokens_per_round, distinct(answer))
+                            stats.tokens_per_round, distinct(answer), one.slowdown)
                 print(time, flush=True)
                 yield time
         del engine, context

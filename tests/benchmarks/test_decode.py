@@ -98,7 +98,7 @@ def test_a_prompt_is_read_once(tmp_path: Path):
 
 def run(mode: str, tbt_ms: float, distinct: float, context: int = 1024) -> Run:
     passes = {"full": {"passes": 10, "rows": 3, "ms": 20.0}} | ({"middle": {"passes": 30, "rows": 1, "ms": 5.0}} if mode != PLAIN else {})
-    return Run(context, 0.0, mode, tbt_ms, tbt_ms, tbt_ms, None, 0.9, 2.0, distinct, True, passes)
+    return Run(context, 0.0, mode, tbt_ms, tbt_ms, tbt_ms, None, 0.9, 2.0, distinct, passes, True)
 
 
 def test_looping_text_stands_apart_and_ratios_are_to_the_mean_of_plain():
