@@ -34,7 +34,7 @@ from core.errors import UserError
 from core.hardware.budget import CUDA_CONTEXT_BYTES
 from core.hardware.costs import MAX_MIDDLE_GAMMA
 from core.hardware.facts import GB, GIB
-from core.hardware.measured import Measurements
+from core.hardware.measured import PAGE_LOCKED, Measurements
 from core.hardware.plan import Plan
 from core.model.llama import LlamaModel
 from core.model.loader import load_draft, load_model
@@ -163,11 +163,14 @@ class Room:
                 _CPU_BLOCK_TOKENS if plan.device == "cpu" else tokens, plan.retrieval_chunk))
         blocks = max(1, round(tokens / plan.staging_block_tokens))
         by_blocks = plan.residency == "blocks"
-        return OffloadedKVCache(
+        cache = OffloadedKVCache(
             shape, tokens, self._backend, block_tokens=_multiple(-(-tokens // blocks), math.lcm(_BLOCK_STEP, plan.retrieval_chunk)),
             resident_layers=plan.layers if by_blocks else layers, resident_blocks=blocks * layers // plan.layers if by_blocks else None,
             staging_blocks=plan.staging_blocks, fresh_tokens=_slack(plan),
         )
+        if (limit := self._backend.page_locked_limit) is not None:                     # the next plan counts on no more
+            Measurements(paths.data_dir()).put(PAGE_LOCKED, {"bytes": limit})
+        return cache
 
     def _layers_that_fit(self, tokens: int) -> int:
         """The plan's on-chip layers are for its whole context: of a shorter one the same room holds more, unless the user gave a number."""

@@ -20,6 +20,7 @@ from core.engine import MODES, Context, Done, Engine, Params, Prefilled
 from core.errors import UserError
 from core.hardware.facts import GB
 from core.hardware.gpus import imagined_hardware
+from core.hardware.measured import PAGE_LOCKED, Measurements
 from core.hardware.plan import BudgetLine, Plan
 from core.hardware.planner import plan as make_plan
 from core.hardware.shapes import ModelShape
@@ -104,6 +105,17 @@ def test_an_offloading_plan_answers_as_one_without(folder: Path, mode: str, resi
     assert tokens == answer(plain, plain.new_context(400), replace(GREEDY, mode=mode))[0]
     all_resident = residency == "blocks" and layers == 1           # half of every layer's 432 rows: more than were filled
     assert (done.stats.bytes_moved == 0) == all_resident
+
+
+def test_what_could_not_be_page_locked_is_known_to_the_next_plan(folder: Path, home: Path):
+    """Else every start counts on copies twice as fast as they are."""
+    backend = SmallDevice()
+    engine = built(folder, backend=backend)
+    engine.new_context(400)
+    assert Measurements(home).get(PAGE_LOCKED) is None
+    backend.page_locked_limit = 12_345
+    engine.new_context(400)
+    assert Measurements(home).get(PAGE_LOCKED)["bytes"] == 12_345
 
 
 def test_the_planner_can_plan_it_for_the_cpu(folder: Path):

@@ -76,6 +76,7 @@ class Backend(Protocol):
     dtype: torch.dtype
     name: str                                      # of the device, as its maker calls it
     out_of_memory: tuple[type[Exception], ...]     # what is raised when a device with memory of its own has too little
+    page_locked_limit: int | None                  # bytes that were page-locked when the system refused more; None: it never did
 
     def memory(self) -> Memory:
         """The device's memory as it is now."""

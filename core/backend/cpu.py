@@ -32,6 +32,7 @@ class CpuBackend:
 
     name = "CPU"
     out_of_memory = ()
+    page_locked_limit = None
 
     def __init__(self, dtype: torch.dtype = torch.float32, *, threads: int | None = None, integer_kernels: bool = True) -> None:
         self.device = torch.device("cpu")

@@ -46,7 +46,8 @@ class CudaBackend:
         self._product: by_slots.Product | None = None
         self._recorder: _Recorder | None = None
         self._recording_failed = False
-        self._pinning_failed = False
+        self.page_locked_limit: int | None = None
+        self._locked_bytes = 0
         torch.cuda.set_device(self.device)
         total = torch.cuda.get_device_properties(self.device).total_memory
         fraction = 1.0 if memory_cap_bytes is None else min(1.0, memory_cap_bytes / total)
@@ -128,15 +129,20 @@ class CudaBackend:
         # not torch's own pinned memory: that comes in powers of two, up to twice of what is needed
         runtime = torch.cuda.cudart()
         if int(runtime.cudaHostRegister(tensor.data_ptr(), size, 0)) == 0:
-            slab.locked = (runtime, tensor.data_ptr())
+            slab.locked, slab.released = (runtime, tensor.data_ptr()), self._released
+            self._locked_bytes += size
         else:
             self._not_pinned(size)
         return tensor
 
+    def _released(self, size: int) -> None:
+        self._locked_bytes -= size
+
     def _not_pinned(self, size: int) -> None:
-        if not self._pinning_failed:
-            log.warning("%d MB of host memory could not be page-locked; copies from there are slower", size >> 20)
-        self._pinning_failed = True
+        if self.page_locked_limit is None:
+            log.warning("%d MB of host memory could not be page-locked behind %d MB that are; copies from there are slower", size >> 20,
+                        self._locked_bytes >> 20)
+            self.page_locked_limit = self._locked_bytes
         try:                                   # the failed call left an error that the next launch would report as its own
             torch.zeros(1, device=self.device)
         except RuntimeError as error:
@@ -231,11 +237,13 @@ class _Slab(mmap.mmap):
     """Anonymous memory, page-locked as long as it exists. Tensors over it keep it alive."""
 
     locked: tuple[object, int] | None = None
+    released: Callable[[int], None] = staticmethod(lambda size: None)
 
     def __del__(self) -> None:
         if self.locked is not None:
             runtime, address = self.locked
             runtime.cudaHostUnregister(address)
+            self.released(len(self))
 
 
 def _slab(size: int) -> _Slab:

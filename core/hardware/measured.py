@@ -12,6 +12,7 @@ from pathlib import Path
 log = logging.getLogger(__name__)
 
 FILE = "measured.json"
+PAGE_LOCKED = "page-locked memory"         # {"bytes": so many were locked when the system refused more}
 
 
 class Measurements:
@@ -37,9 +38,17 @@ class Measurements:
         """What was put away together with a sentence about it: what it is, and the sentence."""
         return tuple(f"{key}: {found['said']}" for key, found in self._read().items() if isinstance(found, dict) and "said" in found)
 
+    def forget(self, key: str) -> None:
+        """Drop a measurement, if there is one."""
+        values = self._read()
+        if values.pop(key, None) is not None:
+            self._write(values)
+
     def put(self, key: str, value: dict) -> None:
         """Keep a measurement; a folder that cannot be written only costs the next start a measurement."""
-        values = {**self._read(), "machine": self._machine, key: {**value, "measured_at": int(time.time())}}
+        self._write({**self._read(), "machine": self._machine, key: {**value, "measured_at": int(time.time())}})
+
+    def _write(self, values: dict) -> None:
         part = self._path.with_suffix(f".{os.getpid()}.part")
         try:
             part.write_text(json.dumps(values, indent=1), encoding="utf-8")

@@ -26,7 +26,7 @@ from core.hardware import tuned_file
 from core.hardware.cpu import cores, cpu_flags, cpu_name
 from core.hardware.facts import GB, Gpu, Hardware
 from core.hardware.gpus import look_up, pinnable
-from core.hardware.measured import Measurements
+from core.hardware.measured import PAGE_LOCKED, Measurements
 from core.hardware.nvml import read_gpus
 
 MIB = 1 << 20
@@ -52,12 +52,14 @@ def probe(data_folder: Path | None = None, *, measure: bool = True, again: bool 
     if problems and not gpus:
         gpus = _gpus_by_torch()
     cache = Measurements(data_folder, again=again) if data_folder else None
+    if cache is not None and again:
+        cache.forget(PAGE_LOCKED)
     if cache is not None and measure:
         gpus, bus_problems = _with_bus(gpus, cache)
         problems += bus_problems
     return Hardware(
         system=system, cpu_name=cpu_name(), physical_cores=physical, logical_cores=logical, cpu_flags=cpu_flags(),
-        ram_bytes=total, ram_available_bytes=available, pinnable_bytes=pinnable(_pinning_system(system), total), gpus=gpus,
+        ram_bytes=total, ram_available_bytes=available, pinnable_bytes=_pinnable(system, total, cache), gpus=gpus,
         disk_path=str(data_folder or ""), disk_free_bytes=_disk_free(data_folder),
         disk_gb_per_s=_disk_speed(data_folder, cache) if cache is not None and measure else None, problems=problems,
         snapshot_bytes=SnapshotFolder(data_folder / "snapshots").usage().bytes if data_folder else 0,
@@ -87,6 +89,13 @@ def _cgroup_memory(root: Path = Path("/sys/fs/cgroup")) -> tuple[int | None, int
         except (OSError, ValueError, IndexError):
             continue
     return None, 0
+
+
+def _pinnable(system: str, total: int, cache: Measurements | None) -> int:
+    """What an earlier run could page-lock when the system refused more; until then what systems usually allow."""
+    usual = pinnable(_pinning_system(system), total)
+    known = cache.get(PAGE_LOCKED) if cache is not None else None
+    return usual if known is None else min(usual, known["bytes"])
 
 
 def _pinning_system(system: str) -> str:

@@ -114,8 +114,21 @@ def test_memory_that_cannot_be_locked_is_used_as_it_is(driver: Driver, caplog: p
     tensors = [backend.host_memory((3, 5, 8)) for _ in range(3)]
     assert all(bool((one == 0).all()) and one.shape == (3, 5, 8) for one in tensors)
     assert caplog.text.count("page-locked") == 1
+    assert backend.page_locked_limit == 0
     del tensors
     gc.collect()
+
+
+def test_what_could_be_locked_is_what_was_locked_when_more_was_refused(driver: Driver):
+    """What was given back before does not count."""
+    backend = backend_on_the_cpu()
+    freed, kept = backend.host_memory((100, 8)), backend.host_memory((50, 8))
+    assert backend.page_locked_limit is None and driver.locked
+    del freed
+    gc.collect()
+    driver.refuses = True
+    more = backend.host_memory((10, 8))
+    assert backend.page_locked_limit == kept.nbytes and not bool(more.any())
 
 
 def test_a_cap_bounds_this_process_and_what_is_free(driver: Driver):

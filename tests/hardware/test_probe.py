@@ -13,6 +13,7 @@ import pytest
 
 from core.hardware import cpu, measured, nvml, probe
 from core.hardware.facts import GIB, Hardware
+from core.hardware.measured import PAGE_LOCKED, Measurements
 
 
 class NVMLError(Exception):
@@ -166,6 +167,15 @@ def test_this_machine(tmp_path):
     assert found.disk_free_bytes > 0
     assert list(tmp_path.glob(".speed*")) == []
     json.dumps(found.to_json())
+
+
+def test_what_could_be_page_locked_is_remembered(tmp_path):
+    """An earlier run learned it from the system's refusal; measuring again forgets it, because memory may have been short that day."""
+    usual = probe.probe(tmp_path, measure=False).pinnable_bytes
+    Measurements(tmp_path).put(PAGE_LOCKED, {"bytes": 5})
+    assert probe.probe(tmp_path, measure=False).pinnable_bytes == 5
+    assert probe.probe(tmp_path, measure=False, again=True).pinnable_bytes == usual
+    assert probe.probe(tmp_path, measure=False).pinnable_bytes == usual
 
 
 def test_without_a_folder_nothing_is_measured_or_written(tmp_path, monkeypatch):
