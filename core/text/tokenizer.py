@@ -20,7 +20,7 @@ _MARKS = ("\u27e6system\u27e7", "\u27e6first\u27e7", "\u27e6answer\u27e7", "\u27
 _FILES = ("tokenizer.json", "tokenizer.model")
 _GENERAL = ("TokenizersBackend", "PreTrainedTokenizerFast")
 # For tokenizers without a chat template: what is written before the system text, the first user text, its answer, the next user text
-# and its answer. lwm: https://huggingface.co/LargeWorldModel/LWM-Text-Chat-128K; llama2: https://arxiv.org/abs/2307.09288 and its
+# and its answer. lwm: https://github.com/LargeWorldModel/LWM, scripts/sample_pyt.py; llama2: https://arxiv.org/abs/2307.09288 and its
 # reference code; completion: for base models, which go on with a text rather than answer.
 FRAMES = {
     "lwm": ("", " USER: ", "", " USER: ", " ASSISTANT:"),
