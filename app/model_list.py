@@ -5,6 +5,7 @@ from __future__ import annotations
 from html import escape
 
 from app.models import Fetching, Model
+from app.views import bar_html
 from core.hardware.wording import size
 
 SHOWN = 4                                      # more are one click away
@@ -65,9 +66,6 @@ def fetching_html(fetching: Fetching | None) -> str:
     paused = fetching.state == "paused"
     button = again if paused else '<button type="button" class="quiet-button" data-act="pause-model">Pause</button>'
     words = "Paused" if paused else fetching.stage
-    value = "" if share is None else f' aria-valuenow="{share * 100:.0f}"'
-    width = "" if share is None else f' style="width:{share:.1%}"'
     percent = "" if share is None else f" {share:.0%}"
-    unknown = "bar-unknown" if share is None and not paused else ""
-    return (f'<div class="fetching"><b>{name}</b><span>{escape(words)}{percent}</span><div class="bar {unknown}" role="progressbar" '
-            f'aria-label="Download" aria-valuemin="0" aria-valuemax="100"{value}><i{width}></i></div>{button}</div>')
+    bar = bar_html(0.0 if paused and share is None else share, "Download")             # what is paused does not go on
+    return f'<div class="fetching"><b>{name}</b><span>{escape(words)}{percent}</span>{bar}{button}</div>'

@@ -92,7 +92,7 @@ def stage_html(book: Document | None, card: dict | None, *, opening: Opening | N
 def _opening(opening: Opening) -> str:
     share = opening.fraction
     return (f'<div class="opening" role="status"><b>Opening “{escape(opening.name)}”</b><span>{escape(opening.stage)}</span>'
-            f'{_bar(share, "Opening the file")}'
+            f'{bar_html(share, "Opening the file")}'
             '<button type="button" class="quiet-button" data-act="cancel-opening">Cancel</button></div>')
 
 
@@ -150,10 +150,11 @@ def progress_html(now: Snapshot | None) -> str:
     if now.stopping:
         detail = "Stopping after this step…"
     return (f'<div class="progress" id="prefill-box"><div><b>{escape(title)}</b><span id="prefill-detail">{detail}</span></div>'
-            f'{_bar(share, "Prefill")}<button type="button" class="quiet-button" data-act="stop">Cancel</button></div>')
+            f'{bar_html(share, "Prefill")}<button type="button" class="quiet-button" data-act="stop">Cancel</button></div>')
 
 
-def _bar(share: float | None, label: str) -> str:
+def bar_html(share: float | None, label: str) -> str:
+    """A progress bar; without a share it only says that something is going on."""
     value = "" if share is None else f' aria-valuenow="{share * 100:.0f}"'
     width = "" if share is None else f' style="width:{share:.2%}"'
     return (f'<div class="bar {"bar-unknown" if share is None else ""}" role="progressbar" aria-label="{label}" '

@@ -14,7 +14,7 @@ from core.cache.base import TargetKVCache
 from core.cache.full import FullKVCache
 from core.cache.retrieval import RetrievalKVCache
 from core.cache.streaming import StreamingKVCache
-from core.hardware import costs
+from core.hardware import costs, tuned
 from core.hardware.facts import GB
 from core.hardware.plan import Plan
 from core.hardware.shapes import ModelShape
@@ -115,11 +115,8 @@ def expectation(found: dict[str, Any], acceptance: float) -> dict[str, Any]:
 
 
 def between(measured: dict[int, float], rows: int) -> float:
-    """The time for so many rows, on the straight line between the neighbours that were measured."""
-    below = max(n for n in measured if n <= rows)
-    above = min(n for n in measured if n >= rows)
-    share = 0.0 if below == above else (rows - below) / (above - below)
-    return measured[below] + share * (measured[above] - measured[below])
+    """The time for so many rows, as the planner reads it from measured passes."""
+    return tuned.between(tuple(measured.items()), rows)
 
 
 def repeated(model: LlamaModel, cache: TargetKVCache | RetrievalKVCache, ids: Sequence[int], out_of_time: Callable[[], bool]) -> float:

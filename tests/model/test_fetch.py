@@ -40,6 +40,13 @@ def told(child: subprocess.Popen[bytes]) -> list[dict]:
     return lines
 
 
+def wait_for_most(child: subprocess.Popen[bytes]) -> None:
+    """Of the download; the last of so much may not be written yet."""
+    for line in child.stdout:
+        if (json.loads(line).get("fraction") or 0) > 0.6:
+            break
+
+
 def test_a_model_comes_with_its_draft(hub: Hub, home: Path):
     """Without the draft beside it the engine could only look phrases up."""
     lines = told(start(TARGET))
@@ -52,9 +59,7 @@ def test_a_model_comes_with_its_draft(hub: Hub, home: Path):
 def test_a_paused_download_goes_on_where_it_was(hub: Hub, home: Path):
     hub.pace_s = 0.05
     child = start(TARGET)
-    for line in child.stdout:
-        if (json.loads(line).get("fraction") or 0) > 0.6:             # the last of so much may not be written yet
-            break
+    wait_for_most(child)
     child.stdin.close()
     assert json.loads(child.stdout.readlines()[-1]) == {"stopped": True}
     assert child.wait(10) == 0 and not is_downloaded(find(TARGET))
@@ -69,9 +74,7 @@ def test_a_paused_download_goes_on_where_it_was(hub: Hub, home: Path):
 def test_a_killed_download_is_no_model_and_goes_on(hub: Hub, home: Path):
     hub.pace_s = 0.05
     child = start(TARGET)
-    for line in child.stdout:
-        if (json.loads(line).get("fraction") or 0) > 0.6:             # the last of so much may not be written yet
-            break
+    wait_for_most(child)
     child.kill()
     child.communicate()
     assert not is_downloaded(find(TARGET))
