@@ -304,6 +304,7 @@ class Engine:
             tap_all=tap_all,
         )
         while True:
+            self._backend.adapt()
             with torch.inference_mode():
                 done = next(steps, None)
             context.ids = list(ids[:context.cache.length])
@@ -322,6 +323,7 @@ class Engine:
             room = context.capacity - len(committed) - 1
             if room < 1:
                 return "context_full"
+            self._backend.adapt()
             with torch.inference_mode():
                 result = decoder.round(committed, most=min(left, room), ends=ends)
             committed.extend(result.tokens)

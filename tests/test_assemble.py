@@ -64,12 +64,19 @@ class SmallDevice(CpuBackend):
             raise OutOfMemory("no room for a cache")
         return super().copies()
 
+    def attend(self, *args: torch.Tensor, **more: object) -> torch.Tensor:
+        self._count()
+        return super().attend(*args, **more)
+
     def attend_part(self, *args: object, **more: object) -> tuple[torch.Tensor, torch.Tensor]:
+        self._count()
+        return super().attend_part(*args, **more)
+
+    def _count(self) -> None:
         self.attended += 1
         if self.failures and self.attended == self.failures[0]:
             self.failures.pop(0)
             raise OutOfMemory("no room for a pass")
-        return super().attend_part(*args, **more)
 
 
 def fewer(layers: int) -> Plan:

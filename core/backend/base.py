@@ -78,6 +78,10 @@ class Backend(Protocol):
     out_of_memory: tuple[type[Exception], ...]     # what is raised when a device with memory of its own has too little
     page_locked_limit: int | None                  # bytes that were page-locked when the system refused more; None: it never did
 
+    def adapt(self) -> None:
+        """A moment between two steps, offered by the thread that computes, to adapt to what other programs do."""
+        ...
+
     def memory(self) -> Memory:
         """The device's memory as it is now."""
         ...

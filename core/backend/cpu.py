@@ -20,6 +20,7 @@ from core.backend import slots as by_slots
 from core.backend.base import Codes, Linear, Mark, Memory, Replay, merge
 from core.backend.linear import FloatLinear
 from core.backend.linear_cpu import Int4Linear
+from core.backend.sharing import SharedCores
 
 log = logging.getLogger(__name__)
 
@@ -44,6 +45,7 @@ class CpuBackend:
         self._mask: tuple[tuple[int, ...], torch.Tensor] | None = None
         if threads:
             torch.set_num_threads(threads)
+        self._cores = SharedCores(torch.get_num_threads())
 
     def linear(self, weight: torch.Tensor, bias: torch.Tensor | None = None, codes: Codes | None = None) -> Linear:
         """See Backend. The 4-bit kernel takes the checkpoint's own codes, so it computes with the checkpoint's weights."""
@@ -66,18 +68,24 @@ class CpuBackend:
 
     def attend(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, length: int, causal: bool) -> torch.Tensor:
         """See Backend."""
-        return self.attend_part(q, k, v, length=length, causal=causal)[0].to(q.dtype)
+        return self._attend(q, k, v, length, causal, want_lse=False)[0].to(q.dtype)
 
     def attend_part(
         self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, length: int, causal: bool
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """See Backend."""
+        return self._attend(q, k, v, length, causal, want_lse=True)
+
+    def _attend(
+        self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, length: int, causal: bool, *, want_lse: bool
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """See attend_part; the log-sum-exp takes four small operations more and may be left out where there are few queries."""
         n, heads, _ = q.shape
         if length == 0:
             return torch.zeros_like(q, dtype=torch.float32), q.new_full((n, heads), -torch.inf, dtype=torch.float32)
         if n * heads // k.shape[1] > _FEW_ROWS:
             return self._attend_many(q, k, v, length, causal)
-        return self._attend_few(q, k, v, length, causal)
+        return self._attend_few(q, k, v, length, causal, want_lse=want_lse)
 
     def chunk_lse(self, q: torch.Tensor, k: torch.Tensor, *, length: int, chunk: int) -> torch.Tensor:
         """See Backend."""
@@ -95,6 +103,10 @@ class CpuBackend:
     def capture(self, run: Callable[[], torch.Tensor]) -> Replay | None:
         """See Backend. A CPU has no recordings."""
         return None
+
+    def adapt(self) -> None:
+        """See Backend. Other programs get the cores they use."""
+        self._cores.look()
 
     def memory(self) -> Memory:
         """See Backend."""
@@ -122,15 +134,18 @@ class CpuBackend:
         return PlainCopies()
 
     def _attend_few(
-        self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, length: int, causal: bool
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+        self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, length: int, causal: bool, *, want_lse: bool
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
         n, heads, head_dim = q.shape
         kv_heads = k.shape[1]
         rows = q.view(n, kv_heads, -1, head_dim).transpose(0, 1).reshape(1, kv_heads, -1, head_dim)
-        attend = self._attend_one_block if k.shape[0] == 1 else self._attend_blocks
-        out, lse = attend(rows, k, v, length, self._hidden(n, heads // kv_heads, length, k.shape[0], k.shape[2], causal))
+        hidden = self._hidden(n, heads // kv_heads, length, k.shape[0], k.shape[2], causal)
+        if k.shape[0] == 1:
+            out, lse = self._attend_one_block(rows, k, v, length, hidden)
+        else:
+            out, lse = self._attend_blocks(rows, k, v, hidden, want_lse=want_lse)
         out = out.view(kv_heads, n, -1, head_dim).transpose(0, 1).reshape(n, heads, head_dim)
-        return out, lse.view(kv_heads, n, -1).transpose(0, 1).reshape(n, heads)
+        return out, lse if lse is None else lse.view(kv_heads, n, -1).transpose(0, 1).reshape(n, heads)
 
     def _attend_one_block(
         self, rows: torch.Tensor, k: torch.Tensor, v: torch.Tensor, length: int, hidden: torch.Tensor | None
@@ -141,16 +156,16 @@ class CpuBackend:
         return out[0], lse[0]
 
     def _attend_blocks(
-        self, rows: torch.Tensor, k: torch.Tensor, v: torch.Tensor, length: int, hidden: torch.Tensor | None
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Softmax within each block, then blocks weighted by their share: out [kv_heads, rows, head_dim], lse [kv_heads, rows]."""
+        self, rows: torch.Tensor, k: torch.Tensor, v: torch.Tensor, hidden: torch.Tensor | None, *, want_lse: bool
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Scores and mixed values by block, one softmax over all blocks: out [kv_heads, rows, head_dim], lse [kv_heads, rows]."""
         blocks, kv_heads, block_tokens, head_dim = k.shape
-        scores = self._scores(rows, k, hidden)                                        # [blocks, kv_heads, rows, block_tokens]
+        scores = self._scores(rows, k, hidden).permute(1, 2, 0, 3).reshape(kv_heads, -1, blocks * block_tokens)
         weights = torch.softmax(scores, -1)
-        lse = scores.amax(-1).float() - weights.amax(-1).float().log()               # of each block, [blocks, kv_heads, rows]
-        out = torch.bmm(weights.view(blocks * kv_heads, -1, block_tokens), v.reshape(blocks * kv_heads, block_tokens, head_dim))
-        share = torch.softmax(lse, 0).unsqueeze(-1)
-        return (out.view(blocks, kv_heads, -1, head_dim) * share).sum(0), torch.logsumexp(lse, 0)
+        lse = scores.amax(-1).float() - weights.amax(-1).float().log() if want_lse else None
+        by_block = weights.view(kv_heads, -1, blocks, block_tokens).permute(2, 0, 1, 3).reshape(blocks * kv_heads, -1, block_tokens)
+        out = torch.bmm(by_block, v.reshape(blocks * kv_heads, block_tokens, head_dim))
+        return out.view(blocks, kv_heads, -1, head_dim).sum(0, dtype=torch.float32), lse
 
     def _scores(self, rows: torch.Tensor, k: torch.Tensor, hidden: torch.Tensor | None) -> torch.Tensor:
         """Scaled scores [blocks, kv_heads, rows, block_tokens] of rows [1, kv_heads, rows, head_dim]."""

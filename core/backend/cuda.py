@@ -102,6 +102,9 @@ class CudaBackend:
 
     # ---- memory -----------------------------------------------------------------------------------------------------------
 
+    def adapt(self) -> None:
+        """See Backend. The driver shares the device."""
+
     def memory(self) -> Memory:
         """See Backend."""
         free, _ = torch.cuda.mem_get_info(self.device)

@@ -177,6 +177,10 @@ class Order(LateBackend):
         copies.to_device = noted
         return copies
 
+    def attend(self, *args: torch.Tensor, **more: object) -> torch.Tensor:
+        self.asked.append("all rows")
+        return super().attend(*args, **more)
+
     def attend_part(self, *args: object, causal: bool, **more: object) -> tuple[torch.Tensor, torch.Tensor]:
         self.asked.append("own rows" if causal else "block")
         return super().attend_part(*args, causal=causal, **more)
@@ -191,7 +195,7 @@ def test_the_bus_does_not_wait_for_the_layers():
     twins.feed(2)
     fetch = ["fetch"] * 2                              # keys and values
     refilled = ["block", *fetch]
-    resident, second, third = ["own rows"], ["own rows", *refilled * 4], ["own rows", *refilled, *["block"] * 3]
+    resident, second, third = ["all rows"], ["own rows", *refilled * 4], ["own rows", *refilled, *["block"] * 3]
     assert backend.asked == [*fetch * 3, *resident, *second, *third]
 
 
