@@ -58,7 +58,7 @@ class CpuBackend:
         """See Backend. torch has a fused layer norm on the CPU but no fused RMS norm; of (x, -x) the mean is 0, so they agree."""
         size = x.shape[-1]
         doubled = torch.cat((x, -x), dim=-1)
-        return F.layer_norm(doubled, (2 * size,), self._twice(weight), None, eps)[..., :size].contiguous()
+        return torch.layer_norm(doubled, (2 * size,), self._twice(weight), None, eps)[..., :size].contiguous()
 
     def _twice(self, weight: torch.Tensor) -> torch.Tensor:
         found = self._doubled.get(weight.data_ptr())
@@ -222,7 +222,7 @@ class CpuBackend:
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """q [1, h, n, d], k, v [1, h, m, d], additive mask [n, m] -> out of q's shape and lse fp32 [1, h, n]."""
         if self._flash_works:
-            return torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(q, k, v, 0.0, causal, attn_mask=mask)
+            return torch._scaled_dot_product_flash_attention_for_cpu(q, k, v, 0.0, causal, attn_mask=mask)
         return _matmul_attention(q, k, v, causal, mask)
 
 
@@ -275,7 +275,7 @@ def _flash_self_test(dtype: torch.dtype) -> bool:
     """The flash kernel is a private operation: use it only where it exists and agrees with plain matrix products."""
     q, k, v = torch.randn(3, 1, 2, 8, 16, generator=torch.Generator().manual_seed(0)).to(dtype)
     try:
-        out, lse = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(q, k, v, 0.0, True)
+        out, lse = torch._scaled_dot_product_flash_attention_for_cpu(q, k, v, 0.0, True)
     except (RuntimeError, AttributeError, TypeError) as error:
         log.warning("torch's CPU flash attention is not usable (%s); prefill uses matrix products", error)
         return False

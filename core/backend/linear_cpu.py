@@ -29,7 +29,7 @@ class Int4Linear:
         """[n, in] -> [n, out]"""
         if x.shape[0] > self._few_rows:
             return self._plain(x)
-        products = [torch.ops.aten._weight_int4pack_mm_for_cpu(x, weight, _INT4_GROUP, scales) for weight, scales in self._parts]
+        products = [torch._weight_int4pack_mm_for_cpu(x, weight, _INT4_GROUP, scales) for weight, scales in self._parts]
         return products[0] if len(products) == 1 else products[0] + products[1]
 
 
@@ -43,6 +43,6 @@ def _four_bit_parts(codes: Codes) -> list[tuple[torch.Tensor, torch.Tensor, torc
 
 
 def _packed(codes: torch.Tensor, scale: torch.Tensor, zero: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    weight = torch.ops.aten._convert_weight_to_int4pack_for_cpu(codes.contiguous(), 1)
+    weight = torch._convert_weight_to_int4pack_for_cpu(codes.contiguous(), 1)
     scales_and_zeros = torch.stack((scale.t(), zero.t()), dim=-1).contiguous()        # [in / 32, out, 2]
     return weight, scales_and_zeros.to(torch.bfloat16)
