@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors.torch import load_file
-from transformers import AutoConfig, AutoModelForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM, DynamicCache
 from transformers.generation.streamers import BaseStreamer
 
 from core.hardware.plan import Plan
@@ -34,6 +34,18 @@ def prefill_s(model: Any, ids: Sequence[int]) -> float:
     with torch.inference_mode():
         model(prompt, use_cache=True, logits_to_keep=1).logits[0, -1, 0].item()
     return time.perf_counter() - started
+
+
+def kept_cache(model: Any) -> Callable[[int], DynamicCache]:
+    """A KV cache for several answers to one prompt: asked for a prompt of so many tokens, it holds all but the last, if it ever did."""
+    cache = DynamicCache(config=model.config)
+
+    def cut(length: int) -> DynamicCache:
+        if cache.get_seq_length() >= length:
+            cache.crop(length - 1 - cache.get_seq_length())        # a negative number of tokens to take away
+        return cache
+
+    return cut
 
 
 class Clock(BaseStreamer):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-import subprocess
+import sys
+from argparse import Namespace
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from benchmarks import peers, transformers_peer
+from benchmarks import contenders, peers, transformers_peer
 from benchmarks.parts import Parts
 from core.backend.cpu import CpuBackend
 from core.cache.full import FullKVCache
@@ -24,7 +25,7 @@ IDS = [int(token) for token in torch.randint(0, VOCAB, (200,), generator=torch.G
 
 def row(context: int, prefill_s: float, tbt_ms: float, distinct: float = 0.9) -> dict:
     return {"context": context, "prefill_s": prefill_s, "tbt_mean_ms": tbt_ms, "tbt_p50_ms": tbt_ms, "tbt_p95_ms": tbt_ms,
-            "distinct_4grams": distinct, "tokens": []}
+            "turns_ms": [tbt_ms], "distinct_4grams": distinct, "tokens": []}
 
 
 DONE = {
@@ -47,7 +48,7 @@ def test_tables_of_a_run():
 def test_tokens_that_come_at_once_share_a_round():
     """Three drafted tokens of one round must not count as two that took no time."""
     ticks = iter([0.0, 2.0, 2.1, 2.4, 2.4001, 2.4002, 2.5])
-    prefill_s, tokens, times = peers.timed(iter([5, 6, 7, 8, 9, 10]), 6, eos=set(), clock=lambda: next(ticks))
+    prefill_s, tokens, times = contenders.timed(iter([5, 6, 7, 8, 9, 10]), 6, eos=set(), clock=lambda: next(ticks))
     assert (prefill_s, tokens) == (2.0, [5, 6, 7, 8, 9, 10])
     assert times == pytest.approx([0.1, 0.3002 / 3, 0.3002 / 3, 0.3002 / 3, 0.0998])
 
@@ -55,59 +56,99 @@ def test_tokens_that_come_at_once_share_a_round():
 def test_the_first_token_and_what_follows_the_end_are_not_timed():
     """The first token's time is the prefill's."""
     ticks = iter([0.0, 2.0, 2.1])
-    assert peers.timed(iter([5, 1, 7]), 9, eos={1}, clock=lambda: next(ticks)) == (2.0, [5, 1], [pytest.approx(0.1)])
+    assert contenders.timed(iter([5, 1, 7]), 9, eos={1}, clock=lambda: next(ticks)) == (2.0, [5, 1], [pytest.approx(0.1)])
 
 
-def run(folder: Path, *more: str) -> dict:
-    assert peers.main(["--gguf", "none.gguf", "--state", str(folder / "state.json"), *more]) == 0
-    return json.loads((folder / "state.json").read_text())["cases"]
+def test_ratios_are_taken_within_a_turn():
+    """The machine was twice as slow in the second turn; the first answer, when the others still read, does not count."""
+    def turns(*tbt_ms: float) -> list[dict]:
+        return [{"prefill_s": 1.0, "tokens": [1, 2, 3, 4, 5], "times": [ms / 1e3] * 4} for ms in tbt_ms]
+
+    done = {"transformers at 8": {"rows": {"transformers": peers.figures(8, 1.0, turns(999, 40, 80, 40))}},
+            "ours at 8": {"rows": {"ours, plain": peers.figures(8, 0.5, turns(999, 20, 40, 20))}}}
+    varied, against = peers.tables(done)
+    assert varied.rows[0][:5] == ("transformers", 8, 1.0, pytest.approx(40), "40.0 to 80.0")
+    assert against.rows[0][2:4] == (2.0, pytest.approx(2.0))
+    assert peers.figures(8, 1.0, turns(50))["tbt_mean_ms"] == pytest.approx(50)
 
 
-def test_parts_of_the_run_can_be_chosen_and_are_done_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+ANSWERS = """import json, sys
+name = sys.argv[1]
+for number, _ in enumerate(sys.stdin):
+    if name == "fails" and number == 1:
+        sys.exit(9)
+    print(json.dumps({"rows": {name: {"prefill_s": 3.0 - number, "tokens": [1, 2], "times": [0.1 * (number + 1)]}}}), flush=True)
+"""
+
+
+@pytest.fixture
+def at_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Namespace:
+    """Peers that are small programs: one that answers, one that ends in its second turn, one that has one turn only."""
+    (tmp_path / "answers.py").write_text(ANSWERS)
+    monkeypatch.setattr(peers, "PEERS", {
+        "answers": contenders.Peer("json", "", None), "fails": contenders.Peer("json", "", None),
+        "once": contenders.Peer("json", "", None, turns=1), "missing": contenders.Peer("no_such_package", "", None),
+    })
+    whole = peers.Contender.__init__
+
+    def named(self: peers.Contender, name: str, length: int, options: Namespace) -> None:
+        whole(self, name, length, options)
+        self._command = [sys.executable, str(tmp_path / "answers.py"), name]
+
+    monkeypatch.setattr(peers.Contender, "__init__", named)
+    return Namespace(only=["answers", "fails", "once", "missing"], gguf="g", book="b", draft="d", tokens=2)
+
+
+def test_every_peer_answers_in_turn(at_work: Namespace):
+    """A peer that is missing or fails is named; the prompt's time is the first turn's."""
+    found = peers._at(1024, at_work, 60.0)
+    assert found["missing at 1024"] == {"reason": "its package is not installed"}
+    assert found["fails at 1024"] == {"reason": "it ended with code 9"}
+    answers, once = found["answers at 1024"]["rows"]["answers"], found["once at 1024"]["rows"]["once"]
+    assert answers["prefill_s"] == once["prefill_s"] == 3.0
+    assert answers["turns_ms"] == pytest.approx([200, 300, 400]) and once["turns_ms"] == pytest.approx([100])
+
+
+def test_a_context_that_takes_too_long_is_done_again(at_work: Namespace, tmp_path: Path):
+    """Its processes are stopped, and nothing of it is kept."""
+    (tmp_path / "answers.py").write_text("import time; time.sleep(600)")
+    with pytest.raises(peers.OutOfTime):
+        peers._at(1024, at_work, 0.5)
+
+
+def test_contexts_are_done_once_and_peers_can_be_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """The long contexts have a run of their own; by part is for short ones only."""
     asked = []
 
-    def case(name: str, length: int, options: object, seconds: float) -> dict:
-        asked.append((name, length))
-        return {"reason": "not now"}
+    def at(length: int, options: Namespace, seconds: float) -> dict:
+        asked.append((length, options.only))
+        return {f"ours at {length}": {"reason": "not now"}}
 
-    monkeypatch.setattr(peers, "_in_a_process", case)
-    run(tmp_path, "--only", "ours;ours, by part", "--contexts", "1024,16000")
-    run(tmp_path, "--only", "ours;llama.cpp", "--contexts", "16000")
-    assert asked == [("ours", 1024), ("ours, by part", 1024), ("ours", 16_000), ("llama.cpp", 16_000)]
+    monkeypatch.setattr(peers, "_at", at)
+
+    def run(*more: str) -> dict:
+        assert peers.main(["--gguf", "none.gguf", "--state", str(tmp_path / "state.json"), *more]) == 0
+        return json.loads((tmp_path / "state.json").read_text())["cases"]
+
+    run("--only", "ours;ours, by part", "--contexts", "1024")
+    done = run("--only", "ours", "--contexts", "1024,16000")
+    assert asked == [(1024, ["ours", "ours, by part"]), (16_000, ["ours"])] and list(done) == ["1024", "16000"]
     with pytest.raises(SystemExit):
-        run(tmp_path, "--only", "nobody")
-
-
-def test_a_peer_that_is_missing_or_fails_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    """Optional installs are reported, not skipped; a crash is a result too; what takes too long is tried again by the next run."""
-    monkeypatch.setattr(peers.importlib.util, "find_spec", lambda name: None if name == "llama_cpp" else object())
-    ends: list = [subprocess.CompletedProcess([], 9, stdout=""), subprocess.TimeoutExpired("peers", 1)]
-
-    def ended(*args: object, **how: object) -> subprocess.CompletedProcess:
-        end = ends.pop(0)
-        if isinstance(end, Exception):
-            raise end
-        return end
-
-    monkeypatch.setattr(peers.subprocess, "run", ended)
-    done = run(tmp_path, "--only", "llama.cpp;transformers;ours", "--contexts", "1024")
-    assert done == {"llama.cpp at 1024": {"reason": "the package llama_cpp is not installed"},
-                    "transformers at 1024": {"reason": "it ended with code 9"}}
+        run("--only", "nobody")
 
 
 def test_without_a_gpu_the_offloaded_cache_says_why(monkeypatch: pytest.MonkeyPatch):
     """A reason, not a crash."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(peers.Cannot, match="no GPU"):
-        peers.PEERS["transformers, offloaded cache"].rows(None)
+    with pytest.raises(contenders.Cannot, match="no GPU"):
+        contenders.PEERS["transformers, offloaded cache"].rows(None)
 
 
 def test_a_tokens_parts_are_within_it():
     """Attention and linear layers of each token, not of the prefill or of all tokens together."""
     parts = Parts(CpuBackend())
     made = engine(ours(oracle(), backend=parts))
-    found = peers.token_parts(made, parts, made.new_context(400), IDS, 8)
+    found = contenders.token_parts(made, parts, made.new_context(400), IDS, 8)
     assert min(found.values()) > 0 and found["linear_ms"] + found["attention_ms"] < found["token_ms"]
 
 
@@ -142,3 +183,13 @@ def test_assisted_generation_writes_what_generation_writes(saved: Path, tmp_path
     assert torch.isinf(logits[..., 1::2]).all() and torch.isfinite(logits[..., ::2]).all()
     plain, assisted = (transformers_peer.answer(target, IDS[:60], 12, **how) for how in ({}, {"assistant_model": assistant}))
     assert assisted[1] == plain[1] and len(plain[2]) == 11
+
+
+def test_a_second_answer_of_transformers_keeps_the_prompt(saved: Path):
+    """Reading it again would take as long as the first time, and the answer must not depend on it."""
+    target = transformers_peer.load(saved, PLAN)
+    kept, read = transformers_peer.kept_cache(target), []
+    target.register_forward_pre_hook(lambda module, args, given: read.append(given["input_ids"].shape[1]), with_kwargs=True)
+    first, second = (transformers_peer.answer(target, IDS[:60], 5, past_key_values=kept(60)) for _ in range(2))
+    assert read == [60, 1, 1, 1, 1] + [1] * 5
+    assert first[1] == second[1]
