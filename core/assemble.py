@@ -33,6 +33,7 @@ from core.engine import Engine, Params
 from core.errors import UserError
 from core.hardware.budget import CUDA_CONTEXT_BYTES
 from core.hardware.costs import MAX_MIDDLE_GAMMA
+from core.hardware.cpu import bfloat16_products_pay
 from core.hardware.facts import GB, GIB
 from core.hardware.measured import PAGE_LOCKED, Measurements
 from core.hardware.plan import Plan
@@ -142,7 +143,8 @@ def new_backend(plan: Plan, settings: Settings) -> Backend:
         return CudaBackend(dtypes[plan.dtype], index=plan.gpu_index, memory_cap_bytes=cap)
     if plan.dtype == "float16":
         raise UserError("The CPU computes in float32 or bfloat16, not in float16. Set dtype: auto in config.yaml.")
-    return CpuBackend(dtypes[plan.dtype], threads=plan.threads, integer_kernels=plan.weights_kernel != "float")
+    return CpuBackend(dtypes[plan.dtype], threads=plan.threads, integer_kernels=plan.weights_kernel != "float",
+                      wide_products=plan.dtype == "bfloat16" and not bfloat16_products_pay())
 
 
 class Room:

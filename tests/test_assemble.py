@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from core import assemble
 from core.assemble import Room, build_engine
 from core.backend.base import Memory
 from core.backend.cpu import CpuBackend
@@ -150,6 +151,18 @@ def test_any_chunk_fits_the_blocks(folder: Path, plan: Plan, chunk: int):
     context = engine.new_context(400)
     assert context.cache.block_tokens % chunk == 0
     assert len(answer(engine, context)[0]) == 16
+
+
+@pytest.mark.parametrize(("dtype", "pays", "products"), [
+    ("bfloat16", False, torch.float32), ("bfloat16", True, torch.bfloat16), ("float32", False, torch.float32),
+])
+def test_a_cpu_multiplies_as_it_is_faster(monkeypatch: pytest.MonkeyPatch, dtype: str, pays: bool, products: torch.dtype):
+    monkeypatch.setattr(assemble, "bfloat16_products_pay", lambda: pays)
+    backend = assemble.new_backend(replace(PLAN, dtype=dtype), Settings())
+    seen = []
+    monkeypatch.setattr(torch.nn.functional, "linear", lambda x, weight, bias=None: seen.append(x.dtype) or x @ weight.t())
+    made = backend.linear(torch.ones(4, 8))(torch.ones(300, 8, dtype=backend.dtype))
+    assert seen == [products] and made.dtype == backend.dtype == getattr(torch, dtype)
 
 
 # ---- less room than planned -----------------------------------------------------------------------------------------------

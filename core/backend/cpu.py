@@ -19,27 +19,34 @@ import torch.nn.functional as F
 from core.backend import slots as by_slots
 from core.backend.base import Codes, Linear, Mark, Memory, Replay, merge
 from core.backend.linear import FloatLinear
-from core.backend.linear_cpu import Int4Linear
+from core.backend.linear_cpu import Int4Linear, WideLinear
 from core.backend.sharing import SharedCores
 
 log = logging.getLogger(__name__)
 
 _HIDDEN = -1e30
 _FEW_ROWS = 96        # up to here (queries x group) the batched product beats the flash kernel
+_PIECE_TOKENS = 8192  # keys that are copied at a time in prefill
 
 
 class CpuBackend:
-    """Runs on the CPU in float32 or bfloat16."""
+    """Runs on the CPU in float32 or bfloat16.
+
+    `wide_products`: products of many rows are computed in float32 from bfloat16 numbers. Where the CPU has no matrix units, they are the
+    faster ones, and they round less.
+    """
 
     name = "CPU"
     out_of_memory = ()
     page_locked_limit = None
 
-    def __init__(self, dtype: torch.dtype = torch.float32, *, threads: int | None = None, integer_kernels: bool = True) -> None:
+    def __init__(self, dtype: torch.dtype = torch.float32, *, threads: int | None = None, integer_kernels: bool = True,
+                 wide_products: bool = False) -> None:
         self.device = torch.device("cpu")
         self.dtype = dtype
         self._integer_kernels = integer_kernels and dtype == torch.bfloat16
-        self._flash_works = _flash_self_test(dtype)
+        self._products = torch.float32 if wide_products else dtype                    # of many rows
+        self._flash_works = all(_flash_self_test(kind) for kind in {dtype, self._products})
         self._doubled: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
         self._zero = torch.zeros(1, dtype=dtype)
         self._mask: tuple[tuple[int, ...], torch.Tensor] | None = None
@@ -49,7 +56,8 @@ class CpuBackend:
 
     def linear(self, weight: torch.Tensor, bias: torch.Tensor | None = None, codes: Codes | None = None) -> Linear:
         """See Backend. The 4-bit kernel takes the checkpoint's own codes, so it computes with the checkpoint's weights."""
-        plain = FloatLinear(weight.to(self.dtype).contiguous(), None if bias is None else bias.to(self.dtype))
+        made = FloatLinear if self._products == self.dtype else WideLinear
+        plain = made(weight.to(self.dtype).contiguous(), None if bias is None else bias.to(self.dtype))
         if codes is None or not self._integer_kernels or bias is not None:
             return plain
         return Int4Linear(plain, codes)
@@ -199,23 +207,24 @@ class CpuBackend:
     def _attend_many(
         self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, length: int, causal: bool
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Past keys without a mask, the queries' own square block with a causal one, merged by log-sum-exp."""
+        """Past keys without a mask, piece by piece, the queries' own square block with a causal one, merged by log-sum-exp."""
         n, heads, head_dim = q.shape
         kv_heads = k.shape[1]
-        keys, values = (rows_of(part, length) for part in (k, v))                    # [kv_heads, length, head_dim]
-        past = length - n if causal else length
-        group = heads // kv_heads
-        out = lse = None
-        if past:
-            folded = q.view(n, kv_heads, group, head_dim).permute(1, 2, 0, 3).reshape(1, kv_heads, group * n, head_dim)
-            out, lse = self._flash(folded, keys[None, :, :past], values[None, :, :past], causal=False)
-            out, lse = out.reshape(heads, n, head_dim).transpose(0, 1), lse.reshape(heads, n).t()
+        group, past = heads // kv_heads, length - n if causal else length
+        q = q.to(self._products)
+        folded = q.view(n, kv_heads, group, head_dim).permute(1, 2, 0, 3).reshape(1, kv_heads, group * n, head_dim)
+        found: tuple[torch.Tensor, torch.Tensor] | None = None
+        for start in range(0, past, _PIECE_TOKENS):
+            keys, values = (rows_of(part, start, min(start + _PIECE_TOKENS, past), self._products)[None] for part in (k, v))
+            out, lse = self._flash(folded, keys, values, causal=False)
+            part = out.reshape(heads, n, head_dim).transpose(0, 1), lse.reshape(heads, n).t()
+            found = part if found is None else merge(*found, *part)
         if not causal:
-            return out, lse
-        own_k, own_v = (part[:, past:].repeat_interleave(group, dim=0)[None] for part in (keys, values))
-        own, own_lse = self._flash(q.transpose(0, 1)[None], own_k, own_v, causal=True)
-        own, own_lse = own[0].transpose(0, 1), own_lse[0].t()
-        return (own, own_lse) if out is None else merge(out, lse, own, own_lse)
+            return found
+        own_k, own_v = (rows_of(part, past, length, self._products).repeat_interleave(group, dim=0)[None] for part in (k, v))
+        out, lse = self._flash(q.transpose(0, 1)[None], own_k, own_v, causal=True)
+        own = out[0].transpose(0, 1), lse[0].t()
+        return own if found is None else merge(*found, *own)
 
     def _flash(
         self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, causal: bool, mask: torch.Tensor | None = None
@@ -251,11 +260,13 @@ class PlainCopies:
         """Done already."""
 
 
-def rows_of(blocks: torch.Tensor, length: int) -> torch.Tensor:
-    """Block-major [blocks, kv_heads, block_tokens, head_dim] as contiguous rows [kv_heads, length, head_dim] (a copy)."""
+def rows_of(blocks: torch.Tensor, start: int, end: int, dtype: torch.dtype) -> torch.Tensor:
+    """Rows [start, end) of block-major [blocks, kv_heads, block_tokens, head_dim] as [kv_heads, end - start, head_dim]; a copy."""
     _, kv_heads, block_tokens, head_dim = blocks.shape
-    used = -(-length // block_tokens)
-    return blocks[:used].transpose(0, 1).reshape(kv_heads, used * block_tokens, head_dim)[:, :length]
+    first = start // block_tokens
+    touched = blocks[first:-(-end // block_tokens)].transpose(0, 1)                   # [kv_heads, blocks, block_tokens, head_dim]
+    rows = torch.empty(touched.shape, dtype=dtype).copy_(touched).view(kv_heads, -1, head_dim)
+    return rows[:, start - first * block_tokens:end - first * block_tokens]
 
 
 def _matmul_attention(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from core.backend import cpu
 from core.backend.base import merge
 from core.backend.cpu import CpuBackend
 
@@ -54,6 +55,24 @@ def test_attention_equals_dense(n: int, length: int, causal: bool):
     out, lse = backend.attend_part(q, k, v, length=length, causal=causal)
     assert out.dtype == lse.dtype == torch.float32
     assert torch.allclose(out.double(), want, atol=2e-5) and torch.allclose(lse.double(), want_lse, atol=2e-5)
+
+
+@pytest.mark.parametrize("wide", [False, True])
+@pytest.mark.parametrize(("n", "length", "causal"), [(60, 130, True), (60, 320, True), (33, 64, True), (60, 300, False), (60, 60, True)])
+@pytest.mark.parametrize("piece", [1, 40, 64, 256])
+def test_many_rows_see_all_keys_whatever_the_pieces(n: int, length: int, causal: bool, wide: bool, piece: int, monkeypatch):
+    """Pieces inside a block, across blocks and larger than all; bfloat16 numbers multiplied in float32 too, which is rounded once."""
+    monkeypatch.setattr(cpu, "_PIECE_TOKENS", piece)
+    q, k, v = material(n, length)
+    dtype = torch.bfloat16 if wide else torch.float32
+    q, k, v = q.to(dtype), k.to(dtype), v.to(dtype)
+    want, want_lse = dense(q, k, v, length, causal)
+    backend = CpuBackend(dtype, wide_products=wide)
+    out, lse = backend.attend_part(q, k, v, length=length, causal=causal)
+    assert out.dtype == lse.dtype == torch.float32
+    assert torch.allclose(out.double(), want, atol=2e-5) and torch.allclose(lse.double(), want_lse, atol=2e-5)
+    whole = backend.attend(q, k, v, length=length, causal=causal)
+    assert whole.dtype == dtype and torch.equal(whole, out.to(dtype))
 
 
 @pytest.mark.parametrize("n", [1, 5, 60])
