@@ -23,7 +23,8 @@ class WideLinear(FloatLinear):
             return super().__call__(x)
         wide = x.float()
         pieces = self.weight.split(max(1, _PIECE_NUMBERS // x.shape[1]))             # so that a large matrix needs no second one's room
-        out = torch.cat([F.linear(wide, piece.float()) for piece in pieces], dim=-1)
+        products = [F.linear(wide, piece.float()) for piece in pieces]
+        out = products[0] if len(products) == 1 else torch.cat(products, dim=-1)
         return (out if self.bias is None else out.add_(self.bias)).to(x.dtype)
 
 

@@ -17,7 +17,7 @@ class SharedCores:
     """All of `threads` while their cores are free, and fewer, but one, while other programs use some.
 
     An operation gives each thread an equal part and waits for the last one. A thread that shares its core is late, and the others spin
-    meanwhile: one busy program on two cores made a token take five times as long, where a single thread takes twice as long.
+    meanwhile: beside one busy program on two cores a token took ten times as long, where a single thread takes half as long again.
     Which threads compute what does not change what is computed.
     """
 
