@@ -7,7 +7,9 @@ from pathlib import Path
 from benchmarks.store import Result, Table, load
 
 LONGEST = 14                                   # rows that a page shows unfolded
-HEADLINES = ("peers", "decode", "startup")     # benchmarks that the README shows in short
+HEADLINES = {                                  # benchmarks that the README shows in short -> which of their tables; () for all
+    "peers": ("Ours against each peer, times as fast",), "decode": (), "startup": (),
+}
 PLAIN, OURS = "autoregressive", "triforce"
 DECODE_COLUMNS = ("Context", "Temperature", "Mode", "TBT mean, ms", "against plain", "draft accepted", "retrieval accepted", "text")
 PEER_COLUMNS = ("Peer", "Context", "prefill, s", "TBT mean, ms")
@@ -27,7 +29,8 @@ def headlines(results: Path) -> str:
 
 
 def _headline(result: Result) -> str:
-    short = [digest or table for table in result.tables if (digest := _digest(table)) or len(table.rows) <= LONGEST]
+    chosen = [table for table in result.tables if table.title in HEADLINES[result.benchmark]] or result.tables
+    short = [digest or table for table in chosen if (digest := _digest(table)) or len(table.rows) <= LONGEST]
     return "\n\n".join([*map(_table, short), f"<sub>{_provenance(result)}</sub>"])
 
 

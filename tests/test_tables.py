@@ -73,6 +73,9 @@ def test_the_readme_shows_headlines_only(tmp_path):
     shown = measured.headlines(tmp_path)
     assert shown.count("**Short**") == 1 and "**Long**" not in shown
     assert measured.section(tmp_path).count("**Long**") == 2
+    (title,) = measured.HEADLINES["peers"]
+    store.save("peers", [short, store.Table(title, ("n",), ((1,),))], folder=tmp_path)
+    assert measured.headlines(tmp_path).count("**Short**") == 1 and f"**{title}**" in measured.headlines(tmp_path)
 
 
 def test_a_table_with_uneven_rows_is_refused():
