@@ -32,6 +32,7 @@ def main() -> int:
     done = tune(settings, report=_progress, books=options.book or ())
     print(report_text(done))
     details = to_json(done)
+    del details["file"], details["tuned"]["folder"]        # where this user keeps things is no result
     if options.save:
         save(options.save, tables(details), details)
     print(json.dumps(details))
