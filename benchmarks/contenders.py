@@ -67,7 +67,7 @@ def _turn(options: argparse.Namespace) -> Callable[[], dict[str, Any]]:
     if options.peer == BY_PART:
         return lambda: {"parts": by_part(setup, ids, options.tokens, options.book.name)}
     try:
-        runs = PEERS[options.peer].rows(setup) or {}
+        runs = PEERS[options.peer].rows(setup)
     except Cannot as reason:
         said = str(reason)
         return lambda: {"reason": said}

@@ -10,6 +10,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from core.backend.cpu import CpuBackend
 from core.cache.selection import POLICIES
 from core.decoding.decoder import Round
 from core.decoding.verify import verify
@@ -133,6 +134,17 @@ def test_stop_while_reading_keeps_finished_segments(tiny: Engine):
     assert len(context.ids) == 96 == context.cache.length      # two segments of 48
     answer, _ = run(tiny, context, PROMPT, GREEDY)
     assert answer == run(tiny, tiny.new_context(400), PROMPT, GREEDY)[0]
+
+
+def test_the_device_may_adapt_before_every_layer_and_every_round(monkeypatch: pytest.MonkeyPatch):
+    """Otherwise other programs' cores are never given back to them in the middle of a long prefill or answer."""
+    backend, looked = CpuBackend(), []
+    monkeypatch.setattr(backend._cores, "look", lambda: looked.append(len(events)))
+    made, events = engine(ours(oracle(), backend=backend)), []
+    for event in made.generate(made.new_context(300), PROMPT, Params(max_new_tokens=6, temperature=0.0, mode="autoregressive")):
+        events.append(event)
+    steps = [index for index, event in enumerate(events) if isinstance(event, (Prefilled, Round)) and index + 1 < len(events)]
+    assert len(steps) > 6 and set(range(1, steps[-1])) <= set(looked)
 
 
 def test_stop_between_rounds_and_a_consumer_that_walks_away(tiny: Engine):

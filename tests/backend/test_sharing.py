@@ -90,17 +90,20 @@ def test_this_system_tells_both_times() -> None:
     assert busy >= own > 0
 
 
-def test_another_number_of_threads_computes_the_same_numbers() -> None:
-    backend = CpuBackend(torch.bfloat16)
+@pytest.mark.parametrize("wide", [False, True])
+@pytest.mark.parametrize("rows", [1, 4, 300])
+def test_another_number_of_threads_computes_the_same_numbers(rows: int, wide: bool) -> None:
+    """Large enough for the work to be shared out; few rows and many, as kept and in float32."""
+    backend = CpuBackend(torch.bfloat16, wide_products=wide)
     made = torch.Generator().manual_seed(5)
-    q, k, v = (torch.randn(size, generator=made).bfloat16() for size in ((4, 6, 64), (3, 2, 64, 64), (3, 2, 64, 64)))
-    weight = torch.randn(512, 384, generator=made)
+    q, k, v = (torch.randn(size, generator=made).bfloat16() for size in ((rows, 6, 64), (4, 2, 512, 64), (4, 2, 512, 64)))
+    layer = backend.linear(torch.randn(1536, 384, generator=made))
     found, before = [], torch.get_num_threads()
     try:
         for threads in (1, 2):
             torch.set_num_threads(threads)
-            mixed = backend.attend(q, k, v, length=150, causal=True)
-            found.append((mixed, backend.linear(weight)(mixed.reshape(4, 384))))
+            mixed = backend.attend(q, k, v, length=1900, causal=True)
+            found.append((mixed, layer(mixed.reshape(rows, 384))))
     finally:
         torch.set_num_threads(before)
     assert all(torch.equal(one, two) for one, two in zip(*found, strict=True))
