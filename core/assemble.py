@@ -52,7 +52,7 @@ H2O_MOST = 8192             # tokens whose column sums are bearable to compute
 _BLOCK_STEP = 64            # tokens; keeps a block in host memory aligned whatever its number of rows
 _LOADED = ("weights", "4-bit codes", "draft model")            # budget lines of what is there after loading,
 _NOT_OURS = ("CUDA context", "program", "kept free")           # and of what no cache may take
-_CPU_BLOCK_TOKENS = 512     # measured: blocks of 512 keep the batched product contiguous and lose nothing to larger ones
+_CPU_BLOCK_TOKENS = 512     # measured: smaller blocks cost more to join, larger ones leave more of the last one empty
 
 
 def build_engine(

@@ -1,8 +1,7 @@
-"""The CPU backend: attention by batched matrix products over KV blocks, 4-bit weight kernels. Knows nothing of caches or models.
+"""The CPU backend: torch's flash attention kernel over KV blocks, 4-bit weight kernels. Knows nothing of caches or models.
 
-Few queries over a long cache are the decode case. There the flash kernel of torch spends most of its time repacking; a batched product
-over blocks [blocks * kv_heads, block_tokens, head_dim] reads every key once, in place, with the queries of one KV head as its rows.
-Many queries (prefill) go to the flash kernel.
+Few queries over a long cache are the decode case: one call of the kernel takes every block, in place, as a sequence of its own, with the
+queries of one KV head as its rows. Many queries (prefill) take keys copied piece by piece into one run.
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ import psutil
 import torch
 import torch.nn.functional as F
 
+from core.backend import blockwise
 from core.backend import slots as by_slots
 from core.backend.base import Codes, Linear, Mark, Memory, Replay, merge
 from core.backend.linear import FloatLinear
@@ -25,7 +25,7 @@ from core.backend.sharing import SharedCores
 log = logging.getLogger(__name__)
 
 _HIDDEN = -1e30
-_FEW_ROWS = 96        # up to here (queries x group) the batched product beats the flash kernel
+_FEW_ROWS = 96        # up to here (queries x group) blocks in place beat keys in one run
 _PIECE_TOKENS = 8192  # keys that are copied at a time in prefill
 
 
@@ -48,7 +48,6 @@ class CpuBackend:
         self._products = torch.float32 if wide_products else dtype                    # of many rows
         self._flash_works = all(_flash_self_test(kind) for kind in {dtype, self._products})
         self._doubled: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
-        self._zero = torch.zeros(1, dtype=dtype)
         self._mask: tuple[tuple[int, ...], torch.Tensor] | None = None
         if threads:
             torch.set_num_threads(threads)
@@ -87,7 +86,7 @@ class CpuBackend:
     def _attend(
         self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, length: int, causal: bool, *, want_lse: bool
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """See attend_part; the log-sum-exp takes four small operations more and may be left out where there are few queries."""
+        """See attend_part; the log-sum-exp over all blocks may be left out where there are few queries."""
         n, heads, _ = q.shape
         if length == 0:
             return torch.zeros_like(q, dtype=torch.float32), q.new_full((n, heads), -torch.inf, dtype=torch.float32)
@@ -97,12 +96,7 @@ class CpuBackend:
 
     def chunk_lse(self, q: torch.Tensor, k: torch.Tensor, *, length: int, chunk: int) -> torch.Tensor:
         """See Backend."""
-        blocks, kv_heads, block_tokens, head_dim = k.shape
-        hidden = self._hidden(1, q.shape[0] // kv_heads, length, blocks, block_tokens, causal=False)
-        scores = self._scores(q.view(1, kv_heads, -1, head_dim), k, hidden).float()  # [blocks, kv_heads, group, block_tokens]
-        top = scores.amax((0, 3), keepdim=True)
-        sums = scores.sub_(top).exp_().unflatten(-1, (-1, chunk)).sum(-1)            # [blocks, kv_heads, group, chunks]
-        return (sums.log_() + top).permute(1, 2, 0, 3).reshape(q.shape[0], -1)
+        return blockwise.chunk_lse(q, k, length=length, chunk=chunk)
 
     def attend_slots(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, slots: torch.Tensor) -> torch.Tensor:
         """See Backend."""
@@ -147,52 +141,32 @@ class CpuBackend:
         n, heads, head_dim = q.shape
         kv_heads = k.shape[1]
         rows = q.view(n, kv_heads, -1, head_dim).transpose(0, 1).reshape(1, kv_heads, -1, head_dim)
-        hidden = self._hidden(n, heads // kv_heads, length, k.shape[0], k.shape[2], causal)
         if k.shape[0] == 1:
-            out, lse = self._attend_one_block(rows, k, v, length, hidden)
-        else:
-            out, lse = self._attend_blocks(rows, k, v, hidden, want_lse=want_lse)
+            k, v = k[:, :, :length], v[:, :, :length]
+        hidden = self._hidden(n, heads // kv_heads, length, k.shape[0], k.shape[2], causal)
+        out, lse = self._attend_blocks(rows, k, v, hidden, want_lse=want_lse)
         out = out.view(kv_heads, n, -1, head_dim).transpose(0, 1).reshape(n, heads, head_dim)
         return out, lse if lse is None else lse.view(kv_heads, n, -1).transpose(0, 1).reshape(n, heads)
-
-    def _attend_one_block(
-        self, rows: torch.Tensor, k: torch.Tensor, v: torch.Tensor, length: int, hidden: torch.Tensor | None
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """One short block: a single call of the fused kernel beats seven small ones."""
-        mask = None if hidden is None else hidden[0, 0, :, :length]
-        out, lse = self._flash(rows, k[:, :, :length], v[:, :, :length], causal=False, mask=mask)
-        return out[0], lse[0]
 
     def _attend_blocks(
         self, rows: torch.Tensor, k: torch.Tensor, v: torch.Tensor, hidden: torch.Tensor | None, *, want_lse: bool
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """Scores and mixed values by block, one softmax over all blocks: out [kv_heads, rows, head_dim], lse [kv_heads, rows]."""
-        blocks, kv_heads, block_tokens, head_dim = k.shape
-        scores = self._scores(rows, k, hidden).permute(1, 2, 0, 3).reshape(kv_heads, -1, blocks * block_tokens)
-        weights = torch.softmax(scores, -1)
-        lse = scores.amax(-1).float() - weights.amax(-1).float().log() if want_lse else None
-        by_block = weights.view(kv_heads, -1, blocks, block_tokens).permute(2, 0, 1, 3).reshape(blocks * kv_heads, -1, block_tokens)
-        out = torch.bmm(by_block, v.reshape(blocks * kv_heads, block_tokens, head_dim))
-        return out.view(blocks, kv_heads, -1, head_dim).sum(0, dtype=torch.float32), lse
+        """Each block as a sequence of its own, joined by their log-sum-exps: out [kv_heads, rows, head_dim], lse [kv_heads, rows].
 
-    def _scores(self, rows: torch.Tensor, k: torch.Tensor, hidden: torch.Tensor | None) -> torch.Tensor:
-        """Scaled scores [blocks, kv_heads, rows, block_tokens] of rows [1, kv_heads, rows, head_dim]."""
-        blocks, kv_heads, block_tokens, head_dim = k.shape
-        batch = rows.expand(blocks, -1, -1, -1).reshape(blocks * kv_heads, -1, head_dim)
-        keys = k.reshape(blocks * kv_heads, block_tokens, head_dim)
-        scores = torch.baddbmm(self._zero, batch, keys.transpose(1, 2), beta=0, alpha=head_dim**-0.5)
-        scores = scores.view(blocks, kv_heads, -1, block_tokens)
-        if hidden is not None:
-            scores[blocks - hidden.shape[0]:].add_(hidden)
-        return scores
+        The kernel shares blocks and heads out to the threads. Source: FlashDecoding, see `merge`.
+        """
+        out, lse = self._flash(rows.expand(k.shape[0], -1, -1, -1), k, v, causal=False, mask=hidden)
+        if k.shape[0] == 1:
+            return out[0], lse[0]
+        return (out * torch.softmax(lse, 0).unsqueeze(-1)).sum(0), torch.logsumexp(lse, 0) if want_lse else None
 
     def _hidden(self, n: int, group: int, length: int, blocks: int, block_tokens: int, causal: bool) -> torch.Tensor | None:
-        """Additive mask [blocks from the first with a hidden key on, 1, n * group, block_tokens]; None when every key is seen.
+        """Additive mask [blocks, 1, n * group, block_tokens]; None when every key is seen.
 
         The same for all layers of a pass, so the last one is kept. Hidden keys get a large negative number, not -inf: a block without
         any visible key then has a finite softmax and the weight exp(-huge) = 0.
         """
-        first = (length - n + 1 if causal else length) // block_tokens
+        first = (length - n + 1 if causal else length) // block_tokens                # the first block with a hidden key
         if first >= blocks:
             return None
         key = (n, group, length, blocks, block_tokens, int(causal))
@@ -200,8 +174,9 @@ class CpuBackend:
             tokens = torch.arange(first * block_tokens, blocks * block_tokens)
             last = torch.arange(length - n, length) if causal else torch.full((n,), length - 1)
             hidden = tokens.view(-1, 1, block_tokens) > last.view(1, n, 1)            # [blocks - first, n, block_tokens]
-            mask = torch.zeros(hidden.shape, dtype=self.dtype).masked_fill_(hidden, max(_HIDDEN, torch.finfo(self.dtype).min))
-            self._mask = (key, mask.repeat_interleave(group, dim=1).unsqueeze(1))
+            mask = torch.zeros(blocks, 1, n * group, block_tokens, dtype=self.dtype)
+            mask[first:, 0].masked_fill_(hidden.repeat_interleave(group, dim=1), max(_HIDDEN, torch.finfo(self.dtype).min))
+            self._mask = (key, mask)
         return self._mask[1]
 
     def _attend_many(

@@ -1,7 +1,7 @@
 """What every KV cache offers the model and the decoder, and the one layout they share. Knows nothing of models or decoding.
 
 Layout: keys and values are [layers][blocks][kv_heads][block_tokens][head_dim], so that the filled blocks of a layer are one contiguous
-piece whatever the capacity: a batched product on the CPU, one copy to a GPU, one range in a file.
+piece whatever the capacity: one kernel call on the CPU, one copy to a GPU, one range in a file.
 """
 
 from __future__ import annotations
