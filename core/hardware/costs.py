@@ -34,18 +34,23 @@ VRAM_EFFICIENCY = 0.91             # an RTX 4090 reads 918-924 of its 1008 GB/s
 LINEAR_EFFICIENCY = 0.85           # of nominal FLOP/s in long matrix products: 140 of 165 TFLOP/s on an RTX 4090
 ATTENTION_EFFICIENCY = 0.67        # 110 of 165
 GPU_LAYER_S = 0.0001               # launch and small kernels per layer; with it a 7B middle pass takes the 20 ms seen on a 4090
-# CPU figures: SmolLM2-135M with 4-bit kernels on two AVX-512 cores took 13/24/36/56 ms per token at 1K/8K/16K/32K context.
-CPU_LAYER_S = 0.0002
-CPU_WEIGHT_GB_PER_S_CORE = 13.5
-CPU_KV_GB_PER_S_CORE = 8.6
+# CPU figures: two AVX-512 cores of an Intel server. Weights: matrices of 4096 x 4096 and 4096 x 14336. The rest: SmolLM2-135M by
+# 4-bit kernels, 20/30/38/54 ms for a pass of one row behind 1K/4K/8K/16K tokens and 28/45/57/84 ms for four (docs/LOG.md).
+CPU_LAYER_S = 0.00037
+CPU_WEIGHT_GB_PER_S_CORE = 6.5
+CPU_KV_GB_PER_S_CORE = 5.1
+CPU_FEW_ROWS_SHARE = 0.33          # of the FLOP/s of prefill's large products
 CPU_GB_PER_S_LIMIT = 45.0          # dual-channel desktop memory
 PAGEABLE_SHARE = 0.5               # of the pinned copy rate
-KERNEL_SPEED = {"float": 1.0, "int4": 3.5}      # weights pass faster by so much: 10 and 2.8 ms per token, same model and CPU
+KERNEL_SPEED = {"float": 1.0, "int4": 3.7}      # weights pass faster by so much, one row and large matrices
 
 
 @dataclass(frozen=True, slots=True)
 class Speeds:
-    """What a device does per second. Rates in bytes/s and FLOP/s; `bus` and `pageable_bus` carry host memory to the device."""
+    """What a device does per second. Rates in bytes/s and FLOP/s; `bus` and `pageable_bus` carry host memory to the device.
+
+    `flops` is the rate of passes of a few rows, the other two that of prefill.
+    """
 
     weights: float
     kv: float
@@ -67,7 +72,7 @@ def cpu_speeds(hardware: Hardware, threads: int, dtype: str) -> Speeds:
     return Speeds(
         weights=min(CPU_WEIGHT_GB_PER_S_CORE * threads, CPU_GB_PER_S_LIMIT) * GB,
         kv=min(CPU_KV_GB_PER_S_CORE * threads, CPU_GB_PER_S_LIMIT) * GB,
-        flops=flops, linear_flops=flops, attention_flops=flops, layer_s=CPU_LAYER_S,
+        flops=flops * CPU_FEW_ROWS_SHARE, linear_flops=flops, attention_flops=flops, layer_s=CPU_LAYER_S,
     )
 
 
