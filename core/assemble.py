@@ -302,7 +302,8 @@ class Composer:
         self, below: Drafter, model: Model, cache: RetrievalKVCache | StreamingKVCache, params: Params, context_tokens: int,
         sampling: Sampling, randomness: Randomness,
     ) -> VerifiedDrafter:
-        length: DraftLength = FixedLength() if params.gamma else ExpectedGain(_costs(self._plan, context_tokens))
+        costs = _costs(self._plan, context_tokens)
+        length: DraftLength = FixedLength() if params.gamma else ExpectedGain(costs, self._plan.assumed_acceptance)
         level = "streaming" if params.mode == "streaming" else "retrieval"
         return VerifiedDrafter(
             below, model, cache, sampling, randomness, gamma=self._plan.middle_gamma, length=length,

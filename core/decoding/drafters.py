@@ -206,7 +206,7 @@ class VerifiedDrafter:
         levels: list[str] = []
         accepted = evaluated = 0
         so_far = Tokens(committed, tokens)
-        while self._length.more(self._confidence, gamma) and not self._eos_ids.intersection(tokens):
+        while not self._eos_ids.intersection(tokens) and self._length.more(self._confidence, gamma):
             draft = self._drafter.propose(so_far, self._gamma)
             logits = next_logits(self._model, self._cache, so_far, draft.tokens)
             probs = self._sampling.probs(logits, so_far, draft.tokens)

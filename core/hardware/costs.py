@@ -25,6 +25,7 @@ ACCEPTANCE_TINY_DRAFT = 0.35
 ACCEPTANCE_FAMILY_DRAFT = 0.60
 ACCEPTANCE_NGRAM = 0.25
 NGRAM_GAMMA = 3                    # a 4-bit pass of up to four rows costs little more than one of one
+LEAST_GAMMA = 3                    # shorter drafts are the draft length's decision, round by round
 TINY_DRAFT_SHARE = 0.03            # of the target's weights
 TINY_DRAFT_LAYERS = 2
 
@@ -39,7 +40,7 @@ GPU_LAYER_S = 0.0001               # launch and small kernels per layer; with it
 CPU_LAYER_S = 0.00037
 CPU_WEIGHT_GB_PER_S_CORE = 6.5
 CPU_KV_GB_PER_S_CORE = 5.1
-CPU_FEW_ROWS_SHARE = 0.33          # of the FLOP/s of prefill's large products
+CPU_FEW_ROWS_SHARE = 0.42          # of the FLOP/s of prefill's large products
 CPU_GB_PER_S_LIMIT = 45.0          # dual-channel desktop memory
 PAGEABLE_SHARE = 0.5               # of the pinned copy rate
 KERNEL_SPEED = {"float": 1.0, "int4": 3.7}      # weights pass faster by so much, one row and large matrices

@@ -130,8 +130,10 @@ def _cost(case: Case, layout: Layout, passes: _Passes) -> Plan:
         draft_s=passes.draft_s, p=passes.p, q=passes.q,
         gamma=settings.gamma, middle_gamma=settings.middle_gamma or (costs.NGRAM_GAMMA if draft is None else None),
     )
-    # lookup speaks first and its tokens are free; a draft model stops by itself where one more pass does not pay
+    # both are bounds: a draft stops by itself where one more pass does not pay, lookup's tokens are free, and at worst decoding is plain
+    gamma = settings.gamma or max(lengths.gamma, costs.LEAST_GAMMA)
     middle_gamma = settings.middle_gamma or max(lengths.middle_gamma, costs.NGRAM_GAMMA)
+    tbt_s = lengths.tbt_s if settings.gamma else min(lengths.tbt_s, passes.full(1))
     prefill = costs.prefill_s(target, site.dtype, tokens=layout.context, segment=layout.segment, speeds=site.speeds,
                               host_bytes=sum(layout.host_kv_split()))
     on_device = vram_lines(layout, site.vram_reserve) if site.device == "cuda" else ()
@@ -142,11 +144,11 @@ def _cost(case: Case, layout: Layout, passes: _Passes) -> Plan:
         context_stretch=max(1.0, layout.context / target.native_context), layers=target.layers, on_chip_layers=layout.on_chip,
         retrieval_budget=layout.retrieval_budget, retrieval_chunk=layout.retrieval_chunk, tail_tokens=layout.tail,
         draft_model=draft.name if draft is not None else None, draft_sinks=layout.draft_sinks,
-        draft_window=layout.draft_window, gamma=lengths.gamma, middle_gamma=middle_gamma,
+        draft_window=layout.draft_window, gamma=gamma, middle_gamma=middle_gamma,
         prefill_segment_tokens=layout.segment, prefill_chunk_tokens=layout.chunk,
         staging_blocks=layout.blocks if offloaded else 0, staging_block_bytes=layout.block_bytes if offloaded else 0,
         staging_block_tokens=layout.block_tokens if offloaded else 0,
-        threads=site.threads, weights_kernel=layout.kernel, expected_tbt_ms=round(lengths.tbt_s * 1e3, 3),
+        threads=site.threads, weights_kernel=layout.kernel, expected_tbt_ms=round(tbt_s * 1e3, 3),
         expected_plain_tbt_ms=round(passes.full(1) * 1e3, 3), expected_middle_ms=round(passes.middle(1) * 1e3, 3),
         expected_row_ms=round((passes.full(9) - passes.full(1)) / 8 * 1e3, 3), expected_prefill_s=round(prefill, 3),
         expected_draft_ms=round(passes.draft_s * 1e3, 3),
