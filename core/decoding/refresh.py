@@ -8,8 +8,8 @@ from core.events import Acceptance
 
 
 class RetrievalRefresh:
-    """Before the first round by what prefill's tap saw, if there was anything to prefill; then every `every` rounds, sooner when acceptance
-    drops under `floor` or the exact tail is full.
+    """Before the first round by what prefill's tap saw, if there was anything to prefill; then every `every` rounds with a draft,
+    sooner when acceptance drops under `floor` or the exact tail is full. Rounds of plain decoding look at nothing that could grow old.
 
     The verification pass of the round in which a refresh is due is observed; the selection follows its commit. Both lie between draws.
     """
@@ -38,8 +38,8 @@ class RetrievalRefresh:
 
     def after_round(self, acceptance: Acceptance) -> None:
         """Selects anew if the round was observed."""
-        self._rounds += 1
         if acceptance.rate is not None:
+            self._rounds += 1
             self._rate += 0.3 * (acceptance.rate - self._rate)
         if self._source.observer is not None and self._cache.refresh():
             self._source.observer = None

@@ -24,6 +24,7 @@ SEGMENT_CUDA, SEGMENT_CPU = 32_768, 2048
 CHUNK_CUDA, CHUNK_CPU = 4096, 1024
 SMALLEST_SEGMENT, SMALLEST_CHUNK = 2048, 512
 BUDGET_CUDA, BUDGET_CPU = (1024, 4096), (256, 1024)    # least and most; 4K recovers 96% of the attention of 120K (TriForce)
+CPU_PIECE_TOKENS, CPU_PIECE_NUMBERS = 8192, 1 << 24   # of keys and of weights that core/backend copies at a time
 CHUNK_RETRIEVAL = 8
 TAIL_TOKENS = 512                      # generated tokens between two refreshes; longer answers become ordinary chunks
 SINKS, WINDOW = 16, 240
@@ -176,7 +177,7 @@ def host_lines(layout: Layout, reserve: int) -> tuple[BudgetLine, ...]:
             ("retrieval cache", layout.retrieval_tokens * kv, "RAM"),
             *((name, amount, "RAM") for name, amount in _draft_lines(layout)),
             ("staging blocks", ring, "RAM"),
-            ("work space (prefill)", _activations(layout), "RAM"),
+            ("work space (prefill)", _activations(layout) + _cpu_copies(layout), "RAM"),
             ("program", PROGRAM_BYTES_CPU, "RAM"),
             ("kept free", reserve, "RAM"),
         ]
@@ -213,6 +214,17 @@ def _activations(layout: Layout) -> int:
     hidden = 2 * layout.segment * shape.hidden * size
     attention = (shape.heads + 2 * shape.kv_heads) * shape.head_dim * size + 2 * shape.heads * shape.head_dim * 4
     return hidden + layout.chunk * (max(2 * shape.intermediate * size, attention) + 4 * shape.hidden * size)
+
+
+def _cpu_copies(layout: Layout) -> int:
+    """What prefill on the CPU copies to compute with, in float32: for attention keys and values of a piece and the chunk's own as one run
+    per head, for matrices a piece of weights and the widest products. It needs one or the other.
+    """
+    shape = layout.target
+    keys = 2 * min(layout.context, CPU_PIECE_TOKENS) * shape.kv_heads * shape.head_dim
+    own = 5 * layout.chunk * shape.heads * shape.head_dim                  # keys and values by query head, queries, two outputs
+    products = 2 * layout.chunk * 2 * shape.intermediate + min(CPU_PIECE_NUMBERS, shape.hidden * 2 * shape.intermediate)
+    return max(keys + own, products) * DTYPE_BYTES["float32"]
 
 
 def _prefill_work(layout: Layout) -> int:

@@ -102,10 +102,12 @@ def _speed(plan: Plan, settings: Settings) -> str:
     gain = plan.expected_plain_tbt_ms / plan.expected_tbt_ms
     how = "a measured" if plan.tuned and plan.assumed_acceptance != settings.assumed_acceptance else "an assumed"
     base = (f"At {how} acceptance of {plan.assumed_acceptance:.2f} and a full context, a token takes about "
-            f"{plan.expected_tbt_ms:.0f} ms instead of {plan.expected_plain_tbt_ms:.0f} ms")
+            f"{plan.expected_tbt_ms:.0f} ms")
+    if gain == 1:
+        return base + ": no draft is expected to pay, so decoding is plain until one does."
     if gain < 1:
-        return base + "; plain decoding (mode: autoregressive) is faster here."
-    return f"{base} ({gain:.1f} times faster)."
+        return f"{base} instead of {plan.expected_plain_tbt_ms:.0f} ms: set gamma to auto, plain decoding is faster here."
+    return f"{base} instead of {plan.expected_plain_tbt_ms:.0f} ms ({gain:.1f} times faster)."
 
 
 def _disk(plan: Plan, hardware: Hardware, target: ModelShape) -> str:

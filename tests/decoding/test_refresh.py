@@ -69,3 +69,8 @@ def test_a_full_tail_does_not_wait():
 
 def test_rounds_that_judged_nothing_do_not_count_as_poor():
     assert refreshed([Acceptance()] * 8) == []
+
+
+def test_rounds_of_plain_decoding_renew_nothing():
+    """A selection that nothing looks at would be renewed for its price alone."""
+    assert refreshed([GOOD] * 7 + [Acceptance()] * 20 + [GOOD] * 3) == [28]
