@@ -147,6 +147,18 @@ def test_the_device_may_adapt_before_every_layer_and_every_round(monkeypatch: py
     assert len(steps) > 6 and set(range(1, steps[-1])) <= set(looked)
 
 
+@pytest.mark.parametrize("mode", ["streaming", "retrieval", "triforce"])
+def test_rounds_without_a_draft_between_rounds_with_one_change_no_token(mode: str):
+    """Where a middle pass costs what a full one does, decoding is plain for 31 rounds, and what drafts then has missed all of them."""
+    dear = engine(ours(oracle()), draft=ours(oracle()), expected_plain_tbt_ms=10.0, expected_middle_ms=10.0, expected_row_ms=0.0)
+    params = replace(GREEDY, max_new_tokens=110)
+    plain, _ = run(dear, dear.new_context(400), PROMPT, replace(params, mode="autoregressive"))
+    rounds = [event for event in dear.generate(dear.new_context(400), PROMPT, replace(params, mode=mode)) if isinstance(event, Round)]
+    assert [token for one in rounds for token in one.tokens] == plain and len(plain) == 110
+    drafted = [index for index, one in enumerate(rounds) if one.acceptance_retrieval.evaluated]
+    assert drafted[0] == 31 and 2 <= len(drafted) <= 4
+
+
 def test_stop_between_rounds_and_a_consumer_that_walks_away(tiny: Engine):
     """The context stays usable whichever way the answer ended."""
     context = tiny.new_context(400)
