@@ -17,7 +17,7 @@ from core.errors import UserError
 
 def extract(given: argparse.Namespace, settings: Settings) -> int:
     """What the program reads from a file."""
-    from core.reading import book_chapters
+    from core.conversation.reading import book_chapters
 
     book = read_book(given.file, given.password, ocr=given.ocr)
     if given.text:
@@ -40,10 +40,10 @@ def _as_text(facts: dict[str, Any]) -> str:
 
 def doctor(given: argparse.Namespace, settings: Settings) -> int:
     """The health report. A problem it finds is its result, not an error."""
-    from core.hardware.doctor import doctor_report, format_doctor
     from core.hardware.measured import Measurements
     from core.hardware.probe import probe
     from core.model.fetch import is_downloaded
+    from core.planning.doctor import doctor_report, format_doctor
 
     report = doctor_report(probe(paths.data_dir(), again=given.measure), settings, is_downloaded=is_downloaded)
     report["snapshots"] = _snapshot_facts(settings)
@@ -55,11 +55,11 @@ def doctor(given: argparse.Namespace, settings: Settings) -> int:
 def plan(given: argparse.Namespace, settings: Settings) -> int:
     """The plan for this machine, or for one with other parts."""
     from core.hardware.gpus import imagine
-    from core.hardware.offers import choose, plan_for
     from core.hardware.probe import probe
-    from core.hardware.wording import format_plan
     from core.model.catalogue import find
     from core.model.fetch import is_downloaded
+    from core.planning.offers import choose, plan_for
+    from core.planning.wording import format_plan
 
     imagined = any(value is not None for value in (given.gpu, given.vram, given.ram, given.pcie, given.os))
     machine = imagine(probe(paths.data_dir(), measure=not imagined), gpu=given.gpu, vram_gib=given.vram, ram_gib=given.ram,
@@ -75,7 +75,7 @@ def plan(given: argparse.Namespace, settings: Settings) -> int:
 def snapshots(given: argparse.Namespace, settings: Settings) -> int:
     """What is kept of books that were read, or the end of it."""
     from core.cache.disk import SnapshotFolder
-    from core.hardware.wording import snapshot_line
+    from core.planning.wording import snapshot_line
 
     if given.action == "clear":
         SnapshotFolder(paths.subdir("snapshots")).clear()
@@ -119,9 +119,9 @@ def _download(given: argparse.Namespace) -> None:
 
 
 def _list(given: argparse.Namespace, settings: Settings) -> None:
-    from core.hardware.offers import offers
     from core.hardware.probe import probe
     from core.model.fetch import is_downloaded
+    from core.planning.offers import offers
 
     found = offers(probe(paths.data_dir(), measure=False), settings, is_downloaded=is_downloaded)
     if given.json:
@@ -155,10 +155,10 @@ def tune(given: argparse.Namespace, settings: Settings) -> int:
 
 def train_draft(given: argparse.Namespace, settings: Settings) -> int:
     """A draft model for another model, trained on the user's books. Stopped, it goes on when it is started again."""
-    from core.hardware.fitting import site_of
+    from core.conversation.reading import ReadingStyle
     from core.hardware.probe import probe
     from core.model.catalogue import EMBEDDED, find
-    from core.reading import ReadingStyle
+    from core.planning.fitting import site_of
     from core.training.recipe import Recipe
     from core.training.train import site, train
     from core.worker import model_folder

@@ -6,7 +6,7 @@ from html import escape
 
 from app.models import Fetching, Model
 from app.views import bar_html
-from core.hardware.wording import size
+from core.planning.wording import size
 
 SHOWN = 4                                      # more are one click away
 

@@ -20,10 +20,10 @@ from core import paths
 from core.config import Settings
 from core.errors import UserError
 from core.hardware.facts import Hardware
-from core.hardware.offers import Offer, offers
 from core.hardware.probe import probe
 from core.model.catalogue import draft_for, find
 from core.model.fetch import is_downloaded
+from core.planning.offers import Offer, offers
 
 log = logging.getLogger(__name__)
 ROOT = Path(__file__).resolve().parent.parent

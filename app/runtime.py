@@ -22,10 +22,10 @@ from typing import IO, Any
 from core import paths
 from core.cache.disk import SnapshotFolder
 from core.config import Settings
+from core.conversation.notes import NoteStore
 from core.documents.document import Document
 from core.errors import UserError
 from core.events import Event, Failed, Finished, Loading
-from core.notes import NoteStore
 from core.wire import from_line, to_line, unpack
 
 log = logging.getLogger(__name__)

@@ -34,6 +34,7 @@ from core.cache.base import TargetKVCache  # noqa: E402
 from core.cache.retrieval import RetrievalKVCache  # noqa: E402
 from core.cache.selection import POLICIES, column_sums  # noqa: E402
 from core.config import load_settings  # noqa: E402
+from core.conversation.reading import ReadingStyle  # noqa: E402
 from core.decoding import forced  # noqa: E402
 from core.decoding.decoder import Decoder  # noqa: E402
 from core.decoding.drafters import EmptyDrafter, next_logits  # noqa: E402
@@ -43,12 +44,11 @@ from core.decoding.refresh import RetrievalRefresh  # noqa: E402
 from core.decoding.sampling import Sampling  # noqa: E402
 from core.documents import read_document  # noqa: E402
 from core.engine import Engine  # noqa: E402
-from core.hardware.planner import plan as make_plan  # noqa: E402
 from core.hardware.probe import probe  # noqa: E402
 from core.model import catalogue  # noqa: E402
 from core.model.embedded import ensure_embedded  # noqa: E402
 from core.paths import data_dir  # noqa: E402
-from core.reading import ReadingStyle  # noqa: E402
+from core.planning.planner import plan as make_plan  # noqa: E402
 from core.text.tokenizer import Tokenizer  # noqa: E402
 
 GAMMA = 8

@@ -18,8 +18,8 @@ from core.decoding.drafters import next_logits
 from core.decoding.refresh import RetrievalRefresh
 from core.decoding.sampling import Sampling
 from core.engine import Done, Engine, Params, Prefilled
-from core.hardware.plan import Plan
 from core.model.llama import LlamaModel
+from core.planning.plan import Plan
 
 TEMPERATURES = (0.6, 0.0)          # the first steers when the retrieval cache selects anew
 TOP_P = 0.9

@@ -20,7 +20,7 @@ bound_spinning()
 from benchmarks import embedded  # noqa: E402 (after the thread setting, which is read when torch loads)
 from benchmarks.parts import PARTS, Parts, timed_engine  # noqa: E402
 from core.config import Settings  # noqa: E402
-from core.hardware.plan import Plan  # noqa: E402
+from core.planning.plan import Plan  # noqa: E402
 
 TURNS = 4                                      # the first right behind the prompt, the others in turn with the other peers
 Times = list[float]                            # seconds per token, the first one left out

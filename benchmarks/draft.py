@@ -29,6 +29,7 @@ from benchmarks.store import Table, save  # noqa: E402
 from benchmarks.texts import LOOPS_BELOW, distinct  # noqa: E402
 from core.assemble import Composer, build_engine  # noqa: E402
 from core.config import load_settings  # noqa: E402
+from core.conversation.reading import ReadingStyle  # noqa: E402
 from core.decoding.decoder import Round  # noqa: E402
 from core.decoding.drafters import Drafter, NgramDrafter  # noqa: E402
 from core.decoding.randomness import Randomness  # noqa: E402
@@ -37,12 +38,11 @@ from core.decoding.verify import Draft  # noqa: E402
 from core.documents import read_document  # noqa: E402
 from core.engine import Context, Done, Engine, Params  # noqa: E402
 from core.events import Stats  # noqa: E402
-from core.hardware.planner import plan as make_plan  # noqa: E402
 from core.hardware.probe import probe  # noqa: E402
 from core.model import catalogue  # noqa: E402
 from core.model.embedded import ensure_embedded  # noqa: E402
 from core.paths import data_dir  # noqa: E402
-from core.reading import ReadingStyle  # noqa: E402
+from core.planning.planner import plan as make_plan  # noqa: E402
 from core.text.prompt import build as build_prompt  # noqa: E402
 from core.text.tokenizer import Tokenizer  # noqa: E402
 

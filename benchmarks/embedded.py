@@ -15,11 +15,11 @@ from core.config import Settings, load_settings
 from core.documents import read_document
 from core.engine import Context, Engine, Params
 from core.events import Stats
-from core.hardware.plan import Plan
-from core.hardware.planner import plan as make_plan
 from core.hardware.probe import probe
-from core.hardware.shapes import ModelShape
 from core.model import catalogue
+from core.model.shapes import ModelShape
+from core.planning.plan import Plan
+from core.planning.planner import plan as make_plan
 from core.text.tokenizer import Tokenizer
 
 BOOK = Path(__file__).parent.parent / "assets" / "samples" / "the-light-on-the-holm.epub"

@@ -35,13 +35,13 @@ from core.config import Settings  # noqa: E402
 from core.errors import PlanError  # noqa: E402
 from core.hardware.facts import GB, GIB, Hardware  # noqa: E402
 from core.hardware.gpus import imagined_hardware  # noqa: E402
-from core.hardware.plan import Plan  # noqa: E402
-from core.hardware.planner import plan as make_plan  # noqa: E402
 from core.hardware.probe import measure_bus, probe  # noqa: E402
-from core.hardware.shapes import ModelShape  # noqa: E402
 from core.model.config import ModelConfig, from_source, load_config  # noqa: E402
 from core.model.llama import LlamaModel  # noqa: E402
 from core.model.loader import Weights, build  # noqa: E402
+from core.model.shapes import ModelShape  # noqa: E402
+from core.planning.plan import Plan  # noqa: E402
+from core.planning.planner import plan as make_plan  # noqa: E402
 
 CARD_GIB = 24.0                    # the consumer card that the cap stands for,
 KEPT_GIB = 1.5                     # of which the screen and the CUDA context have so much

@@ -17,8 +17,8 @@ from core.decoding.decoder import Decoder
 from core.decoding.drafters import Drafter, Model, VerifiedDrafter
 from core.engine import Params
 from core.hardware.measured import Measurements
-from core.hardware.plan import Plan
 from core.model.llama import LlamaModel
+from core.planning.plan import Plan
 
 LEVELS = ("draft", "middle", "full")
 

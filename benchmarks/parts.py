@@ -14,7 +14,7 @@ from core.assemble import build_engine, new_backend
 from core.backend.base import Backend, Codes, Linear
 from core.config import Settings
 from core.engine import Engine
-from core.hardware.plan import Plan
+from core.planning.plan import Plan
 
 PARTS = ("linear", "attention")
 

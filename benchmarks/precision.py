@@ -3,7 +3,7 @@
     python benchmarks/precision.py [--data FOLDER] [--windows 16] [--kinds float32,bfloat16] [--save precision]
 
 The same 64 tokens of a book follow the same 384 in passes of 1, 5 and 32 rows: plain decoding, a verification of four drafted tokens
-and the re-check. What one pass may say and another forbids has a gap (core.verification.gap); the margins there are set from the largest
+and the re-check. What one pass may say and another forbids has a gap (core.conversation.verification.gap); the margins there are set from the largest
 gaps found. Then TriForce writes answers and Engine.verify re-checks them.
 Texts: the samples in assets/, and the books in FOLDER/books where one is given.
 """
@@ -33,19 +33,19 @@ from core.assemble import build_engine  # noqa: E402
 from core.backend.cpu import CpuBackend  # noqa: E402
 from core.cache.full import FullKVCache  # noqa: E402
 from core.config import load_settings  # noqa: E402
+from core.conversation.verification import gap  # noqa: E402
 from core.decoding.decoder import Round  # noqa: E402
 from core.decoding.sampling import Sampling  # noqa: E402
 from core.documents import read_document  # noqa: E402
 from core.engine import Engine, Params  # noqa: E402
-from core.hardware.planner import plan as make_plan  # noqa: E402
 from core.hardware.probe import probe  # noqa: E402
 from core.model import catalogue  # noqa: E402
 from core.model.embedded import ensure_embedded  # noqa: E402
 from core.model.llama import LlamaModel  # noqa: E402
 from core.model.loader import load_model  # noqa: E402
 from core.paths import data_dir  # noqa: E402
+from core.planning.planner import plan as make_plan  # noqa: E402
 from core.text.tokenizer import Tokenizer  # noqa: E402
-from core.verification import gap  # noqa: E402
 
 PROMPT, JUDGED = 384, 64                       # tokens
 ROWS = (1, 5, 32)                              # plain decoding, a verification pass, the re-check

@@ -33,10 +33,10 @@ from benchmarks.parts import Parts, timed_engine  # noqa: E402
 from benchmarks.passes import OutOfTime  # noqa: E402
 from benchmarks.store import Table, save  # noqa: E402
 from core.engine import Engine  # noqa: E402
-from core.hardware.plan import Plan  # noqa: E402
-from core.hardware.shapes import ModelShape  # noqa: E402
 from core.model import catalogue  # noqa: E402
 from core.model.embedded import ensure_embedded  # noqa: E402
+from core.model.shapes import ModelShape  # noqa: E402
+from core.planning.plan import Plan  # noqa: E402
 
 SIDE = {"cpu": 4096, "cuda": 8192}             # of the square product
 REPEATS = 5

@@ -12,8 +12,8 @@ from safetensors.torch import load_file
 from transformers import AutoConfig, AutoModelForCausalLM, DynamicCache
 from transformers.generation.streamers import BaseStreamer
 
-from core.hardware.plan import Plan
 from core.model.loader import HEAD_IDS
+from core.planning.plan import Plan
 
 
 def load(folder: Path, plan: Plan, *, device: str = "cpu") -> Any:

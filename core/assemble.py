@@ -25,23 +25,31 @@ from core.cache.streaming import StreamingKVCache
 from core.config import Settings
 from core.decoding.decoder import Decoder, Refresh
 from core.decoding.draft_length import Costs, DraftLength, ExpectedGain, FixedLength
-from core.decoding.drafters import Drafter, EmptyDrafter, FirstDrafter, Model, ModelDrafter, NgramDrafter, VerifiedDrafter
+from core.decoding.drafters import (
+    Drafter,
+    EmptyDrafter,
+    FirstDrafter,
+    Model,
+    ModelDrafter,
+    NgramDrafter,
+    VerifiedDrafter,
+)
 from core.decoding.randomness import Randomness, SeededRandomness
 from core.decoding.refresh import RetrievalRefresh
 from core.decoding.sampling import Sampling
 from core.engine import Engine, Params
 from core.errors import UserError
-from core.hardware.budget import CUDA_CONTEXT_BYTES
-from core.hardware.costs import MAX_MIDDLE_GAMMA
 from core.hardware.cpu import bfloat16_products_pay
 from core.hardware.facts import GB, GIB
 from core.hardware.measured import PAGE_LOCKED, Measurements
-from core.hardware.plan import Plan
 from core.model.llama import LlamaModel
 from core.model.loader import load_draft, load_model
 from core.model.prepared import prepared, told
 from core.model.replay import ShortPasses
 from core.model.stored import fingerprint
+from core.planning.budget import CUDA_CONTEXT_BYTES
+from core.planning.costs import MAX_MIDDLE_GAMMA
+from core.planning.plan import Plan
 
 log = logging.getLogger(__name__)
 

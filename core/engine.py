@@ -18,15 +18,15 @@ import torch
 from core.cache.base import Observer, TargetKVCache
 from core.cache.selection import POLICIES
 from core.cache.snapshot import SnapshotStore
+from core.conversation.verification import NEAR_TIE, recheck
 from core.decoding.decoder import Decoder, Ends, Refresh, Round, never
 from core.decoding.sampling import Sampling
 from core.errors import UserError
 from core.events import Stats
-from core.hardware.link import slow_note
-from core.hardware.plan import Plan
 from core.model.llama import LlamaModel
+from core.planning.link import slow_note
+from core.planning.plan import Plan
 from core.stats import StatsRecorder
-from core.verification import NEAR_TIE, recheck
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ MODES = ("triforce", "retrieval", "draft", "ngram", "streaming", "autoregressive
 class Params:
     """How one answer is generated. `budget` and `gamma` override the plan's. Raises UserError for values out of range.
 
-    `stop` are texts before which the answer ends. The engine knows no text: whoever calls it turns them into `ends` (core.answering).
+    `stop` are texts before which the answer ends. The engine knows no text: whoever calls it turns them into `ends` (core.conversation.answering).
     """
 
     max_new_tokens: int = 512
@@ -234,7 +234,7 @@ class Engine:
     def verify(self, context: Context, ids: Sequence[int], start: int, params: Params) -> dict[str, Any]:
         """Re-checks the answer ids[start:], just generated in `context` with `params`, by a teacher-forced plain pass.
 
-        Returns the fields of core.verification.Agreement; `mismatches` above 0 means the answer is not plain decoding's.
+        Returns the fields of core.conversation.verification.Agreement; `mismatches` above 0 means the answer is not plain decoding's.
         """
         context.keep_prefix_of(ids[:start])
         sampling = Sampling(params.temperature, params.top_p, params.repetition_penalty, start)

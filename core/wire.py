@@ -6,7 +6,19 @@ import json
 from dataclasses import asdict
 from typing import Any
 
-from core.events import Acceptance, Delta, Event, Failed, Finished, Loading, Piece, Prefill, Reading, Stats, Verified
+from core.events import (
+    Acceptance,
+    Delta,
+    Event,
+    Failed,
+    Finished,
+    Loading,
+    Piece,
+    Prefill,
+    Reading,
+    Stats,
+    Verified,
+)
 
 _KINDS: dict[str, type] = {kind.__name__: kind for kind in (Loading, Reading, Prefill, Delta, Finished, Failed)}
 

@@ -28,9 +28,9 @@ from core.events import Event, Failed, Loading
 from core.wire import from_line, pack, to_line
 
 if TYPE_CHECKING:
-    from core.hardware.plan import Plan
+    from core.conversation.session import Session
     from core.model.catalogue import CatalogueEntry
-    from core.session import Session
+    from core.planning.plan import Plan
 
 log = logging.getLogger(__name__)
 
@@ -112,7 +112,7 @@ class Worker:
         self._send(id=message["id"], ready=facts)
 
     def _ask(self, message: dict[str, Any]) -> None:
-        from core.asking import Ask
+        from core.conversation.asking import Ask
 
         assert self._session is not None, "a question was asked before the engine was ready"
         number = message["id"]
@@ -179,9 +179,9 @@ def build(settings_json: dict[str, Any], report: Report) -> tuple[Session, dict[
     """Settings -> machine -> plan -> model -> engine -> session, telling `report` which of them is under way."""
     from core import paths
     from core.config import load_settings, use_data_dir
-    from core.hardware.offers import choose, plan_for
     from core.hardware.probe import probe
     from core.model.fetch import is_downloaded
+    from core.planning.offers import choose, plan_for
 
     settings = load_settings(None, settings_json)
     use_data_dir(settings)
@@ -195,9 +195,9 @@ def build(settings_json: dict[str, Any], report: Report) -> tuple[Session, dict[
     import psutil
 
     from core.assemble import build_engine
-    from core.notes import NoteStore
-    from core.reading import ReadingStyle
-    from core.session import Session
+    from core.conversation.notes import NoteStore
+    from core.conversation.reading import ReadingStyle
+    from core.conversation.session import Session
     from core.text.tokenizer import Tokenizer, require_same_tokens
 
     def replan(layers: int) -> Plan:

@@ -14,13 +14,13 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from core import worker  # noqa: E402
+from core.conversation.reading import ReadingStyle  # noqa: E402
 from core.errors import UserError  # noqa: E402
-from core.reading import ReadingStyle  # noqa: E402
 
 
 def build(settings, report):
     """The session of the worker, without a model."""
-    from core.session import Session
+    from core.conversation.session import Session
     from tests.fakes import CharTokenizer, FakeEngine
 
     report("Making believe", 0.5)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from core.asking import Ask
+from core.conversation.asking import Ask
+from core.conversation.reading import ReadingStyle
+from core.conversation.session import Session
 from core.documents.document import Document, Section
 from core.events import Finished
-from core.reading import ReadingStyle
-from core.session import Session
 from tests.fakes import CharTokenizer, FakeEngine
 
 STYLE = ReadingStyle(part_tokens=300, whole_tokens=500, note_tokens=60, system="S", part_prompts=("part?",), join_prompts=("join?",),

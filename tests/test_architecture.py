@@ -15,8 +15,8 @@ import pytest
 
 REPO = Path(__file__).resolve().parent.parent
 NO_TORCH = (
-    "core.config", "core.stats", "core.events", "core.errors", "core.paths", "core.documents", "core.hardware.planner",
-    "core.hardware.shapes", "core.model.catalogue", "core.model.download", "core.model.embedded",
+    "core.config", "core.stats", "core.events", "core.errors", "core.paths", "core.documents", "core.planning.planner",
+    "core.model.shapes", "core.model.catalogue", "core.model.download", "core.model.embedded",
 )
 OPTIONAL = ("flash_attn", "rapidocr")     # used when the user installed them
 LONGEST_FILE = 450      # lines; a longer one is a drawer
@@ -103,14 +103,14 @@ def test_only_the_app_imports_gradio():
 @pytest.mark.parametrize(
     ("package", "forbidden", "allowed"),
     [
-        ("core.backend", ("core.cache", "core.model", "core.decoding", "core.engine", "core.session"), ()),
-        ("core.cache", ("core.model", "core.decoding", "core.engine", "core.session"), ()),
+        ("core.backend", ("core.cache", "core.model", "core.decoding", "core.engine", "core.conversation.session"), ()),
+        ("core.cache", ("core.model", "core.decoding", "core.engine", "core.conversation.session"), ()),
         ("core.model", ("core.cache", "core.backend"), ("core.cache.base", "core.backend.base")),
-        ("core.model", ("core.decoding", "core.engine", "core.session", "core.worker"), ()),
-        ("core.decoding", ("core.engine", "core.session", "core.worker", "core.documents", "core.text"), ()),
+        ("core.model", ("core.decoding", "core.engine", "core.conversation.session", "core.worker"), ()),
+        ("core.decoding", ("core.engine", "core.conversation.session", "core.worker", "core.documents", "core.text"), ()),
         ("core.documents", ("core.model", "core.cache", "core.backend", "core.decoding", "core.engine", "core.text"), ()),
-        ("core.engine", ("core.session", "core.worker", "core.documents", "core.text"), ()),
-        ("core.session", ("core.worker",), ()),
+        ("core.engine", ("core.conversation.session", "core.worker", "core.documents", "core.text"), ()),
+        ("core.conversation.session", ("core.worker",), ()),
     ],
 )
 def test_imports_point_one_way(package: str, forbidden: tuple[str, ...], allowed: tuple[str, ...]):

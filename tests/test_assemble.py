@@ -22,9 +22,9 @@ from core.errors import UserError
 from core.hardware.facts import GB
 from core.hardware.gpus import imagined_hardware
 from core.hardware.measured import PAGE_LOCKED, Measurements
-from core.hardware.plan import BudgetLine, Plan
-from core.hardware.planner import plan as make_plan
-from core.hardware.shapes import ModelShape
+from core.model.shapes import ModelShape
+from core.planning.plan import BudgetLine, Plan
+from core.planning.planner import plan as make_plan
 from tests.tiny import PLAN, VOCAB, oracle
 
 OFFLOADED = replace(PLAN, on_chip_layers=1, staging_blocks=2, staging_block_tokens=64, staging_block_bytes=1)

@@ -14,10 +14,10 @@ from core.backend.cpu import CpuBackend
 from core.cache.base import TargetKVCache
 from core.cache.full import FullKVCache
 from core.engine import Engine
-from core.hardware.plan import Plan
 from core.model.config import from_source
 from core.model.llama import LlamaModel
 from core.model.loader import build
+from core.planning.plan import Plan
 
 VOCAB = 97
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from core.hardware.tuned import Tuned
+if TYPE_CHECKING:
+    from core.planning.tuned import Tuned
 
 GIB = 1 << 30
 GB = 1_000_000_000

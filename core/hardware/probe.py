@@ -22,12 +22,12 @@ from pathlib import Path
 import psutil
 
 from core.cache.disk import SnapshotFolder
-from core.hardware import tuned_file
 from core.hardware.cpu import cores, cpu_flags, cpu_name
 from core.hardware.facts import GB, Gpu, Hardware
 from core.hardware.gpus import look_up, pinnable
 from core.hardware.measured import PAGE_LOCKED, Measurements
 from core.hardware.nvml import read_gpus
+from core.planning import tuned_file
 
 MIB = 1 << 20
 COPY_BLOCK_BYTES = 128 * MIB           # the staging ring's block size

@@ -18,7 +18,7 @@ from typing import Any
 import yaml
 
 from core.errors import UserError
-from core.hardware.shapes import ModelShape
+from core.model.shapes import ModelShape
 
 DATA = Path(__file__).with_name("catalogue.yaml")
 _PROGRAM = DATA.parent.parent.parent           # folders named in the data are below it
@@ -45,7 +45,7 @@ class CatalogueEntry:
     thinking: bool = False                     # writes hidden reasoning unless told not to
     embedded: bool = False
     folder: Path | None = None                 # a checkpoint of the user's own, or one that comes with the program
-    reading: Mapping[str, Any] = field(default_factory=dict)       # how a book is put to it; core.reading.ReadingStyle's keys
+    reading: Mapping[str, Any] = field(default_factory=dict)       # how a book is put to it; core.conversation.reading.ReadingStyle's keys
 
     @property
     def native_context(self) -> int:

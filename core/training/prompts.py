@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from core.conversation.reading import ReadingStyle
 from core.documents import read_document
 from core.errors import UserError
-from core.reading import ReadingStyle
 from core.text.prompt import build
 from core.text.tokenizer import Tokenizer
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import torch
 
+from core.conversation.reading import ReadingStyle
 from core.model.config import ModelConfig, load_config
 from core.model.loader import Weights
-from core.reading import ReadingStyle
 from core.text.tokenizer import Tokenizer
 from core.training.checkpoint import Workshop
 from core.training.curves import draw

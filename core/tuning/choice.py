@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from core.config import Settings
-from core.hardware import costs
-from core.hardware.plan import Plan
-from core.hardware.tuned import Times, between
+from core.planning import costs
+from core.planning.plan import Plan
+from core.planning.tuned import Times, between
 
 BUDGET_STEPS = (0.25, 0.5, 1.0, 2.0, 4.0)      # of the plan's budget
 CHUNKS = (4, 8, 16)
@@ -75,7 +75,7 @@ def _seconds(times: Times, longest: int) -> list[float]:
 def level_zero(levels: Sequence[str], middle_gamma: int) -> float | None:
     """q: the acceptance of level 0 that explains how many of its tokens stand for one of the middle level's own in an answer.
 
-    Passes before which level 0 found nothing count as rejections, as in core.hardware.costs. None when the answer has no drafted token.
+    Passes before which level 0 found nothing count as rejections, as in core.planning.costs. None when the answer has no drafted token.
     """
     own = levels.count("retrieval")
     if not own:

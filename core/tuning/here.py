@@ -15,17 +15,17 @@ import psutil
 from core import paths
 from core.assemble import build_bench
 from core.config import Settings
+from core.conversation.reading import ReadingStyle
 from core.documents import read_document
 from core.engine import Params
 from core.errors import PlanError
-from core.hardware import tuned_file
-from core.hardware.offers import choose, plan_for
-from core.hardware.plan import Plan
 from core.hardware.probe import probe
-from core.hardware.tuned import Tuned, machine_of
 from core.model.fetch import is_downloaded
 from core.model.stored import fingerprint
-from core.reading import ReadingStyle
+from core.planning import tuned_file
+from core.planning.offers import choose, plan_for
+from core.planning.plan import Plan
+from core.planning.tuned import Tuned, machine_of
 from core.text.tokenizer import Tokenizer
 from core.tuning.tuner import Outcome, Report, Tuner
 from core.worker import model_folder

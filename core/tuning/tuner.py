@@ -21,10 +21,10 @@ from core.decoding.forced import Expected, Lane, Watch
 from core.decoding.refresh import RetrievalRefresh
 from core.decoding.sampling import Sampling
 from core.engine import Context, Engine, Params
-from core.hardware import costs
-from core.hardware.plan import Plan
-from core.hardware.tuned import Times, Tuned
 from core.model.llama import LlamaModel
+from core.planning import costs
+from core.planning.plan import Plan
+from core.planning.tuned import Times, Tuned
 from core.tuning.choice import Choice, Measured, Selection, candidates, choose, level_zero
 
 if TYPE_CHECKING:

@@ -17,10 +17,10 @@ from app.runtime import Runtime
 from core import paths
 from core.cache.disk import SnapshotFolder
 from core.config import Settings
+from core.conversation.notes import NoteStore
 from core.documents.document import Document, Section
 from core.errors import UserError
 from core.events import Delta, Failed, Finished, Loading
-from core.notes import NoteStore
 
 SCRIPT = Path(__file__).resolve().parent.parent / "scripted_worker.py"
 BOOK = Document("B", "", "en", "txt", "The keeper came.\n\n" * 40, (Section("One", 0, 18 * 40),), sha256="b")

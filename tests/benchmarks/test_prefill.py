@@ -9,7 +9,7 @@ from benchmarks import prefill
 from benchmarks.parts import Parts
 from benchmarks.passes import OutOfTime
 from core.backend.cpu import CpuBackend
-from core.hardware.shapes import ModelShape
+from core.model.shapes import ModelShape
 from tests.tiny import VOCAB, engine, oracle, ours
 
 IDS = [int(token) for token in torch.randint(0, VOCAB, (200,), generator=torch.Generator().manual_seed(5))]

@@ -11,7 +11,14 @@ from typing import Any
 from core.cache.snapshot import SnapshotStore
 from core.decoding.decoder import Decoder
 from core.decoding.draft_length import Costs, DraftLength, ExpectedGain, FixedLength
-from core.decoding.drafters import Drafter, EmptyDrafter, FirstDrafter, ModelDrafter, NgramDrafter, VerifiedDrafter
+from core.decoding.drafters import (
+    Drafter,
+    EmptyDrafter,
+    FirstDrafter,
+    ModelDrafter,
+    NgramDrafter,
+    VerifiedDrafter,
+)
 from core.decoding.refresh import RetrievalRefresh
 from core.decoding.sampling import Sampling
 from tests.decoding.branches import Branches

@@ -6,10 +6,10 @@ import json
 
 import pytest
 
+from core.conversation.reading import ReadingStyle
 from core.errors import UserError
-from core.hardware.shapes import FAMILIES
 from core.model.catalogue import EMBEDDED, draft_for, find, from_folder, load
-from core.reading import ReadingStyle
+from core.model.shapes import FAMILIES
 
 CONFIG = {"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 2, "vocab_size": 128,
           "intermediate_size": 96, "max_position_embeddings": 512}

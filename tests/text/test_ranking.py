@@ -33,8 +33,8 @@ def test_words_meet_across_endings():
 
 def test_a_fact_in_a_long_part_is_found(shared_data):
     """Counting words over whole parts lets long parts win: questions of the test books must reach the part of the answer."""
+    from core.conversation.reading import ReadingStyle, plan_reading
     from core.documents import read_document
-    from core.reading import ReadingStyle, plan_reading
 
     class Quarter:
         def count(self, text: str) -> int:

@@ -14,9 +14,9 @@ from safetensors.torch import load_file
 
 from core.backend.cpu import CpuBackend
 from core.cache.streaming import StreamingKVCache
+from core.conversation.reading import ReadingStyle
 from core.errors import UserError
 from core.model.loader import load_draft, load_model
-from core.reading import ReadingStyle
 from core.training.recipe import Recipe
 from core.training.train import Site, train
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from core.config import Settings
-from core.hardware.costs import expected_tokens
+from core.planning.costs import expected_tokens
 from core.tuning.choice import Measured, Selection, candidates, choose, level_zero
 from tests.tiny import PLAN
 

@@ -9,7 +9,7 @@ import pytest
 
 from app.cli import main
 from core.config import Settings
-from core.reading import ReadingStyle
+from core.conversation.reading import ReadingStyle
 from core.tuning.here import BUSY, LEAST_TEMPERATURE, _params
 
 

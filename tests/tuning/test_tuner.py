@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from tests.hardware.test_tuned import RECORD
 
 from benchmarks.tune import tables
 from core.assemble import Bench
@@ -17,13 +18,12 @@ from core.cache.offloaded import OffloadedKVCache
 from core.config import Settings
 from core.decoding.decoder import Round
 from core.engine import Params
-from core.hardware import tuned_file
-from core.hardware.plan import Plan
-from core.hardware.tuned import SPECULATION, Tuned
 from core.model.llama import LlamaModel
+from core.planning import tuned_file
+from core.planning.plan import Plan
+from core.planning.tuned import SPECULATION, Tuned
 from core.tuning.here import report_text, stored, to_json
 from core.tuning.tuner import FEW_SELECTIONS, LEAST_PROMPT, Outcome, Tuner
-from tests.hardware.test_tuned import RECORD
 from tests.tiny import PLAN, VOCAB, engine, oracle, ours
 
 TEXT = [int(token) for token in torch.randint(0, VOCAB, (600,), generator=torch.Generator().manual_seed(11))]

@@ -16,7 +16,7 @@ import math
 from dataclasses import dataclass
 
 from core.hardware.facts import GB, Gpu, Hardware
-from core.hardware.shapes import ModelShape
+from core.model.shapes import ModelShape
 
 # Acceptance of the draft by the middle level. .35 is published for a 68M draft of a 7B model (TriForce); a same-family draft
 # of a tenth of the size or more agrees far more often. N-gram lookup proposes only where book or answer repeat; .25 counts the

@@ -12,16 +12,16 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import asdict, fields, replace
 from typing import Any
 
-from core.answering import Answer, Engine, answer
-from core.asking import Ask, Conversations, asked, asked_of_text, quoting
-from core.contexts import ContextShelf
+from core.conversation.answering import Answer, Engine, answer
+from core.conversation.asking import Ask, Conversations, asked, asked_of_text, quoting
+from core.conversation.contexts import ContextShelf
+from core.conversation.notes import Note, NoteStore, joined
+from core.conversation.reading import Part, ReadingPlan, ReadingStyle, place_name, plan_reading
+from core.conversation.summary import Read, Stretches, Summarizer, assembled
 from core.documents.document import Document
 from core.engine import Params
 from core.errors import UserError
 from core.events import Event, Finished, Prefill, Reading, Stats, Verified
-from core.notes import Note, NoteStore, joined
-from core.reading import Part, ReadingPlan, ReadingStyle, place_name, plan_reading
-from core.summary import Read, Stretches, Summarizer, assembled
 from core.text.prompt import build
 from core.text.ranking import PartIndex
 from core.text.tokenizer import Tokenizer

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 
-from core.asking import Ask
+from core.conversation.asking import Ask
+from core.conversation.notes import NoteStore
 from core.events import Delta, Reading
-from core.notes import NoteStore
 from tests.fakes import EOS, CharTokenizer
 from tests.talks import STYLE, TOPICS, ask, book, encoded, finished, make, reply_by_prompt
 

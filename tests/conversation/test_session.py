@@ -6,11 +6,11 @@ import dataclasses
 
 import pytest
 
-from core.asking import Ask
+from core.conversation.asking import Ask
+from core.conversation.notes import NoteStore
+from core.conversation.session import Session
 from core.errors import UserError
 from core.events import Delta, Prefill, Verified
-from core.notes import NoteStore
-from core.session import Session
 from tests.fakes import EOS, CharTokenizer, FakeEngine
 from tests.talks import STYLE, ask, book, encoded, finished, make, reply_by_prompt, turns
 

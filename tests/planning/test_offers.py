@@ -9,12 +9,12 @@ import pytest
 
 from core.config import Settings
 from core.errors import PlanError, UserError
-from core.hardware import doctor
-from core.hardware import offers as offering
 from core.hardware.gpus import imagined_hardware
-from core.hardware.offers import choose, offers, plan_for
-from core.hardware.wording import duration, format_plan
 from core.model.catalogue import EMBEDDED, find
+from core.planning import doctor
+from core.planning import offers as offering
+from core.planning.offers import choose, offers, plan_for
+from core.planning.wording import duration, format_plan
 
 PC_4090 = imagined_hardware(gpu="RTX 4090", ram_gib=64)
 PC_3060 = imagined_hardware(gpu="RTX 3060", ram_gib=32)

@@ -26,7 +26,7 @@ class Tuned:
     model: str
     folder: str                                # of the model, and the fingerprint of what was in it
     fingerprint: str
-    version: str                               # see core.hardware.tuned_file
+    version: str                               # see core.planning.tuned_file
     date: str
     device: str
     dtype: str

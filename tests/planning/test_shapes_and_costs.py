@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from core.errors import UserError
-from core.hardware.costs import best_speculation, expected_tokens
-from core.hardware.shapes import ModelShape
 from core.model.catalogue import find
+from core.model.shapes import ModelShape
+from core.planning.costs import best_speculation, expected_tokens
 
 LLAMA = {"model_type": "llama", "hidden_size": 4096, "num_attention_heads": 32, "num_hidden_layers": 32, "vocab_size": 32000,
          "intermediate_size": 11008, "max_position_embeddings": 4096}

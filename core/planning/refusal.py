@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from core.errors import PlanError
-from core.hardware.fitting import Case, Shortfall, fits, longest
-from core.hardware.shapes import ModelShape
-from core.hardware.wording import exactly, size
+from core.model.shapes import ModelShape
+from core.planning.fitting import Case, Shortfall, fits, longest
+from core.planning.wording import exactly, size
 
 USEFUL_CONTEXT = 8192              # what an offered other model should at least read at once
 LAYOUT_FIGURES = ("on_chip_layers", "retrieval_budget", "draft_window", "staging_blocks", "staging_block_mib",

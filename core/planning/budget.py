@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from core.config import Settings
 from core.hardware.facts import GIB
-from core.hardware.plan import BudgetLine
-from core.hardware.shapes import DTYPE_BYTES, ModelShape
+from core.model.shapes import DTYPE_BYTES, ModelShape
+from core.planning.plan import BudgetLine
 
 MIB = 1 << 20
 CUDA_CONTEXT_BYTES = GIB // 2          # driver context and library workspaces

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from core.conversation.reading import ReadingStyle, book_chapters, plan_reading
 from core.documents import read_document
 from core.documents.document import Document, Section
 from core.errors import UserError
-from core.reading import ReadingStyle, book_chapters, plan_reading
 
 
 class Words:

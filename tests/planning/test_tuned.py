@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 
 from core.config import Settings
-from core.hardware import tuned_file
-from core.hardware.doctor import doctor_report
 from core.hardware.facts import Hardware
 from core.hardware.gpus import imagined_hardware
-from core.hardware.plan import Plan
-from core.hardware.planner import plan
-from core.hardware.tuned import Tuned, between, bucket, machine_of
-from core.hardware.wording import format_plan
 from core.model.catalogue import EMBEDDED, find
+from core.planning import tuned_file
+from core.planning.doctor import doctor_report
+from core.planning.plan import Plan
+from core.planning.planner import plan
+from core.planning.tuned import Tuned, between, bucket, machine_of
+from core.planning.wording import format_plan
 
 MACHINE = imagined_hardware(ram_gib=16, cores=2)
 RECORD = Tuned(

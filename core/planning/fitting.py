@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from core.cache.disk import quota_of
 from core.config import Settings
 from core.errors import PlanError
-from core.hardware import costs
-from core.hardware.budget import Layout, host_lines, lay_out, vram_lines
 from core.hardware.facts import GIB, Gpu, Hardware
-from core.hardware.plan import BudgetLine
-from core.hardware.shapes import ModelShape
+from core.model.shapes import ModelShape
+from core.planning import costs
+from core.planning.budget import Layout, host_lines, lay_out, vram_lines
+from core.planning.plan import BudgetLine
 
 CONTEXT_STEP = 256                 # an automatic context is a multiple of this
 SMALLEST_CONTEXT = 1024

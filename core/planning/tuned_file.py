@@ -9,8 +9,8 @@ from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 
-from core.hardware.tuned import Tuned
 from core.model.stored import fingerprint
+from core.planning.tuned import Tuned
 
 NAME = "tuned.json"
 FORMAT = 1                                     # one more whenever passes or the way of measuring change so that old values mislead

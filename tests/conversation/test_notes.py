@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from core.notes import Note, grouped, joined, settled
+from core.conversation.notes import Note, grouped, joined, settled
 
 
 @pytest.mark.parametrize(("raw", "kept"), [

@@ -12,9 +12,9 @@ from core.config import Settings
 from core.errors import UserError
 from core.hardware.facts import GB, GIB, Hardware
 from core.hardware.gpus import look_up
-from core.hardware.offers import choose
-from core.hardware.wording import size, snapshot_line
 from core.model.catalogue import CatalogueEntry
+from core.planning.offers import choose
+from core.planning.wording import size, snapshot_line
 
 PACKAGES = ("torch", "transformers", "gradio", "pypdf", "pypdfium2", "EbookLib", "huggingface-hub", "safetensors", "gguf",
             "psutil", "nvidia-ml-py", "platformdirs")

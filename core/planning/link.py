@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from core.hardware.facts import GB
-from core.hardware.plan import Plan
+from core.planning.plan import Plan
 
 _ENOUGH_BYTES = 2 * GB             # before that a round's fixed costs decide
 _FAR = 3.0                         # times slower than planned: beyond what a busy machine or a cautious plan explains

@@ -12,15 +12,15 @@ from dataclasses import dataclass, replace
 
 from core.config import Settings
 from core.errors import PlanError
-from core.hardware import costs
-from core.hardware.budget import Layout, disk_lines, host_lines, vram_lines
 from core.hardware.facts import Hardware
-from core.hardware.fitting import Case, Shortfall, fitted, longest, site_of, smallest
-from core.hardware.plan import AUTO_CONTEXT, Plan
-from core.hardware.refusal import refusal
-from core.hardware.shapes import ModelShape
-from core.hardware.tuned import Tuned, machine_of, newest
-from core.hardware.wording import notes_for, tuning_notes
+from core.model.shapes import ModelShape
+from core.planning import costs
+from core.planning.budget import Layout, disk_lines, host_lines, vram_lines
+from core.planning.fitting import Case, Shortfall, fitted, longest, site_of, smallest
+from core.planning.plan import AUTO_CONTEXT, Plan
+from core.planning.refusal import refusal
+from core.planning.tuned import Tuned, machine_of, newest
+from core.planning.wording import notes_for, tuning_notes
 
 
 def plan(

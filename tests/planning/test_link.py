@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from core.events import Acceptance
-from core.hardware.link import slow_note
-from core.hardware.plan import Plan
+from core.planning.link import slow_note
+from core.planning.plan import Plan
 from core.stats import StatsRecorder
 from tests.tiny import PLAN
 

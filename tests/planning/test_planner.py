@@ -11,13 +11,13 @@ import pytest
 from core.backend import cpu, linear_cpu
 from core.config import Settings
 from core.errors import PlanError
-from core.hardware import budget
 from core.hardware.facts import GB, GIB, Hardware
-from core.hardware.fitting import site_of
 from core.hardware.gpus import imagined_gpu, imagined_hardware
-from core.hardware.plan import Plan
-from core.hardware.planner import plan
 from core.model.catalogue import draft_for, find, load
+from core.planning import budget
+from core.planning.fitting import site_of
+from core.planning.plan import Plan
+from core.planning.planner import plan
 
 CARDS = ("RTX 3060", "RTX 3070", "RTX 3080", "RTX 3090", "RTX 4070 Ti", "RTX 4090", "RTX 5090", "A100 80 GB")
 RAMS = (16, 32, 64, 128)

@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
+from core.conversation.reading import Part, ReadingStyle
 from core.documents.document import Document
 from core.engine import Params
-from core.reading import Part, ReadingStyle
 from core.text.prompt import Turn
 from core.text.tokenizer import Tokenizer
 

@@ -8,12 +8,12 @@ from importlib.util import find_spec
 
 from core.config import Settings
 from core.errors import PlanError, UserError
-from core.hardware.budget import MODEL_FILES
 from core.hardware.facts import Hardware
-from core.hardware.plan import Plan
-from core.hardware.planner import plan
-from core.hardware.wording import size
 from core.model.catalogue import EMBEDDED, CatalogueEntry, draft_for, find, load
+from core.planning.budget import MODEL_FILES
+from core.planning.plan import Plan
+from core.planning.planner import plan
+from core.planning.wording import size
 
 USEFUL_CONTEXT = 8192              # below this a larger model reads a book in too many pieces to be worth it
 

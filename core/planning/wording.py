@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from core.config import Settings
-from core.hardware.budget import MODEL_FILES, SNAPSHOTS
 from core.hardware.facts import Gpu, Hardware
-from core.hardware.plan import AUTO_CONTEXT, PLACES, Plan
-from core.hardware.shapes import ModelShape
-from core.hardware.tuned import SPECULATION, Tuned
+from core.model.shapes import ModelShape
+from core.planning.budget import MODEL_FILES, SNAPSHOTS
+from core.planning.plan import AUTO_CONTEXT, PLACES, Plan
+from core.planning.tuned import SPECULATION, Tuned
 
 
 def size(amount: int) -> str:
