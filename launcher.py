@@ -2,12 +2,12 @@
 """Starts TriForce Chat: makes its environment on first use, then runs the app or a command in it.
 
     python3 launcher.py                 open the app in the browser
-    python3 launcher.py COMMAND ...     summarize, chat, extract, doctor, plan, models, serve (--help lists them)
-    python3 launcher.py test [...]      run the tests (--slow adds the slow ones, --e2e runs those in a browser)
-    python3 launcher.py repair          make the environment anew
+    python3 launcher.py COMMAND ...     summarize, chat, extract, doctor, plan, models, serve (--help lists
+    them) python3 launcher.py test [...]      run the tests (--slow adds the slow ones, --e2e runs those in a
+    browser) python3 launcher.py repair          make the environment anew
 
-Standard library only. This file keeps to syntax that every Python since 2.7 can read, so that an old one gets a sentence
-instead of a syntax error; everything newer lives in installer/.
+Standard library only. This file keeps to syntax that every Python since 2.7 can read, so that an old one gets
+a sentence instead of a syntax error; everything newer lives in installer/.
 """
 
 import os
@@ -17,10 +17,14 @@ import sys
 OLDEST, NEWEST = (3, 10), (3, 13)
 ROOT = os.path.dirname(os.path.abspath(__file__))
 HOW_TO_GET_PYTHON = {
-    "win32": "Install Python 3.12 from https://www.python.org/downloads/ (or: winget install Python.Python.3.12).",
+    "win32": "Install Python 3.12 from https://www.python.org/downloads/ (or: winget install "
+    "Python.Python.3.12).",
     "darwin": "Install Python 3.12 from https://www.python.org/downloads/ (or: brew install python@3.12).",
 }
-HOW_TO_ELSEWHERE = "Install Python 3.10 to 3.13 with your package manager, for example: sudo apt install python3 python3-venv"
+HOW_TO_ELSEWHERE = (
+    "Install Python 3.10 to 3.13 with your package manager, for example: sudo apt install "
+    "python3 python3-venv"
+)
 
 
 def fits(version):
@@ -38,9 +42,14 @@ def another_python():
     for candidate in candidates:
         try:
             with open(os.devnull, "r+") as nothing:
-                if subprocess.call(candidate + ["-c", question], stdin=nothing, stdout=nothing, stderr=nothing) == 0:
+                if (
+                    subprocess.call(
+                        candidate + ["-c", question], stdin=nothing, stdout=nothing, stderr=nothing
+                    )
+                    == 0
+                ):
                     return candidate
-        except OSError:     # not installed
+        except OSError:  # not installed
             continue
     return None
 
@@ -52,20 +61,25 @@ def refuse_this_python():
         return subprocess.call(other + [os.path.abspath(__file__)] + sys.argv[1:])
     here = ".".join(str(part) for part in sys.version_info[:3])
     remedy = HOW_TO_GET_PYTHON.get(sys.platform, HOW_TO_ELSEWHERE)
-    sys.stderr.write("TriForce Chat needs Python 3.10 to 3.13, 64-bit; this is Python %s.\n%s\n" % (here, remedy))
+    sys.stderr.write(
+        "TriForce Chat needs Python 3.10 to 3.13, 64-bit; this is Python %s.\n%s\n" % (here, remedy)
+    )
     return 1
 
 
 def main():
     """The exit status: 0 done, 1 the user's input or machine, 2 usage."""
-    if not fits(sys.version_info) or sys.maxsize <= 2 ** 32:
+    if not fits(sys.version_info) or sys.maxsize <= 2**32:
         return refuse_this_python()
     if ROOT not in sys.path:
         sys.path.insert(0, ROOT)
     try:
         from installer import start
     except ImportError:
-        sys.stderr.write("Files are missing beside launcher.py. Unpack the whole archive into a folder and start it there.\n")
+        sys.stderr.write(
+            "Files are missing beside launcher.py. Unpack the whole archive into a folder and start it "
+            "there.\n"
+        )
         return 1
     return start.main(ROOT, sys.argv[1:])
 

@@ -8,7 +8,9 @@ from core.documents.quotes import Quote, QuoteIndex, find_quotes
 
 
 class Citations:
-    """Finds the quotations of an answer. Keeps the index of the book asked for last: building one takes a moment."""
+    """Finds the quotations of an answer. Keeps the index of the book asked for last: building one takes a
+    moment.
+    """
 
     def __init__(self) -> None:
         self._book_id = ""

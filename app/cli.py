@@ -1,4 +1,6 @@
-"""The command line: names, options and exit codes. What the commands do is in app.commands and app.talk, imported when they run."""
+"""The command line: names, options and exit codes. What the commands do is in app.commands and app.talk,
+imported when they run.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,8 @@ def main(arguments: list[str] | None = None) -> int:
     given = parser.parse_args(arguments if arguments is not None else sys.argv[1:])
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="replace")           # a terminal that lacks a letter must not end the answer
+            # a terminal that lacks a letter must not end the answer
+            stream.reconfigure(errors="replace")
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
     try:
         return _run(parser, given)
@@ -30,7 +33,7 @@ def main(arguments: list[str] | None = None) -> int:
         return USER
     except KeyboardInterrupt:
         return INTERRUPTED
-    except BrokenPipeError:                                # `... | head`: whoever read us has had enough
+    except BrokenPipeError:  # `... | head`: whoever read us has had enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return DONE
 
@@ -50,8 +53,24 @@ def _run(parser: argparse.ArgumentParser, given: argparse.Namespace) -> int:
 
 
 # Options that are settings under another or the same name. Not given means: what the settings file says.
-_SETTINGS = ("model", "context_tokens", "max_new_tokens", "temperature", "top_p", "repetition_penalty", "seed", "mode",
-             "retrieval_budget", "gamma", "fit", "assumed_acceptance", "verify", "stop", "device", "threads")
+_SETTINGS = (
+    "model",
+    "context_tokens",
+    "max_new_tokens",
+    "temperature",
+    "top_p",
+    "repetition_penalty",
+    "seed",
+    "mode",
+    "retrieval_budget",
+    "gamma",
+    "fit",
+    "assumed_acceptance",
+    "verify",
+    "stop",
+    "device",
+    "threads",
+)
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -88,13 +107,17 @@ def _extract(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run="app.commands:extract")
     _book(parser)
     what = parser.add_mutually_exclusive_group()
-    what.add_argument("--json", action="store_true", help="title, author, format, words, chapters and warnings as JSON")
+    what.add_argument(
+        "--json", action="store_true", help="title, author, format, words, chapters and warnings as JSON"
+    )
     what.add_argument("--text", action="store_true", help="the text itself")
 
 
 def _doctor(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run="app.commands:doctor")
-    parser.add_argument("--measure", action="store_true", help="measure bus and disk again, whatever was measured before")
+    parser.add_argument(
+        "--measure", action="store_true", help="measure bus and disk again, whatever was measured before"
+    )
     parser.add_argument("--json", action="store_true", help="as JSON")
 
 
@@ -102,38 +125,75 @@ def _plan(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run="app.commands:plan")
     parser.add_argument("--model", metavar="NAME", help="a name from `models list` or a folder")
     parser.add_argument("--context", dest="context_tokens", metavar="N", help="tokens of context")
-    parser.add_argument("--gpu", metavar="NAME", help="imagine this GPU, for example \"RTX 4090\"; none: without one")
+    parser.add_argument(
+        "--gpu", metavar="NAME", help='imagine this GPU, for example "RTX 4090"; none: without one'
+    )
     parser.add_argument("--vram", type=_positive, metavar="GiB", help="imagine so much GPU memory")
     parser.add_argument("--ram", type=_positive, metavar="GiB", help="imagine so much memory")
-    parser.add_argument("--pcie", type=_positive, metavar="GB/s", help="imagine this transfer rate to the GPU")
-    parser.add_argument("--acceptance", dest="assumed_acceptance", metavar="A", help="assumed acceptance rate, 0.01 to 0.999")
+    parser.add_argument(
+        "--pcie", type=_positive, metavar="GB/s", help="imagine this transfer rate to the GPU"
+    )
+    parser.add_argument(
+        "--acceptance", dest="assumed_acceptance", metavar="A", help="assumed acceptance rate, 0.01 to 0.999"
+    )
     parser.add_argument("--os", metavar="NAME", help="imagine this system: linux, windows or macos")
     parser.add_argument("--json", action="store_true", help="as JSON")
 
 
 def _models(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run="app.commands:models")
-    parser.add_argument("action", nargs="?", choices=("list", "download", "path"), default="list",
-                        help="list them, download one, or print the folder they are in")
+    parser.add_argument(
+        "action",
+        nargs="?",
+        choices=("list", "download", "path"),
+        default="list",
+        help="list them, download one, or print the folder they are in",
+    )
     parser.add_argument("name", nargs="?", metavar="NAME", help="which model to download")
     parser.add_argument("--json", action="store_true", help="the list as JSON")
 
 
 def _snapshots(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run="app.commands:snapshots")
-    parser.add_argument("action", nargs="?", choices=("show", "clear"), default="show", help="say how much there is, or delete all of it")
+    parser.add_argument(
+        "action",
+        nargs="?",
+        choices=("show", "clear"),
+        default="show",
+        help="say how much there is, or delete all of it",
+    )
     parser.add_argument("--json", action="store_true", help="as JSON")
 
 
 def _train_draft(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run="app.commands:train_draft")
-    parser.add_argument("--target", dest="model", metavar="NAME", help="the model to draft for (default: the embedded one)")
-    parser.add_argument("--out", required=True, metavar="FOLDER", help="where the draft goes; a run that was stopped goes on there")
-    parser.add_argument("--data", required=True, nargs="+", metavar="PATH", help="books, or folders with books, to train on")
-    parser.add_argument("--tokens", type=_count, metavar="N", help="tokens that the target reads and writes (default: 400000)")
-    parser.add_argument("--epochs", type=_count, metavar="N", help="how often the draft goes through them (default: 3)")
-    parser.add_argument("--layers", type=_count, metavar="N", help="decoder layers of the draft, 1 to 4 (default: 1)")
-    parser.add_argument("--head-tokens", type=_count, metavar="N", help="the most frequent tokens, which it can propose (default: 16384)")
+    parser.add_argument(
+        "--target", dest="model", metavar="NAME", help="the model to draft for (default: the embedded one)"
+    )
+    parser.add_argument(
+        "--out",
+        required=True,
+        metavar="FOLDER",
+        help="where the draft goes; a run that was stopped goes on there",
+    )
+    parser.add_argument(
+        "--data", required=True, nargs="+", metavar="PATH", help="books, or folders with books, to train on"
+    )
+    parser.add_argument(
+        "--tokens", type=_count, metavar="N", help="tokens that the target reads and writes (default: 400000)"
+    )
+    parser.add_argument(
+        "--epochs", type=_count, metavar="N", help="how often the draft goes through them (default: 3)"
+    )
+    parser.add_argument(
+        "--layers", type=_count, metavar="N", help="decoder layers of the draft, 1 to 4 (default: 1)"
+    )
+    parser.add_argument(
+        "--head-tokens",
+        type=_count,
+        metavar="N",
+        help="the most frequent tokens, which it can propose (default: 16384)",
+    )
     parser.add_argument("--device", metavar="NAME", help="cpu or cuda (default: cuda where there is one)")
     parser.add_argument("--threads", metavar="N", help="CPU threads")
     parser.add_argument("--seed", metavar="S", help="repeats the same training")
@@ -143,7 +203,9 @@ def _tune(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run="app.commands:tune")
     parser.add_argument("--model", metavar="NAME", help="a name from `models list` or a folder")
     parser.add_argument("--context", dest="context_tokens", metavar="N", help="tokens of context")
-    parser.add_argument("--book", action="append", metavar="FILE", help="read this instead of the samples; may be given again")
+    parser.add_argument(
+        "--book", action="append", metavar="FILE", help="read this instead of the samples; may be given again"
+    )
     parser.add_argument("--temperature", metavar="T", help="of the answers it is tuned for")
     parser.add_argument("--json", action="store_true", help="what was measured and chosen as JSON")
 
@@ -174,28 +236,58 @@ _COMMANDS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None]]] = {
 def _book(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE", help="a book: PDF, EPUB, TXT, HTML, Markdown or DOCX")
     parser.add_argument("--password", metavar="TEXT", help="opens an encrypted PDF")
-    parser.add_argument("--ocr", action="store_true", help="read scanned pages, too; needs requirements-ocr.txt, seconds per page")
+    parser.add_argument(
+        "--ocr",
+        action="store_true",
+        help="read scanned pages, too; needs requirements-ocr.txt, seconds per page",
+    )
 
 
 def _reading(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--chapters", type=_chapters, metavar="1-3", help="read only these chapters (`extract` numbers them)")
-    parser.add_argument("--fit", choices=("auto", "whole", "sections"), help="whole: refuse what does not fit; sections: in parts")
-    parser.add_argument("--model", metavar="NAME", help="a name from `models list` or a folder with a checkpoint")
+    parser.add_argument(
+        "--chapters", type=_chapters, metavar="1-3", help="read only these chapters (`extract` numbers them)"
+    )
+    parser.add_argument(
+        "--fit",
+        choices=("auto", "whole", "sections"),
+        help="whole: refuse what does not fit; sections: in parts",
+    )
+    parser.add_argument(
+        "--model", metavar="NAME", help="a name from `models list` or a folder with a checkpoint"
+    )
     parser.add_argument("--context", dest="context_tokens", metavar="N", help="tokens of context")
 
 
 def _answering(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--max-new-tokens", metavar="N", help="longest answer in tokens")
     parser.add_argument("--temperature", metavar="T", help="0 takes the likeliest token always")
-    parser.add_argument("--top-p", metavar="P", help="draw from the likeliest tokens that together reach this probability")
-    parser.add_argument("--repetition-penalty", metavar="R", help="above 1: what was said becomes less likely")
+    parser.add_argument(
+        "--top-p", metavar="P", help="draw from the likeliest tokens that together reach this probability"
+    )
+    parser.add_argument(
+        "--repetition-penalty", metavar="R", help="above 1: what was said becomes less likely"
+    )
     parser.add_argument("--seed", metavar="S", help="repeats the same answer")
-    parser.add_argument("--stop", action="append", type=_stop, metavar="TEXT",
-                        help="end the answer before this text; \\n is a line break; may be given again")
-    parser.add_argument("--mode", choices=MODES, help="how tokens are drafted; the text's distribution is always the same")
-    parser.add_argument("--budget", dest="retrieval_budget", metavar="N", help="tokens the retrieval cache holds")
+    parser.add_argument(
+        "--stop",
+        action="append",
+        type=_stop,
+        metavar="TEXT",
+        help="end the answer before this text; \\n is a line break; may be given again",
+    )
+    parser.add_argument(
+        "--mode", choices=MODES, help="how tokens are drafted; the text's distribution is always the same"
+    )
+    parser.add_argument(
+        "--budget", dest="retrieval_budget", metavar="N", help="tokens the retrieval cache holds"
+    )
     parser.add_argument("--gamma", metavar="N", help="tokens proposed per round")
-    parser.add_argument("--verify", action="store_const", const=True, help="check every answer against plain decoding afterwards")
+    parser.add_argument(
+        "--verify",
+        action="store_const",
+        const=True,
+        help="check every answer against plain decoding afterwards",
+    )
 
 
 def _chapters(text: str) -> tuple[int, int]:

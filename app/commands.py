@@ -1,4 +1,6 @@
-"""Commands that need no engine: extract, doctor, plan, models; and the ones that start the app. Imports neither torch nor gradio."""
+"""Commands that need no engine: extract, doctor, plan, models; and the ones that start the app. Imports
+neither torch nor gradio.
+"""
 
 from __future__ import annotations
 
@@ -23,19 +25,38 @@ def extract(given: argparse.Namespace, settings: Settings) -> int:
     if given.text:
         sys.stdout.write(book.text if book.text.endswith("\n") else book.text + "\n")
         return 0
-    chapters = [{"title": " ".join(section.title.split()), "words": len(book.text[section.start:section.end].split())}
-                for section in book_chapters(book)]
-    facts = {"title": book.title, "author": book.author, "format": book.format, "words": book.words, "chapters": chapters,
-             "warnings": list(book.warnings)}
+    chapters = [
+        {
+            "title": " ".join(section.title.split()),
+            "words": len(book.text[section.start : section.end].split()),
+        }
+        for section in book_chapters(book)
+    ]
+    facts = {
+        "title": book.title,
+        "author": book.author,
+        "format": book.format,
+        "words": book.words,
+        "chapters": chapters,
+        "warnings": list(book.warnings),
+    }
     say(json.dumps(facts, ensure_ascii=False) if given.json else _as_text(facts))
     return 0
 
 
 def _as_text(facts: dict[str, Any]) -> str:
-    lines = [f"{facts['title'] or 'Untitled'}" + (f", by {facts['author']}" if facts["author"] else ""),
-             f"{facts['format']}, {facts['words']:,} words, {len(facts['chapters'])} chapters", ""]
-    lines += [f"{i:>4}  {chapter['title'] or 'Untitled'}  ({chapter['words']:,} words)" for i, chapter in enumerate(facts["chapters"], 1)]
-    return "\n".join(lines + ([""] + [f"Note: {warning}" for warning in facts["warnings"]] if facts["warnings"] else []))
+    lines = [
+        f"{facts['title'] or 'Untitled'}" + (f", by {facts['author']}" if facts["author"] else ""),
+        f"{facts['format']}, {facts['words']:,} words, {len(facts['chapters'])} chapters",
+        "",
+    ]
+    lines += [
+        f"{i:>4}  {chapter['title'] or 'Untitled'}  ({chapter['words']:,} words)"
+        for i, chapter in enumerate(facts["chapters"], 1)
+    ]
+    return "\n".join(
+        lines + ([""] + [f"Note: {warning}" for warning in facts["warnings"]] if facts["warnings"] else [])
+    )
 
 
 def doctor(given: argparse.Namespace, settings: Settings) -> int:
@@ -45,7 +66,9 @@ def doctor(given: argparse.Namespace, settings: Settings) -> int:
     from core.model.fetch import is_downloaded
     from core.planning.doctor import doctor_report, format_doctor
 
-    report = doctor_report(probe(paths.data_dir(), again=given.measure), settings, is_downloaded=is_downloaded)
+    report = doctor_report(
+        probe(paths.data_dir(), again=given.measure), settings, is_downloaded=is_downloaded
+    )
     report["snapshots"] = _snapshot_facts(settings)
     report["measured"] = Measurements(paths.data_dir()).said()
     say(json.dumps(report, default=_plain) if given.json else format_doctor(report))
@@ -62,12 +85,20 @@ def plan(given: argparse.Namespace, settings: Settings) -> int:
     from core.planning.wording import format_plan
 
     imagined = any(value is not None for value in (given.gpu, given.vram, given.ram, given.pcie, given.os))
-    machine = imagine(probe(paths.data_dir(), measure=not imagined), gpu=given.gpu, vram_gib=given.vram, ram_gib=given.ram,
-                      pcie_gb_per_s=given.pcie, system=given.os)
+    machine = imagine(
+        probe(paths.data_dir(), measure=not imagined),
+        gpu=given.gpu,
+        vram_gib=given.vram,
+        ram_gib=given.ram,
+        pcie_gb_per_s=given.pcie,
+        system=given.os,
+    )
     if settings.model is not None:
         made = plan_for(machine, settings, find(settings.model)).plan
     else:
-        made = choose(machine, settings, is_downloaded=is_downloaded, devices=("cpu", "cuda") if imagined else None).plan
+        made = choose(
+            machine, settings, is_downloaded=is_downloaded, devices=("cpu", "cuda") if imagined else None
+        ).plan
     say(json.dumps(made.to_json(), default=_plain) if given.json else format_plan(made))
     return 0
 
@@ -88,7 +119,11 @@ def _snapshot_facts(settings: Settings) -> dict[str, Any]:
     from core.cache.disk import SnapshotFolder, quota_bytes
 
     folder = paths.subdir("snapshots")
-    return {"folder": str(folder), **asdict(SnapshotFolder(folder).usage()), "quota_bytes": quota_bytes(settings.snapshot_quota_gb, folder)}
+    return {
+        "folder": str(folder),
+        **asdict(SnapshotFolder(folder).usage()),
+        "quota_bytes": quota_bytes(settings.snapshot_quota_gb, folder),
+    }
 
 
 def models(given: argparse.Namespace, settings: Settings) -> int:
@@ -107,7 +142,9 @@ def _download(given: argparse.Namespace) -> None:
     from core.model.fetch import fetch
 
     if not given.name:
-        raise UserError("Which model? Name one: launcher.py models download NAME. `launcher.py models list` shows them.")
+        raise UserError(
+            "Which model? Name one: launcher.py models download NAME. `launcher.py models list` shows them."
+        )
     entry = find(given.name)
     if entry.folder is not None:
         raise UserError(f"{entry.folder} is a folder on this computer already; there is nothing to download.")
@@ -125,16 +162,45 @@ def _list(given: argparse.Namespace, settings: Settings) -> None:
 
     found = offers(probe(paths.data_dir(), measure=False), settings, is_downloaded=is_downloaded)
     if given.json:
-        say(json.dumps([{"name": offer.entry.name, "downloaded": offer.downloaded, "fits": offer.plan is not None,
-                         "reason": offer.reason, "licence": offer.entry.licence, "context_tokens": offer.entry.native_context,
-                         "languages": offer.entry.languages, "chat": offer.entry.chat}
-                        for offer in found]))
+        say(
+            json.dumps(
+                [
+                    {
+                        "name": offer.entry.name,
+                        "downloaded": offer.downloaded,
+                        "fits": offer.plan is not None,
+                        "reason": offer.reason,
+                        "licence": offer.entry.licence,
+                        "context_tokens": offer.entry.native_context,
+                        "languages": offer.entry.languages,
+                        "chat": offer.entry.chat,
+                    }
+                    for offer in found
+                ]
+            )
+        )
         return
     for offer in found:
         mark = "here   " if offer.downloaded else "       "
-        reason = offer.reason.splitlines()[0] if offer.reason else f"{offer.plan.context_tokens:,} tokens of context"
-        facts = "; ".join(filter(None, (offer.entry.licence, offer.entry.languages, "" if offer.entry.chat else "not tuned for chat")))
-        say(f"{mark} {offer.entry.name:<32} {facts}\n{'':8} {'fits' if offer.plan else 'does not fit'}: {reason}")
+        reason = (
+            offer.reason.splitlines()[0]
+            if offer.reason
+            else f"{offer.plan.context_tokens:,} tokens of context"
+        )
+        facts = "; ".join(
+            filter(
+                None,
+                (
+                    offer.entry.licence,
+                    offer.entry.languages,
+                    "" if offer.entry.chat else "not tuned for chat",
+                ),
+            )
+        )
+        say(
+            f"{mark} {offer.entry.name:<32} {facts}\n{'':8} {'fits' if offer.plan else 'does not fit'}: "
+            f"{reason}"
+        )
 
 
 def tune(given: argparse.Namespace, settings: Settings) -> int:
@@ -146,7 +212,9 @@ def tune(given: argparse.Namespace, settings: Settings) -> int:
     from core.tuning.here import tune as tune_here
 
     try:
-        done = tune_here(settings, report=status, books=[Path(path).expanduser() for path in given.book or ()])
+        done = tune_here(
+            settings, report=status, books=[Path(path).expanduser() for path in given.book or ()]
+        )
     finally:
         status("")
     say(json.dumps(to_json(done), default=_plain) if given.json else report_text(done))
@@ -154,7 +222,9 @@ def tune(given: argparse.Namespace, settings: Settings) -> int:
 
 
 def train_draft(given: argparse.Namespace, settings: Settings) -> int:
-    """A draft model for another model, trained on the user's books. Stopped, it goes on when it is started again."""
+    """A draft model for another model, trained on the user's books. Stopped, it goes on when it is started
+    again.
+    """
     from core.conversation.reading import ReadingStyle
     from core.hardware.probe import probe
     from core.model.catalogue import EMBEDDED, find
@@ -164,18 +234,32 @@ def train_draft(given: argparse.Namespace, settings: Settings) -> int:
     from core.worker import model_folder
 
     entry = find(settings.model or EMBEDDED)
-    chosen = {name: getattr(given, name) for name in ("tokens", "epochs", "layers", "head_tokens") if getattr(given, name) is not None}
+    chosen = {
+        name: getattr(given, name)
+        for name in ("tokens", "epochs", "layers", "head_tokens")
+        if getattr(given, name) is not None
+    }
     recipe = Recipe(target=entry.name, seed=settings.seed or 0, **chosen)
     where = site_of(probe(paths.data_dir(), measure=False), settings)
     try:
-        folder = train(recipe, model_folder(entry, status), [Path(path).expanduser() for path in given.data],
-                       ReadingStyle.from_record(entry.reading), out=Path(given.out).expanduser(),
-                       site=site(where.device, where.dtype, threads=where.threads), report=status)
+        folder = train(
+            recipe,
+            model_folder(entry, status),
+            [Path(path).expanduser() for path in given.data],
+            ReadingStyle.from_record(entry.reading),
+            out=Path(given.out).expanduser(),
+            site=site(where.device, where.dtype, threads=where.threads),
+            report=status,
+        )
     finally:
         status("")
     trained = (folder / "model.safetensors").is_file()
-    say(f"The draft model is in {folder}. Use it by draft_model: {folder} in config.yaml." if trained
-        else f"The target has read and written; {folder} holds no draft yet. Start again with --epochs to train one.")
+    say(
+        f"The draft model is in {folder}. Use it by draft_model: {folder} in config.yaml."
+        if trained
+        else f"The target has read and written; {folder} holds no draft yet. Start again with --epochs to "
+        "train one."
+    )
     return 0
 
 

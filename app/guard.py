@@ -1,7 +1,9 @@
-"""Keeps the page for the person at this computer: no foreign host, no foreign origin, no request without this launch's cookie.
+"""Keeps the page for the person at this computer: no foreign host, no foreign origin, no request without this
+launch's cookie.
 
-A web page of any site may send requests to 127.0.0.1, and a name that resolves to 127.0.0.1 may even read the answers. Gradio
-checks neither the Host header nor uploads from elsewhere, so this stands in front of every one of its routes.
+A web page of any site may send requests to 127.0.0.1, and a name that resolves to 127.0.0.1 may even read the
+answers. Gradio checks neither the Host header nor uploads from elsewhere, so this stands in front of every
+one of its routes.
 """
 
 from __future__ import annotations
@@ -17,16 +19,35 @@ from starlette.responses import HTMLResponse, PlainTextResponse, RedirectRespons
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 LOCAL_NAMES = ("127.0.0.1", "localhost", "[::1]")
-OPEN_PATHS = ("/gradio_api/startup-events", "/healthz")     # asked by the app itself and by a second start; they reveal nothing
+# asked by the app itself and by a second start; they reveal nothing
+OPEN_PATHS = ("/gradio_api/startup-events", "/healthz")
 
-# scripts: Gradio's page is built of inline scripts and compiles its templates; connections and frames stay on this origin
-POLICY = "; ".join((
-    "default-src 'self'", "script-src 'self' 'unsafe-inline' 'unsafe-eval'", "style-src 'self' 'unsafe-inline'",
-    "img-src 'self' data: blob:", "font-src 'self' data:", "connect-src 'self'", "media-src 'self' blob:", "object-src 'none'",
-    "base-uri 'self'", "form-action 'self'", "frame-src 'none'", "frame-ancestors 'none'"))
-HEADERS = {"Content-Security-Policy": POLICY, "X-Frame-Options": "DENY", "X-Content-Type-Options": "nosniff",
-           "Referrer-Policy": "no-referrer", "Cross-Origin-Opener-Policy": "same-origin",
-           "Cross-Origin-Resource-Policy": "same-origin"}
+# scripts: Gradio's page is built of inline scripts and compiles its templates; connections and frames stay on
+# this origin
+POLICY = "; ".join(
+    (
+        "default-src 'self'",
+        "script-src 'self' 'unsafe-inline' 'unsafe-eval'",
+        "style-src 'self' 'unsafe-inline'",
+        "img-src 'self' data: blob:",
+        "font-src 'self' data:",
+        "connect-src 'self'",
+        "media-src 'self' blob:",
+        "object-src 'none'",
+        "base-uri 'self'",
+        "form-action 'self'",
+        "frame-src 'none'",
+        "frame-ancestors 'none'",
+    )
+)
+HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "X-Frame-Options": "DENY",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
 
 LOCKED_PAGE = """<!doctype html><html lang="en"><meta charset="utf-8"><title>TriForce Chat</title>
 <style>body{font:17px/1.6 system-ui,sans-serif;background:#F8F3E8;color:#17323A;display:grid;place-content:center;
@@ -37,20 +58,24 @@ min-height:90vh;margin:0;padding:1rem}h1{font-family:Georgia,serif;font-weight:6
 
 
 class LocalGuard:
-    """ASGI middleware. `token` is this launch's secret: `/?k=<token>` trades it for a cookie. `port` is the one served on."""
+    """ASGI middleware. `token` is this launch's secret: `/?k=<token>` trades it for a cookie. `port` is the
+    one served on.
+    """
 
     def __init__(self, app: ASGIApp, *, token: str, port: int) -> None:
         self._app = app
         self._token = token
         self._port = port
-        self._cookie = f"triforce_{port}"      # cookies of 127.0.0.1 are shared by all its ports
+        self._cookie = f"triforce_{port}"  # cookies of 127.0.0.1 are shared by all its ports
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answers refused requests itself; passes the others on and adds the security headers to their answers."""
+        """Answers refused requests itself; passes the others on and adds the security headers to their
+        answers.
+        """
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
-        if scope["type"] != "http":            # the app has no websockets
+        if scope["type"] != "http":  # the app has no websockets
             await send({"type": "websocket.close", "code": 1008})
             return
         refusal = self._refuse(scope)
@@ -79,7 +104,9 @@ class LocalGuard:
             return PlainTextResponse("Requests from other sites are refused.", 403)
         if scope["path"] in OPEN_PATHS or self._has_cookie(headers):
             return None
-        if scope["path"] == "/" and self._matches(parse_qs(scope["query_string"].decode("latin-1")).get("k", [""])[0]):
+        if scope["path"] == "/" and self._matches(
+            parse_qs(scope["query_string"].decode("latin-1")).get("k", [""])[0]
+        ):
             answer = RedirectResponse("/", 303)
             answer.set_cookie(self._cookie, self._token, httponly=True, samesite="strict", path="/")
             return answer
@@ -90,7 +117,8 @@ class LocalGuard:
         for line in headers.getlist("cookie"):
             try:
                 cookies.load(line)
-            except CookieError:                # another program's cookie on 127.0.0.1 must not lock the user out
+            # another program's cookie on 127.0.0.1 must not lock the user out
+            except CookieError:
                 continue
         return self._cookie in cookies and self._matches(cookies[self._cookie].value)
 
@@ -100,20 +128,25 @@ class LocalGuard:
 
 def _is_visit(scope: Scope, headers: Headers) -> bool:
     """A link followed in the address bar's sense: it can show the page, not read it or change anything."""
-    return (scope["method"] == "GET" and scope["path"] == "/" and headers.get("sec-fetch-mode") == "navigate"
-            and headers.get("sec-fetch-dest") == "document")
+    return (
+        scope["method"] == "GET"
+        and scope["path"] == "/"
+        and headers.get("sec-fetch-mode") == "navigate"
+        and headers.get("sec-fetch-dest") == "document"
+    )
 
 
 def scrub_environment(environ: MutableMapping[str, str] = os.environ, *, temp_dir: str = "") -> None:
     """Makes Gradio's environment switches ours. To be called before gradio is imported.
 
-    Every GRADIO_* variable goes (they can open the server to the network, share it or turn on code editing); proxies must not
-    see requests to this machine.
+    Every GRADIO_* variable goes (they can open the server to the network, share it or turn on code editing);
+    proxies must not see requests to this machine.
     """
     for name in [name for name in environ if name.upper().startswith("GRADIO_")]:
         del environ[name]
     environ["GRADIO_ANALYTICS_ENABLED"] = "False"
-    environ["GRADIO_ANALYTICS_CACHE_FREQUENCY"] = str(10**9)    # its usage statistics would load pandas at the first click
+    # its usage statistics would load pandas at the first click
+    environ["GRADIO_ANALYTICS_CACHE_FREQUENCY"] = str(10**9)
     environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
     if temp_dir:
         environ["GRADIO_TEMP_DIR"] = temp_dir

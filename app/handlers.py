@@ -1,4 +1,6 @@
-"""What the person at the desk can do, and what is on the desk. No HTML and no Gradio here: a page is one view of this."""
+"""What the person at the desk can do, and what is on the desk. No HTML and no Gradio here: a page is one view
+of this.
+"""
 
 from __future__ import annotations
 
@@ -20,15 +22,27 @@ from core.errors import UserError
 log = logging.getLogger(__name__)
 SUMMARIZE = "Summarize this book"
 STOP_WAIT_S = 5.0
-SAVE_WAIT_S = 30.0                             # 4 GB at 150 MB/s; more than that goes on after the next start
+SAVE_WAIT_S = 30.0  # 4 GB at 150 MB/s; more than that goes on after the next start
 TURN_KEYS = ("ids", "level_pieces", "sources")
 
 
 class Desk:
-    """One book open, one conversation, at most one answer in the making. Thread-safe; every change raises `version`."""
+    """One book open, one conversation, at most one answer in the making. Thread-safe; every change raises
+    `version`.
+    """
 
-    def __init__(self, engine: Engine, library: Library, history: History, *, upload_dir: Path,
-                 read: Callable[..., Document], can_ocr: Callable[[], bool], models: Models, samples: tuple[Path, ...] = ()) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        library: Library,
+        history: History,
+        *,
+        upload_dir: Path,
+        read: Callable[..., Document],
+        can_ocr: Callable[[], bool],
+        models: Models,
+        samples: tuple[Path, ...] = (),
+    ) -> None:
         self.engine, self.library, self.history, self.models = engine, library, history, models
         self.intake = Intake(self, upload_dir=upload_dir, read=read, can_ocr=can_ocr, samples=samples)
         self._lock = threading.RLock()
@@ -73,20 +87,26 @@ class Desk:
         return self.history.turns(self.conversation_id) if self.conversation_id else []
 
     def card(self) -> dict | None:
-        """What the engine says about the open book; None until it has said it (it is asked in the background)."""
+        """What the engine says about the open book; None until it has said it (it is asked in the
+        background).
+        """
         key = (self.book_id, self.engine.model_name)
         if key in self._cards or not self.book_id or self.engine.state not in ("ready", "busy"):
             return self._cards.get(key)
         with self._lock:
             if self.engine.state == "ready" and key not in self._carding:
                 self._carding.add(key)
-                threading.Thread(target=self._fetch_card, args=(key, self.book), name="card", daemon=True).start()
+                threading.Thread(
+                    target=self._fetch_card, args=(key, self.book), name="card", daemon=True
+                ).start()
         return None
 
     # --- books
 
     def shelve(self, document: Document, *, again: bool) -> None:
-        """Puts the book on the shelf, and on the desk unless an answer is being written there. `again`: its text has changed."""
+        """Puts the book on the shelf, and on the desk unless an answer is being written there. `again`: its
+        text has changed.
+        """
         self.library.add(document)
         if again:
             self.engine.forget_book(document.sha256)
@@ -132,7 +152,9 @@ class Desk:
                 self.book_id = self.conversation_id = ""
                 self.job = None
             self.shelf_version += 1
-            self.notice = Notice("The book's text and its conversations are deleted from this computer.", "info")
+            self.notice = Notice(
+                "The book's text and its conversations are deleted from this computer.", "info"
+            )
         self.change()
 
     # --- conversations
@@ -226,7 +248,8 @@ class Desk:
         return title[:80], self.history.markdown(self.conversation_id, book=title)
 
     def close(self) -> None:
-        """Stops everything, keeps what was read of books on disk, and ends the engine; nothing is left running.
+        """Stops everything, keeps what was read of books on disk, and ends the engine; nothing is left
+        running.
 
         `hurry` may come meanwhile, from another thread.
         """
@@ -250,8 +273,11 @@ class Desk:
 
     def use_model(self, name: str) -> None:
         """Changes to another model, now and for later starts."""
-        if self.refuse_while_busy() or name == self.engine.model_name or not any(
-                model.name == name and model.here and model.fits for model in self.models.list):
+        if (
+            self.refuse_while_busy()
+            or name == self.engine.model_name
+            or not any(model.name == name and model.here and model.fits for model in self.models.list)
+        ):
             return
         remember(name)
         threading.Thread(target=self.engine.use, args=(name,), name="another model", daemon=True).start()
@@ -259,7 +285,9 @@ class Desk:
 
     def _model_arrived(self, name: str, words: str) -> None:
         if self.busy:
-            self.say(f"{name} is on this computer now: choose it in the list of models. {words}".strip(), "info")
+            self.say(
+                f"{name} is on this computer now: choose it in the list of models. {words}".strip(), "info"
+            )
             return
         self.say(f"{name} is on this computer now and is being loaded. {words}".strip(), "info")
         self.use_model(name)
@@ -295,12 +323,25 @@ class Desk:
                 self.conversation_id = self.history.create(self.book_id).id
             before = _for_engine(self.turns)
             text = _summary_words(wish.chapters) if question is None else question
-            self.history.add(self.conversation_id, "user", text, extra={
-                "summary": question is None, "chapters": wish.chapters, "fit": wish.fit})
+            self.history.add(
+                self.conversation_id,
+                "user",
+                text,
+                extra={"summary": question is None, "chapters": wish.chapters, "fit": wish.fit},
+            )
             events = self.engine.ask(
-                book=self.book, book_id=self.book_id, conversation_id=self.conversation_id, question=question,
-                chapters=wish.chapters, fit=wish.fit, params=wish.params or {}, history=before)
-            self.job = Job(events, self.history, self.conversation_id, changed=self.change, stop=self.engine.stop)
+                book=self.book,
+                book_id=self.book_id,
+                conversation_id=self.conversation_id,
+                question=question,
+                chapters=wish.chapters,
+                fit=wish.fit,
+                params=wish.params or {},
+                history=before,
+            )
+            self.job = Job(
+                events, self.history, self.conversation_id, changed=self.change, stop=self.engine.stop
+            )
             self.notice = None
             self.shelf_version += 1
         self.job.start()
@@ -313,7 +354,8 @@ class Desk:
                 self._cards[key] = self.engine.card(book)
         except UserError as error:
             self._cards[key] = {"notes": [str(error)]}
-        except Exception:                      # a background thread's boundary: the page goes on without the estimate
+        # a background thread's boundary: the page goes on without the estimate
+        except Exception:
             log.exception("no estimate for the book")
             self._cards[key] = {}
         finally:
@@ -335,4 +377,7 @@ def _for_engine(turns: list[Turn]) -> list[dict]:
     for question, answer in zip(turns[::2], turns[1::2], strict=False):
         if answer.state != "failed" and answer.text:
             kept += [question, answer]
-    return [{"role": turn.role, "text": turn.text, **{key: turn.extra.get(key, []) for key in TURN_KEYS}} for turn in kept]
+    return [
+        {"role": turn.role, "text": turn.text, **{key: turn.extra.get(key, []) for key in TURN_KEYS}}
+        for turn in kept
+    ]

@@ -36,10 +36,12 @@ class Conversation:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One turn. `state` of an answer: writing | finished | stopped | failed. `extra` is plain JSON (ids, pieces, stats)."""
+    """One turn. `state` of an answer: writing | finished | stopped | failed. `extra` is plain JSON (ids,
+    pieces, stats).
+    """
 
     number: int
-    role: str                                  # "user" | "assistant"
+    role: str  # "user" | "assistant"
     text: str
     state: str
     extra: dict
@@ -54,7 +56,8 @@ class History:
         self._db = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
         self._db.execute("PRAGMA foreign_keys = ON")
         self._db.execute("PRAGMA journal_mode = WAL")
-        self._db.execute("PRAGMA secure_delete = ON")           # deleted text must not stay readable in free pages
+        # deleted text must not stay readable in free pages
+        self._db.execute("PRAGMA secure_delete = ON")
         self._db.executescript(SCHEMA)
 
     def close(self) -> None:
@@ -67,7 +70,9 @@ class History:
         now = self._clock()
         made = Conversation(uuid.uuid4().hex, book_id, NEW_TITLE, now)
         with self._lock:
-            self._db.execute("INSERT INTO conversations VALUES (?, ?, ?, ?, ?)", (made.id, book_id, made.title, now, now))
+            self._db.execute(
+                "INSERT INTO conversations VALUES (?, ?, ?, ?, ?)", (made.id, book_id, made.title, now, now)
+            )
         return made
 
     def conversations(self, book_id: str) -> list[Conversation]:
@@ -82,39 +87,68 @@ class History:
         query = "SELECT number, role, text, state, extra FROM turns WHERE conversation_id = ? ORDER BY number"
         with self._lock:
             rows = self._db.execute(query, (conversation_id,)).fetchall()
-        return [Turn(number, role, text, state, json.loads(extra)) for number, role, text, state, extra in rows]
+        return [
+            Turn(number, role, text, state, json.loads(extra)) for number, role, text, state, extra in rows
+        ]
 
-    def add(self, conversation_id: str, role: str, text: str, *, state: str = "finished", extra: dict | None = None) -> int:
+    def add(
+        self,
+        conversation_id: str,
+        role: str,
+        text: str,
+        *,
+        state: str = "finished",
+        extra: dict | None = None,
+    ) -> int:
         """Appends a turn and returns its number. The first question names the conversation."""
         with self._lock:
             (number,) = self._db.execute(
-                "SELECT COALESCE(MAX(number), 0) + 1 FROM turns WHERE conversation_id = ?", (conversation_id,)).fetchone()
-            self._db.execute("INSERT INTO turns VALUES (?, ?, ?, ?, ?, ?)",
-                             (conversation_id, number, role, text, state, json.dumps(extra or {})))
-            self._db.execute("UPDATE conversations SET updated = ? WHERE id = ?", (self._clock(), conversation_id))
+                "SELECT COALESCE(MAX(number), 0) + 1 FROM turns WHERE conversation_id = ?", (conversation_id,)
+            ).fetchone()
+            self._db.execute(
+                "INSERT INTO turns VALUES (?, ?, ?, ?, ?, ?)",
+                (conversation_id, number, role, text, state, json.dumps(extra or {})),
+            )
+            self._db.execute(
+                "UPDATE conversations SET updated = ? WHERE id = ?", (self._clock(), conversation_id)
+            )
             if role == "user" and number == 1:
-                self._db.execute("UPDATE conversations SET title = ? WHERE id = ?", (_title(text), conversation_id))
+                self._db.execute(
+                    "UPDATE conversations SET title = ? WHERE id = ?", (_title(text), conversation_id)
+                )
         return number
 
-    def update(self, conversation_id: str, number: int, text: str, *, state: str, extra: dict | None = None) -> None:
+    def update(
+        self, conversation_id: str, number: int, text: str, *, state: str, extra: dict | None = None
+    ) -> None:
         """Replaces a turn's text and state, and `extra` when given."""
         with self._lock:
             if extra is None:
-                self._db.execute("UPDATE turns SET text = ?, state = ? WHERE conversation_id = ? AND number = ?",
-                                 (text, state, conversation_id, number))
+                self._db.execute(
+                    "UPDATE turns SET text = ?, state = ? WHERE conversation_id = ? AND number = ?",
+                    (text, state, conversation_id, number),
+                )
             else:
-                self._db.execute("UPDATE turns SET text = ?, state = ?, extra = ? WHERE conversation_id = ? AND number = ?",
-                                 (text, state, json.dumps(extra), conversation_id, number))
+                self._db.execute(
+                    "UPDATE turns SET text = ?, state = ?, extra = ? WHERE conversation_id = ? AND number = "
+                    "?",
+                    (text, state, json.dumps(extra), conversation_id, number),
+                )
 
     def cut(self, conversation_id: str, number: int) -> None:
         """Removes turn `number` and all that follow."""
         with self._lock:
-            self._db.execute("DELETE FROM turns WHERE conversation_id = ? AND number >= ?", (conversation_id, number))
+            self._db.execute(
+                "DELETE FROM turns WHERE conversation_id = ? AND number >= ?", (conversation_id, number)
+            )
 
     def forget_book(self, book_id: str) -> list[str]:
         """Deletes all conversations about the book, for good, and returns their ids."""
         with self._lock:
-            ids = [row[0] for row in self._db.execute("SELECT id FROM conversations WHERE book_id = ?", (book_id,))]
+            ids = [
+                row[0]
+                for row in self._db.execute("SELECT id FROM conversations WHERE book_id = ?", (book_id,))
+            ]
             self._db.execute("DELETE FROM conversations WHERE book_id = ?", (book_id,))
             self._checkpoint()
         return ids
@@ -126,7 +160,8 @@ class History:
             self._checkpoint()
 
     def _checkpoint(self) -> None:
-        self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")     # the write-ahead log still holds what was deleted
+        # the write-ahead log still holds what was deleted
+        self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def settle(self) -> int:
         """Answers still marked as being written (the app was killed) become `stopped`. Returns how many."""

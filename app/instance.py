@@ -1,4 +1,6 @@
-"""One app per data folder: the lock, the address of the one that runs, and a port to listen on. Knows nothing of pages."""
+"""One app per data folder: the lock, the address of the one that runs, and a port to listen on. Knows nothing
+of pages.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,7 @@ class Instance:
             self._lock.acquire()
         except filelock.Timeout:
             return False
-        self._file.unlink(missing_ok=True)                      # the address of an app that was killed
+        self._file.unlink(missing_ok=True)  # the address of an app that was killed
         return True
 
     def announce(self, address: Address) -> None:
@@ -65,7 +67,7 @@ def free_port(preferred: int) -> int:
     """The preferred port if nobody listens on it, else any free one."""
     for port in (preferred, 0):
         with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-            if os.name != "nt":                # there the option would allow taking a port that is in use
+            if os.name != "nt":  # there the option would allow taking a port that is in use
                 probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
                 probe.bind(("127.0.0.1", port))

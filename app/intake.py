@@ -1,4 +1,6 @@
-"""How a file becomes a book: one at a time, read in the background, with a word from the person where it is locked or full of pictures."""
+"""How a file becomes a book: one at a time, read in the background, with a word from the person where it is
+locked or full of pictures.
+"""
 
 from __future__ import annotations
 
@@ -28,10 +30,19 @@ class Taker(Protocol):
 
 
 class Intake:
-    """The file that is being read, if there is one. Uploads are deleted once they are read; samples are the app's own and stay."""
+    """The file that is being read, if there is one. Uploads are deleted once they are read; samples are the
+    app's own and stay.
+    """
 
-    def __init__(self, taker: Taker, *, upload_dir: Path, read: Callable[..., Document], can_ocr: Callable[[], bool],
-                 samples: tuple[Path, ...]) -> None:
+    def __init__(
+        self,
+        taker: Taker,
+        *,
+        upload_dir: Path,
+        read: Callable[..., Document],
+        can_ocr: Callable[[], bool],
+        samples: tuple[Path, ...],
+    ) -> None:
         self.samples = samples
         self.opening: Opening | None = None
         self._taker, self._upload_dir, self._read, self._can_ocr = taker, upload_dir.resolve(), read, can_ocr
@@ -108,7 +119,7 @@ class Intake:
             return
         if opening.path.is_file():
             self._open(replace(opening, stage="Opening", fraction=None))
-        else:                                  # uploads do not wait for ever
+        else:  # uploads do not wait for ever
             self.opening = None
             self._taker.say(f"“{opening.name}” was deleted here in the meantime. Please drop it again.")
 
@@ -124,10 +135,13 @@ class Intake:
             self._taker.notice = None if done else Notice(str(error))
         except UserError as error:
             self._taker.notice = Notice(str(error))
-        except Exception:                      # the boundary to the person: a reader's bug must not take the page down
+        # the boundary to the person: a reader's bug must not take the page down
+        except Exception:
             log.exception("reading %s failed", opening.name)
-            self._taker.notice = Notice(f"“{opening.name}” could not be read. The log has the details; "
-                                        "another format of the same book may work.")
+            self._taker.notice = Notice(
+                f"“{opening.name}” could not be read. The log has the details; "
+                "another format of the same book may work."
+            )
         finally:
             if done is None:
                 _drop(opening)
@@ -135,20 +149,31 @@ class Intake:
             self._taker.change()
 
     def _shelved(self, opening: Opening) -> Opening | None:
-        """Reads the file and hands the book over. Returns the file when it is to wait for a word about its pictures."""
+        """Reads the file and hands the book over. Returns the file when it is to wait for a word about its
+        pictures.
+        """
+
         def progress(stage: str, fraction: float | None = None) -> None:
             self.opening = replace(opening, stage=stage, fraction=fraction)
             self._taker.change()
 
-        document = self._read(opening.path, password=opening.password, ocr=opening.ocr, progress=progress,
-                              should_stop=self._cancelled.is_set)
+        document = self._read(
+            opening.path,
+            password=opening.password,
+            ocr=opening.ocr,
+            progress=progress,
+            should_stop=self._cancelled.is_set,
+        )
         if self._cancelled.is_set():
             return None
         self._taker.shelve(_named(document, opening.name), again=opening.ocr)
         if not document.pictures:
             return None
         pages = len(document.page_starts)
-        return self._offered(opening, f"{document.pictures} of {pages} pages of “{opening.name}” are pictures and were left out.")
+        return self._offered(
+            opening,
+            f"{document.pictures} of {pages} pages of “{opening.name}” are pictures and were left out.",
+        )
 
     def _offered(self, opening: Opening, words: str) -> Opening | None:
         """The file, waiting for a word about its pictures; None where nothing could read them."""

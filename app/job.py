@@ -1,4 +1,6 @@
-"""The one answer that is being made. Lives in the server, so a reloaded page finds it again. Knows nothing of pages."""
+"""The one answer that is being made. Lives in the server, so a reloaded page finds it again. Knows nothing of
+pages.
+"""
 
 from __future__ import annotations
 
@@ -18,14 +20,16 @@ SAVE_EVERY_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What is known of the answer at one moment. `phase`: starting | loading | prefill | streaming | finished | failed."""
+    """What is known of the answer at one moment. `phase`: starting | loading | prefill | streaming | finished
+    | failed.
+    """
 
     phase: str = "starting"
     loading: Loading | None = None
     reading: Reading | None = None
     prefill: Prefill | None = None
     pieces: tuple[Piece, ...] = ()
-    parts: tuple[tuple[str, str], ...] = ()    # (label, text) of the parts read before this one
+    parts: tuple[tuple[str, str], ...] = ()  # (label, text) of the parts read before this one
     stats: Stats | None = None
     finished: Finished | None = None
     error: str = ""
@@ -46,13 +50,28 @@ class Snapshot:
 class Job:
     """Runs one stream of events in a thread of its own and writes the answer to the history while it grows."""
 
-    def __init__(self, events: Iterator[Event], history: History, conversation_id: str, *, changed: Callable[[], None],
-                 stop: Callable[[], None] = lambda: None, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        events: Iterator[Event],
+        history: History,
+        conversation_id: str,
+        *,
+        changed: Callable[[], None],
+        stop: Callable[[], None] = lambda: None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.conversation_id = conversation_id
-        self._events, self._history, self._changed, self._stop, self._clock = events, history, changed, stop, clock
+        self._events, self._history, self._changed, self._stop, self._clock = (
+            events,
+            history,
+            changed,
+            stop,
+            clock,
+        )
         self._snapshot = Snapshot()
         self._pacer = Pacer(clock)
-        self._standing: tuple[Piece, ...] = ()                  # of the answer, before what is being written now
+        # of the answer, before what is being written now
+        self._standing: tuple[Piece, ...] = ()
         self._saved_at = clock()
         self.turn = history.add(conversation_id, "assistant", "", state="writing")
         self._thread = threading.Thread(target=self._run, name="answer", daemon=True)
@@ -92,16 +111,21 @@ class Job:
             for event in self._events:
                 self._take(event)
                 if self._snapshot.stopping and isinstance(event, Loading):
-                    self._end(Finished("user", "", Stats()))    # nothing was asked of the engine yet
+                    self._end(Finished("user", "", Stats()))  # nothing was asked of the engine yet
                     break
                 if self._snapshot.stopping and isinstance(event, Reading):
-                    self._stop()               # the engine has only now heard of the question
+                    self._stop()  # the engine has only now heard of the question
             if self._snapshot.running:
                 self._end(Failed("The answer ended without a result. Please ask again."))
-        except Exception:                      # the thread's boundary: without this the page would wait for ever
+        # the thread's boundary: without this the page would wait for ever
+        except Exception:
             log.exception("the answer broke off")
-            self._end(Failed("Something went wrong inside the app and the answer broke off; the log has the details. "
-                             "What was written so far is kept. Please ask again."))
+            self._end(
+                Failed(
+                    "Something went wrong inside the app and the answer broke off; the log has the details. "
+                    "What was written so far is kept. Please ask again."
+                )
+            )
 
     def _take(self, event: Event) -> None:
         if isinstance(event, Loading):
@@ -113,19 +137,28 @@ class Job:
         elif isinstance(event, Delta):
             pieces = _joined(self._snapshot.pieces, event.pieces)
             self._pacer.arrived(sum(len(piece.text) for piece in pieces))
-            self._set(phase="streaming", pieces=pieces, stats=event.stats if event.stats.model else self._snapshot.stats)
+            self._set(
+                phase="streaming",
+                pieces=pieces,
+                stats=event.stats if event.stats.model else self._snapshot.stats,
+            )
             self._save_sometimes()
         else:
             self._end(event)
 
     def _next_part(self, event: Reading) -> None:
-        """What was written about the part before is not the answer; it is kept beside it, unless the same part is told anew.
+        """What was written about the part before is not the answer; it is kept beside it, unless the same
+        part is told anew.
 
         The stretches of a summary of the whole follow each other in the answer.
         """
         now = self._snapshot
         if event.attempt == 1:
-            whole = event.purpose == "whole summary" and now.reading is not None and now.reading.purpose == event.purpose
+            whole = (
+                event.purpose == "whole summary"
+                and now.reading is not None
+                and now.reading.purpose == event.purpose
+            )
             self._standing = now.pieces if whole else ()
             if not whole and now.reading and now.text.strip():
                 self._set(parts=(*now.parts, (now.reading.label, now.text.strip())))
@@ -147,8 +180,16 @@ class Job:
             self._set(phase="failed", error=event.message, fatal=event.fatal)
             return
         pieces = _fitted(now.pieces, event.text)
-        self._save(event.text, pieces, state="stopped" if event.reason == "user" else "finished", ids=list(event.token_ids),
-                   sources=list(event.sources), notes=list(event.notes), reason=event.reason, stats=asdict(event.stats))
+        self._save(
+            event.text,
+            pieces,
+            state="stopped" if event.reason == "user" else "finished",
+            ids=list(event.token_ids),
+            sources=list(event.sources),
+            notes=list(event.notes),
+            reason=event.reason,
+            stats=asdict(event.stats),
+        )
         self._set(phase="finished", finished=event, pieces=pieces, stats=event.stats)
 
     def _save(self, text: str, pieces: tuple[Piece, ...], *, state: str, **extra: object) -> None:
@@ -158,7 +199,9 @@ class Job:
 
 
 def _fitted(pieces: tuple[Piece, ...], text: str) -> tuple[Piece, ...]:
-    """The pieces cut to the final text (a circling answer is cut back); one piece of no level when they do not match."""
+    """The pieces cut to the final text (a circling answer is cut back); one piece of no level when they do
+    not match.
+    """
     streamed = "".join(piece.text for piece in pieces)
     if streamed.startswith(text):
         return cut(pieces, len(text))

@@ -1,4 +1,6 @@
-"""Gradio without its stub files: at every import it parses its sources to rewrite *.pyi files for editors, half of the import's time."""
+"""Gradio without its stub files: at every import it parses its sources to rewrite *.pyi files for editors,
+half of the import's time.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ MODULE, WRITER = "gradio.component_meta", "create_or_modify_pyi"
 
 @contextmanager
 def without_stub_files() -> Iterator[None]:
-    """While this lasts, gradio may be imported for the first time. A Gradio without such a function is imported as it is."""
+    """While this lasts, gradio may be imported for the first time. A Gradio without such a function is
+    imported as it is.
+    """
     finder = _Finder()
     sys.meta_path.insert(0, finder)
     try:

@@ -1,4 +1,6 @@
-"""The shelf of books: what was read out of each file, kept as JSON under its sha256. The files themselves are not kept."""
+"""The shelf of books: what was read out of each file, kept as JSON under its sha256. The files themselves are
+not kept.
+"""
 
 from __future__ import annotations
 
@@ -32,13 +34,16 @@ class BookEntry:
 
 
 class Library:
-    """The books of one data folder: `<root>/<sha256>/book.json` and a small `entry.json` beside it. Thread-safe."""
+    """The books of one data folder: `<root>/<sha256>/book.json` and a small `entry.json` beside it.
+    Thread-safe.
+    """
 
     def __init__(self, root: Path, *, clock: Callable[[], float] = time.time) -> None:
         self._root = root
         self._clock = clock
         self._lock = threading.RLock()
-        self._open: dict[str, Document] = {}                    # the newest few, so that switching books is instant
+        # the newest few, so that switching books is instant
+        self._open: dict[str, Document] = {}
 
     def entries(self) -> list[BookEntry]:
         """All books, the one opened last first. A damaged entry is skipped and logged."""
@@ -65,7 +70,9 @@ class Library:
             if book_id in self._open:
                 return self._open[book_id]
             try:
-                document = Document.from_json(json.loads((self._folder(book_id) / "book.json").read_text(encoding="utf-8")))
+                document = Document.from_json(
+                    json.loads((self._folder(book_id) / "book.json").read_text(encoding="utf-8"))
+                )
             except (OSError, ValueError, TypeError) as error:
                 raise KeyError(book_id) from error
             self._remember(document)
@@ -86,14 +93,25 @@ class Library:
                 folder.rmdir()
 
     def _folder(self, book_id: str) -> Path:
-        if not BOOK_ID.fullmatch(book_id):                      # the id comes from the browser: it must not name a path
+        # the id comes from the browser: it must not name a path
+        if not BOOK_ID.fullmatch(book_id):
             raise KeyError(book_id)
         return self._root / book_id
 
     def _write_entry(self, document: Document) -> BookEntry:
-        entry = BookEntry(id=document.sha256, title=document.title, author=document.author, format=document.format,
-                          words=document.words, chapters=len(document.chapters), opened=self._clock())
-        _write(self._folder(document.sha256) / "entry.json", {name: getattr(entry, name) for name in entry.__slots__})
+        entry = BookEntry(
+            id=document.sha256,
+            title=document.title,
+            author=document.author,
+            format=document.format,
+            words=document.words,
+            chapters=len(document.chapters),
+            opened=self._clock(),
+        )
+        _write(
+            self._folder(document.sha256) / "entry.json",
+            {name: getattr(entry, name) for name in entry.__slots__},
+        )
         return entry
 
     def _remember(self, document: Document) -> None:

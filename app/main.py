@@ -1,4 +1,6 @@
-"""Starts and ends the app: one instance, one port on 127.0.0.1, the guard in front of the page, the engine beside it."""
+"""Starts and ends the app: one instance, one port on 127.0.0.1, the guard in front of the page, the engine
+beside it.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,7 @@ FONTS = Path(__file__).resolve().parent.parent / "assets" / "fonts"
 ICON = Path(__file__).resolve().parent.parent / "assets" / "icons" / "triforce-chat-256.png"
 SETTING_NAMES = ("temperature", "top_p", "repetition_penalty", "max_new_tokens", "mode", "seed", "fit")
 PRIVATE_FOLDERS = ("books", "models", "notes", "run", "logs", "snapshots")
-_LAST_WORD_S = 0.4                              # the goodbye page is told that all is stored
+_LAST_WORD_S = 0.4  # the goodbye page is told that all is stored
 GOODBYE = """<!doctype html><html lang="en"><meta charset="utf-8"><title>TriForce Chat</title>
 <style>body{font:17px/1.6 system-ui,sans-serif;background:#F8F3E8;color:#17323A;display:grid;place-content:center;
 text-align:center;min-height:90vh;margin:0}h1{font-family:Georgia,serif;font-weight:600}
@@ -49,7 +51,9 @@ next time.</p><p>Your books and conversations are kept on this computer. You can
 
 
 def run(settings: Settings, open_browser: bool) -> int:
-    """Serves the app until the person quits, or hands over to the one that already runs. Returns the exit code."""
+    """Serves the app until the person quits, or hands over to the one that already runs. Returns the exit
+    code.
+    """
     instance = Instance(paths.subdir("run"))
     if not instance.acquire():
         return _hand_over(instance, open_browser)
@@ -67,7 +71,7 @@ def run(settings: Settings, open_browser: bool) -> int:
                 signal.signal(getattr(signal, name), lambda *_: server.ask_to_end())
         address = server.start()
         instance.announce(address)
-        desk.engine.start()                    # after the page is up: loading a model must not delay it
+        desk.engine.start()  # after the page is up: loading a model must not delay it
         desk.models.start()
         sys.stdout.write(f"TriForce Chat is open at {address.url}\n")
         sys.stdout.flush()
@@ -84,7 +88,7 @@ def run(settings: Settings, open_browser: bool) -> int:
 
 def _hand_over(instance: Instance, open_browser: bool) -> int:
     """Shows the app that already runs on this data folder."""
-    for _ in range(100):                       # the other one may be starting at this very moment
+    for _ in range(100):  # the other one may be starting at this very moment
         address = instance.running()
         if address and _alive(address):
             sys.stdout.write(f"TriForce Chat is already open at {address.url}\n")
@@ -92,7 +96,10 @@ def _hand_over(instance: Instance, open_browser: bool) -> int:
                 webbrowser.open(address.url)
             return 0
         time.sleep(0.1)
-    sys.stderr.write("TriForce Chat is already running but does not answer. End it in the task manager, then start it again.\n")
+    sys.stderr.write(
+        "TriForce Chat is already running but does not answer. End it in the task manager, then start it "
+        "again.\n"
+    )
     return 1
 
 
@@ -112,8 +119,16 @@ def make_desk(engine: object, *, models: Models, read: Callable, can_ocr: Callab
         shutil.rmtree(left, ignore_errors=True) if left.is_dir() else left.unlink(missing_ok=True)
     library = Library(paths.subdir("books"))
     history = History(paths.data_dir() / "conversations.db")
-    desk = Desk(engine, library, history, upload_dir=uploads, read=read, can_ocr=can_ocr, models=models,
-                samples=sample_books())
+    desk = Desk(
+        engine,
+        library,
+        history,
+        upload_dir=uploads,
+        read=read,
+        can_ocr=can_ocr,
+        models=models,
+        samples=sample_books(),
+    )
     desk.resume()
     return desk
 
@@ -137,7 +152,7 @@ class Server:
 
     def start(self) -> Address:
         """Serves the page; returns once it answers."""
-        scrub_environment(temp_dir=str(paths.subdir("tmp")))    # before gradio is imported
+        scrub_environment(temp_dir=str(paths.subdir("tmp")))  # before gradio is imported
         from starlette.middleware import Middleware
         from starlette.routing import Mount, Route
         from starlette.staticfiles import StaticFiles
@@ -152,28 +167,60 @@ class Server:
         defaults = {name: getattr(settings, name) for name in SETTING_NAMES}
         self._blocks = build(self._desk, page, defaults=defaults, max_file_mb=settings.max_upload_mb)
         address = Address(free_port(settings.port), new_token(), os.getpid())
-        routes = [Route("/healthz", self._healthz), Route("/quit", self._quit, methods=["POST"]),
-                  Route("/goodbye", self._goodbye), Route("/ended", self._when_ended), Route("/export", self._export),
-                  Mount("/fonts", StaticFiles(directory=FONTS))]
+        routes = [
+            Route("/healthz", self._healthz),
+            Route("/quit", self._quit, methods=["POST"]),
+            Route("/goodbye", self._goodbye),
+            Route("/ended", self._when_ended),
+            Route("/export", self._export),
+            Mount("/fonts", StaticFiles(directory=FONTS)),
+        ]
         self._blocks.queue(default_concurrency_limit=None, api_open=False).launch(
-            server_name="127.0.0.1", server_port=address.port, share=False, inbrowser=False, prevent_thread_lock=True,
-            quiet=True, show_error=False, allowed_paths=[], blocked_paths=[str(paths.subdir(name)) for name in PRIVATE_FOLDERS],
-            max_file_size=settings.max_upload_mb * 1024 * 1024, enable_monitoring=False, run_history=False, mcp_server=False,
-            ssr_mode=False, pwa=False, strict_cors=True, footer_links=[], theme=theme(), head=head(settings.theme),
-            favicon_path=str(ICON) if ICON.exists() else None, root_path="", num_workers=0, _frontend=False, app_kwargs={
-                "docs_url": None, "redoc_url": None, "openapi_url": None, "routes": routes,
-                "middleware": [Middleware(LocalGuard, token=address.token, port=address.port)]})
+            server_name="127.0.0.1",
+            server_port=address.port,
+            share=False,
+            inbrowser=False,
+            prevent_thread_lock=True,
+            quiet=True,
+            show_error=False,
+            allowed_paths=[],
+            blocked_paths=[str(paths.subdir(name)) for name in PRIVATE_FOLDERS],
+            max_file_size=settings.max_upload_mb * 1024 * 1024,
+            enable_monitoring=False,
+            run_history=False,
+            mcp_server=False,
+            ssr_mode=False,
+            pwa=False,
+            strict_cors=True,
+            footer_links=[],
+            theme=theme(),
+            head=head(settings.theme),
+            favicon_path=str(ICON) if ICON.exists() else None,
+            root_path="",
+            num_workers=0,
+            _frontend=False,
+            app_kwargs={
+                "docs_url": None,
+                "redoc_url": None,
+                "openapi_url": None,
+                "routes": routes,
+                "middleware": [Middleware(LocalGuard, token=address.token, port=address.port)],
+            },
+        )
         return address
 
     def ask_to_end(self) -> None:
-        """Lets `wait` return, and the second time `stop` not wait for what is being stored; safe in a signal handler."""
+        """Lets `wait` return, and the second time `stop` not wait for what is being stored; safe in a signal
+        handler.
+        """
         if self._asked.is_set():
-            threading.Thread(target=self._desk.hurry, name="hurry", daemon=True).start()      # it takes locks, a handler must not
+            # it takes locks, a handler must not
+            threading.Thread(target=self._desk.hurry, name="hurry", daemon=True).start()
         self._asked.set()
 
     def wait(self) -> None:
         """Returns when the person quits or a signal asks for the end."""
-        while not self._asked.wait(0.5):       # with a timeout, so that Windows delivers Ctrl+C
+        while not self._asked.wait(0.5):  # with a timeout, so that Windows delivers Ctrl+C
             pass
 
     def stop(self) -> None:
@@ -187,27 +234,31 @@ class Server:
 
     async def _healthz(self, _request: Request) -> Response:
         from starlette.responses import PlainTextResponse
+
         return PlainTextResponse("ok")
 
     async def _quit(self, _request: Request) -> Response:
         from starlette.responses import PlainTextResponse
-        threading.Timer(1.0, self._asked.set).start()           # the goodbye page is fetched in between
+
+        threading.Timer(1.0, self._asked.set).start()  # the goodbye page is fetched in between
         return PlainTextResponse("bye")
 
     async def _goodbye(self, _request: Request) -> Response:
         from starlette.responses import HTMLResponse
+
         return HTMLResponse(GOODBYE)
 
     async def _when_ended(self, _request: Request) -> Response:
         """An answer once all is stored."""
         from starlette.responses import PlainTextResponse
+
         while not self._ended.is_set():
             await asyncio.sleep(_LAST_WORD_S / 4)
         return PlainTextResponse("ended")
 
     async def _export(self, _request: Request) -> Response:
         from starlette.responses import PlainTextResponse
+
         name, text = self._desk.export()
         header = {"Content-Disposition": "attachment; filename*=UTF-8''" + urllib.request.quote(f"{name}.md")}
         return PlainTextResponse(text, media_type="text/markdown; charset=utf-8", headers=header)
-

@@ -14,24 +14,28 @@ EMPHASIS = re.compile(r"\*\*(?=\S)(.+?)(?<=\S)\*\*|(?<![\w*])\*(?=[^\s*])([^*\n]
 
 @dataclass(frozen=True, slots=True)
 class Citation:
-    """A quotation in an answer: `text[start:end]` of the answer; `offset` in the book, None when it is not there."""
+    """A quotation in an answer: `text[start:end]` of the answer; `offset` in the book, None when it is not
+    there.
+    """
 
     start: int
     end: int
     offset: int | None
     length: int = 0
-    where: str = ""                            # "Chapter 4, page 31"
+    where: str = ""  # "Chapter 4, page 31"
 
 
 @dataclass(frozen=True, slots=True)
 class _Range:
     start: int
     end: int
-    kind: str                                  # "hide" | "strong" | "em" | level name
+    kind: str  # "hide" | "strong" | "em" | level name
 
 
 def answer_html(pieces: tuple[tuple[str, str], ...], citations: tuple[Citation, ...] = ()) -> str:
-    """An answer's paragraphs, lists and headings, each run of text marked with its level, quotations as buttons."""
+    """An answer's paragraphs, lists and headings, each run of text marked with its level, quotations as
+    buttons.
+    """
     text = "".join(piece for piece, _ in pieces)
     ranges, at = _inline(text), 0
     for piece, level in pieces:
@@ -81,8 +85,11 @@ def _inline(text: str) -> list[_Range]:
     for match in EMPHASIS.finditer(text):
         group = 1 if match.group(1) is not None else 2
         start, end = match.span(group)
-        ranges += [_Range(match.start(), start, "hide"), _Range(end, match.end(), "hide"),
-                   _Range(start, end, "strong" if group == 1 else "em")]
+        ranges += [
+            _Range(match.start(), start, "hide"),
+            _Range(end, match.end(), "hide"),
+            _Range(start, end, "strong" if group == 1 else "em"),
+        ]
     return ranges
 
 
@@ -102,7 +109,9 @@ def _spans(text: str, start: int, end: int, ranges: list[_Range], citations: tup
 
 def _run(text: str, start: int, end: int, ranges: list[_Range]) -> str:
     near = [one for one in ranges if one.start < end and one.end > start]
-    edges = sorted({start, end, *(edge for one in near for edge in (one.start, one.end) if start < edge < end)})
+    edges = sorted(
+        {start, end, *(edge for one in near for edge in (one.start, one.end) if start < edge < end)}
+    )
     out = []
     for left, right in zip(edges, edges[1:], strict=False):
         kinds = [one.kind for one in near if one.start <= left and one.end >= right]
@@ -121,7 +130,13 @@ def _run(text: str, start: int, end: int, ranges: list[_Range]) -> str:
 
 def _cited(inner: str, citation: Citation) -> str:
     if citation.offset is None:
-        return f'<span class="cite cite-missing" title="Not in the book">{inner}<sup>not in the book</sup></span>'
+        return (
+            f'<span class="cite cite-missing" title="Not in the book">{inner}<sup>not in the '
+            "book</sup></span>"
+        )
     where = escape(citation.where)
-    return (f'<button type="button" class="cite" data-act="cite" data-offset="{citation.offset}" '
-            f'data-length="{citation.length}" title="Show in the book: {where}">{inner}<sup>{where}</sup></button>')
+    return (
+        f'<button type="button" class="cite" data-act="cite" data-offset="{citation.offset}" '
+        f'data-length="{citation.length}" title="Show in the book: '
+        f'{where}">{inner}<sup>{where}</sup></button>'
+    )

@@ -8,7 +8,7 @@ from app.models import Fetching, Model
 from app.views import bar_html
 from core.planning.wording import size
 
-SHOWN = 4                                      # more are one click away
+SHOWN = 4  # more are one click away
 
 
 def models_html(models: tuple[Model, ...], *, current: str) -> str:
@@ -19,8 +19,10 @@ def models_html(models: tuple[Model, ...], *, current: str) -> str:
     first = [model for at, model in enumerate(fitting) if at < SHOWN or model.here or model.name == current]
     more = [model for model in fitting if model not in first]
     rest = [model for model in models if not model.fits]
-    return (f'<div class="models"><h2>Models</h2><ul>{_rows(first, current)}</ul>{_folded("more", more, current)}'
-            f'{_folded("do not fit this computer", rest, current)}</div>')
+    return (
+        f'<div class="models"><h2>Models</h2><ul>{_rows(first, current)}</ul>{_folded("more", more, current)}'
+        f"{_folded('do not fit this computer', rest, current)}</div>"
+    )
 
 
 def _folded(words: str, models: list[Model], current: str) -> str:
@@ -41,8 +43,10 @@ def _row(model: Model, current: bool) -> str:
     if model.gated and not model.here:
         labels += '<em class="tag">licence to accept first</em>'
     reason = f"<small>{escape(model.reason)}</small>" if model.reason else ""
-    return (f'<li class="model {"model-current" if current else ""}"><b>{escape(model.name)}</b>{labels}'
-            f'<small>{escape(" · ".join(fact for fact in facts if fact))}</small>{reason}{_button(model, current)}</li>')
+    return (
+        f'<li class="model {"model-current" if current else ""}"><b>{escape(model.name)}</b>{labels}'
+        f"<small>{escape(' · '.join(fact for fact in facts if fact))}</small>{reason}{_button(model, current)}</li>"
+    )
 
 
 def _button(model: Model, current: bool) -> str:
@@ -51,8 +55,10 @@ def _button(model: Model, current: bool) -> str:
     if not model.fits:
         return ""
     act, words = ("use-model", "Use") if model.here else ("fetch-model", f"Download {size(model.bytes)}")
-    return (f'<button type="button" class="quiet-button" data-act="{act}" data-name="{escape(model.name)}" '
-            f'aria-label="{words}: {escape(model.name)}">{words}</button>')
+    return (
+        f'<button type="button" class="quiet-button" data-act="{act}" data-name="{escape(model.name)}" '
+        f'aria-label="{words}: {escape(model.name)}">{words}</button>'
+    )
 
 
 def fetching_html(fetching: Fetching | None) -> str:
@@ -60,12 +66,22 @@ def fetching_html(fetching: Fetching | None) -> str:
     if fetching is None:
         return ""
     name, share = escape(fetching.name), fetching.fraction
-    again = f'<button type="button" class="quiet-button" data-act="fetch-model" data-name="{name}">Go on</button>'
+    again = (
+        f'<button type="button" class="quiet-button" data-act="fetch-model" data-name="{name}">Go on</button>'
+    )
     if fetching.state == "failed":
-        return f'<div class="fetching" role="alert"><b>{name}</b><span>{escape(fetching.error)}</span>{again}</div>'
+        return (
+            '<div class="fetching" '
+            f'role="alert"><b>{name}</b><span>{escape(fetching.error)}</span>{again}</div>'
+        )
     paused = fetching.state == "paused"
-    button = again if paused else '<button type="button" class="quiet-button" data-act="pause-model">Pause</button>'
+    button = (
+        again
+        if paused
+        else '<button type="button" class="quiet-button" data-act="pause-model">Pause</button>'
+    )
     words = "Paused" if paused else fetching.stage
     percent = "" if share is None else f" {share:.0%}"
-    bar = bar_html(0.0 if paused and share is None else share, "Download")             # what is paused does not go on
+    # what is paused does not go on
+    bar = bar_html(0.0 if paused and share is None else share, "Download")
     return f'<div class="fetching"><b>{name}</b><span>{escape(words)}{percent}</span>{bar}{button}</div>'

@@ -1,6 +1,8 @@
-"""The models a person can choose on this computer: what fits, what is here, and one download at a time. No HTML here.
+"""The models a person can choose on this computer: what fits, what is here, and one download at a time. No
+HTML here.
 
-The download runs in a process of its own (core.model.fetch): converting a checkpoint needs torch, which the app does not load.
+The download runs in a process of its own (core.model.fetch): converting a checkpoint needs torch, which the
+app does not load.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from core.planning.offers import Offer, offers
 log = logging.getLogger(__name__)
 ROOT = Path(__file__).resolve().parent.parent
 FETCH = (sys.executable, "-m", "core.model.fetch")
-_PAUSE_WAIT_S = 10.0                           # a file is being checked or converted; both can be broken off
+_PAUSE_WAIT_S = 10.0  # a file is being checked or converted; both can be broken off
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +46,7 @@ class Model:
     here: bool
     context_tokens: int = 0
     tbt_ms: float = 0.0
-    reason: str = ""                           # why it does not fit
+    reason: str = ""  # why it does not fit
 
     @property
     def fits(self) -> bool:
@@ -74,16 +76,31 @@ def _model(offer: Offer) -> Model:
     entry, plan = offer.entry, offer.plan
     parts = [one for one in (entry, draft_for(entry)) if one is not None and not is_downloaded(one)]
     return Model(
-        name=entry.name, licence=entry.licence, languages=entry.languages, chat=entry.chat, gated=entry.gated,
-        bytes=sum(one.shape.file_bytes for one in parts), here=offer.downloaded, reason=offer.reason,
-        context_tokens=plan.context_tokens if plan else 0, tbt_ms=plan.expected_tbt_ms if plan else 0.0,
+        name=entry.name,
+        licence=entry.licence,
+        languages=entry.languages,
+        chat=entry.chat,
+        gated=entry.gated,
+        bytes=sum(one.shape.file_bytes for one in parts),
+        here=offer.downloaded,
+        reason=offer.reason,
+        context_tokens=plan.context_tokens if plan else 0,
+        tbt_ms=plan.expected_tbt_ms if plan else 0.0,
     )
 
 
 class Models:
-    """The list and the download. Thread-safe; `changed` is called after every change, `arrived(name, words)` after a download."""
+    """The list and the download. Thread-safe; `changed` is called after every change, `arrived(name, words)`
+    after a download.
+    """
 
-    def __init__(self, settings: Settings, *, look: Callable[[], Hardware] | None = None, command: Sequence[str] = FETCH) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        look: Callable[[], Hardware] | None = None,
+        command: Sequence[str] = FETCH,
+    ) -> None:
         self._settings, self._command = settings, tuple(command)
         self._look = look or (lambda: probe(paths.data_dir(), measure=False))
         self._lock = threading.RLock()
@@ -103,10 +120,17 @@ class Models:
             if self._process is not None or not any(model.name == name and model.fits for model in self.list):
                 return
             self._process = subprocess.Popen(
-                [*self._command, name], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT,
-                env={**os.environ, "PYTHONUTF8": "1"}, creationflags=getattr(subprocess, "CREATE_NO_WINDOW", 0))
+                [*self._command, name],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                cwd=ROOT,
+                env={**os.environ, "PYTHONUTF8": "1"},
+                creationflags=getattr(subprocess, "CREATE_NO_WINDOW", 0),
+            )
             self._set(Fetching(name))
-        threading.Thread(target=self._listen, args=(self._process, name), name="download", daemon=True).start()
+        threading.Thread(
+            target=self._listen, args=(self._process, name), name="download", daemon=True
+        ).start()
 
     def pause(self) -> None:
         """Breaks the download off; what came stays. In the background."""
@@ -126,7 +150,7 @@ class Models:
     def _survey(self) -> None:
         try:
             self.list = survey(self._look(), self._settings)
-        except Exception:                      # a background thread's boundary: the app runs without the list
+        except Exception:  # a background thread's boundary: the app runs without the list
             log.exception("the models that fit could not be worked out")
         self.changed()
 
@@ -140,12 +164,21 @@ class Models:
                         self._set(Fetching(name, said["stage"], said["fraction"]))
         process.wait()
         with self._lock:
-            if process is not self._process:                # paused, or the app ends
+            if process is not self._process:  # paused, or the app ends
                 return
             self._process = None
             if "done" not in said:
-                self._set(Fetching(name, state="failed", error=said.get("error") or (
-                    "The download ended unexpectedly; the text window has the reason. Start it again: it goes on where it stopped.")))
+                self._set(
+                    Fetching(
+                        name,
+                        state="failed",
+                        error=said.get("error")
+                        or (
+                            "The download ended unexpectedly; the text window has the reason. Start it "
+                            "again: it goes on where it stopped."
+                        ),
+                    )
+                )
                 return
             self._set(None)
         self._survey()
@@ -166,7 +199,8 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         process.wait()
 
 
-# ---- the choice --------------------------------------------------------------------------------------------------------------
+# ---- the choice --------------------------------------------------------------------------------------------
+
 
 def _choice_file() -> Path:
     return paths.data_dir() / "model.json"
@@ -183,7 +217,9 @@ def remember(name: str) -> None:
 
 
 def remembered(settings: Settings) -> Settings:
-    """The settings with the model chosen in the app, where config.yaml leaves it open and the model is still here."""
+    """The settings with the model chosen in the app, where config.yaml leaves it open and the model is still
+    here.
+    """
     if settings.model is not None:
         return settings
     try:

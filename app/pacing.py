@@ -7,9 +7,10 @@ from collections.abc import Callable
 
 from core.events import Piece
 
-SMOOTH_S = 0.15                                # rounds that follow each other faster need no pacing
-LONGEST_S = 1.5                                # after so long everything that came is shown, whatever is expected
-_NEWEST = 0.3                                  # weight of the newest interval in the expectation
+SMOOTH_S = 0.15  # rounds that follow each other faster need no pacing
+# after so long everything that came is shown, whatever is expected
+LONGEST_S = 1.5
+_NEWEST = 0.3  # weight of the newest interval in the expectation
 
 
 class Pacer:
@@ -17,11 +18,14 @@ class Pacer:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._interval: float | None = None    # expected seconds between rounds
-        self._round = (0, 0, 0.0)              # characters seen when the newest round came, characters it brought us to, when
+        self._interval: float | None = None  # expected seconds between rounds
+        # characters seen when the newest round came, characters it brought us to, when
+        self._round = (0, 0, 0.0)
 
     def arrived(self, characters: int) -> None:
-        """A round has brought the answer to so many characters; fewer than before means that a new text begins."""
+        """A round has brought the answer to so many characters; fewer than before means that a new text
+        begins.
+        """
         now = self._clock()
         _, before, at = self._round
         if characters < before:
@@ -30,7 +34,9 @@ class Pacer:
         seen = self.visible()
         if before:
             interval = now - at
-            self._interval = interval if self._interval is None else self._interval + _NEWEST * (interval - self._interval)
+            self._interval = (
+                interval if self._interval is None else self._interval + _NEWEST * (interval - self._interval)
+            )
         self._round = (seen, characters, now)
 
     def visible(self) -> int:

@@ -1,4 +1,6 @@
-"""The regions of the page, rendered when what they show has changed. Sits between the desk (state) and the page (Gradio)."""
+"""The regions of the page, rendered when what they show has changed. Sits between the desk (state) and the
+page (Gradio).
+"""
 
 from __future__ import annotations
 
@@ -16,8 +18,22 @@ from app.values import Notice
 from core.documents.document import Document
 from core.events import Acceptance, Stats, Verified
 
-REGIONS = ("header", "library", "models", "fetching", "stage", "notice", "locked", "turns", "live", "progress", "panel", "plan", "reader",
-           "spoken")
+REGIONS = (
+    "header",
+    "library",
+    "models",
+    "fetching",
+    "stage",
+    "notice",
+    "locked",
+    "turns",
+    "live",
+    "progress",
+    "panel",
+    "plan",
+    "reader",
+    "spoken",
+)
 
 
 class Page:
@@ -32,10 +48,19 @@ class Page:
     def signature(self) -> tuple:
         """Equal as long as nothing on the page can have changed; cheap enough to ask many times a second."""
         desk, engine = self._desk, self._desk.engine
-        return desk.version, desk.job.visible if desk.job else 0, engine.state, engine.model_name, id(engine.plan), _progress(engine)
+        return (
+            desk.version,
+            desk.job.visible if desk.job else 0,
+            engine.state,
+            engine.model_name,
+            id(engine.plan),
+            _progress(engine),
+        )
 
     def render(self) -> dict[str, str]:
-        """All regions. Safe to call from several threads: the worst that can happen is that one is rendered twice."""
+        """All regions. Safe to call from several threads: the worst that can happen is that one is rendered
+        twice.
+        """
         desk, engine = self._desk, self._desk.engine
         job, book = desk.job, desk.book
         now = job.paced if job else None
@@ -46,35 +71,60 @@ class Page:
         card = desk.card()
         keep = self._keep
         return {
-            "header": views.header_html(engine.state, model=engine.model_name, device=device, progress=_progress(engine)),
-            "library": keep("library", (desk.shelf_version, desk.book_id, desk.conversation_id), self._library),
-            "models": keep("models", (desk.models.list, engine.model_name), lambda: models_html(
-                desk.models.list, current=engine.model_name)),
+            "header": views.header_html(
+                engine.state, model=engine.model_name, device=device, progress=_progress(engine)
+            ),
+            "library": keep(
+                "library", (desk.shelf_version, desk.book_id, desk.conversation_id), self._library
+            ),
+            "models": keep(
+                "models",
+                (desk.models.list, engine.model_name),
+                lambda: models_html(desk.models.list, current=engine.model_name),
+            ),
             "fetching": fetching_html(desk.models.fetching),
-            "stage": keep("stage", (desk.book_id, id(card), desk.intake.opening, bool(turns)), lambda: views.stage_html(
-                book, card, opening=desk.intake.opening, talking=bool(turns))),
-            "notice": views.notice_html(desk.notice or _engine_notice(engine)) + views.offer_html(desk.intake.opening),
+            "stage": keep(
+                "stage",
+                (desk.book_id, id(card), desk.intake.opening, bool(turns)),
+                lambda: views.stage_html(book, card, opening=desk.intake.opening, talking=bool(turns)),
+            ),
+            "notice": views.notice_html(desk.notice or _engine_notice(engine))
+            + views.offer_html(desk.intake.opening),
             "locked": views.locked_html(desk.intake.opening),
-            "turns": "".join(self._turn(turn, book, last=turn is shown[-1] and not running) for turn in shown),
+            "turns": "".join(
+                self._turn(turn, book, last=turn is shown[-1] and not running) for turn in shown
+            ),
             "live": views.live_html(now),
             "progress": views.progress_html(now),
             "panel": panel_html(now.stats if now and now.stats else _last_stats(shown), live=running),
-            "plan": keep("plan", (id(engine.plan), engine.model_name), lambda: plan_html(engine.plan, model=engine.model_name)),
+            "plan": keep(
+                "plan",
+                (id(engine.plan), engine.model_name),
+                lambda: plan_html(engine.plan, model=engine.model_name),
+            ),
             "reader": keep("reader", (desk.book_id, desk.passage), lambda: reader_html(book, desk.passage)),
-            "spoken": views.spoken(now, desk.intake.opening)}
+            "spoken": views.spoken(now, desk.intake.opening),
+        }
 
     def _library(self) -> str:
         desk = self._desk
         talks = desk.history.conversations(desk.book_id) if desk.book_id else []
-        return views.library_html(desk.library.entries(), current=desk.book_id, talks=talks, talk=desk.conversation_id,
-                                  samples=tuple(sample.name for sample in desk.intake.samples))
+        return views.library_html(
+            desk.library.entries(),
+            current=desk.book_id,
+            talks=talks,
+            talk=desk.conversation_id,
+            samples=tuple(sample.name for sample in desk.intake.samples),
+        )
 
     def _turn(self, turn: Turn, book: Document | None, *, last: bool) -> str:
         key = (self._desk.conversation_id, turn.number, turn.state, len(turn.text), turn.text[-40:], last)
         if key not in self._turn_html:
             if len(self._turn_html) > 400:
                 self._turn_html.clear()
-            cited = self._citations(turn.text, book) if book and turn.role == "assistant" and turn.text else ()
+            cited = (
+                self._citations(turn.text, book) if book and turn.role == "assistant" and turn.text else ()
+            )
             self._turn_html[key] = views.turn_html(turn, cited, last=last)
         return self._turn_html[key]
 
@@ -102,7 +152,8 @@ def _last_stats(turns: list[Turn]) -> Stats | None:
 
 def _stats(stored: dict) -> Stats:
     names = Stats.__dataclass_fields__
-    known = {name: value for name, value in stored.items() if name in names}     # written by an older or newer version
+    # written by an older or newer version
+    known = {name: value for name, value in stored.items() if name in names}
     for name in ("acceptance_draft", "acceptance_retrieval"):
         known[name] = Acceptance(**known.get(name, {}))
     for name in ("tbt_series_ms", "acceptance_series"):
@@ -110,4 +161,3 @@ def _stats(stored: dict) -> Stats:
     if verified := known.get("verified"):
         known["verified"] = Verified(**verified)
     return Stats(**known)
-

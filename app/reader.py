@@ -8,7 +8,8 @@ from app.markup import plain_html
 from app.values import Passage
 from core.documents.document import Document
 
-WINDOW_CHARS = 24_000                          # what is shown at once; a page must stay light for a book without chapters
+# what is shown at once; a page must stay light for a book without chapters
+WINDOW_CHARS = 24_000
 
 
 def reader_html(book: Document | None, passage: Passage) -> str:
@@ -20,16 +21,21 @@ def reader_html(book: Document | None, passage: Passage) -> str:
     start = max(section.start, passage.offset - WINDOW_CHARS // 4)
     end = min(section.end, start + WINDOW_CHARS)
     if start == section.start and book.text.startswith(section.title, start):
-        start = min(start + len(section.title), end)            # it stands above the text already
-    options = "".join(f'<option value="{one.start}"{" selected" if index == number else ""}>'
-                      f'{" " * 3 * (one.level - 1)}{escape(one.title) or f"Section {index + 1}"}</option>'
-                      for index, one in enumerate(book.sections))
+        start = min(start + len(section.title), end)  # it stands above the text already
+    options = "".join(
+        f'<option value="{one.start}"{" selected" if index == number else ""}>'
+        f"{' ' * 3 * (one.level - 1)}{escape(one.title) or f'Section {index + 1}'}</option>"
+        for index, one in enumerate(book.sections)
+    )
     page = book.page_at(passage.offset)
     where = f"page {escape(page)}" if page else ""
-    return (f'<div class="reader-head"><label>Chapter<select data-act="goto">{options}</select></label>'
-            f'<span>{where}</span></div><div class="reader-text" tabindex="0" role="region" aria-label="Book text" '
-            f'data-place="{passage.offset}:{passage.length}"><h3>{escape(section.title)}</h3>'
-            f'{_earlier(section.start, start)}{_marked(book.text, start, end, passage)}{_later(book, end)}</div>')
+    return (
+        f'<div class="reader-head"><label>Chapter<select data-act="goto">{options}</select></label>'
+        f'<span>{where}</span></div><div class="reader-text" tabindex="0" role="region" aria-label="Book '
+        'text" '
+        f'data-place="{passage.offset}:{passage.length}"><h3>{escape(section.title)}</h3>'
+        f"{_earlier(section.start, start)}{_marked(book.text, start, end, passage)}{_later(book, end)}</div>"
+    )
 
 
 def _marked(text: str, start: int, end: int, passage: Passage) -> str:
@@ -41,7 +47,7 @@ def _marked(text: str, start: int, end: int, passage: Passage) -> str:
     html = plain_html(marked)
     before, _, rest = html.partition("\x02")
     inside, _, after = rest.partition("\x03")
-    inside = inside.replace("</p><p>", '</mark></p><p><mark>')
+    inside = inside.replace("</p><p>", "</mark></p><p><mark>")
     return f'{before}<mark id="passage">{inside}</mark>{after}'
 
 
@@ -58,5 +64,7 @@ def _later(book: Document, end: int) -> str:
 
 
 def _turn_to(offset: int, words: str) -> str:
-    return (f'<button type="button" class="quiet-button" data-act="cite" data-offset="{offset}" data-length="0">'
-            f"{words}</button>")
+    return (
+        f'<button type="button" class="quiet-button" data-act="cite" data-offset="{offset}" data-length="0">'
+        f"{words}</button>"
+    )

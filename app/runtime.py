@@ -1,7 +1,8 @@
-"""The app's side of the engine process: starts it, talks to it, starts it again when it was killed. Thread-safe.
+"""The app's side of the engine process: starts it, talks to it, starts it again when it was killed.
+Thread-safe.
 
-Nothing that matters lives in the engine process: books and turns are handed over with every question, so a killed engine
-costs one answer and no conversation.
+Nothing that matters lives in the engine process: books and turns are handed over with every question, so a
+killed engine costs one answer and no conversation.
 """
 
 from __future__ import annotations
@@ -32,21 +33,29 @@ log = logging.getLogger(__name__)
 
 ROOT = Path(__file__).resolve().parent.parent
 WORKER = (sys.executable, "-m", "core.worker")
-_RESTARTS = 2                                  # in a row without becoming ready; then something is wrong for good
+# in a row without becoming ready; then something is wrong for good
+_RESTARTS = 2
 _CARD_WAIT_S = 30.0
 _CLOSE_WAIT_S = 5.0
-_SAVE_WAIT_S = 120.0                           # 17 GB, an 8B model's KV of 128K tokens, at 150 MB/s
+_SAVE_WAIT_S = 120.0  # 17 GB, an 8B model's KV of 128K tokens, at 150 MB/s
 _LOG_BYTES = 4 << 20
-KILLED = ("The engine stopped unexpectedly ({how}). It is being started again and nothing of the conversation is lost: "
-          "ask again in a moment.")
-GAVE_UP = ("The engine stopped {times} times while starting ({how}). The reason is in {log}. Close other programs or choose a "
-           "smaller model.")
+KILLED = (
+    "The engine stopped unexpectedly ({how}). It is being started again and nothing of the conversation is "
+    "lost: "
+    "ask again in a moment."
+)
+GAVE_UP = (
+    "The engine stopped {times} times while starting ({how}). The reason is in {log}. Close other programs "
+    "or choose a "
+    "smaller model."
+)
 
 
 class Runtime:
     """Client of the worker process.
 
-    `state` is starting (process not up), loading, ready, busy or failed; `error` says why it failed. One answer at a time.
+    `state` is starting (process not up), loading, ready, busy or failed; `error` says why it failed. One
+    answer at a time.
     """
 
     def __init__(self, settings: Settings, *, worker: Sequence[str] = WORKER) -> None:
@@ -70,7 +79,7 @@ class Runtime:
         self.model_name = ""
         self.context_tokens = 0
 
-    # ---- life -----------------------------------------------------------------------------------------------------------------
+    # ---- life ----------------------------------------------------------------------------------------------
 
     def start(self) -> None:
         """Start the engine process unless one runs, and return at once. Also the way out of "failed"."""
@@ -112,13 +121,16 @@ class Runtime:
     def wait_ready(self, timeout_s: float | None = None) -> bool:
         """Wait until questions can be answered. False when the engine failed or the time is over."""
         with self._changed:
-            self._changed.wait_for(lambda: self.state in ("ready", "busy", "failed") or self._closed, timeout_s)
+            self._changed.wait_for(
+                lambda: self.state in ("ready", "busy", "failed") or self._closed, timeout_s
+            )
             return self.state in ("ready", "busy")
 
-    # ---- questions ------------------------------------------------------------------------------------------------------------
+    # ---- questions -----------------------------------------------------------------------------------------
 
     def card(self, book: Document) -> dict[str, Any]:
-        """How the book fits: title, author, chapters, words, tokens, share_of_context, fits, parts, prefill_s_estimate, notes.
+        """How the book fits: title, author, chapters, words, tokens, share_of_context, fits, parts,
+        prefill_s_estimate, notes.
 
         Waits for a loading engine. Raises UserError when the engine does not answer.
         """
@@ -140,13 +152,22 @@ class Runtime:
         raise UserError(unpack(message["event"]).message)
 
     def ask(
-        self, *, book: Document | None, book_id: str, conversation_id: str, question: str | None,
-        chapters: tuple[int, int] | None = None, fit: str = "auto", params: Mapping[str, Any] | None = None,
-        history: Sequence[Mapping[str, Any]] = (), fresh: bool = False,
+        self,
+        *,
+        book: Document | None,
+        book_id: str,
+        conversation_id: str,
+        question: str | None,
+        chapters: tuple[int, int] | None = None,
+        fit: str = "auto",
+        params: Mapping[str, Any] | None = None,
+        history: Sequence[Mapping[str, Any]] = (),
+        fresh: bool = False,
     ) -> Iterator[Event]:
         """The events of one answer, ending with Finished or Failed. `question` None asks for a summary.
 
-        While the engine loads, its progress comes first. To answer a question again, cut `history` and ask it again.
+        While the engine loads, its progress comes first. To answer a question again, cut `history` and ask it
+        again.
         """
         self.start()
         yield from self._wait_loading()
@@ -158,11 +179,20 @@ class Runtime:
                 failed = None
                 if book is not None:
                     self._hand_over(book, book_id)
-                number, inbox = self._post({
-                    "do": "ask", "book_id": book_id, "with_book": book is not None, "conversation_id": conversation_id,
-                    "question": question, "chapters": chapters, "fit": fit, "params": dict(params or {}),
-                    "history": [_for_engine(turn) for turn in history], "fresh": fresh,
-                })
+                number, inbox = self._post(
+                    {
+                        "do": "ask",
+                        "book_id": book_id,
+                        "with_book": book is not None,
+                        "conversation_id": conversation_id,
+                        "question": question,
+                        "chapters": chapters,
+                        "fit": fit,
+                        "params": dict(params or {}),
+                        "history": [_for_engine(turn) for turn in history],
+                        "fresh": fresh,
+                    }
+                )
                 self._answering = number
                 self._become("busy")
         if failed is not None:
@@ -174,9 +204,11 @@ class Runtime:
             self._done_answering(number)
 
     def save(self, timeout_s: float = _SAVE_WAIT_S) -> None:
-        """Wait until what was read is stored on disk, or `stop`; the engine does so by itself when it has time, but not after `close`.
+        """Wait until what was read is stored on disk, or `stop`; the engine does so by itself when it has
+        time, but not after `close`.
 
-        When the time is over it gives way: what is stored by then stays, and the next process goes on from there.
+        When the time is over it gives way: what is stored by then stays, and the next process goes on from
+        there.
         """
         with self._lock:
             if self.state != "ready":
@@ -193,7 +225,9 @@ class Runtime:
                 self._saving = None
 
     def stop(self) -> None:
-        """End the answer that is being written (its events end with Finished("user")), and the wait of `save`."""
+        """End the answer that is being written (its events end with Finished("user")), and the wait of
+        `save`.
+        """
         with self._lock:
             for number in (self._answering, self._saving):
                 if number is not None:
@@ -213,9 +247,9 @@ class Runtime:
             if self._process is not None:
                 self._send({"do": "forget_book", "book_id": book_id})
             if self._known_book == book_id:
-                self._known_book = ""          # it may come back with another text
+                self._known_book = ""  # it may come back with another text
 
-    # ---- inside: questions ----------------------------------------------------------------------------------------------------
+    # ---- inside: questions ---------------------------------------------------------------------------------
 
     def _wait_loading(self) -> Iterator[Loading]:
         told = None
@@ -255,26 +289,46 @@ class Runtime:
         """Hand a command to the writing thread: a full pipe must not hold the lock."""
         self._outbox.put(message)
 
-    # ---- inside: the process --------------------------------------------------------------------------------------------------
+    # ---- inside: the process -------------------------------------------------------------------------------
 
     def _launch(self) -> None:
-        environ = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH", "")))),
-                   "PYTHONUTF8": "1", "PYTHONUNBUFFERED": "1", "TOKENIZERS_PARALLELISM": "false"}
+        environ = {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH", "")))),
+            "PYTHONUTF8": "1",
+            "PYTHONUNBUFFERED": "1",
+            "TOKENIZERS_PARALLELISM": "false",
+        }
         command = [*self._command, "--parent", str(os.getpid())]
         flags = getattr(subprocess, "CREATE_NO_WINDOW", 0)
-        # a group of its own: Ctrl-C in the terminal is for the app, which then stops the answer and keeps the engine
-        apart = {"creationflags": flags | getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0)} if os.name == "nt" else {
-            "start_new_session": True}
+        # a group of its own: Ctrl-C in the terminal is for the app, which then stops the answer and keeps the
+        # engine
+        apart = (
+            {"creationflags": flags | getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0)}
+            if os.name == "nt"
+            else {"start_new_session": True}
+        )
         with _log_file() as log_file:
-            self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log_file,
-                                             env=environ, cwd=ROOT, **apart)
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log_file,
+                env=environ,
+                cwd=ROOT,
+                **apart,
+            )
         self._known_book, self._answering = "", None
         self.error, self.loading_stage, self.loading_fraction = "", "Starting the engine", None
         self._outbox.put(None)
         self._outbox = queue.Queue()
         self._become("loading")
-        threading.Thread(target=_write, args=(self._process, self._outbox), name="engine commands", daemon=True).start()
-        threading.Thread(target=self._listen, args=(self._process,), name="engine events", daemon=True).start()
+        threading.Thread(
+            target=_write, args=(self._process, self._outbox), name="engine commands", daemon=True
+        ).start()
+        threading.Thread(
+            target=self._listen, args=(self._process,), name="engine events", daemon=True
+        ).start()
         self._post({"do": "load", "settings": _plain(self._settings)})
 
     def _listen(self, process: subprocess.Popen[bytes]) -> None:
@@ -309,7 +363,11 @@ class Runtime:
                 inbox.put(message)
 
     def _get_ready(self, facts: dict[str, Any]) -> None:
-        self.plan, self.model_name, self.context_tokens = facts["plan"], facts["model_name"], facts["context_tokens"]
+        self.plan, self.model_name, self.context_tokens = (
+            facts["plan"],
+            facts["model_name"],
+            facts["context_tokens"],
+        )
         self._failures = 0
         self.loading_fraction = None
         self._become("ready")
@@ -358,7 +416,10 @@ def _for_engine(turn: Mapping[str, Any]) -> dict[str, Any]:
 def _plain(settings: Settings) -> dict[str, Any]:
     """The settings as overrides: what was left to the program stays "auto"."""
     values = dataclasses.asdict(settings)
-    return {name: str(value) if isinstance(value, Path) else "auto" if value is None else value for name, value in values.items()}
+    return {
+        name: str(value) if isinstance(value, Path) else "auto" if value is None else value
+        for name, value in values.items()
+    }
 
 
 def _log_path() -> Path:
@@ -368,7 +429,7 @@ def _log_path() -> Path:
 def _log_file() -> IO[bytes]:
     """The engine's log, begun anew when it has grown large."""
     path = _log_path()
-    with contextlib.suppress(OSError):         # on Windows it cannot be moved while an old engine still ends
+    with contextlib.suppress(OSError):  # on Windows it cannot be moved while an old engine still ends
         if path.exists() and path.stat().st_size > _LOG_BYTES:
             path.replace(path.with_suffix(".old.log"))
     return path.open("ab")

@@ -32,11 +32,18 @@ def summarize(given: argparse.Namespace, settings: Settings) -> int:
     """One summary, or one answer."""
     runtime = Runtime(settings)
     try:
-        runtime.start()                        # the model is loaded while the book is read
+        runtime.start()  # the model is loaded while the book is read
         book = read_book(given.file, given.password, ocr=given.ocr)
         events = runtime.ask(
-            book=book, book_id=book.sha256, conversation_id="command line", question=given.question, chapters=given.chapters,
-            fit=settings.fit, params=_params(settings), fresh=True)
+            book=book,
+            book_id=book.sha256,
+            conversation_id="command line",
+            question=given.question,
+            chapters=given.chapters,
+            fit=settings.fit,
+            params=_params(settings),
+            fresh=True,
+        )
         finished = _Stream(runtime).show(events)
         _report(finished)
         if given.json:
@@ -62,14 +69,24 @@ def figures(finished: Finished) -> dict[str, Any]:
     """What `--json` writes."""
     stats = finished.stats
     return {
-        "text": finished.text, "prompt_tokens": stats.prompt_tokens, "reused_tokens": stats.reused_tokens,
-        "snapshot_tokens": stats.snapshot_tokens, "new_tokens": stats.new_tokens,
-        "finish_reason": finished.reason, "prefill_s": stats.prefill_s, "ttft_s": stats.ttft_s,
+        "text": finished.text,
+        "prompt_tokens": stats.prompt_tokens,
+        "reused_tokens": stats.reused_tokens,
+        "snapshot_tokens": stats.snapshot_tokens,
+        "new_tokens": stats.new_tokens,
+        "finish_reason": finished.reason,
+        "prefill_s": stats.prefill_s,
+        "ttft_s": stats.ttft_s,
         "tbt_ms": {"mean": stats.tbt_mean_ms, "p50": stats.tbt_p50_ms, "p95": stats.tbt_p95_ms},
         "tokens_per_s": stats.tokens_per_s,
         "acceptance": {"draft": stats.acceptance_draft.rate, "retrieval": stats.acceptance_retrieval.rate},
-        "tokens_per_round": stats.tokens_per_round, "rounds": stats.rounds, "longest_wait_ms": stats.longest_wait_ms,
-        "mode": stats.mode, "model": stats.model, "plan": finished.plan, "peak_memory_bytes": stats.peak_memory_bytes,
+        "tokens_per_round": stats.tokens_per_round,
+        "rounds": stats.rounds,
+        "longest_wait_ms": stats.longest_wait_ms,
+        "mode": stats.mode,
+        "model": stats.model,
+        "plan": finished.plan,
+        "peak_memory_bytes": stats.peak_memory_bytes,
         "verified": asdict(stats.verified) if stats.verified else None,
     }
 
@@ -78,7 +95,7 @@ def chat(given: argparse.Namespace, settings: Settings) -> int:
     """A conversation, line by line, until the input ends."""
     runtime = Runtime(settings)
     try:
-        runtime.start()                        # the model is loaded while the book is read
+        runtime.start()  # the model is loaded while the book is read
         book = read_book(given.file, given.password, ocr=given.ocr)
         say(f"{book.title or given.file}: {book.words:,} words. Ask, or type /summary.\n{_HELP}")
         _Chat(runtime, book, settings, given.chapters).run()
@@ -91,7 +108,9 @@ def chat(given: argparse.Namespace, settings: Settings) -> int:
 class _Chat:
     """The conversation and the commands that begin with a slash."""
 
-    def __init__(self, runtime: Runtime, book: Document, settings: Settings, chapters: tuple[int, int] | None) -> None:
+    def __init__(
+        self, runtime: Runtime, book: Document, settings: Settings, chapters: tuple[int, int] | None
+    ) -> None:
         self._runtime, self._book, self._settings, self._chapters = runtime, book, settings, chapters
         self._turns: list[dict[str, Any]] = []
         self._asked: str | None = None
@@ -124,13 +143,22 @@ class _Chat:
     def _ask(self, question: str | None) -> None:
         self._asked = question
         events = self._runtime.ask(
-            book=self._book, book_id=self._book.sha256, conversation_id="chat", question=question, chapters=self._chapters,
-            fit=self._settings.fit, params=_params(self._settings), history=self._turns)
+            book=self._book,
+            book_id=self._book.sha256,
+            conversation_id="chat",
+            question=question,
+            chapters=self._chapters,
+            fit=self._settings.fit,
+            params=_params(self._settings),
+            history=self._turns,
+        )
         finished = _Stream(self._runtime).show(events)
         _report(finished)
         if finished.token_ids:
-            self._turns += [{"role": "user", "text": question or "Summarize this book"},
-                            {"role": "assistant", "text": finished.text, "ids": list(finished.token_ids)}]
+            self._turns += [
+                {"role": "user", "text": question or "Summarize this book"},
+                {"role": "assistant", "text": finished.text, "ids": list(finished.token_ids)},
+            ]
 
 
 class _Stream:
@@ -139,10 +167,13 @@ class _Stream:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._at_start = True
-        self._held: list[str] | None = None    # a part's summary, written when it is known to be the one that stays
+        # a part's summary, written when it is known to be the one that stays
+        self._held: list[str] | None = None
 
     def show(self, events: Iterator[Event]) -> Finished:
-        """The end of the answer. Ctrl-C stops it and waits for what it has. Raises UserError when there is none."""
+        """The end of the answer. Ctrl-C stops it and waits for what it has. Raises UserError when there is
+        none.
+        """
         inbox: queue.Queue[Event | None] = queue.Queue()
         threading.Thread(target=_pump, args=(events, inbox), name="answer", daemon=True).start()
         stopping, event = False, None
@@ -150,7 +181,9 @@ class _Stream:
             try:
                 event = _next(inbox)
                 if event is None or isinstance(event, Failed):
-                    raise UserError(event.message if event else "The engine gave no answer. Its log has the reason.")
+                    raise UserError(
+                        event.message if event else "The engine gave no answer. Its log has the reason."
+                    )
                 self._one(event)
             except KeyboardInterrupt:
                 if stopping or self._runtime.state != "busy":
@@ -194,14 +227,14 @@ class _Stream:
 
     def _heading(self, event: Reading) -> None:
         status("")
-        if event.attempt > 1:                  # the same part, told anew
+        if event.attempt > 1:  # the same part, told anew
             self._held = []
             return
         self._release()
         self._held = [] if event.total > 1 and event.purpose != "answer" else None
         if event.purpose == "answer" and event.total == 1:
             return
-        if event.purpose == "whole summary":   # stretches of it bring their own headings
+        if event.purpose == "whole summary":  # stretches of it bring their own headings
             if event.index > 1:
                 return
             title = "The whole book\n"
@@ -226,7 +259,7 @@ def _pump(events: Iterator[Event], inbox: queue.Queue[Event | None]) -> None:
 def _next(inbox: queue.Queue[Event | None]) -> Event | None:
     while True:
         try:
-            return inbox.get(timeout=0.2)      # Windows delivers Ctrl-C between waits only
+            return inbox.get(timeout=0.2)  # Windows delivers Ctrl-C between waits only
         except queue.Empty:
             continue
 
@@ -240,9 +273,16 @@ def _report(finished: Finished) -> None:
     if stats.new_tokens:
         levels = {"draft": stats.acceptance_draft.rate, "retrieval": stats.acceptance_retrieval.rate}
         rates = "".join(f", {name} accepted {rate:.0%}" for name, rate in levels.items() if rate is not None)
-        known = f", {stats.snapshot_tokens:,} of {stats.prompt_tokens:,} prompt tokens from disk" if stats.snapshot_tokens else ""
-        tell(f"{stats.new_tokens} tokens, {stats.tbt_mean_ms:.0f} ms between tokens{rates}, first after {stats.ttft_s:.1f} s{known} "
-             f"({stats.model}, {stats.mode})")
+        known = (
+            f", {stats.snapshot_tokens:,} of {stats.prompt_tokens:,} prompt tokens from disk"
+            if stats.snapshot_tokens
+            else ""
+        )
+        tell(
+            f"{stats.new_tokens} tokens, {stats.tbt_mean_ms:.0f} ms between tokens{rates}, first after "
+            f"{stats.ttft_s:.1f} s{known} "
+            f"({stats.model}, {stats.mode})"
+        )
 
 
 def _params(settings: Settings) -> dict[str, Any]:

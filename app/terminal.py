@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from core.documents.document import Document
 
-_shown = ""                                    # the status line as it stands, so that it can be wiped
+_shown = ""  # the status line as it stands, so that it can be wiped
 
 
 def say(text: str) -> None:
@@ -26,7 +26,9 @@ def tell(text: str) -> None:
 
 
 def status(stage: str, fraction: float | None = None) -> None:
-    """What is going on, on one line of stderr that the next one replaces; "" wipes it. Nothing where no person looks."""
+    """What is going on, on one line of stderr that the next one replaces; "" wipes it. Nothing where no
+    person looks.
+    """
     global _shown
     line = f"{stage} {100 * fraction:.0f}%" if stage and fraction is not None else stage
     if line != _shown and sys.stderr.isatty():
@@ -41,7 +43,11 @@ def read_book(name: str, password: str | None, *, ocr: bool) -> Document:
     from core.documents import read_safely
 
     try:
-        return read_safely(Path(name).expanduser(), password=password, ocr=ocr,
-                           progress=lambda stage, fraction=None: status(stage, fraction))
+        return read_safely(
+            Path(name).expanduser(),
+            password=password,
+            ocr=ocr,
+            progress=lambda stage, fraction=None: status(stage, fraction),
+        )
     finally:
         status("")

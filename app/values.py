@@ -16,15 +16,19 @@ class Notice:
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """A file that is being read. It waits for its password while `locked`, for a word about its scanned pages while `offer` is set."""
+    """A file that is being read. It waits for its password while `locked`, for a word about its scanned pages
+    while `offer` is set.
+    """
 
     path: Path
     name: str
     stage: str = "Opening"
     fraction: float | None = None
     locked: bool = False
-    offer: str = ""                            # what the person is told before choosing whether OCR reads the pictures
-    keep: bool = False                         # a sample is the app's own file; an upload is deleted once it is read
+    # what the person is told before choosing whether OCR reads the pictures
+    offer: str = ""
+    # a sample is the app's own file; an upload is deleted once it is read
+    keep: bool = False
     password: str | None = field(default=None, repr=False)
     ocr: bool = False
 

@@ -19,14 +19,28 @@ MARK = """<svg class="mark" viewBox="0 0 128 128" aria-hidden="true"><rect width
 <path d="M27,73.76 C42.54,68.32 56.6,71.16 64,83 71.4,71.16 85.46,68.32 101,73.76" stroke-width="8.5"/>
 <path d="M15,94.77 C35.58,87.56 54.2,91.32 64,107 73.8,91.32 92.42,87.56 113,94.77" stroke-width="10"/></g>
 <circle cx="64" cy="31" r="10.5" fill="#E9A45B"/></svg>"""
-COVERS = (("#1F5560", "#123A43"), ("#7A3E1D", "#552A12"), ("#3F5A45", "#28402F"), ("#4E4A6B", "#353252"),
-          ("#6B3145", "#4A1F2F"), ("#5B5A2E", "#403F1D"))
+COVERS = (
+    ("#1F5560", "#123A43"),
+    ("#7A3E1D", "#552A12"),
+    ("#3F5A45", "#28402F"),
+    ("#4E4A6B", "#353252"),
+    ("#6B3145", "#4A1F2F"),
+    ("#5B5A2E", "#403F1D"),
+)
 SMALL_WORDS = {"a", "an", "and", "at", "by", "in", "of", "on", "the", "to"}
-STATE_WORDS = {"starting": "Starting the engine", "loading": "Loading the model", "ready": "Ready", "busy": "Working",
-               "failed": "Engine stopped"}
-REASONS = {"length": "Stopped at the length limit. Ask “go on”, or raise the limit in Settings.",
-           "user": "Stopped by you.", "context_full": "The context is full: start a new conversation to go on.",
-           "looping": "Stopped because the answer began to repeat itself."}
+STATE_WORDS = {
+    "starting": "Starting the engine",
+    "loading": "Loading the model",
+    "ready": "Ready",
+    "busy": "Working",
+    "failed": "Engine stopped",
+}
+REASONS = {
+    "length": "Stopped at the length limit. Ask “go on”, or raise the limit in Settings.",
+    "user": "Stopped by you.",
+    "context_full": "The context is full: start a new conversation to go on.",
+    "looping": "Stopped because the answer began to repeat itself.",
+}
 
 
 def header_html(state: str, *, model: str, device: str, progress: float | None) -> str:
@@ -35,39 +49,63 @@ def header_html(state: str, *, model: str, device: str, progress: float | None) 
     detail = " · ".join(part for part in (model, device) if part)
     if state == "loading" and progress is not None:
         words += f" {progress:.0%}"
-    restart = '<button type="button" class="pill-button" data-act="restart">Restart</button>' if state == "failed" else ""
-    return (f'<div class="brand">{MARK}<div><h1>TriForce <span>Chat</span></h1></div></div>'
-            f'<div class="engine engine-{escape(state)}" role="status"><i></i><b>{words}</b>'
-            f'<span>{escape(detail)}</span>{restart}</div>')
+    restart = (
+        '<button type="button" class="pill-button" data-act="restart">Restart</button>'
+        if state == "failed"
+        else ""
+    )
+    return (
+        f'<div class="brand">{MARK}<div><h1>TriForce <span>Chat</span></h1></div></div>'
+        f'<div class="engine engine-{escape(state)}" role="status"><i></i><b>{words}</b>'
+        f"<span>{escape(detail)}</span>{restart}</div>"
+    )
 
 
-def library_html(entries: list[BookEntry], *, current: str, talks: list[Conversation], talk: str,
-                 samples: tuple[str, ...]) -> str:
+def library_html(
+    entries: list[BookEntry], *, current: str, talks: list[Conversation], talk: str, samples: tuple[str, ...]
+) -> str:
     """The shelf, with the open book's conversations under it."""
-    books = "".join(_shelf_card(entry, entry.id == current, talks if entry.id == current else [], talk) for entry in entries)
-    offered = "".join(f'<button type="button" class="sample" data-act="sample" data-name="{escape(name)}">'
-                      f'{_icon("spark")}<span>{escape(_sample_title(name))}</span></button>' for name in samples)
+    books = "".join(
+        _shelf_card(entry, entry.id == current, talks if entry.id == current else [], talk)
+        for entry in entries
+    )
+    offered = "".join(
+        f'<button type="button" class="sample" data-act="sample" data-name="{escape(name)}">'
+        f"{_icon('spark')}<span>{escape(_sample_title(name))}</span></button>"
+        for name in samples
+    )
     shelf = f'<ul class="shelf">{books}</ul>' if books else '<p class="quiet">Books you open appear here.</p>'
     tail = f'<h2>Try a sample</h2><div class="samples">{offered}</div>' if offered else ""
-    return f'<div><h2>Library</h2>{shelf}{tail}</div>'
+    return f"<div><h2>Library</h2>{shelf}{tail}</div>"
 
 
 def _shelf_card(entry: BookEntry, current: bool, talks: list[Conversation], talk: str) -> str:
     marked = ' aria-current="true"' if current else ""
-    card = (f'<li class="book {"book-current" if current else ""}"><button type="button" class="book-open" data-act="book" '
-            f'data-id="{entry.id}"{marked}>{cover_html(entry.title, entry.id)}<span class="book-name">'
-            f'<b>{escape(entry.title)}</b><span>{escape(entry.author or "Unknown author")}</span>'
-            f'<small>{entry.words:,} words · {entry.format.upper()}</small>'
-            f'</span></button><button type="button" class="ghost" data-act="forget" data-id="{entry.id}" data-confirm="Forget '
-            f'“{escape(entry.title)}”? Its text and all conversations about it are deleted from this computer." '
-            f'aria-label="Forget {escape(entry.title)}" title="Forget this book">{_icon("bin")}</button>')
+    card = (
+        f'<li class="book {"book-current" if current else ""}"><button type="button" class="book-open" '
+        'data-act="book" '
+        f'data-id="{entry.id}"{marked}>{cover_html(entry.title, entry.id)}<span class="book-name">'
+        f"<b>{escape(entry.title)}</b><span>{escape(entry.author or 'Unknown author')}</span>"
+        f"<small>{entry.words:,} words · {entry.format.upper()}</small>"
+        f'</span></button><button type="button" class="ghost" data-act="forget" data-id="{entry.id}" '
+        'data-confirm="Forget '
+        f'“{escape(entry.title)}”? Its text and all conversations about it are deleted from this computer." '
+        f'aria-label="Forget {escape(entry.title)}" title="Forget this book">{_icon("bin")}</button>'
+    )
     if talks:
-        card += '<ul class="talks" aria-label="Conversations">' + "".join(
-            f'<li><button type="button" data-act="talk" data-id="{one.id}"{_current(one.id == talk)}>{escape(one.title)}'
-            f'</button><button type="button" class="ghost" data-act="forget-talk" data-id="{one.id}" '
-            f'data-confirm="Delete this conversation?" aria-label="Delete conversation {escape(one.title)}">{_icon("bin")}'
-            "</button></li>"
-            for one in talks[:12]) + "</ul>"
+        card += (
+            '<ul class="talks" aria-label="Conversations">'
+            + "".join(
+                '<li><button type="button" data-act="talk" '
+                f'data-id="{one.id}"{_current(one.id == talk)}>{escape(one.title)}'
+                f'</button><button type="button" class="ghost" data-act="forget-talk" data-id="{one.id}" '
+                'data-confirm="Delete this conversation?" aria-label="Delete conversation '
+                f'{escape(one.title)}">{_icon("bin")}'
+                "</button></li>"
+                for one in talks[:12]
+            )
+            + "</ul>"
+        )
     return card + "</li>"
 
 
@@ -75,8 +113,11 @@ def cover_html(title: str, key: str, *, large: bool = False) -> str:
     """A cloth-bound cover in a colour that stays with the book."""
     top, bottom = COVERS[int(hashlib.sha256(key.encode()).hexdigest(), 16) % len(COVERS)]
     words = " ".join(title.split()[:6])
-    return (f'<span class="cover {"cover-large" if large else ""}" style="--c1:{top};--c2:{bottom}" aria-hidden="true">'
-            f"<span>{escape(words)}</span></span>")
+    return (
+        f'<span class="cover {"cover-large" if large else ""}" style="--c1:{top};--c2:{bottom}" '
+        'aria-hidden="true">'
+        f"<span>{escape(words)}</span></span>"
+    )
 
 
 def stage_html(book: Document | None, card: dict | None, *, opening: Opening | None, talking: bool) -> str:
@@ -91,14 +132,20 @@ def stage_html(book: Document | None, card: dict | None, *, opening: Opening | N
 
 def _opening(opening: Opening) -> str:
     share = opening.fraction
-    return (f'<div class="opening" role="status"><b>Opening “{escape(opening.name)}”</b><span>{escape(opening.stage)}</span>'
-            f'{bar_html(share, "Opening the file")}'
-            '<button type="button" class="quiet-button" data-act="cancel-opening">Cancel</button></div>')
+    return (
+        '<div class="opening" role="status"><b>Opening '
+        f"“{escape(opening.name)}”</b><span>{escape(opening.stage)}</span>"
+        f"{bar_html(share, 'Opening the file')}"
+        '<button type="button" class="quiet-button" data-act="cancel-opening">Cancel</button></div>'
+    )
 
 
 def _book_card(book: Document, card: dict | None) -> str:
     known = card or {}
-    facts = [f"<b>{len(book.chapters):,}</b> {_plural(len(book.chapters), 'chapter')}", f"<b>{book.words:,}</b> words"]
+    facts = [
+        f"<b>{len(book.chapters):,}</b> {_plural(len(book.chapters), 'chapter')}",
+        f"<b>{book.words:,}</b> words",
+    ]
     if known.get("tokens"):
         facts.append(f"<b>{known['tokens']:,}</b> tokens")
     if known.get("snapshot_tokens", 0) > known.get("tokens", 0) // 2:
@@ -106,15 +153,23 @@ def _book_card(book: Document, card: dict | None) -> str:
     elif known.get("prefill_s_estimate"):
         facts.append(f"about <b>{duration(known['prefill_s_estimate'])}</b> to read")
     notes = [*map(str, known.get("notes", ())), *book.warnings]
-    listed = f'<ul class="notes">{"".join(f"<li>{escape(note)}</li>" for note in notes)}</ul>' if notes else ""
-    return (f'<article class="card">{cover_html(book.title, book.sha256, large=True)}<div class="card-body">'
-            f'<h2>{escape(book.title)}</h2><p class="author">{escape(book.author or "Unknown author")}</p>'
-            f'<p class="card-facts">{" <i>·</i> ".join(facts)}</p>{_fit(known)}{listed}</div></article>')
+    listed = (
+        f'<ul class="notes">{"".join(f"<li>{escape(note)}</li>" for note in notes)}</ul>' if notes else ""
+    )
+    return (
+        f'<article class="card">{cover_html(book.title, book.sha256, large=True)}<div class="card-body">'
+        f'<h2>{escape(book.title)}</h2><p class="author">{escape(book.author or "Unknown author")}</p>'
+        f'<p class="card-facts">{" <i>·</i> ".join(facts)}</p>{_fit(known)}{listed}</div></article>'
+    )
 
 
 def _fit(card: dict) -> str:
     if "share_of_context" not in card:
-        return '<p class="fit quiet">How it fits is worked out as soon as the engine is ready.</p>' if not card else ""
+        return (
+            '<p class="fit quiet">How it fits is worked out as soon as the engine is ready.</p>'
+            if not card
+            else ""
+        )
     share, parts = float(card["share_of_context"]), [str(part) for part in card.get("parts", ())]
     if card.get("fits"):
         words, tone = f"Fits the context: {share:.0%} of it", "good"
@@ -124,8 +179,10 @@ def _fit(card: dict) -> str:
     listed = ""
     if len(parts) > 1:
         listed = '<ol class="parts">' + "".join(f"<li>{escape(part)}</li>" for part in parts) + "</ol>"
-    return (f'<div class="fit fit-{tone}"><div class="meter meter-{tone}" role="img" aria-label="{words}">'
-            f'<i style="width:{min(share, 1):.1%}"></i></div><span>{words}</span></div>{listed}')
+    return (
+        f'<div class="fit fit-{tone}"><div class="meter meter-{tone}" role="img" aria-label="{words}">'
+        f'<i style="width:{min(share, 1):.1%}"></i></div><span>{words}</span></div>{listed}'
+    )
 
 
 def progress_html(now: Snapshot | None) -> str:
@@ -149,16 +206,22 @@ def progress_html(now: Snapshot | None) -> str:
             detail += f" · {now.prefill.snapshot_tokens:,} known from before"
     if now.stopping:
         detail = "Stopping after this step…"
-    return (f'<div class="progress" id="prefill-box"><div><b>{escape(title)}</b><span id="prefill-detail">{detail}</span></div>'
-            f'{bar_html(share, "Prefill")}<button type="button" class="quiet-button" data-act="stop">Cancel</button></div>')
+    return (
+        f'<div class="progress" id="prefill-box"><div><b>{escape(title)}</b><span '
+        f'id="prefill-detail">{detail}</span></div>'
+        f'{bar_html(share, "Prefill")}<button type="button" class="quiet-button" '
+        'data-act="stop">Cancel</button></div>'
+    )
 
 
 def bar_html(share: float | None, label: str) -> str:
     """A progress bar; without a share it only says that something is going on."""
     value = "" if share is None else f' aria-valuenow="{share * 100:.0f}"'
     width = "" if share is None else f' style="width:{share:.2%}"'
-    return (f'<div class="bar {"bar-unknown" if share is None else ""}" role="progressbar" aria-label="{label}" '
-            f'aria-valuemin="0" aria-valuemax="100"{value}><i{width}></i></div>')
+    return (
+        f'<div class="bar {"bar-unknown" if share is None else ""}" role="progressbar" aria-label="{label}" '
+        f'aria-valuemin="0" aria-valuemax="100"{value}><i{width}></i></div>'
+    )
 
 
 def turn_html(turn: Turn, citations: tuple[Citation, ...] = (), *, last: bool = False) -> str:
@@ -167,7 +230,9 @@ def turn_html(turn: Turn, citations: tuple[Citation, ...] = (), *, last: bool = 
         return f'<div class="turn asked"><div class="bubble">{plain_html(turn.text)}</div></div>'
     pieces = tuple((text, level) for text, level in turn.extra.get("level_pieces", ())) or ((turn.text, ""),)
     error = turn.extra.get("error", "")
-    body = answer_html(pieces, citations) or ("" if error else '<p class="quiet">No text: stopped before the first word.</p>')
+    body = answer_html(pieces, citations) or (
+        "" if error else '<p class="quiet">No text: stopped before the first word.</p>'
+    )
     failed = f'<p class="failed" role="alert">{escape(error)}</p>' if error else ""
     parts = _parts(turn.extra.get("parts", ()))
     return f'<div class="turn answer">{parts}<div class="text">{body}</div>{failed}{_foot(turn, last)}</div>'
@@ -179,12 +244,17 @@ def live_html(now: Snapshot | None) -> str:
         return ""
     pieces = tuple((piece.text, piece.level) for piece in now.pieces)
     body = answer_html(pieces)
-    return f'<div class="turn answer" aria-busy="true">{_parts(now.parts)}<div class="text" id="live-text">{body}</div></div>'
+    return (
+        f'<div class="turn answer" aria-busy="true">{_parts(now.parts)}<div class="text" '
+        f'id="live-text">{body}</div></div>'
+    )
 
 
 def _parts(parts: tuple | list) -> str:
-    return "".join(f'<details class="part"><summary>{escape(label)}</summary>{plain_html(text)}</details>'
-                   for label, text in parts)
+    return "".join(
+        f'<details class="part"><summary>{escape(label)}</summary>{plain_html(text)}</details>'
+        for label, text in parts
+    )
 
 
 def _foot(turn: Turn, last: bool) -> str:
@@ -198,7 +268,7 @@ def _foot(turn: Turn, last: bool) -> str:
     told = "".join(f"<p>{escape(line)}</p>" for line in lines)
     numbers = ""
     if stats.get("new_tokens"):
-        numbers = f'<span>{stats["new_tokens"]:,} tokens · {stats["tokens_per_s"]:.1f} per second</span>'
+        numbers = f"<span>{stats['new_tokens']:,} tokens · {stats['tokens_per_s']:.1f} per second</span>"
     again = f'<button type="button" data-act="regenerate">{_icon("again")}Regenerate</button>' if last else ""
     copy = f'<button type="button" data-copy>{_icon("copy")}Copy</button>'
     return f'<footer>{told}<div class="tools">{copy}{again}{numbers}</div></footer>'
@@ -213,24 +283,33 @@ def notice_html(notice: Notice | None) -> str:
     """The message above the conversation."""
     if notice is None:
         return ""
-    return (f'<div class="notice notice-{notice.kind}" role="alert"><p>{escape(notice.text)}</p>'
-            f'<button type="button" class="ghost" data-act="dismiss" aria-label="Dismiss">{_icon("close")}</button></div>')
+    return (
+        f'<div class="notice notice-{notice.kind}" role="alert"><p>{escape(notice.text)}</p>'
+        '<button type="button" class="ghost" data-act="dismiss" '
+        f'aria-label="Dismiss">{_icon("close")}</button></div>'
+    )
 
 
 def offer_html(opening: Opening | None) -> str:
     """The question whether OCR is to read a file's scanned pages; empty when no file waits for that."""
     if opening is None or not opening.offer:
         return ""
-    return (f'<div class="notice notice-info" role="alert"><p>{escape(opening.offer)}</p><button type="button" class="quiet-button" '
-            'data-act="read-pictures">Read them with OCR</button><button type="button" class="quiet-button" '
-            'data-act="cancel-opening">Not now</button></div>')
+    return (
+        f'<div class="notice notice-info" role="alert"><p>{escape(opening.offer)}</p><button type="button" '
+        'class="quiet-button" '
+        'data-act="read-pictures">Read them with OCR</button><button type="button" class="quiet-button" '
+        'data-act="cancel-opening">Not now</button></div>'
+    )
 
 
 def locked_html(opening: Opening | None) -> str:
     """The words above the password box; empty when no file is locked."""
     if opening is None or not opening.locked:
         return ""
-    return f'<div class="locked"><b>“{escape(opening.name)}” is protected</b><span>Enter its password to read it.</span></div>'
+    return (
+        f'<div class="locked"><b>“{escape(opening.name)}” is protected</b><span>Enter its password to '
+        "read it.</span></div>"
+    )
 
 
 def spoken(now: Snapshot | None, opening: Opening | None) -> str:
@@ -239,8 +318,12 @@ def spoken(now: Snapshot | None, opening: Opening | None) -> str:
         return f"Opening {escape(opening.name)}."
     if now is None:
         return ""
-    sentences = {"prefill": "Reading the book.", "streaming": "The answer is being written.", "failed": "The answer failed.",
-                 "finished": "The answer is complete."}
+    sentences = {
+        "prefill": "Reading the book.",
+        "streaming": "The answer is being written.",
+        "failed": "The answer failed.",
+        "finished": "The answer is complete.",
+    }
     return sentences.get(now.phase, "")
 
 
@@ -257,7 +340,10 @@ def duration(seconds: float) -> str:
 
 def _sample_title(name: str) -> str:
     stem, _, suffix = name.rpartition(".")
-    words = [word if at and word in SMALL_WORDS else word.capitalize() for at, word in enumerate(re.split(r"[-_ ]+", stem))]
+    words = [
+        word if at and word in SMALL_WORDS else word.capitalize()
+        for at, word in enumerate(re.split(r"[-_ ]+", stem))
+    ]
     return f"{' '.join(words)} ({suffix.upper()})"
 
 
@@ -270,11 +356,17 @@ def _plural(count: int, word: str) -> str:
 
 
 ICONS = {
-    "bin": "M4 6h12M8 6V4h4v2M6 6l1 10h6l1-10", "close": "M5 5l10 10M15 5L5 15", "copy": "M7 7V4h9v9h-3M4 7h9v9H4z",
+    "bin": "M4 6h12M8 6V4h4v2M6 6l1 10h6l1-10",
+    "close": "M5 5l10 10M15 5L5 15",
+    "copy": "M7 7V4h9v9h-3M4 7h9v9H4z",
     "again": "M15.500 8A6 6 0 1 0 16 11M16 4v4h-4",
-    "spark": "M10 3l1.800 5.200L17 10l-5.200 1.800L10 17l-1.800-5.200L3 10l5.200-1.800z"}
+    "spark": "M10 3l1.800 5.200L17 10l-5.200 1.800L10 17l-1.800-5.200L3 10l5.200-1.800z",
+}
 
 
 def _icon(name: str) -> str:
-    return ('<svg class="icon" viewBox="0 0 20 20" fill="none" stroke="currentColor" stroke-width="1.6" aria-hidden="true" '
-            f'stroke-linecap="round" stroke-linejoin="round"><path d="{ICONS[name]}"/></svg>')
+    return (
+        '<svg class="icon" viewBox="0 0 20 20" fill="none" stroke="currentColor" stroke-width="1.6" '
+        'aria-hidden="true" '
+        f'stroke-linecap="round" stroke-linejoin="round"><path d="{ICONS[name]}"/></svg>'
+    )

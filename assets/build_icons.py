@@ -1,7 +1,8 @@
-"""Draws the mark from one set of coordinates as SVG, PNG (16 to 512) and ICO. Run: python assets/build_icons.py
+"""Draws the mark from one set of coordinates as SVG, PNG (16 to 512) and ICO. Run: python
+assets/build_icons.py
 
-An open book seen from its foot: three spreads, one for each level of the hierarchy, the full one the widest, under a
-reading lamp. Below 32 pixels two spreads are drawn, thicker, because three would run together.
+An open book seen from its foot: three spreads, one for each level of the hierarchy, the full one the widest,
+under a reading lamp. Below 32 pixels two spreads are drawn, thicker, because three would run together.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ from PIL import Image, ImageDraw
 
 FOLDER = Path(__file__).resolve().parent / "icons"
 INK, PAPER, LAMP = "#17323A", "#F8F3E8", "#E9A45B"
-SIDE = 128                                     # the drawing's own units
+SIDE = 128  # the drawing's own units
 SIZES = (16, 24, 32, 48, 64, 128, 256, 512)
 ICO_SIZES = (16, 24, 32, 48, 64, 128, 256)
 OVERSAMPLE = 8
-STEPS = 24                                     # straight pieces per curve when drawn in pixels
+STEPS = 24  # straight pieces per curve when drawn in pixels
 
 Point = tuple[float, float]
 
@@ -49,7 +50,7 @@ class Mark:
     """Everything that is drawn, in units of SIDE."""
 
     spreads: tuple[Spread, ...]
-    lamp: tuple[float, float, float]           # centre x, y, radius
+    lamp: tuple[float, float, float]  # centre x, y, radius
     corner: float = 28.0
 
 
@@ -71,7 +72,8 @@ def svg(mark: Mark) -> str:
         paths.append(f'  <path d="M{start[0]:g},{start[1]:g} C{points}" stroke-width="{spread.stroke:g}"/>')
     x, y, radius = mark.lamp
     lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {SIDE} {SIDE}" role="img" aria-label="TriForce Chat">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {SIDE} {SIDE}" role="img" '
+        'aria-label="TriForce Chat">',
         f'<rect width="{SIDE}" height="{SIDE}" rx="{mark.corner:g}" fill="{INK}"/>',
         f'<g fill="none" stroke="{PAPER}" stroke-linecap="round" stroke-linejoin="round">',
         *paths,
@@ -105,7 +107,12 @@ def picture(pixels: int) -> Image.Image:
     draw.rounded_rectangle((0, 0, image.width - 1, image.height - 1), radius=mark.corner * scale, fill=INK)
     for spread in mark.spreads:
         points = _bezier(spread.left()) + _bezier(spread.right())[1:]
-        draw.line([(x * scale, y * scale) for x, y in points], fill=PAPER, width=round(spread.stroke * scale), joint="curve")
+        draw.line(
+            [(x * scale, y * scale) for x, y in points],
+            fill=PAPER,
+            width=round(spread.stroke * scale),
+            joint="curve",
+        )
         for end in (points[0], points[-1], spread.left()[-1]):
             _disc(draw, end, spread.stroke / 2, PAPER, scale)
     _disc(draw, mark.lamp[:2], mark.lamp[2], LAMP, scale)
@@ -121,14 +128,20 @@ def _png(pixels: int) -> bytes:
 def _ico() -> bytes:
     out = io.BytesIO()
     pictures = [picture(pixels) for pixels in ICO_SIZES]
-    pictures[-1].save(out, "ICO", sizes=[(pixels, pixels) for pixels in ICO_SIZES], append_images=pictures[:-1])
+    pictures[-1].save(
+        out, "ICO", sizes=[(pixels, pixels) for pixels in ICO_SIZES], append_images=pictures[:-1]
+    )
     return out.getvalue()
 
 
 def build() -> dict[str, bytes]:
     """Every icon file by name."""
     files = {f"triforce-chat-{pixels}.png": _png(pixels) for pixels in SIZES}
-    files |= {"triforce-chat.svg": svg(FULL).encode(), "favicon.svg": svg(SMALL).encode(), "triforce-chat.ico": _ico()}
+    files |= {
+        "triforce-chat.svg": svg(FULL).encode(),
+        "favicon.svg": svg(SMALL).encode(),
+        "triforce-chat.ico": _ico(),
+    }
     return files
 
 

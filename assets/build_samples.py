@@ -1,7 +1,9 @@
-"""Builds every sample book's EPUB 3, PDF and cover picture from its one Markdown source. Run: python assets/build_samples.py
+"""Builds every sample book's EPUB 3, PDF and cover picture from its one Markdown source. Run: python
+assets/build_samples.py
 
-The source is plain: front matter of `key: value` lines, `# ` before a chapter's title, blank lines between paragraphs,
-`*stress*`, and straight quotation marks, which the build makes typographic. Two runs on one machine give the same bytes.
+The source is plain: front matter of `key: value` lines, `# ` before a chapter's title, blank lines between
+paragraphs, `*stress*`, and straight quotation marks, which the build makes typographic. Two runs on one
+machine give the same bytes.
 """
 
 from __future__ import annotations
@@ -93,14 +95,24 @@ def read_source(path: Path) -> Book:
     chapters = []
     for part in re.split(r"^# ", body, flags=re.MULTILINE)[1:]:
         title, text = part.split("\n", 1)
-        chapters.append(Chapter(typographic(title.strip()), tuple(p.replace("\n", " ") for p in text.strip().split("\n\n"))))
+        chapters.append(
+            Chapter(
+                typographic(title.strip()), tuple(p.replace("\n", " ") for p in text.strip().split("\n\n"))
+            )
+        )
     assert chapters, f"{path} has no chapters"
     return Book(path.stem, meta, tuple(chapters))
 
 
 def _style(name: str, font: str, size: float, leading: float, **more: object) -> ParagraphStyle:
     """A centred style in one of the Times faces, unless `more` says otherwise."""
-    centred = {"fontName": font, "fontSize": size, "leading": leading, "alignment": TA_CENTER, "textColor": INK}
+    centred = {
+        "fontName": font,
+        "fontSize": size,
+        "leading": leading,
+        "alignment": TA_CENTER,
+        "textColor": INK,
+    }
     return ParagraphStyle(name, **{**centred, **more})
 
 
@@ -134,7 +146,9 @@ def clock_motif(canvas: Canvas, x: float, y: float, radius: float) -> None:
         inner = 0.80 if minute % 5 == 0 else 0.88
         canvas.setStrokeColor(LAMP if lit else PAPER)
         canvas.setLineWidth(radius * (0.035 if lit else 0.022 if minute % 5 == 0 else 0.008))
-        canvas.line(*_polar(x, y, radius * (0.76 if lit else inner), angle), *_polar(x, y, radius * 0.93, angle))
+        canvas.line(
+            *_polar(x, y, radius * (0.76 if lit else inner), angle), *_polar(x, y, radius * 0.93, angle)
+        )
     canvas.setLineCap(1)
     for degrees, length, width in ((90 - 201, 0.46, 0.06), (90 - 252, 0.70, 0.035)):
         canvas.setStrokeColor(PAPER)
@@ -147,7 +161,11 @@ def clock_motif(canvas: Canvas, x: float, y: float, radius: float) -> None:
 def lighthouse_motif(canvas: Canvas, x: float, y: float, radius: float) -> None:
     """A tower on a low island, two broad beams, and a thin one that goes astray below them."""
     lamp = y + radius * 0.52
-    for reach, near, far, colour in ((1.32, 0.34, 0.02, LAMP), (-1.32, 0.34, 0.02, LAMP), (1.32, -0.62, -0.66, PAPER)):
+    for reach, near, far, colour in (
+        (1.32, 0.34, 0.02, LAMP),
+        (-1.32, 0.34, 0.02, LAMP),
+        (1.32, -0.62, -0.66, PAPER),
+    ):
         beam = canvas.beginPath()
         beam.moveTo(x, lamp)
         beam.lineTo(x + radius * reach, lamp + radius * near)
@@ -171,7 +189,10 @@ def lighthouse_motif(canvas: Canvas, x: float, y: float, radius: float) -> None:
         canvas.line(x - radius * half, y - radius * down, x + radius * half, y - radius * down)
 
 
-MOTIFS: dict[str, Callable[[Canvas, float, float, float], None]] = {"clock": clock_motif, "lighthouse": lighthouse_motif}
+MOTIFS: dict[str, Callable[[Canvas, float, float, float], None]] = {
+    "clock": clock_motif,
+    "lighthouse": lighthouse_motif,
+}
 
 
 def _polar(x: float, y: float, radius: float, angle: float) -> tuple[float, float]:
@@ -188,7 +209,10 @@ def draw_cover(canvas: Canvas, book: Book, size: tuple[float, float]) -> None:
     canvas.rect(width * 0.055, width * 0.055, width * 0.89, height - width * 0.11)
     MOTIFS[book.meta["cover"]](canvas, width / 2, height * 0.615, width * 0.29)
     top = height * 0.33
-    for text, style in ((book.title, STYLES["cover title"]), (book.meta["subtitle"], STYLES["cover subtitle"])):
+    for text, style in (
+        (book.title, STYLES["cover title"]),
+        (book.meta["subtitle"], STYLES["cover subtitle"]),
+    ):
         paragraph = Paragraph(printed(text), style)
         top -= paragraph.wrap(width * 0.78, height)[1]
         paragraph.drawOn(canvas, width * 0.11, top)
@@ -198,7 +222,9 @@ def draw_cover(canvas: Canvas, book: Book, size: tuple[float, float]) -> None:
 def cover_png(pdf: bytes) -> bytes:
     """The first page of a built PDF as a picture."""
     page = pypdfium2.PdfDocument(pdf)[0]
-    image = page.render(scale=COVER_PIXELS_WIDE / page.get_width()).to_pil().convert("P", palette=1, colors=64)
+    image = (
+        page.render(scale=COVER_PIXELS_WIDE / page.get_width()).to_pil().convert("P", palette=1, colors=64)
+    )
     out = io.BytesIO()
     image.save(out, "PNG", optimize=True)
     return out.getvalue()
@@ -221,7 +247,12 @@ class _PdfBook(BaseDocTemplate):
     def __init__(self, target: io.BytesIO, book: Book) -> None:
         margins = dict.fromkeys(("leftMargin", "rightMargin", "topMargin", "bottomMargin"), MARGIN)
         meta = book.meta
-        about = {"title": book.title, "author": meta["author"], "subject": meta["description"], "lang": meta["language"]}
+        about = {
+            "title": book.title,
+            "author": meta["author"],
+            "subject": meta["description"],
+            "lang": meta["language"],
+        }
         # invariant: no time of build and no random file id inside
         super().__init__(target, pagesize=A5, invariant=1, creator=Path(__file__).name, **margins, **about)
         self.book = book
@@ -270,9 +301,19 @@ def _front_story(book: Book) -> list[Flowable]:
 
 
 def _chapter_story(number: int, chapter: Chapter) -> list[Flowable]:
-    heading = [Spacer(1, 14 * mm), Paragraph(str(number), STYLES["number"]), Spacer(1, 2 * mm), _Heading(chapter.title, number)]
+    heading = [
+        Spacer(1, 14 * mm),
+        Paragraph(str(number), STYLES["number"]),
+        Spacer(1, 2 * mm),
+        _Heading(chapter.title, number),
+    ]
     first, *rest = (inline(paragraph) for paragraph in chapter.paragraphs)
-    return [PageBreak(), *heading, Paragraph(first, STYLES["first"]), *(Paragraph(text, STYLES["body"]) for text in rest)]
+    return [
+        PageBreak(),
+        *heading,
+        Paragraph(first, STYLES["first"]),
+        *(Paragraph(text, STYLES["body"]) for text in rest),
+    ]
 
 
 def _pdf_story(book: Book) -> list[Flowable]:
@@ -303,7 +344,12 @@ h1 + p, .notice p { text-indent: 0; }
 def notices(book: Book) -> tuple[str, ...]:
     """The lines of the rights page."""
     maker = f"{book.meta['author']}, {book.meta['date'][:4]}"
-    return book.meta["description"], maker, book.meta["rights"], "https://creativecommons.org/publicdomain/zero/1.0/"
+    return (
+        book.meta["description"],
+        maker,
+        book.meta["rights"],
+        "https://creativecommons.org/publicdomain/zero/1.0/",
+    )
 
 
 def _page(book: Book, name: str, title: str, body: str) -> epub.EpubHtml:

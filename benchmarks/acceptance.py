@@ -1,10 +1,13 @@
-"""Acceptance of the middle level by the target, over budget, chunk, selection policy, refresh and temperature.
+"""Acceptance of the middle level by the target, over budget, chunk, selection policy, refresh and
+temperature.
 
-    python benchmarks/acceptance.py --books FILE FILE [--contexts 7600,4096,2048] [--tokens 128] [--minutes 25] [--save NAME]
+    python benchmarks/acceptance.py --books FILE FILE [--contexts 7600,4096,2048] [--tokens 128] [--minutes
+    25] [--save NAME]
 
-Along a given text both laws are computed and their overlap is the acceptance (core.decoding.forced), so nothing is left to chance and a
-busy machine does no harm. Each prompt is read once. Two texts follow it: the book's own next words, and what the target
-answers to the request to summarise. Every figure is of drafts of eight tokens. `benchmarks/plots.py` draws what is saved.
+Along a given text both laws are computed and their overlap is the acceptance (core.decoding.forced), so
+nothing is left to chance and a busy machine does no harm. Each prompt is read once. Two texts follow it: the
+book's own next words, and what the target answers to the request to summarise. Every figure is of drafts of
+eight tokens. `benchmarks/plots.py` draws what is saved.
 """
 
 from __future__ import annotations
@@ -18,7 +21,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-if not __package__:                            # started as a file: the repository is on the path, and not this folder
+# started as a file: the repository is on the path, and not this folder
+if not __package__:
     sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
 from core.backend.threads import bound_spinning  # noqa: E402 (the path above makes the repository importable)
@@ -52,16 +56,21 @@ from core.planning.planner import plan as make_plan  # noqa: E402
 from core.text.tokenizer import Tokenizer  # noqa: E402
 
 GAMMA = 8
-CHUNK = 8                                      # while other things vary
+CHUNK = 8  # while other things vary
 BUDGETS = (128, 256, 512, 1024, 2048)
-CHUNKS = (4, 16, 32)                           # beside CHUNK
+CHUNKS = (4, 16, 32)  # beside CHUNK
 NEVER = 1_000_000
-REFRESHES = {                                  # name: (every so many rounds, sooner where acceptance falls below)
-    "never": (NEVER, 0.0), "every round": (1, 0.0), "every 4": (4, 0.0), "every 8": (8, 0.0), "on drop": (NEVER, 0.7),
+# name: (every so many rounds, sooner where acceptance falls below)
+REFRESHES = {
+    "never": (NEVER, 0.0),
+    "every round": (1, 0.0),
+    "every 4": (4, 0.0),
+    "every 8": (8, 0.0),
+    "on drop": (NEVER, 0.7),
     "every 8 or on drop": (8, 0.7),
 }
 DEFAULT_REFRESH = "every 8 or on drop"
-TEMPERATURES = (0.6, 0.0, 1.0)                 # the first is what a refresh "on drop" looks at
+TEMPERATURES = (0.6, 0.0, 1.0)  # the first is what a refresh "on drop" looks at
 TOP_P = 0.9
 TEXTS = ("book", "answer")
 
@@ -101,19 +110,23 @@ class Text:
 
 
 class Columns:
-    """Observes a whole prefill and sums the attention that each chunk receives: H2O's measure, taken once for all its caches."""
+    """Observes a whole prefill and sums the attention that each chunk receives: H2O's measure, taken once for
+    all its caches.
+    """
 
     def __init__(self, cache: TargetKVCache) -> None:
         self._capacity = cache.capacity
         self.layers: list[torch.Tensor | None] = [None] * cache.shape.layers
 
-    def __call__(self, layer: int, q: torch.Tensor, k: torch.Tensor, *, start: int, length: int, own: int) -> None:
+    def __call__(
+        self, layer: int, q: torch.Tensor, k: torch.Tensor, *, start: int, length: int, own: int
+    ) -> None:
         """See Observer."""
         assert not start, "column sums need a layer's keys in one part"
         sums = column_sums(q, k, length=length, chunk=CHUNK)
         if self.layers[layer] is None:
             self.layers[layer] = sums.new_zeros(sums.shape[0], self._capacity // CHUNK)
-        self.layers[layer][:, :sums.shape[1]] += sums
+        self.layers[layer][:, : sums.shape[1]] += sums
 
 
 class Primed(RetrievalKVCache):
@@ -146,7 +159,12 @@ def main() -> int:
                     texts.append(text)
                     rows += found
                     print(f"{time.monotonic() - deadline + 60 * options.minutes:.0f} s", text, flush=True)
-    details = {"rows": [_flat(row) for row in rows], "texts": [asdict(text) for text in texts], "gamma": GAMMA, "left": left}
+    details = {
+        "rows": [_flat(row) for row in rows],
+        "texts": [asdict(text) for text in texts],
+        "gamma": GAMMA,
+        "left": left,
+    }
     if options.save:
         save(options.save, tables(rows, texts), details)
     print(json.dumps(details["left"]))
@@ -154,13 +172,20 @@ def main() -> int:
 
 
 def setups(context: int) -> list[Setup]:
-    """A star through the default: one thing varies at a time, at every budget below half of the context, refreshes at two of them."""
+    """A star through the default: one thing varies at a time, at every budget below half of the context,
+    refreshes at two of them.
+    """
     budgets = [budget for budget in BUDGETS if budget <= context // 2]
     made = {Setup(policy, budget, CHUNK, DEFAULT_REFRESH) for policy in POLICIES for budget in budgets}
-    made |= {Setup("mass", budget, chunk, DEFAULT_REFRESH) for chunk in CHUNKS for budget in budgets if budget >= 4 * chunk}
+    made |= {
+        Setup("mass", budget, chunk, DEFAULT_REFRESH)
+        for chunk in CHUNKS
+        for budget in budgets
+        if budget >= 4 * chunk
+    }
     twice = [budget for budget in (256, 1024) if budget in budgets]
     made |= {Setup("mass", budget, CHUNK, refresh) for budget in twice for refresh in REFRESHES}
-    made |= {Setup("mean_key", budget, CHUNK, "never") for budget in twice}                  # the paper's
+    made |= {Setup("mean_key", budget, CHUNK, "never") for budget in twice}  # the paper's
     return sorted(made)
 
 
@@ -170,36 +195,64 @@ def _case(
     """One prompt, read once, and the two texts behind it."""
     style = ReadingStyle.from_record(catalogue.find(engine.model_name).reading)
     frame = tokenizer.frame(style.system)
-    head = [*frame.opening, *ids[:context - len(frame.opening)]]
+    head = [*frame.opening, *ids[: context - len(frame.opening)]]
     cache = engine.new_context(context + 512).cache
     columns = Columns(cache)
-    for _ in engine.model.prefill(head[:-2], cache, segment_tokens=engine.plan.prefill_segment_tokens, chunk_tokens=512,
-                                  should_stop=lambda: False, tap=columns, tap_all=True):
+    for _ in engine.model.prefill(
+        head[:-2],
+        cache,
+        segment_tokens=engine.plan.prefill_segment_tokens,
+        chunk_tokens=512,
+        should_stop=lambda: False,
+        tap=columns,
+        tap_all=True,
+    ):
         pass
     request = [*tokenizer.encode("\n\n"), *tokenizer.encode(style.part_prompts[0]), *frame.ask]
     made = []
     for kind in TEXTS:
         prompt, penalty = (head, 1.0) if kind == "book" else ([*head, *request], style.repetition_penalty)
-        whole = [*head, *ids[len(head) - len(frame.opening):][:tokens]] if kind == "book" else (
-            _answered(engine, cache, prompt, penalty, tokens))
-        samplings = [Sampling(temperature, TOP_P if temperature else 1.0, penalty, len(prompt)) for temperature in TEMPERATURES]
+        whole = (
+            [*head, *ids[len(head) - len(frame.opening) :][:tokens]]
+            if kind == "book"
+            else (_answered(engine, cache, prompt, penalty, tokens))
+        )
+        samplings = [
+            Sampling(temperature, TOP_P if temperature else 1.0, penalty, len(prompt))
+            for temperature in TEMPERATURES
+        ]
         made.append(_forced(engine, cache, columns, name, context, kind, whole, len(prompt), samplings))
     return made
 
 
-def _answered(engine: Engine, cache: TargetKVCache, prompt: list[int], penalty: float, tokens: int) -> list[int]:
+def _answered(
+    engine: Engine, cache: TargetKVCache, prompt: list[int], penalty: float, tokens: int
+) -> list[int]:
     """The prompt and what plain decoding at the first temperature makes of it."""
     cache.rollback(min(cache.length, len(prompt) - 2))
     ids = list(prompt)
-    decoder = Decoder(EmptyDrafter(), engine.model, cache, Sampling(TEMPERATURES[0], TOP_P, penalty, len(prompt)), SeededRandomness(1),
-                      gamma=1)
+    decoder = Decoder(
+        EmptyDrafter(),
+        engine.model,
+        cache,
+        Sampling(TEMPERATURES[0], TOP_P, penalty, len(prompt)),
+        SeededRandomness(1),
+        gamma=1,
+    )
     while len(ids) < len(prompt) + tokens:
         ids += decoder.round(ids, most=1).tokens
     return ids
 
 
 def _forced(
-    engine: Engine, cache: TargetKVCache, columns: Columns, name: str, context: int, kind: str, ids: list[int], start: int,
+    engine: Engine,
+    cache: TargetKVCache,
+    columns: Columns,
+    name: str,
+    context: int,
+    kind: str,
+    ids: list[int],
+    start: int,
     samplings: Sequence[Sampling],
 ) -> tuple[Text, list[Row]]:
     """All setups side by side along one text."""
@@ -210,14 +263,23 @@ def _forced(
     chosen = torch.log_softmax(logits, -1).gather(-1, torch.tensor(ids[start:]).unsqueeze(-1))
     cache.rollback(start - 1)
     sums = forced.run(engine.model, cache, ids, start, lanes, samplings, gamma=GAMMA)
-    rows = [Row(name, context, kind, sampling.temperature, setup, expected)
-            for setup, of_lane in zip(made, sums, strict=True) for sampling, expected in zip(samplings, of_lane, strict=True)]
+    rows = [
+        Row(name, context, kind, sampling.temperature, setup, expected)
+        for setup, of_lane in zip(made, sums, strict=True)
+        for sampling, expected in zip(samplings, of_lane, strict=True)
+    ]
     answer = ids[start:]
     return Text(name, context, kind, len(answer), math.exp(-chosen.mean().item()), distinct(answer)), rows
 
 
 def _lane(engine: Engine, source: TargetKVCache, columns: Columns, setup: Setup) -> Lane:
-    cache = Primed(source, budget=setup.budget, chunk=setup.chunk, tail_tokens=engine.plan.tail_tokens, policy=setup.policy)
+    cache = Primed(
+        source,
+        budget=setup.budget,
+        chunk=setup.chunk,
+        tail_tokens=engine.plan.tail_tokens,
+        policy=setup.policy,
+    )
     if setup.policy == "h2o":
         cache.prime(columns)
     every, floor = REFRESHES[setup.refresh]
@@ -225,63 +287,121 @@ def _lane(engine: Engine, source: TargetKVCache, columns: Columns, setup: Setup)
     return Lane(cache, RetrievalRefresh(watch, cache, every=every, floor=floor), watch)
 
 
-# ---- what came out --------------------------------------------------------------------------------------------------------------
+# ---- what came out -----------------------------------------------------------------------------------------
+
 
 def tables(rows: Sequence[Row], texts: Sequence[Text]) -> list[Table]:
     """One table for each thing that varied, and the texts it was measured along."""
     contexts = sorted({row.context for row in rows})
-    columns = tuple(f"{context:,}, T = {temperature:g}" for context in contexts for temperature in sorted(TEMPERATURES))
+    columns = tuple(
+        f"{context:,}, T = {temperature:g}" for context in contexts for temperature in sorted(TEMPERATURES)
+    )
     made = []
     for title, name, of_star in (
-        ("selection and budget", "Selection, budget", lambda s: (s.chunk, s.refresh) == (CHUNK, DEFAULT_REFRESH)),
+        (
+            "selection and budget",
+            "Selection, budget",
+            lambda s: (s.chunk, s.refresh) == (CHUNK, DEFAULT_REFRESH),
+        ),
         ("chunk and budget", "Chunk, budget", lambda s: (s.policy, s.refresh) == ("mass", DEFAULT_REFRESH)),
-        ("refresh", "Refresh, budget", lambda s: (s.policy, s.chunk) == ("mass", CHUNK) and s.budget in (256, 1024)),
+        (
+            "refresh",
+            "Refresh, budget",
+            lambda s: (s.policy, s.chunk) == ("mass", CHUNK) and s.budget in (256, 1024),
+        ),
     ):
         names = {"Selection": "policy", "Chunk": "chunk", "Refresh": "refresh"}
         varied = names[name.split(",")[0]]
-        chosen = sorted({row.setup for row in rows if of_star(row.setup)}, key=lambda s: (str(getattr(s, varied)).zfill(20), s.budget))
-        lines = [(f"{getattr(setup, varied)}, {setup.budget:,}",
-                  *(rate(rows, setup, context, temperature) for context in contexts for temperature in sorted(TEMPERATURES)))
-                 for setup in chosen]
-        made.append(Table(f"Acceptance of the retrieval level by {title}", (name, *columns), tuple(lines), _NOTES))
-    facts = tuple((f"{text.book}, {text.text}", text.context, text.tokens, text.perplexity, text.distinct_4grams,
-                   "loops" if text.distinct_4grams < LOOPS_BELOW else "varied") for text in texts)
-    return [*made, Table("Texts along which acceptance was computed",
-                         ("Text", "Context", "Tokens", "Perplexity", "Distinct 4-grams", "text"), facts)]
+        chosen = sorted(
+            {row.setup for row in rows if of_star(row.setup)},
+            key=lambda s: (str(getattr(s, varied)).zfill(20), s.budget),
+        )
+        lines = [
+            (
+                f"{getattr(setup, varied)}, {setup.budget:,}",
+                *(
+                    rate(rows, setup, context, temperature)
+                    for context in contexts
+                    for temperature in sorted(TEMPERATURES)
+                ),
+            )
+            for setup in chosen
+        ]
+        made.append(
+            Table(f"Acceptance of the retrieval level by {title}", (name, *columns), tuple(lines), _NOTES)
+        )
+    facts = tuple(
+        (
+            f"{text.book}, {text.text}",
+            text.context,
+            text.tokens,
+            text.perplexity,
+            text.distinct_4grams,
+            "loops" if text.distinct_4grams < LOOPS_BELOW else "varied",
+        )
+        for text in texts
+    )
+    return [
+        *made,
+        Table(
+            "Texts along which acceptance was computed",
+            ("Text", "Context", "Tokens", "Perplexity", "Distinct 4-grams", "text"),
+            facts,
+        ),
+    ]
 
 
-_NOTES = (f"Expected accepted over evaluated tokens of drafts of {GAMMA}, over all texts; selection by mass, chunks of {CHUNK} and "
-          f"refresh {DEFAULT_REFRESH} where not named; top-p {TOP_P:g} above temperature 0. A dash: the budget is more than half of the "
-          "context.",)
+_NOTES = (
+    f"Expected accepted over evaluated tokens of drafts of {GAMMA}, over all texts; selection by mass, "
+    f"chunks of {CHUNK} and "
+    f"refresh {DEFAULT_REFRESH} where not named; top-p {TOP_P:g} above temperature 0. A dash: the budget is "
+    "more than half of the "
+    "context.",
+)
 
 
-def rate(rows: Sequence[Row], setup: Setup, context: int, temperature: float, text: str | None = None) -> float | None:
+def rate(
+    rows: Sequence[Row], setup: Setup, context: int, temperature: float, text: str | None = None
+) -> float | None:
     """Acceptance over all texts of the kind; None where it was not computed."""
-    found = [row.expected for row in rows if (row.setup, row.context, row.temperature) == (setup, context, temperature)
-             and text in (None, row.text)]
+    found = [
+        row.expected
+        for row in rows
+        if (row.setup, row.context, row.temperature) == (setup, context, temperature)
+        and text in (None, row.text)
+    ]
     return sum(found, Expected()).rate if found else None
 
 
 def _flat(row: Row) -> dict[str, object]:
-    return {**{name: getattr(row, name) for name in ("book", "context", "text", "temperature")}, **asdict(row.setup),
-            **asdict(row.expected), "rate": row.expected.rate}
+    return {
+        **{name: getattr(row, name) for name in ("book", "context", "text", "temperature")},
+        **asdict(row.setup),
+        **asdict(row.expected),
+        "rate": row.expected.rate,
+    }
 
 
 def _text_ids(book: Path, tokenizer: Tokenizer) -> list[int]:
     document = read_document(book)
-    return tokenizer.encode(document.text[document.chapters[0].start if document.chapters else 0:])
+    return tokenizer.encode(document.text[document.chapters[0].start if document.chapters else 0 :])
 
 
 def _engine(folder: Path, context_tokens: int) -> Engine:
     settings = load_settings(None, {"context_tokens": context_tokens, "snapshot_quota_gb": 0})
     plan = make_plan(probe(data_dir()), settings, target=catalogue.find(folder.name).shape, draft=None)
-    return build_engine(replace(plan, retrieval_chunk=max(CHUNKS)), settings, folder)      # so that every chunk divides a block
+    # so that every chunk divides a block
+    return build_engine(replace(plan, retrieval_chunk=max(CHUNKS)), settings, folder)
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--books", type=Path, nargs="+", required=True)
-    parser.add_argument("--contexts", type=lambda text: [int(part) for part in text.split(",")], default=[7600, 4096, 2048])
+    parser.add_argument(
+        "--contexts", type=lambda text: [int(part) for part in text.split(",")], default=[7600, 4096, 2048]
+    )
     parser.add_argument("--tokens", type=int, default=128)
     parser.add_argument("--minutes", type=float, default=25.0, help="no case is begun after so long")
     parser.add_argument("--save", help="name of the result below benchmarks/results")

@@ -1,4 +1,6 @@
-"""Notices when something else slows the machine, and has what it slowed done again. Ratios of runs need one speed for all of them."""
+"""Notices when something else slows the machine, and has what it slowed done again. Ratios of runs need one
+speed for all of them.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +11,8 @@ from typing import Generic, TypeVar
 
 import torch
 
-DISTURBED = 1.15           # times the least time of the fixed work, around a run
-TRIES = 3                  # of a run, at most
+DISTURBED = 1.15  # times the least time of the fixed work, around a run
+TRIES = 3  # of a run, at most
 _REPEATS = 8
 
 T = TypeVar("T")
@@ -18,7 +20,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Timed(Generic[T]):
-    """What a run gave, and the time that the fixed work took around it over the least one: 1 where nothing disturbed it."""
+    """What a run gave, and the time that the fixed work took around it over the least one: 1 where nothing
+    disturbed it.
+    """
 
     result: T
     slowdown: float
@@ -38,15 +42,20 @@ class FixedWork:
 
 
 def calmest(
-    runs: Sequence[Callable[[], T]], *, work: Callable[[], None] | None = None, clock: Callable[[], float] = time.perf_counter,
+    runs: Sequence[Callable[[], T]],
+    *,
+    work: Callable[[], None] | None = None,
+    clock: Callable[[], float] = time.perf_counter,
     tries: int = TRIES,
 ) -> list[Timed[T]]:
-    """Does all runs in their order, then again those around which `work` took DISTURBED times its least time or more; the calmest of each.
+    """Does all runs in their order, then again those around which `work` took DISTURBED times its least time
+    or more; the calmest of each.
 
-    A neighbour on the same processor comes and goes within seconds to minutes; what it does within a run unseen at both ends stays.
+    A neighbour on the same processor comes and goes within seconds to minutes; what it does within a run
+    unseen at both ends stays.
     """
     work = work or FixedWork()
-    work()                                                 # warm
+    work()  # warm
     found = [_run(run, work, clock) for run in runs]
     for _ in range(tries - 1):
         least = min(pace for pace, _ in found)

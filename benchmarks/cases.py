@@ -1,4 +1,6 @@
-"""What a benchmark has measured so far, case by case in a file, so that a run which was stopped is gone on with."""
+"""What a benchmark has measured so far, case by case in a file, so that a run which was stopped is gone on
+with.
+"""
 
 from __future__ import annotations
 
@@ -14,19 +16,34 @@ from benchmarks.store import RESULTS
 
 
 class Cases:
-    """Finished cases by name, in a JSON file that each one goes to at once, and the time that the run may take.
+    """Finished cases by name, in a JSON file that each one goes to at once, and the time that the run may
+    take.
 
-    Figures taken under different `conditions` (plain values) must not stand in one table: a file with others is refused. Raises
-    SystemExit then.
+    Figures taken under different `conditions` (plain values) must not stand in one table: a file with others
+    is refused. Raises SystemExit then.
     """
 
-    def __init__(self, path: Path, conditions: dict[str, Any], *, minutes: float, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        path: Path,
+        conditions: dict[str, Any],
+        *,
+        minutes: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._path, self._conditions, self._clock = path, json.loads(json.dumps(conditions)), clock
         self._deadline = clock() + 60 * minutes
-        kept = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {"conditions": self._conditions, "cases": {}}
+        kept = (
+            json.loads(path.read_text(encoding="utf-8"))
+            if path.is_file()
+            else {"conditions": self._conditions, "cases": {}}
+        )
         if kept["conditions"] != self._conditions:
-            raise SystemExit(f"{path} was measured with {kept['conditions']}, now it is {self._conditions}. Delete it, or name another "
-                             "file with --state.")
+            raise SystemExit(
+                f"{path} was measured with {kept['conditions']}, now it is {self._conditions}. Delete it, or "
+                "name another "
+                "file with --state."
+            )
         self.done: dict[str, Any] = kept["cases"]
 
     def out_of_time(self) -> bool:
@@ -54,13 +71,25 @@ class Cases:
         self.done[name] = found
         self._path.parent.mkdir(parents=True, exist_ok=True)
         part = self._path.with_suffix(".part")
-        part.write_text(json.dumps({"conditions": self._conditions, "cases": self.done}, indent=1), encoding="utf-8")
+        part.write_text(
+            json.dumps({"conditions": self._conditions, "cases": self.done}, indent=1), encoding="utf-8"
+        )
         part.replace(self._path)
 
 
 def add_options(parser: argparse.ArgumentParser, name: str, *, minutes: float = 60.0) -> None:
     """The options that every resumable benchmark has; `name` is that of its results."""
-    parser.add_argument("--minutes", type=float, default=minutes, help="nothing is begun after so long; started again, it goes on")
-    parser.add_argument("--state", type=Path, default=RESULTS.parent / f"{name}-cases.json", help="finished cases; delete it to start over")
+    parser.add_argument(
+        "--minutes",
+        type=float,
+        default=minutes,
+        help="nothing is begun after so long; started again, it goes on",
+    )
+    parser.add_argument(
+        "--state",
+        type=Path,
+        default=RESULTS.parent / f"{name}-cases.json",
+        help="finished cases; delete it to start over",
+    )
     parser.add_argument("--save", metavar="NAME", help="name of the result below --folder")
     parser.add_argument("--folder", type=Path, default=RESULTS)

@@ -1,4 +1,6 @@
-"""Those who decode in benchmarks/peers.py: each is a process, `python -m benchmarks.contenders`, that answers when it is asked."""
+"""Those who decode in benchmarks/peers.py: each is a process, `python -m benchmarks.contenders`, that answers
+when it is asked.
+"""
 
 from __future__ import annotations
 
@@ -22,12 +24,16 @@ from benchmarks.parts import PARTS, Parts, timed_engine  # noqa: E402
 from core.config import Settings  # noqa: E402
 from core.planning.plan import Plan  # noqa: E402
 
-TURNS = 4                                      # the first right behind the prompt, the others in turn with the other peers
-Times = list[float]                            # seconds per token, the first one left out
-Answer = tuple[float, list[int], Times]        # prefill in seconds, tokens, times
-Run = Callable[[list[int], int], Answer]       # prompt, tokens wanted; called again it keeps the prompt's KV where the peer can
-OURS = {                                       # row -> mode, temperature
-    "ours, plain": ("autoregressive", 0.0), "ours, TriForce": ("triforce", 0.0), "ours, TriForce, T 0.6": ("triforce", 0.6),
+# the first right behind the prompt, the others in turn with the other peers
+TURNS = 4
+Times = list[float]  # seconds per token, the first one left out
+Answer = tuple[float, list[int], Times]  # prefill in seconds, tokens, times
+# prompt, tokens wanted; called again it keeps the prompt's KV where the peer can
+Run = Callable[[list[int], int], Answer]
+OURS = {  # row -> mode, temperature
+    "ours, plain": ("autoregressive", 0.0),
+    "ours, TriForce": ("triforce", 0.0),
+    "ours, TriForce, T 0.6": ("triforce", 0.6),
     "ours, TriForce, T 1": ("triforce", 1.0),
 }
 BY_PART, LOOKUP = "ours, by part", "llama.cpp, prompt lookup"
@@ -35,7 +41,9 @@ BY_PART, LOOKUP = "ours, by part", "llama.cpp, prompt lookup"
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """What every peer is given: the checkpoint in both formats, a draft for those that want one, and our plan for the context."""
+    """What every peer is given: the checkpoint in both formats, a draft for those that want one, and our plan
+    for the context.
+    """
 
     folder: Path
     gguf: Path
@@ -49,7 +57,9 @@ class Cannot(Exception):
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """One JSON line for each line that comes in: {"rows": {row: {prefill_s, tokens, times}}}, {"parts": ...} or {"reason": ...}."""
+    """One JSON line for each line that comes in: {"rows": {row: {prefill_s, tokens, times}}}, {"parts": ...}
+    or {"reason": ...}.
+    """
     options = _arguments(arguments)
     turn = _turn(options)
     for _ in sys.stdin:
@@ -71,8 +81,12 @@ def _turn(options: argparse.Namespace) -> Callable[[], dict[str, Any]]:
     except Cannot as reason:
         said = str(reason)
         return lambda: {"reason": said}
-    return lambda: {"rows": {name: dict(zip(("prefill_s", "tokens", "times"), run(ids, options.tokens), strict=True))
-                             for name, run in runs.items()}}
+    return lambda: {
+        "rows": {
+            name: dict(zip(("prefill_s", "tokens", "times"), run(ids, options.tokens), strict=True))
+            for name, run in runs.items()
+        }
+    }
 
 
 def _llama_cpp(setup: Setup, *, lookup: bool = False) -> dict[str, Run]:
@@ -80,11 +94,27 @@ def _llama_cpp(setup: Setup, *, lookup: bool = False) -> dict[str, Run]:
     from llama_cpp.llama_speculative import LlamaPromptLookupDecoding
 
     plan = setup.plan
-    stretched = {"rope_scaling_type": LLAMA_ROPE_SCALING_TYPE_YARN, "rope_freq_scale": 1 / plan.context_stretch,
-                 "yarn_orig_ctx": round(plan.context_tokens / plan.context_stretch)} if plan.context_stretch > 1 else {}
-    model = Llama(str(setup.gguf), n_ctx=plan.context_tokens, n_threads=plan.threads, n_threads_batch=plan.threads, verbose=False,
-                  n_gpu_layers=0, logits_all=lookup,       # its drafts are judged by rows that it would not keep otherwise
-                  draft_model=LlamaPromptLookupDecoding(num_pred_tokens=10) if lookup else None, **stretched)
+    stretched = (
+        {
+            "rope_scaling_type": LLAMA_ROPE_SCALING_TYPE_YARN,
+            "rope_freq_scale": 1 / plan.context_stretch,
+            "yarn_orig_ctx": round(plan.context_tokens / plan.context_stretch),
+        }
+        if plan.context_stretch > 1
+        else {}
+    )
+    model = Llama(
+        str(setup.gguf),
+        n_ctx=plan.context_tokens,
+        n_threads=plan.threads,
+        n_threads_batch=plan.threads,
+        verbose=False,
+        # its drafts are judged by rows that it would not keep otherwise
+        n_gpu_layers=0,
+        logits_all=lookup,
+        draft_model=LlamaPromptLookupDecoding(num_pred_tokens=10) if lookup else None,
+        **stretched,
+    )
 
     def answer(ids: list[int], count: int) -> Answer:
         return timed(model.generate(ids, temp=0.0, repeat_penalty=1.0), count, eos={model.token_eos()})
@@ -92,11 +122,13 @@ def _llama_cpp(setup: Setup, *, lookup: bool = False) -> dict[str, Run]:
     return {LOOKUP if lookup else "llama.cpp": answer}
 
 
-def timed(stream: Iterator[int], count: int, *, eos: set[int], clock: Callable[[], float] = time.perf_counter) -> Answer:
+def timed(
+    stream: Iterator[int], count: int, *, eos: set[int], clock: Callable[[], float] = time.perf_counter
+) -> Answer:
     """A generator of tokens by the clock. Tokens that come at once belong to one round and share its time."""
     started = last = clock()
     tokens: list[int] = []
-    rounds: list[tuple[int, float]] = []       # tokens, seconds
+    rounds: list[tuple[int, float]] = []  # tokens, seconds
     for token in stream:
         now = clock()
         tokens.append(token)
@@ -117,7 +149,11 @@ def _transformers(setup: Setup) -> dict[str, Run]:
 
     model = transformers_peer.load(setup.folder, setup.plan)
     kept = transformers_peer.kept_cache(model)
-    return {"transformers": lambda ids, count: transformers_peer.answer(model, ids, count, past_key_values=kept(len(ids)))}
+    return {
+        "transformers": lambda ids, count: transformers_peer.answer(
+            model, ids, count, past_key_values=kept(len(ids))
+        )
+    }
 
 
 def _generate(setup: Setup, *, name: str, device: str = "cpu", **how: Any) -> dict[str, Run]:
@@ -134,7 +170,11 @@ def _assisted(setup: Setup) -> dict[str, Run]:
         raise Cannot(f"it needs a smaller model with this vocabulary, and {setup.draft} is not there")
     model = transformers_peer.load(setup.folder, setup.plan)
     draft = transformers_peer.load_draft(setup.draft, model)
-    return {"transformers, assisted": lambda ids, count: transformers_peer.answer(model, ids, count, assistant_model=draft)}
+    return {
+        "transformers, assisted": lambda ids, count: transformers_peer.answer(
+            model, ids, count, assistant_model=draft
+        )
+    }
 
 
 def _offloaded(setup: Setup) -> dict[str, Run]:
@@ -142,7 +182,9 @@ def _offloaded(setup: Setup) -> dict[str, Run]:
 
     if not torch.cuda.is_available():
         raise Cannot("it moves the cache between host memory and a GPU, and there is no GPU")
-    return _generate(setup, name="transformers, offloaded cache", device="cuda", cache_implementation="offloaded")
+    return _generate(
+        setup, name="transformers, offloaded cache", device="cuda", cache_implementation="offloaded"
+    )
 
 
 def _ours(setup: Setup) -> dict[str, Run]:
@@ -156,7 +198,13 @@ def _ours(setup: Setup) -> dict[str, Run]:
     def run(mode: str, temperature: float, ids: list[int], count: int) -> Answer:
         tokens: list[int] = []
         times: Times = []
-        params = Params(max_new_tokens=count, temperature=temperature, top_p=0.9 if temperature else 1.0, mode=mode, seed=1)
+        params = Params(
+            max_new_tokens=count,
+            temperature=temperature,
+            top_p=0.9 if temperature else 1.0,
+            mode=mode,
+            seed=1,
+        )
         for event in engine.generate(context, ids, params):
             if isinstance(event, Round):
                 times += [event.seconds / len(event.tokens)] * len(event.tokens) if tokens else []
@@ -169,7 +217,9 @@ def _ours(setup: Setup) -> dict[str, Run]:
 
 
 def by_part(setup: Setup, ids: list[int], count: int, book_id: str) -> dict[str, float]:
-    """Milliseconds per plain token in linear layers, in attention, and in all, behind a prompt that may come from disk."""
+    """Milliseconds per plain token in linear layers, in attention, and in all, behind a prompt that may come
+    from disk.
+    """
     from core.paths import subdir
 
     engine, parts = timed_engine(setup.plan, setup.settings, setup.folder, snapshots=subdir("benchmarks"))
@@ -184,7 +234,9 @@ def token_parts(engine: Any, parts: Parts, context: Any, ids: list[int], count: 
     from core.engine import Params
 
     found: list[dict[str, float]] = []
-    for event in engine.generate(context, ids, Params(mode="autoregressive", temperature=0.0, max_new_tokens=count)):
+    for event in engine.generate(
+        context, ids, Params(mode="autoregressive", temperature=0.0, max_new_tokens=count)
+    ):
         if isinstance(event, Round):
             found.append({**parts.seconds, "token": event.seconds})
         parts.reset()
@@ -204,11 +256,21 @@ class Peer:
 # transformers and ours are neighbours: their prefill takes about as long, and a machine's speed drifts
 PEERS = {
     "llama.cpp": Peer("llama_cpp", "plain", _llama_cpp),
-    LOOKUP: Peer("llama_cpp", "its own n-gram drafts of up to 10 tokens", partial(_llama_cpp, lookup=True), turns=1),
-    "transformers, prompt lookup": Peer("transformers", "its own n-gram drafts of up to 10 tokens", partial(
-        _generate, name="transformers, prompt lookup", prompt_lookup_num_tokens=10), turns=1),
-    "transformers, assisted": Peer("transformers", "its own assisted generation with our trained draft model", _assisted, turns=1),
-    "transformers, offloaded cache": Peer("transformers", "plain, with the KV cache in host memory", _offloaded, turns=1),
+    LOOKUP: Peer(
+        "llama_cpp", "its own n-gram drafts of up to 10 tokens", partial(_llama_cpp, lookup=True), turns=1
+    ),
+    "transformers, prompt lookup": Peer(
+        "transformers",
+        "its own n-gram drafts of up to 10 tokens",
+        partial(_generate, name="transformers, prompt lookup", prompt_lookup_num_tokens=10),
+        turns=1,
+    ),
+    "transformers, assisted": Peer(
+        "transformers", "its own assisted generation with our trained draft model", _assisted, turns=1
+    ),
+    "transformers, offloaded cache": Peer(
+        "transformers", "plain, with the KV cache in host memory", _offloaded, turns=1
+    ),
     "transformers": Peer("transformers", "plain", _transformers),
     "ours": Peer("core", "plain, and TriForce at temperature 0, 0.6 and 1, after one prefill", _ours),
     BY_PART: Peer("core", "where the time of a plain token goes, up to 8K", None),

@@ -1,11 +1,14 @@
-"""Decode speed of every mode on real book text: TBT, acceptance, time per pass of each level, and the least a token's bytes would take.
+"""Decode speed of every mode on real book text: TBT, acceptance, time per pass of each level, and the least a
+token's bytes would take.
 
-    python benchmarks/decode.py --book FILE [--contexts 1024,4096,8000,16000,32000] [--temperatures 0,0.6,1] [--minutes 60] [--save decode]
+    python benchmarks/decode.py --book FILE [--contexts 1024,4096,8000,16000,32000] [--temperatures 0,0.6,1]
+    [--minutes 60] [--save decode]
 
-The model goes on writing the book, whose first N tokens are its prompt. What was read of it is kept on disk (--snapshots), so that a
-second run reads nothing. Contexts beyond the native one are stretched by YaRN. A case is one context at one temperature: plain decoding
-runs before and after its other modes, and the ratios are taken to the mean of the two. Finished cases are kept (--state), so a run that
-was stopped goes on. Text that repeats itself drafts too easily: answers of which under 60% of 4-grams are distinct are reported apart.
+The model goes on writing the book, whose first N tokens are its prompt. What was read of it is kept on disk
+(--snapshots), so that a second run reads nothing. Contexts beyond the native one are stretched by YaRN. A
+case is one context at one temperature: plain decoding runs before and after its other modes, and the ratios
+are taken to the mean of the two. Finished cases are kept (--state), so a run that was stopped goes on. Text
+that repeats itself drafts too easily: answers of which under 60% of 4-grams are distinct are reported apart.
 Needs a quiet machine; what something disturbed is done again (benchmarks/calm.py).
 """
 
@@ -20,7 +23,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-if not __package__:                            # started as a file: the repository is on the path, and not this folder
+# started as a file: the repository is on the path, and not this folder
+if not __package__:
     sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
 from core.backend.threads import bound_spinning  # noqa: E402 (the path above makes the repository importable)
@@ -44,9 +48,15 @@ from core.model.embedded import ensure_embedded  # noqa: E402
 from core.paths import subdir  # noqa: E402
 
 PLAIN = "autoregressive"
-MODES = {                                      # name -> the engine's mode, whether level 0 has the trained draft
-    "streaming": ("streaming", False), "retrieval": ("retrieval", False), "ngram": ("ngram", False), "draft": ("draft", True),
-    "triforce": ("triforce", False), "triforce, trained draft": ("triforce", True), PLAIN: (PLAIN, False),
+# name -> the engine's mode, whether level 0 has the trained draft
+MODES = {
+    "streaming": ("streaming", False),
+    "retrieval": ("retrieval", False),
+    "ngram": ("ngram", False),
+    "draft": ("draft", True),
+    "triforce": ("triforce", False),
+    "triforce, trained draft": ("triforce", True),
+    PLAIN: (PLAIN, False),
 }
 
 
@@ -65,8 +75,8 @@ class Run:
     tokens_per_round: float
     distinct_4grams: float
     passes: dict[str, dict[str, Any]]
-    same_as_plain: bool | None = None          # greedy only: token for token
-    slowdown: float = 1.0                      # see Timed
+    same_as_plain: bool | None = None  # greedy only: token for token
+    slowdown: float = 1.0  # see Timed
 
     @property
     def loops(self) -> bool:
@@ -91,24 +101,38 @@ def main(arguments: list[str] | None = None) -> int:
     folder = ensure_embedded()
     ids = embedded.book_ids(options.book, folder, least=max(options.contexts))
     conditions = {key: getattr(options, key) for key in ("tokens", "budget", "gamma", "dtype", "modes")} | {
-        "book": options.book.name, "draft": options.draft.name}
+        "book": options.book.name,
+        "draft": options.draft.name,
+    }
     state = Cases(options.state, conditions, minutes=options.minutes)
     try:
         for length in options.contexts:
             _context(state, folder, ids[:length], options)
     except OutOfTime:
         pass
-    left = state.left([name for length in options.contexts for name in (_roofline_name(length), *_names(length, options).values())])
+    left = state.left(
+        [
+            name
+            for length in options.contexts
+            for name in (_roofline_name(length), *_names(length, options).values())
+        ]
+    )
     runs, floors = _found(state)
-    made = tables(runs, floors, f"Decoding {options.book.stem}", notes=() if options.draft.is_dir() else (NO_DRAFT,))
+    made = tables(
+        runs, floors, f"Decoding {options.book.stem}", notes=() if options.draft.is_dir() else (NO_DRAFT,)
+    )
     if options.save:
-        save(options.save, made, {"conditions": conditions, "runs": [asdict(run) for run in runs], "floors": floors, "left": left},
-             folder=options.folder)
+        save(
+            options.save,
+            made,
+            {"conditions": conditions, "runs": [asdict(run) for run in runs], "floors": floors, "left": left},
+            folder=options.folder,
+        )
     print(json.dumps({"tables": [[table.title, table.columns, table.rows] for table in made], "left": left}))
     return 0
 
 
-# ---- measuring ------------------------------------------------------------------------------------------------------------
+# ---- measuring ---------------------------------------------------------------------------------------------
 
 
 def _context(state: Cases, folder: Path, ids: list[int], options: argparse.Namespace) -> None:
@@ -120,10 +144,19 @@ def _context(state: Cases, folder: Path, ids: list[int], options: argparse.Names
         raise OutOfTime
     bench = prepare(folder, ids, options, Recorder(), state.out_of_time)
     state.measure(_roofline_name(len(ids)), lambda: floor(bench.engine, folder, len(ids)))
-    modes = [PLAIN, *(mode for mode in options.modes if mode != PLAIN and (options.draft.is_dir() or not MODES[mode][1])), PLAIN]
+    modes = [
+        PLAIN,
+        *(mode for mode in options.modes if mode != PLAIN and (options.draft.is_dir() or not MODES[mode][1])),
+        PLAIN,
+    ]
     for temperature, name in names.items():
-        state.measure(name, lambda temperature=temperature: [
-            asdict(run) for run in answers(bench, modes, temperature, tokens=options.tokens, gamma=options.gamma)])
+        state.measure(
+            name,
+            lambda temperature=temperature: [
+                asdict(run)
+                for run in answers(bench, modes, temperature, tokens=options.tokens, gamma=options.gamma)
+            ],
+        )
 
 
 def _names(length: int, options: argparse.Namespace) -> dict[float, str]:
@@ -135,33 +168,61 @@ def _roofline_name(length: int) -> str:
 
 
 def prepare(
-    folder: Path, ids: Sequence[int], options: argparse.Namespace, recorder: Recorder, out_of_time: Callable[[], bool],
+    folder: Path,
+    ids: Sequence[int],
+    options: argparse.Namespace,
+    recorder: Recorder,
+    out_of_time: Callable[[], bool],
 ) -> Bench:
-    """An engine for `ids` and an answer, and a context with `ids` in it, from disk as far as they are there. Raises OutOfTime."""
+    """An engine for `ids` and an answer, and a context with `ids` in it, from disk as far as they are there.
+    Raises OutOfTime.
+    """
     draft = catalogue.from_folder(options.draft).shape if options.draft.is_dir() else None
     tokens = len(ids) + options.tokens + embedded.SPARE_TOKENS
     plain, settings = embedded.plan_for(folder, tokens, dtype=options.dtype, budget=options.budget)
     plan, _ = embedded.plan_for(folder, tokens, draft=draft, dtype=options.dtype, budget=options.budget)
-    engine = build_engine(plan, settings, folder, draft_dir=options.draft if draft else None,
-                          snapshots=options.snapshots or subdir("benchmarks"), composer=functools.partial(Measured, recorder, plain))
+    engine = build_engine(
+        plan,
+        settings,
+        folder,
+        draft_dir=options.draft if draft else None,
+        snapshots=options.snapshots or subdir("benchmarks"),
+        composer=functools.partial(Measured, recorder, plain),
+    )
     context = engine.new_context(tokens)
     embedded.read(engine, context, ids, options.book.name, out_of_time=out_of_time)
     return Bench(engine, context, recorder, ids, out_of_time)
 
 
-def answers(bench: Bench, modes: Sequence[str], temperature: float, *, tokens: int, gamma: int | None = None) -> list[Run]:
-    """The modes one after the other behind the same prompt, those that something disturbed once more. Raises OutOfTime."""
+def answers(
+    bench: Bench, modes: Sequence[str], temperature: float, *, tokens: int, gamma: int | None = None
+) -> list[Run]:
+    """The modes one after the other behind the same prompt, those that something disturbed once more. Raises
+    OutOfTime.
+    """
     found = calmest([functools.partial(_answer, bench, mode, temperature, tokens, gamma) for mode in modes])
     plain = found[0].result[1]
-    runs = [replace(run, slowdown=one.slowdown, same_as_plain=said == plain if temperature == 0 else None)
-            for one in found for run, said in [one.result]]
+    runs = [
+        replace(run, slowdown=one.slowdown, same_as_plain=said == plain if temperature == 0 else None)
+        for one in found
+        for run, said in [one.result]
+    ]
     print(*runs, sep="\n", flush=True)
     return runs
 
 
-def _answer(bench: Bench, mode: str, temperature: float, tokens: int, gamma: int | None) -> tuple[Run, list[int]]:
+def _answer(
+    bench: Bench, mode: str, temperature: float, tokens: int, gamma: int | None
+) -> tuple[Run, list[int]]:
     kind, bench.recorder.trained_draft = MODES[mode]
-    params = Params(max_new_tokens=tokens, temperature=temperature, top_p=0.9 if temperature else 1.0, mode=kind, seed=1, gamma=gamma)
+    params = Params(
+        max_new_tokens=tokens,
+        temperature=temperature,
+        top_p=0.9 if temperature else 1.0,
+        mode=kind,
+        seed=1,
+        gamma=gamma,
+    )
     said: list[int] = []
     for event in bench.engine.generate(bench.context, bench.ids, params, should_stop=bench.out_of_time):
         if isinstance(event, Round):
@@ -172,32 +233,71 @@ def _answer(bench: Bench, mode: str, temperature: float, tokens: int, gamma: int
         raise OutOfTime
     stats = done.stats
     return Run(
-        context=len(bench.ids), temperature=temperature, mode=mode, tbt_mean_ms=stats.tbt_mean_ms, tbt_p50_ms=stats.tbt_p50_ms,
-        tbt_p95_ms=stats.tbt_p95_ms, acceptance_draft=stats.acceptance_draft.rate, acceptance_retrieval=stats.acceptance_retrieval.rate,
-        tokens_per_round=stats.tokens_per_round, distinct_4grams=distinct(said), passes=bench.recorder.summary(),
+        context=len(bench.ids),
+        temperature=temperature,
+        mode=mode,
+        tbt_mean_ms=stats.tbt_mean_ms,
+        tbt_p50_ms=stats.tbt_p50_ms,
+        tbt_p95_ms=stats.tbt_p95_ms,
+        acceptance_draft=stats.acceptance_draft.rate,
+        acceptance_retrieval=stats.acceptance_retrieval.rate,
+        tokens_per_round=stats.tokens_per_round,
+        distinct_4grams=distinct(said),
+        passes=bench.recorder.summary(),
     ), said
 
 
 def floor(engine: Engine, folder: Path, context: int) -> dict[str, float]:
     """The bytes that a plain token reads after `context` tokens, and the memory's measured rate."""
-    return {"weight_bytes": embedded.weight_bytes(folder, engine.plan),
-            "kv_bytes": context * catalogue.find(folder.name).shape.kv_bytes_per_token(engine.plan.dtype),
-            "memory_gb_per_s": memory_read_gb_per_s(engine.model.backend.device)}
+    return {
+        "weight_bytes": embedded.weight_bytes(folder, engine.plan),
+        "kv_bytes": context * catalogue.find(folder.name).shape.kv_bytes_per_token(engine.plan.dtype),
+        "memory_gb_per_s": memory_read_gb_per_s(engine.model.backend.device),
+    }
 
 
-# ---- what is shown --------------------------------------------------------------------------------------------------------
+# ---- what is shown -----------------------------------------------------------------------------------------
 
 COLUMNS = (
-    "Context", "Temperature", "Mode", "TBT mean, ms", "p50", "p95", "against plain", "draft accepted", "retrieval accepted",
-    "tokens per round", "distinct 4-grams", "text",
+    "Context",
+    "Temperature",
+    "Mode",
+    "TBT mean, ms",
+    "p50",
+    "p95",
+    "against plain",
+    "draft accepted",
+    "retrieval accepted",
+    "tokens per round",
+    "distinct 4-grams",
+    "text",
 )
 NOTES = (
-    "TBT mean is what a reader waits per token on average; \"against plain\" is plain decoding's mean over the mode's, in the same run.",
+    'TBT mean is what a reader waits per token on average; "against plain" is plain decoding\'s mean over '
+    "the mode's, in the same run.",
 )
 NO_DRAFT = "No trained draft model was there, so the modes with one were left out."
-PASS_COLUMNS = ("Context", "Temperature", "Mode", *(f"{level} pass, ms" for level in LEVELS), "rows of a full pass", "middle per full pass")
-FLOOR_COLUMNS = ("Context", "weights, MB", "KV, MB", "memory, GB/s", "floor, ms", "plain, ms", "share of the memory's rate")
-FLOOR_NOTE = "Floor: the bytes that one plain token must read, weights and KV, at the rate at which this machine's memory was read."
+PASS_COLUMNS = (
+    "Context",
+    "Temperature",
+    "Mode",
+    *(f"{level} pass, ms" for level in LEVELS),
+    "rows of a full pass",
+    "middle per full pass",
+)
+FLOOR_COLUMNS = (
+    "Context",
+    "weights, MB",
+    "KV, MB",
+    "memory, GB/s",
+    "floor, ms",
+    "plain, ms",
+    "share of the memory's rate",
+)
+FLOOR_NOTE = (
+    "Floor: the bytes that one plain token must read, weights and KV, at the rate at which this "
+    "machine's memory was read."
+)
 
 
 def _found(state: Cases) -> tuple[list[Run], dict[int, dict[str, float]]]:
@@ -207,47 +307,93 @@ def _found(state: Cases) -> tuple[list[Run], dict[int, dict[str, float]]]:
     return sorted(runs, key=lambda run: (run.context, run.temperature)), dict(sorted(floors.items()))
 
 
-def tables(runs: Sequence[Run], floors: dict[int, dict[str, float]], title: str, *, notes: tuple[str, ...] = ()) -> list[Table]:
-    """Varied text, looping text, passes by level, bytes against the memory's rate; only those that have rows."""
+def tables(
+    runs: Sequence[Run], floors: dict[int, dict[str, float]], title: str, *, notes: tuple[str, ...] = ()
+) -> list[Table]:
+    """Varied text, looping text, passes by level, bytes against the memory's rate; only those that have
+    rows.
+    """
     varied, looping = ([run for run in runs if run.loops == loops] for loops in (False, True))
     slowed = [run.slowdown for run in runs if run.slowdown >= DISTURBED]
     if slowed:
-        notes += (f"{len(slowed)} of {len(runs)} answers stayed beside something that slowed the machine, up to {max(slowed):.2f} times.",)
+        notes += (
+            f"{len(slowed)} of {len(runs)} answers stayed beside something that slowed the machine, up to "
+            f"{max(slowed):.2f} times.",
+        )
     made = (
-        Table(f"{title}: text that varies", COLUMNS, tuple(_row(run, runs) for run in varied), (*NOTES, *notes)),
-        Table(f"{title}: text that loops, no evidence of acceptance", COLUMNS, tuple(_row(run, runs) for run in looping), NOTES),
+        Table(
+            f"{title}: text that varies", COLUMNS, tuple(_row(run, runs) for run in varied), (*NOTES, *notes)
+        ),
+        Table(
+            f"{title}: text that loops, no evidence of acceptance",
+            COLUMNS,
+            tuple(_row(run, runs) for run in looping),
+            NOTES,
+        ),
         Table(f"{title}: median time of a pass by level", PASS_COLUMNS, tuple(_passes(run) for run in runs)),
-        Table(f"{title}: plain decoding against the memory's rate", FLOOR_COLUMNS, tuple(_floors(runs, floors)), (FLOOR_NOTE,)),
+        Table(
+            f"{title}: plain decoding against the memory's rate",
+            FLOOR_COLUMNS,
+            tuple(_floors(runs, floors)),
+            (FLOOR_NOTE,),
+        ),
     )
     return [table for table in made if table.rows]
 
 
 def _plain_ms(runs: Sequence[Run], context: int, temperature: float | None = None) -> float | None:
-    plains = [run.tbt_mean_ms for run in runs
-              if (run.context, run.mode) == (context, PLAIN) and temperature in (None, run.temperature)]
+    plains = [
+        run.tbt_mean_ms
+        for run in runs
+        if (run.context, run.mode) == (context, PLAIN) and temperature in (None, run.temperature)
+    ]
     return sum(plains) / len(plains) if plains else None
 
 
 def _row(run: Run, runs: Sequence[Run]) -> tuple:
     plain = _plain_ms(runs, run.context, run.temperature)
-    return (run.context, str(run.temperature), run.mode, run.tbt_mean_ms, run.tbt_p50_ms, run.tbt_p95_ms,
-            plain / run.tbt_mean_ms if plain else None, run.acceptance_draft, run.acceptance_retrieval, run.tokens_per_round,
-            run.distinct_4grams, "loops" if run.loops else "varied")
+    return (
+        run.context,
+        str(run.temperature),
+        run.mode,
+        run.tbt_mean_ms,
+        run.tbt_p50_ms,
+        run.tbt_p95_ms,
+        plain / run.tbt_mean_ms if plain else None,
+        run.acceptance_draft,
+        run.acceptance_retrieval,
+        run.tokens_per_round,
+        run.distinct_4grams,
+        "loops" if run.loops else "varied",
+    )
 
 
 def _passes(run: Run) -> tuple:
     found = run.passes
     middle, full = (found.get(level, {}).get("passes", 0) for level in ("middle", "full"))
-    return (run.context, str(run.temperature), run.mode, *(found[level]["ms"] if level in found else None for level in LEVELS),
-            found["full"]["rows"] if full else None, middle / full if middle and full else None)
+    return (
+        run.context,
+        str(run.temperature),
+        run.mode,
+        *(found[level]["ms"] if level in found else None for level in LEVELS),
+        found["full"]["rows"] if full else None,
+        middle / full if middle and full else None,
+    )
 
 
 def _floors(runs: Sequence[Run], floors: dict[int, dict[str, float]]) -> Iterator[tuple]:
     for context, found in floors.items():
         read = found["weight_bytes"] + found["kv_bytes"]
         least_ms, plain_ms = 1e3 * read / (found["memory_gb_per_s"] * GB), _plain_ms(runs, context)
-        yield (context, found["weight_bytes"] / 1e6, found["kv_bytes"] / 1e6, found["memory_gb_per_s"], least_ms, plain_ms,
-               least_ms / plain_ms if plain_ms else None)
+        yield (
+            context,
+            found["weight_bytes"] / 1e6,
+            found["kv_bytes"] / 1e6,
+            found["memory_gb_per_s"],
+            least_ms,
+            plain_ms,
+            least_ms / plain_ms if plain_ms else None,
+        )
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -256,16 +402,30 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--budget", type=int)
     parser.add_argument("--gamma", type=int)
     parser.add_argument("--dtype", choices=("float32", "bfloat16"))
-    parser.add_argument("--draft", type=Path, default=embedded.DRAFT, help="folder of a trained draft; one that is not there: none")
-    parser.add_argument("--snapshots", type=Path, help="where the KV of what was read is kept; below the data folder")
+    parser.add_argument(
+        "--draft",
+        type=Path,
+        default=embedded.DRAFT,
+        help="folder of a trained draft; one that is not there: none",
+    )
+    parser.add_argument(
+        "--snapshots", type=Path, help="where the KV of what was read is kept; below the data folder"
+    )
 
 
 def _arguments(arguments: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     embedded.add_options(parser, (1024, 4096, 8000, 16_000, 32_000))
     cases.add_options(parser, "decode")
     parser.add_argument("--temperatures", type=embedded.numbers(float), default=[0.0, 0.6, 1.0])
-    parser.add_argument("--modes", type=lambda text: text.split(";"), default=[*MODES], help="separated by ; (plain always runs)")
+    parser.add_argument(
+        "--modes",
+        type=lambda text: text.split(";"),
+        default=[*MODES],
+        help="separated by ; (plain always runs)",
+    )
     add_options(parser)
     options = parser.parse_args(arguments)
     unknown = [mode for mode in options.modes if mode not in MODES]

@@ -1,9 +1,11 @@
-"""Opens books and measures: seconds, memory, and how many words differ from the truth after a trip through print.
+"""Opens books and measures: seconds, memory, and how many words differ from the truth after a trip through
+print.
 
     python benchmarks/documents.py [--data FOLDER] [--save documents]
 
-Typesets EPUBs of the test data into PDFs in several styles (benchmarks/typeset.py), so the truth is known to the word. Needs the
-test requirements and the books (TRIFORCE_TEST_DATA, else ../shared/data beside the repository).
+Typesets EPUBs of the test data into PDFs in several styles (benchmarks/typeset.py), so the truth is known to
+the word. Needs the test requirements and the books (TRIFORCE_TEST_DATA, else ../shared/data beside the
+repository).
 """
 
 from __future__ import annotations
@@ -18,7 +20,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 REPO = Path(__file__).resolve().parent.parent
-if not __package__:                            # started as a file: the repository is on the path, and not this folder
+# started as a file: the repository is on the path, and not this folder
+if not __package__:
     sys.path[0] = str(REPO)
 
 from benchmarks.store import Table, save  # noqa: E402 (the path above makes the repository importable)
@@ -35,13 +38,15 @@ STYLES = {
     "drop capitals": Style(drop_capitals=True),
     "ligatures": Style(ligatures=True),
 }
-LONG = Style(notes_every=9, size=11.5, leading=14.5)      # a long novel in this style has over 650 pages
+LONG = Style(notes_every=9, size=11.5, leading=14.5)  # a long novel in this style has over 650 pages
 Chapters = list[tuple[str, list[str]]]
 
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """What opening one file took. `seconds` through the child process, as the app does it; `cpu_s` in this process."""
+    """What opening one file took. `seconds` through the child process, as the app does it; `cpu_s` in this
+    process.
+    """
 
     name: str
     pages: int
@@ -58,14 +63,21 @@ def opening(name: str, path: Path) -> Opening:
     seconds = time.perf_counter() - started
     cpu = time.process_time()
     read_document(path)
-    return Opening(name, len(document.page_starts), document.words, len(document.chapters), seconds, time.process_time() - cpu)
+    return Opening(
+        name,
+        len(document.page_starts),
+        document.words,
+        len(document.chapters),
+        seconds,
+        time.process_time() - cpu,
+    )
 
 
 def chapters_of(document: Document) -> Chapters:
     """Titles and paragraphs, as a printer would get them."""
     result = []
     for section in document.chapters:
-        blocks = document.text[section.start:section.end].strip().split("\n\n")
+        blocks = document.text[section.start : section.end].strip().split("\n\n")
         result.append((section.title, [" ".join(block.split()) for block in blocks[1:]]))
     return result
 
@@ -87,7 +99,7 @@ def error_after_print(chapters: Chapters, path: Path) -> tuple[float, int]:
     errors = words = 0.0
     for (title, paragraphs), section in zip(chapters, document.chapters, strict=False):
         truth = f"{title} {' '.join(paragraphs)}"
-        blocks = document.text[section.start:section.end].split("\n\n")
+        blocks = document.text[section.start : section.end].split("\n\n")
         rate, _ = word_error(truth, "\n".join(block for block in blocks if not block.startswith("[")))
         errors += rate * len(truth.split())
         words += len(truth.split())
@@ -102,23 +114,54 @@ def measure(data: Path, folder: Path) -> tuple[list[Table], dict]:
     for name, style in STYLES.items():
         pages = printed(novel, chapters, style, folder / "printed.pdf")
         rate, found = error_after_print(chapters, folder / "printed.pdf")
-        quality.append({"style": name, "pages": pages, "chapters_found": found, "chapters": len(chapters), "word_error": rate})
-        print(f"{name:38} {pages:4} pages  {found}/{len(chapters)} chapters  {100 * rate:.3f} % of words differ")
+        quality.append(
+            {
+                "style": name,
+                "pages": pages,
+                "chapters_found": found,
+                "chapters": len(chapters),
+                "word_error": rate,
+            }
+        )
+        print(
+            f"{name:38} {pages:4} pages  {found}/{len(chapters)} chapters  {100 * rate:.3f} % of words differ"
+        )
     long_book = read_document(data / "books" / "moby-dick.epub")
     printed(long_book, chapters_of(long_book), LONG, folder / "long.pdf")
-    files = {"Moby Dick, typeset PDF": folder / "long.pdf", "Moby Dick, EPUB": data / "books" / "moby-dick.epub",
-             "Viking Tales, PDF with pictures": data / "books" / "viking-tales.pdf", "The Time Machine, TXT": data / "books" /
-             "the-time-machine.txt"}
+    files = {
+        "Moby Dick, typeset PDF": folder / "long.pdf",
+        "Moby Dick, EPUB": data / "books" / "moby-dick.epub",
+        "Viking Tales, PDF with pictures": data / "books" / "viking-tales.pdf",
+        "The Time Machine, TXT": data / "books" / "the-time-machine.txt",
+    }
     openings = [opening(name, path) for name, path in files.items()]
     for item in openings:
-        print(f"{item.name:38} {item.pages:4} pages  {item.words:7,} words  {item.seconds:6.2f} s  ({item.cpu_s:.2f} s of one core)")
+        print(
+            f"{item.name:38} {item.pages:4} pages  {item.words:7,} words  {item.seconds:6.2f} s  "
+            f"({item.cpu_s:.2f} s of one core)"
+        )
     tables = [
-        Table("Opening a book", ("File", "Pages", "Words", "Chapters", "Seconds", "CPU seconds"),
-              tuple((o.name, o.pages or None, o.words, o.chapters, o.seconds, o.cpu_s) for o in openings),
-              (f"Seconds: in the app's own child process, start included{_busy()}. CPU seconds: the reader alone.",)),
-        Table("Words that differ after a trip through print", ("Typeset as", "Pages", "Chapters found", "Words wrong, %"),
-              tuple((q["style"], q["pages"], f"{q['chapters_found']} of {q['chapters']}", 100 * q["word_error"]) for q in quality),
-              (f"{novel.title}, {sum(len(' '.join(p).split()) for _, p in chapters):,} words, set as PDF and read back.",)),
+        Table(
+            "Opening a book",
+            ("File", "Pages", "Words", "Chapters", "Seconds", "CPU seconds"),
+            tuple((o.name, o.pages or None, o.words, o.chapters, o.seconds, o.cpu_s) for o in openings),
+            (
+                f"Seconds: in the app's own child process, start included{_busy()}. CPU seconds: the reader "
+                "alone.",
+            ),
+        ),
+        Table(
+            "Words that differ after a trip through print",
+            ("Typeset as", "Pages", "Chapters found", "Words wrong, %"),
+            tuple(
+                (q["style"], q["pages"], f"{q['chapters_found']} of {q['chapters']}", 100 * q["word_error"])
+                for q in quality
+            ),
+            (
+                f"{novel.title}, {sum(len(' '.join(p).split()) for _, p in chapters):,} words, set as PDF "
+                "and read back.",
+            ),
+        ),
     ]
     return tables, {"openings": [asdict(item) for item in openings], "quality": quality}
 

@@ -1,10 +1,12 @@
-"""What a draft model is worth: acceptance of level 0 by the middle level, tokens per middle pass, and time between tokens.
+"""What a draft model is worth: acceptance of level 0 by the middle level, tokens per middle pass, and time
+between tokens.
 
     python benchmarks/draft.py --books FILE FILE [--draft FOLDER] [--skip acceptance|times] [--save NAME]
 
-Level 0 is n-gram lookup alone, the draft model alone, or lookup with the model where it finds nothing. Acceptance is counted on books
-that the draft was not trained on: passages that the target goes on writing, and its answers about them. It does not depend on how
-busy the machine is; the times do, and are compared within one run with plain decoding before and after.
+Level 0 is n-gram lookup alone, the draft model alone, or lookup with the model where it finds nothing.
+Acceptance is counted on books that the draft was not trained on: passages that the target goes on writing,
+and its answers about them. It does not depend on how busy the machine is; the times do, and are compared
+within one run with plain decoding before and after.
 """
 
 from __future__ import annotations
@@ -17,7 +19,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-if not __package__:                            # started as a file: the repository is on the path, and not this folder
+# started as a file: the repository is on the path, and not this folder
+if not __package__:
     sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
 from core.backend.threads import bound_spinning  # noqa: E402 (the path above makes the repository importable)
@@ -47,8 +50,10 @@ from core.text.prompt import build as build_prompt  # noqa: E402
 from core.text.tokenizer import Tokenizer  # noqa: E402
 
 LEVELS = ("n-gram", "draft", "both")
-PASSAGE_TOKENS = 1200                          # about the part of a book that the embedded model summarises in one go
-PUBLISHED = 0.35                               # a 68M draft of a 7B model: TriForce, https://arxiv.org/abs/2404.11912
+# about the part of a book that the embedded model summarises in one go
+PASSAGE_TOKENS = 1200
+# a 68M draft of a 7B model: TriForce, https://arxiv.org/abs/2404.11912
+PUBLISHED = 0.35
 
 
 class Counted:
@@ -62,7 +67,11 @@ class Counted:
     def propose(self, committed: Sequence[int], gamma: int) -> Draft:
         """See Drafter."""
         draft = self._drafter.propose(committed, gamma)
-        self.asked, self.answered, self.proposed = self.asked + 1, self.answered + bool(draft.tokens), self.proposed + len(draft.tokens)
+        self.asked, self.answered, self.proposed = (
+            self.asked + 1,
+            self.answered + bool(draft.tokens),
+            self.proposed + len(draft.tokens),
+        )
         return draft
 
 
@@ -74,7 +83,8 @@ class Chosen(Composer):
 
     def _level_zero(self, sampling: Sampling, randomness: Randomness) -> Drafter:
         drafters: dict[str, Callable[[], Drafter]] = {
-            "n-gram": NgramDrafter, "both": lambda: super(Chosen, self)._level_zero(sampling, randomness),
+            "n-gram": NgramDrafter,
+            "both": lambda: super(Chosen, self)._level_zero(sampling, randomness),
             "draft": lambda: self._drafted(sampling, randomness),
         }
         Chosen.counted = Counted(drafters[Chosen.level]())
@@ -83,7 +93,9 @@ class Chosen(Composer):
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """Level 0 over some answers. `passes`: middle passes; `answered`: those for which level 0 proposed something."""
+    """Level 0 over some answers. `passes`: middle passes; `answered`: those for which level 0 proposed
+    something.
+    """
 
     task: str
     temperature: float
@@ -113,7 +125,7 @@ class Time:
 
     context: int
     temperature: float
-    level: str                                 # of LEVELS, or "plain"
+    level: str  # of LEVELS, or "plain"
     middle_gamma: int
     tbt_mean_ms: float
     acceptance_draft: float | None
@@ -130,8 +142,12 @@ def main() -> int:
     texts = [_text_ids(book, tokenizer) for book in options.books]
     counts = [] if options.skip == "acceptance" else list(_counts(folder, tokenizer, texts, options))
     times = [] if options.skip == "times" else list(_times(folder, texts, options))
-    details = {"counts": [asdict(count) for count in counts], "times": [asdict(time) for time in times],
-               "books": [book.name for book in options.books], "published_acceptance": PUBLISHED}
+    details = {
+        "counts": [asdict(count) for count in counts],
+        "times": [asdict(time) for time in times],
+        "books": [book.name for book in options.books],
+        "published_acceptance": PUBLISHED,
+    }
     tables = [table for table in (_acceptance_table(counts), _times_table(times)) if table.rows]
     if options.save:
         save(options.save, tables, details)
@@ -145,7 +161,9 @@ def _text_ids(book: Path, tokenizer: Tokenizer) -> list[int]:
     return tokenizer.encode(document.text[start:])
 
 
-def _counts(folder: Path, tokenizer: Tokenizer, texts: list[list[int]], options: argparse.Namespace) -> Iterator[Count]:
+def _counts(
+    folder: Path, tokenizer: Tokenizer, texts: list[list[int]], options: argparse.Namespace
+) -> Iterator[Count]:
     """Every level 0 at every temperature over the same prompts."""
     style = ReadingStyle.from_record(catalogue.find(folder.name).reading)
     engine = _engine(folder, 4096, options)
@@ -154,36 +172,69 @@ def _counts(folder: Path, tokenizer: Tokenizer, texts: list[list[int]], options:
     for number in range(options.passages):
         text = texts[number % len(texts)]
         start = (number // len(texts) + 1) * len(text) // (options.passages // len(texts) + 2)
-        passage = text[start:start + PASSAGE_TOKENS]
+        passage = text[start : start + PASSAGE_TOKENS]
         tasks["continues the book"].append((passage, 1.0))
         request = tokenizer.encode(style.part_prompts[0])
-        asked = build_prompt(tokenizer.frame(style.system), [*passage, *tokenizer.encode("\n\n")], (), request, room=4000)
+        asked = build_prompt(
+            tokenizer.frame(style.system), [*passage, *tokenizer.encode("\n\n")], (), request, room=4000
+        )
         tasks["answers"].append((asked.ids, style.repetition_penalty))
     for task, prompts in tasks.items():
         for temperature in options.temperatures:
             counts = {level: [] for level in LEVELS}
             for seed, (ids, penalty) in enumerate(prompts):
-                for level in LEVELS:                       # one after the other over the same prompt, which is read once
-                    counts[level].append(_count(engine, context, ids, task, temperature, penalty, level, seed, options.tokens))
+                # one after the other over the same prompt, which is read once
+                for level in LEVELS:
+                    counts[level].append(
+                        _count(engine, context, ids, task, temperature, penalty, level, seed, options.tokens)
+                    )
             for level in LEVELS:
                 yield _summed(counts[level])
                 print(_summed(counts[level]), flush=True)
 
 
 def _count(
-    engine: Engine, context: Context, ids: list[int], task: str, temperature: float, penalty: float, level: str, seed: int, tokens: int
+    engine: Engine,
+    context: Context,
+    ids: list[int],
+    task: str,
+    temperature: float,
+    penalty: float,
+    level: str,
+    seed: int,
+    tokens: int,
 ) -> Count:
-    answer, stats = _answer(engine, context, ids, level, temperature=temperature, repetition_penalty=penalty, seed=seed,
-                            max_new_tokens=tokens)
+    answer, stats = _answer(
+        engine,
+        context,
+        ids,
+        level,
+        temperature=temperature,
+        repetition_penalty=penalty,
+        seed=seed,
+        max_new_tokens=tokens,
+    )
     seen, draft = Chosen.counted, stats.acceptance_draft
-    return Count(task, temperature, level, draft.accepted, draft.evaluated, seen.asked, seen.answered, seen.proposed, len(answer),
-                 distinct(answer))
+    return Count(
+        task,
+        temperature,
+        level,
+        draft.accepted,
+        draft.evaluated,
+        seen.asked,
+        seen.answered,
+        seen.proposed,
+        len(answer),
+        distinct(answer),
+    )
 
 
 def _summed(counts: list[Count]) -> Count:
     numbers = ("accepted", "evaluated", "passes", "answered", "proposed", "tokens")
     sums = {name: sum(getattr(count, name) for count in counts) for name in numbers}
-    return replace(counts[0], **sums, distinct_4grams=sum(count.distinct_4grams for count in counts) / len(counts))
+    return replace(
+        counts[0], **sums, distinct_4grams=sum(count.distinct_4grams for count in counts) / len(counts)
+    )
 
 
 def _times(folder: Path, texts: list[list[int]], options: argparse.Namespace) -> Iterator[Time]:
@@ -196,21 +247,36 @@ def _times(folder: Path, texts: list[list[int]], options: argparse.Namespace) ->
         for temperature in options.temperatures:
             how = {"temperature": temperature, "seed": 1, "max_new_tokens": options.tokens}
             levels = ("plain", *LEVELS, "plain")
-            found = calmest([functools.partial(_answer, engine, context, text[:length], level, **how) for level in levels])
+            found = calmest(
+                [functools.partial(_answer, engine, context, text[:length], level, **how) for level in levels]
+            )
             for level, one in zip(levels, found, strict=True):
                 answer, stats = one.result
-                time = Time(length, temperature, level, engine.plan.middle_gamma, stats.tbt_mean_ms, stats.acceptance_draft.rate,
-                            stats.tokens_per_round, distinct(answer), one.slowdown)
+                time = Time(
+                    length,
+                    temperature,
+                    level,
+                    engine.plan.middle_gamma,
+                    stats.tbt_mean_ms,
+                    stats.acceptance_draft.rate,
+                    stats.tokens_per_round,
+                    distinct(answer),
+                    one.slowdown,
+                )
                 print(time, flush=True)
                 yield time
         del engine, context
 
 
-def _answer(engine: Engine, context: Context, ids: list[int], level: str, **how: object) -> tuple[list[int], Stats]:
+def _answer(
+    engine: Engine, context: Context, ids: list[int], level: str, **how: object
+) -> tuple[list[int], Stats]:
     Chosen.level = level
     how["top_p"] = 0.9 if how["temperature"] else 1.0
     tokens: list[int] = []
-    for event in engine.generate(context, ids, Params(mode="autoregressive" if level == "plain" else "triforce", **how)):
+    for event in engine.generate(
+        context, ids, Params(mode="autoregressive" if level == "plain" else "triforce", **how)
+    ):
         if isinstance(event, Round):
             tokens += event.tokens
         elif isinstance(event, Done):
@@ -219,7 +285,9 @@ def _answer(engine: Engine, context: Context, ids: list[int], level: str, **how:
 
 
 def _engine(folder: Path, context_tokens: int, options: argparse.Namespace) -> Engine:
-    settings = load_settings(None, {"context_tokens": context_tokens, "snapshot_quota_gb": 0, "draft_model": str(options.draft)})
+    settings = load_settings(
+        None, {"context_tokens": context_tokens, "snapshot_quota_gb": 0, "draft_model": str(options.draft)}
+    )
     draft = catalogue.from_folder(options.draft)
     plan = make_plan(probe(data_dir()), settings, target=catalogue.find(folder.name).shape, draft=draft.shape)
     plan = replace(plan, middle_gamma=options.middle_gamma or plan.middle_gamma)
@@ -227,39 +295,94 @@ def _engine(folder: Path, context_tokens: int, options: argparse.Namespace) -> E
 
 
 def _acceptance_table(counts: list[Count]) -> Table:
-    rows = [(count.task, str(count.temperature), count.level, count.rate, count.answered / count.passes if count.passes else None,
-             count.tokens_per_pass, count.tokens, count.distinct_4grams,
-             "loops" if count.distinct_4grams < LOOPS_BELOW else "varied") for count in counts]
+    rows = [
+        (
+            count.task,
+            str(count.temperature),
+            count.level,
+            count.rate,
+            count.answered / count.passes if count.passes else None,
+            count.tokens_per_pass,
+            count.tokens,
+            count.distinct_4grams,
+            "loops" if count.distinct_4grams < LOOPS_BELOW else "varied",
+        )
+        for count in counts
+    ]
     return Table(
         "Level 0 of SmolLM2-135M-Instruct on books that the draft was not trained on",
-        ("The model", "Temperature", "Level 0", "accepted", "proposes in", "tokens per middle pass", "tokens", "distinct 4-grams", "text"),
+        (
+            "The model",
+            "Temperature",
+            "Level 0",
+            "accepted",
+            "proposes in",
+            "tokens per middle pass",
+            "tokens",
+            "distinct 4-grams",
+            "text",
+        ),
         tuple(rows),
-        (f"Accepted: of the evaluated proposals, by the middle level; the paper has {PUBLISHED} for its draft. \"Proposes in\": share of "
-         "the middle passes before which level 0 proposed something.",),
+        (
+            f"Accepted: of the evaluated proposals, by the middle level; the paper has {PUBLISHED} for its "
+            'draft. "Proposes in": share of '
+            "the middle passes before which level 0 proposed something.",
+        ),
     )
 
 
 def _times_table(times: list[Time]) -> Table:
     rows = []
     for time in times:
-        same = [other for other in times if (other.context, other.temperature) == (time.context, time.temperature)]
+        same = [
+            other for other in times if (other.context, other.temperature) == (time.context, time.temperature)
+        ]
         plain = [other.tbt_mean_ms for other in same if other.level == "plain"]
         lookup = next((other.tbt_mean_ms for other in same if other.level == "n-gram"), None)
-        rows.append((time.context, str(time.temperature), time.level, time.tbt_mean_ms, sum(plain) / len(plain) / time.tbt_mean_ms,
-                     lookup / time.tbt_mean_ms if lookup else None, time.acceptance_draft, time.distinct_4grams))
+        rows.append(
+            (
+                time.context,
+                str(time.temperature),
+                time.level,
+                time.tbt_mean_ms,
+                sum(plain) / len(plain) / time.tbt_mean_ms,
+                lookup / time.tbt_mean_ms if lookup else None,
+                time.acceptance_draft,
+                time.distinct_4grams,
+            )
+        )
     return Table(
         "TriForce by its level 0: time between tokens",
-        ("Context", "Temperature", "Level 0", "TBT mean, ms", "against plain", "against n-gram", "draft accepted", "distinct 4-grams"),
+        (
+            "Context",
+            "Temperature",
+            "Level 0",
+            "TBT mean, ms",
+            "against plain",
+            "against n-gram",
+            "draft accepted",
+            "distinct 4-grams",
+        ),
         tuple(rows),
     )
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--books", type=Path, nargs="+", required=True)
-    parser.add_argument("--draft", type=Path, default=Path(__file__).parent.parent / "assets" / "models" / "smollm2-135m-draft")
-    parser.add_argument("--temperatures", type=lambda text: [float(part) for part in text.split(",")], default=[0.0, 0.6, 1.0])
-    parser.add_argument("--contexts", type=lambda text: [int(part) for part in text.split(",")], default=[8000, 16000])
+    parser.add_argument(
+        "--draft",
+        type=Path,
+        default=Path(__file__).parent.parent / "assets" / "models" / "smollm2-135m-draft",
+    )
+    parser.add_argument(
+        "--temperatures", type=lambda text: [float(part) for part in text.split(",")], default=[0.0, 0.6, 1.0]
+    )
+    parser.add_argument(
+        "--contexts", type=lambda text: [int(part) for part in text.split(",")], default=[8000, 16000]
+    )
     parser.add_argument("--passages", type=int, default=6)
     parser.add_argument("--tokens", type=int, default=96)
     parser.add_argument("--middle-gamma", type=int)

@@ -1,4 +1,6 @@
-"""The embedded model as the benchmarks run it: the tokens of a book, the plan for a context, an engine, a prompt read once and kept."""
+"""The embedded model as the benchmarks run it: the tokens of a book, the plan for a context, an engine, a
+prompt read once and kept.
+"""
 
 from __future__ import annotations
 
@@ -24,37 +26,68 @@ from core.text.tokenizer import Tokenizer
 
 BOOK = Path(__file__).parent.parent / "assets" / "samples" / "the-light-on-the-holm.epub"
 DRAFT = Path(__file__).parent.parent / "assets" / "models" / "smollm2-135m-draft"
-SPARE_TOKENS = 64                              # behind prompt and answer
-_KERNEL_BYTES = {"U8": 20 / 32, "I8": 40 / 32}     # per weight: 4 bits, and scale and zero per group of 32; 8-bit codes are two halves
+SPARE_TOKENS = 64  # behind prompt and answer
+# per weight: 4 bits, and scale and zero per group of 32; 8-bit codes are two halves
+_KERNEL_BYTES = {"U8": 20 / 32, "I8": 40 / 32}
 
 
 def book_ids(book: Path, folder: Path, *, least: int) -> list[int]:
-    """The book from its first chapter on, in the tokens of the model in `folder`. Raises SystemExit when it has fewer than `least`."""
+    """The book from its first chapter on, in the tokens of the model in `folder`. Raises SystemExit when it
+    has fewer than `least`.
+    """
     document = read_document(book)
-    ids = Tokenizer.load(folder).encode(document.text[document.chapters[0].start if document.chapters else 0:])
+    ids = Tokenizer.load(folder).encode(
+        document.text[document.chapters[0].start if document.chapters else 0 :]
+    )
     if len(ids) < least:
-        raise SystemExit(f"{book.name} has {len(ids):,} tokens and {least:,} are needed. Name a longer book, or shorter --contexts.")
+        raise SystemExit(
+            f"{book.name} has {len(ids):,} tokens and {least:,} are needed. Name a longer book, or shorter "
+            "--contexts."
+        )
     return ids
 
 
 def plan_for(
-    folder: Path, context_tokens: int, *, draft: ModelShape | None = None, dtype: str | None = None, budget: int | None = None,
-    device: str | None = None, native: bool = True,
+    folder: Path,
+    context_tokens: int,
+    *,
+    draft: ModelShape | None = None,
+    dtype: str | None = None,
+    budget: int | None = None,
+    device: str | None = None,
+    native: bool = True,
 ) -> tuple[Plan, Settings]:
-    """The product's plan for so many tokens (`native`: for at least the model's own context, as the product has it), and its settings."""
+    """The product's plan for so many tokens (`native`: for at least the model's own context, as the product
+    has it), and its settings.
+    """
     shape = catalogue.find(folder.name).shape
     context = max(context_tokens, shape.native_context if native else 0)
     given = {"retrieval_budget": budget, "device": device}
-    settings = load_settings(None, {"context_tokens": context, "snapshot_quota_gb": 20,
-                                    **{key: value for key, value in given.items() if value is not None}})
+    settings = load_settings(
+        None,
+        {
+            "context_tokens": context,
+            "snapshot_quota_gb": 20,
+            **{key: value for key, value in given.items() if value is not None},
+        },
+    )
     plan = make_plan(probe(measure=False), settings, target=shape, draft=draft)
     return (replace(plan, dtype=dtype) if dtype else plan), settings
 
 
-def read(engine: Engine, context: Context, ids: Sequence[int], book_id: str, *, out_of_time: Callable[[], bool]) -> Stats:
-    """Fills `context` with `ids`, from disk as far as they are there, and puts there what was read. Raises OutOfTime."""
+def read(
+    engine: Engine, context: Context, ids: Sequence[int], book_id: str, *, out_of_time: Callable[[], bool]
+) -> Stats:
+    """Fills `context` with `ids`, from disk as far as they are there, and puts there what was read. Raises
+    OutOfTime.
+    """
     context.belongs_to(book_id, len(ids))
-    *_, done = engine.generate(context, ids, Params(mode="autoregressive", temperature=0.0, max_new_tokens=1), should_stop=out_of_time)
+    *_, done = engine.generate(
+        context,
+        ids,
+        Params(mode="autoregressive", temperature=0.0, max_new_tokens=1),
+        should_stop=out_of_time,
+    )
     engine.save(context, should_stop=lambda: False)
     if done.reason == "user":
         raise OutOfTime
@@ -67,14 +100,21 @@ def weight_bytes(folder: Path, plan: Plan) -> int:
     if plan.weights_kernel == "float" or not codes.is_file():
         return shape.pass_bytes(plan.dtype)
     with safe_open(codes, "pt") as file:
-        slices = (file.get_slice(name) for name in file.keys() if name.endswith(".codes"))      # noqa: SIM118 (it is no dict)
-        return round(sum(torch.Size(one.get_shape()).numel() * _KERNEL_BYTES[one.get_dtype()] for one in slices))
+        slices = (file.get_slice(name) for name in file.keys() if name.endswith(".codes"))  # noqa: SIM118 (it is no dict)
+        return round(
+            sum(torch.Size(one.get_shape()).numel() * _KERNEL_BYTES[one.get_dtype()] for one in slices)
+        )
 
 
 def add_options(parser: argparse.ArgumentParser, contexts: Sequence[int]) -> None:
     """Which text, and how much of it."""
     parser.add_argument("--book", type=Path, default=BOOK)
-    parser.add_argument("--contexts", type=numbers(int), default=list(contexts), help="tokens of the prompt, separated by commas")
+    parser.add_argument(
+        "--contexts",
+        type=numbers(int),
+        default=list(contexts),
+        help="tokens of the prompt, separated by commas",
+    )
 
 
 def numbers(kind: type) -> Callable[[str], list]:

@@ -1,10 +1,12 @@
-"""One command for a CUDA machine: pass times, prefill, memory and bytes moved at the size of 7B to 13B models, against the physical floors.
+"""One command for a CUDA machine: pass times, prefill, memory and bytes moved at the size of 7B to 13B
+models, against the physical floors.
 
     python benchmarks/gpu.py --book FILE [--minutes 9] [--save gpu]
 
-The embedded model in the shape of a large one (benchmarks/expanded.py) reads real text, offloaded under a 24 GiB card's memory, and on
-chip as far as the card allows. Stops after --minutes; started again, it goes on with the cases that are missing (--state). Acceptance is
-measured up to 8K tokens, beyond it is stated. --tiny runs everything on the CPU with random models of a few rows, to test this program.
+The embedded model in the shape of a large one (benchmarks/expanded.py) reads real text, offloaded under a 24
+GiB card's memory, and on chip as far as the card allows. Stops after --minutes; started again, it goes on
+with the cases that are missing (--state). Acceptance is measured up to 8K tokens, beyond it is stated. --tiny
+runs everything on the CPU with random models of a few rows, to test this program.
 """
 
 from __future__ import annotations
@@ -18,7 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-if not __package__:                            # started as a file: the repository is on the path, and not this folder
+# started as a file: the repository is on the path, and not this folder
+if not __package__:
     sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
 import torch  # noqa: E402 (the path above makes the repository importable)
@@ -43,22 +46,31 @@ from core.model.shapes import ModelShape  # noqa: E402
 from core.planning.plan import Plan  # noqa: E402
 from core.planning.planner import plan as make_plan  # noqa: E402
 
-CARD_GIB = 24.0                    # the consumer card that the cap stands for,
-KEPT_GIB = 1.5                     # of which the screen and the CUDA context have so much
-ROPE_THETA = 2_000_000.0           # for 128K; beyond 8K only times are taken, so the text's quality does not matter
+CARD_GIB = 24.0  # the consumer card that the cap stands for,
+KEPT_GIB = 1.5  # of which the screen and the CUDA context have so much
+# for 128K; beyond 8K only times are taken, so the text's quality does not matter
+ROPE_THETA = 2_000_000.0
 ANSWER_TOKENS, TINY_ANSWER_TOKENS = 128, 24
 LEVELS = {"middle": "middle", "draft": "draft, random weights in the shape of a 68M model"}
-PAPER = (("TriForce, published: one RTX 4090, 127K", 312.0, 1516.0), ("TriForce, published: two RTX 4090, 127K", 108.0, 840.0))
+PAPER = (
+    ("TriForce, published: one RTX 4090, 127K", 312.0, 1516.0),
+    ("TriForce, published: two RTX 4090, 127K", 108.0, 840.0),
+)
 DIFFERS = (
-    "Published rows: Llama-2-7B-128K with a 68M draft on text of its own; plain decoding by DeepSpeed with attention on the CPU (one card) "
-    "or streamed over both cards. Ours: SmolLM2 in the named shape on this card; passes are measured, acceptance is stated, and the "
-    "draft's figures (0.35 accepted as published, 1 ms assumed) are not measured. The paper's 2.31 times is on chip, A100, 122K."
+    "Published rows: Llama-2-7B-128K with a 68M draft on text of its own; plain decoding by DeepSpeed with "
+    "attention on the CPU (one card) "
+    "or streamed over both cards. Ours: SmolLM2 in the named shape on this card; passes are measured, "
+    "acceptance is stated, and the "
+    "draft's figures (0.35 accepted as published, 1 ms assumed) are not measured. The paper's 2.31 times is "
+    "on chip, A100, 122K."
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One thing to measure. `what`: "passes", or "answers" for acceptance and text; `residency`: which part of the KV stays in VRAM."""
+    """One thing to measure. `what`: "passes", or "answers" for acceptance and text; `residency`: which part
+    of the KV stays in VRAM.
+    """
 
     shape: Shape
     context: int
@@ -74,14 +86,26 @@ class Case:
 
 
 CASES = (
-    Case(LLAMA_2_7B, 130_048, True), Case(LLAMA_3_8B, 130_048, True), Case(LLAMA_3_8B, 130_048, False), Case(LLAMA_2_7B, 65_536, False),
-    Case(LLAMA_3_8B, 8000, True, "answers"), Case(LLAMA_3_8B, 130_048, True, residency="blocks"), Case(LLAMA_2_7B, 65_536, True),
-    Case(LLAMA_2_7B, 32_768, True), Case(LLAMA_3_8B, 65_536, True), Case(LLAMA_3_8B, 32_768, True), Case(LLAMA_2_7B, 32_768, False),
-    Case(LLAMA_2_13B, 32_768, False), Case(LLAMA_2_7B, 124_928, False),
+    Case(LLAMA_2_7B, 130_048, True),
+    Case(LLAMA_3_8B, 130_048, True),
+    Case(LLAMA_3_8B, 130_048, False),
+    Case(LLAMA_2_7B, 65_536, False),
+    Case(LLAMA_3_8B, 8000, True, "answers"),
+    Case(LLAMA_3_8B, 130_048, True, residency="blocks"),
+    Case(LLAMA_2_7B, 65_536, True),
+    Case(LLAMA_2_7B, 32_768, True),
+    Case(LLAMA_3_8B, 65_536, True),
+    Case(LLAMA_3_8B, 32_768, True),
+    Case(LLAMA_2_7B, 32_768, False),
+    Case(LLAMA_2_13B, 32_768, False),
+    Case(LLAMA_2_7B, 124_928, False),
 )
 TINY = Shape("tiny", 3, 64, 8, 4, 16, 96)
 TINY_CASES = (
-    Case(TINY, 300, True), Case(TINY, 300, False), Case(TINY, 300, True, residency="blocks"), Case(TINY, 150, True, "answers"),
+    Case(TINY, 300, True),
+    Case(TINY, 300, False),
+    Case(TINY, 300, True, residency="blocks"),
+    Case(TINY, 150, True, "answers"),
 )
 
 
@@ -134,7 +158,9 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def run(case: Case, bench: Bench) -> dict[str, Any]:
-    """One case from a fresh model and an empty device. A plan that does not fit is a result too. Raises OutOfTime."""
+    """One case from a fresh model and an empty device. A plan that does not fit is a result too. Raises
+    OutOfTime.
+    """
     context = case.context + max(VERIFY_ROWS) + 256
     theta = None if bench.tiny or case.what == "answers" else ROPE_THETA
     config = expanded_config(bench.source.config, case.shape, positions=context + 64, rope_theta=theta)
@@ -147,17 +173,33 @@ def run(case: Case, bench: Bench) -> dict[str, Any]:
     backend = _backend(case, plan, bench)
     try:
         with torch.inference_mode():
-            weights = ExpandedWeights(bench.source.config, bench.source.weights, config, device=backend.device, dtype=backend.dtype)
+            weights = ExpandedWeights(
+                bench.source.config, bench.source.weights, config, device=backend.device, dtype=backend.dtype
+            )
             model = build(config, weights, backend, positions=context + 64)
             room = Room(plan, settings, model)
             if case.what == "answers":
                 found = _spoken(model, plan, room, case, bench)
             else:
-                ids = bench.source.ids[:case.context + max(VERIFY_ROWS)]
-                found = measure(model, shape, plan, room.new_cache(len(ids)), ids, bench.speeds, draft=_draft(backend),
-                                out_of_time=bench.out_of_time)
-        return {**found, "on_chip_layers": plan.on_chip_layers, "layers": plan.layers, "planned_vram_bytes": plan.bytes_in("VRAM"),
-                "peak_bytes": backend.peak_memory_bytes(), "planned_tbt_ms": plan.expected_tbt_ms}
+                ids = bench.source.ids[: case.context + max(VERIFY_ROWS)]
+                found = measure(
+                    model,
+                    shape,
+                    plan,
+                    room.new_cache(len(ids)),
+                    ids,
+                    bench.speeds,
+                    draft=_draft(backend),
+                    out_of_time=bench.out_of_time,
+                )
+        return {
+            **found,
+            "on_chip_layers": plan.on_chip_layers,
+            "layers": plan.layers,
+            "planned_vram_bytes": plan.bytes_in("VRAM"),
+            "peak_bytes": backend.peak_memory_bytes(),
+            "planned_tbt_ms": plan.expected_tbt_ms,
+        }
     except backend.out_of_memory as error:
         return {"refused": f"out of memory: {error}"}
     finally:
@@ -168,38 +210,104 @@ def run(case: Case, bench: Bench) -> dict[str, Any]:
 def _spoken(model: LlamaModel, plan: Plan, room: Room, case: Case, bench: Bench) -> dict[str, Any]:
     """The book goes on behind the context, and the model does. Raises OutOfTime."""
     tokens = TINY_ANSWER_TOKENS if bench.tiny else ANSWER_TOKENS
-    ids = bench.source.ids[:case.context + tokens]
-    return {"context": case.context, "along": answers.along(model, plan, room, ids, case.context, out_of_time=bench.out_of_time),
-            "answers": answers.answers(model, plan, room, ids[:case.context], tokens=tokens, out_of_time=bench.out_of_time)}
+    ids = bench.source.ids[: case.context + tokens]
+    return {
+        "context": case.context,
+        "along": answers.along(model, plan, room, ids, case.context, out_of_time=bench.out_of_time),
+        "answers": answers.answers(
+            model, plan, room, ids[: case.context], tokens=tokens, out_of_time=bench.out_of_time
+        ),
+    }
 
 
-# ---- what is shown --------------------------------------------------------------------------------------------------------
+# ---- what is shown -----------------------------------------------------------------------------------------
+
 
 def tables(done: dict[str, Any]) -> list[Table]:
     """Passes against their floors, times between tokens beside the paper's, and answers up to 8K."""
     passes = {name: row for name, row in done.items() if "verify_ms" in row}
-    made = [Table("Passes of SmolLM2 in large shapes, and the least their bytes would take", (
-        "Case", "layers on chip", "prefill, s", "TFLOP/s", "plain, ms", "verification of 17, ms", "link floor, ms", "middle pass of 2, ms",
-        "memory floor, ms", "peak, GB",
-    ), tuple(_passes(name, row) for name, row in passes.items()))]
-    rows = [(name.removeprefix("passes "), f"{one['acceptance']}", one["gamma"], one["tbt_ms"], _rows(row, "verify_ms", 1),
-             one["against_plain"], one["tbt_4090_ms"]) for name, row in passes.items() for one in row["expected"]]
+    made = [
+        Table(
+            "Passes of SmolLM2 in large shapes, and the least their bytes would take",
+            (
+                "Case",
+                "layers on chip",
+                "prefill, s",
+                "TFLOP/s",
+                "plain, ms",
+                "verification of 17, ms",
+                "link floor, ms",
+                "middle pass of 2, ms",
+                "memory floor, ms",
+                "peak, GB",
+            ),
+            tuple(_passes(name, row) for name, row in passes.items()),
+        )
+    ]
+    rows = [
+        (
+            name.removeprefix("passes "),
+            f"{one['acceptance']}",
+            one["gamma"],
+            one["tbt_ms"],
+            _rows(row, "verify_ms", 1),
+            one["against_plain"],
+            one["tbt_4090_ms"],
+        )
+        for name, row in passes.items()
+        for one in row["expected"]
+    ]
     rows += [(name, "measured", None, ours, plain, plain / ours, None) for name, ours, plain in PAPER]
-    made.append(Table("Time between tokens at stated acceptances, beside the published", (
-        "Case", "acceptance", "gamma", "TBT, ms", "plain, ms", "times as fast", "projected to one RTX 4090, ms"), tuple(rows), (DIFFERS,)))
-    made.append(Table("Short passes, launched operation by operation and replayed as CUDA graphs", (
-        "Case", "level", "rows", "launched, ms", "replayed, ms"), tuple(
-            (name.removeprefix("passes "), LEVELS[level], *(times.values() if times else (None, None, "no graphs here")))
-            for name, row in passes.items() for level, found in row["graphs"].items() for times in found or [None])))
+    made.append(
+        Table(
+            "Time between tokens at stated acceptances, beside the published",
+            (
+                "Case",
+                "acceptance",
+                "gamma",
+                "TBT, ms",
+                "plain, ms",
+                "times as fast",
+                "projected to one RTX 4090, ms",
+            ),
+            tuple(rows),
+            (DIFFERS,),
+        )
+    )
+    made.append(
+        Table(
+            "Short passes, launched operation by operation and replayed as CUDA graphs",
+            ("Case", "level", "rows", "launched, ms", "replayed, ms"),
+            tuple(
+                (
+                    name.removeprefix("passes "),
+                    LEVELS[level],
+                    *(times.values() if times else (None, None, "no graphs here")),
+                )
+                for name, row in passes.items()
+                for level, found in row["graphs"].items()
+                for times in found or [None]
+            ),
+        )
+    )
     made += answers.tables(done)
     refused = tuple((name, row["refused"]) for name, row in done.items() if "refused" in row)
     return [table for table in (*made, Table("Not run", ("Case", "why"), refused)) if table.rows]
 
 
 def _passes(name: str, row: dict[str, Any]) -> tuple[Any, ...]:
-    return (name.removeprefix("passes "), f"{row['on_chip_layers']} of {row['layers']}", row["prefill_s"], row["prefill_tflops"],
-            _rows(row, "verify_ms", 1), _rows(row, "verify_ms", 17), row["link_floor_ms"], _rows(row, "middle_ms", 2),
-            row["middle_floor_ms"], row["peak_bytes"] / GB)
+    return (
+        name.removeprefix("passes "),
+        f"{row['on_chip_layers']} of {row['layers']}",
+        row["prefill_s"],
+        row["prefill_tflops"],
+        _rows(row, "verify_ms", 1),
+        _rows(row, "verify_ms", 17),
+        row["link_floor_ms"],
+        _rows(row, "middle_ms", 2),
+        row["middle_floor_ms"],
+        row["peak_bytes"] / GB,
+    )
 
 
 def _rows(row: dict[str, Any], passes: str, rows: int) -> float:
@@ -208,15 +316,29 @@ def _rows(row: dict[str, Any], passes: str, rows: int) -> float:
     return times[rows] if rows in times else times[str(rows)]
 
 
-# ---- what it runs on ------------------------------------------------------------------------------------------------------
+# ---- what it runs on ---------------------------------------------------------------------------------------
+
 
 def _settings(case: Case, context: int, bench: Bench) -> Settings:
     if bench.tiny:
         return Settings(
-            device="cpu", dtype="float32", context_tokens=context, on_chip_layers=1 if case.capped else case.shape.layers,
-            kv_residency=case.residency, retrieval_budget=64, prefill_segment_tokens=128, prefill_chunk_tokens=50, max_new_tokens=24)
-    return Settings(device="cuda", dtype="bfloat16", context_tokens=context, vram_gib=CARD_GIB if case.capped else None,
-                    kv_residency=case.residency)
+            device="cpu",
+            dtype="float32",
+            context_tokens=context,
+            on_chip_layers=1 if case.capped else case.shape.layers,
+            kv_residency=case.residency,
+            retrieval_budget=64,
+            prefill_segment_tokens=128,
+            prefill_chunk_tokens=50,
+            max_new_tokens=24,
+        )
+    return Settings(
+        device="cuda",
+        dtype="bfloat16",
+        context_tokens=context,
+        vram_gib=CARD_GIB if case.capped else None,
+        kv_residency=case.residency,
+    )
 
 
 def _backend(case: Case, plan: Plan, bench: Bench) -> Backend:
@@ -235,14 +357,18 @@ def _bench(options: argparse.Namespace, out_of_time: Callable[[], bool]) -> Benc
     machine = probe(measure=False)
     bus = measure_bus(machine.gpus[0].index) if machine.gpus else {"problem": "no CUDA GPU"}
     if "problem" in bus:
-        raise SystemExit(f"This benchmark needs a CUDA GPU: {bus['problem']}. --tiny tests the program without one.")
+        raise SystemExit(
+            f"This benchmark needs a CUDA GPU: {bus['problem']}. --tiny tests the program without one."
+        )
     print("bus", json.dumps(bus), flush=True)
     speeds = measured_speeds(torch.device("cuda", machine.gpus[0].index), bus["h2d_gb_per_s"])
     return Bench(_real_source(options), machine, speeds, False, out_of_time)
 
 
 def _real_source(options: argparse.Namespace) -> Source:
-    """The embedded model and a book, read again from its beginning where it is shorter than the longest case."""
+    """The embedded model and a book, read again from its beginning where it is shorter than the longest
+    case.
+    """
     from core.documents import read_document
     from core.model.embedded import ensure_embedded
     from core.text.tokenizer import Tokenizer
@@ -271,8 +397,15 @@ class _RandomWeights:
     def tensor(self, name: str) -> torch.Tensor:
         """Random, of the size that the name means."""
         c = self._config
-        width = {"q_proj": c.heads * c.head_dim, "k_proj": c.kv_heads * c.head_dim, "v_proj": c.kv_heads * c.head_dim,
-                 "gate_proj": c.intermediate, "up_proj": c.intermediate, "o_proj": c.hidden, "down_proj": c.hidden}
+        width = {
+            "q_proj": c.heads * c.head_dim,
+            "k_proj": c.kv_heads * c.head_dim,
+            "v_proj": c.kv_heads * c.head_dim,
+            "gate_proj": c.intermediate,
+            "up_proj": c.intermediate,
+            "o_proj": c.hidden,
+            "down_proj": c.hidden,
+        }
         kind = name.split(".")[-2]
         if kind.endswith("norm"):
             return torch.ones(c.hidden)
@@ -281,11 +414,24 @@ class _RandomWeights:
 
 
 def _random_config(hidden: int, heads: int, kv_heads: int, intermediate: int, vocab: int) -> ModelConfig:
-    return from_source({
-        "model_type": "llama", "num_hidden_layers": 2, "hidden_size": hidden, "num_attention_heads": heads, "num_key_value_heads": kv_heads,
-        "head_dim": hidden // heads, "intermediate_size": intermediate, "vocab_size": vocab, "rms_norm_eps": 1e-5,
-        "tie_word_embeddings": True, "max_position_embeddings": 1024, "rope_parameters": {"rope_type": "default", "rope_theta": 10_000.0},
-    }, name="random", eos=None)
+    return from_source(
+        {
+            "model_type": "llama",
+            "num_hidden_layers": 2,
+            "hidden_size": hidden,
+            "num_attention_heads": heads,
+            "num_key_value_heads": kv_heads,
+            "head_dim": hidden // heads,
+            "intermediate_size": intermediate,
+            "vocab_size": vocab,
+            "rms_norm_eps": 1e-5,
+            "tie_word_embeddings": True,
+            "max_position_embeddings": 1024,
+            "rope_parameters": {"rope_type": "default", "rope_theta": 10_000.0},
+        },
+        name="random",
+        eos=None,
+    )
 
 
 def _draft(backend: Backend) -> LlamaModel:
@@ -301,14 +447,27 @@ def _random_source() -> Source:
 
 
 def _arguments(arguments: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--book", type=Path, default=Path(__file__).parent.parent / "assets" / "samples" / "the-light-on-the-holm.epub")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--book",
+        type=Path,
+        default=Path(__file__).parent.parent / "assets" / "samples" / "the-light-on-the-holm.epub",
+    )
     parser.add_argument("--model", type=Path, help="folder of the small model; the embedded one")
     parser.add_argument("--minutes", type=float, default=9.0)
-    parser.add_argument("--state", type=Path, default=RESULTS.parent / "gpu-cases.json", help="finished cases; delete it to start over")
+    parser.add_argument(
+        "--state",
+        type=Path,
+        default=RESULTS.parent / "gpu-cases.json",
+        help="finished cases; delete it to start over",
+    )
     parser.add_argument("--save", help="name of the result below --folder")
     parser.add_argument("--folder", type=Path, default=RESULTS)
-    parser.add_argument("--tiny", action="store_true", help="the whole program on the CPU, with nothing worth measuring")
+    parser.add_argument(
+        "--tiny", action="store_true", help="the whole program on the CPU, with nothing worth measuring"
+    )
     return parser.parse_args(arguments)
 
 

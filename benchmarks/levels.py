@@ -1,4 +1,6 @@
-"""How long the passes of each level take while an answer is written: the draft's, the middle level's, and those over the full cache."""
+"""How long the passes of each level take while an answer is written: the draft's, the middle level's, and
+those over the full cache.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ LEVELS = ("draft", "middle", "full")
 
 
 class Recorder:
-    """Rows and seconds of every pass by its level. `trained_draft`: level 0 of the next answer has the draft model."""
+    """Rows and seconds of every pass by its level. `trained_draft`: level 0 of the next answer has the draft
+    model.
+    """
 
     def __init__(self) -> None:
         self.trained_draft = False
@@ -36,8 +40,15 @@ class Recorder:
 
     def summary(self) -> dict[str, dict[str, Any]]:
         """By level: passes, the median of their rows, and of their milliseconds."""
-        return {level: {"passes": len(found), "rows": median(rows for rows, _ in found), "ms": 1e3 * median(s for _, s in found)}
-                for level in LEVELS if (found := self.passes.get(level))}
+        return {
+            level: {
+                "passes": len(found),
+                "rows": median(rows for rows, _ in found),
+                "ms": 1e3 * median(s for _, s in found),
+            }
+            for level in LEVELS
+            if (found := self.passes.get(level))
+        }
 
 
 class Timed:
@@ -54,15 +65,19 @@ class Timed:
         started = time.perf_counter()
         with self._recorder.within(self._level):
             logits = self._model.forward(ids, cache)
-            logits[-1, 0].item()               # reading a number waits for the device
+            logits[-1, 0].item()  # reading a number waits for the device
         self._recorder.passes[self._level].append((len(ids), time.perf_counter() - started))
         return logits
 
 
 class Measured(Composer):
-    """The product's compositions, whose passes `recorder` times. The trained draft is there in the answers that the recorder says."""
+    """The product's compositions, whose passes `recorder` times. The trained draft is there in the answers
+    that the recorder says.
+    """
 
-    def __init__(self, recorder: Recorder, plain: Plan, plan: Plan, model: LlamaModel, draft: LlamaModel | None) -> None:
+    def __init__(
+        self, recorder: Recorder, plain: Plan, plan: Plan, model: LlamaModel, draft: LlamaModel | None
+    ) -> None:
         """`plain`: the plan without a draft model; `plan`: the one with it, where there is one."""
         super().__init__(plan, model, draft)
         self._recorder, self._plain, self._drafted_plan = recorder, plain, plan
@@ -78,7 +93,9 @@ class Measured(Composer):
         """See Composer."""
         self._recorder.passes.clear()
         with_draft = self._recorder.trained_draft
-        self._plan, self._draft = (self._drafted_plan, self._timed_draft) if with_draft else (self._plain, None)
+        self._plan, self._draft = (
+            (self._drafted_plan, self._timed_draft) if with_draft else (self._plain, None)
+        )
         decoder = super().compose(params, cache, answer_start)
         decoder.model = Timed(decoder.model, self._recorder, "full")
         return decoder

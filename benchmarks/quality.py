@@ -1,9 +1,10 @@
-"""How well a model reads: questions with known answers and summaries, at several part lengths, prompts and samplings.
+"""How well a model reads: questions with known answers and summaries, at several part lengths, prompts and
+samplings.
 
     python -m benchmarks.quality --data FOLDER [--minutes 10] [--save quality]
 
-FOLDER holds facts.json and the books it names. Decides the `reading` record of a model's catalogue entry. Cases run until the time
-is over; the number of cases behind each figure is in the result.
+FOLDER holds facts.json and the books it names. Decides the `reading` record of a model's catalogue entry.
+Cases run until the time is over; the number of cases behind each figure is in the result.
 """
 
 from __future__ import annotations
@@ -35,8 +36,9 @@ from core.text.circling import distinct_share  # noqa: E402
 from core.text.grounding import grounding  # noqa: E402
 from core.text.prompt import build  # noqa: E402
 
-LENGTHS = (1024, 2048, 4096, 7400)             # tokens of the passage for questions; the last one fills the context of 8,192
-SUMMARY_LENGTHS = (600, 1200, 2400)            # with every prompt; the lengths above with one
+# tokens of the passage for questions; the last one fills the context of 8,192
+LENGTHS = (1024, 2048, 4096, 7400)
+SUMMARY_LENGTHS = (600, 1200, 2400)  # with every prompt; the lengths above with one
 SUMMARY_PROMPTS = {
     "own words": "Write a short summary of this passage in your own words.",
     "who does what": "Summarize what happens in this passage in three or four sentences. Name who does what.",
@@ -50,25 +52,28 @@ QUESTION_PROMPTS = {
     "from the passage": "{question} Answer in one sentence, using only the passage above.",
     "quote": "Question about the passage above: {question}\nAnswer briefly.",
 }
-USUAL = "greedy, 1.1"                           # temperature, repetition penalty
+USUAL = "greedy, 1.1"  # temperature, repetition penalty
 SAMPLINGS = {USUAL: (0.0, 1.1), "greedy, 1.0": (0.0, 1.0), "T 0.3, 1.0": (0.3, 1.0), "T 0.3, 1.1": (0.3, 1.1)}
-SAMPLED = ("who does what", "three events", "events, who")          # prompts that are tried with every sampling, at 1,200 tokens
+# prompts that are tried with every sampling, at 1,200 tokens
+SAMPLED = ("who does what", "three events", "events, who")
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
     """One thing to try."""
 
-    kind: str                                  # "question" | "summary"
+    kind: str  # "question" | "summary"
     book: str
     tokens: int
     prompt: str
     sampling: str
-    where: int                                 # which fact or which place in the book
+    where: int  # which fact or which place in the book
 
 
 def cases(facts: dict[str, list[dict]]) -> Iterator[Case]:
-    """Book by book and length by length, so that a run cut short still compares lengths; the longest ones once per book."""
+    """Book by book and length by length, so that a run cut short still compares lengths; the longest ones
+    once per book.
+    """
     for place in range(max(map(len, facts.values()))):
         lengths = LENGTHS if place == 1 else LENGTHS[:-1]
         for book, asked in facts.items():
@@ -109,22 +114,45 @@ class Bench:
         passage = self._passage(document, case)
         temperature, penalty = SAMPLINGS[case.sampling]
         fact = self.facts[case.book][case.where] if case.kind == "question" else None
-        asked = QUESTION_PROMPTS[case.prompt].replace("{question}", fact["question"]) if fact else SUMMARY_PROMPTS[case.prompt]
-        params = Params(max_new_tokens=48 if fact else 110, temperature=temperature, repetition_penalty=penalty, seed=1, mode=self.mode)
+        asked = (
+            QUESTION_PROMPTS[case.prompt].replace("{question}", fact["question"])
+            if fact
+            else SUMMARY_PROMPTS[case.prompt]
+        )
+        params = Params(
+            max_new_tokens=48 if fact else 110,
+            temperature=temperature,
+            repetition_penalty=penalty,
+            seed=1,
+            mode=self.mode,
+        )
         frame = self.tokenizer.frame(self.style.system)
-        ids = build(frame, self.tokenizer.encode(passage + "\n\n"), (), self.tokenizer.encode(asked), room=8000).ids
+        ids = build(
+            frame, self.tokenizer.encode(passage + "\n\n"), (), self.tokenizer.encode(asked), room=8000
+        ).ids
         done = self._answer(ids, params)
-        scores = {"text": done.text, "reason": done.reason, "new_tokens": len(done.token_ids),
-                  "distinct_4grams": round(distinct_share(done.token_ids), 3)}
+        scores = {
+            "text": done.text,
+            "reason": done.reason,
+            "new_tokens": len(done.token_ids),
+            "distinct_4grams": round(distinct_share(done.token_ids), 3),
+        }
         if fact:
             found = [bool(re.search(word, done.text, re.IGNORECASE)) for word in fact["answer_keywords"]]
             return {**scores, "keywords": sum(found) / len(found)}
         found = grounding(done.text, passage)
-        return {**scores, "supported": round(found.supported, 3), "strangers": len(found.strangers), "copied": round(found.copied, 3),
-                "score": round(found.score, 3)}
+        return {
+            **scores,
+            "supported": round(found.supported, 3),
+            "strangers": len(found.strangers),
+            "copied": round(found.copied, 3),
+            "score": round(found.score, 3),
+        }
 
     def _answer(self, ids: list[int], params: Params):
-        events = answer(self.engine, self.context, ids, params, decode=self.tokenizer.decode, should_stop=lambda: False)
+        events = answer(
+            self.engine, self.context, ids, params, decode=self.tokenizer.decode, should_stop=lambda: False
+        )
         while True:
             try:
                 next(events)
@@ -139,11 +167,11 @@ class Bench:
             middle = _find(document.text, self.facts[case.book][case.where]["evidence"])
         else:
             middle = start + (end - start) * (case.where + 1) // 4
-        text = document.text[max(start, middle - 3 * case.tokens):middle + 3 * case.tokens]
+        text = document.text[max(start, middle - 3 * case.tokens) : middle + 3 * case.tokens]
         ids = self.tokenizer.encode(text)
         spare = max(0, len(ids) - case.tokens)
-        text = self.tokenizer.decode(ids[spare // 2:len(ids) - (spare - spare // 2)])
-        return text[text.find(". ") + 2:text.rfind(". ") + 1].strip()
+        text = self.tokenizer.decode(ids[spare // 2 : len(ids) - (spare - spare // 2)])
+        return text[text.find(". ") + 2 : text.rfind(". ") + 1].strip()
 
 
 def _find(text: str, evidence: str) -> int:
@@ -153,9 +181,11 @@ def _find(text: str, evidence: str) -> int:
 
 
 def best_of(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What several tries are worth: the mean score of the best summary of a passage, when prompts are tried one after the other.
+    """What several tries are worth: the mean score of the best summary of a passage, when prompts are tried
+    one after the other.
 
-    The order is the one in which each prompt adds most to those before it; only passages that were given every prompt count.
+    The order is the one in which each prompt adds most to those before it; only passages that were given
+    every prompt count.
     """
     table = []
     for tokens in SUMMARY_LENGTHS:
@@ -166,10 +196,20 @@ def best_of(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
         whole = [scores for scores in passages.values() if set(scores) == set(SUMMARY_PROMPTS)]
         order: list[str] = []
         while whole and len(order) < len(SUMMARY_PROMPTS):
-            gain = {prompt: statistics.fmean(max(scores[name] for name in (*order, prompt)) for scores in whole)
-                    for prompt in SUMMARY_PROMPTS if prompt not in order}
+            gain = {
+                prompt: statistics.fmean(max(scores[name] for name in (*order, prompt)) for scores in whole)
+                for prompt in SUMMARY_PROMPTS
+                if prompt not in order
+            }
             order.append(max(gain, key=gain.get))
-            table.append({"tokens": tokens, "passages": len(whole), "tries": list(order), "mean_best_score": round(gain[order[-1]], 3)})
+            table.append(
+                {
+                    "tokens": tokens,
+                    "passages": len(whole),
+                    "tries": list(order),
+                    "mean_best_score": round(gain[order[-1]], 3),
+                }
+            )
     return table
 
 
@@ -180,8 +220,20 @@ def summarise(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     rows = sorted(rows, key=lambda row: [str(row[name]).zfill(6) for name in key])
     for values, group in itertools.groupby(rows, key=lambda row: [row[name] for name in key]):
         group = list(group)
-        line = {**dict(zip(key, values, strict=True)), "cases": len(group), "looping": sum(r["reason"] == "looping" for r in group)}
-        for name in ("keywords", "score", "supported", "strangers", "copied", "distinct_4grams", "new_tokens"):
+        line = {
+            **dict(zip(key, values, strict=True)),
+            "cases": len(group),
+            "looping": sum(r["reason"] == "looping" for r in group),
+        }
+        for name in (
+            "keywords",
+            "score",
+            "supported",
+            "strangers",
+            "copied",
+            "distinct_4grams",
+            "new_tokens",
+        ):
             if name in group[0]:
                 line[name] = round(statistics.fmean(r[name] for r in group), 2)
         table.append(line)
@@ -193,21 +245,55 @@ def tables(rows: list[dict[str, Any]]) -> tuple[Table, ...]:
     means, tries = summarise(rows), best_of(rows)
 
     def mean(kind: str, prompt: str, tokens: int, name: str) -> float | None:
-        return next((line[name] for line in means if (line["kind"], line["prompt"], line["tokens"], line["sampling"]) == (
-            kind, prompt, tokens, USUAL)), None)
+        return next(
+            (
+                line[name]
+                for line in means
+                if (line["kind"], line["prompt"], line["tokens"], line["sampling"])
+                == (kind, prompt, tokens, USUAL)
+            ),
+            None,
+        )
 
     def best(count: int, tokens: int) -> float | None:
-        return next((line["mean_best_score"] for line in tries if line["tokens"] == tokens and len(line["tries"]) == count), None)
+        return next(
+            (
+                line["mean_best_score"]
+                for line in tries
+                if line["tokens"] == tokens and len(line["tries"]) == count
+            ),
+            None,
+        )
 
     lengths = tuple(f"{tokens:,} tokens" for tokens in SUMMARY_LENGTHS)
-    score = [(prompt, *(mean("summary", prompt, tokens, "score") for tokens in SUMMARY_LENGTHS)) for prompt in SUMMARY_PROMPTS]
-    score += [(f"best of {count} prompts", *(best(count, tokens) for tokens in SUMMARY_LENGTHS)) for count in (2, 3)]
+    score = [
+        (prompt, *(mean("summary", prompt, tokens, "score") for tokens in SUMMARY_LENGTHS))
+        for prompt in SUMMARY_PROMPTS
+    ]
+    score += [
+        (f"best of {count} prompts", *(best(count, tokens) for tokens in SUMMARY_LENGTHS)) for count in (2, 3)
+    ]
     asked = [(f"{tokens:,} tokens", mean("question", "quote", tokens, "keywords")) for tokens in LENGTHS]
-    cases = f"Means over {len(rows)} cases on {len({row['book'] for row in rows})} books, greedy, repetition penalty 1.1."
+    cases = (
+        f"Means over {len(rows)} cases on {len({row['book'] for row in rows})} books, greedy, repetition "
+        "penalty 1.1."
+    )
     return (
-        Table("How far a summary keeps to its text, by length of the text", ("prompt", *lengths), tuple(score),
-              (cases, "Score: content words that the text knows, less 0.15 an invented name, less what is copied beyond half of it.")),
-        Table("Answers with the right keywords", ("text read", "share"), tuple(row for row in asked if row[1] is not None)),
+        Table(
+            "How far a summary keeps to its text, by length of the text",
+            ("prompt", *lengths),
+            tuple(score),
+            (
+                cases,
+                "Score: content words that the text knows, less 0.15 an invented name, less what is copied "
+                "beyond half of it.",
+            ),
+        ),
+        Table(
+            "Answers with the right keywords",
+            ("text read", "share"),
+            tuple(row for row in asked if row[1] is not None),
+        ),
     )
 
 

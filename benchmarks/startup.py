@@ -1,9 +1,10 @@
-"""From the command to something to look at: seconds to extract a book, to a page, to a finished summary, and to a book opened again.
+"""From the command to something to look at: seconds to extract a book, to a page, to a finished summary, and
+to a book opened again.
 
     python benchmarks/startup.py [--runs 3] [--book FILE] [--save NAME]
 
-Runs `launcher.py` as a user does, so the environment must be there (run `python3 launcher.py doctor` once before). Each figure is the
-median of the runs. Needs a quiet machine.
+Runs `launcher.py` as a user does, so the environment must be there (run `python3 launcher.py doctor` once
+before). Each figure is the median of the runs. Needs a quiet machine.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from pathlib import Path
 from statistics import median
 
 REPO = Path(__file__).resolve().parent.parent
-if not __package__:                            # started as a file: the repository is on the path, and not this folder
+# started as a file: the repository is on the path, and not this folder
+if not __package__:
     sys.path[0] = str(REPO)
 
 from benchmarks.store import Table, save  # noqa: E402 (the path above makes the repository importable)
@@ -59,7 +61,11 @@ def timed_page() -> float:
         assert app.stdout is not None
         address = next(match[1] for match in map(OPEN_AT.search, app.stdout) if match)
         cookies = urllib.request.HTTPCookieProcessor(http.cookiejar.CookieJar())
-        page = urllib.request.build_opener(urllib.request.ProxyHandler({}), cookies).open(address, timeout=60).read()
+        page = (
+            urllib.request.build_opener(urllib.request.ProxyHandler({}), cookies)
+            .open(address, timeout=60)
+            .read()
+        )
         seconds = time.perf_counter() - started
         assert b"TriForce Chat" in page, f"not our page: {page[:80]!r}"
         return seconds
@@ -71,22 +77,37 @@ def timed_page() -> float:
 def timed_summary(book: Path) -> Summary:
     """`launcher.py summarize` of the whole book, model loading included."""
     started = time.perf_counter()
-    command = [*LAUNCHER, "summarize", str(book), "--max-new-tokens", str(NEW_TOKENS), "--seed", "1", "--json"]
+    command = [
+        *LAUNCHER,
+        "summarize",
+        str(book),
+        "--max-new-tokens",
+        str(NEW_TOKENS),
+        "--seed",
+        "1",
+        "--json",
+    ]
     said = subprocess.run(command, check=True, capture_output=True, encoding="utf-8")
     return Summary(time.perf_counter() - started, json.loads(said.stdout.splitlines()[-1]))
 
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """One run of a question about the whole book: seconds from the command to the first letter, and what it said of itself."""
+    """One run of a question about the whole book: seconds from the command to the first letter, and what it
+    said of itself.
+    """
 
     first_letter_s: float
     figures: dict
 
 
 def timed_openings(book: Path, runs: int) -> tuple[list[Opening], list[Opening]]:
-    """A question in a new process, `runs` times without a snapshot of the book and `runs` times with it. The user's own are not touched."""
-    models = subprocess.run([*LAUNCHER, "models", "path"], check=True, capture_output=True, encoding="utf-8").stdout.strip()
+    """A question in a new process, `runs` times without a snapshot of the book and `runs` times with it. The
+    user's own are not touched.
+    """
+    models = subprocess.run(
+        [*LAUNCHER, "models", "path"], check=True, capture_output=True, encoding="utf-8"
+    ).stdout.strip()
     with tempfile.TemporaryDirectory() as home:
         (Path(home) / "models").symlink_to(models, target_is_directory=True)
         fresh = []
@@ -94,14 +115,28 @@ def timed_openings(book: Path, runs: int) -> tuple[list[Opening], list[Opening]]
             shutil.rmtree(Path(home) / "snapshots", ignore_errors=True)
             fresh.append(_timed_opening(book, home))
         again = [_timed_opening(book, home) for _ in range(runs)]
-    assert all(one.figures["snapshot_tokens"] == 0 for one in fresh), "a snapshot was used where there was none"
+    assert all(one.figures["snapshot_tokens"] == 0 for one in fresh), (
+        "a snapshot was used where there was none"
+    )
     assert all(one.figures["snapshot_tokens"] > 0 for one in again), "the book was not stored"
     return fresh, again
 
 
 def _timed_opening(book: Path, home: str) -> Opening:
-    command = [*LAUNCHER, "summarize", str(book), "--fit", "whole", "--question", "Who is the main character?", "--max-new-tokens", "32",
-               "--seed", "1", "--json"]
+    command = [
+        *LAUNCHER,
+        "summarize",
+        str(book),
+        "--fit",
+        "whole",
+        "--question",
+        "Who is the main character?",
+        "--max-new-tokens",
+        "32",
+        "--seed",
+        "1",
+        "--json",
+    ]
     started = time.perf_counter()
     said = subprocess.Popen(command, stdout=subprocess.PIPE, env={**os.environ, "TRIFORCE_HOME": home})
     assert said.stdout is not None
@@ -114,15 +149,22 @@ def _timed_opening(book: Path, home: str) -> Opening:
 
 def openings_table(book: str, fresh: list[Opening], again: list[Opening]) -> Table:
     """The medians side by side."""
+
     def medians(read: Callable[[Opening], float]) -> tuple[float, float]:
         return float(median(map(read, fresh))), float(median(map(read, again)))
 
     tokens = again[0].figures["prompt_tokens"]
     rows = (
         ("from the command to the first letter of the answer", *medians(lambda one: one.first_letter_s)),
-        ("of which with the model loaded: first token after the question (TTFT)", *medians(lambda one: one.figures["ttft_s"])),
+        (
+            "of which with the model loaded: first token after the question (TTFT)",
+            *medians(lambda one: one.figures["ttft_s"]),
+        ),
     )
-    note = f"Seconds, each run a new process. {again[0].figures['snapshot_tokens']:,} of {tokens:,} prompt tokens came from the snapshot."
+    note = (
+        f"Seconds, each run a new process. {again[0].figures['snapshot_tokens']:,} of {tokens:,} prompt "
+        "tokens came from the snapshot."
+    )
     return Table(f"A question about {book}", ("What", "read anew", "opened again"), rows, (note,))
 
 
@@ -132,11 +174,22 @@ def table(book: str, extracts: list[float], pages: list[float], summaries: list[
     rows = (
         ("`launcher.py extract`: the book as chapters", median(extracts)),
         ("`launcher.py`: the page answers", median(pages)),
-        (f"`launcher.py summarize`: the whole command, up to {NEW_TOKENS} new tokens", median(s.seconds for s in summaries)),
-        ("of which until the first token of the answer (TTFT)", float(median(one["ttft_s"] for one in figures))),
+        (
+            f"`launcher.py summarize`: the whole command, up to {NEW_TOKENS} new tokens",
+            median(s.seconds for s in summaries),
+        ),
+        (
+            "of which until the first token of the answer (TTFT)",
+            float(median(one["ttft_s"] for one in figures)),
+        ),
     )
-    lasting = f"{figures[0]['prompt_tokens']:,} prompt tokens, {figures[0]['new_tokens']} new ones, mode {figures[0]['mode']}"
-    return Table(f"From the command to the result, {book}", ("What", "Seconds"), rows, (f"Summary: {lasting}.",))
+    lasting = (
+        f"{figures[0]['prompt_tokens']:,} prompt tokens, {figures[0]['new_tokens']} new ones, mode "
+        f"{figures[0]['mode']}"
+    )
+    return Table(
+        f"From the command to the result, {book}", ("What", "Seconds"), rows, (f"Summary: {lasting}.",)
+    )
 
 
 def main() -> None:
@@ -152,8 +205,13 @@ def main() -> None:
     summaries = [timed_summary(book) for _ in runs]
     fresh, again = timed_openings(book, given.runs)
     made = [table(book.name, extracts, pages, summaries), openings_table(book.name, fresh, again)]
-    details = {"extract_s": extracts, "page_s": pages, "summaries": [{"s": one.seconds, **one.figures} for one in summaries],
-               "fresh": [asdict(one) for one in fresh], "again": [asdict(one) for one in again]}
+    details = {
+        "extract_s": extracts,
+        "page_s": pages,
+        "summaries": [{"s": one.seconds, **one.figures} for one in summaries],
+        "fresh": [asdict(one) for one in fresh],
+        "again": [asdict(one) for one in again],
+    }
     print(json.dumps({"tables": [one.rows for one in made], **details}, indent=1, default=str))
     if given.save:
         print(save(given.save, made, details))

@@ -1,4 +1,6 @@
-"""Keeps a benchmark's result as JSON that says where and when it was taken. The README's tables are made of these files."""
+"""Keeps a benchmark's result as JSON that says where and when it was taken. The README's tables are made of
+these files.
+"""
 
 from __future__ import annotations
 
@@ -51,8 +53,12 @@ def machine() -> dict[str, Any]:
     """This machine and the versions that matter, in plain values."""
     physical, logical = cores()
     return {
-        "cpu": cpu_name(), "physical_cores": physical, "logical_cores": logical,
-        "ram_gib": round(psutil.virtual_memory().total / 2**30), "system": platform.system(), "python": platform.python_version(),
+        "cpu": cpu_name(),
+        "physical_cores": physical,
+        "logical_cores": logical,
+        "ram_gib": round(psutil.virtual_memory().total / 2**30),
+        "system": platform.system(),
+        "python": platform.python_version(),
         "packages": {name: _version(name) for name in PACKAGES},
     }
 
@@ -66,13 +72,17 @@ def _version(package: str) -> str | None:
 
 def _commit() -> str:
     try:
-        said = subprocess.run(["git", "describe", "--always", "--dirty"], cwd=REPO, capture_output=True, text=True, check=True)
+        said = subprocess.run(
+            ["git", "describe", "--always", "--dirty"], cwd=REPO, capture_output=True, text=True, check=True
+        )
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
     return said.stdout.strip()
 
 
-def save(benchmark: str, tables: Sequence[Table], details: dict[str, Any] | None = None, *, folder: Path = RESULTS) -> Path:
+def save(
+    benchmark: str, tables: Sequence[Table], details: dict[str, Any] | None = None, *, folder: Path = RESULTS
+) -> Path:
     """Write `<benchmark>.json` into `folder`, over an older one, and return its path."""
     result = Result(benchmark, tuple(tables), machine(), date.today().isoformat(), _commit(), details or {})
     folder.mkdir(parents=True, exist_ok=True)
@@ -84,6 +94,8 @@ def save(benchmark: str, tables: Sequence[Table], details: dict[str, Any] | None
 def load(path: Path) -> Result:
     """The result that `save` wrote."""
     values = json.loads(path.read_text(encoding="utf-8"))
-    tables = tuple(Table(t["title"], tuple(t["columns"]), tuple(tuple(row) for row in t["rows"]), tuple(t["notes"]))
-                   for t in values["tables"])
+    tables = tuple(
+        Table(t["title"], tuple(t["columns"]), tuple(tuple(row) for row in t["rows"]), tuple(t["notes"]))
+        for t in values["tables"]
+    )
     return Result(**{**values, "tables": tables})

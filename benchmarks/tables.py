@@ -1,10 +1,11 @@
-"""Writes the generated sections of the pages: settings from config.yaml, the annotated tree, and what benchmarks/results holds.
+"""Writes the generated sections of the pages: settings from config.yaml, the annotated tree, and what
+benchmarks/results holds.
 
     python benchmarks/tables.py            rewrite them
     python benchmarks/tables.py --check    exit 1 and name the sections that are out of date
 
-A section lies between `<!-- NAME:begin -->` and `<!-- NAME:end -->`. Nothing is measured here: a figure without a result file
-is on no page.
+A section lies between `<!-- NAME:begin -->` and `<!-- NAME:end -->`. Nothing is measured here: a figure
+without a result file is on no page.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 
 REPO = Path(__file__).resolve().parent.parent
-if not __package__:                            # started as a file: the repository is on the path, and not this folder
+# started as a file: the repository is on the path, and not this folder
+if not __package__:
     sys.path[0] = str(REPO)
 
 from benchmarks import measured  # noqa: E402 (the path above makes the repository importable)
@@ -30,13 +32,21 @@ RESULTS = REPO / "benchmarks" / "results"
 
 
 def settings_table(config: str) -> str:
-    """One Markdown table per group of config.yaml: key, default, allowed values and the comment above the key."""
+    """One Markdown table per group of config.yaml: key, default, allowed values and the comment above the
+    key.
+    """
     lines: list[str] = []
     comment: list[str] = []
     explained = ""
     for line in config.splitlines():
         if group := re.fullmatch(r"# -{2,} (.+?) -{2,}", line):
-            lines += ["", f"**{group[1]}**", "", "| Key | Default | Allowed | What it does |", "|---|---|---|---|"]
+            lines += [
+                "",
+                f"**{group[1]}**",
+                "",
+                "| Key | Default | Allowed | What it does |",
+                "|---|---|---|---|",
+            ]
             comment = []
         elif line.startswith("#"):
             comment.append(line.removeprefix("#").strip())
@@ -95,12 +105,22 @@ FILE_NOTES = {
     "pyproject.toml": "project facts, linter and test settings",
     "config.yaml": "the user's settings, every key explained",
 }
-COLLAPSED = ("assets/fonts", "assets/icons", "assets/models", "assets/samples", "benchmarks/results", "docs/images", "docs/screenshots")
+COLLAPSED = (
+    "assets/fonts",
+    "assets/icons",
+    "assets/models",
+    "assets/samples",
+    "benchmarks/results",
+    "docs/images",
+    "docs/screenshots",
+)
 
 
 def tracked_files() -> list[str]:
     """Paths of all files that belong to the project, sorted, folders first within each level."""
-    listed = subprocess.run(["git", "ls-files"], cwd=REPO, capture_output=True, text=True, check=True).stdout.splitlines()
+    listed = subprocess.run(
+        ["git", "ls-files"], cwd=REPO, capture_output=True, text=True, check=True
+    ).stdout.splitlines()
     return sorted(listed, key=_folders_last)
 
 
@@ -110,7 +130,9 @@ def _folders_last(path: str) -> tuple[tuple[int, str], ...]:
 
 
 def tree(paths: list[str]) -> str:
-    """An annotated tree: folders from FOLDER_NOTES or their package's docstring, files from what they say of themselves."""
+    """An annotated tree: folders from FOLDER_NOTES or their package's docstring, files from what they say of
+    themselves.
+    """
     rows: list[tuple[str, str]] = []
     shown: set[str] = set()
     for path in paths:
@@ -164,7 +186,9 @@ def _first_sentence(text: str) -> str:
 PAGES: dict[str, dict[str, Callable[[], str]]] = {
     "README.md": {"headlines": lambda: measured.headlines(RESULTS), "tree": lambda: tree(tracked_files())},
     "docs/measured.md": {"measured": lambda: measured.section(RESULTS)},
-    "docs/settings.md": {"settings": lambda: settings_table((REPO / "config.yaml").read_text(encoding="utf-8"))},
+    "docs/settings.md": {
+        "settings": lambda: settings_table((REPO / "config.yaml").read_text(encoding="utf-8"))
+    },
 }
 
 
@@ -181,8 +205,11 @@ def stale(names: Collection[str] = ()) -> list[str]:
     found = []
     for page, sections in PAGES.items():
         text = (REPO / page).read_text(encoding="utf-8")
-        found += [f"{page}: {name}" for name, content in sections.items()
-                  if (not names or name in names) and filled(text, name, content()) != text]
+        found += [
+            f"{page}: {name}"
+            for name, content in sections.items()
+            if (not names or name in names) and filled(text, name, content()) != text
+        ]
     return found
 
 

@@ -1,4 +1,6 @@
-"""The same checkpoint in transformers, with positions stretched as ours are: what other benchmarks compare with."""
+"""The same checkpoint in transformers, with positions stretched as ours are: what other benchmarks compare
+with.
+"""
 
 from __future__ import annotations
 
@@ -17,15 +19,23 @@ from core.planning.plan import Plan
 
 
 def load(folder: Path, plan: Plan, *, device: str = "cpu") -> Any:
-    """The model in the plan's dtype, on all the plan's threads; stretched by YaRN where the plan stretches it (core.model.rope)."""
+    """The model in the plan's dtype, on all the plan's threads; stretched by YaRN where the plan stretches it
+    (core.model.rope).
+    """
     torch.set_num_threads(plan.threads)
     config = AutoConfig.from_pretrained(folder)
     if plan.context_stretch > 1:
         config.rope_parameters = {
-            "rope_type": "yarn", "rope_theta": config.rope_parameters["rope_theta"], "factor": plan.context_stretch,
+            "rope_type": "yarn",
+            "rope_theta": config.rope_parameters["rope_theta"],
+            "factor": plan.context_stretch,
             "original_max_position_embeddings": config.max_position_embeddings,
         }
-    return AutoModelForCausalLM.from_pretrained(folder, config=config, dtype=getattr(torch, plan.dtype)).to(device).eval()
+    return (
+        AutoModelForCausalLM.from_pretrained(folder, config=config, dtype=getattr(torch, plan.dtype))
+        .to(device)
+        .eval()
+    )
 
 
 def prefill_s(model: Any, ids: Sequence[int]) -> float:
@@ -37,12 +47,14 @@ def prefill_s(model: Any, ids: Sequence[int]) -> float:
 
 
 def kept_cache(model: Any) -> Callable[[int], DynamicCache]:
-    """A KV cache for several answers to one prompt: asked for a prompt of so many tokens, it holds all but the last, if it ever did."""
+    """A KV cache for several answers to one prompt: asked for a prompt of so many tokens, it holds all but
+    the last, if it ever did.
+    """
     cache = DynamicCache(config=model.config)
 
     def cut(length: int) -> DynamicCache:
         if cache.get_seq_length() >= length:
-            cache.crop(length - 1 - cache.get_seq_length())        # a negative number of tokens to take away
+            cache.crop(length - 1 - cache.get_seq_length())  # a negative number of tokens to take away
         return cache
 
     return cut
@@ -63,22 +75,37 @@ class Clock(BaseStreamer):
 
 
 def answer(model: Any, ids: Sequence[int], count: int, **how: Any) -> tuple[float, list[int], list[float]]:
-    """Greedy: seconds until the first token, the tokens, and the seconds of each but the first. `how` goes to generate()."""
+    """Greedy: seconds until the first token, the tokens, and the seconds of each but the first. `how` goes to
+    generate().
+    """
     clock, prompt, started = Clock(), torch.tensor([list(ids)], device=model.device), time.perf_counter()
-    out = model.generate(prompt, attention_mask=torch.ones_like(prompt), do_sample=False, max_new_tokens=count, streamer=clock, **how)
+    out = model.generate(
+        prompt,
+        attention_mask=torch.ones_like(prompt),
+        do_sample=False,
+        max_new_tokens=count,
+        streamer=clock,
+        **how,
+    )
     given = clock.rounds[1:]
-    times = [(now - before) / many for (_, before), (many, now) in zip(given, given[1:], strict=False) for _ in range(many)]
-    return given[0][1] - started, out[0, len(ids):].tolist(), times
+    times = [
+        (now - before) / many
+        for (_, before), (many, now) in zip(given, given[1:], strict=False)
+        for _ in range(many)
+    ]
+    return given[0][1] - started, out[0, len(ids) :].tolist(), times
 
 
 def load_draft(folder: Path, target: Any) -> Any:
-    """A trained draft (core.model.loader.load_draft) for `generate(assistant_model=...)`: the target's embedding, and its output rows of
-    the tokens that the draft's head covers."""
+    """A trained draft (core.model.loader.load_draft) for `generate(assistant_model=...)`: the target's
+    embedding, and its output rows of the tokens that the draft's head covers."""
     weights = load_file(folder / "model.safetensors")
     covered = weights.pop(HEAD_IDS).long()
     draft = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(folder), dtype=target.dtype).eval()
     left = draft.load_state_dict(weights, strict=False)
-    assert set(left.missing_keys) <= {"model.embed_tokens.weight", "lm_head.weight"} and not left.unexpected_keys, left
+    assert (
+        set(left.missing_keys) <= {"model.embed_tokens.weight", "lm_head.weight"} and not left.unexpected_keys
+    ), left
     draft.model.embed_tokens.weight = draft.lm_head.weight = target.get_input_embeddings().weight
     outside = torch.ones(target.config.vocab_size, dtype=torch.bool)
     outside[covered] = False

@@ -1,4 +1,5 @@
-"""What `launcher.py tune` finds on this machine, kept as a result: default and choice side by side, passes and acceptance behind them.
+"""What `launcher.py tune` finds on this machine, kept as a result: default and choice side by side, passes
+and acceptance behind them.
 
     python benchmarks/tune.py [--model NAME] [--context N] [--book FILE] [--save NAME]
 
@@ -13,7 +14,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-if not __package__:                            # started as a file: the repository is on the path, and not this folder
+# started as a file: the repository is on the path, and not this folder
+if not __package__:
     sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
 from core.backend.threads import bound_spinning  # noqa: E402 (the path above makes the repository importable)
@@ -32,7 +34,7 @@ def main() -> int:
     done = tune(settings, report=_progress, books=options.book or ())
     print(report_text(done))
     details = to_json(done)
-    del details["file"], details["tuned"]["folder"]        # where this user keeps things is no result
+    del details["file"], details["tuned"]["folder"]  # where this user keeps things is no result
     if options.save:
         save(options.save, tables(details), details)
     print(json.dumps(details))
@@ -41,18 +43,49 @@ def main() -> int:
 
 def tables(found: dict[str, Any]) -> list[Table]:
     """Default and choice, and what each selection was accepted."""
-    rows = [(name, plan["retrieval_budget"], plan["retrieval_chunk"], plan["gamma"], plan["middle_gamma"], plan["assumed_acceptance"],
-             plan["expected_tbt_ms"], found[f"{name}_tbt_ms"]) for name in ("default", "chosen") for plan in [found[name]]]
+    rows = [
+        (
+            name,
+            plan["retrieval_budget"],
+            plan["retrieval_chunk"],
+            plan["gamma"],
+            plan["middle_gamma"],
+            plan["assumed_acceptance"],
+            plan["expected_tbt_ms"],
+            found[f"{name}_tbt_ms"],
+        )
+        for name in ("default", "chosen")
+        for plan in [found[name]]
+    ]
     verdict = "The choice is kept." if found["kept"] else "The default stays."
     both = Table(
         f"Tuning {found['default']['model']} at {found['default']['context_tokens']:,} tokens",
-        ("Plan", "Budget", "Chunk", "gamma", "middle gamma", "acceptance", "expected TBT, ms", "TBT in the race, ms"), tuple(rows),
-        (f"{verdict} The default's acceptance is assumed, the choice's measured; both raced behind {found['read_tokens']:,} tokens.",))
+        (
+            "Plan",
+            "Budget",
+            "Chunk",
+            "gamma",
+            "middle gamma",
+            "acceptance",
+            "expected TBT, ms",
+            "TBT in the race, ms",
+        ),
+        tuple(rows),
+        (
+            f"{verdict} The default's acceptance is assumed, the choice's measured; both raced behind "
+            f"{found['read_tokens']:,} tokens.",
+        ),
+    )
     chunks = sorted({one["chunk"] for one in found["acceptance"]})
     rates = {(one["budget"], one["chunk"]): one["rate"] for one in found["acceptance"]}
     accepted = Table(
-        "Acceptance of the middle level while tuning", ("Budget", *(f"chunks of {chunk}" for chunk in chunks)),
-        tuple((f"{budget:,}", *(rates.get((budget, chunk)) for chunk in chunks)) for budget in sorted({budget for budget, _ in rates})))
+        "Acceptance of the middle level while tuning",
+        ("Budget", *(f"chunks of {chunk}" for chunk in chunks)),
+        tuple(
+            (f"{budget:,}", *(rates.get((budget, chunk)) for chunk in chunks))
+            for budget in sorted({budget for budget, _ in rates})
+        ),
+    )
     return [both, accepted]
 
 
@@ -61,7 +94,9 @@ def _progress(stage: str, fraction: float | None = None) -> None:
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--model")
     parser.add_argument("--context", type=int)
     parser.add_argument("--book", type=Path, action="append")

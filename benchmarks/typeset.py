@@ -1,7 +1,9 @@
-"""Sets a text as a printed book in PDF, so that tests and benchmarks know exactly what a reader of it must find.
+"""Sets a text as a printed book in PDF, so that tests and benchmarks know exactly what a reader of it must
+find.
 
-Justified lines, hyphenation, running heads, page numbers, footnotes with raised marks, drop capitals, one or more columns. They
-can be drawn row by row, as some programs do: then the file's own order runs across the page.
+Justified lines, hyphenation, running heads, page numbers, footnotes with raised marks, drop capitals, one or
+more columns. They can be drawn row by row, as some programs do: then the file's own order runs across the
+page.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from reportlab.pdfgen.canvas import Canvas
 
 _NOTE = re.compile(r"\{(\d+)\}")
 _VOWELS = "aeiouy"
-_NOTES_PER_PAGE = 3                            # room kept under several columns
+_NOTES_PER_PAGE = 3  # room kept under several columns
 _SYLLABLES = ["ba", "ke", "lo", "mi", "nu", "pra", "stel", "tor", "vig", "wen", "xan", "yor", "zim"]
 
 
@@ -37,10 +39,10 @@ class Style:
     font: str = "Times-Roman"
     heads: bool = True
     hyphens: bool = True
-    notes_every: int = 0                       # a footnote in every n-th paragraph; 0 for none
+    notes_every: int = 0  # a footnote in every n-th paragraph; 0 for none
     drop_capitals: bool = False
-    ligatures: bool = False                    # needs a TrueType font; Vera is used
-    row_by_row: bool = False                   # lines of both columns drawn in turn
+    ligatures: bool = False  # needs a TrueType font; Vera is used
+    row_by_row: bool = False  # lines of both columns drawn in turn
     outline: bool = True
 
 
@@ -54,9 +56,12 @@ class _Chunk:
     notes: list[int]
 
 
-def typeset(title: str, author: str, chapters: Sequence[tuple[str, Sequence[str]]],
-            style: Style | None = None) -> tuple[bytes, int]:
-    """The PDF and its number of pages. `chapters`: (title, paragraphs); "{3}" in a paragraph refers to footnote 3."""
+def typeset(
+    title: str, author: str, chapters: Sequence[tuple[str, Sequence[str]]], style: Style | None = None
+) -> tuple[bytes, int]:
+    """The PDF and its number of pages. `chapters`: (title, paragraphs); "{3}" in a paragraph refers to
+    footnote 3.
+    """
     style = style or Style()
     return _Book(title, author, style).run(chapters)
 
@@ -64,8 +69,11 @@ def typeset(title: str, author: str, chapters: Sequence[tuple[str, Sequence[str]
 def note_text(number: int) -> str:
     """The text of footnote `number`: two lines that no book contains, different each time."""
     spell = "".join(_SYLLABLES[(number * factor) % len(_SYLLABLES)] for factor in (1, 3, 7))
-    return (f"See {spell.title()} on this matter, who holds with {spell[::-1]} that a remark belongs to the foot of the page "
-            f"and never to the sentence above it; {spell} agrees.")
+    return (
+        f"See {spell.title()} on this matter, who holds with {spell[::-1]} that a remark belongs to the foot "
+        "of the page "
+        f"and never to the sentence above it; {spell} agrees."
+    )
 
 
 def annotated(paragraphs: Sequence[str], every: int, first: int) -> tuple[list[str], int]:
@@ -74,7 +82,7 @@ def annotated(paragraphs: Sequence[str], every: int, first: int) -> tuple[list[s
     for index, paragraph in enumerate(paragraphs):
         end = re.search(r"[a-z][.!?](?=\s[A-Z])", paragraph)
         if every and index % every == every - 1 and end:
-            paragraph = f"{paragraph[:end.end()]}{{{number}}}{paragraph[end.end():]}"
+            paragraph = f"{paragraph[: end.end()]}{{{number}}}{paragraph[end.end() :]}"
             number += 1
         result.append(paragraph)
     return result, number
@@ -95,7 +103,9 @@ class _Book:
             self._font = "Vera"
         self._page = 0
         self._chapter = ""
-        self._column_width = (style.width - 2 * style.margin - style.gutter * (style.columns - 1)) / style.columns
+        self._column_width = (
+            style.width - 2 * style.margin - style.gutter * (style.columns - 1)
+        ) / style.columns
 
     def run(self, chapters: Sequence[tuple[str, Sequence[str]]]) -> tuple[bytes, int]:
         for number, (title, paragraphs) in enumerate(chapters):
@@ -112,7 +122,9 @@ class _Book:
         top = style.height - style.margin - 60
         self._canvas.setFont("Times-Bold", 1.7 * style.size)
         self._canvas.drawCentredString(style.width / 2, top + 20, title)
-        lines = [line for index, paragraph in enumerate(paragraphs) for line in self._lines(paragraph, index == 0)]
+        lines = [
+            line for index, paragraph in enumerate(paragraphs) for line in self._lines(paragraph, index == 0)
+        ]
         opening = True
         while lines:
             first_top = top - 10 if opening else style.height - style.margin - 2 * style.leading
@@ -129,8 +141,9 @@ class _Book:
             while lines:
                 added = notes + lines[0].notes
                 room = len(added) if style.columns == 1 else _NOTES_PER_PAGE * bool(style.notes_every)
-                if y < style.margin + style.leading + (room * 2 + 1) * 0.8 * style.leading * bool(room) or len(added) > max(
-                        room, len(lines[0].notes)):
+                if y < style.margin + style.leading + (room * 2 + 1) * 0.8 * style.leading * bool(
+                    room
+                ) or len(added) > max(room, len(lines[0].notes)):
                     break
                 notes = added
                 column.append((y, lines.pop(0)))
@@ -164,25 +177,33 @@ class _Book:
                 current.append(words.pop(0))
                 continue
             if words and not current:
-                current.append(words.pop(0))   # a word wider than the column sticks out
+                current.append(words.pop(0))  # a word wider than the column sticks out
             elif words and style.hyphens:
                 head = self._split(words[0], room - self._width(" ".join([*current, ""])))
                 if head:
                     current.append(head)
-                    words[0] = words[0][len(head.rstrip("-")) if not words[0].startswith(head) else len(head):]
+                    words[0] = words[0][
+                        len(head.rstrip("-")) if not words[0].startswith(head) else len(head) :
+                    ]
             text = " ".join(current)
             lines.append(_Chunk(text, indent, bool(words), [int(mark) for mark in _NOTE.findall(text)]))
             current = []
         return lines
 
     def _split(self, word: str, room: float) -> str | None:
-        """The longest beginning of the word that fits with a hyphen: at its own hyphen, else after a vowel and a consonant."""
+        """The longest beginning of the word that fits with a hyphen: at its own hyphen, else after a vowel
+        and a consonant.
+        """
         best = None
         for index in range(2, len(word) - 2):
             if word[index - 1] == "-" and word[index].isalpha():
                 head = word[:index]
-            elif word[:index + 3].isalpha() and word[index - 1].lower() in _VOWELS and word[index].lower() not in _VOWELS and (
-                    index >= 3):
+            elif (
+                word[: index + 3].isalpha()
+                and word[index - 1].lower() in _VOWELS
+                and word[index].lower() not in _VOWELS
+                and (index >= 3)
+            ):
                 head = word[:index] + "-"
             else:
                 continue
@@ -194,14 +215,19 @@ class _Book:
         return text.replace("fi", "\ufb01").replace("fl", "\ufb02") if self._style.ligatures else text
 
     def _width(self, text: str) -> float:
-        return stringWidth(self._shown(_NOTE.sub("", text)), self._font, self._style.size) + 4 * len(_NOTE.findall(text))
+        return stringWidth(self._shown(_NOTE.sub("", text)), self._font, self._style.size) + 4 * len(
+            _NOTE.findall(text)
+        )
 
     # ---- drawing ----
 
     def _draw(self, columns: list[list[tuple[float, _Chunk]]]) -> None:
         style = self._style
-        jobs = [(style.margin + index * (self._column_width + style.gutter), y, line)
-                for index, column in enumerate(columns) for y, line in column]
+        jobs = [
+            (style.margin + index * (self._column_width + style.gutter), y, line)
+            for index, column in enumerate(columns)
+            for y, line in column
+        ]
         if style.row_by_row:
             jobs.sort(key=lambda job: (-job[1], job[0]))
         for x, y, line in jobs:
@@ -267,7 +293,9 @@ class _Book:
         style = self._style
         self._canvas.setFont(self._font, 0.9 * style.size)
         if opening:
-            self._canvas.drawCentredString(style.width / 2, style.margin - 1.6 * style.leading, str(self._page))
+            self._canvas.drawCentredString(
+                style.width / 2, style.margin - 1.6 * style.leading, str(self._page)
+            )
             return
         y = style.height - style.margin - 0.2 * style.leading
         if self._page % 2:

@@ -23,15 +23,19 @@ def word_error(truth: str, found: str) -> tuple[float, list[tuple[str, str]]]:
 
 
 def _differences(wanted: Sequence[str], got: Sequence[str]) -> list[tuple[int, int, int, int]]:
-    """Stretches that differ. Long texts are first aligned by words that are rare in both, which keeps it fast."""
+    """Stretches that differ. Long texts are first aligned by words that are rare in both, which keeps it
+    fast.
+    """
     result = []
     matcher = SequenceMatcher(None, wanted, got, autojunk=len(wanted) > 5000)
     for tag, start, end, begin, stop in matcher.get_opcodes():
         if tag == "equal":
             continue
         if tag == "replace" and len(wanted) > 5000 and end - start < 5000:
-            result += [(start + a, start + b, begin + c, begin + d)
-                       for a, b, c, d in _differences(wanted[start:end], got[begin:stop])]
+            result += [
+                (start + a, start + b, begin + c, begin + d)
+                for a, b, c, d in _differences(wanted[start:end], got[begin:stop])
+            ]
         else:
             result.append((start, end, begin, stop))
     return result

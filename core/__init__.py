@@ -1,1 +1,3 @@
-"""TriForce Chat's runtime: documents in, a lossless token stream out. Knows nothing of Gradio or of the app."""
+"""TriForce Chat's runtime: documents in, a lossless token stream out. Knows nothing of Gradio or of the
+app.
+"""

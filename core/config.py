@@ -1,7 +1,9 @@
-"""The user's settings: one frozen value read from config.yaml and the command line. Knows nothing of hardware or models.
+"""The user's settings: one frozen value read from config.yaml and the command line. Knows nothing of hardware
+or models.
 
-Every key of config.yaml is a field here and the other way round. `auto` in the file is None in `Settings`: the planner
-decides. Values outside the allowed range and unknown keys are errors that name the key, the range or the nearest valid key.
+Every key of config.yaml is a field here and the other way round. `auto` in the file is None in `Settings`:
+the planner decides. Values outside the allowed range and unknown keys are errors that name the key, the range
+or the nearest valid key.
 """
 
 from __future__ import annotations
@@ -34,14 +36,15 @@ class Settings:
 
     # model and context
     model: str | None = None
-    draft_model: str | None = None               # "none": no draft model even where the catalogue pairs one
+    draft_model: str | None = None  # "none": no draft model even where the catalogue pairs one
     data_dir: Path | None = None
     context_tokens: int | None = None
-    fit: str = "auto"                            # a choice of its own: the whole book where it fits, else in parts
+    # a choice of its own: the whole book where it fits, else in parts
+    fit: str = "auto"
     # answers
     mode: str = "triforce"
     max_new_tokens: int = 512
-    temperature: float | None = None             # None here: as the model's catalogue entry says
+    temperature: float | None = None  # None here: as the model's catalogue entry says
     top_p: float | None = None
     repetition_penalty: float | None = None
     seed: int | None = None
@@ -62,7 +65,7 @@ class Settings:
     threads: int | None = None
     on_chip_layers: int | None = None
     kv_residency: str = "layers"
-    cuda_graphs: str = "auto"                    # a choice of its own: measured, then whichever is faster
+    cuda_graphs: str = "auto"  # a choice of its own: measured, then whichever is faster
     staging_blocks: int | None = None
     staging_block_mib: int | None = None
     prefill_segment_tokens: int | None = None
@@ -84,7 +87,10 @@ class Settings:
     def to_json(self) -> dict[str, Any]:
         """Plain values for a pipe or a log; auto is spelled "auto", so nothing is lost on the way back."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {key: "auto" if value is None else str(value) if isinstance(value, Path) else value for key, value in values.items()}
+        return {
+            key: "auto" if value is None else str(value) if isinstance(value, Path) else value
+            for key, value in values.items()
+        }
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Settings:
@@ -92,14 +98,16 @@ class Settings:
         return override(cls(), values)
 
 
-# ---- one rule per key -------------------------------------------------------------------------------------------------------
+# ---- one rule per key --------------------------------------------------------------------------------------
 
 Parse = Callable[[Any], Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """How a key's value is read. `allowed` is what the user is told; `parse` raises ValueError on anything else."""
+    """How a key's value is read. `allowed` is what the user is told; `parse` raises ValueError on anything
+    else.
+    """
 
     allowed: str
     parse: Parse
@@ -118,7 +126,9 @@ def _choice(names: tuple[str, ...], *, auto: bool = False) -> Rule:
 
 def _switch(value: Any) -> str:
     """One of GRAPHS; YAML 1.1 reads on and off as truth values."""
-    return _choice(GRAPHS).parse({True: "on", False: "off"}.get(value, value) if isinstance(value, bool) else value)
+    return _choice(GRAPHS).parse(
+        {True: "on", False: "off"}.get(value, value) if isinstance(value, bool) else value
+    )
 
 
 def _as_float(value: Any) -> float:
@@ -226,8 +236,8 @@ RULES: dict[str, Rule] = {
 def load_settings(path: Path | None = None, overrides: Mapping[str, Any] | None = None) -> Settings:
     """Settings from the YAML file at `path`, then `overrides`.
 
-    `path` None: the program's own config.yaml, or the defaults where there is none. In `overrides` None means "not given"
-    and "auto" means auto. All problems of a source are reported in one UserError.
+    `path` None: the program's own config.yaml, or the defaults where there is none. In `overrides` None means
+    "not given" and "auto" means auto. All problems of a source are reported in one UserError.
     """
     settings = Settings()
     if path is not None or DEFAULT_PATH.is_file():
@@ -248,7 +258,9 @@ def override(settings: Settings, overrides: Mapping[str, Any]) -> Settings:
 
 
 def use_data_dir(settings: Settings) -> None:
-    """Make `data_dir` the root of core.paths for this process and its children. TRIFORCE_HOME, when set, has the last word."""
+    """Make `data_dir` the root of core.paths for this process and its children. TRIFORCE_HOME, when set, has
+    the last word.
+    """
     if settings.data_dir is not None:
         os.environ.setdefault("TRIFORCE_HOME", str(settings.data_dir))
 
@@ -257,14 +269,20 @@ def _read_yaml(path: Path) -> dict[str, Any]:
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError as error:
-        raise UserError(f"There is no settings file at {path}. Check the path, or leave it out to use the defaults.") from error
+        raise UserError(
+            f"There is no settings file at {path}. Check the path, or leave it out to use the defaults."
+        ) from error
     except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{path} cannot be read: {error}. Save it as a UTF-8 text file that you may read.") from error
+        raise UserError(
+            f"{path} cannot be read: {error}. Save it as a UTF-8 text file that you may read."
+        ) from error
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f" at line {mark.line + 1}" if mark is not None else ""
         problem = getattr(error, "problem", None) or "it is not valid YAML"
-        raise UserError(f"{path.name} cannot be understood{where}: {problem}. Write one `key: value` per line.") from error
+        raise UserError(
+            f"{path.name} cannot be understood{where}: {problem}. Write one `key: value` per line."
+        ) from error
     if content is None:
         return {}
     if not isinstance(content, dict):
@@ -310,13 +328,15 @@ def _check_together(settings: Settings) -> None:
     budget, chunk = settings.retrieval_budget, settings.retrieval_chunk
     if budget is not None and chunk is not None and chunk * 2 > budget:
         raise UserError(
-            f"retrieval_chunk is {chunk} tokens and retrieval_budget {budget}; at least two chunks must fit. Raise "
+            f"retrieval_chunk is {chunk} tokens and retrieval_budget {budget}; at least two chunks must fit. "
+            "Raise "
             f"retrieval_budget to {2 * chunk} or lower retrieval_chunk."
         )
     context, new = settings.context_tokens, settings.max_new_tokens
     if context is not None and new >= context:
         raise UserError(
-            f"max_new_tokens is {new:,} and context_tokens {context:,}; the answer must leave room for the question. Lower "
+            f"max_new_tokens is {new:,} and context_tokens {context:,}; the answer must leave room for the "
+            "question. Lower "
             f"max_new_tokens or raise context_tokens."
         )
 

@@ -1,7 +1,8 @@
-"""The engine: token ids in, token ids out. Owns contexts (a KV cache with the ids it holds) and runs prompts through them.
+"""The engine: token ids in, token ids out. Owns contexts (a KV cache with the ids it holds) and runs prompts
+through them.
 
-Knows nothing of text, books or conversations. A context keeps what it has seen, so a prompt that continues it is prefilled only where
-it is new.
+Knows nothing of text, books or conversations. A context keeps what it has seen, so a prompt that continues it
+is prefilled only where it is new.
 """
 
 from __future__ import annotations
@@ -30,15 +31,17 @@ from core.stats import StatsRecorder
 
 log = logging.getLogger(__name__)
 
-_WORTH_LOADING = 256                           # tokens a prompt must lack before the disk is looked at
+_WORTH_LOADING = 256  # tokens a prompt must lack before the disk is looked at
 MODES = ("triforce", "retrieval", "draft", "ngram", "streaming", "autoregressive")
 
 
 @dataclass(frozen=True, slots=True)
 class Params:
-    """How one answer is generated. `budget` and `gamma` override the plan's. Raises UserError for values out of range.
+    """How one answer is generated. `budget` and `gamma` override the plan's. Raises UserError for values out
+    of range.
 
-    `stop` are texts before which the answer ends. The engine knows no text: whoever calls it turns them into `ends` (core.conversation.answering).
+    `stop` are texts before which the answer ends. The engine knows no text: whoever calls it turns them into
+    `ends` (core.conversation.answering).
     """
 
     max_new_tokens: int = 512
@@ -50,20 +53,27 @@ class Params:
     budget: int | None = None
     gamma: int | None = None
     stop: tuple[str, ...] = ()
-    selection: str = "mass"                    # how the retrieval cache selects; the others are for comparison (core.cache.selection)
+    # how the retrieval cache selects; the others are for comparison (core.cache.selection)
+    selection: str = "mass"
 
     def __post_init__(self) -> None:
         checks = {
             f"max_new_tokens is {self.max_new_tokens}; it must be at least 1": self.max_new_tokens >= 1,
             f"temperature is {self.temperature}; it must be 0 or more": self.temperature >= 0,
             f"top_p is {self.top_p}; it must lie above 0 and at most at 1": 0 < self.top_p <= 1,
-            f"repetition_penalty is {self.repetition_penalty}; it must be 1 or more": self.repetition_penalty >= 1,
+            f"repetition_penalty is {self.repetition_penalty}; it must be 1 or more": self.repetition_penalty
+            >= 1,
             f"mode is {self.mode!r}; choose one of {', '.join(MODES)}": self.mode in MODES,
-            f"selection is {self.selection!r}; choose one of {', '.join(POLICIES)}": self.selection in POLICIES,
-            f"budget is {self.budget}; it must be at least 64 tokens": self.budget is None or self.budget >= 64,
-            f"gamma is {self.gamma}; it must lie between 1 and 32": self.gamma is None or 1 <= self.gamma <= 32,
+            f"selection is {self.selection!r}; choose one of {', '.join(POLICIES)}": self.selection
+            in POLICIES,
+            f"budget is {self.budget}; it must be at least 64 tokens": self.budget is None
+            or self.budget >= 64,
+            f"gamma is {self.gamma}; it must lie between 1 and 32": self.gamma is None
+            or 1 <= self.gamma <= 32,
             f"stop is {self.stop!r}; it must be a list of texts of at least one character": all(
-                isinstance(text, str) and text for text in self.stop) and not isinstance(self.stop, str),
+                isinstance(text, str) and text for text in self.stop
+            )
+            and not isinstance(self.stop, str),
         }
         for message, fine in checks.items():
             if not fine:
@@ -72,7 +82,9 @@ class Params:
 
 @dataclass(frozen=True, slots=True)
 class Prefilled:
-    """Progress through the new part of a prompt, behind `reused_tokens` of which `snapshot_tokens` were now loaded from disk."""
+    """Progress through the new part of a prompt, behind `reused_tokens` of which `snapshot_tokens` were now
+    loaded from disk.
+    """
 
     done_tokens: int
     total_tokens: int
@@ -84,7 +96,9 @@ class Prefilled:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The answer ended. `reason`: stop | length | user | context_full. `notes` say what went otherwise than planned."""
+    """The answer ended. `reason`: stop | length | user | context_full. `notes` say what went otherwise than
+    planned.
+    """
 
     reason: str
     stats: Stats
@@ -94,11 +108,13 @@ class Done:
 class Context:
     """One KV cache and the ids its rows stand for.
 
-    The first `book_tokens` ids are the same for every question about the book `book_id`: those may come from disk, and go there once.
+    The first `book_tokens` ids are the same for every question about the book `book_id`: those may come from
+    disk, and go there once.
     """
 
     def __init__(self, cache: TargetKVCache, capacity: int) -> None:
-        self.cache, self.capacity = cache, capacity        # the cache itself may hold more: it rounds up to blocks
+        # the cache itself may hold more: it rounds up to blocks
+        self.cache, self.capacity = cache, capacity
         self.ids: list[int] = []
         self.book_id, self.book_tokens, self.saved = "", 0, True
 
@@ -116,7 +132,9 @@ class Context:
         self.cache = None
 
     def keep_prefix_of(self, ids: Sequence[int]) -> int:
-        """Rolls back to the longest common prefix with `ids`, leaving at least the newest token to be fed. Returns its length."""
+        """Rolls back to the longest common prefix with `ids`, leaving at least the newest token to be fed.
+        Returns its length.
+        """
         most = min(self.cache.length, len(ids) - 1)
         common = next((i for i in range(most) if self.ids[i] != ids[i]), most)
         self.cache.rollback(common)
@@ -128,21 +146,34 @@ Compose = Callable[[Params, TargetKVCache, int], Decoder]
 
 
 class Engine:
-    """Runs prompts. `compose(params, cache, answer_start)` builds the decoder for one answer (see core.assemble).
+    """Runs prompts. `compose(params, cache, answer_start)` builds the decoder for one answer (see
+    core.assemble).
 
     `give_way()` is asked for a plan with less on the device when that is out of memory; None: there is none.
     """
 
     def __init__(
-        self, model: LlamaModel, plan: Plan, *, new_cache: Callable[[int], TargetKVCache], compose: Compose,
-        peak_memory: Callable[[], int], give_way: Callable[[], Plan | None] = lambda: None, snapshots: SnapshotStore | None = None,
+        self,
+        model: LlamaModel,
+        plan: Plan,
+        *,
+        new_cache: Callable[[int], TargetKVCache],
+        compose: Compose,
+        peak_memory: Callable[[], int],
+        give_way: Callable[[], Plan | None] = lambda: None,
+        snapshots: SnapshotStore | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self.model, self.plan = model, plan
         self.context_tokens = plan.context_tokens
         self.model_name = model.config.name
         self.eos_ids = model.config.eos_ids
-        self._new_cache, self._compose, self._peak_memory, self._clock = new_cache, compose, peak_memory, clock
+        self._new_cache, self._compose, self._peak_memory, self._clock = (
+            new_cache,
+            compose,
+            peak_memory,
+            clock,
+        )
         self._give_way, self._snapshots = give_way, snapshots
         self._backend = model.backend
         self._notes: list[str] = []
@@ -151,37 +182,52 @@ class Engine:
         """An empty context for up to `capacity_tokens` tokens. Raises UserError beyond the plan's context."""
         if capacity_tokens > self.context_tokens:
             raise UserError(
-                f"{capacity_tokens:,} tokens do not fit the context of {self.context_tokens:,}. Choose fewer chapters or read in parts."
+                f"{capacity_tokens:,} tokens do not fit the context of {self.context_tokens:,}. Choose fewer "
+                "chapters or read in parts."
             )
         return Context(self._cache_that_fits(capacity_tokens), capacity_tokens)
 
     def generate(
-        self, context: Context, ids: Sequence[int], params: Params, *, should_stop: Callable[[], bool] = lambda: False, ends: Ends = never
+        self,
+        context: Context,
+        ids: Sequence[int],
+        params: Params,
+        *,
+        should_stop: Callable[[], bool] = lambda: False,
+        ends: Ends = never,
     ) -> Iterator[Prefilled | Round | Done]:
-        """Continues `ids`, all of the prompt. Yields Prefilled while reading, one Round per round, Done at the end.
+        """Continues `ids`, all of the prompt. Yields Prefilled while reading, one Round per round, Done at
+        the end.
 
-        `ends` is told of every token of the answer in order, and the answer is complete with the one it says True to. The caller may stop
-        iterating after any event; the next call starts from what the context holds. Raises UserError when the prompt leaves no room for
-        an answer.
+        `ends` is told of every token of the answer in order, and the answer is complete with the one it says
+        True to. The caller may stop iterating after any event; the next call starts from what the context
+        holds. Raises UserError when the prompt leaves no room for an answer.
         """
         capacity = context.capacity
         if len(ids) >= capacity:
             raise UserError(
-                f"The prompt has {len(ids):,} tokens and the context holds {capacity:,}. Choose fewer chapters or read in parts."
+                f"The prompt has {len(ids):,} tokens and the context holds {capacity:,}. Choose fewer "
+                "chapters or read in parts."
             )
-        if context.cache is None:              # an earlier answer ended where no cache fitted
+        if context.cache is None:  # an earlier answer ended where no cache fitted
             context.cache = self._cache_that_fits(capacity)
         started, known = self._clock(), context.keep_prefix_of(ids)
         yield from self._restore(context, ids[:-1], should_stop)
         reused = context.cache.length
         recorder = StatsRecorder(
-            mode=params.mode, model=self.model_name, context_total=self.context_tokens, prompt_tokens=len(ids), reused_tokens=reused,
+            mode=params.mode,
+            model=self.model_name,
+            context_total=self.context_tokens,
+            prompt_tokens=len(ids),
+            reused_tokens=reused,
             snapshot_tokens=reused - known,
         )
         committed, reason = list(ids), None
         while reason is None:
             try:
-                reason = yield from self._attempt(context, committed, params, recorder, started, should_stop, ends)
+                reason = yield from self._attempt(
+                    context, committed, params, recorder, started, should_stop, ends
+                )
             except self._backend.out_of_memory as error:
                 log.warning("out of memory after %d tokens: %s", context.cache.length, error)
             if reason is None:
@@ -191,22 +237,38 @@ class Engine:
         yield Done(reason, recorder.stats(peak_memory_bytes=self._peak_memory()), notes)
 
     def _attempt(
-        self, context: Context, committed: list[int], params: Params, recorder: StatsRecorder, started: float,
-        should_stop: Callable[[], bool], ends: Ends,
+        self,
+        context: Context,
+        committed: list[int],
+        params: Params,
+        recorder: StatsRecorder,
+        started: float,
+        should_stop: Callable[[], bool],
+        ends: Ends,
     ) -> Iterator[Prefilled | Round]:
-        """Reads what the context lacks of `committed` (prompt and answer so far) and goes on with the answer. Returns the reason."""
+        """Reads what the context lacks of `committed` (prompt and answer so far) and goes on with the answer.
+        Returns the reason.
+        """
         decoder = self._compose(params, context.cache, recorder.prompt_tokens)
         for event in self._prefill(context, committed[:-1], decoder.refresh, should_stop):
-            yield replace(event, reused_tokens=recorder.reused_tokens, snapshot_tokens=recorder.snapshot_tokens)
+            yield replace(
+                event, reused_tokens=recorder.reused_tokens, snapshot_tokens=recorder.snapshot_tokens
+            )
         answered = len(committed) - recorder.prompt_tokens
         if not answered:
             recorder.prefilled(self._clock() - started)
         if context.cache.length < len(committed) - 1:
             return "user"
-        return (yield from self._decode(context, committed, decoder, params.max_new_tokens - answered, recorder, should_stop, ends))
+        return (
+            yield from self._decode(
+                context, committed, decoder, params.max_new_tokens - answered, recorder, should_stop, ends
+            )
+        )
 
     def _start_over(self, context: Context) -> None:
-        """Empties a context on a device that was out of memory and makes it anew with less on it. Raises UserError when nothing is left."""
+        """Empties a context on a device that was out of memory and makes it anew with less on it. Raises
+        UserError when nothing is left.
+        """
         context.close()
         context.ids = []
         self._with_less()
@@ -226,21 +288,27 @@ class Engine:
         plan = self._give_way()
         if plan is None:
             raise UserError(
-                f"The GPU's memory does not hold {self.model_name} and what a context of {self.context_tokens:,} tokens needs beside it. "
-                "Close other programs that use the GPU, lower context_tokens or prefill_segment_tokens, or choose a smaller model."
+                f"The GPU's memory does not hold {self.model_name} and what a context of "
+                f"{self.context_tokens:,} tokens needs beside it. "
+                "Close other programs that use the GPU, lower context_tokens or prefill_segment_tokens, or "
+                "choose a smaller model."
             )
         self.plan, self._notes = plan, list(plan.notes[-1:])
 
     def verify(self, context: Context, ids: Sequence[int], start: int, params: Params) -> dict[str, Any]:
-        """Re-checks the answer ids[start:], just generated in `context` with `params`, by a teacher-forced plain pass.
+        """Re-checks the answer ids[start:], just generated in `context` with `params`, by a teacher-forced
+        plain pass.
 
-        Returns the fields of core.conversation.verification.Agreement; `mismatches` above 0 means the answer is not plain decoding's.
+        Returns the fields of core.conversation.verification.Agreement; `mismatches` above 0 means the answer
+        is not plain decoding's.
         """
         context.keep_prefix_of(ids[:start])
         sampling = Sampling(params.temperature, params.top_p, params.repetition_penalty, start)
         with torch.inference_mode():
-            agreement = recheck(self.model, context.cache, ids, start, sampling, margin=NEAR_TIE[self.model.backend.dtype])
-        context.ids = list(ids[:context.cache.length])
+            agreement = recheck(
+                self.model, context.cache, ids, start, sampling, margin=NEAR_TIE[self.model.backend.dtype]
+            )
+        context.ids = list(ids[: context.cache.length])
         return asdict(agreement)
 
     def stored_tokens(self, book_id: str, ids: Sequence[int]) -> int:
@@ -251,7 +319,7 @@ class Engine:
         """Stores what is unsaved of a context, as far as it is read; when stopped, a later call goes on."""
         if self._snapshots is None or context.saved:
             return
-        ids = context.ids[:min(context.book_tokens, context.cache.length)]
+        ids = context.ids[: min(context.book_tokens, context.cache.length)]
         with torch.inference_mode():
             context.saved = self._snapshots.save(context.book_id, ids, context.cache, should_stop=should_stop)
 
@@ -260,10 +328,12 @@ class Engine:
         if self._snapshots is not None:
             self._snapshots.folder.forget(book_id)
 
-    def _restore(self, context: Context, ids: Sequence[int], should_stop: Callable[[], bool]) -> Iterator[Prefilled]:
+    def _restore(
+        self, context: Context, ids: Sequence[int], should_stop: Callable[[], bool]
+    ) -> Iterator[Prefilled]:
         """Loads what the context lacks of `ids` as far as it lies on disk."""
         known, started = context.cache.length, self._clock()
-        book = ids[:context.book_tokens]
+        book = ids[: context.book_tokens]
         if self._snapshots is None or len(book) - known < _WORTH_LOADING:
             return
         steps = self._snapshots.load(context.book_id, book, context.cache, start=known)
@@ -277,11 +347,13 @@ class Engine:
             context.ids = list(ids[:length])
             yield Prefilled(0, len(ids) - length, self._clock() - started, None, length, length - known)
 
-    def _prefill(self, context: Context, ids: Sequence[int], refresh: Refresh, should_stop: Callable[[], bool]) -> Iterator[Prefilled]:
+    def _prefill(
+        self, context: Context, ids: Sequence[int], refresh: Refresh, should_stop: Callable[[], bool]
+    ) -> Iterator[Prefilled]:
         """Feeds what the context lacks of `ids`, or as much of it as there is time for.
 
-        A segment ends where the book does: so what follows is computed in the same steps, and rounded the same, whether the book's rows
-        were computed now or loaded.
+        A segment ends where the book does: so what follows is computed in the same steps, and rounded the
+        same, whether the book's rows were computed now or loaded.
         """
         start, started = context.cache.length, self._clock()
         total = len(ids) - start
@@ -295,26 +367,41 @@ class Engine:
                 yield Prefilled(done, total, elapsed, elapsed * (total - done) / done if done else None)
 
     def _feed(
-        self, context: Context, ids: Sequence[int], tap: Observer | None, tap_all: bool, should_stop: Callable[[], bool]
+        self,
+        context: Context,
+        ids: Sequence[int],
+        tap: Observer | None,
+        tap_all: bool,
+        should_stop: Callable[[], bool],
     ) -> Iterator[int]:
         """Prefills the rest of `ids`, yielding how many tokens of it are done."""
         steps = self.model.prefill(
-            ids[context.cache.length:], context.cache, segment_tokens=self.plan.prefill_segment_tokens,
-            chunk_tokens=self.plan.prefill_chunk_tokens, should_stop=should_stop, tap=tap,
+            ids[context.cache.length :],
+            context.cache,
+            segment_tokens=self.plan.prefill_segment_tokens,
+            chunk_tokens=self.plan.prefill_chunk_tokens,
+            should_stop=should_stop,
+            tap=tap,
             tap_all=tap_all,
         )
         while True:
             self._backend.adapt()
             with torch.inference_mode():
                 done = next(steps, None)
-            context.ids = list(ids[:context.cache.length])
+            context.ids = list(ids[: context.cache.length])
             if done is None:
                 return
             yield done
 
     def _decode(
-        self, context: Context, committed: list[int], decoder: Decoder, left: int, recorder: StatsRecorder,
-        should_stop: Callable[[], bool], ends: Ends,
+        self,
+        context: Context,
+        committed: list[int],
+        decoder: Decoder,
+        left: int,
+        recorder: StatsRecorder,
+        should_stop: Callable[[], bool],
+        ends: Ends,
     ) -> Iterator[Round]:
         """Rounds until the answer ends or has `left` more tokens. Returns the reason."""
         while left > 0:
@@ -327,10 +414,15 @@ class Engine:
             with torch.inference_mode():
                 result = decoder.round(committed, most=min(left, room), ends=ends)
             committed.extend(result.tokens)
-            context.ids.extend(committed[len(context.ids):context.cache.length])
+            context.ids.extend(committed[len(context.ids) : context.cache.length])
             left -= len(result.tokens)
-            recorder.round(len(result.tokens), result.seconds, result.acceptance_draft, result.acceptance_retrieval,
-                           bytes_moved=result.bytes_moved)
+            recorder.round(
+                len(result.tokens),
+                result.seconds,
+                result.acceptance_draft,
+                result.acceptance_retrieval,
+                bytes_moved=result.bytes_moved,
+            )
             yield replace(result, stats=recorder.stats(peak_memory_bytes=self._peak_memory()))
             if result.ended:
                 return "stop"

@@ -1,12 +1,18 @@
-"""Errors whose message is meant for the person in front of the screen. Everything else is a bug and keeps its traceback."""
+"""Errors whose message is meant for the person in front of the screen. Everything else is a bug and keeps its
+traceback.
+"""
 
 
 class UserError(Exception):
-    """The user's input or machine stands in the way. The message names cause and remedy and is shown as it is."""
+    """The user's input or machine stands in the way. The message names cause and remedy and is shown as it
+    is.
+    """
 
 
 class PlanError(UserError):
-    """No plan fits this machine. The message says what is needed, what is there and the smallest change that would work."""
+    """No plan fits this machine. The message says what is needed, what is there and the smallest change that
+    would work.
+    """
 
 
 class DocumentError(UserError):

@@ -23,12 +23,15 @@ class Acceptance:
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """What a plain pass over a finished answer said of its tokens. A near-tie is closer than `margin`, a mismatch is not."""
+    """What a plain pass over a finished answer said of its tokens. A near-tie is closer than `margin`, a
+    mismatch is not.
+    """
 
     tokens: int
     near_ties: int
     mismatches: int
-    largest_gap: float                         # in log-probability, of a token that plain decoding would not have produced
+    # in log-probability, of a token that plain decoding would not have produced
+    largest_gap: float
     margin: float
 
     @property
@@ -39,33 +42,38 @@ class Verified:
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """Everything the side panel and `--json` show about one answer so far. Times in seconds unless named `_ms`."""
+    """Everything the side panel and `--json` show about one answer so far. Times in seconds unless named
+    `_ms`.
+    """
 
     mode: str = "autoregressive"
     model: str = ""
     prompt_tokens: int = 0
-    reused_tokens: int = 0                     # prompt tokens whose KV was there already
-    snapshot_tokens: int = 0                   # of these, loaded from disk for this answer
+    reused_tokens: int = 0  # prompt tokens whose KV was there already
+    snapshot_tokens: int = 0  # of these, loaded from disk for this answer
     new_tokens: int = 0
     prefill_s: float = 0.0
     ttft_s: float = 0.0
-    tbt_last_ms: float = 0.0                   # TBT of a token = its round's time / tokens emitted by the round
+    # TBT of a token = its round's time / tokens emitted by the round
+    tbt_last_ms: float = 0.0
     tbt_mean_ms: float = 0.0
     tbt_p50_ms: float = 0.0
     tbt_p95_ms: float = 0.0
     longest_wait_ms: float = 0.0
     tokens_per_s: float = 0.0
-    acceptance_draft: Acceptance = Acceptance()        # draft -> retrieval
-    acceptance_retrieval: Acceptance = Acceptance()    # retrieval -> full (the drafter's own, when there is one level)
+    acceptance_draft: Acceptance = Acceptance()  # draft -> retrieval
+    # retrieval -> full (the drafter's own, when there is one level)
+    acceptance_retrieval: Acceptance = Acceptance()
     tokens_per_round: float = 0.0
     rounds: int = 0
     context_used: int = 0
     context_total: int = 0
     peak_memory_bytes: int = 0
-    bytes_moved: int = 0                       # host -> device KV bytes of this answer
-    tbt_series_ms: tuple[float, ...] = ()      # one per round, the newest 300
-    acceptance_series: tuple[float, ...] = ()  # accepted / evaluated of the outermost level per round, the newest 300
-    verified: Verified | None = None           # when the answer was checked afterwards (the setting `verify`)
+    bytes_moved: int = 0  # host -> device KV bytes of this answer
+    tbt_series_ms: tuple[float, ...] = ()  # one per round, the newest 300
+    # accepted / evaluated of the outermost level per round, the newest 300
+    acceptance_series: tuple[float, ...] = ()
+    verified: Verified | None = None  # when the answer was checked afterwards (the setting `verify`)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,24 +86,29 @@ class Loading:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Which part of the book is read next: part `index` of `total` (1-based), `label` such as "Chapters 3-5"."""
+    """Which part of the book is read next: part `index` of `total` (1-based), `label` such as "Chapters
+    3-5".
+    """
 
     index: int
     total: int
     label: str
-    purpose: str = "answer"                    # "answer" | "part summary" | "whole summary"
-    attempt: int = 1                           # above 1: what was written of this part is replaced by what comes
+    purpose: str = "answer"  # "answer" | "part summary" | "whole summary"
+    # above 1: what was written of this part is replaced by what comes
+    attempt: int = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Prefill:
-    """Progress through the prompt. Tokens already in the cache, or loaded from disk, are not counted in `total_tokens`."""
+    """Progress through the prompt. Tokens already in the cache, or loaded from disk, are not counted in
+    `total_tokens`.
+    """
 
     done_tokens: int
     total_tokens: int
     elapsed_s: float
     eta_s: float | None = None
-    reused_tokens: int = 0                     # see Stats
+    reused_tokens: int = 0  # see Stats
     snapshot_tokens: int = 0
 
 
@@ -128,8 +141,8 @@ class Finished:
     text: str
     stats: Stats
     token_ids: tuple[int, ...] = ()
-    sources: tuple[str, ...] = ()              # what was read for this answer, in the reader's words
-    notes: tuple[str, ...] = ()                # what was left out, re-planned or degraded
+    sources: tuple[str, ...] = ()  # what was read for this answer, in the reader's words
+    notes: tuple[str, ...] = ()  # what was left out, re-planned or degraded
     plan: dict = field(default_factory=dict)
 
 

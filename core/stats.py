@@ -1,4 +1,6 @@
-"""Counts and times of one answer, round by round, into the Stats everyone shows. No torch, no clock of its own."""
+"""Counts and times of one answer, round by round, into the Stats everyone shows. No torch, no clock of its
+own.
+"""
 
 from __future__ import annotations
 
@@ -13,16 +15,33 @@ _SERIES = 300
 
 
 class StatsRecorder:
-    """Collects rounds. TBT of a token is its round's time over the tokens it emitted; the first round's is in TTFT instead."""
+    """Collects rounds. TBT of a token is its round's time over the tokens it emitted; the first round's is in
+    TTFT instead.
+    """
 
     def __init__(
-        self, *, mode: str, model: str, context_total: int, prompt_tokens: int, reused_tokens: int, snapshot_tokens: int = 0
+        self,
+        *,
+        mode: str,
+        model: str,
+        context_total: int,
+        prompt_tokens: int,
+        reused_tokens: int,
+        snapshot_tokens: int = 0,
     ) -> None:
         self._fixed = {
-            "mode": mode, "model": model, "context_total": context_total, "prompt_tokens": prompt_tokens, "reused_tokens": reused_tokens,
+            "mode": mode,
+            "model": model,
+            "context_total": context_total,
+            "prompt_tokens": prompt_tokens,
+            "reused_tokens": reused_tokens,
             "snapshot_tokens": snapshot_tokens,
         }
-        self.prompt_tokens, self.reused_tokens, self.snapshot_tokens = prompt_tokens, reused_tokens, snapshot_tokens
+        self.prompt_tokens, self.reused_tokens, self.snapshot_tokens = (
+            prompt_tokens,
+            reused_tokens,
+            snapshot_tokens,
+        )
         self._prefill_s = self._first_s = self._longest_s = self._decode_s = 0.0
         self._token_s: list[float] = []
         self._new = self._rounds = self._bytes = self._last_tokens = 0
@@ -97,7 +116,9 @@ class StatsRecorder:
 
 
 def combined(parts: Sequence[Stats]) -> Stats:
-    """Figures of a text written in several answers: counts and times added, means and percentiles weighted by tokens."""
+    """Figures of a text written in several answers: counts and times added, means and percentiles weighted by
+    tokens.
+    """
     if len(parts) < 2:
         return parts[0] if parts else Stats()
     tokens = sum(part.new_tokens for part in parts) or 1
@@ -110,13 +131,23 @@ def combined(parts: Sequence[Stats]) -> Stats:
 
     mean_ms, rounds = weighted("tbt_mean_ms"), added("rounds")
     return replace(
-        parts[-1], prompt_tokens=added("prompt_tokens"), reused_tokens=added("reused_tokens"), new_tokens=added("new_tokens"),
-        prefill_s=added("prefill_s"), ttft_s=parts[0].ttft_s, tbt_mean_ms=mean_ms, tbt_p50_ms=weighted("tbt_p50_ms"),
-        tbt_p95_ms=weighted("tbt_p95_ms"), longest_wait_ms=max(part.longest_wait_ms for part in parts),
-        tokens_per_s=1e3 / mean_ms if mean_ms else 0.0, rounds=rounds, tokens_per_round=tokens / rounds if rounds else 0.0,
+        parts[-1],
+        prompt_tokens=added("prompt_tokens"),
+        reused_tokens=added("reused_tokens"),
+        new_tokens=added("new_tokens"),
+        prefill_s=added("prefill_s"),
+        ttft_s=parts[0].ttft_s,
+        tbt_mean_ms=mean_ms,
+        tbt_p50_ms=weighted("tbt_p50_ms"),
+        tbt_p95_ms=weighted("tbt_p95_ms"),
+        longest_wait_ms=max(part.longest_wait_ms for part in parts),
+        tokens_per_s=1e3 / mean_ms if mean_ms else 0.0,
+        rounds=rounds,
+        tokens_per_round=tokens / rounds if rounds else 0.0,
         acceptance_draft=sum((part.acceptance_draft for part in parts), Acceptance()),
         acceptance_retrieval=sum((part.acceptance_retrieval for part in parts), Acceptance()),
-        bytes_moved=added("bytes_moved"), peak_memory_bytes=max(part.peak_memory_bytes for part in parts),
+        bytes_moved=added("bytes_moved"),
+        peak_memory_bytes=max(part.peak_memory_bytes for part in parts),
     )
 
 

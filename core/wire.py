@@ -1,4 +1,6 @@
-"""Commands and events as lines of JSON: what the app and the engine's process say to each other. Values only."""
+"""Commands and events as lines of JSON: what the app and the engine's process say to each other. Values
+only.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ from core.events import (
     Verified,
 )
 
-_KINDS: dict[str, type] = {kind.__name__: kind for kind in (Loading, Reading, Prefill, Delta, Finished, Failed)}
+_KINDS: dict[str, type] = {
+    kind.__name__: kind for kind in (Loading, Reading, Prefill, Delta, Finished, Failed)
+}
 
 
 def to_line(message: dict[str, Any]) -> bytes:
@@ -60,4 +64,6 @@ def unpack_stats(values: dict[str, Any]) -> Stats:
     acceptances = {name: Acceptance(**values[name]) for name in ("acceptance_draft", "acceptance_retrieval")}
     series = {name: tuple(values[name]) for name in ("tbt_series_ms", "acceptance_series")}
     verified = values.get("verified")
-    return Stats(**{**values, **acceptances, **series, "verified": Verified(**verified) if verified else None})
+    return Stats(
+        **{**values, **acceptances, **series, "verified": Verified(**verified) if verified else None}
+    )

@@ -1,8 +1,9 @@
-"""The engine in a process of its own: `python -m core.worker` reads commands from stdin and writes events to stdout.
+"""The engine in a process of its own: `python -m core.worker` reads commands from stdin and writes events to
+stdout.
 
-One line of JSON each (core.wire). A thread of its own reads the commands, so that stop and questions about a book are heard
-while an answer is written. When the pipe closes, for whatever reason, the process ends at once: nothing is left behind when
-the app is killed.
+One line of JSON each (core.wire). A thread of its own reads the commands, so that stop and questions about a
+book are heard while an answer is written. When the pipe closes, for whatever reason, the process ends at
+once: nothing is left behind when the app is killed.
 """
 
 from __future__ import annotations
@@ -38,14 +39,17 @@ Report = Callable[[str, float | None], None]
 # The settings and a way to say how far it is -> the session and what the app should know of it.
 Build = Callable[[dict[str, Any], Report], "tuple[Session, dict[str, Any]]"]
 
-_ALLOWANCE_SHARE = 0.25                        # of the memory that is free once the model is loaded
+_ALLOWANCE_SHARE = 0.25  # of the memory that is free once the model is loaded
 _ALLOWANCE_MOST = 4 << 30
 _ORPHAN_CHECK_S = 1.0
-_GIVE_WAY_S = 2.0                              # storing gives way between two layers of a block, which takes milliseconds
+# storing gives way between two layers of a block, which takes milliseconds
+_GIVE_WAY_S = 2.0
 
 
 class Worker:
-    """Runs commands one after the other on the calling thread; `stop`, `card` and `forget` are served as they come."""
+    """Runs commands one after the other on the calling thread; `stop`, `card` and `forget` are served as they
+    come.
+    """
 
     def __init__(self, commands: BinaryIO, events: BinaryIO, build: Build) -> None:
         self._commands, self._events, self._build = commands, events, build
@@ -54,7 +58,7 @@ class Worker:
         self._stopped: set[int] = set()
         self._books: dict[str, Document] = {}
         self._session: Session | None = None
-        self._storing = threading.Lock()       # held while something is written to the disk
+        self._storing = threading.Lock()  # held while something is written to the disk
         self._leaving = threading.Event()
 
     def run(self) -> None:
@@ -62,21 +66,29 @@ class Worker:
         threading.Thread(target=self._listen, name="commands", daemon=True).start()
         while True:
             message = self._todo.get()
-            handlers = {"load": self._load, "ask": self._ask, "save": self._save, "forget_book": self._forget_book}
+            handlers = {
+                "load": self._load,
+                "ask": self._ask,
+                "save": self._save,
+                "forget_book": self._forget_book,
+            }
             self._guarded(message, handlers[message["do"]])
             self._use_idle_time()
 
-    # ---- the listening thread ---------------------------------------------------------------------------------------------
+    # ---- the listening thread ------------------------------------------------------------------------------
 
     def _listen(self) -> None:
         try:
             for line in self._commands:
                 self._hear(from_line(line))
-        finally:                               # the app is gone, or says what we do not understand: nothing to stay for
+        # the app is gone, or says what we do not understand: nothing to stay for
+        finally:
             self._leave()
 
     def _leave(self) -> None:
-        """Ends the process, without a block half-written. Whole blocks stay: the next process goes on from them."""
+        """Ends the process, without a block half-written. Whole blocks stay: the next process goes on from
+        them.
+        """
         self._leaving.set()
         self._storing.acquire(timeout=_GIVE_WAY_S)
         os._exit(0)
@@ -92,7 +104,8 @@ class Worker:
         self._stopped.add(message["id"])
 
     def _take_book(self, message: dict[str, Any]) -> None:
-        self._books = {message["book_id"]: Document.from_json(message["book"])}      # the newest only: books are large
+        # the newest only: books are large
+        self._books = {message["book_id"]: Document.from_json(message["book"])}
 
     def _forget(self, message: dict[str, Any]) -> None:
         if self._session is not None:
@@ -102,7 +115,7 @@ class Worker:
         assert self._session is not None, "a card was asked for before the engine was ready"
         self._send(id=message["id"], card=self._session.card(self._books[message["book_id"]]))
 
-    # ---- the working thread -----------------------------------------------------------------------------------------------
+    # ---- the working thread --------------------------------------------------------------------------------
 
     def _load(self, message: dict[str, Any]) -> None:
         def report(stage: str, fraction: float | None = None) -> None:
@@ -120,7 +133,9 @@ class Worker:
         if given.get("chapters"):
             given["chapters"] = tuple(given["chapters"])
         given["book"] = self._books[message["book_id"]] if message["with_book"] else None
-        with contextlib.closing(self._session.ask(Ask(**given), should_stop=lambda: number in self._stopped)) as events:
+        with contextlib.closing(
+            self._session.ask(Ask(**given), should_stop=lambda: number in self._stopped)
+        ) as events:
             for event in events:
                 self._send_event(number, event)
 
@@ -143,10 +158,10 @@ class Worker:
         """Store what was read, until somebody wants something."""
         try:
             self._store(should_stop=lambda: not self._todo.empty())
-        except Exception:                      # nobody asked for it, so nobody is told
+        except Exception:  # nobody asked for it, so nobody is told
             log.exception("storing what was read failed")
 
-    # ---- both -------------------------------------------------------------------------------------------------------------
+    # ---- both ----------------------------------------------------------------------------------------------
 
     def _guarded(self, message: dict[str, Any], handler: Callable[[dict[str, Any]], None]) -> None:
         """Run a handler; what goes wrong becomes Failed. Out of memory and the like do not end the process."""
@@ -157,11 +172,21 @@ class Worker:
             self._send_event(number, Failed(str(error)))
         except MemoryError:
             log.exception("out of memory")
-            self._send_event(number, Failed(
-                "There was not enough memory for this. Lower context_tokens in config.yaml or close other programs."))
-        except Exception as error:             # the boundary of the process: the traceback is in its log
+            self._send_event(
+                number,
+                Failed(
+                    "There was not enough memory for this. Lower context_tokens in config.yaml or close "
+                    "other programs."
+                ),
+            )
+        except Exception as error:  # the boundary of the process: the traceback is in its log
             log.exception("%s failed", message.get("do"))
-            self._send_event(number, Failed(f"The engine made a mistake ({type(error).__name__}: {error}). The log has the details."))
+            self._send_event(
+                number,
+                Failed(
+                    f"The engine made a mistake ({type(error).__name__}: {error}). The log has the details."
+                ),
+            )
 
     def _send_event(self, number: int, event: Event) -> None:
         self._send(id=number, event=pack(event))
@@ -171,12 +196,14 @@ class Worker:
             try:
                 self._events.write(to_line(message))
                 self._events.flush()
-            except OSError:                    # the app is gone
+            except OSError:  # the app is gone
                 self._leave()
 
 
 def build(settings_json: dict[str, Any], report: Report) -> tuple[Session, dict[str, Any]]:
-    """Settings -> machine -> plan -> model -> engine -> session, telling `report` which of them is under way."""
+    """Settings -> machine -> plan -> model -> engine -> session, telling `report` which of them is under
+    way.
+    """
     from core import paths
     from core.config import load_settings, use_data_dir
     from core.hardware.probe import probe
@@ -204,19 +231,32 @@ def build(settings_json: dict[str, Any], report: Report) -> tuple[Session, dict[
         fewer = replace(settings, on_chip_layers=layers, context_tokens=choice.plan.context_tokens)
         return plan_for(machine, fewer, choice.entry, is_there=is_downloaded).plan
 
-    with ThreadPoolExecutor(1) as beside:      # its imports take a core, the weights the others
+    with ThreadPoolExecutor(1) as beside:  # its imports take a core, the weights the others
         loading = beside.submit(Tokenizer.load, folder, frame=choice.entry.frame)
         engine = build_engine(choice.plan, settings, folder, draft_dir=draft, progress=report, replan=replan)
         tokenizer = loading.result()
     if draft is not None:
         require_same_tokens(folder, draft)
-    defaults = {name: getattr(settings, name)
-                for name in ("max_new_tokens", "temperature", "top_p", "repetition_penalty", "seed", "mode", "stop")}
+    defaults = {
+        name: getattr(settings, name)
+        for name in ("max_new_tokens", "temperature", "top_p", "repetition_penalty", "seed", "mode", "stop")
+    }
     free = psutil.virtual_memory().available
     allowance = min(int(free * _ALLOWANCE_SHARE), _ALLOWANCE_MOST) if choice.plan.device == "cpu" else 0
-    session = Session(engine, tokenizer, ReadingStyle.from_record(choice.entry.reading), allowance_bytes=allowance,
-                      notes=NoteStore(paths.subdir("notes")), defaults=defaults, verify=settings.verify)
-    facts = {"plan": engine.plan.to_json(), "model_name": engine.model_name, "context_tokens": engine.context_tokens}
+    session = Session(
+        engine,
+        tokenizer,
+        ReadingStyle.from_record(choice.entry.reading),
+        allowance_bytes=allowance,
+        notes=NoteStore(paths.subdir("notes")),
+        defaults=defaults,
+        verify=settings.verify,
+    )
+    facts = {
+        "plan": engine.plan.to_json(),
+        "model_name": engine.model_name,
+        "context_tokens": engine.context_tokens,
+    }
     return session, facts
 
 
@@ -233,18 +273,24 @@ def model_folder(entry: CatalogueEntry, report: Report) -> Path:
 
 
 def watch_parent(parent: int) -> None:
-    """End this process when its parent changes: a second way to notice, should a pipe be held open by someone else."""
+    """End this process when its parent changes: a second way to notice, should a pipe be held open by someone
+    else.
+    """
+
     def check() -> None:
         while os.getppid() == parent:
             time.sleep(_ORPHAN_CHECK_S)
         os._exit(0)
 
-    if os.name == "posix":                     # on Windows the number stays when the parent is gone, and the pipe is enough
+    # on Windows the number stays when the parent is gone, and the pipe is enough
+    if os.name == "posix":
         threading.Thread(target=check, name="parent", daemon=True).start()
 
 
 def private_stdout() -> BinaryIO:
-    """The stream for events. What any library prints goes to stderr from now on, so that it cannot break a message."""
+    """The stream for events. What any library prints goes to stderr from now on, so that it cannot break a
+    message.
+    """
     events = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     sys.stdout = sys.stderr
@@ -256,9 +302,12 @@ def main(arguments: list[str] | None = None, *, build: Build = build) -> None:
     parser = argparse.ArgumentParser(prog="core.worker")
     parser.add_argument("--parent", type=int, required=True)
     given = parser.parse_args(arguments)
-    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.basicConfig(
+        level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
     bound_spinning()
-    os.environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")       # GPUs are numbered as the driver's management library numbers them
+    # GPUs are numbered as the driver's management library numbers them
+    os.environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
     events = private_stdout()
     watch_parent(given.parent)
     Worker(sys.stdin.buffer, events, build).run()

@@ -1,7 +1,8 @@
-"""The app's own Python environment, `.venv` beside launcher.py: made once, finished when interrupted, made anew when broken.
+"""The app's own Python environment, `.venv` beside launcher.py: made once, finished when interrupted, made
+anew when broken.
 
-What is done is written to a record inside `.venv` after each step, so an interrupted setup goes on where it was. A start
-with everything done reads that record, two small files and nothing else.
+What is done is written to a record inside `.venv` after each step, so an interrupted setup goes on where it
+was. A start with everything done reads that record, two small files and nothing else.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ from installer.progress import Progress
 
 SCHEMA = 1
 FREE_BYTES_NEEDED = {"cpu": 4_000_000_000, "cuda": 14_000_000_000}
-NOT_WRITABLE = "{error}. Move the folder {root} to a place you can write to, such as your home folder, and start again."
+NOT_WRITABLE = (
+    "{error}. Move the folder {root} to a place you can write to, such as your home folder, and start again."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +38,10 @@ class Record:
     """What the environment holds. Empty strings: not yet."""
 
     schema: int = SCHEMA
-    python: str = ""            # version and identity of the interpreter behind the environment
-    torch: str = ""             # name of the torch build
-    requirements: str = ""      # hash of requirements.txt as installed
-    extras: str = ""            # hash of requirements-test.txt as installed
+    python: str = ""  # version and identity of the interpreter behind the environment
+    torch: str = ""  # name of the torch build
+    requirements: str = ""  # hash of requirements.txt as installed
+    extras: str = ""  # hash of requirements-test.txt as installed
     driver_in_sight: bool = False
 
 
@@ -55,7 +58,7 @@ class Environment:
         """Whether the running Python is the environment's own."""
         return self.folder.is_dir() and os.path.samefile(sys.prefix, self.folder)
 
-    # ---- what is there ------------------------------------------------------------------------------------------------------
+    # ---- what is there -------------------------------------------------------------------------------------
 
     def is_ready(self, *, extras: bool) -> bool:
         """Whether everything asked for is installed, by the record alone."""
@@ -94,13 +97,16 @@ class Environment:
         if os.name != "nt":
             return self.python.resolve(strict=True)
         settings = (self.folder / "pyvenv.cfg").read_text(encoding="utf-8").splitlines()
-        home = next((line.partition("=")[2].strip() for line in settings if line.partition("=")[0].strip() == "home"), "")
+        home = next(
+            (line.partition("=")[2].strip() for line in settings if line.partition("=")[0].strip() == "home"),
+            "",
+        )
         return Path(home, "python.exe").resolve(strict=True)
 
     def _hash(self, name: str) -> str:
         return hashlib.sha256((self.root / name).read_bytes()).hexdigest()[:16]
 
-    # ---- making it ----------------------------------------------------------------------------------------------------------
+    # ---- making it -----------------------------------------------------------------------------------------
 
     def make_ready(self, *, extras: bool, progress: Progress) -> None:
         """Do whatever is missing. Raises SetupError with cause and remedy."""
@@ -112,13 +118,18 @@ class Environment:
             if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
                 raise SetupError(NOT_WRITABLE.format(error=error, root=self.root)) from error
             if error.errno == errno.ENOSPC:
-                raise SetupError(f"The disk is full ({self.root}). Free some space and start again.") from error
+                raise SetupError(
+                    f"The disk is full ({self.root}). Free some space and start again."
+                ) from error
             raise
 
     def remove(self) -> None:
         """Delete the environment; nothing of the user's is in it."""
         if self.is_this():
-            raise SetupError("This is the Python inside .venv. Start launcher.py with the Python installed on this computer.")
+            raise SetupError(
+                "This is the Python inside .venv. Start launcher.py with the Python installed on this "
+                "computer."
+            )
         if self.folder.is_symlink():
             self.folder.unlink()
         elif self.folder.exists():
@@ -149,7 +160,8 @@ class Environment:
         record = self.record()
         if self._runs():
             if record.python and record.python != self._interpreter():
-                record = self._write(record, python=self._interpreter())    # same minor version, new patch release
+                # same minor version, new patch release
+                record = self._write(record, python=self._interpreter())
             self._forget_half_installed()
             return record
         if self.folder.exists():
@@ -160,16 +172,25 @@ class Environment:
         return self._write(Record(), python="")
 
     def _runs(self) -> bool:
-        """Whether the environment's Python starts, is of the version its packages were installed for, and has pip."""
+        """Whether the environment's Python starts, is of the version its packages were installed for, and has
+        pip.
+        """
         if not self.python.exists():
             return False
-        try:        # pip of another minor version lies where this Python does not look
-            return subprocess.run([str(self.python), "-I", "-c", "import pip"], capture_output=True, timeout=60).returncode == 0
+        try:  # pip of another minor version lies where this Python does not look
+            return (
+                subprocess.run(
+                    [str(self.python), "-I", "-c", "import pip"], capture_output=True, timeout=60
+                ).returncode
+                == 0
+            )
         except (OSError, subprocess.SubprocessError):
             return False
 
     def _forget_half_installed(self) -> None:
-        """A package whose installation was cut off has metadata but not pip's last file; without metadata pip does it again."""
+        """A package whose installation was cut off has metadata but not pip's last file; without metadata pip
+        does it again.
+        """
         for metadata in self._site_packages().glob("*.dist-info"):
             if not (metadata / "INSTALLER").exists():
                 shutil.rmtree(metadata, ignore_errors=True)
@@ -188,12 +209,15 @@ class Environment:
             outer = [sys.executable, "-m", "pip"]
             if self._quietly([*outer, "--python", self.python, "install", "pip"]):
                 return
-            if self._quietly([*outer, "install", "--target", self._site_packages(), "pip"]):     # before pip 22.3
+            # before pip 22.3
+            if self._quietly([*outer, "install", "--target", self._site_packages(), "pip"]):
                 return
         minor = f"{sys.version_info[0]}.{sys.version_info[1]}"
         raise SetupError(
-            f"This Python {minor} ({sys.executable}) comes without the parts that make an environment. Install them and start "
-            f"again: on Debian or Ubuntu  sudo apt install python{minor}-venv ; on Fedora  sudo dnf install python3-pip ; "
+            f"This Python {minor} ({sys.executable}) comes without the parts that make an environment. "
+            "Install them and start "
+            f"again: on Debian or Ubuntu  sudo apt install python{minor}-venv ; on Fedora  sudo dnf install "
+            "python3-pip ; "
             f"elsewhere install Python from https://www.python.org/downloads/"
         )
 
@@ -201,14 +225,21 @@ class Environment:
         """Run a step of the set-up, its words going to the log; whether it worked and left pip behind."""
         with (self.folder / "setup.log").open("ab") as log:
             words = [str(part) for part in command]
-            code = subprocess.call(words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=Pip.clean_environ())
+            code = subprocess.call(
+                words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=Pip.clean_environ()
+            )
         return code == 0 and self._runs()
 
     def _choose(self, driver: torch_build.Driver | None) -> torch_build.Build:
         if sys.platform == "darwin" and platform.machine() == "x86_64":
-            raise SetupError("PyTorch is no longer made for Macs with an Intel processor; TriForce Chat needs an Apple one.")
+            raise SetupError(
+                "PyTorch is no longer made for Macs with an Intel processor; TriForce Chat needs an Apple "
+                "one."
+            )
         try:
-            return torch_build.choose(driver, system=sys.platform, override=os.environ.get(torch_build.OVERRIDE, ""))
+            return torch_build.choose(
+                driver, system=sys.platform, override=os.environ.get(torch_build.OVERRIDE, "")
+            )
         except ValueError as error:
             raise SetupError(str(error)) from error
 
@@ -217,7 +248,8 @@ class Environment:
         free = shutil.disk_usage(self.folder).free
         if free < needed:
             raise SetupError(
-                f"The environment needs about {needed / 1e9:.0f} GB free beside launcher.py; {free / 1e9:.1f} GB is free. "
+                f"The environment needs about {needed / 1e9:.0f} GB free beside launcher.py; "
+                f"{free / 1e9:.1f} GB is free. "
                 f"Free some space, or move the folder to another drive, and start again."
             )
 

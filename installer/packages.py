@@ -18,18 +18,46 @@ from installer.progress import Progress
 from installer.torch_build import Build
 
 CAUSES = (
-    (("no space left", "errno 28", "not enough space", "winerror 112"), "the disk is full",
-     "Free some space and start again; the setup goes on where it stopped."),
-    (("sslerror", "certificate_verify_failed"), "the secure connection failed",
-     "Check this computer's clock; behind a company proxy give pip its certificate: pip config set global.cert FILE"),
-    (("name resolution", "getaddrinfo", "newconnectionerror", "connection refused", "timed out", "proxyerror", "incompleteread",
-      "network is unreachable", "connectionreset", "remotedisconnected", "connection broken"),
-     "the package index could not be reached",
-     "Connect to the internet and start again; the setup goes on where it stopped. Behind a proxy set HTTPS_PROXY."),
-    (("permission denied", "access is denied", "winerror 5"), "a file could not be written",
-     "Close other windows of the app, make the folder writable, and start again."),
-    (("no matching distribution",), "the package index has no fitting version",
-     "Use 64-bit Python 3.10 to 3.13; with an own package index (pip config list) check that it is complete."),
+    (
+        ("no space left", "errno 28", "not enough space", "winerror 112"),
+        "the disk is full",
+        "Free some space and start again; the setup goes on where it stopped.",
+    ),
+    (
+        ("sslerror", "certificate_verify_failed"),
+        "the secure connection failed",
+        "Check this computer's clock; behind a company proxy give pip its certificate: pip config set "
+        "global.cert FILE",
+    ),
+    (
+        (
+            "name resolution",
+            "getaddrinfo",
+            "newconnectionerror",
+            "connection refused",
+            "timed out",
+            "proxyerror",
+            "incompleteread",
+            "network is unreachable",
+            "connectionreset",
+            "remotedisconnected",
+            "connection broken",
+        ),
+        "the package index could not be reached",
+        "Connect to the internet and start again; the setup goes on where it stopped. Behind a proxy set "
+        "HTTPS_PROXY.",
+    ),
+    (
+        ("permission denied", "access is denied", "winerror 5"),
+        "a file could not be written",
+        "Close other windows of the app, make the folder writable, and start again.",
+    ),
+    (
+        ("no matching distribution",),
+        "the package index has no fitting version",
+        "Use 64-bit Python 3.10 to 3.13; with an own package index (pip config list) check that it is "
+        "complete.",
+    ),
 )
 
 
@@ -38,18 +66,36 @@ class SetupError(Exception):
 
 
 class Pip:
-    """Runs `python -m pip`. `scratch` holds what is being downloaded (on the same drive, and its growth is the progress)."""
+    """Runs `python -m pip`. `scratch` holds what is being downloaded (on the same drive, and its growth is
+    the progress).
+    """
 
     def __init__(self, python: Path, *, scratch: Path, log: Path) -> None:
         self._python, self._scratch, self._log = python, scratch, log
 
     @staticmethod
     def clean_environ() -> dict[str, str]:
-        """The environment without what would send packages or modules elsewhere; the user's pip configuration stays."""
-        unwanted = ("PYTHONPATH", "PYTHONHOME", "PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_REQUIRE_VIRTUALENV", "VIRTUAL_ENV")
+        """The environment without what would send packages or modules elsewhere; the user's pip configuration
+        stays.
+        """
+        unwanted = (
+            "PYTHONPATH",
+            "PYTHONHOME",
+            "PIP_TARGET",
+            "PIP_PREFIX",
+            "PIP_ROOT",
+            "PIP_REQUIRE_VIRTUALENV",
+            "VIRTUAL_ENV",
+        )
         kept = {name: value for name, value in os.environ.items() if name not in unwanted}
-        return {**kept, "PYTHONNOUSERSITE": "1", "PIP_USER": "0", "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_INPUT": "1",
-                "PYTHONIOENCODING": "utf-8"}
+        return {
+            **kept,
+            "PYTHONNOUSERSITE": "1",
+            "PIP_USER": "0",
+            "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+            "PIP_NO_INPUT": "1",
+            "PYTHONIOENCODING": "utf-8",
+        }
 
     def install_torch(self, build: Build, *, replace: bool, progress: Progress) -> None:
         """Install the build. A CPU build that the user's own indexes offer goes before the official index."""
@@ -66,13 +112,22 @@ class Pip:
         try:
             self.install(title, official, progress)
         except SetupError as error:
-            if build.name != "cpu" or "could not be reached" not in str(error) or os.environ.get(torch_build.OVERRIDE):
+            if (
+                build.name != "cpu"
+                or "could not be reached" not in str(error)
+                or os.environ.get(torch_build.OVERRIDE)
+            ):
                 raise
-            progress.note(f"{build.index} cannot be reached; taking the build of your package index instead (several GB).")
+            progress.note(
+                f"{build.index} cannot be reached; taking the build of your package index instead (several "
+                "GB)."
+            )
             self.install("Installing PyTorch", [torch_build.RANGE], progress)
 
     def _offers_local_cpu_build(self) -> bool:
-        """Whether the configured indexes resolve torch to a build marked "+cpu". Metadata only; nothing is installed."""
+        """Whether the configured indexes resolve torch to a build marked "+cpu". Metadata only; nothing is
+        installed.
+        """
         options = ("--dry-run", "--no-deps", "--ignore-installed", "--quiet", "--report=-")
         try:
             report = self._ask("install", *options, torch_build.LOCAL_CPU, timeout=300)
@@ -86,8 +141,15 @@ class Pip:
         return self._run("-m", "pip", *arguments, timeout=timeout).stdout
 
     def _run(self, *arguments: str, timeout: float) -> subprocess.CompletedProcess:
-        return subprocess.run([str(self._python), *arguments], capture_output=True, encoding="utf-8", errors="replace",
-                              timeout=timeout, stdin=subprocess.DEVNULL, env=self.clean_environ())
+        return subprocess.run(
+            [str(self._python), *arguments],
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            timeout=timeout,
+            stdin=subprocess.DEVNULL,
+            env=self.clean_environ(),
+        )
 
     def check_torch(self) -> None:
         """Raises SetupError when the installed torch does not even load."""
@@ -96,7 +158,10 @@ class Pip:
             return
         remedy = "Run: launcher.py repair"
         if "DLL" in said.stderr or "WinError" in said.stderr:
-            remedy = "Install Microsoft's Visual C++ runtime, https://aka.ms/vs/17/release/vc_redist.x64.exe, and start again."
+            remedy = (
+                "Install Microsoft's Visual C++ runtime, "
+                "https://aka.ms/vs/17/release/vc_redist.x64.exe, and start again."
+            )
         last = (said.stderr.strip().splitlines() or ["?"])[-1]
         raise SetupError(f"PyTorch is installed but does not load: {last}\n{remedy}")
 
@@ -105,7 +170,15 @@ class Pip:
         progress.step(title)
         shutil.rmtree(self._scratch, ignore_errors=True)
         self._scratch.mkdir(parents=True)
-        command = [str(self._python), "-u", "-m", "pip", "install", "--progress-bar=off", *(str(part) for part in arguments)]
+        command = [
+            str(self._python),
+            "-u",
+            "-m",
+            "pip",
+            "install",
+            "--progress-bar=off",
+            *(str(part) for part in arguments),
+        ]
         environ = {**self.clean_environ(), **dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(self._scratch))}
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environ
@@ -142,7 +215,9 @@ class Pip:
 def describe(lines: list[str], scratch_bytes: int) -> str:
     """The last of pip's lines that means something, and the bytes below its scratch folder, as a few words."""
     for line in reversed(lines[-40:]):
-        if match := re.match(r"\s*Downloading (?:https?://\S*/)?(\S+?)(?:\.metadata)? \(([\d.]+) ([kMG]B)\)", line):
+        if match := re.match(
+            r"\s*Downloading (?:https?://\S*/)?(\S+?)(?:\.metadata)? \(([\d.]+) ([kMG]B)\)", line
+        ):
             name, size, unit = match.groups()
             total = float(size) * {"kB": 1e3, "MB": 1e6, "GB": 1e9}[unit]
             of = f", {min(scratch_bytes, total) / 1e6:.0f} of {total / 1e6:.0f} MB" if total > 5e6 else ""
@@ -162,13 +237,16 @@ def explain(title: str, lines: list[str], log: Path) -> str:
     for words, cause, remedy in CAUSES:
         if any(word in text for word in words):
             return f"{title} failed: {cause}. {remedy}\npip said: {said}\nThe whole log: {log}"
-    return f"{title} failed. Start again; if it fails again: launcher.py repair\npip said: {said}\nThe whole log: {log}"
+    return (
+        f"{title} failed. Start again; if it fails again: launcher.py repair\npip said: {said}\nThe whole "
+        f"log: {log}"
+    )
 
 
 def _bytes_below(folder: Path) -> int:
     total = 0
     for parent, _, names in os.walk(folder):
         for name in names:
-            with contextlib.suppress(OSError):      # pip removes files while we look
+            with contextlib.suppress(OSError):  # pip removes files while we look
                 total += os.stat(os.path.join(parent, name)).st_size
     return total

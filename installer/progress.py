@@ -1,4 +1,6 @@
-"""One line that says what the setup is doing: rewritten in place on a terminal, a line now and then elsewhere."""
+"""One line that says what the setup is doing: rewritten in place on a terminal, a line now and then
+elsewhere.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ import sys
 import time
 from typing import TextIO
 
-QUIET_S = 20.0      # between two lines where nothing can be rewritten
+QUIET_S = 20.0  # between two lines where nothing can be rewritten
 
 
 class Progress:
@@ -17,7 +19,7 @@ class Progress:
         self._stream = stream or sys.stderr
         self._rewrites = self._stream.isatty()
         self._started = self._last = time.monotonic()
-        self._open = False      # whether the line on the terminal is unfinished
+        self._open = False  # whether the line on the terminal is unfinished
         self._title = ""
 
     def step(self, title: str) -> None:
@@ -52,7 +54,7 @@ class Progress:
         try:
             self._stream.write(text + ("\n" if keep else ""))
             self._stream.flush()
-        except UnicodeEncodeError:      # an old console's code page
+        except UnicodeEncodeError:  # an old console's code page
             self._stream.write(text.encode("ascii", "replace").decode() + ("\n" if keep else ""))
         self._open = not keep
 

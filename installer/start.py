@@ -1,4 +1,6 @@
-"""From the command line to a running command: environment first, then the app's own process with the right exit status."""
+"""From the command line to a running command: environment first, then the app's own process with the right
+exit status.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ LOOPBACK = "127.0.0.1,localhost"
 
 
 def main(root: str, arguments: list[str]) -> int:
-    """The exit status of the command; on POSIX a command that starts replaces this process and never returns here."""
+    """The exit status of the command; on POSIX a command that starts replaces this process and never returns
+    here.
+    """
     environment = Environment(Path(root))
     if environment.is_this() and arguments[:1] not in (["test"], ["repair"]):
         return run_here(arguments)
@@ -52,14 +56,22 @@ def _prepare_and_run(environment: Environment, arguments: list[str]) -> int:
         return 0
     if not ready:
         begun = environment.record().torch != ""
-        print("TriForce Chat: bringing its environment up to date." if begun else
-              "TriForce Chat: setting up its environment. This happens once; it can be interrupted and goes on next time.",
-              file=sys.stderr)
+        print(
+            "TriForce Chat: bringing its environment up to date."
+            if begun
+            else "TriForce Chat: setting up its environment. This happens once; it can be interrupted and "
+            "goes on next time.",
+            file=sys.stderr,
+        )
         environment.make_ready(extras=testing, progress=Progress())
     python, environ = str(environment.python), app_environ(environment.root)
     if testing:
-        return _run([python, "-m", "pytest", *pytest_arguments(arguments[1:])], environ=environ, cwd=environment.root)
-    return _run([python, str(environment.root / "launcher.py"), *(arguments or ["app"])], environ=environ, cwd=None)
+        return _run(
+            [python, "-m", "pytest", *pytest_arguments(arguments[1:])], environ=environ, cwd=environment.root
+        )
+    return _run(
+        [python, str(environment.root / "launcher.py"), *(arguments or ["app"])], environ=environ, cwd=None
+    )
 
 
 def pytest_arguments(arguments: list[str]) -> list[str]:
@@ -71,12 +83,24 @@ def pytest_arguments(arguments: list[str]) -> list[str]:
 
 
 def app_environ(root: Path) -> dict[str, str]:
-    """What the app's process sees: this folder's modules, no switch that opens the app to others, no proxy for loopback."""
+    """What the app's process sees: this folder's modules, no switch that opens the app to others, no proxy
+    for loopback.
+    """
     unwanted = ("PYTHONHOME", "VIRTUAL_ENV")
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("GRADIO_") and name not in unwanted}
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("GRADIO_") and name not in unwanted
+    }
     for name in ("NO_PROXY", "no_proxy"):
         kept[name] = f"{kept[name]},{LOOPBACK}" if kept.get(name) else LOOPBACK
-    return {**kept, "PYTHONPATH": str(root), "PYTHONNOUSERSITE": "1", "PYTHONUTF8": "1", "GRADIO_ANALYTICS_ENABLED": "False"}
+    return {
+        **kept,
+        "PYTHONPATH": str(root),
+        "PYTHONNOUSERSITE": "1",
+        "PYTHONUTF8": "1",
+        "GRADIO_ANALYTICS_ENABLED": "False",
+    }
 
 
 def run_here(arguments: list[str]) -> int:
@@ -96,7 +120,8 @@ def run_here(arguments: list[str]) -> int:
     return 0
 
 
-# ---- processes --------------------------------------------------------------------------------------------------------------
+# ---- processes ---------------------------------------------------------------------------------------------
+
 
 def _run(command: list[str], *, environ: dict[str, str], cwd: Path | None) -> int:
     """Become the command where the system can; else wait for it and end it with us."""
@@ -110,16 +135,25 @@ def _run(command: list[str], *, environ: dict[str, str], cwd: Path | None) -> in
     process = subprocess.Popen(command, env=environ, cwd=cwd)
     if job is not None:
         ctypes.windll.kernel32.AssignProcessToJobObject(job, ctypes.c_void_p(int(process._handle)))
-    signal.signal(signal.SIGINT, signal.SIG_IGN)        # Ctrl-C reaches the child by the console; its status is ours
+    # Ctrl-C reaches the child by the console; its status is ours
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     return process.wait()
 
 
 def _job_that_ends_with_us() -> int | None:
-    """A Windows job object whose processes are ended when its last handle, ours, is closed: also when we are killed."""
+    """A Windows job object whose processes are ended when its last handle, ours, is closed: also when we are
+    killed.
+    """
 
     class Basic(ctypes.Structure):
-        _fields_ = [("times", ctypes.c_int64 * 2), ("limit_flags", ctypes.c_uint32), ("working_set", ctypes.c_size_t * 2),
-                    ("active_processes", ctypes.c_uint32), ("affinity", ctypes.c_size_t), ("classes", ctypes.c_uint32 * 2)]
+        _fields_ = [
+            ("times", ctypes.c_int64 * 2),
+            ("limit_flags", ctypes.c_uint32),
+            ("working_set", ctypes.c_size_t * 2),
+            ("active_processes", ctypes.c_uint32),
+            ("affinity", ctypes.c_size_t),
+            ("classes", ctypes.c_uint32 * 2),
+        ]
 
     class Extended(ctypes.Structure):
         _fields_ = [("basic", Basic), ("io_counters", ctypes.c_uint64 * 6), ("memory", ctypes.c_size_t * 4)]
@@ -133,7 +167,9 @@ def _job_that_ends_with_us() -> int | None:
     limits = Extended()
     limits.basic.limit_flags = kill_on_close
     job = ctypes.c_void_p(job)
-    done = kernel.SetInformationJobObject(job, extended_information, ctypes.byref(limits), ctypes.sizeof(limits))
+    done = kernel.SetInformationJobObject(
+        job, extended_information, ctypes.byref(limits), ctypes.sizeof(limits)
+    )
     return job if done else None
 
 
@@ -142,5 +178,5 @@ def _keep_window_open() -> None:
     if os.name != "nt" or os.environ.get("TRIFORCE_SHIM") or not sys.stdin.isatty():
         return
     processes = (ctypes.c_uint32 * 8)()
-    if ctypes.windll.kernel32.GetConsoleProcessList(processes, 8) <= 2:     # py.exe and python.exe
+    if ctypes.windll.kernel32.GetConsoleProcessList(processes, 8) <= 2:  # py.exe and python.exe
         input("\nPress Enter to close this window.")

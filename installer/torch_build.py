@@ -12,14 +12,16 @@ from dataclasses import dataclass
 
 INDEX = "https://download.pytorch.org/whl/"
 RANGE = "torch>=2.11,<3"
-LOCAL_CPU = "torch==2.13.0"         # asked of the user's own indexes first: some keep a CPU build at hand
-OVERRIDE = "TRIFORCE_TORCH"         # cpu, cu126, cu128 or cu130
+LOCAL_CPU = "torch==2.13.0"  # asked of the user's own indexes first: some keep a CPU build at hand
+OVERRIDE = "TRIFORCE_TORCH"  # cpu, cu126, cu128 or cu130
 BUILDS = ("cpu", "cu126", "cu128", "cu130")
 
 
 @dataclass(frozen=True, slots=True)
 class Driver:
-    """What the NVIDIA driver says of itself. `capability` is that of the weakest GPU it drives, (0, 0) when unknown."""
+    """What the NVIDIA driver says of itself. `capability` is that of the weakest GPU it drives, (0, 0) when
+    unknown.
+    """
 
     version: tuple[int, ...]
     capability: tuple[int, int] = (0, 0)
@@ -42,9 +44,11 @@ class Build:
 
 
 def choose(driver: Driver | None, *, system: str, override: str = "") -> Build:
-    """The build for this driver; `system` is sys.platform. Minimum drivers: CUDA 13 wants 580, CUDA 12 wants 525 (Windows 528).
+    """The build for this driver; `system` is sys.platform. Minimum drivers: CUDA 13 wants 580, CUDA 12 wants
+    525 (Windows 528).
 
-    cu130 has no code for GPUs before Turing (7.5), cu126 none for Blackwell (10.0 and up), which leaves cu128 to the latter.
+    cu130 has no code for GPUs before Turing (7.5), cu126 none for Blackwell (10.0 and up), which leaves cu128
+    to the latter.
     """
     if override:
         if override not in BUILDS:
@@ -55,7 +59,10 @@ def choose(driver: Driver | None, *, system: str, override: str = "") -> Build:
     oldest = (528, 33) if system == "win32" else (525, 60)
     if driver.version < oldest:
         needed = ".".join(str(part) for part in oldest)
-        return Build("cpu", f"the NVIDIA driver {driver} is older than {needed}: update it, then run launcher.py repair")
+        return Build(
+            "cpu",
+            f"the NVIDIA driver {driver} is older than {needed}: update it, then run launcher.py repair",
+        )
     known = driver.capability != (0, 0)
     if driver.version >= (580,) and not (known and driver.capability < (7, 5)):
         return Build("cu130")
@@ -64,10 +71,13 @@ def choose(driver: Driver | None, *, system: str, override: str = "") -> Build:
     return Build("cu126")
 
 
-# ---- the driver -------------------------------------------------------------------------------------------------------------
+# ---- the driver --------------------------------------------------------------------------------------------
+
 
 def find_driver() -> Driver | None:
-    """The driver's own answer by NVML, else nvidia-smi's; None without a driver or without a GPU it can reach."""
+    """The driver's own answer by NVML, else nvidia-smi's; None without a driver or without a GPU it can
+    reach.
+    """
     if sys.platform == "darwin" or platform.machine().lower() not in ("x86_64", "amd64", "aarch64", "arm64"):
         return None
     return _ask_nvml() or _ask_nvidia_smi()
@@ -83,7 +93,10 @@ def _ask_nvml() -> Driver | None:
         return None
     try:
         text, count = ctypes.create_string_buffer(96), ctypes.c_uint()
-        if nvml.nvmlSystemGetDriverVersion(text, 96) != 0 or nvml.nvmlDeviceGetCount_v2(ctypes.byref(count)) != 0:
+        if (
+            nvml.nvmlSystemGetDriverVersion(text, 96) != 0
+            or nvml.nvmlDeviceGetCount_v2(ctypes.byref(count)) != 0
+        ):
             return None
         if count.value == 0:
             return None
@@ -113,7 +126,11 @@ def _ask_nvidia_smi() -> Driver | None:
 
 def parse_nvidia_smi(text: str) -> Driver | None:
     """Lines such as `580.65.06, 8.9`, one per GPU."""
-    rows = [re.fullmatch(r"\s*(\d+(?:\.\d+)+)\s*(?:,\s*(\d+)\.(\d+))?.*", line) for line in text.splitlines() if line.strip()]
+    rows = [
+        re.fullmatch(r"\s*(\d+(?:\.\d+)+)\s*(?:,\s*(\d+)\.(\d+))?.*", line)
+        for line in text.splitlines()
+        if line.strip()
+    ]
     found = [row for row in rows if row]
     return _driver(found[0][1], [(int(row[2] or 0), int(row[3] or 0)) for row in found]) if found else None
 
@@ -125,7 +142,11 @@ def _driver(version: str, capabilities: list[tuple[int, int]]) -> Driver | None:
 
 
 def driver_in_sight() -> bool:
-    """Cheap enough for every start: is there any trace of an NVIDIA driver? Used to notice a GPU that came later."""
+    """Cheap enough for every start: is there any trace of an NVIDIA driver? Used to notice a GPU that came
+    later.
+    """
     if sys.platform == "win32":
-        return os.path.exists(os.path.join(os.environ.get("SYSTEMROOT", r"C:\Windows"), "System32", "nvml.dll"))
+        return os.path.exists(
+            os.path.join(os.environ.get("SYSTEMROOT", r"C:\Windows"), "System32", "nvml.dll")
+        )
     return os.path.exists("/proc/driver/nvidia/version") or os.path.exists("/dev/dxg")

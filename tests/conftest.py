@@ -1,4 +1,6 @@
-"""What every test stands on: its own data folder, bounded threads, the real books, and the embedded model fetched once."""
+"""What every test stands on: its own data folder, bounded threads, the real books, and the embedded model
+fetched once.
+"""
 
 from __future__ import annotations
 
@@ -39,14 +41,18 @@ def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPat
 
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
-    """The folder of real and hostile books: TRIFORCE_TEST_DATA, else ../shared/data beside the repository, else skip."""
+    """The folder of real and hostile books: TRIFORCE_TEST_DATA, else ../shared/data beside the repository,
+    else skip.
+    """
     named = os.environ.get("TRIFORCE_TEST_DATA")
     if named:
         assert Path(named).is_dir(), f"TRIFORCE_TEST_DATA names {named}, which is not a folder"
         return Path(named)
     beside = REPO.parent / "shared" / "data"
     if not beside.is_dir():
-        pytest.skip(f"no test books: set TRIFORCE_TEST_DATA to a folder with books/ and hostile/ (looked in {beside})")
+        pytest.skip(
+            f"no test books: set TRIFORCE_TEST_DATA to a folder with books/ and hostile/ (looked in {beside})"
+        )
     return beside
 
 
@@ -60,14 +66,18 @@ def embedded_model_dir() -> Path:
 
     from core.model.embedded import ensure_embedded
 
-    kept = os.environ.get("TRIFORCE_TEST_CACHE") or platformdirs.user_cache_dir("triforce-chat-tests", appauthor=False)
+    kept = os.environ.get("TRIFORCE_TEST_CACHE") or platformdirs.user_cache_dir(
+        "triforce-chat-tests", appauthor=False
+    )
     converter = (REPO / "core" / "model" / "gguf_convert.py").read_bytes()
     return ensure_embedded(models_dir=Path(kept) / f"embedded-{hashlib.sha256(converter).hexdigest()[:12]}")
 
 
 @pytest.fixture(scope="session")
 def put_embedded_model(embedded_model_dir: Path) -> Callable[[Path], Path]:
-    """A function that gives a data folder the embedded model (linked, else copied), for tests that start whole processes."""
+    """A function that gives a data folder the embedded model (linked, else copied), for tests that start
+    whole processes.
+    """
 
     def put(data_folder: Path) -> Path:
         models = data_folder / "models"
@@ -75,7 +85,7 @@ def put_embedded_model(embedded_model_dir: Path) -> Callable[[Path], Path]:
         target = models / embedded_model_dir.name
         try:
             target.symlink_to(embedded_model_dir, target_is_directory=True)
-        except OSError:     # Windows without developer mode
+        except OSError:  # Windows without developer mode
             shutil.copytree(embedded_model_dir, target)
         return target
 
@@ -84,6 +94,8 @@ def put_embedded_model(embedded_model_dir: Path) -> Callable[[Path], Path]:
 
 @pytest.fixture
 def home_with_model(home: Path, put_embedded_model: Callable[[Path], Path]) -> Path:
-    """The test's data folder, with the embedded model in it: `ensure_embedded` finds it and touches no network."""
+    """The test's data folder, with the embedded model in it: `ensure_embedded` finds it and touches no
+    network.
+    """
     put_embedded_model(home)
     return home

@@ -56,7 +56,9 @@ class FakePlan:
 
 @dataclass
 class FakeEngine:
-    """`reply(ids, params)` gives the tokens of an answer; an end token is added. `fed` lists how many new tokens each call fed."""
+    """`reply(ids, params)` gives the tokens of an answer; an end token is added. `fed` lists how many new
+    tokens each call fed.
+    """
 
     reply: Callable[[list[int], Params], Sequence[int]]
     context_tokens: int = 4000
@@ -67,7 +69,7 @@ class FakeEngine:
     prompts: list[list[int]] = field(default_factory=list)
     params: list[Params] = field(default_factory=list)
     contexts: list[FakeContext] = field(default_factory=list)
-    saved: list[tuple[str, int]] = field(default_factory=list)          # (book, tokens) of each save
+    saved: list[tuple[str, int]] = field(default_factory=list)  # (book, tokens) of each save
     forgotten: list[str] = field(default_factory=list)
 
     def new_context(self, capacity_tokens: int) -> FakeContext:
@@ -87,12 +89,20 @@ class FakeEngine:
         self.forgotten.append(book_id)
 
     def generate(
-        self, context: FakeContext, ids: list[int], params: Params, *, should_stop: Callable[[], bool],
+        self,
+        context: FakeContext,
+        ids: list[int],
+        params: Params,
+        *,
+        should_stop: Callable[[], bool],
         ends: Callable[[int], bool] = lambda token: False,
     ) -> Iterator[Prefilled | Round | Done]:
         assert not context.closed
         assert len(ids) < context.capacity
-        common = next((i for i, (a, b) in enumerate(zip(context.ids, ids, strict=False)) if a != b), min(len(context.ids), len(ids)))
+        common = next(
+            (i for i, (a, b) in enumerate(zip(context.ids, ids, strict=False)) if a != b),
+            min(len(context.ids), len(ids)),
+        )
         new = len(ids) - common
         self.fed.append(new)
         self.prompts.append(list(ids))
@@ -106,16 +116,30 @@ class FakeEngine:
         tokens = [*self.reply(ids, params), EOS]
         written = 0
         for start in range(0, len(tokens), 2):
-            stats = Stats(mode=params.mode, model="fake", prompt_tokens=len(ids), reused_tokens=common, new_tokens=written)
+            stats = Stats(
+                mode=params.mode,
+                model="fake",
+                prompt_tokens=len(ids),
+                reused_tokens=common,
+                new_tokens=written,
+            )
             if should_stop():
                 yield Done("user", stats)
                 return
-            pair = tuple(tokens[start:start + 2])[:params.max_new_tokens - written]
+            pair = tuple(tokens[start : start + 2])[: params.max_new_tokens - written]
             last = next((n for n, token in enumerate(pair, 1) if token == EOS or ends(token)), None)
             pair = pair[:last]
             written += len(pair)
             context.ids += pair
-            yield Round(pair, ("retrieval",) * len(pair), Acceptance(), Acceptance(len(pair), len(pair)), 0.01, 0, stats)
+            yield Round(
+                pair,
+                ("retrieval",) * len(pair),
+                Acceptance(),
+                Acceptance(len(pair), len(pair)),
+                0.01,
+                0,
+                stats,
+            )
             if last is not None:
                 break
             if written >= params.max_new_tokens and pair[-1] != EOS:

@@ -1,4 +1,6 @@
-"""A stand-in for the Hugging Face hub on this machine: one repository under every name, with faults on demand."""
+"""A stand-in for the Hugging Face hub on this machine: one repository under every name, with faults on
+demand.
+"""
 
 from __future__ import annotations
 
@@ -42,13 +44,13 @@ class Hub:
     """A repository served over HTTP the way the hub does, with faults on demand."""
 
     files: dict[str, bytes]
-    break_after: int | None = None      # every GET without a Range ends after so many bytes
-    refuse_ranges: bool = False         # and every GET with one fails
-    damage: str | None = None           # this file's bytes are not what the listing says
-    status: int | None = None           # the listing answers with this
+    break_after: int | None = None  # every GET without a Range ends after so many bytes
+    refuse_ranges: bool = False  # and every GET with one fails
+    damage: str | None = None  # this file's bytes are not what the listing says
+    status: int | None = None  # the listing answers with this
     error_code: str = ""
-    refused: tuple[str, ...] = ()       # repositories whose name holds one of these are not there
-    pace_s: float = 0.0                 # for each 64 KB of a file
+    refused: tuple[str, ...] = ()  # repositories whose name holds one of these are not there
+    pace_s: float = 0.0  # for each 64 KB of a file
     requests: list[str] = field(default_factory=list)
 
     def listing(self) -> bytes:
@@ -57,7 +59,11 @@ class Hub:
         for name, content in self.files.items():
             entry = {"rfilename": name, "size": len(content), "blobId": git_id(content)}
             if name.endswith((".safetensors", ".bin")):
-                entry["lfs"] = {"sha256": hashlib.sha256(content).hexdigest(), "size": len(content), "pointerSize": 134}
+                entry["lfs"] = {
+                    "sha256": hashlib.sha256(content).hexdigest(),
+                    "size": len(content),
+                    "pointerSize": 134,
+                }
             siblings.append(entry)
         return json.dumps({"id": "someone/tiny", "sha": COMMIT, "siblings": siblings}).encode()
 
@@ -84,7 +90,12 @@ class Handler(BaseHTTPRequestHandler):
         served.requests.append(f"{self.command} {self.path}" + (f" {asked}" if asked else ""))
         if self.path.startswith("/api/models/"):
             if served.status or any(name in self.path for name in served.refused):
-                self._answer(served.status or 404, b"{}", {"X-Error-Code": served.error_code, "X-Error-Message": "no"}, body)
+                self._answer(
+                    served.status or 404,
+                    b"{}",
+                    {"X-Error-Code": served.error_code, "X-Error-Message": "no"},
+                    body,
+                )
             else:
                 self._answer(200, served.listing(), {"Content-Type": "application/json"}, body)
             return
@@ -103,9 +114,13 @@ class Handler(BaseHTTPRequestHandler):
             return
         if start:
             headers["Content-Range"] = f"bytes {start}-{len(content) - 1}/{len(content)}"
-        self._answer(206 if start else 200, content[start:], headers, body, cut=None if start else served.break_after)
+        self._answer(
+            206 if start else 200, content[start:], headers, body, cut=None if start else served.break_after
+        )
 
-    def _answer(self, status: int, content: bytes, headers: dict[str, str], body: bool, cut: int | None = None) -> None:
+    def _answer(
+        self, status: int, content: bytes, headers: dict[str, str], body: bool, cut: int | None = None
+    ) -> None:
         self.send_response(status)
         for name, value in {**headers, "Content-Length": str(len(content))}.items():
             self.send_header(name, value)
@@ -119,7 +134,7 @@ class Handler(BaseHTTPRequestHandler):
             self.connection.shutdown(socket.SHUT_RDWR)
             return
         for start in range(0, len(content), 1 << 16):
-            self.wfile.write(content[start:start + (1 << 16)])
+            self.wfile.write(content[start : start + (1 << 16)])
             time.sleep(self.server.hub.pace_s if len(content) > 1 << 16 else 0)
 
 

@@ -1,8 +1,10 @@
-"""A CPU backend that records passes as a CUDA graph does, operation by operation, so that a replay can be compared with the eager pass.
+"""A CPU backend that records passes as a CUDA graph does, operation by operation, so that a replay can be
+compared with the eager pass.
 
-A recording holds operations with the very tensors they had. A replay runs no Python of the model: it does the operations again and puts
-what they give where they gave it. So a length or position that was a Python number when it was recorded stays that number, and a
-tensor that was made anew elsewhere is not looked at. Reading a value, or data from the host, is refused as CUDA refuses it.
+A recording holds operations with the very tensors they had. A replay runs no Python of the model: it does the
+operations again and puts what they give where they gave it. So a length or position that was a Python number
+when it was recorded stays that number, and a tensor that was made anew elsewhere is not looked at. Reading a
+value, or data from the host, is refused as CUDA refuses it.
 """
 
 from __future__ import annotations
@@ -17,7 +19,14 @@ from torch.utils._pytree import tree_leaves
 from core.backend.base import Replay
 from core.backend.cpu import CpuBackend
 
-REFUSED = ("aten::_local_scalar_dense", "aten::item", "aten::nonzero", "aten::lift_fresh", "aten::is_nonzero", "aten::_to_cpu")
+REFUSED = (
+    "aten::_local_scalar_dense",
+    "aten::item",
+    "aten::nonzero",
+    "aten::lift_fresh",
+    "aten::is_nonzero",
+    "aten::_to_cpu",
+)
 
 
 class Recording(TorchDispatchMode):
@@ -32,17 +41,24 @@ class Recording(TorchDispatchMode):
         if func._schema.name in REFUSED:
             raise RuntimeError(f"operation not permitted when stream is capturing: {func._schema.name}")
         out = func(*args, **kwargs)
-        given = {tensor.untyped_storage().data_ptr() for tensor in tree_leaves((args, kwargs)) if isinstance(tensor, torch.Tensor)}
+        given = {
+            tensor.untyped_storage().data_ptr()
+            for tensor in tree_leaves((args, kwargs))
+            if isinstance(tensor, torch.Tensor)
+        }
         made = [tensor for tensor in tree_leaves(out) if isinstance(tensor, torch.Tensor)]
         fresh = [tensor for tensor in made if tensor.untyped_storage().data_ptr() not in given]
-        if fresh or func._schema.is_mutable:               # what is neither is a view, and shows what is there
+        # what is neither is a view, and shows what is there
+        if fresh or func._schema.is_mutable:
             self._steps.append((func, args, kwargs, made if fresh else []))
         return out
 
     def replay(self) -> None:
         """Does them again."""
         for func, args, kwargs, made in self._steps:
-            again = [tensor for tensor in tree_leaves(func(*args, **kwargs)) if isinstance(tensor, torch.Tensor)]
+            again = [
+                tensor for tensor in tree_leaves(func(*args, **kwargs)) if isinstance(tensor, torch.Tensor)
+            ]
             for target, tensor in zip(made, again, strict=bool(made)):
                 target.copy_(tensor)
 

@@ -1,7 +1,9 @@
-"""A worker process with a scripted engine, for tests of the processes: `python tests/scripted_worker.py --parent PID`.
+"""A worker process with a scripted engine, for tests of the processes: `python tests/scripted_worker.py
+--parent PID`.
 
-SCRIPT_SLOW: seconds per round. SCRIPT_DIE: end while loading. SCRIPT_FAIL: a user's error while loading. SCRIPT_NOISE: print to stdout.
-SCRIPT_SAVE: a file that gets a line for every book stored, stopped or forgotten; storing takes five seconds unless it gives way.
+SCRIPT_SLOW: seconds per round. SCRIPT_DIE: end while loading. SCRIPT_FAIL: a user's error while loading.
+SCRIPT_NOISE: print to stdout. SCRIPT_SAVE: a file that gets a line for every book stored, stopped or
+forgotten; storing takes five seconds unless it gives way.
 """
 
 from __future__ import annotations
@@ -53,7 +55,9 @@ def build(settings, report):
                 if should_stop():
                     yield Done("user", Stats())
                     return
-                yield Round((token,), ("target",), Acceptance(), Acceptance(), 0.01, 0, Stats(prompt_tokens=len(ids)))
+                yield Round(
+                    (token,), ("target",), Acceptance(), Acceptance(), 0.01, 0, Stats(prompt_tokens=len(ids))
+                )
             yield Done("stop", Stats(prompt_tokens=len(ids)))
 
         def save(self, context, *, should_stop):
@@ -75,7 +79,11 @@ def build(settings, report):
 
     engine = Lazy(reply)
     named = settings.get("model", "auto")
-    facts = {"plan": {"model": "fake"}, "model_name": "fake" if named == "auto" else named, "context_tokens": engine.context_tokens}
+    facts = {
+        "plan": {"model": "fake"},
+        "model_name": "fake" if named == "auto" else named,
+        "context_tokens": engine.context_tokens,
+    }
     return Session(engine, tokenizer, ReadingStyle(part_tokens=300, system="")), facts
 
 

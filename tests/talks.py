@@ -9,8 +9,16 @@ from core.documents.document import Document, Section
 from core.events import Finished
 from tests.fakes import CharTokenizer, FakeEngine
 
-STYLE = ReadingStyle(part_tokens=300, whole_tokens=500, note_tokens=60, system="S", part_prompts=("part?",), join_prompts=("join?",),
-                     whole_prompt="whole?", temperature=0.1)
+STYLE = ReadingStyle(
+    part_tokens=300,
+    whole_tokens=500,
+    note_tokens=60,
+    system="S",
+    part_prompts=("part?",),
+    join_prompts=("join?",),
+    whole_prompt="whole?",
+    temperature=0.1,
+)
 TOPICS = ("lighthouse keeper", "copper magnet", "wedding guests", "winter harbour")
 
 
@@ -28,14 +36,26 @@ def encoded(text: str) -> list[int]:
 
 def make(reply=lambda ids, params: encoded("It is so."), **options) -> tuple[Session, FakeEngine]:
     engine = FakeEngine(reply, **{name: options.pop(name) for name in ("context_tokens",) if name in options})
-    session = Session(engine, CharTokenizer(), options.pop("style", STYLE), **{"allowance_bytes": 10**9, **options})
+    session = Session(
+        engine, CharTokenizer(), options.pop("style", STYLE), **{"allowance_bytes": 10**9, **options}
+    )
     return session, engine
 
 
 def ask(session: Session, document: Document | None, question: str | None, **options) -> list:
     should_stop = options.pop("should_stop", lambda: False)
-    return list(session.ask(Ask(document, document.sha256 if document else "", options.pop("conversation", "c"), question, **options),
-                            should_stop=should_stop))
+    return list(
+        session.ask(
+            Ask(
+                document,
+                document.sha256 if document else "",
+                options.pop("conversation", "c"),
+                question,
+                **options,
+            ),
+            should_stop=should_stop,
+        )
+    )
 
 
 def finished(events: list) -> Finished:
@@ -44,7 +64,10 @@ def finished(events: list) -> Finished:
 
 
 def turns(question: str, done: Finished) -> list[dict]:
-    return [{"role": "user", "text": question}, {"role": "assistant", "text": done.text, "ids": list(done.token_ids)}]
+    return [
+        {"role": "user", "text": question},
+        {"role": "assistant", "text": done.text, "ids": list(done.token_ids)},
+    ]
 
 
 def reply_by_prompt(ids, params):

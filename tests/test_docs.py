@@ -26,8 +26,14 @@ def docs() -> str:
 def help_of(*command: str) -> str:
     """What `launcher.py COMMAND --help` prints."""
     environ = {**os.environ, "PYTHONPATH": str(REPO), "COLUMNS": "200", "NO_COLOR": "1"}
-    said = subprocess.run([sys.executable, "-m", "app.cli", *command, "--help"], cwd=REPO, env=environ, capture_output=True,
-                          encoding="utf-8", timeout=120)
+    said = subprocess.run(
+        [sys.executable, "-m", "app.cli", *command, "--help"],
+        cwd=REPO,
+        env=environ,
+        capture_output=True,
+        encoding="utf-8",
+        timeout=120,
+    )
     assert said.returncode == 0, said.stderr
     return said.stdout
 
@@ -50,7 +56,9 @@ def test_readme_names_the_two_commands():
 def test_every_key_of_the_settings_file_is_documented():
     """A key that only the source explains is a key nobody uses."""
     settings = yaml.safe_load((REPO / "config.yaml").read_text(encoding="utf-8"))
-    keys = [f"{name}.{inner}" for name, value in settings.items() if isinstance(value, dict) for inner in value]
+    keys = [
+        f"{name}.{inner}" for name, value in settings.items() if isinstance(value, dict) for inner in value
+    ]
     keys += [name for name, value in settings.items() if not isinstance(value, dict)]
     assert keys
     assert [key for key in keys if f"`{key}`" not in docs()] == []
@@ -58,7 +66,7 @@ def test_every_key_of_the_settings_file_is_documented():
 
 def test_every_command_is_documented():
     """A command that the help lists and the README does not."""
-    hidden = {"app"}        # what a start without arguments runs
+    hidden = {"app"}  # what a start without arguments runs
     wanted = [*(name for name in commands() if name not in hidden), *LAUNCHER_COMMANDS]
     assert [name for name in wanted if not re.search(rf"launcher\.py {name}\b", docs())] == []
 
@@ -89,6 +97,10 @@ def test_every_link_inside_the_docs_leads_somewhere():
 def test_no_environment_variable_of_ours_is_a_secret():
     """Variables the program reads under its own prefix are explained in README or docs."""
     sources = [path for folder in ("core", "app", "installer") for path in (REPO / folder).rglob("*.py")]
-    read = {name for path in sources for name in re.findall(r"\"(TRIFORCE_[A-Z_]+)\"", path.read_text(encoding="utf-8"))}
+    read = {
+        name
+        for path in sources
+        for name in re.findall(r"\"(TRIFORCE_[A-Z_]+)\"", path.read_text(encoding="utf-8"))
+    }
     internal = {"TRIFORCE_SHIM"}
     assert sorted(name for name in read - internal if name not in docs()) == []

@@ -1,4 +1,6 @@
-"""The engine on tiny random models: what it reuses, how it ends, and that what one prompt left behind does not touch the next."""
+"""The engine on tiny random models: what it reuses, how it ends, and that what one prompt left behind does
+not touch the next.
+"""
 
 from __future__ import annotations
 
@@ -53,12 +55,19 @@ def test_second_prompt_feeds_only_what_is_new(tiny: Engine, mode: str):
     events = list(tiny.generate(context, following, params))
     assert [event.total_tokens for event in events if isinstance(event, Prefilled)][-1] <= 3
     assert events[-1].stats.reused_tokens >= len(PROMPT) + len(answer) - 1
-    assert context.ids == [*following, *(t for e in events[:-1] if not isinstance(e, Prefilled) for t in e.tokens)][:len(context.ids)]
+    assert (
+        context.ids
+        == [*following, *(t for e in events[:-1] if not isinstance(e, Prefilled) for t in e.tokens)][
+            : len(context.ids)
+        ]
+    )
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_second_prompt_equals_fresh_engine(tiny: Engine, mode: str):
-    """A used draft or retrieval cache must not leak into the next prompt, whether it continues the first one or not."""
+    """A used draft or retrieval cache must not leak into the next prompt, whether it continues the first one
+    or not.
+    """
     params = replace(GREEDY, mode=mode)
     used = tiny.new_context(400)
     answer, _ = run(tiny, used, PROMPT, params)
@@ -68,15 +77,19 @@ def test_second_prompt_equals_fresh_engine(tiny: Engine, mode: str):
 
 @pytest.mark.parametrize("mode", MODES)
 def test_end_of_sequence_inside_a_round(mode: str):
-    """Nothing drafted behind the end is in the answer or left in the context; the conversation goes on from there."""
+    """Nothing drafted behind the end is in the answer or left in the context; the conversation goes on from
+    there.
+    """
     plain = engine(ours(oracle()))
-    text, _ = run(plain, plain.new_context(400), PROMPT, replace(GREEDY, mode="autoregressive", max_new_tokens=24))
+    text, _ = run(
+        plain, plain.new_context(400), PROMPT, replace(GREEDY, mode="autoregressive", max_new_tokens=24)
+    )
     eos = text[9]
     ending = engine(ours(oracle(), eos=eos), draft=ours(oracle()))
     context = ending.new_context(400)
     answer, reason = run(ending, context, PROMPT, replace(GREEDY, mode=mode, max_new_tokens=24))
-    assert (answer, reason) == (text[:text.index(eos) + 1], "stop")
-    assert context.ids == [*PROMPT, *answer][:len(context.ids)] and len(context.ids) == context.cache.length
+    assert (answer, reason) == (text[: text.index(eos) + 1], "stop")
+    assert context.ids == [*PROMPT, *answer][: len(context.ids)] and len(context.ids) == context.cache.length
     following = [*PROMPT, *answer, 3, 1, 4]
     assert run(ending, context, following, replace(GREEDY, mode=mode)) == run(
         ending, ending.new_context(400), following, replace(GREEDY, mode="autoregressive")
@@ -85,10 +98,14 @@ def test_end_of_sequence_inside_a_round(mode: str):
 
 @pytest.mark.parametrize("mode", MODES)
 def test_a_stop_passage_inside_a_round(tiny: Engine, mode: str):
-    """A drafter that is always right emits whole blocks: the passage ends among accepted tokens, and nothing behind it is left."""
+    """A drafter that is always right emits whole blocks: the passage ends among accepted tokens, and nothing
+    behind it is left.
+    """
     model = ours(oracle())
     perfect = engine(model, draft=model, gamma=8)
-    text, _ = run(perfect, perfect.new_context(400), PROMPT, replace(GREEDY, mode="autoregressive", max_new_tokens=24))
+    text, _ = run(
+        perfect, perfect.new_context(400), PROMPT, replace(GREEDY, mode="autoregressive", max_new_tokens=24)
+    )
     for end in range(4, 12):
         said: list[int] = []
 
@@ -97,12 +114,18 @@ def test_a_stop_passage_inside_a_round(tiny: Engine, mode: str):
             return len(said) == end
 
         context = perfect.new_context(400)
-        events = list(perfect.generate(context, PROMPT, replace(GREEDY, mode=mode, max_new_tokens=24), ends=ends))
+        events = list(
+            perfect.generate(context, PROMPT, replace(GREEDY, mode=mode, max_new_tokens=24), ends=ends)
+        )
         answer = [token for event in events if isinstance(event, Round) for token in event.tokens]
         assert answer == said == text[:end] and events[-1].reason == "stop"
-        assert context.ids == [*PROMPT, *answer][:len(context.ids)] and len(context.ids) == context.cache.length
+        assert (
+            context.ids == [*PROMPT, *answer][: len(context.ids)] and len(context.ids) == context.cache.length
+        )
         following = [*PROMPT, *answer, 3, 1]
-        assert run(perfect, context, following, GREEDY) == run(perfect, perfect.new_context(400), following, GREEDY)
+        assert run(perfect, context, following, GREEDY) == run(
+            perfect, perfect.new_context(400), following, GREEDY
+        )
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -131,29 +154,49 @@ def test_stop_while_reading_keeps_finished_segments(tiny: Engine):
     context, polls = tiny.new_context(400), iter([False] * 5 + [True] * 100)
     events = list(tiny.generate(context, PROMPT, GREEDY, should_stop=lambda: next(polls)))
     assert events[-1].reason == "user"
-    assert len(context.ids) == 96 == context.cache.length      # two segments of 48
+    assert len(context.ids) == 96 == context.cache.length  # two segments of 48
     answer, _ = run(tiny, context, PROMPT, GREEDY)
     assert answer == run(tiny, tiny.new_context(400), PROMPT, GREEDY)[0]
 
 
 def test_the_device_may_adapt_before_every_layer_and_every_round(monkeypatch: pytest.MonkeyPatch):
-    """Otherwise other programs' cores are never given back to them in the middle of a long prefill or answer."""
+    """Otherwise other programs' cores are never given back to them in the middle of a long prefill or
+    answer.
+    """
     backend, looked = CpuBackend(), []
     monkeypatch.setattr(backend._cores, "look", lambda: looked.append(len(events)))
     made, events = engine(ours(oracle(), backend=backend)), []
-    for event in made.generate(made.new_context(300), PROMPT, Params(max_new_tokens=6, temperature=0.0, mode="autoregressive")):
+    for event in made.generate(
+        made.new_context(300), PROMPT, Params(max_new_tokens=6, temperature=0.0, mode="autoregressive")
+    ):
         events.append(event)
-    steps = [index for index, event in enumerate(events) if isinstance(event, (Prefilled, Round)) and index + 1 < len(events)]
+    steps = [
+        index
+        for index, event in enumerate(events)
+        if isinstance(event, (Prefilled, Round)) and index + 1 < len(events)
+    ]
     assert len(steps) > 6 and set(range(1, steps[-1])) <= set(looked)
 
 
 @pytest.mark.parametrize("mode", ["streaming", "retrieval", "triforce"])
 def test_rounds_without_a_draft_between_rounds_with_one_change_no_token(mode: str):
-    """Where a middle pass costs what a full one does, decoding is plain for 31 rounds, and what drafts then has missed all of them."""
-    dear = engine(ours(oracle()), draft=ours(oracle()), expected_plain_tbt_ms=10.0, expected_middle_ms=10.0, expected_row_ms=0.0)
+    """Where a middle pass costs what a full one does, decoding is plain for 31 rounds, and what drafts then
+    has missed all of them.
+    """
+    dear = engine(
+        ours(oracle()),
+        draft=ours(oracle()),
+        expected_plain_tbt_ms=10.0,
+        expected_middle_ms=10.0,
+        expected_row_ms=0.0,
+    )
     params = replace(GREEDY, max_new_tokens=110)
     plain, _ = run(dear, dear.new_context(400), PROMPT, replace(params, mode="autoregressive"))
-    rounds = [event for event in dear.generate(dear.new_context(400), PROMPT, replace(params, mode=mode)) if isinstance(event, Round)]
+    rounds = [
+        event
+        for event in dear.generate(dear.new_context(400), PROMPT, replace(params, mode=mode))
+        if isinstance(event, Round)
+    ]
     assert [token for one in rounds for token in one.tokens] == plain and len(plain) == 110
     drafted = [index for index, one in enumerate(rounds) if one.acceptance_retrieval.evaluated]
     assert drafted[0] == 31 and 2 <= len(drafted) <= 4
@@ -170,22 +213,28 @@ def test_stop_between_rounds_and_a_consumer_that_walks_away(tiny: Engine):
             if len(emitted) > 5:
                 break
     events.close()
-    assert context.ids == [*PROMPT, *emitted][:len(context.ids)]
+    assert context.ids == [*PROMPT, *emitted][: len(context.ids)]
     answer, _ = run(tiny, context, PROMPT, GREEDY)
-    assert answer[:len(emitted)] == emitted
+    assert answer[: len(emitted)] == emitted
 
 
 def test_length_limit_is_exact(tiny: Engine):
     """Neither a round nor a draft runs over it."""
     for limit in (1, 2, 5):
         for mode in MODES:
-            answer, reason = run(tiny, tiny.new_context(400), PROMPT, replace(GREEDY, mode=mode, max_new_tokens=limit))
+            answer, reason = run(
+                tiny, tiny.new_context(400), PROMPT, replace(GREEDY, mode=mode, max_new_tokens=limit)
+            )
             assert (len(answer), reason) == (limit, "length")
 
 
 def test_progress_reaches_the_end(tiny: Engine):
     """The progress bar counts new tokens, never backwards."""
-    seen = [event.done_tokens for event in tiny.generate(tiny.new_context(400), PROMPT, GREEDY) if isinstance(event, Prefilled)]
+    seen = [
+        event.done_tokens
+        for event in tiny.generate(tiny.new_context(400), PROMPT, GREEDY)
+        if isinstance(event, Prefilled)
+    ]
     assert seen == sorted(seen) and seen[-1] == len(PROMPT) - 1
 
 
@@ -208,7 +257,9 @@ def busy_machine(threads: int = 4) -> Iterator[None]:
             (square @ square).sum().item()
             sum(range(1_000))
 
-    running = [threading.Thread(target=work, args=(torch.rand(150, 150),), daemon=True) for _ in range(threads)]
+    running = [
+        threading.Thread(target=work, args=(torch.rand(150, 150),), daemon=True) for _ in range(threads)
+    ]
     for thread in running:
         thread.start()
     try:
@@ -221,7 +272,9 @@ def busy_machine(threads: int = 4) -> Iterator[None]:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_same_seed_same_text_on_a_busy_machine(tiny: Engine, mode: str):
-    """The load changes the rounds' times; were the length of a draft to depend on them, random numbers would go to other tokens."""
+    """The load changes the rounds' times; were the length of a draft to depend on them, random numbers would
+    go to other tokens.
+    """
     params = Params(temperature=1.0, top_p=0.95, seed=4, mode=mode, max_new_tokens=20)
     quiet = run(tiny, tiny.new_context(400), PROMPT, params)
     with busy_machine():
@@ -231,9 +284,17 @@ def test_same_seed_same_text_on_a_busy_machine(tiny: Engine, mode: str):
 @pytest.mark.parametrize(
     ("wrong", "named"),
     [
-        ({"max_new_tokens": 0}, "max_new_tokens"), ({"temperature": -0.1}, "temperature"), ({"top_p": 0.0}, "top_p"),
-        ({"top_p": 1.1}, "top_p"), ({"repetition_penalty": 0.9}, "repetition_penalty"), ({"mode": "magic"}, "mode"),
-        ({"stop": ("",)}, "stop"), ({"stop": "text"}, "stop"), ({"budget": 8}, "budget"), ({"gamma": 0}, "gamma"), ({"gamma": 33}, "gamma"),
+        ({"max_new_tokens": 0}, "max_new_tokens"),
+        ({"temperature": -0.1}, "temperature"),
+        ({"top_p": 0.0}, "top_p"),
+        ({"top_p": 1.1}, "top_p"),
+        ({"repetition_penalty": 0.9}, "repetition_penalty"),
+        ({"mode": "magic"}, "mode"),
+        ({"stop": ("",)}, "stop"),
+        ({"stop": "text"}, "stop"),
+        ({"budget": 8}, "budget"),
+        ({"gamma": 0}, "gamma"),
+        ({"gamma": 33}, "gamma"),
     ],
 )
 def test_parameters_out_of_range_are_named(wrong: dict, named: str):
@@ -250,7 +311,8 @@ def test_prompts_and_contexts_that_do_not_fit_are_refused(tiny: Engine):
         list(tiny.generate(tiny.new_context(120), PROMPT, GREEDY))
 
 
-# ---- Engine.verify ----------------------------------------------------------------------------------------------------------
+# ---- Engine.verify -----------------------------------------------------------------------------------------
+
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
@@ -291,14 +353,19 @@ def test_verify_finds_a_broken_loop(tiny: Engine, monkeypatch: pytest.MonkeyPatc
     assert tiny.verify(context, [*PROMPT, *answer], len(PROMPT), params)["mismatches"] > 0
 
 
-# ---- how the retrieval cache selects --------------------------------------------------------------------------------------
+# ---- how the retrieval cache selects -----------------------------------------------------------------------
+
 
 @pytest.mark.parametrize("selection", POLICIES)
 @pytest.mark.parametrize("mode", ["retrieval", "triforce"])
 def test_every_selection_is_lossless(tiny: Engine, selection: str, mode: str):
     """It decides how much is accepted, never what is said; and all of them select before the first round."""
     params = replace(GREEDY, mode=mode, selection=selection, max_new_tokens=24)
-    rounds = [event for event in tiny.generate(tiny.new_context(400), PROMPT, params) if not isinstance(event, (Prefilled, Done))]
+    rounds = [
+        event
+        for event in tiny.generate(tiny.new_context(400), PROMPT, params)
+        if not isinstance(event, (Prefilled, Done))
+    ]
     plain, _ = run(tiny, tiny.new_context(400), PROMPT, replace(params, mode="autoregressive"))
     assert [token for event in rounds for token in event.tokens] == plain
     assert rounds[0].acceptance_retrieval.evaluated > 0
@@ -308,4 +375,8 @@ def test_a_selection_that_does_not_scale_is_refused_beyond_its_length():
     """Column sums of a whole book would take longer than reading it."""
     wide = engine(ours(oracle(), positions=10_000), context_tokens=10_000)
     with pytest.raises(UserError, match="h2o.*8,192"):
-        list(wide.generate(wide.new_context(9_000), PROMPT * 56, replace(GREEDY, mode="retrieval", selection="h2o")))
+        list(
+            wide.generate(
+                wide.new_context(9_000), PROMPT * 56, replace(GREEDY, mode="retrieval", selection="h2o")
+            )
+        )

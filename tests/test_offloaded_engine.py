@@ -1,4 +1,6 @@
-"""Whole models over the offloaded cache, with copies that come as late as they may: keys, values, logits and answers as without it."""
+"""Whole models over the offloaded cache, with copies that come as late as they may: keys, values, logits and
+answers as without it.
+"""
 
 from __future__ import annotations
 
@@ -22,12 +24,25 @@ BORDERS = [CHUNK - 1, CHUNK + 1, SEGMENT, SEGMENT + 1, 2 * BLOCK, 2 * SEGMENT + 
 
 def offloaded(model: LlamaModel, split: str, capacity: int = 480, *, block: int = BLOCK) -> OffloadedKVCache:
     layers, blocks = SPLITS[split]
-    return OffloadedKVCache(model.config.kv_shape, capacity, model.backend, block_tokens=block, resident_layers=layers,
-                            resident_blocks=blocks, staging_blocks=2, fresh_tokens=40)
+    return OffloadedKVCache(
+        model.config.kv_shape,
+        capacity,
+        model.backend,
+        block_tokens=block,
+        resident_layers=layers,
+        resident_blocks=blocks,
+        staging_blocks=2,
+        fresh_tokens=40,
+    )
 
 
 def offloaded_engine(model: LlamaModel, split: str, **plan: object) -> Engine:
-    return engine(model, draft=ours(oracle(tied=True)), new_cache=lambda capacity: offloaded(model, split, capacity + 32), **plan)
+    return engine(
+        model,
+        draft=ours(oracle(tied=True)),
+        new_cache=lambda capacity: offloaded(model, split, capacity + 32),
+        **plan,
+    )
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +54,9 @@ def model() -> LlamaModel:
 @pytest.mark.parametrize("kv_heads", [4, 2], ids=["MHA", "GQA"])
 @pytest.mark.parametrize("block", [16, BLOCK])
 def test_keys_values_and_logits_equal_one_unchunked_pass(split: str, kv_heads: int, block: int):
-    """Around the borders of chunks, segments and blocks: within 1e-4 of the largest, after a prefill in segments and a streamed pass."""
+    """Around the borders of chunks, segments and blocks: within 1e-4 of the largest, after a prefill in
+    segments and a streamed pass.
+    """
     reference = oracle(kv_heads=kv_heads)
     model, plain = ours(reference, backend=LateBackend()), ours(reference)
     dice = torch.Generator().manual_seed(11)
@@ -48,13 +65,17 @@ def test_keys_values_and_logits_equal_one_unchunked_pass(split: str, kv_heads: i
         whole = FullKVCache(plain.config.kv_shape, 200, plain.backend, block_tokens=16)
         cache = offloaded(model, split, 200, block=block)
         with torch.inference_mode():
-            want = plain.forward(ids[:length + 5], whole)
-            for _ in model.prefill(ids[:length], cache, segment_tokens=SEGMENT, chunk_tokens=CHUNK, should_stop=lambda: False):
+            want = plain.forward(ids[: length + 5], whole)
+            for _ in model.prefill(
+                ids[:length], cache, segment_tokens=SEGMENT, chunk_tokens=CHUNK, should_stop=lambda: False
+            ):
                 pass
-            got = model.forward(ids[length:length + 5], cache)
+            got = model.forward(ids[length : length + 5], cache)
             near(got, want[length:])
             for layer in range(model.config.layers):
-                for one, other in zip(cache.rows(layer, 0, length + 5), whole.rows(layer, 0, length + 5), strict=True):
+                for one, other in zip(
+                    cache.rows(layer, 0, length + 5), whole.rows(layer, 0, length + 5), strict=True
+                ):
                     near(one, other)
 
 
@@ -88,9 +109,13 @@ def test_a_prefill_broken_off_goes_on_where_it_was(model: LlamaModel, split: str
 
 
 def test_rounds_say_what_crossed_the_bus(model: LlamaModel):
-    """Plain decoding: in each round all earlier rows of the streamed layers, nothing else; the answer's figure is their sum."""
+    """Plain decoding: in each round all earlier rows of the streamed layers, nothing else; the answer's
+    figure is their sum.
+    """
     tiny = offloaded_engine(model, "one layer")
-    events = list(tiny.generate(tiny.new_context(400), PROMPT, replace(GREEDY, mode="autoregressive", max_new_tokens=6)))
+    events = list(
+        tiny.generate(tiny.new_context(400), PROMPT, replace(GREEDY, mode="autoregressive", max_new_tokens=6))
+    )
     moved = [event.bytes_moved for event in events if not isinstance(event, (Prefilled, Done))]
     row_bytes = 2 * 2 * 8 * 4
     assert moved == [(len(PROMPT) - 1 + i) * row_bytes for i in range(6)]
@@ -100,16 +125,24 @@ def test_rounds_say_what_crossed_the_bus(model: LlamaModel):
 def test_drafts_come_from_the_first_round_on(model: LlamaModel):
     """Prefill's tap has selected what the middle level looks at: no round is spent on looking around."""
     tiny = offloaded_engine(model, "one layer")
-    rounds = [event for event in tiny.generate(tiny.new_context(400), PROMPT, replace(GREEDY, mode="retrieval"))
-              if not isinstance(event, (Prefilled, Done))]
+    rounds = [
+        event
+        for event in tiny.generate(tiny.new_context(400), PROMPT, replace(GREEDY, mode="retrieval"))
+        if not isinstance(event, (Prefilled, Done))
+    ]
     assert rounds[0].acceptance_retrieval.evaluated > 0
 
 
 def test_without_a_prefill_the_first_round_looks_around(model: LlamaModel):
     """An answer made anew feeds nothing: the selection waits for a verification."""
-    tiny, params = offloaded_engine(model, "one layer"), Params(mode="retrieval", temperature=0.0, max_new_tokens=12)
+    tiny, params = (
+        offloaded_engine(model, "one layer"),
+        Params(mode="retrieval", temperature=0.0, max_new_tokens=12),
+    )
     context = tiny.new_context(400)
     first, _ = run(tiny, context, PROMPT, params)
-    rounds = [event for event in tiny.generate(context, PROMPT, params) if not isinstance(event, (Prefilled, Done))]
+    rounds = [
+        event for event in tiny.generate(context, PROMPT, params) if not isinstance(event, (Prefilled, Done))
+    ]
     assert [event.acceptance_retrieval.evaluated > 0 for event in rounds][:2] == [False, True]
     assert [token for event in rounds for token in event.tokens] == first

@@ -1,4 +1,6 @@
-"""A book read in one process needs no prefill in the next, and the answer is the same as if it had been read again."""
+"""A book read in one process needs no prefill in the next, and the answer is the same as if it had been read
+again.
+"""
 
 from __future__ import annotations
 
@@ -24,20 +26,41 @@ BOOK = torch.randint(0, VOCAB, (1500,), generator=torch.Generator().manual_seed(
 QUESTION = [5, 6, 7, 8]
 
 
-def reopened(root: Path, *, dtype: torch.dtype = torch.float32, key: str = "tiny", offloaded: bool = False) -> Engine:
+def reopened(
+    root: Path, *, dtype: torch.dtype = torch.float32, key: str = "tiny", offloaded: bool = False
+) -> Engine:
     """An engine as a new process makes it."""
     model = ours(oracle(max_position_embeddings=2048), positions=2048, dtype=dtype)
 
     def away(capacity: int) -> OffloadedKVCache:
-        return OffloadedKVCache(model.config.kv_shape, capacity + 32, model.backend, block_tokens=64, resident_layers=1, resident_blocks=3)
+        return OffloadedKVCache(
+            model.config.kv_shape,
+            capacity + 32,
+            model.backend,
+            block_tokens=64,
+            resident_layers=1,
+            resident_blocks=3,
+        )
 
-    made = engine(model, context_tokens=1800, prefill_segment_tokens=256, prefill_chunk_tokens=128, new_cache=away if offloaded else None)
+    made = engine(
+        model,
+        context_tokens=1800,
+        prefill_segment_tokens=256,
+        prefill_chunk_tokens=128,
+        new_cache=away if offloaded else None,
+    )
     made._snapshots = SnapshotStore(SnapshotFolder(root), key, model.config.kv_shape, dtype, quota_bytes=GB)
     return made
 
 
-def ask(made: Engine, params: Params = PARAMS, *, ids: list[int] | None = None, should_stop: Callable[[], bool] = lambda: False,
-        context: Context | None = None) -> tuple[list[int], list[Prefilled], Done, Context]:
+def ask(
+    made: Engine,
+    params: Params = PARAMS,
+    *,
+    ids: list[int] | None = None,
+    should_stop: Callable[[], bool] = lambda: False,
+    context: Context | None = None,
+) -> tuple[list[int], list[Prefilled], Done, Context]:
     """(answer, progress, end, context) of one question about the book"""
     context = context or made.new_context(1800)
     context.belongs_to("book", len(BOOK))
@@ -65,7 +88,10 @@ def test_a_reopened_book_is_not_prefilled_and_answers_the_same(tmp_path, mode: s
     assert end.stats.reused_tokens == end.stats.snapshot_tokens == len(BOOK)
     assert progress[-1].total_tokens == len(QUESTION) - 1
     assert progress[-1].snapshot_tokens == progress[-1].reused_tokens == len(BOOK)
-    assert context.ids == [*BOOK, *QUESTION, *answer][:len(context.ids)] and len(context.ids) == context.cache.length
+    assert (
+        context.ids == [*BOOK, *QUESTION, *answer][: len(context.ids)]
+        and len(context.ids) == context.cache.length
+    )
 
 
 @pytest.mark.parametrize("before", [False, True], ids=["from full", "from offloaded"])
@@ -78,7 +104,9 @@ def test_a_snapshot_fits_every_cache(tmp_path, before: bool, after: bool):
     (answer, _, _, context), (again, _, end, other) = ask(fresh), ask(loaded)
     assert (again, end.stats.snapshot_tokens) == (answer, len(BOOK))
     for layer in range(2):
-        for one, two in zip(context.cache.rows(layer, 0, len(BOOK)), other.cache.rows(layer, 0, len(BOOK)), strict=True):
+        for one, two in zip(
+            context.cache.rows(layer, 0, len(BOOK)), other.cache.rows(layer, 0, len(BOOK)), strict=True
+        ):
             assert torch.allclose(one, two, atol=1e-5)
 
 
@@ -102,7 +130,8 @@ def test_only_the_book_goes_to_disk(tmp_path):
 def test_a_cancelled_reading_goes_on_in_the_next_process(tmp_path):
     """Finished segments are kept across a restart."""
     first, asked = reopened(tmp_path), []
-    _, _, end, context = ask(first, should_stop=lambda: asked.append(1) or len(asked) > 2 * 5)       # 2 layers: in the 5th segment
+    # 2 layers: in the 5th segment
+    _, _, end, context = ask(first, should_stop=lambda: asked.append(1) or len(asked) > 2 * 5)
     assert end.reason == "user"
     save(first, context)
     read = context.cache.length
@@ -131,7 +160,7 @@ def test_no_harm_to_the_files_costs_the_answer(tmp_path, harm: str):
         if harm == "folder":
             path.mkdir()
         elif harm != "delete":
-            path.write_bytes(data[:len(data) // 2] if harm == "cut" else bytes([data[0] ^ 1]) + data[1:])
+            path.write_bytes(data[: len(data) // 2] if harm == "cut" else bytes([data[0] ^ 1]) + data[1:])
     again, _, end, _ = ask(reopened(tmp_path))
     assert (again, end.stats.snapshot_tokens) == (answer, 0)
 
@@ -182,19 +211,43 @@ def test_a_key_changes_with_what_the_rows_depend_on(tmp_path):
 def test_rotation_has_a_fingerprint():
     plain = ours(oracle())
     assert plain.rope.fingerprint == ours(oracle(), positions=300).rope.fingerprint
-    others = [ours(oracle(rope={"rope_type": "default", "rope_theta": 500000.0})),
-              ours(oracle(rope={"rope_type": "linear", "rope_theta": 10000.0, "factor": 2.0}))]
+    others = [
+        ours(oracle(rope={"rope_type": "default", "rope_theta": 500000.0})),
+        ours(oracle(rope={"rope_type": "linear", "rope_theta": 10000.0, "factor": 2.0})),
+    ]
     assert len({model.rope.fingerprint for model in (plain, *others)}) == 3
 
 
 def test_the_command_line_opens_a_book_again_from_disk(home_with_model, tmp_path):
-    """The real model in two processes: stored behind the first answer, loaded before the second, and the same words."""
+    """The real model in two processes: stored behind the first answer, loaded before the second, and the same
+    words.
+    """
     story = tmp_path / "ferry.txt"
-    lines = [f"On day {day} the water stood at {day % 9 + 3} feet, and Mara wrote it on the door of the boathouse." for day in range(40)]
+    lines = [
+        f"On day {day} the water stood at {day % 9 + 3} feet, and Mara wrote it on the door of the boathouse."
+        for day in range(40)
+    ]
     story.write_text("Chapter 1\n\n" + "\n\n".join(lines))
-    command = [sys.executable, "-m", "app.cli", "summarize", str(story), "--fit", "whole", "--question", "Who writes?", "--seed", "1",
-               "--max-new-tokens", "24", "--json"]
-    said = [subprocess.run(command, cwd=REPO, capture_output=True, encoding="utf-8", timeout=300, check=True) for _ in range(2)]
+    command = [
+        sys.executable,
+        "-m",
+        "app.cli",
+        "summarize",
+        str(story),
+        "--fit",
+        "whole",
+        "--question",
+        "Who writes?",
+        "--seed",
+        "1",
+        "--max-new-tokens",
+        "24",
+        "--json",
+    ]
+    said = [
+        subprocess.run(command, cwd=REPO, capture_output=True, encoding="utf-8", timeout=300, check=True)
+        for _ in range(2)
+    ]
     first, again = (json.loads(one.stdout.splitlines()[-1]) for one in said)
     assert first["snapshot_tokens"] == 0
     assert again["snapshot_tokens"] == again["reused_tokens"] > 0.9 * again["prompt_tokens"] > 600

@@ -19,7 +19,10 @@ from core.documents import read_document
 
 ASSETS = Path(__file__).resolve().parent.parent / "assets"
 SOURCES = sorted((ASSETS / "samples").glob("*.md"))
-FACTS = {book["slug"]: book for book in json.loads((ASSETS / "samples" / "facts.json").read_text(encoding="utf-8"))["books"]}
+FACTS = {
+    book["slug"]: book
+    for book in json.loads((ASSETS / "samples" / "facts.json").read_text(encoding="utf-8"))["books"]
+}
 XHTML = "{http://www.w3.org/1999/xhtml}"
 
 
@@ -46,7 +49,10 @@ def _words(text: str) -> list[str]:
 
 
 def _chapter_words(book) -> list[list[str]]:
-    return [_words(" ".join(builder.plain(paragraph) for paragraph in chapter.paragraphs)) for chapter in book.chapters]
+    return [
+        _words(" ".join(builder.plain(paragraph) for paragraph in chapter.paragraphs))
+        for chapter in book.chapters
+    ]
 
 
 def _epub_entries(archive: Path | bytes) -> dict[str, bytes]:
@@ -58,9 +64,14 @@ def _pdf_chapters(pdf: Path | bytes) -> list[tuple[str, list[str]]]:
     """Outline titles and the words between them, without the printed page numbers."""
     document = pypdfium2.PdfDocument(pdf)
     starts = [(entry.get_title(), entry.get_dest().get_index()) for entry in document.get_toc()]
-    pages = [re.sub(r"\n\d+\s*$", "", page.get_textpage().get_text_bounded().strip().replace("\r", "")) for page in document]
+    pages = [
+        re.sub(r"\n\d+\s*$", "", page.get_textpage().get_text_bounded().strip().replace("\r", ""))
+        for page in document
+    ]
     ends = [page for _, page in starts[1:]] + [len(pages)]
-    return [(title, _words("\n".join(pages[first:end]))) for (title, first), end in zip(starts, ends, strict=True)]
+    return [
+        (title, _words("\n".join(pages[first:end]))) for (title, first), end in zip(starts, ends, strict=True)
+    ]
 
 
 def test_epub_holds_the_source(book):
@@ -76,12 +87,16 @@ def test_pdf_holds_the_source(book):
     """The same for the PDF: outline titles, and every chapter's words between them."""
     chapters = _pdf_chapters(ASSETS / "samples" / f"{book.slug}.pdf")
     assert [title for title, _ in chapters] == [chapter.title for chapter in book.chapters]
-    for number, ((title, words), truth) in enumerate(zip(chapters, _chapter_words(book), strict=True), start=1):
+    for number, ((title, words), truth) in enumerate(
+        zip(chapters, _chapter_words(book), strict=True), start=1
+    ):
         assert words == [str(number), *_words(title), *truth], title
 
 
 def test_epub_is_well_formed_for_strict_readers(book):
-    """Stores refuse an EPUB whose mimetype is not first and uncompressed, or whose navigation points nowhere."""
+    """Stores refuse an EPUB whose mimetype is not first and uncompressed, or whose navigation points
+    nowhere.
+    """
     with zipfile.ZipFile(ASSETS / "samples" / f"{book.slug}.epub") as archive:
         first = archive.infolist()[0]
         assert (first.filename, first.compress_type) == ("mimetype", zipfile.ZIP_STORED)
@@ -93,13 +108,23 @@ def test_epub_is_well_formed_for_strict_readers(book):
 
 
 def test_build_repeats_itself_and_matches_what_is_committed(book, tmp_path):
-    """A build that depends on the clock, or a committed file from another source. The picture may vary by renderer."""
-    first = {path.suffix: path.read_bytes() for path in builder.build(ASSETS / "samples" / f"{book.slug}.md", tmp_path)}
-    again = {path.suffix: path.read_bytes() for path in builder.build(ASSETS / "samples" / f"{book.slug}.md", tmp_path)}
+    """A build that depends on the clock, or a committed file from another source. The picture may vary by
+    renderer.
+    """
+    first = {
+        path.suffix: path.read_bytes()
+        for path in builder.build(ASSETS / "samples" / f"{book.slug}.md", tmp_path)
+    }
+    again = {
+        path.suffix: path.read_bytes()
+        for path in builder.build(ASSETS / "samples" / f"{book.slug}.md", tmp_path)
+    }
     assert first == again
     built, kept = _epub_entries(first[".epub"]), _epub_entries(ASSETS / "samples" / f"{book.slug}.epub")
     assert built.keys() == kept.keys()
-    words_built, words_kept = ({n: _words(c.decode()) for n, c in e.items() if not n.endswith(".png")} for e in (built, kept))
+    words_built, words_kept = (
+        {n: _words(c.decode()) for n, c in e.items() if not n.endswith(".png")} for e in (built, kept)
+    )
     assert words_built == words_kept
     assert _pdf_chapters(first[".pdf"]) == _pdf_chapters(ASSETS / "samples" / f"{book.slug}.pdf")
 
@@ -108,7 +133,9 @@ def test_rights_are_stated_in_both_files(book):
     """A sample that is passed on must carry its CC0 notice."""
     entries = _epub_entries(ASSETS / "samples" / f"{book.slug}.epub")
     assert b"CC0" in entries["EPUB/content.opf"] and b"creativecommons.org" in entries["EPUB/title.xhtml"]
-    notice = pypdfium2.PdfDocument(ASSETS / "samples" / f"{book.slug}.pdf")[1].get_textpage().get_text_bounded()
+    notice = (
+        pypdfium2.PdfDocument(ASSETS / "samples" / f"{book.slug}.pdf")[1].get_textpage().get_text_bounded()
+    )
     assert "CC0" in notice
 
 
@@ -122,7 +149,9 @@ def test_facts_are_in_the_chapters_they_name(book):
     assert {fact["position"] for fact in facts["facts"]} == {"beginning", "middle", "end"}
     for fact in facts["facts"]:
         assert fact["evidence"] in chapters[builder.typographic(fact["where"])], fact["question"]
-        assert all(re.search(keyword, fact["answer"], re.IGNORECASE) for keyword in fact["answer_keywords"]), fact["question"]
+        assert all(
+            re.search(keyword, fact["answer"], re.IGNORECASE) for keyword in fact["answer_keywords"]
+        ), fact["question"]
     for keyword in facts["summary_keywords"]:
         assert re.search(keyword, " ".join(whole), re.IGNORECASE), keyword
 
@@ -132,7 +161,7 @@ def test_facts_are_in_the_chapters_they_name(book):
     [
         ('"It\'s," said I, "the clock."', "“It’s,” said I, “the clock.”"),
         ("the flood of '97", "the flood of ’97"),
-        ('*"Stress"* and (\'so\')', "*“Stress”* and (‘so’)"),
+        ("*\"Stress\"* and ('so')", "*“Stress”* and (‘so’)"),
     ],
 )
 def test_typographic_quotes(typed, expected):
@@ -144,10 +173,16 @@ def test_typographic_quotes(typed, expected):
 def test_the_reader_gives_back_the_source(book, suffix):
     """Our own reader must find title, author, every chapter and every word of it, and no page number."""
     read = read_document(ASSETS / "samples" / f"{book.slug}.{suffix}")
-    assert (read.title, read.author, read.format, read.warnings) == (book.title, book.meta["author"], suffix, ())
+    assert (read.title, read.author, read.format, read.warnings) == (
+        book.title,
+        book.meta["author"],
+        suffix,
+        (),
+    )
     assert [section.title for section in read.chapters] == [chapter.title for chapter in book.chapters]
     for section, truth in zip(read.chapters, _chapter_words(book), strict=True):
-        words = _words(read.text[section.start:section.end])
-        assert words[-len(truth):] == truth, section.title
-        before = [word for word in words[:-len(truth)] if not word.isdigit()]        # the PDF numbers its chapters
+        words = _words(read.text[section.start : section.end])
+        assert words[-len(truth) :] == truth, section.title
+        # the PDF numbers its chapters
+        before = [word for word in words[: -len(truth)] if not word.isdigit()]
         assert before == _words(section.title), section.title

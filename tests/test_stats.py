@@ -9,18 +9,28 @@ from core.stats import StatsRecorder
 
 
 def recorder() -> StatsRecorder:
-    return StatsRecorder(mode="triforce", model="tiny", context_total=1_000, prompt_tokens=100, reused_tokens=40)
+    return StatsRecorder(
+        mode="triforce", model="tiny", context_total=1_000, prompt_tokens=100, reused_tokens=40
+    )
 
 
 def test_nothing_yet_is_zero_not_an_error():
     """The panel asks before the first token."""
     stats = recorder().stats()
-    assert (stats.new_tokens, stats.tbt_mean_ms, stats.tokens_per_s, stats.tokens_per_round, stats.context_used) == (0, 0, 0, 0, 100)
+    assert (
+        stats.new_tokens,
+        stats.tbt_mean_ms,
+        stats.tokens_per_s,
+        stats.tokens_per_round,
+        stats.context_used,
+    ) == (0, 0, 0, 0, 100)
     assert stats.acceptance_draft.rate is None
 
 
 def test_one_answer_of_three_rounds():
-    """TBT of a token is its round's time over its tokens; the first round belongs to the time to first token."""
+    """TBT of a token is its round's time over its tokens; the first round belongs to the time to first
+    token.
+    """
     counted = recorder()
     counted.prefilled(2.0)
     counted.round(1, 0.5, Acceptance(), Acceptance())

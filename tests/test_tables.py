@@ -32,8 +32,15 @@ def test_without_results_nothing_is_claimed(tmp_path):
 
 
 def test_a_saved_result_becomes_a_table_with_its_provenance(tmp_path):
-    """A figure without machine and date cannot be judged; a cell that was not measured must not look like zero."""
-    table = store.Table("Speed", ("Mode", "TBT, ms", "Tokens"), (("plain", 31.4159, 8192), ("triforce", None, 12)), ("A note.",))
+    """A figure without machine and date cannot be judged; a cell that was not measured must not look like
+    zero.
+    """
+    table = store.Table(
+        "Speed",
+        ("Mode", "TBT, ms", "Tokens"),
+        (("plain", 31.4159, 8192), ("triforce", None, 12)),
+        ("A note.",),
+    )
     path = store.save("speed", [table], {"raw": [1]}, folder=tmp_path)
     assert store.load(path).tables == (table,)
     text = measured.section(tmp_path)
@@ -44,20 +51,29 @@ def test_a_saved_result_becomes_a_table_with_its_provenance(tmp_path):
 def test_modes_stand_side_by_side():
     """A figure under the wrong mode, or a looping answer passed off as an ordinary one."""
     columns = measured.DECODE_COLUMNS
-    rows = ((1024, 0.0, "autoregressive", 20.0, 1.0, None, None, "varied"), (1024, 0.0, "ngram", 10.0, 2.1, None, 0.5, "loops"),
-            (1024, 0.0, "triforce", 14.0, 1.5, 0.4, 0.9, "varied"), (1024, 0.0, "autoregressive", 22.0, 0.95, None, None, "varied"))
+    rows = (
+        (1024, 0.0, "autoregressive", 20.0, 1.0, None, None, "varied"),
+        (1024, 0.0, "ngram", 10.0, 2.1, None, 0.5, "loops"),
+        (1024, 0.0, "triforce", 14.0, 1.5, 0.4, 0.9, "varied"),
+        (1024, 0.0, "autoregressive", 22.0, 0.95, None, None, "varied"),
+    )
     made = measured.by_mode(store.Table("Decode", columns, rows))
     assert made is not None and made.columns[3:5] == ("ngram, times as fast", "triforce, times as fast")
     assert made.rows == ((1024, 0.0, 21.0, 2.1, 1.5, 0.4, 0.9, "loops in part"),)
     assert measured.by_mode(store.Table("Other", ("a",), ((1,),))) is None
-    alone = measured.by_mode(store.Table("Decode", columns, rows[2:3]))        # its plain answer is in the table of the other texts
+    # its plain answer is in the table of the other texts
+    alone = measured.by_mode(store.Table("Decode", columns, rows[2:3]))
     assert alone is not None and alone.rows == ((1024, 0.0, 21.0, 1.5, 0.4, 0.9, "varied"),)
 
 
 def test_programs_stand_below_each_other():
     """A figure under the wrong context; a case that was not run must not look like another one's."""
     columns = ("Peer", "Context", "prefill, s", "TBT mean, ms", "text")
-    rows = (("llama.cpp", 1024, 3.0, 14.0, "loops"), ("ours", 1024, 1.5, 28.0, "varied"), ("ours", 8000, 24.0, 40.0, "varied"))
+    rows = (
+        ("llama.cpp", 1024, 3.0, 14.0, "loops"),
+        ("ours", 1024, 1.5, 28.0, "varied"),
+        ("ours", 8000, 24.0, 40.0, "varied"),
+    )
     made = measured.by_program(store.Table("Peers", columns, rows))
     assert made is not None and made.columns[1:3] == ("1,024: ms per token", "8,000: ms per token")
     assert made.rows == (("llama.cpp", 14.0, None, 3.0, None), ("ours", 28.0, 40.0, 1.5, 24.0))
@@ -75,7 +91,9 @@ def test_the_readme_shows_headlines_only(tmp_path):
     assert measured.section(tmp_path).count("**Long**") == 2
     (title,) = measured.HEADLINES["peers"]
     store.save("peers", [short, store.Table(title, ("n",), ((1,),))], folder=tmp_path)
-    assert measured.headlines(tmp_path).count("**Short**") == 1 and f"**{title}**" in measured.headlines(tmp_path)
+    assert measured.headlines(tmp_path).count("**Short**") == 1 and f"**{title}**" in measured.headlines(
+        tmp_path
+    )
 
 
 def test_a_table_with_uneven_rows_is_refused():

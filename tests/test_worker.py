@@ -25,8 +25,12 @@ class Pipe:
 
     def __init__(self, parent: int | None = None, **environ: str) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, str(HERE / "scripted_worker.py"), "--parent", str(parent or os.getpid())], stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env={**os.environ, **environ})
+            [sys.executable, str(HERE / "scripted_worker.py"), "--parent", str(parent or os.getpid())],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, **environ},
+        )
 
     def send(self, **message) -> None:
         self.process.stdin.write(to_line(message))
@@ -67,11 +71,21 @@ def pipe() -> Iterator[Pipe]:
 
 def test_events_survive_the_wire():
     """What the panel shows must be what the engine said, to the last field."""
-    stats = Stats(mode="triforce", acceptance_draft=Acceptance(3, 4), tbt_series_ms=(1.0, 2.5), acceptance_series=(0.5,),
-                  verified=Verified(9, 1, 0, 0.01, 0.1))
-    for event in (Loading("x", None), Reading(1, 2, "A", "part summary"), Prefill(1, 2, 0.5, None), Failed("no", fatal=True),
-                  Delta((Piece("é\n\u2028🙂", "draft"),), Stats()),
-                  Finished("stop", "t", stats, (1, 2), ("s",), ("n",), {"a": [1]})):
+    stats = Stats(
+        mode="triforce",
+        acceptance_draft=Acceptance(3, 4),
+        tbt_series_ms=(1.0, 2.5),
+        acceptance_series=(0.5,),
+        verified=Verified(9, 1, 0, 0.01, 0.1),
+    )
+    for event in (
+        Loading("x", None),
+        Reading(1, 2, "A", "part summary"),
+        Prefill(1, 2, 0.5, None),
+        Failed("no", fatal=True),
+        Delta((Piece("é\n\u2028🙂", "draft"),), Stats()),
+        Finished("stop", "t", stats, (1, 2), ("s",), ("n",), {"a": [1]}),
+    ):
         assert unpack(from_line(to_line({"event": pack(event)}))["event"]) == event
 
 
@@ -131,14 +145,23 @@ def test_closed_pipe_ends_the_process_in_the_middle_of_an_answer():
     assert pipe.process.wait(5) == 0
 
 
-@pytest.mark.skipif(os.name != "posix", reason="Windows keeps a dead parent's number; there the pipe alone tells")
+@pytest.mark.skipif(
+    os.name != "posix", reason="Windows keeps a dead parent's number; there the pipe alone tells"
+)
 def test_pipe_held_open_by_a_stranger_does_not_keep_an_orphan():
-    """A forked reader may hold the pipe's other end when the app is killed: the parent's number tells as well."""
-    code = ("import subprocess, sys, os, time\n"
-            f"p = subprocess.Popen([sys.executable, {str(HERE / 'scripted_worker.py')!r}, '--parent', str(os.getpid())], stdin=0)\n"
-            "print(p.pid, flush=True)\ntime.sleep(60)")
+    """A forked reader may hold the pipe's other end when the app is killed: the parent's number tells as
+    well.
+    """
+    code = (
+        "import subprocess, sys, os, time\n"
+        f"p = subprocess.Popen([sys.executable, {str(HERE / 'scripted_worker.py')!r}, '--parent', "
+        "str(os.getpid())], stdin=0)\n"
+        "print(p.pid, flush=True)\ntime.sleep(60)"
+    )
     reading, held_open = os.pipe()
-    parent = subprocess.Popen([sys.executable, "-c", code], stdin=reading, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    parent = subprocess.Popen(
+        [sys.executable, "-c", code], stdin=reading, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    )
     try:
         pid = int(parent.stdout.readline())
         time.sleep(1.5)
@@ -170,7 +193,8 @@ def gone(pid: int, *, within_s: float) -> bool:
     return False
 
 
-# ---- storing what was read ---------------------------------------------------------------------------------------------------
+# ---- storing what was read ---------------------------------------------------------------------------------
+
 
 @pytest.fixture
 def storing(tmp_path: Path) -> Iterator[tuple[Pipe, Path]]:
@@ -197,7 +221,7 @@ def test_storing_gives_way_to_a_question(storing: tuple[Pipe, Path]):
     asked = time.monotonic()
     pipe.ask(3, "two")
     pipe.answer(3)
-    assert time.monotonic() - asked < 2                     # storing takes five seconds
+    assert time.monotonic() - asked < 2  # storing takes five seconds
     assert told.read_text() == "stopped\n"
 
 
@@ -209,7 +233,9 @@ def test_whoever_is_about_to_close_can_wait_for_it(storing: tuple[Pipe, Path]):
 
 
 def test_an_app_that_goes_away_leaves_nothing_half_written(storing: tuple[Pipe, Path]):
-    """A closed pipe ends the process, but not between two layers of a block: storing gives way and cleans up first."""
+    """A closed pipe ends the process, but not between two layers of a block: storing gives way and cleans up
+    first.
+    """
     pipe, told = storing
     time.sleep(0.3)
     pipe.process.stdin.close()

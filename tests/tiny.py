@@ -1,4 +1,6 @@
-"""Tiny random models of each family, in transformers (the oracle) and in the runtime, with the same weights."""
+"""Tiny random models of each family, in transformers (the oracle) and in the runtime, with the same
+weights.
+"""
 
 from __future__ import annotations
 
@@ -39,16 +41,34 @@ class Named:
         return None
 
 
-def oracle(family: str = "llama", *, kv_heads: int = 2, tied: bool = False, rope: dict[str, Any] | None = None, **more: Any):
+def oracle(
+    family: str = "llama",
+    *,
+    kv_heads: int = 2,
+    tied: bool = False,
+    rope: dict[str, Any] | None = None,
+    **more: Any,
+):
     """A transformers model in fp32 with weights large enough that its laws are not flat."""
     from transformers import AutoConfig, AutoModelForCausalLM
 
     config = AutoConfig.for_model(
-        family, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=kv_heads,
-        head_dim=8, vocab_size=VOCAB, max_position_embeddings=more.pop("max_position_embeddings", 512), tie_word_embeddings=tied,
-        bos_token_id=0, eos_token_id=more.pop("eos_token_id", None), pad_token_id=0,
+        family,
+        hidden_size=32,
+        intermediate_size=48,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=kv_heads,
+        head_dim=8,
+        vocab_size=VOCAB,
+        max_position_embeddings=more.pop("max_position_embeddings", 512),
+        tie_word_embeddings=tied,
+        bos_token_id=0,
+        eos_token_id=more.pop("eos_token_id", None),
+        pad_token_id=0,
         rope_parameters=rope or {"rope_type": "default", "rope_theta": 10000.0},
-        **({"sliding_window": None} if family == "mistral" else {}), **more,
+        **({"sliding_window": None} if family == "mistral" else {}),
+        **more,
     )
     torch.manual_seed(7)
     model = AutoModelForCausalLM.from_config(config, dtype=torch.float32, attn_implementation="eager").eval()
@@ -59,30 +79,77 @@ def oracle(family: str = "llama", *, kv_heads: int = 2, tied: bool = False, rope
 
 
 def ours(
-    model: torch.nn.Module, *, positions: int = 512, eos: int | None = None, dtype: torch.dtype = torch.float32,
+    model: torch.nn.Module,
+    *,
+    positions: int = 512,
+    eos: int | None = None,
+    dtype: torch.dtype = torch.float32,
     backend: Backend | None = None,
 ) -> LlamaModel:
     """The same model in the runtime, on the CPU unless another backend is given."""
-    return build(from_source(model.config.to_dict(), name="tiny", eos=eos), Named(model), backend or CpuBackend(dtype), positions=positions)
+    return build(
+        from_source(model.config.to_dict(), name="tiny", eos=eos),
+        Named(model),
+        backend or CpuBackend(dtype),
+        positions=positions,
+    )
 
 
 PLAN = Plan(
-    model="tiny", device="cpu", dtype="float32", context_tokens=448, context_stretch=1.0, layers=2, on_chip_layers=2,
-    retrieval_budget=64, retrieval_chunk=8, tail_tokens=32, draft_model=None, draft_sinks=4, draft_window=24, gamma=4, middle_gamma=2,
-    prefill_segment_tokens=48, prefill_chunk_tokens=20, staging_blocks=0, staging_block_bytes=0, staging_block_tokens=0, threads=1,
-    weights_kernel="float", expected_tbt_ms=1.0, expected_plain_tbt_ms=2.0, expected_middle_ms=0.5, expected_row_ms=0.05,
-    expected_prefill_s=0.1, assumed_acceptance=0.9, pcie_gb_per_s=None, budget=(), notes=(),
+    model="tiny",
+    device="cpu",
+    dtype="float32",
+    context_tokens=448,
+    context_stretch=1.0,
+    layers=2,
+    on_chip_layers=2,
+    retrieval_budget=64,
+    retrieval_chunk=8,
+    tail_tokens=32,
+    draft_model=None,
+    draft_sinks=4,
+    draft_window=24,
+    gamma=4,
+    middle_gamma=2,
+    prefill_segment_tokens=48,
+    prefill_chunk_tokens=20,
+    staging_blocks=0,
+    staging_block_bytes=0,
+    staging_block_tokens=0,
+    threads=1,
+    weights_kernel="float",
+    expected_tbt_ms=1.0,
+    expected_plain_tbt_ms=2.0,
+    expected_middle_ms=0.5,
+    expected_row_ms=0.05,
+    expected_prefill_s=0.1,
+    assumed_acceptance=0.9,
+    pcie_gb_per_s=None,
+    budget=(),
+    notes=(),
 )
 
 
 def engine(
-    model: LlamaModel, *, draft: LlamaModel | None = None, composer: type[Composer] = Composer,
-    new_cache: Callable[[int], TargetKVCache] | None = None, **plan: Any,
+    model: LlamaModel,
+    *,
+    draft: LlamaModel | None = None,
+    composer: type[Composer] = Composer,
+    new_cache: Callable[[int], TargetKVCache] | None = None,
+    **plan: Any,
 ) -> Engine:
-    """An engine around a tiny model, composed as the product composes it, over full caches unless `new_cache` makes others."""
+    """An engine around a tiny model, composed as the product composes it, over full caches unless `new_cache`
+    makes others.
+    """
     figures = replace(PLAN, **plan)
 
     def full_cache(capacity: int) -> FullKVCache:
         return FullKVCache(model.config.kv_shape, capacity + 32, model.backend, block_tokens=64)
 
-    return Engine(model, figures, new_cache=new_cache or full_cache, compose=composer(figures, model, draft).compose, peak_memory=lambda: 1)
+    return Engine(
+        model,
+        figures,
+        new_cache=new_cache or full_cache,
+        compose=composer(figures, model, draft).compose,
+        peak_memory=lambda: 1,
+    )

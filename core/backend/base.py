@@ -11,11 +11,13 @@ import torch
 
 @dataclass(frozen=True, slots=True)
 class Codes:
-    """A linear layer's own integer codes: w = codes * scale + offset per group of 32 inputs. Q4_1 codes are 0..15, Q8_0 -128..127."""
+    """A linear layer's own integer codes: w = codes * scale + offset per group of 32 inputs. Q4_1 codes are
+    0..15, Q8_0 -128..127.
+    """
 
-    codes: torch.Tensor                        # uint8 or int8 [out, in]
-    scale: torch.Tensor                        # float16 [out, in / 32]
-    offset: torch.Tensor                       # float16 [out, in / 32]
+    codes: torch.Tensor  # uint8 or int8 [out, in]
+    scale: torch.Tensor  # float16 [out, in / 32]
+    offset: torch.Tensor  # float16 [out, in / 32]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,21 +37,25 @@ class Linear(Protocol):
 
 
 Replay = Callable[[], torch.Tensor]
-Mark = object      # a place in the order of copies; what it is inside is the backend's business
+Mark = object  # a place in the order of copies; what it is inside is the backend's business
 
 
 class Copies(Protocol):
-    """Carries keys and values between host memory and the device, in the order asked for, behind the computation.
+    """Carries keys and values between host memory and the device, in the order asked for, behind the
+    computation.
 
-    A copy starts after the computation asked for before it, so a buffer may be refilled as soon as its last reader was launched; what
-    is computed later waits for a copy only through `wait`. Copies run one after the other, also in opposite directions: a duplex bus
-    gives each direction half its rate. `bytes_to_device` is the only place where bytes that cross to the device are counted.
+    A copy starts after the computation asked for before it, so a buffer may be refilled as soon as its last
+    reader was launched; what is computed later waits for a copy only through `wait`. Copies run one after the
+    other, also in opposite directions: a duplex bus gives each direction half its rate. `bytes_to_device` is
+    the only place where bytes that cross to the device are counted.
     """
 
     bytes_to_device: int
 
     def to_device(self, target: torch.Tensor, source: torch.Tensor) -> None:
-        """Host to device. Both of one shape and dtype, [rows, head_dim] or [heads, rows, head_dim], each head's rows contiguous."""
+        """Host to device. Both of one shape and dtype, [rows, head_dim] or [heads, rows, head_dim], each
+        head's rows contiguous.
+        """
         ...
 
     def to_host(self, target: torch.Tensor, source: torch.Tensor) -> None:
@@ -74,12 +80,16 @@ class Backend(Protocol):
 
     device: torch.device
     dtype: torch.dtype
-    name: str                                      # of the device, as its maker calls it
-    out_of_memory: tuple[type[Exception], ...]     # what is raised when a device with memory of its own has too little
-    page_locked_limit: int | None                  # bytes that were page-locked when the system refused more; None: it never did
+    name: str  # of the device, as its maker calls it
+    # what is raised when a device with memory of its own has too little
+    out_of_memory: tuple[type[Exception], ...]
+    # bytes that were page-locked when the system refused more; None: it never did
+    page_locked_limit: int | None
 
     def adapt(self) -> None:
-        """A moment between two steps, offered by the thread that computes, to adapt to what other programs do."""
+        """A moment between two steps, offered by the thread that computes, to adapt to what other programs
+        do.
+        """
         ...
 
     def memory(self) -> Memory:
@@ -95,7 +105,9 @@ class Backend(Protocol):
         ...
 
     def host_memory(self, shape: Sequence[int]) -> torch.Tensor:
-        """Zeros of `dtype` in host memory, page-locked where that makes copies faster and the system allows it."""
+        """Zeros of `dtype` in host memory, page-locked where that makes copies faster and the system allows
+        it.
+        """
         ...
 
     def copies(self) -> Copies:
@@ -103,63 +115,78 @@ class Backend(Protocol):
         ...
 
     def linear(self, weight: torch.Tensor, bias: torch.Tensor | None, codes: Codes | None) -> Linear:
-        """Prepares `weight` [out, in] for repeated products; integer kernels are used when `codes` are given and pay."""
+        """Prepares `weight` [out, in] for repeated products; integer kernels are used when `codes` are given
+        and pay.
+        """
         ...
 
     def rms_norm(self, x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
         """x / sqrt(mean(x ** 2) + eps) * weight over the last dimension."""
         ...
 
-    def attend(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, length: int, causal: bool) -> torch.Tensor:
+    def attend(
+        self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, length: int, causal: bool
+    ) -> torch.Tensor:
         """Attention of queries over block-major keys and values, without dropout, scaled by head_dim ** -0.5.
 
-        q [n, heads, head_dim]; k, v [blocks, kv_heads, block_tokens, head_dim], of which the first `length` tokens are filled.
-        causal: the last n of them are the queries' own rows, and query i sees tokens up to length - n + i.
-        Returns [n, heads, head_dim]; zeros without a visible key.
+        q [n, heads, head_dim]; k, v [blocks, kv_heads, block_tokens, head_dim], of which the first `length`
+        tokens are filled. causal: the last n of them are the queries' own rows, and query i sees tokens up to
+        length - n + i. Returns [n, heads, head_dim]; zeros without a visible key.
         """
         ...
 
     def attend_part(
         self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, length: int, causal: bool
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """`attend` over some of the keys, to be joined by `merge`: out and the log-sum-exp of the scaled scores, fp32 [n, heads].
+        """`attend` over some of the keys, to be joined by `merge`: out and the log-sum-exp of the scaled
+        scores, fp32 [n, heads].
 
         Without a visible key out = 0 and lse = -inf.
         """
         ...
 
     def chunk_lse(self, q: torch.Tensor, k: torch.Tensor, *, length: int, chunk: int) -> torch.Tensor:
-        """Log-sum-exp of one query's scaled scores over each chunk of keys; the first `length` keys are visible.
+        """Log-sum-exp of one query's scaled scores over each chunk of keys; the first `length` keys are
+        visible.
 
-        q [heads, head_dim]; k [blocks, kv_heads, block_tokens, head_dim]. Returns fp32 [heads, blocks * block_tokens / chunk], -inf for
-        chunks without a visible key.
+        q [heads, head_dim]; k [blocks, kv_heads, block_tokens, head_dim]. Returns fp32 [heads, blocks *
+        block_tokens / chunk], -inf for chunks without a visible key.
         """
         ...
 
-    def attend_slots(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, slots: torch.Tensor) -> torch.Tensor:
-        """`attend` by operations that do not depend on how many rows are filled, so that `capture` may record them.
+    def attend_slots(
+        self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, slots: torch.Tensor
+    ) -> torch.Tensor:
+        """`attend` by operations that do not depend on how many rows are filled, so that `capture` may record
+        them.
 
-        q [n, heads, head_dim]; k, v [kv_heads, capacity, head_dim], finite everywhere; slots int64 [n]: query i sees rows [0, slots[i]].
+        q [n, heads, head_dim]; k, v [kv_heads, capacity, head_dim], finite everywhere; slots int64 [n]: query
+        i sees rows [0, slots[i]].
         """
         ...
 
     def capture(self, run: Callable[[], torch.Tensor]) -> Replay | None:
-        """Does `run` a few times and records it: each call of what is returned repeats its operations on the same tensors and returns the
-        same tensor with new contents. `run` must not read from the device, and whatever varies must lie in tensors made before.
+        """Does `run` a few times and records it: each call of what is returned repeats its operations on the
+        same tensors and returns the same tensor with new contents. `run` must not read from the device, and
+        whatever varies must lie in tensors made before.
 
         None: the device cannot, or has no memory for it. Recordings share memory: only one may be at work.
         """
         ...
 
 
-def merge(out: torch.Tensor, lse: torch.Tensor, other_out: torch.Tensor, other_lse: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Joins attention over two disjoint sets of keys by log-sum-exp (fp32). A side with lse = -inf contributes nothing.
+def merge(
+    out: torch.Tensor, lse: torch.Tensor, other_out: torch.Tensor, other_lse: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Joins attention over two disjoint sets of keys by log-sum-exp (fp32). A side with lse = -inf
+    contributes nothing.
 
-    out [n, heads, head_dim], lse [n, heads]. Source: FlashDecoding's split reduction, https://arxiv.org/abs/2205.14135 section 3.1.
+    out [n, heads, head_dim], lse [n, heads]. Source: FlashDecoding's split reduction,
+    https://arxiv.org/abs/2205.14135 section 3.1.
     """
     top = torch.maximum(lse, other_lse)
     top = torch.where(torch.isinf(top), torch.zeros_like(top), top)
-    a, b = torch.exp(lse - top), torch.exp(other_lse - top)              # [n, heads]
+    a, b = torch.exp(lse - top), torch.exp(other_lse - top)  # [n, heads]
     total = a + b
     safe = torch.where(total == 0, torch.ones_like(total), total)
     merged = (out * a.unsqueeze(-1) + other_out * b.unsqueeze(-1)) / safe.unsqueeze(-1)

@@ -1,7 +1,9 @@
-"""The CPU backend: torch's flash attention kernel over KV blocks, 4-bit weight kernels. Knows nothing of caches or models.
+"""The CPU backend: torch's flash attention kernel over KV blocks, 4-bit weight kernels. Knows nothing of
+caches or models.
 
-Few queries over a long cache are the decode case: one call of the kernel takes every block, in place, as a sequence of its own, with the
-queries of one KV head as its rows. Many queries (prefill) take keys copied piece by piece into one run.
+Few queries over a long cache are the decode case: one call of the kernel takes every block, in place, as a
+sequence of its own, with the queries of one KV head as its rows. Many queries (prefill) take keys copied
+piece by piece into one run.
 """
 
 from __future__ import annotations
@@ -25,27 +27,33 @@ from core.backend.sharing import SharedCores
 log = logging.getLogger(__name__)
 
 _HIDDEN = -1e30
-_FEW_ROWS = 96        # up to here (queries x group) blocks in place beat keys in one run
+_FEW_ROWS = 96  # up to here (queries x group) blocks in place beat keys in one run
 _PIECE_TOKENS = 8192  # keys that are copied at a time in prefill
 
 
 class CpuBackend:
     """Runs on the CPU in float32 or bfloat16.
 
-    `wide_products`: products of many rows are computed in float32 from bfloat16 numbers. Where the CPU has no matrix units, they are the
-    faster ones, and they round less.
+    `wide_products`: products of many rows are computed in float32 from bfloat16 numbers. Where the CPU has no
+    matrix units, they are the faster ones, and they round less.
     """
 
     name = "CPU"
     out_of_memory = ()
     page_locked_limit = None
 
-    def __init__(self, dtype: torch.dtype = torch.float32, *, threads: int | None = None, integer_kernels: bool = True,
-                 wide_products: bool = False) -> None:
+    def __init__(
+        self,
+        dtype: torch.dtype = torch.float32,
+        *,
+        threads: int | None = None,
+        integer_kernels: bool = True,
+        wide_products: bool = False,
+    ) -> None:
         self.device = torch.device("cpu")
         self.dtype = dtype
         self._integer_kernels = integer_kernels and dtype == torch.bfloat16
-        self._products = torch.float32 if wide_products else dtype                    # of many rows
+        self._products = torch.float32 if wide_products else dtype  # of many rows
         self._flash_works = all(_flash_self_test(kind) for kind in {dtype, self._products})
         self._doubled: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
         self._mask: tuple[tuple[int, ...], torch.Tensor] | None = None
@@ -53,8 +61,12 @@ class CpuBackend:
             torch.set_num_threads(threads)
         self._cores = SharedCores(torch.get_num_threads())
 
-    def linear(self, weight: torch.Tensor, bias: torch.Tensor | None = None, codes: Codes | None = None) -> Linear:
-        """See Backend. The 4-bit kernel takes the checkpoint's own codes, so it computes with the checkpoint's weights."""
+    def linear(
+        self, weight: torch.Tensor, bias: torch.Tensor | None = None, codes: Codes | None = None
+    ) -> Linear:
+        """See Backend. The 4-bit kernel takes the checkpoint's own codes, so it computes with the
+        checkpoint's weights.
+        """
         made = FloatLinear if self._products == self.dtype else WideLinear
         plain = made(weight.to(self.dtype).contiguous(), None if bias is None else bias.to(self.dtype))
         if codes is None or not self._integer_kernels or bias is not None:
@@ -62,18 +74,23 @@ class CpuBackend:
         return Int4Linear(plain, codes)
 
     def rms_norm(self, x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
-        """See Backend. torch has a fused layer norm on the CPU but no fused RMS norm; of (x, -x) the mean is 0, so they agree."""
+        """See Backend. torch has a fused layer norm on the CPU but no fused RMS norm; of (x, -x) the mean is
+        0, so they agree.
+        """
         size = x.shape[-1]
         doubled = torch.cat((x, -x), dim=-1)
         return torch.layer_norm(doubled, (2 * size,), self._twice(weight), None, eps)[..., :size].contiguous()
 
     def _twice(self, weight: torch.Tensor) -> torch.Tensor:
         found = self._doubled.get(weight.data_ptr())
-        if found is None:                      # the weight is kept beside its double: a freed one's address may be used again
+        # the weight is kept beside its double: a freed one's address may be used again
+        if found is None:
             found = self._doubled[weight.data_ptr()] = (weight, weight.repeat(2))
         return found[1]
 
-    def attend(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, length: int, causal: bool) -> torch.Tensor:
+    def attend(
+        self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, length: int, causal: bool
+    ) -> torch.Tensor:
         """See Backend."""
         return self._attend(q, k, v, length, causal, want_lse=False)[0].to(q.dtype)
 
@@ -89,7 +106,9 @@ class CpuBackend:
         """See attend_part; the log-sum-exp over all blocks may be left out where there are few queries."""
         n, heads, _ = q.shape
         if length == 0:
-            return torch.zeros_like(q, dtype=torch.float32), q.new_full((n, heads), -torch.inf, dtype=torch.float32)
+            return torch.zeros_like(q, dtype=torch.float32), q.new_full(
+                (n, heads), -torch.inf, dtype=torch.float32
+            )
         if n * heads // k.shape[1] > _FEW_ROWS:
             return self._attend_many(q, k, v, length, causal)
         return self._attend_few(q, k, v, length, causal, want_lse=want_lse)
@@ -98,7 +117,9 @@ class CpuBackend:
         """See Backend."""
         return blockwise.chunk_lse(q, k, length=length, chunk=chunk)
 
-    def attend_slots(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, slots: torch.Tensor) -> torch.Tensor:
+    def attend_slots(
+        self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, slots: torch.Tensor
+    ) -> torch.Tensor:
         """See Backend."""
         return by_slots.attend_slots(by_slots.by_float, q, k, v, slots)
 
@@ -112,13 +133,15 @@ class CpuBackend:
 
     def memory(self) -> Memory:
         """See Backend."""
-        return Memory(used_bytes=psutil.Process().memory_info().rss, free_bytes=psutil.virtual_memory().available)
+        return Memory(
+            used_bytes=psutil.Process().memory_info().rss, free_bytes=psutil.virtual_memory().available
+        )
 
     def peak_memory_bytes(self) -> int:
         """See Backend. As the system counts it."""
         try:
             import resource
-        except ImportError:                    # Windows
+        except ImportError:  # Windows
             return psutil.Process().memory_info().peak_wset
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         return peak if sys.platform == "darwin" else peak * 1024
@@ -149,69 +172,104 @@ class CpuBackend:
         return out, lse if lse is None else lse.view(kv_heads, n, -1).transpose(0, 1).reshape(n, heads)
 
     def _attend_blocks(
-        self, rows: torch.Tensor, k: torch.Tensor, v: torch.Tensor, hidden: torch.Tensor | None, *, want_lse: bool
+        self,
+        rows: torch.Tensor,
+        k: torch.Tensor,
+        v: torch.Tensor,
+        hidden: torch.Tensor | None,
+        *,
+        want_lse: bool,
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """Each block as a sequence of its own, joined by their log-sum-exps: out [kv_heads, rows, head_dim], lse [kv_heads, rows].
+        """Each block as a sequence of its own, joined by their log-sum-exps: out [kv_heads, rows, head_dim],
+        lse [kv_heads, rows].
 
         The kernel shares blocks and heads out to the threads. Source: FlashDecoding, see `merge`.
         """
         out, lse = self._flash(rows.expand(k.shape[0], -1, -1, -1), k, v, causal=False, mask=hidden)
         if k.shape[0] == 1:
             return out[0], lse[0]
-        return (out * torch.softmax(lse, 0).unsqueeze(-1)).sum(0), torch.logsumexp(lse, 0) if want_lse else None
+        return (out * torch.softmax(lse, 0).unsqueeze(-1)).sum(0), torch.logsumexp(
+            lse, 0
+        ) if want_lse else None
 
-    def _hidden(self, n: int, group: int, length: int, blocks: int, block_tokens: int, causal: bool) -> torch.Tensor | None:
+    def _hidden(
+        self, n: int, group: int, length: int, blocks: int, block_tokens: int, causal: bool
+    ) -> torch.Tensor | None:
         """Additive mask [blocks, 1, n * group, block_tokens]; None when every key is seen.
 
-        The same for all layers of a pass, so the last one is kept. Hidden keys get a large negative number, not -inf: a block without
-        any visible key then has a finite softmax and the weight exp(-huge) = 0.
+        The same for all layers of a pass, so the last one is kept. Hidden keys get a large negative number,
+        not -inf: a block without any visible key then has a finite softmax and the weight exp(-huge) = 0.
         """
-        first = (length - n + 1 if causal else length) // block_tokens                # the first block with a hidden key
+        # the first block with a hidden key
+        first = (length - n + 1 if causal else length) // block_tokens
         if first >= blocks:
             return None
         key = (n, group, length, blocks, block_tokens, int(causal))
         if self._mask is None or self._mask[0] != key:
             tokens = torch.arange(first * block_tokens, blocks * block_tokens)
             last = torch.arange(length - n, length) if causal else torch.full((n,), length - 1)
-            hidden = tokens.view(-1, 1, block_tokens) > last.view(1, n, 1)            # [blocks - first, n, block_tokens]
+            # [blocks - first, n, block_tokens]
+            hidden = tokens.view(-1, 1, block_tokens) > last.view(1, n, 1)
             mask = torch.zeros(blocks, 1, n * group, block_tokens, dtype=self.dtype)
-            mask[first:, 0].masked_fill_(hidden.repeat_interleave(group, dim=1), max(_HIDDEN, torch.finfo(self.dtype).min))
+            mask[first:, 0].masked_fill_(
+                hidden.repeat_interleave(group, dim=1), max(_HIDDEN, torch.finfo(self.dtype).min)
+            )
             self._mask = (key, mask)
         return self._mask[1]
 
     def _attend_many(
         self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, length: int, causal: bool
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Past keys without a mask, piece by piece, the queries' own square block with a causal one, merged by log-sum-exp."""
+        """Past keys without a mask, piece by piece, the queries' own square block with a causal one, merged
+        by log-sum-exp.
+        """
         n, heads, head_dim = q.shape
         kv_heads = k.shape[1]
         group, past = heads // kv_heads, length - n if causal else length
         q = q.to(self._products)
-        folded = q.view(n, kv_heads, group, head_dim).permute(1, 2, 0, 3).reshape(1, kv_heads, group * n, head_dim)
+        folded = (
+            q.view(n, kv_heads, group, head_dim).permute(1, 2, 0, 3).reshape(1, kv_heads, group * n, head_dim)
+        )
         found: tuple[torch.Tensor, torch.Tensor] | None = None
         for start in range(0, past, _PIECE_TOKENS):
-            keys, values = (rows_of(part, start, min(start + _PIECE_TOKENS, past), self._products)[None] for part in (k, v))
+            keys, values = (
+                rows_of(part, start, min(start + _PIECE_TOKENS, past), self._products)[None]
+                for part in (k, v)
+            )
             out, lse = self._flash(folded, keys, values, causal=False)
             part = out.reshape(heads, n, head_dim).transpose(0, 1), lse.reshape(heads, n).t()
             found = part if found is None else merge(*found, *part)
         if not causal:
             return found
-        own_k, own_v = (rows_of(part, past, length, self._products).repeat_interleave(group, dim=0)[None] for part in (k, v))
+        own_k, own_v = (
+            rows_of(part, past, length, self._products).repeat_interleave(group, dim=0)[None]
+            for part in (k, v)
+        )
         out, lse = self._flash(q.transpose(0, 1)[None], own_k, own_v, causal=True)
         own = out[0].transpose(0, 1), lse[0].t()
         return own if found is None else merge(*found, *own)
 
     def _flash(
-        self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, causal: bool, mask: torch.Tensor | None = None
+        self,
+        q: torch.Tensor,
+        k: torch.Tensor,
+        v: torch.Tensor,
+        *,
+        causal: bool,
+        mask: torch.Tensor | None = None,
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """q [1, h, n, d], k, v [1, h, m, d], additive mask [n, m] -> out of q's shape and lse fp32 [1, h, n]."""
+        """q [1, h, n, d], k, v [1, h, m, d], additive mask [n, m] -> out of q's shape and lse fp32 [1, h,
+        n].
+        """
         if self._flash_works:
             return torch._scaled_dot_product_flash_attention_for_cpu(q, k, v, 0.0, causal, attn_mask=mask)
         return _matmul_attention(q, k, v, causal, mask)
 
 
 class PlainCopies:
-    """Copies made at once: every mark has been reached. Bytes are counted as if there were a bus, so the CPU can test who moves what."""
+    """Copies made at once: every mark has been reached. Bytes are counted as if there were a bus, so the CPU
+    can test who moves what.
+    """
 
     def __init__(self) -> None:
         self.bytes_to_device = 0
@@ -236,12 +294,15 @@ class PlainCopies:
 
 
 def rows_of(blocks: torch.Tensor, start: int, end: int, dtype: torch.dtype) -> torch.Tensor:
-    """Rows [start, end) of block-major [blocks, kv_heads, block_tokens, head_dim] as [kv_heads, end - start, head_dim]; a copy."""
+    """Rows [start, end) of block-major [blocks, kv_heads, block_tokens, head_dim] as [kv_heads, end - start,
+    head_dim]; a copy.
+    """
     _, kv_heads, block_tokens, head_dim = blocks.shape
     first = start // block_tokens
-    touched = blocks[first:-(-end // block_tokens)].transpose(0, 1)                   # [kv_heads, blocks, block_tokens, head_dim]
+    # [kv_heads, blocks, block_tokens, head_dim]
+    touched = blocks[first : -(-end // block_tokens)].transpose(0, 1)
     rows = torch.empty(touched.shape, dtype=dtype).copy_(touched).view(kv_heads, -1, head_dim)
-    return rows[:, start - first * block_tokens:end - first * block_tokens]
+    return rows[:, start - first * block_tokens : end - first * block_tokens]
 
 
 def _matmul_attention(
@@ -258,7 +319,9 @@ def _matmul_attention(
 
 
 def _flash_self_test(dtype: torch.dtype) -> bool:
-    """The flash kernel is a private operation: use it only where it exists and agrees with plain matrix products."""
+    """The flash kernel is a private operation: use it only where it exists and agrees with plain matrix
+    products.
+    """
     q, k, v = torch.randn(3, 1, 2, 8, 16, generator=torch.Generator().manual_seed(0)).to(dtype)
     try:
         out, lse = torch._scaled_dot_product_flash_attention_for_cpu(q, k, v, 0.0, True)
@@ -266,7 +329,11 @@ def _flash_self_test(dtype: torch.dtype) -> bool:
         log.warning("torch's CPU flash attention is not usable (%s); prefill uses matrix products", error)
         return False
     want, want_lse = _matmul_attention(q, k, v, True)
-    good = torch.allclose(out.float(), want.float(), atol=3e-2) and torch.allclose(lse.float(), want_lse, atol=3e-2)
+    good = torch.allclose(out.float(), want.float(), atol=3e-2) and torch.allclose(
+        lse.float(), want_lse, atol=3e-2
+    )
     if not good:
-        log.warning("torch's CPU flash attention disagrees with matrix products; prefill uses matrix products")
+        log.warning(
+            "torch's CPU flash attention disagrees with matrix products; prefill uses matrix products"
+        )
     return good

@@ -1,4 +1,6 @@
-"""The CUDA backend: library kernels for attention, page-locked host memory, copies on a stream of their own. Knows no caches or models."""
+"""The CUDA backend: library kernels for attention, page-locked host memory, copies on a stream of their own.
+Knows no caches or models.
+"""
 
 from __future__ import annotations
 
@@ -20,14 +22,15 @@ from core.errors import UserError
 
 log = logging.getLogger(__name__)
 
-_WARM_UPS = 3              # passes before one is recorded: libraries make their handles, workspaces and choices in the first ones
+# passes before one is recorded: libraries make their handles, workspaces and choices in the first ones
+_WARM_UPS = 3
 
 
 class CudaBackend:
     """One CUDA GPU, in float16, bfloat16 or (for tests) float32.
 
-    `memory_cap_bytes` bounds what this process may allocate on the device: a large card then stands for a smaller one. Raises UserError
-    when there is no such GPU or this torch was built without CUDA.
+    `memory_cap_bytes` bounds what this process may allocate on the device: a large card then stands for a
+    smaller one. Raises UserError when there is no such GPU or this torch was built without CUDA.
     """
 
     out_of_memory = (torch.OutOfMemoryError,)
@@ -35,14 +38,15 @@ class CudaBackend:
     def __init__(self, dtype: torch.dtype, *, index: int = 0, memory_cap_bytes: int | None = None) -> None:
         if not torch.cuda.is_available() or index >= torch.cuda.device_count():
             raise UserError(
-                f"CUDA GPU {index} cannot be used: torch {torch.__version__} does not see it. Update the NVIDIA driver and run "
+                f"CUDA GPU {index} cannot be used: torch {torch.__version__} does not see it. Update the "
+                "NVIDIA driver and run "
                 "`launcher.py repair`, or set device: cpu in config.yaml."
             )
         self.device = torch.device("cuda", index)
         self.dtype = dtype
         self.name = torch.cuda.get_device_name(self.device)
         self._cap_bytes = memory_cap_bytes
-        self._kernels: dict[int, kernels.Kernel] = {}      # by head_dim
+        self._kernels: dict[int, kernels.Kernel] = {}  # by head_dim
         self._product: by_slots.Product | None = None
         self._recorder: _Recorder | None = None
         self._recording_failed = False
@@ -51,12 +55,17 @@ class CudaBackend:
         torch.cuda.set_device(self.device)
         total = torch.cuda.get_device_properties(self.device).total_memory
         fraction = 1.0 if memory_cap_bytes is None else min(1.0, memory_cap_bytes / total)
-        torch.cuda.set_per_process_memory_fraction(fraction, self.device)      # of the process: an earlier backend may have set another
+        # of the process: an earlier backend may have set another
+        torch.cuda.set_per_process_memory_fraction(fraction, self.device)
 
-    # ---- computing --------------------------------------------------------------------------------------------------------
+    # ---- computing -----------------------------------------------------------------------------------------
 
-    def linear(self, weight: torch.Tensor, bias: torch.Tensor | None = None, codes: Codes | None = None) -> Linear:
-        """See Backend. A checkpoint's float weights are its codes times their scales: nothing here multiplies with codes."""
+    def linear(
+        self, weight: torch.Tensor, bias: torch.Tensor | None = None, codes: Codes | None = None
+    ) -> Linear:
+        """See Backend. A checkpoint's float weights are its codes times their scales: nothing here multiplies
+        with codes.
+        """
         weight = weight.to(self.device, self.dtype).contiguous()
         return FloatLinear(weight, None if bias is None else bias.to(self.device, self.dtype))
 
@@ -64,7 +73,9 @@ class CudaBackend:
         """See Backend."""
         return F.rms_norm(x, (x.shape[-1],), weight, eps)
 
-    def attend(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, length: int, causal: bool) -> torch.Tensor:
+    def attend(
+        self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, length: int, causal: bool
+    ) -> torch.Tensor:
         """See Backend."""
         return self.attend_part(q, k, v, length=length, causal=causal)[0].to(q.dtype)
 
@@ -81,26 +92,31 @@ class CudaBackend:
         """See Backend."""
         return blockwise.chunk_lse(q, k, length=length, chunk=chunk)
 
-    def attend_slots(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, slots: torch.Tensor) -> torch.Tensor:
+    def attend_slots(
+        self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, slots: torch.Tensor
+    ) -> torch.Tensor:
         """See Backend."""
         if self._product is None:
             self._product = by_slots.choose(self.device, self.dtype)
         return by_slots.attend_slots(self._product, q, k, v, slots)
 
     def capture(self, run: Callable[[], torch.Tensor]) -> Replay | None:
-        """See Backend. A CUDA graph. After one failure none is tried any more: what failed would fail again, and answers must go on."""
+        """See Backend. A CUDA graph. After one failure none is tried any more: what failed would fail again,
+        and answers must go on.
+        """
         if self._recording_failed:
             return None
         try:
             self._recorder = self._recorder or _Recorder(self.device)
             return self._recorder.record(run)
-        except RuntimeError as error:                      # out of memory is one too; ending a broken recording hides what broke it
+        # out of memory is one too; ending a broken recording hides what broke it
+        except RuntimeError as error:
             self._recording_failed = True
             reason = str(error.__context__ or error).splitlines() or [type(error).__name__]
             log.warning("CUDA graphs are not used (%s); every operation is launched by itself", reason[0])
             return None
 
-    # ---- memory -----------------------------------------------------------------------------------------------------------
+    # ---- memory --------------------------------------------------------------------------------------------
 
     def adapt(self) -> None:
         """See Backend. The driver shares the device."""
@@ -111,7 +127,8 @@ class CudaBackend:
         used, reserved = torch.cuda.memory_allocated(self.device), torch.cuda.memory_reserved(self.device)
         if self._cap_bytes is not None:
             free = min(free, self._cap_bytes - reserved)
-        return Memory(used_bytes=used, free_bytes=max(0, free) + reserved - used)      # torch keeps what it has freed for itself
+        # torch keeps what it has freed for itself
+        return Memory(used_bytes=used, free_bytes=max(0, free) + reserved - used)
 
     def peak_memory_bytes(self) -> int:
         """See Backend. What torch took from the driver, so without the CUDA context."""
@@ -123,7 +140,9 @@ class CudaBackend:
         torch.cuda.empty_cache()
 
     def host_memory(self, shape: Sequence[int]) -> torch.Tensor:
-        """See Backend. What the system does not let be page-locked is ordinary memory, which crosses the bus at about half the rate."""
+        """See Backend. What the system does not let be page-locked is ordinary memory, which crosses the bus
+        at about half the rate.
+        """
         size = math.prod(shape) * self.dtype.itemsize
         if size == 0:
             return torch.zeros(tuple(shape), dtype=self.dtype)
@@ -143,10 +162,15 @@ class CudaBackend:
 
     def _not_pinned(self, size: int) -> None:
         if self.page_locked_limit is None:
-            log.warning("%d MB of host memory could not be page-locked behind %d MB that are; copies from there are slower", size >> 20,
-                        self._locked_bytes >> 20)
+            log.warning(
+                "%d MB of host memory could not be page-locked behind %d MB that are; copies from there are "
+                "slower",
+                size >> 20,
+                self._locked_bytes >> 20,
+            )
             self.page_locked_limit = self._locked_bytes
-        try:                                   # the failed call left an error that the next launch would report as its own
+        # the failed call left an error that the next launch would report as its own
+        try:
             torch.zeros(1, device=self.device)
         except RuntimeError as error:
             log.info("after page-locking failed: %s", error)
@@ -159,8 +183,8 @@ class CudaBackend:
 class _Recorder:
     """Records CUDA graphs that share one pool of memory, on a stream beside the computation's.
 
-    Sharing is safe because no two run at once and what a graph returns is kept, so no other is given its memory
-    (https://docs.pytorch.org/docs/stable/notes/cuda.html#graph-memory-management).
+    Sharing is safe because no two run at once and what a graph returns is kept, so no other is given its
+    memory (https://docs.pytorch.org/docs/stable/notes/cuda.html#graph-memory-management).
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -173,11 +197,14 @@ class _Recorder:
         current = torch.cuda.current_stream(self._device)
         self._stream.wait_stream(current)
         try:
-            with torch.cuda.stream(self._stream):          # its own `with`: a broken recording does not put the stream back
+            # its own `with`: a broken recording does not put the stream back
+            with torch.cuda.stream(self._stream):
                 for _ in range(_WARM_UPS):
                     run()
                 graph = torch.cuda.CUDAGraph()
-                with torch.cuda.graph(graph, pool=self._pool, stream=self._stream, capture_error_mode="thread_local"):
+                with torch.cuda.graph(
+                    graph, pool=self._pool, stream=self._stream, capture_error_mode="thread_local"
+                ):
                     out = run()
         finally:
             current.wait_stream(self._stream)
@@ -190,7 +217,9 @@ class _Recorder:
 
 
 class CudaCopies:
-    """Copies on one stream beside the computation's. Each waits for what was computed before it was asked for; the rest is by events."""
+    """Copies on one stream beside the computation's. Each waits for what was computed before it was asked
+    for; the rest is by events.
+    """
 
     def __init__(self, device: torch.device) -> None:
         self.bytes_to_device = 0
@@ -227,8 +256,12 @@ class CudaCopies:
                 into.copy_(rows, non_blocking=True)
 
 
-def contiguous_runs(target: torch.Tensor, source: torch.Tensor) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """Pairs of contiguous pieces: torch would carry anything else through a temporary copy, and wait for it."""
+def contiguous_runs(
+    target: torch.Tensor, source: torch.Tensor
+) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """Pairs of contiguous pieces: torch would carry anything else through a temporary copy, and wait for
+    it.
+    """
     if target.is_contiguous() and source.is_contiguous():
         yield target, source
         return

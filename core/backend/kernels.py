@@ -1,8 +1,10 @@
-"""Attention kernels that leave their log-sum-exp, from whichever library has one that works here. Knows nothing of blocks or caches.
+"""Attention kernels that leave their log-sum-exp, from whichever library has one that works here. Knows
+nothing of blocks or caches.
 
-A kernel takes q [b, heads, n, d], k and v [b, kv_heads, m, d] (views whose last dimension is contiguous) and `causal`, which means that the
-last n keys are the queries' own: query i sees all but the last n - 1 - i. It returns out [b, heads, n, d] and lse fp32 [b, heads, n].
-Two of them lean on operations that their libraries do not promise to keep, so each is tried on small numbers before it is used.
+A kernel takes q [b, heads, n, d], k and v [b, kv_heads, m, d] (views whose last dimension is contiguous) and
+`causal`, which means that the last n keys are the queries' own: query i sees all but the last n - 1 - i. It
+returns out [b, heads, n, d] and lse fp32 [b, heads, n]. Two of them lean on operations that their libraries
+do not promise to keep, so each is tried on small numbers before it is used.
 """
 
 from __future__ import annotations
@@ -14,8 +16,8 @@ import torch
 
 log = logging.getLogger(__name__)
 
-_SCORES = 1 << 26          # scores that exist at a time in the plain kernel: 256 MB in fp32
-_TOLERANCE = 3e-2          # of 16-bit kernels against fp32, for numbers around 1
+_SCORES = 1 << 26  # scores that exist at a time in the plain kernel: 256 MB in fp32
+_TOLERANCE = 3e-2  # of 16-bit kernels against fp32, for numbers around 1
 
 
 class Kernel(Protocol):
@@ -26,22 +28,31 @@ class Kernel(Protocol):
     ) -> tuple[torch.Tensor, torch.Tensor]: ...
 
 
-def by_flash_attn(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, causal: bool) -> tuple[torch.Tensor, torch.Tensor]:
-    """The flash-attn package, where the user has installed it (https://github.com/Dao-AILab/flash-attention)."""
+def by_flash_attn(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, causal: bool
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The flash-attn package, where the user has installed it
+    (https://github.com/Dao-AILab/flash-attention).
+    """
     from flash_attn import flash_attn_func
 
     q, k, v = (part.transpose(1, 2) for part in (q, k, v))
-    out, lse, _ = flash_attn_func(q, k, v, causal=causal, return_attn_probs=True)      # the third is empty without dropout
+    # the third is empty without dropout
+    out, lse, _ = flash_attn_func(q, k, v, causal=causal, return_attn_probs=True)
     return out.transpose(1, 2), lse
 
 
-def by_torch(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, causal: bool) -> tuple[torch.Tensor, torch.Tensor]:
+def by_torch(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, causal: bool
+) -> tuple[torch.Tensor, torch.Tensor]:
     """torch's own flash kernel, which the public attention function hides together with its log-sum-exp."""
     out, lse, *_ = torch.ops.aten._scaled_dot_product_flash_attention(q, k, v, 0.0, causal, False)
     return out, lse
 
 
-def by_matmul(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, causal: bool) -> tuple[torch.Tensor, torch.Tensor]:
+def by_matmul(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, causal: bool
+) -> tuple[torch.Tensor, torch.Tensor]:
     """Matrix products and a softmax in fp32, as many queries at a time as memory allows: runs anywhere."""
     b, heads, n, d = q.shape
     kv_heads, m = k.shape[1:3]
@@ -49,13 +60,17 @@ def by_matmul(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, causal: bool
     out, lse = torch.empty(q.shape, dtype=q.dtype, device=q.device), torch.empty(b, heads, n, device=q.device)
     step = max(1, _SCORES // (b * heads * m))
     for start in range(0, n, step):
-        rows = q[:, :, start:start + step].unflatten(1, (kv_heads, -1)).float()         # [b, kv_heads, group, rows, d]
-        scores = torch.matmul(rows * d**-0.5, k.unsqueeze(2).transpose(-1, -2))         # [b, kv_heads, group, rows, m]
+        # [b, kv_heads, group, rows, d]
+        rows = q[:, :, start : start + step].unflatten(1, (kv_heads, -1)).float()
+        # [b, kv_heads, group, rows, m]
+        scores = torch.matmul(rows * d**-0.5, k.unsqueeze(2).transpose(-1, -2))
         if causal:
             last = torch.arange(m - n + start, m - n + start + rows.shape[3], device=q.device)
             scores.masked_fill_(torch.arange(m, device=q.device) > last.unsqueeze(1), -torch.inf)
-        out[:, :, start:start + step] = torch.matmul(torch.softmax(scores, -1), v.unsqueeze(2)).flatten(1, 2)
-        lse[:, :, start:start + step] = torch.logsumexp(scores, -1).flatten(1, 2)
+        out[:, :, start : start + step] = torch.matmul(torch.softmax(scores, -1), v.unsqueeze(2)).flatten(
+            1, 2
+        )
+        lse[:, :, start : start + step] = torch.logsumexp(scores, -1).flatten(1, 2)
     return out, lse
 
 
@@ -72,11 +87,22 @@ def choose(device: torch.device, dtype: torch.dtype, head_dim: int) -> Kernel:
 
 
 def _problem(kernel: Kernel, device: torch.device, dtype: torch.dtype, head_dim: int) -> str | None:
-    """What is wrong with a kernel: whether it runs, takes grouped heads, views and one query for several key sets, aligns causal rows."""
+    """What is wrong with a kernel: whether it runs, takes grouped heads, views and one query for several key
+    sets, aligns causal rows.
+    """
     dice = torch.Generator().manual_seed(0)
-    for n, m, causal in ((1, 40, False), (5, 40, False), (1, 37, True), (5, 37, True), (70, 133, True), (64, 64, True)):
+    for n, m, causal in (
+        (1, 40, False),
+        (5, 40, False),
+        (1, 37, True),
+        (5, 37, True),
+        (70, 133, True),
+        (64, 64, True),
+    ):
         q = torch.randn(1, 4, n, head_dim, generator=dice).to(device, dtype).expand(2, -1, -1, -1)
-        k, v = (torch.randn(2, 2, m + 3, head_dim, generator=dice).to(device, dtype)[:, :, :m] for _ in range(2))
+        k, v = (
+            torch.randn(2, 2, m + 3, head_dim, generator=dice).to(device, dtype)[:, :, :m] for _ in range(2)
+        )
         want, want_lse = by_matmul(q, k, v, causal=causal)
         try:
             out, lse = kernel(q, k, v, causal=causal)

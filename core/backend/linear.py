@@ -10,7 +10,7 @@ class FloatLinear:
     """x @ weight.T + bias in the weight's own dtype."""
 
     def __init__(self, weight: torch.Tensor, bias: torch.Tensor | None = None) -> None:
-        self.weight = weight                   # [out, in]
+        self.weight = weight  # [out, in]
         self.bias = bias
         self.nbytes = weight.nbytes + (0 if bias is None else bias.nbytes)
 

@@ -1,4 +1,6 @@
-"""Matrices prepared for what the CPU is fast at: its 4-bit kernel, straight from a checkpoint's own codes, and float32."""
+"""Matrices prepared for what the CPU is fast at: its 4-bit kernel, straight from a checkpoint's own codes,
+and float32.
+"""
 
 from __future__ import annotations
 
@@ -9,36 +11,41 @@ from core.backend.base import Codes
 from core.backend.linear import FloatLinear
 
 _INT4_GROUP = 32
-_INT4_MIDDLE = 8      # the kernel computes (code - 8) * scale + zero
+_INT4_MIDDLE = 8  # the kernel computes (code - 8) * scale + zero
 _MANY_ROWS = 256
 _PIECE_NUMBERS = 2**24
 
 
 class WideLinear(FloatLinear):
-    """Weights kept in bfloat16; products of many rows in float32, which is worth turning the weights into it each time."""
+    """Weights kept in bfloat16; products of many rows in float32, which is worth turning the weights into it
+    each time.
+    """
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         """[n, in] -> [n, out]"""
         if x.shape[0] < _MANY_ROWS:
             return super().__call__(x)
         wide = x.float()
-        pieces = self.weight.split(max(1, _PIECE_NUMBERS // x.shape[1]))             # so that a large matrix needs no second one's room
+        # so that a large matrix needs no second one's room
+        pieces = self.weight.split(max(1, _PIECE_NUMBERS // x.shape[1]))
         products = [F.linear(wide, piece.float()) for piece in pieces]
         out = products[0] if len(products) == 1 else torch.cat(products, dim=-1)
         return (out if self.bias is None else out.add_(self.bias)).to(x.dtype)
 
 
 class Int4Linear:
-    """4-bit codes with bf16 group scales for few rows; the float weights for many, where the matrix product is compute-bound.
+    """4-bit codes with bf16 group scales for few rows; the float weights for many, where the matrix product
+    is compute-bound.
 
-    8-bit codes are exact as two 4-bit halves, q = 16 * high + low, whose products are added. Scales are rounded to bf16 as the kernel
-    asks; float weights in bf16 carry a rounding error of the same size.
+    8-bit codes are exact as two 4-bit halves, q = 16 * high + low, whose products are added. Scales are
+    rounded to bf16 as the kernel asks; float weights in bf16 carry a rounding error of the same size.
     """
 
     def __init__(self, plain: FloatLinear, codes: Codes) -> None:
         self._plain = plain
         self._parts = [_packed(*part) for part in _four_bit_parts(codes)]
-        # measured on two AVX-512 cores: the 4-bit kernel's time grows with its rows and meets bf16 at 16 rows (8 for two halves)
+        # measured on two AVX-512 cores: the 4-bit kernel's time grows with its rows and meets bf16 at 16 rows
+        # (8 for two halves)
         self._few_rows = 14 // len(self._parts)
         self.nbytes = plain.nbytes + sum(weight.nbytes + scales.nbytes for weight, scales in self._parts)
 
@@ -46,7 +53,10 @@ class Int4Linear:
         """[n, in] -> [n, out]"""
         if x.shape[0] > self._few_rows:
             return self._plain(x)
-        products = [torch._weight_int4pack_mm_for_cpu(x, weight, _INT4_GROUP, scales) for weight, scales in self._parts]
+        products = [
+            torch._weight_int4pack_mm_for_cpu(x, weight, _INT4_GROUP, scales)
+            for weight, scales in self._parts
+        ]
         return products[0] if len(products) == 1 else products[0] + products[1]
 
 
@@ -55,11 +65,17 @@ def _four_bit_parts(codes: Codes) -> list[tuple[torch.Tensor, torch.Tensor, torc
     scale, offset = codes.scale.float(), codes.offset.float()
     if codes.codes.dtype == torch.uint8:
         return [(codes.codes.int(), scale, offset + _INT4_MIDDLE * scale)]
-    low, high = codes.codes & 15, (codes.codes >> 4) + 8                              # int8, 0..15 each; the shift keeps the sign
-    return [(high.int(), 16 * scale, torch.zeros_like(offset)), (low.int(), scale, offset + _INT4_MIDDLE * scale)]
+    # int8, 0..15 each; the shift keeps the sign
+    low, high = codes.codes & 15, (codes.codes >> 4) + 8
+    return [
+        (high.int(), 16 * scale, torch.zeros_like(offset)),
+        (low.int(), scale, offset + _INT4_MIDDLE * scale),
+    ]
 
 
-def _packed(codes: torch.Tensor, scale: torch.Tensor, zero: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def _packed(
+    codes: torch.Tensor, scale: torch.Tensor, zero: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
     weight = torch._convert_weight_to_int4pack_for_cpu(codes.contiguous(), 1)
-    scales_and_zeros = torch.stack((scale.t(), zero.t()), dim=-1).contiguous()        # [in / 32, out, 2]
+    scales_and_zeros = torch.stack((scale.t(), zero.t()), dim=-1).contiguous()  # [in / 32, out, 2]
     return weight, scales_and_zeros.to(torch.bfloat16)

@@ -9,26 +9,33 @@ from collections.abc import Callable
 import psutil
 import torch
 
-LOOK_EVERY_S = 0.5                                         # the system counts in steps of 10 to 16 ms
+LOOK_EVERY_S = 0.5  # the system counts in steps of 10 to 16 ms
 _BUSY = ("user", "nice", "system", "irq", "softirq", "steal")
 
 
 class SharedCores:
     """All of `threads` while their cores are free, and fewer, but one, while other programs use some.
 
-    An operation gives each thread an equal part and waits for the last one. A thread that shares its core is late, and the others spin
-    meanwhile: beside one busy program on two cores a token took ten times as long, where a single thread takes half as long again.
-    Which threads compute what does not change what is computed.
+    An operation gives each thread an equal part and waits for the last one. A thread that shares its core is
+    late, and the others spin meanwhile: beside one busy program on two cores a token took ten times as long,
+    where a single thread takes half as long again. Which threads compute what does not change what is
+    computed.
     """
 
     def __init__(
-        self, threads: int, *, clock: Callable[[], float] = time.monotonic, busy: Callable[[], tuple[float, int]] | None = None,
-        own: Callable[[], float] | None = None, use: Callable[[int], None] = torch.set_num_threads,
+        self,
+        threads: int,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        busy: Callable[[], tuple[float, int]] | None = None,
+        own: Callable[[], float] | None = None,
+        use: Callable[[int], None] = torch.set_num_threads,
     ) -> None:
         self.threads = threads
         self._clock, self._use = clock, use
         self._busy, self._own = busy or core_seconds, own or own_seconds
-        self._seen: tuple[float, float] | None = None      # when it looked last, and what others had used by then
+        # when it looked last, and what others had used by then
+        self._seen: tuple[float, float] | None = None
 
     def look(self) -> None:
         """To be called often, by the thread that computes; does something every LOOK_EVERY_S."""
@@ -44,7 +51,9 @@ class SharedCores:
 
 
 def core_seconds() -> tuple[float, int]:
-    """Seconds that the cores open to this process have been busy, with whatever, and how many cores that is."""
+    """Seconds that the cores open to this process have been busy, with whatever, and how many cores that
+    is.
+    """
     times = psutil.cpu_times(percpu=True)
     if hasattr(os, "sched_getaffinity"):
         times = [times[core] for core in os.sched_getaffinity(0) if core < len(times)] or times

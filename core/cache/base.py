@@ -1,7 +1,9 @@
-"""What every KV cache offers the model and the decoder, and the one layout they share. Knows nothing of models or decoding.
+"""What every KV cache offers the model and the decoder, and the one layout they share. Knows nothing of
+models or decoding.
 
-Layout: keys and values are [layers][blocks][kv_heads][block_tokens][head_dim], so that the filled blocks of a layer are one contiguous
-piece whatever the capacity: one kernel call on the CPU, one copy to a GPU, one range in a file.
+Layout: keys and values are [layers][blocks][kv_heads][block_tokens][head_dim], so that the filled blocks of a
+layer are one contiguous piece whatever the capacity: one kernel call on the CPU, one copy to a GPU, one range
+in a file.
 """
 
 from __future__ import annotations
@@ -27,8 +29,9 @@ class KVCache(Protocol):
 
     length: int
     committed: int
-    ready: bool                                # False: holds nothing to draft from yet
-    rotates_on_read: bool                      # True: keys are stored before RoPE and rotated by slot when read
+    ready: bool  # False: holds nothing to draft from yet
+    # True: keys are stored before RoPE and rotated by slot when read
+    rotates_on_read: bool
 
     @property
     def oldest_rollback(self) -> int: ...
@@ -39,11 +42,14 @@ class KVCache(Protocol):
         """Rotary positions [n] of the next n tokens."""
         ...
 
-    def attend(self, layer: int, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, offset: int = 0) -> torch.Tensor:
+    def attend(
+        self, layer: int, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, offset: int = 0
+    ) -> torch.Tensor:
         """Stores rows length + offset ... of `layer` and attends causally over everything up to them.
 
-        q [n, heads, head_dim] rotated; k, v [n, kv_heads, head_dim] (k rotated unless `rotates_on_read`). Returns [n, heads, head_dim].
-        `offset` lets one layer take several chunks of a segment before `advance`.
+        q [n, heads, head_dim] rotated; k, v [n, kv_heads, head_dim] (k rotated unless `rotates_on_read`).
+        Returns [n, heads, head_dim]. `offset` lets one layer take several chunks of a segment before
+        `advance`.
         """
         ...
 
@@ -52,14 +58,17 @@ class KVCache(Protocol):
         ...
 
     def missing(self, length: int) -> Iterator[range]:
-        """Tokens of the conversation to feed and commit, piece by piece, before token `length` is fed in the same pass as a draft.
+        """Tokens of the conversation to feed and commit, piece by piece, before token `length` is fed in the
+        same pass as a draft.
 
         Empty when what is missing is small enough to go with the draft's own pass.
         """
         ...
 
     def commit(self, length: int) -> None:
-        """Rows below `length` are final; the rest is dropped. A cache that is fed by a drafter may hold fewer."""
+        """Rows below `length` are final; the rest is dropped. A cache that is fed by a drafter may hold
+        fewer.
+        """
         ...
 
     def rollback(self, length: int) -> None:
@@ -81,7 +90,9 @@ class SlotCache(KVCache, Protocol):
         ...
 
     def fixed(self, n: int) -> Fixed:
-        """What stands for this cache, and for any other over the same store, in a recorded pass of `n` rows."""
+        """What stands for this cache, and for any other over the same store, in a recorded pass of `n`
+        rows.
+        """
         ...
 
 
@@ -95,23 +106,33 @@ class Fixed(Protocol):
         ...
 
     def positions(self, n: int) -> torch.Tensor: ...
-    def attend(self, layer: int, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, offset: int = 0) -> torch.Tensor: ...
+    def attend(
+        self, layer: int, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, offset: int = 0
+    ) -> torch.Tensor: ...
     def advance(self, n: int) -> None: ...
 
 
 class Observer(Protocol):
-    """Is shown keys while they are on the device: once per layer and pass, or once for each part of a layer's keys."""
+    """Is shown keys while they are on the device: once per layer and pass, or once for each part of a layer's
+    keys.
+    """
 
-    def __call__(self, layer: int, q: torch.Tensor, k: torch.Tensor, *, start: int, length: int, own: int) -> None:
-        """q [n, heads, head_dim] of the whole pass; k [blocks, kv_heads, block_tokens, head_dim] holds tokens [start, start + length).
+    def __call__(
+        self, layer: int, q: torch.Tensor, k: torch.Tensor, *, start: int, length: int, own: int
+    ) -> None:
+        """q [n, heads, head_dim] of the whole pass; k [blocks, kv_heads, block_tokens, head_dim] holds tokens
+        [start, start + length).
 
-        The last `own` of them (0 or n) are the pass's own rows: query i sees all but the last own - 1 - i. Rotated, both.
+        The last `own` of them (0 or n) are the pass's own rows: query i sees all but the last own - 1 - i.
+        Rotated, both.
         """
         ...
 
 
 class TargetKVCache(KVCache, Protocol):
-    """Every token's exact keys and values, wherever they lie: what verification reads and a retrieval cache copies from."""
+    """Every token's exact keys and values, wherever they lie: what verification reads and a retrieval cache
+    copies from.
+    """
 
     shape: KVShape
     block_tokens: int
@@ -129,26 +150,38 @@ class TargetKVCache(KVCache, Protocol):
         ...
 
     def rows(self, layer: int, start: int, n: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Copies of rows [start, start + n) of one layer, [n, kv_heads, head_dim] each, on the device or in host memory."""
+        """Copies of rows [start, start + n) of one layer, [n, kv_heads, head_dim] each, on the device or in
+        host memory.
+        """
         ...
 
     def write(self, layer: int, start: int, k: torch.Tensor, v: torch.Tensor) -> None:
-        """Rows that were computed earlier, [n, kv_heads, head_dim] each. They count when every layer has them: `advance`, `commit`."""
+        """Rows that were computed earlier, [n, kv_heads, head_dim] each. They count when every layer has
+        them: `advance`, `commit`.
+        """
         ...
 
     def copy_rows(self, target: KVStore, start: int, to: int, n: int) -> None:
-        """Rows [start, start + n) of all layers become rows [to, to + n) of `target`, which is on the device."""
+        """Rows [start, start + n) of all layers become rows [to, to + n) of `target`, which is on the
+        device.
+        """
         ...
 
     def copy_chunks(self, target: KVStore, chunks: torch.Tensor, chunk: int) -> None:
-        """Chunks of `chunk` rows, chosen per layer and KV head [layers, kv_heads, m], become rows [0, m * chunk) of `target`."""
+        """Chunks of `chunk` rows, chosen per layer and KV head [layers, kv_heads, m], become rows [0, m *
+        chunk) of `target`.
+        """
         ...
 
 
 class KVStore:
-    """Preallocated keys and values in the shared layout. Rows never written are zero, so hidden keys are finite."""
+    """Preallocated keys and values in the shared layout. Rows never written are zero, so hidden keys are
+    finite.
+    """
 
-    def __init__(self, shape: KVShape, capacity: int, *, block_tokens: int, dtype: torch.dtype, device: torch.device) -> None:
+    def __init__(
+        self, shape: KVShape, capacity: int, *, block_tokens: int, dtype: torch.dtype, device: torch.device
+    ) -> None:
         blocks = -(-capacity // block_tokens)
         size = (shape.layers, blocks, shape.kv_heads, block_tokens, shape.head_dim)
         self.k = torch.zeros(size, dtype=dtype, device=device)
@@ -165,10 +198,12 @@ class KVStore:
     def write(self, layer: int, start: int, k: torch.Tensor, v: torch.Tensor) -> None:
         """Rows [start, start + n) of one layer from k, v [n, kv_heads, head_dim]."""
         n = k.shape[0]
-        assert start + n <= self.capacity, f"rows {start}..{start + n} do not fit a KV store of {self.capacity}"
+        assert start + n <= self.capacity, (
+            f"rows {start}..{start + n} do not fit a KV store of {self.capacity}"
+        )
         for block, inside, first, count in pieces(start, n, self.block_tokens):
-            self.k[layer, block, :, inside:inside + count] = k[first:first + count].transpose(0, 1)
-            self.v[layer, block, :, inside:inside + count] = v[first:first + count].transpose(0, 1)
+            self.k[layer, block, :, inside : inside + count] = k[first : first + count].transpose(0, 1)
+            self.v[layer, block, :, inside : inside + count] = v[first : first + count].transpose(0, 1)
 
     def put(self, layer: int, start: int, k: torch.Tensor, v: torch.Tensor) -> None:
         """As `write`, from k, v [kv_heads, n, head_dim]."""
@@ -189,25 +224,32 @@ class KVStore:
         """Rows of all layers from another store of the same shape."""
         index = torch.arange(source_start, source_start + n, device=source.k.device)
         block, inside = index // source.block_tokens, index % source.block_tokens
-        k, v = source.k[:, block, :, inside], source.v[:, block, :, inside]          # [n, layers, kv_heads, head_dim]
+        # [n, layers, kv_heads, head_dim]
+        k, v = source.k[:, block, :, inside], source.v[:, block, :, inside]
         for own, here, first, count in pieces(start, n, self.block_tokens):
-            self.k[:, own, :, here:here + count] = k[first:first + count].permute(1, 2, 0, 3)
-            self.v[:, own, :, here:here + count] = v[first:first + count].permute(1, 2, 0, 3)
+            self.k[:, own, :, here : here + count] = k[first : first + count].permute(1, 2, 0, 3)
+            self.v[:, own, :, here : here + count] = v[first : first + count].permute(1, 2, 0, 3)
 
     def copy_chunks(self, source: KVStore, chunks: torch.Tensor, chunk: int) -> None:
-        """Rows [0, m * chunk) of each layer and head from the chunks [layers, kv_heads, m] of a store of the same shape."""
+        """Rows [0, m * chunk) of each layer and head from the chunks [layers, kv_heads, m] of a store of the
+        same shape.
+        """
         layers, kv_heads, m = chunks.shape
         per_block = source.block_tokens // chunk
         layer = torch.arange(layers, device=chunks.device).view(-1, 1, 1)
         head = torch.arange(kv_heads, device=chunks.device).view(1, -1, 1)
         for target, rows in ((self.k, source.k), (self.v, source.v)):
-            split = rows.unflatten(3, (per_block, chunk))                              # [layers, blocks, kv_heads, per_block, chunk, d]
-            picked = split[layer, chunks // per_block, head, chunks % per_block]       # [layers, kv_heads, m, chunk, d]
-            target[:, 0, :, :m * chunk] = picked.flatten(2, 3)
+            # [layers, blocks, kv_heads, per_block, chunk, d]
+            split = rows.unflatten(3, (per_block, chunk))
+            # [layers, kv_heads, m, chunk, d]
+            picked = split[layer, chunks // per_block, head, chunks % per_block]
+            target[:, 0, :, : m * chunk] = picked.flatten(2, 3)
 
 
 def pieces(start: int, n: int, block_tokens: int) -> Iterator[tuple[int, int, int, int]]:
-    """(block, row inside it, row inside the source, count) for each block that rows [start, start + n) touch."""
+    """(block, row inside it, row inside the source, count) for each block that rows [start, start + n)
+    touch.
+    """
     done = 0
     while done < n:
         block, inside = divmod(start + done, block_tokens)

@@ -1,8 +1,10 @@
-"""The folder of KV snapshots: whose files they are, how much room they take and which go first. Knows no tensors and loads no torch.
+"""The folder of KV snapshots: whose files they are, how much room they take and which go first. Knows no
+tensors and loads no torch.
 
     snapshots/<model key>/<book>/<hash of the ids before>-<hash of the ids up to its end>.kv
 
-A file is written under another name, renamed when it is whole and never changed again, so several processes need no lock.
+A file is written under another name, renamed when it is whole and never changed again, so several processes
+need no lock.
 """
 
 from __future__ import annotations
@@ -23,9 +25,11 @@ log = logging.getLogger(__name__)
 
 SUFFIX, PART = ".kv", ".part"
 GB = 1_000_000_000
-RESERVE_BYTES = 2 * GB                         # stays free on the disk whatever the quota says
-_AUTO_SHARE, _AUTO_MOST = 0.1, 20 * GB         # of the space that is free; the embedded model writes 0.2 GB for 8,000 tokens
-_STALE_PART_S = 600.0                          # nobody writes at one block for so long: its writer's number is someone else's now
+RESERVE_BYTES = 2 * GB  # stays free on the disk whatever the quota says
+# of the space that is free; the embedded model writes 0.2 GB for 8,000 tokens
+_AUTO_SHARE, _AUTO_MOST = 0.1, 20 * GB
+# nobody writes at one block for so long: its writer's number is someone else's now
+_STALE_PART_S = 600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +64,8 @@ class SnapshotFolder:
         self._remove(self.root.glob("*"))
 
     def make_room(self, needed_bytes: int, *, quota_bytes: int, keep: Collection[Path] = ()) -> bool:
-        """Deletes what was not used for longest until `needed_bytes` more fit the quota and the disk; whether they do.
+        """Deletes what was not used for longest until `needed_bytes` more fit the quota and the disk; whether
+        they do.
 
         `keep` is never deleted, and nothing is where that would not do.
         """
@@ -99,7 +104,7 @@ class SnapshotFolder:
         for folder in folders:
             try:
                 shutil.rmtree(folder)
-            except FileNotFoundError:          # someone else was faster
+            except FileNotFoundError:  # someone else was faster
                 continue
             except OSError as error:
                 log.warning("a KV snapshot cannot be deleted: %s", error)
@@ -123,7 +128,9 @@ def quota_bytes(setting_gb: float | None, root: Path) -> int:
 
 
 def quota_of(setting_gb: float | None, *, free_bytes: int, used_bytes: int) -> int:
-    """The setting `snapshot_quota_gb` in bytes; auto is a tenth of what is free or taken by snapshots already, at most 20 GB."""
+    """The setting `snapshot_quota_gb` in bytes; auto is a tenth of what is free or taken by snapshots
+    already, at most 20 GB.
+    """
     if setting_gb is not None:
         return int(setting_gb * GB)
     return min(_AUTO_MOST, int(_AUTO_SHARE * (free_bytes + used_bytes)))
@@ -149,7 +156,7 @@ def _short(name: str) -> str:
 def _unlink(path: Path) -> bool:
     try:
         path.unlink(missing_ok=True)
-    except OSError as error:                   # Windows: somebody reads it at this moment
+    except OSError as error:  # Windows: somebody reads it at this moment
         log.info("a KV snapshot cannot be deleted now: %s", error)
         return False
     return True

@@ -1,4 +1,6 @@
-"""New rows at a place of a one-block store that is data, not code: what a captured pass computes with. Knows no kind of cache."""
+"""New rows at a place of a one-block store that is data, not code: what a captured pass computes with. Knows
+no kind of cache.
+"""
 
 from __future__ import annotations
 
@@ -13,21 +15,27 @@ Rotate = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 
 class FixedRows:
-    """`n` rows to come. In a pass it stands for the cache; before each the owner says where they go (`place`).
+    """`n` rows to come. In a pass it stands for the cache; before each the owner says where they go
+    (`place`).
 
-    `rotate(x [n, heads, head_dim], positions [n])`, for caches that rotate on read, is applied to every row of the store by its slot.
+    `rotate(x [n, heads, head_dim], positions [n])`, for caches that rotate on read, is applied to every row
+    of the store by its slot.
     """
 
     def __init__(self, store: KVStore, backend: Backend, n: int, rotate: Rotate | None = None) -> None:
         assert store.k.shape[1] == 1, "rows are found by slot in a store of one block"
         self.rotates_on_read = rotate is not None
         self._store, self._backend, self._rotate, self._n = store, backend, rotate, n
-        self._positions, self._slots = (torch.zeros(n, dtype=torch.long, device=backend.device) for _ in range(2))
+        self._positions, self._slots = (
+            torch.zeros(n, dtype=torch.long, device=backend.device) for _ in range(2)
+        )
         self._all_slots = torch.arange(store.capacity, device=backend.device)
 
     def place(self, position: int, slot: int) -> None:
         """The first row's rotary position and slot; the others follow."""
-        assert slot + self._n <= self._store.capacity, f"rows {slot}..{slot + self._n} do not fit {self._store.capacity}"
+        assert slot + self._n <= self._store.capacity, (
+            f"rows {slot}..{slot + self._n} do not fit {self._store.capacity}"
+        )
         torch.arange(position, position + self._n, out=self._positions)
         torch.arange(slot, slot + self._n, out=self._slots)
 
@@ -36,9 +44,12 @@ class FixedRows:
         assert n == self._n, f"{n} rows where {self._n} were fixed"
         return self._positions
 
-    def attend(self, layer: int, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, offset: int = 0) -> torch.Tensor:
+    def attend(
+        self, layer: int, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, offset: int = 0
+    ) -> torch.Tensor:
         """See KVCache."""
-        keys, values = self._store.k[layer, 0], self._store.v[layer, 0]              # [kv_heads, capacity, head_dim]
+        # [kv_heads, capacity, head_dim]
+        keys, values = self._store.k[layer, 0], self._store.v[layer, 0]
         keys.index_copy_(1, self._slots, k.transpose(0, 1))
         values.index_copy_(1, self._slots, v.transpose(0, 1))
         if self._rotate is not None:

@@ -21,7 +21,9 @@ class FullKVCache:
     bytes_moved = 0
 
     def __init__(self, shape: KVShape, capacity: int, backend: Backend, *, block_tokens: int = 512) -> None:
-        self.store = KVStore(shape, capacity, block_tokens=block_tokens, dtype=backend.dtype, device=backend.device)
+        self.store = KVStore(
+            shape, capacity, block_tokens=block_tokens, dtype=backend.dtype, device=backend.device
+        )
         self.shape, self.block_tokens, self.backend = shape, block_tokens, backend
         self.length = 0
         self.committed = 0
@@ -65,7 +67,9 @@ class FullKVCache:
         """See KVCache."""
         return torch.arange(self.length, self.length + n, device=self.backend.device)
 
-    def attend(self, layer: int, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, offset: int = 0) -> torch.Tensor:
+    def attend(
+        self, layer: int, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, offset: int = 0
+    ) -> torch.Tensor:
         """See KVCache."""
         start = self.length + offset
         self.store.write(layer, start, k, v)

@@ -1,4 +1,6 @@
-"""Keys and values of one layer in host memory, and the ways they reach the device: whole blocks, or scattered rows. Knows no passes."""
+"""Keys and values of one layer in host memory, and the ways they reach the device: whole blocks, or scattered
+rows. Knows no passes.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +9,23 @@ import torch
 from core.backend.base import Backend, Copies, Mark
 from core.cache.base import KVShape
 
-Pair = tuple[torch.Tensor, torch.Tensor]           # keys and values
+Pair = tuple[torch.Tensor, torch.Tensor]  # keys and values
 
 
 class HostKV:
-    """Blocks [first_block, blocks) of one layer, in the shared layout, page-locked as far as the backend can."""
+    """Blocks [first_block, blocks) of one layer, in the shared layout, page-locked as far as the backend
+    can.
+    """
 
     def __init__(
-        self, shape: KVShape, backend: Backend, copies: Copies, *, first_block: int, blocks: int, block_tokens: int
+        self,
+        shape: KVShape,
+        backend: Backend,
+        copies: Copies,
+        *,
+        first_block: int,
+        blocks: int,
+        block_tokens: int,
     ) -> None:
         size = (blocks - first_block, shape.kv_heads, block_tokens, shape.head_dim)
         self.k, self.v = backend.host_memory(size), backend.host_memory(size)
@@ -41,13 +52,17 @@ class HostKV:
             self._copies.to_host(target[:, rows], source[:, rows])
 
     def units(self, tokens: int) -> Pair:
-        """Views [blocks * kv_heads * (block_tokens / tokens), tokens * head_dim]: a row for each run of `tokens` tokens of a head."""
+        """Views [blocks * kv_heads * (block_tokens / tokens), tokens * head_dim]: a row for each run of
+        `tokens` tokens of a head.
+        """
         return tuple(part.view(-1, tokens * part.shape[-1]) for part in (self.k, self.v))
 
     def unit(self, head: torch.Tensor, index: torch.Tensor, tokens: int) -> torch.Tensor:
         """Rows of `units` at which the runs number `index` of the heads begin; whole tensors of one shape."""
         per_block = self._block_tokens // tokens
-        return ((index // per_block - self.first_block) * self.k.shape[1] + head) * per_block + index % per_block
+        return (
+            (index // per_block - self.first_block) * self.k.shape[1] + head
+        ) * per_block + index % per_block
 
 
 class Gather:
@@ -59,14 +74,16 @@ class Gather:
         self._read: list[Mark] = [copies.mark()] * 2
 
     def __call__(self, source: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
-        """Rows `index` [n] of source [rows, width] in host memory, as a new tensor [n, width] on the device."""
+        """Rows `index` [n] of source [rows, width] in host memory, as a new tensor [n, width] on the
+        device.
+        """
         size = (index.numel(), source.shape[1])
         self._buffers.reverse()
         self._read.reverse()
-        self._copies.finish(self._read[0])                 # the copy before last may still read this buffer
+        self._copies.finish(self._read[0])  # the copy before last may still read this buffer
         if self._buffers[0].numel() < size[0] * size[1]:
             self._buffers[0] = self._backend.host_memory((size[0] * size[1],))
-        staged = self._buffers[0][:size[0] * size[1]].view(size)
+        staged = self._buffers[0][: size[0] * size[1]].view(size)
         torch.index_select(source, 0, index, out=staged)
         arrived = torch.empty(size, dtype=self._backend.dtype, device=self._backend.device)
         self._copies.to_device(arrived, staged)

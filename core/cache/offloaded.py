@@ -1,17 +1,20 @@
-"""The full KV cache with most of its blocks in host memory, streamed to the device in every pass. Knows nothing of speculation.
+"""The full KV cache with most of its blocks in host memory, streamed to the device in every pass. Knows
+nothing of speculation.
 
-Some blocks stay on the device ("resident"): all blocks of the first layers, or the first blocks of every layer. The others lie in host
-memory and are read in one of two ways.
+Some blocks stay on the device ("resident"): all blocks of the first layers, or the first blocks of every
+layer. The others lie in host memory and are read in one of two ways.
 
-A pass of few rows (decoding) streams them, layer by layer, through a small ring of device buffers. A buffer is refilled as soon as the
-attention that read it was launched, with the next block in the order of the whole pass, so the bus does not rest between layers and the
-first blocks are under way while the resident layers compute. Each part's attention is joined to the others by log-sum-exp. The pass's
-own rows wait on the device ("fresh") until the stream is over; then they go to the host in one copy, and are put into their places
-when the next pass begins, as far as they were not rolled back.
+A pass of few rows (decoding) streams them, layer by layer, through a small ring of device buffers. A buffer
+is refilled as soon as the attention that read it was launched, with the next block in the order of the whole
+pass, so the bus does not rest between layers and the first blocks are under way while the resident layers
+compute. Each part's attention is joined to the others by log-sum-exp. The pass's own rows wait on the device
+("fresh") until the stream is over; then they go to the host in one copy, and are put into their places when
+the next pass begins, as far as they were not rolled back.
 
-A segment of many rows (prefill) works on one layer at a time, all of whose rows are on the device meanwhile: rows of earlier segments
-cross the bus once per layer, behind the computation of the layer before it, rows of the segment itself never; they go to the host once,
-behind the computation of the layer after it. There are two such places, and the ring of a short pass lies in the same memory.
+A segment of many rows (prefill) works on one layer at a time, all of whose rows are on the device meanwhile:
+rows of earlier segments cross the bus once per layer, behind the computation of the layer before it, rows of
+the segment itself never; they go to the host once, behind the computation of the layer after it. There are
+two such places, and the ring of a short pass lies in the same memory.
 """
 
 from __future__ import annotations
@@ -26,23 +29,31 @@ from core.backend.base import Backend, Copies, Mark, merge
 from core.cache.base import KVShape, KVStore, Observer, pieces
 from core.cache.host import Gather, HostKV, Pair
 
-Part = tuple[torch.Tensor, torch.Tensor]           # out fp32 [n, heads, head_dim], lse fp32 [n, heads]
+Part = tuple[torch.Tensor, torch.Tensor]  # out fp32 [n, heads, head_dim], lse fp32 [n, heads]
 
 
 class OffloadedKVCache:
-    """Every token's exact keys and values for `capacity` tokens, the first `resident_blocks` blocks of the first `resident_layers` layers
-    on the device (None: all their blocks).
+    """Every token's exact keys and values for `capacity` tokens, the first `resident_blocks` blocks of the
+    first `resident_layers` layers on the device (None: all their blocks).
 
-    `fresh_tokens` bounds the rows of a pass that streams; a longer one is treated as a segment. `observer`, when set, is shown each part
-    of a layer's keys, the pass's own rows last.
+    `fresh_tokens` bounds the rows of a pass that streams; a longer one is treated as a segment. `observer`,
+    when set, is shown each part of a layer's keys, the pass's own rows last.
     """
 
     rotates_on_read = False
     ready = True
 
     def __init__(
-        self, shape: KVShape, capacity: int, backend: Backend, *, block_tokens: int, resident_layers: int,
-        resident_blocks: int | None = None, staging_blocks: int = 3, fresh_tokens: int = 96,
+        self,
+        shape: KVShape,
+        capacity: int,
+        backend: Backend,
+        *,
+        block_tokens: int,
+        resident_layers: int,
+        resident_blocks: int | None = None,
+        staging_blocks: int = 3,
+        fresh_tokens: int = 96,
     ) -> None:
         assert staging_blocks > 0, "a ring without buffers"
         self.shape, self.block_tokens, self.backend = shape, block_tokens, backend
@@ -52,34 +63,48 @@ class OffloadedKVCache:
         self._streamed = [layer for layer in range(shape.layers) if self._resident(layer) < self.blocks]
         self._place = {layer: place for place, layer in enumerate(self._streamed)}
         self._copies = backend.copies()
-        weakref.finalize(self, _drain, self._copies).atexit = False       # memory must not go while copies still use it
+        # memory must not go while copies still use it
+        weakref.finalize(self, _drain, self._copies).atexit = False
         self._gather = Gather(backend, self._copies)
         self._kept = self._on_device(resident_layers, self._resident_blocks * block_tokens, block_tokens)
         self._work = self._on_device(2 if self._streamed else 0, self.capacity, block_tokens)
         self._fresh = self._on_device(len(self._streamed), fresh_tokens, fresh_tokens)
         self._landing = tuple(backend.host_memory(self._fresh.k.shape) for _ in range(2))
         self._host = {
-            layer: HostKV(shape, backend, self._copies, first_block=self._resident(layer), blocks=self.blocks, block_tokens=block_tokens)
+            layer: HostKV(
+                shape,
+                backend,
+                self._copies,
+                first_block=self._resident(layer),
+                blocks=self.blocks,
+                block_tokens=block_tokens,
+            )
             for layer in self._streamed
         }
-        self._ring = tuple(part.flatten(0, 1).unsqueeze(1)[:staging_blocks] for part in (self._work.k, self._work.v))
+        self._ring = tuple(
+            part.flatten(0, 1).unsqueeze(1)[:staging_blocks] for part in (self._work.k, self._work.v)
+        )
         self.observer: Observer | None = None
         self.length = self.committed = 0
         self._announced = self._in_segment = self._in_stream = False
-        self._fresh_start = self._fresh_rows = 0           # rows [start, start + rows) are in `fresh` and, once landed, in `landing`
-        self._settled = True                               # those rows are in their places too
-        self._written = self._copies.mark()                # behind the last copy to the host
+        # rows [start, start + rows) are in `fresh` and, once landed, in `landing`
+        self._fresh_start = self._fresh_rows = 0
+        self._settled = True  # those rows are in their places too
+        self._written = self._copies.mark()  # behind the last copy to the host
         self._queue: Iterator[tuple[int, int]] = iter(())  # (layer, block) still to be fetched in this pass
-        self._flying: deque[tuple[int, Mark]] = deque()    # buffers of the ring under way
-        self._entered: int | None = None                   # the streamed layer at work in a segment, the end of its rows,
+        self._flying: deque[tuple[int, Mark]] = deque()  # buffers of the ring under way
+        # the streamed layer at work in a segment, the end of its rows,
+        self._entered: int | None = None
         self._end = 0
-        self._coming = self._written                       # and the arrival of the next one's earlier rows
+        self._coming = self._written  # and the arrival of the next one's earlier rows
 
     def _on_device(self, layers: int, capacity: int, block_tokens: int) -> KVStore:
         shape = KVShape(layers, self.shape.kv_heads, self.shape.head_dim)
-        return KVStore(shape, capacity, block_tokens=block_tokens, dtype=self.backend.dtype, device=self.backend.device)
+        return KVStore(
+            shape, capacity, block_tokens=block_tokens, dtype=self.backend.dtype, device=self.backend.device
+        )
 
-    # ---- what every cache has ---------------------------------------------------------------------------------------------
+    # ---- what every cache has ------------------------------------------------------------------------------
 
     @property
     def capacity(self) -> int:
@@ -94,7 +119,11 @@ class OffloadedKVCache:
     @property
     def nbytes(self) -> int:
         """Bytes held, on the device and in host memory."""
-        return self.device_bytes + sum(host.nbytes for host in self._host.values()) + sum(part.nbytes for part in self._landing)
+        return (
+            self.device_bytes
+            + sum(host.nbytes for host in self._host.values())
+            + sum(part.nbytes for part in self._landing)
+        )
 
     @property
     def device_bytes(self) -> int:
@@ -114,7 +143,9 @@ class OffloadedKVCache:
         """See TargetKVCache."""
         self._announced = True
 
-    def attend(self, layer: int, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, offset: int = 0) -> torch.Tensor:
+    def attend(
+        self, layer: int, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, offset: int = 0
+    ) -> torch.Tensor:
         """See KVCache."""
         end = self.length + offset + k.shape[0]
         assert end <= self.capacity, f"row {end} of a cache for {self.capacity}"
@@ -168,7 +199,7 @@ class OffloadedKVCache:
         self._in_segment = self._in_stream = False
         self._fresh_rows = max(0, min(self._fresh_rows, length - self._fresh_start))
 
-    # ---- single rows and chunks, between passes ---------------------------------------------------------------------------
+    # ---- single rows and chunks, between passes ------------------------------------------------------------
 
     def rows(self, layer: int, start: int, n: int) -> Pair:
         """See TargetKVCache."""
@@ -176,8 +207,10 @@ class OffloadedKVCache:
         if layer not in self._place:
             return self._kept.rows(layer, start, n)
         self._copies.finish(self._written)
-        found = [[part[:, inside:inside + count].transpose(0, 1).cpu() for part in self._block(layer, block)]
-                 for block, inside, _, count in pieces(start, n, self.block_tokens)]
+        found = [
+            [part[:, inside : inside + count].transpose(0, 1).cpu() for part in self._block(layer, block)]
+            for block, inside, _, count in pieces(start, n, self.block_tokens)
+        ]
         k, v = (torch.cat(part) for part in zip(*found, strict=True))
         return k, v
 
@@ -190,14 +223,18 @@ class OffloadedKVCache:
         self._put(layer, start, rows, rows)
 
     def copy_rows(self, target: KVStore, start: int, to: int, n: int) -> None:
-        """See TargetKVCache. Rows of the last pass are still on the device; older ones of streamed layers come from host memory."""
+        """See TargetKVCache. Rows of the last pass are still on the device; older ones of streamed layers
+        come from host memory.
+        """
         fresh = slice(start - self._fresh_start, start - self._fresh_start + n)
         at_hand = fresh.start >= 0 and fresh.stop <= self._fresh_rows
         if not at_hand:
             self._settle()
             self._copies.finish(self._written)
-        index, here = (torch.arange(start, start + n, device=device).expand(self.shape.kv_heads, n)
-                       for device in (torch.device("cpu"), self.backend.device))
+        index, here = (
+            torch.arange(start, start + n, device=device).expand(self.shape.kv_heads, n)
+            for device in (torch.device("cpu"), self.backend.device)
+        )
         for layer in range(self.shape.layers):
             if layer in self._place and at_hand:
                 place = self._place[layer]
@@ -207,7 +244,9 @@ class OffloadedKVCache:
             target.put(layer, to, *rows)
 
     def copy_chunks(self, target: KVStore, chunks: torch.Tensor, chunk: int) -> None:
-        """See TargetKVCache. Chunks in host memory are gathered there, so that only what was chosen crosses the bus."""
+        """See TargetKVCache. Chunks in host memory are gathered there, so that only what was chosen crosses
+        the bus.
+        """
         self._settle()
         self._copies.finish(self._written)
         on_host = chunks.cpu()
@@ -215,19 +254,26 @@ class OffloadedKVCache:
             target.put(layer, 0, *self._runs(layer, on_host[layer], chunks[layer], chunk))
 
     def _runs(self, layer: int, on_host: torch.Tensor, on_device: torch.Tensor, tokens: int) -> Pair:
-        """Runs of `tokens` tokens, chosen per head by number [kv_heads, m], on the device: [kv_heads, m * tokens, head_dim] each."""
+        """Runs of `tokens` tokens, chosen per head by number [kv_heads, m], on the device: [kv_heads, m *
+        tokens, head_dim] each.
+        """
         kv_heads, m = on_host.shape
         size = (kv_heads, m * tokens, self.shape.head_dim)
         border = self._resident(layer) * self.block_tokens // tokens
-        away = (on_host >= border).flatten().nonzero().squeeze(-1)                         # where in [kv_heads * m]
+        # where in [kv_heads * m]
+        away = (on_host >= border).flatten().nonzero().squeeze(-1)
         if not away.numel():
             return tuple(part.view(size) for part in self._kept_runs(layer, on_device, tokens))
         host, head = self._host[layer], torch.arange(kv_heads).repeat_interleave(m)
         units = host.unit(head[away], on_host.flatten()[away], tokens)
-        fetched = [self._gather(part, units) for part in host.units(tokens)]               # [away, tokens * head_dim] each
+        # [away, tokens * head_dim] each
+        fetched = [self._gather(part, units) for part in host.units(tokens)]
         if away.numel() < kv_heads * m:
             here = self._kept_runs(layer, on_device.clamp(max=border - 1), tokens)
-            fetched = [mixed.index_copy_(0, away.to(mixed.device), part) for mixed, part in zip(here, fetched, strict=True)]
+            fetched = [
+                mixed.index_copy_(0, away.to(mixed.device), part)
+                for mixed, part in zip(here, fetched, strict=True)
+            ]
         return tuple(part.view(size) for part in fetched)
 
     def _kept_runs(self, layer: int, index: torch.Tensor, tokens: int) -> Pair:
@@ -235,7 +281,9 @@ class OffloadedKVCache:
         per_block = self.block_tokens // tokens
         head = torch.arange(index.shape[0], device=index.device).unsqueeze(1)
         split = (part[layer].unflatten(2, (per_block, tokens)) for part in (self._kept.k, self._kept.v))
-        return tuple(part[index // per_block, head, index % per_block].flatten(0, 1).flatten(1) for part in split)
+        return tuple(
+            part[index // per_block, head, index % per_block].flatten(0, 1).flatten(1) for part in split
+        )
 
     def _block(self, layer: int, block: int) -> Pair:
         """One block, wherever it is: [kv_heads, block_tokens, head_dim] each."""
@@ -244,11 +292,13 @@ class OffloadedKVCache:
         return self._host[layer].block(block)
 
     def _put(self, layer: int, start: int, here: Pair, away: Pair) -> None:
-        """Rows [kv_heads, n, head_dim] into their places: resident blocks take them from `here`, blocks in host memory from `away`."""
+        """Rows [kv_heads, n, head_dim] into their places: resident blocks take them from `here`, blocks in
+        host memory from `away`.
+        """
         for block, inside, first, count in pieces(start, here[0].shape[1], self.block_tokens):
             source = here if block < self._resident(layer) else away
             for target, rows in zip(self._block(layer, block), source, strict=True):
-                target[:, inside:inside + count] = rows[:, first:first + count]
+                target[:, inside : inside + count] = rows[:, first : first + count]
 
     def _settle(self) -> None:
         """Puts the rows of the last short pass into their places, as far as they were not rolled back."""
@@ -257,14 +307,19 @@ class OffloadedKVCache:
             rows = slice(0, self._fresh_rows)
             for layer, place in self._place.items():
                 here = self._fresh.k[place, 0, :, rows], self._fresh.v[place, 0, :, rows]
-                self._put(layer, self._fresh_start, here, (self._landing[0][place, 0, :, rows], self._landing[1][place, 0, :, rows]))
+                self._put(
+                    layer,
+                    self._fresh_start,
+                    here,
+                    (self._landing[0][place, 0, :, rows], self._landing[1][place, 0, :, rows]),
+                )
         self._settled = True
 
     def _resident(self, layer: int) -> int:
         """Blocks of the layer that stay on the device, from the first on."""
         return self._resident_blocks if layer < self._resident_layers else 0
 
-    # ---- a pass -----------------------------------------------------------------------------------------------------------
+    # ---- a pass --------------------------------------------------------------------------------------------
 
     def _begin(self, n: int) -> None:
         """A new pass or segment, perhaps after one that was broken off."""
@@ -291,7 +346,14 @@ class OffloadedKVCache:
         return min(self.block_tokens, self.length - block * self.block_tokens)
 
     def _attend_in(
-        self, store: KVStore, place: int, layer: int, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, offset: int
+        self,
+        store: KVStore,
+        place: int,
+        layer: int,
+        q: torch.Tensor,
+        k: torch.Tensor,
+        v: torch.Tensor,
+        offset: int,
     ) -> torch.Tensor:
         """Attention over a layer all of whose rows are on the device."""
         start = self.length + offset
@@ -303,7 +365,7 @@ class OffloadedKVCache:
             self.observer(layer, q, keys, start=0, length=end, own=k.shape[0])
         return out
 
-    # ---- a pass of few rows: the ring -------------------------------------------------------------------------------------
+    # ---- a pass of few rows: the ring ----------------------------------------------------------------------
 
     def _attend_streamed(self, layer: int, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
         n, place = k.shape[0], self._place[layer]
@@ -323,7 +385,9 @@ class OffloadedKVCache:
             self.observer(layer, q, own[0], start=self.length, length=n, own=n)
         return total[0].to(q.dtype)
 
-    def _joined(self, total: Part, layer: int, q: torch.Tensor, buffer: Pair, start: int, length: int) -> Part:
+    def _joined(
+        self, total: Part, layer: int, q: torch.Tensor, buffer: Pair, start: int, length: int
+    ) -> Part:
         """`total` and the attention over earlier tokens [start, start + length)."""
         if self.observer is not None:
             self.observer(layer, q, buffer[0], start=start, length=length, own=0)
@@ -332,11 +396,13 @@ class OffloadedKVCache:
     def _fetch_block(self, slot: int) -> None:
         """The next block of the pass goes to `slot`, if there is one."""
         for layer, block in self._queue:
-            self._host[layer].fetch(block, self._ring[0][slot, 0], self._ring[1][slot, 0], self._filled(block))
+            self._host[layer].fetch(
+                block, self._ring[0][slot, 0], self._ring[1][slot, 0], self._filled(block)
+            )
             self._flying.append((slot, self._copies.mark()))
             return
 
-    # ---- a segment of many rows: two places, a layer in each --------------------------------------------------------------
+    # ---- a segment of many rows: two places, a layer in each -----------------------------------------------
 
     def _enter(self, place: int) -> None:
         """Makes the layer at `place` of the streamed ones the one at work."""
@@ -359,19 +425,30 @@ class OffloadedKVCache:
         self._entered = None
 
     def _fetch_layer(self, place: int) -> Mark:
-        """Rows of earlier segments of a streamed layer, to where it will work. Returns when that place is ready for it."""
-        for layer in self._streamed[place:place + 1]:
+        """Rows of earlier segments of a streamed layer, to where it will work. Returns when that place is
+        ready for it.
+        """
+        for layer in self._streamed[place : place + 1]:
             for block in self._away(layer):
-                self._host[layer].fetch(block, self._work.k[place % 2, block], self._work.v[place % 2, block], self._filled(block))
+                self._host[layer].fetch(
+                    block, self._work.k[place % 2, block], self._work.v[place % 2, block], self._filled(block)
+                )
         return self._copies.mark()
 
     def _store_layer(self, place: int) -> None:
         """The segment's rows of a layer that has done its work, to where they stay."""
         layer = self._streamed[place]
         for block, inside, _, count in pieces(self.length, self._end - self.length, self.block_tokens):
-            k, v, rows = self._work.k[place % 2, block], self._work.v[place % 2, block], slice(inside, inside + count)
+            k, v, rows = (
+                self._work.k[place % 2, block],
+                self._work.v[place % 2, block],
+                slice(inside, inside + count),
+            )
             if block < self._resident(layer):
-                self._kept.k[layer, block, :, rows], self._kept.v[layer, block, :, rows] = k[:, rows], v[:, rows]
+                self._kept.k[layer, block, :, rows], self._kept.v[layer, block, :, rows] = (
+                    k[:, rows],
+                    v[:, rows],
+                )
             else:
                 self._host[layer].store(block, k, v, rows)
         self._written = self._copies.mark()

@@ -1,11 +1,14 @@
-"""KV of books on disk, so that a book that was read once is not prefilled again. Knows nothing of models and of decoding.
+"""KV of books on disk, so that a book that was read once is not prefilled again. Knows nothing of models and
+of decoding.
 
-A text is stored in blocks of 1,024 tokens, one file each, named by the rolling hash of all ids before and up to its end. So the longest
-stored prefix of any prompt is found by walking from block to block, texts that begin alike share their blocks, and more of a text is
-appended without touching what is there. The last block of a text is shorter; one that continues it replaces it.
+A text is stored in blocks of 1,024 tokens, one file each, named by the rolling hash of all ids before and up
+to its end. So the longest stored prefix of any prompt is found by walking from block to block, texts that
+begin alike share their blocks, and more of a text is appended without touching what is there. The last block
+of a text is shorter; one that continues it replaces it.
 
-A block file is [layers][k, v][kv_heads][tokens][head_dim], the shared layout with one block, and behind it what it is: model, ids and a
-checksum per layer. What does not add up is deleted and counts as not stored; it is never used.
+A block file is [layers][k, v][kv_heads][tokens][head_dim], the shared layout with one block, and behind it
+what it is: model, ids and a checksum per layer. What does not add up is deleted and counts as not stored; it
+is never used.
 """
 
 from __future__ import annotations
@@ -30,10 +33,11 @@ from core.cache.disk import SUFFIX, SnapshotFolder, part_of, touch
 log = logging.getLogger(__name__)
 
 BLOCK_TOKENS = 1024
-_NEARLY = 32                                   # so few tokens are read faster than a block for them is written
+# so few tokens are read faster than a block for them is written
+_NEARLY = 32
 _MAGIC = b"TFKVSNP1"
-_END = struct.Struct("<II8s")                  # bytes of the description, its CRC-32, magic
-_ROOT = "0" * 24                               # the hash of no ids
+_END = struct.Struct("<II8s")  # bytes of the description, its CRC-32, magic
+_ROOT = "0" * 24  # the hash of no ids
 _MOST_DESCRIPTION = 1 << 20
 
 
@@ -60,26 +64,31 @@ class _Unusable(Exception):
 
 
 class SnapshotStore:
-    """Saves and loads the rows of one model's texts. Trouble with the disk is logged and means "not stored", never an error."""
+    """Saves and loads the rows of one model's texts. Trouble with the disk is logged and means "not stored",
+    never an error.
+    """
 
-    def __init__(self, folder: SnapshotFolder, model_key: str, shape: KVShape, dtype: torch.dtype, *, quota_bytes: int) -> None:
+    def __init__(
+        self, folder: SnapshotFolder, model_key: str, shape: KVShape, dtype: torch.dtype, *, quota_bytes: int
+    ) -> None:
         self.folder = folder
         self._key, self._shape, self._dtype, self._quota_bytes = model_key, shape, dtype, quota_bytes
-        self._layer_numbers = 2 * shape.kv_heads * shape.head_dim                    # per token, k and v
+        self._layer_numbers = 2 * shape.kv_heads * shape.head_dim  # per token, k and v
 
     @property
     def bytes_per_token(self) -> int:
         """What a token takes on disk."""
         return self._shape.layers * self._layer_numbers * self._dtype.itemsize
 
-    # ---- the verbs ------------------------------------------------------------------------------------------------------------
+    # ---- the verbs -----------------------------------------------------------------------------------------
 
     def longest(self, book_id: str, ids: Sequence[int]) -> int:
         """How many of the first `ids` are stored. Reads no rows."""
         return _length(self._chain(book_id, ids))
 
     def load(self, book_id: str, ids: Sequence[int], into: Rows, *, start: int) -> Iterator[int]:
-        """Writes the stored rows of `ids` from `start` on, yielding the length that is whole after each block.
+        """Writes the stored rows of `ids` from `start` on, yielding the length that is whole after each
+        block.
 
         Yields nothing when no more than `start` rows are stored.
         """
@@ -96,11 +105,18 @@ class SnapshotStore:
                 return
             yield end
 
-    def save(self, book_id: str, ids: Sequence[int], source: Rows, *, should_stop: Callable[[], bool] = lambda: False) -> bool:
+    def save(
+        self,
+        book_id: str,
+        ids: Sequence[int],
+        source: Rows,
+        *,
+        should_stop: Callable[[], bool] = lambda: False,
+    ) -> bool:
         """Appends what is not yet stored of the first rows of `source`, whose tokens are `ids`.
 
-        Returns whether there is nothing left to do: all is stored, or it cannot be. `should_stop` is asked between layers; False means
-        that a later call goes on from the last whole block.
+        Returns whether there is nothing left to do: all is stored, or it cannot be. `should_stop` is asked
+        between layers; False means that a later call goes on from the last whole block.
         """
         try:
             return self._append(book_id, ids, source, should_stop)
@@ -108,13 +124,15 @@ class SnapshotStore:
             log.warning("the KV snapshot of a book cannot be stored: %s", error)
             return True
 
-    # ---- finding --------------------------------------------------------------------------------------------------------------
+    # ---- finding -------------------------------------------------------------------------------------------
 
     def _chain(self, book_id: str, ids: Sequence[int]) -> list[_Block]:
-        """The stored blocks that hold the longest prefix of `ids`; only of the last one not all rows may be wanted."""
+        """The stored blocks that hold the longest prefix of `ids`; only of the last one not all rows may be
+        wanted.
+        """
         folder, parent, chain = self.folder.of(self._key, book_id), _ROOT, []
         for start in range(0, len(ids), BLOCK_TOKENS):
-            wanted = ids[start:start + BLOCK_TOKENS]
+            wanted = ids[start : start + BLOCK_TOKENS]
             block = self._best(folder, parent, start, wanted)
             if block is None:
                 break
@@ -129,7 +147,11 @@ class SnapshotStore:
         exact = folder / f"{parent}-{_hash(parent, wanted)}{SUFFIX}"
         paths = [exact] if exact.is_file() else folder.glob(f"{parent}-*{SUFFIX}")
         found = (self._described(path, start, wanted) for path in paths)
-        return max((block for block in found if block is not None and block.common), key=lambda block: block.common, default=None)
+        return max(
+            (block for block in found if block is not None and block.common),
+            key=lambda block: block.common,
+            default=None,
+        )
 
     def _described(self, path: Path, start: int, wanted: Sequence[int]) -> _Block | None:
         """What a file says it is; None, and deleted, when it is damaged or foreign."""
@@ -137,14 +159,21 @@ class SnapshotStore:
             with path.open("rb") as file:
                 facts = self._description(file)
             ids = facts["ids"]
-            if facts["start"] != start or path.name != _name(facts["parent"], ids) or len(facts["checksums"]) != self._shape.layers:
+            if (
+                facts["start"] != start
+                or path.name != _name(facts["parent"], ids)
+                or len(facts["checksums"]) != self._shape.layers
+            ):
                 raise _Unusable("it is not what its name says")
-        except FileNotFoundError:              # another process made room
+        except FileNotFoundError:  # another process made room
             return None
         except (OSError, ValueError, KeyError, TypeError, OverflowError, _Unusable) as error:
             _refuse(path, error)
             return None
-        common = next((i for i, (a, b) in enumerate(zip(ids, wanted, strict=False)) if a != b), min(len(ids), len(wanted)))
+        common = next(
+            (i for i, (a, b) in enumerate(zip(ids, wanted, strict=False)) if a != b),
+            min(len(ids), len(wanted)),
+        )
         return _Block(path, start, ids, facts["checksums"], common)
 
     def _description(self, file: BinaryIO) -> dict:
@@ -166,13 +195,14 @@ class SnapshotStore:
             raise _Unusable("its size is wrong")
         return facts
 
-    # ---- reading --------------------------------------------------------------------------------------------------------------
+    # ---- reading -------------------------------------------------------------------------------------------
 
     def _read(self, block: _Block, into: Rows, start: int) -> None:
-        """Rows [start, block's common end) of every layer. Raises _Unusable at the first layer whose checksum is wrong.
+        """Rows [start, block's common end) of every layer. Raises _Unusable at the first layer whose checksum
+        is wrong.
 
-        Read, not memory-mapped: a disk that fails under a map ends the process, a failing read is an exception. And the rows are
-        copied in any case, into the cache's own blocks.
+        Read, not memory-mapped: a disk that fails under a map ends the process, a failing read is an
+        exception. And the rows are copied in any case, into the cache's own blocks.
         """
         n = len(block.ids)
         data = bytearray(n * self._layer_numbers * self._dtype.itemsize)
@@ -182,12 +212,15 @@ class SnapshotStore:
             for layer, checksum in enumerate(block.checksums):
                 if file.readinto(data) != len(data) or zlib.crc32(data) != checksum:
                     raise _Unusable("its rows are damaged")
-                k, v = torch.frombuffer(data, dtype=self._dtype).view(shape)[:, :, wanted].transpose(1, 2)     # [n, kv_heads, d] each
+                # [n, kv_heads, d] each
+                k, v = torch.frombuffer(data, dtype=self._dtype).view(shape)[:, :, wanted].transpose(1, 2)
                 into.write(layer, start, k, v)
 
-    # ---- writing --------------------------------------------------------------------------------------------------------------
+    # ---- writing -------------------------------------------------------------------------------------------
 
-    def _append(self, book_id: str, ids: Sequence[int], source: Rows, should_stop: Callable[[], bool]) -> bool:
+    def _append(
+        self, book_id: str, ids: Sequence[int], source: Rows, should_stop: Callable[[], bool]
+    ) -> bool:
         chain = self._chain(book_id, ids)
         stored = _length(chain)
         if len(ids) - stored <= _NEARLY:
@@ -204,9 +237,11 @@ class SnapshotStore:
         for block in whole:
             parent = _hash(parent, block.ids)
         for start in range(len(whole) * BLOCK_TOKENS, len(ids), BLOCK_TOKENS):
-            wanted = ids[start:start + BLOCK_TOKENS]
+            wanted = ids[start : start + BLOCK_TOKENS]
             path = folder / _name(parent, wanted)
-            if not self.folder.make_room(len(wanted) * self.bytes_per_token, quota_bytes=self._quota_bytes, keep=paths):
+            if not self.folder.make_room(
+                len(wanted) * self.bytes_per_token, quota_bytes=self._quota_bytes, keep=paths
+            ):
                 log.info("no room for more of a KV snapshot")
                 return True
             if not self._write(path, parent, start, wanted, source, should_stop):
@@ -218,9 +253,17 @@ class SnapshotStore:
         return True
 
     def _write(
-        self, path: Path, parent: str, start: int, ids: Sequence[int], source: Rows, should_stop: Callable[[], bool]
+        self,
+        path: Path,
+        parent: str,
+        start: int,
+        ids: Sequence[int],
+        source: Rows,
+        should_stop: Callable[[], bool],
     ) -> bool:
-        """One block, under another name until it is whole. False when it was stopped: then nothing is left of it."""
+        """One block, under another name until it is whole. False when it was stopped: then nothing is left of
+        it.
+        """
         part = part_of(path)
         try:
             with part.open("wb") as file:
@@ -231,7 +274,13 @@ class SnapshotStore:
                     data = _bytes(*source.rows(layer, start, len(ids)))
                     checksums.append(zlib.crc32(data))
                     file.write(data)
-                facts = {"model": self._key, "parent": parent, "start": start, "ids": list(ids), "checksums": checksums}
+                facts = {
+                    "model": self._key,
+                    "parent": parent,
+                    "start": start,
+                    "ids": list(ids),
+                    "checksums": checksums,
+                }
                 text = json.dumps(facts, separators=(",", ":")).encode()
                 file.write(text + _END.pack(len(text), zlib.crc32(text), _MAGIC))
             os.replace(part, path)

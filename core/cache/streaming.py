@@ -1,8 +1,8 @@
 """The StreamingLLM KV cache: attention sinks and a recent window. Knows nothing of drafting.
 
-Keys are stored before RoPE and rotated by slot when read (https://arxiv.org/abs/2309.17453 section 3.2), so the model never sees a
-position beyond its own window. Eviction happens on commit only: uncommitted rows stay behind the window until they are final, which is
-what lets a draft of any length be rolled back.
+Keys are stored before RoPE and rotated by slot when read (https://arxiv.org/abs/2309.17453 section 3.2), so
+the model never sees a position beyond its own window. Eviction happens on commit only: uncommitted rows stay
+behind the window until they are final, which is what lets a draft of any length be rolled back.
 """
 
 from __future__ import annotations
@@ -19,27 +19,39 @@ from core.cache.fixed import FixedRows, Rotate
 class StreamingKVCache:
     """At most `sinks + window` committed rows are kept, and up to `slack` uncommitted ones follow them.
 
-    `rotate(x [n, heads, head_dim], positions [n])` applies the model's rotary embedding. `length` counts tokens of the conversation, of
-    which the kept ones are tokens [0, sinks) and the newest. `store`: memory of an earlier cache of the same sizes.
+    `rotate(x [n, heads, head_dim], positions [n])` applies the model's rotary embedding. `length` counts
+    tokens of the conversation, of which the kept ones are tokens [0, sinks) and the newest. `store`: memory
+    of an earlier cache of the same sizes.
     """
 
     rotates_on_read = True
     ready = True
 
     def __init__(
-        self, shape: KVShape, backend: Backend, rotate: Rotate, *, sinks: int = 16, window: int = 256, slack: int = 64,
+        self,
+        shape: KVShape,
+        backend: Backend,
+        rotate: Rotate,
+        *,
+        sinks: int = 16,
+        window: int = 256,
+        slack: int = 64,
         store: KVStore | None = None,
     ) -> None:
         self.backend = backend
         self.sinks, self.window, self.slack = sinks, window, slack
         capacity = sinks + window + slack
-        self.store = store or KVStore(shape, capacity, block_tokens=capacity, dtype=backend.dtype, device=backend.device)
+        self.store = store or KVStore(
+            shape, capacity, block_tokens=capacity, dtype=backend.dtype, device=backend.device
+        )
         self._rotate = rotate
         self.reset()
 
     @property
     def oldest_rollback(self) -> int:
-        """Evicted rows do not come back: every prefix before the first eviction, the committed length after it."""
+        """Evicted rows do not come back: every prefix before the first eviction, the committed length after
+        it.
+        """
         return self.committed if self._evicted else 0
 
     @property
@@ -56,14 +68,17 @@ class StreamingKVCache:
         """Slots, not positions in the conversation."""
         return torch.arange(self.kept, self.kept + n, device=self.backend.device)
 
-    def attend(self, layer: int, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, offset: int = 0) -> torch.Tensor:
+    def attend(
+        self, layer: int, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, offset: int = 0
+    ) -> torch.Tensor:
         """See KVCache; k is not rotated."""
         start = self.kept + offset
         self.store.write(layer, start, k, v)
         end = start + k.shape[0]
         keys, values = self.store.filled(layer, end)
         slots = torch.arange(end, device=self.backend.device)
-        rotated = keys.clone()                                                       # [1, kv_heads, capacity, head_dim]
+        # [1, kv_heads, capacity, head_dim]
+        rotated = keys.clone()
         rotated[0, :, :end] = self._rotate(keys[0, :, :end].transpose(0, 1), slots).transpose(0, 1)
         return self.backend.attend(q, rotated, values, length=end, causal=True)
 
@@ -80,12 +95,18 @@ class StreamingKVCache:
         self.length += n
 
     def missing(self, length: int) -> Iterator[range]:
-        """See KVCache. A gap wider than the cache is jumped: only the sinks and the newest window are fed, as if it had been read."""
+        """See KVCache. A gap wider than the cache is jumped: only the sinks and the newest window are fed, as
+        if it had been read.
+        """
         if length - self.length > self.sinks + self.window + self.slack:
             self.reset()
             yield range(self.sinks)
             skipped = length - self.window - self.length
-            self.length, self.committed, self._evicted = self.length + skipped, self.committed + skipped, skipped
+            self.length, self.committed, self._evicted = (
+                self.length + skipped,
+                self.committed + skipped,
+                skipped,
+            )
         while length - self.length > self.slack // 2:
             yield range(self.length, min(length, self.length + self.slack // 2))
 
@@ -102,7 +123,10 @@ class StreamingKVCache:
     def rollback(self, length: int) -> None:
         """See KVCache."""
         if not self.oldest_rollback <= length <= self.length:
-            raise ValueError(f"cannot roll a streaming cache of {self.length} tokens (kept since {self.oldest_rollback}) back to {length}")
+            raise ValueError(
+                f"cannot roll a streaming cache of {self.length} tokens (kept since {self.oldest_rollback}) "
+                f"back to {length}"
+            )
         self.length = length
         self.committed = min(self.committed, length)
 
@@ -112,4 +136,4 @@ class StreamingKVCache:
 
     def _move(self, source: int, target: int, n: int) -> None:
         for part in (self.store.k, self.store.v):
-            part[:, 0, :, target:target + n] = part[:, 0, :, source:source + n].clone()
+            part[:, 0, :, target : target + n] = part[:, 0, :, source : source + n].clone()

@@ -1,1 +1,3 @@
-"""Conversations about books: what is read for a question, what is asked of the engine, what the reader gets to see."""
+"""Conversations about books: what is read for a question, what is asked of the engine, what the reader gets
+to see.
+"""

@@ -1,4 +1,6 @@
-"""One answer: the engine's rounds become printable text with running figures, and an answer that circles is ended."""
+"""One answer: the engine's rounds become printable text with running figures, and an answer that circles is
+ended.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,13 @@ class Engine(Protocol):
 
     def new_context(self, capacity_tokens: int) -> Any: ...
     def generate(
-        self, context: Any, ids: list[int], params: Params, *, should_stop: Callable[[], bool], ends: Callable[[int], bool],
+        self,
+        context: Any,
+        ids: list[int],
+        params: Params,
+        *,
+        should_stop: Callable[[], bool],
+        ends: Callable[[int], bool],
     ) -> Iterator[Prefilled | Round | Done]: ...
     def verify(self, context: Any, ids: list[int], start: int, params: Params) -> dict[str, Any]: ...
     def stored_tokens(self, book_id: str, ids: list[int]) -> int: ...
@@ -33,26 +41,40 @@ class Engine(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A whole answer. `token_ids` are what a later turn repeats: without the end token or stop string and without a circling tail."""
+    """A whole answer. `token_ids` are what a later turn repeats: without the end token or stop string and
+    without a circling tail.
+    """
 
     reason: str
     text: str
     token_ids: tuple[int, ...]
     stats: Stats
-    notes: tuple[str, ...] = ()                # what had to be left out for it, or went otherwise than planned
+    # what had to be left out for it, or went otherwise than planned
+    notes: tuple[str, ...] = ()
 
 
 def answer(
-    engine: Engine, context: Any, ids: list[int], params: Params, *,
-    decode: Callable[[Sequence[int]], str], should_stop: Callable[[], bool],
+    engine: Engine,
+    context: Any,
+    ids: list[int],
+    params: Params,
+    *,
+    decode: Callable[[Sequence[int]], str],
+    should_stop: Callable[[], bool],
 ) -> Generator[Prefill | Delta, None, Answer]:
     """Generate after `ids`, yielding progress and text, and return the whole answer."""
     stops = StopStrings(params.stop, decode)
     scribe = _Scribe(decode, engine.eos_ids, stops)
     for event in engine.generate(context, ids, params, should_stop=should_stop, ends=stops):
         if isinstance(event, Prefilled):
-            yield Prefill(event.done_tokens, event.total_tokens, event.elapsed_s, event.eta_s, event.reused_tokens,
-                          event.snapshot_tokens)
+            yield Prefill(
+                event.done_tokens,
+                event.total_tokens,
+                event.elapsed_s,
+                event.eta_s,
+                event.reused_tokens,
+                event.snapshot_tokens,
+            )
         elif isinstance(event, Done):
             rest = scribe.flush()
             if rest:
@@ -68,13 +90,17 @@ def answer(
 
 
 class _Scribe:
-    """Collects an answer's tokens and their text. What may be the beginning of a stop string waits until it is known to be none."""
+    """Collects an answer's tokens and their text. What may be the beginning of a stop string waits until it
+    is known to be none.
+    """
 
-    def __init__(self, decode: Callable[[Sequence[int]], str], eos_ids: frozenset[int], stops: StopStrings) -> None:
+    def __init__(
+        self, decode: Callable[[Sequence[int]], str], eos_ids: frozenset[int], stops: StopStrings
+    ) -> None:
         self._decode, self._eos_ids, self._stops = decode, eos_ids, stops
         self._detokenizer = Detokenizer(decode)
         self.tokens: list[int] = []
-        self._text = ""                        # what was shown
+        self._text = ""  # what was shown
         self._waiting: list[Piece] = []
 
     def write(self, tokens: Sequence[int], levels: Sequence[str]) -> tuple[Piece, ...]:
@@ -94,14 +120,22 @@ class _Scribe:
         """The answer so far, or its first `keep` tokens."""
         if keep is None:
             end = self._stops.kept
-            return Answer(reason, self._text, tuple(self.tokens if end is None else self.tokens[:end[1]]), stats)
+            return Answer(
+                reason, self._text, tuple(self.tokens if end is None else self.tokens[: end[1]]), stats
+            )
         tokens, detokenizer = self.tokens[:keep], Detokenizer(self._decode)
         return Answer(reason, "".join(map(detokenizer.feed, tokens)), tuple(tokens), stats)
 
     def _show(self, settled: Callable[[str], int]) -> tuple[Piece, ...]:
-        """As many characters of what waits as `settled` says, one piece per run of the same level; nothing from a stop string on."""
+        """As many characters of what waits as `settled` says, one piece per run of the same level; nothing
+        from a stop string on.
+        """
         end = self._stops.kept
-        length = settled("".join(piece.text for piece in self._waiting)) if end is None else end[0] - len(self._text)
+        length = (
+            settled("".join(piece.text for piece in self._waiting))
+            if end is None
+            else end[0] - len(self._text)
+        )
         shown: list[Piece] = []
         while length > 0 and self._waiting:
             text, level = self._waiting[0].text, self._waiting[0].level

@@ -1,4 +1,6 @@
-"""What a question brings with it: its wording, its settings, the turns before it, and what a conversation remembers of them."""
+"""What a question brings with it: its wording, its settings, the turns before it, and what a conversation
+remembers of them.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ from core.text.tokenizer import Tokenizer
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """One question about a book, or the wish for a summary (`question` None). `history`: the turns before it, oldest first."""
+    """One question about a book, or the wish for a summary (`question` None). `history`: the turns before it,
+    oldest first.
+    """
 
     book: Document | None
     book_id: str
@@ -27,20 +31,25 @@ class Ask:
     fit: str = "auto"
     params: Mapping[str, Any] = field(default_factory=dict)
     history: Sequence[Mapping[str, Any]] = ()
-    fresh: bool = False                        # read every part again, even when its summary is known
+    fresh: bool = False  # read every part again, even when its summary is known
 
 
 @dataclass(slots=True)
 class Memory:
     """What a conversation leaves behind in this process. Losing it costs time, never content."""
 
-    questions: dict[tuple[int, ...], tuple[int, ...]] = field(default_factory=dict)      # answer ids -> question ids
-    part: Part | None = None                                                             # the part the last answer was about
-    attempts: Counter[int] = field(default_factory=Counter)                              # by turn, so that "again" differs
+    # answer ids -> question ids
+    questions: dict[tuple[int, ...], tuple[int, ...]] = field(default_factory=dict)
+    # the part the last answer was about
+    part: Part | None = None
+    # by turn, so that "again" differs
+    attempts: Counter[int] = field(default_factory=Counter)
 
 
 class Conversations:
-    """The memories of all conversations, and what follows from them for the next answer. `defaults`: settings, None where left open."""
+    """The memories of all conversations, and what follows from them for the next answer. `defaults`:
+    settings, None where left open.
+    """
 
     def __init__(self, tokenizer: Tokenizer, style: ReadingStyle, defaults: Mapping[str, Any]) -> None:
         self._tokenizer, self._style, self._defaults = tokenizer, style, dict(defaults)
@@ -63,12 +72,19 @@ class Conversations:
             elif question is not None:
                 ids = tuple(entry.get("ids") or self._tokenizer.encode(entry.get("text", "")))
                 known = self.memory(ask).questions.get(ids)
-                turns.append(Turn(known or tuple(self._tokenizer.encode(asked_of_text(self._style, question["text"]))), ids))
+                turns.append(
+                    Turn(
+                        known or tuple(self._tokenizer.encode(asked_of_text(self._style, question["text"]))),
+                        ids,
+                    )
+                )
                 question = None
         return [turn for turn in turns if turn.answer]
 
     def params(self, ask: Ask) -> Params:
-        """Settings of the answer: asked for, else configured, else as suits the model. Without a seed each attempt has its own."""
+        """Settings of the answer: asked for, else configured, else as suits the model. Without a seed each
+        attempt has its own.
+        """
         names = {one.name for one in fields(Params)}
         style = {name: getattr(self._style, name) for name in ("temperature", "top_p", "repetition_penalty")}
         given = {**style, **_told(self._defaults), **_told(ask.params)}
@@ -82,11 +98,19 @@ class Conversations:
         return Params(**{**given, "stop": tuple(given.get("stop", ()))})
 
     def note_params(self, ask: Ask, number: int) -> Params:
-        """Settings of the summary of one part: the model's own, and the same each time, since it is kept for the book."""
+        """Settings of the summary of one part: the model's own, and the same each time, since it is kept for
+        the book.
+        """
         style = self._style
         given = self.params(replace(ask, params={**ask.params, "seed": _seed(ask.book_id, number, 0)}))
-        return replace(given, max_new_tokens=style.note_tokens, temperature=style.temperature, top_p=style.top_p,
-                       repetition_penalty=style.repetition_penalty, stop=())
+        return replace(
+            given,
+            max_new_tokens=style.note_tokens,
+            temperature=style.temperature,
+            top_p=style.top_p,
+            repetition_penalty=style.repetition_penalty,
+            stop=(),
+        )
 
 
 def asked(style: ReadingStyle, question: str) -> str:
@@ -95,7 +119,9 @@ def asked(style: ReadingStyle, question: str) -> str:
 
 
 def asked_of_text(style: ReadingStyle, question: str) -> str:
-    """A question with the book's own words before the model: only from them can it quote, not from summaries."""
+    """A question with the book's own words before the model: only from them can it quote, not from
+    summaries.
+    """
     return quoting(style, asked(style, question))
 
 

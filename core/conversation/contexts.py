@@ -1,4 +1,6 @@
-"""Keeps KV caches of texts that were read, while a memory allowance lasts, so that going back to one costs no prefill."""
+"""Keeps KV caches of texts that were read, while a memory allowance lasts, so that going back to one costs no
+prefill.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +25,8 @@ class Context(Protocol):
 class ContextShelf:
     """Contexts by key, least recently used first. At least one exists at a time, whatever the allowance says.
 
-    A context that has to go is handed to the next text when it is large enough (its system text stays in the cache),
-    else closed.
+    A context that has to go is handed to the next text when it is large enough (its system text stays in the
+    cache), else closed.
     """
 
     def __init__(self, make: Callable[[int], Context], *, allowance_bytes: int) -> None:
@@ -75,11 +77,15 @@ class ContextShelf:
             self.drop(next(iter(self._shelf)))
 
     def _make_room(self, capacity_tokens: int) -> tuple[Context, int] | None:
-        """Let the oldest go until a new context fits the allowance; the last one let go is returned when it can be reused."""
+        """Let the oldest go until a new context fits the allowance; the last one let go is returned when it
+        can be reused.
+        """
         needed = capacity_tokens * self._bytes_per_token()
         while self._shelf and self.nbytes + needed > self._allowance_bytes:
             key, (context, capacity) = self._shelf.popitem(last=False)
-            if capacity >= capacity_tokens and (not self._shelf or self.nbytes + context.nbytes <= self._allowance_bytes):
+            if capacity >= capacity_tokens and (
+                not self._shelf or self.nbytes + context.nbytes <= self._allowance_bytes
+            ):
                 return context, capacity
             log.info("closing the context of %s", key)
             context.close()

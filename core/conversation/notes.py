@@ -1,4 +1,6 @@
-"""Summaries of parts: kept, so that a long reading is never done twice, and made fit to be read again. No model here."""
+"""Summaries of parts: kept, so that a long reading is never done twice, and made fit to be read again. No
+model here.
+"""
 
 from __future__ import annotations
 
@@ -26,14 +28,17 @@ class Note(NamedTuple):
     last: int = 0
 
 
-_POOR_SHARE = 0.75                             # of distinct 4-grams; summaries worth reading have 0.9 and more
+# of distinct 4-grams; summaries worth reading have 0.9 and more
+_POOR_SHARE = 0.75
 _FEW_WORDS = 6
-_ENDS = ".!?…\"”’)"
-_ECHO_CHARS = 24                               # so much of the instruction in an answer is an echo of it
+_ENDS = '.!?…"”’)'
+_ECHO_CHARS = 24  # so much of the instruction in an answer is an echo of it
 
 
 class NoteStore:
-    """Part summaries by book and by what they were made from. In memory, and as one small file each when a folder is given."""
+    """Part summaries by book and by what they were made from. In memory, and as one small file each when a
+    folder is given.
+    """
 
     def __init__(self, folder: Path | None = None) -> None:
         self._folder = folder
@@ -91,16 +96,19 @@ def says_little(text: str, tokens: Sequence[int], *, looping: bool) -> bool:
 
 
 def settled(note: str, prompt: str) -> str:
-    """A summary as the next prompt and the reader get it: prose without announcement, echo of the instruction or broken-off end."""
+    """A summary as the next prompt and the reader get it: prose without announcement, echo of the instruction
+    or broken-off end.
+    """
     text = (note.split(prompt[:_ECHO_CHARS])[0] or note).strip()
     head, _, rest = text.partition("\n")
     if rest.strip() and head.rstrip().endswith(":"):
         text = rest.strip()
-    text = re.sub(r"\*\*|^\s*[IVXLC\d]+\s*\n", "", text)              # emphasis; a chapter's number before its summary
+    # emphasis; a chapter's number before its summary
+    text = re.sub(r"\*\*|^\s*[IVXLC\d]+\s*\n", "", text)
     text = re.sub(r"^(?:sure|certainly|here(?:'s| is| are))\b[^\n]*:\s*", "", text, flags=re.IGNORECASE)
     text = _as_prose(text)
     ends = [match.end() for match in re.finditer(r"[.!?…][\"'”’)]*(?=\s|$)", text)]
-    return re.sub(r"\s+\d+\.$", "", text[:ends[-1]]) if ends else text
+    return re.sub(r"\s+\d+\.$", "", text[: ends[-1]]) if ends else text
 
 
 def _as_prose(text: str) -> str:
@@ -112,7 +120,7 @@ def _as_prose(text: str) -> str:
     items = [item for item in items if item]
     ended = [item[-1] in _ENDS for item in items]
     if any(ended) and not ended[-1]:
-        items.pop()                            # the others are sentences, so this one was broken off
+        items.pop()  # the others are sentences, so this one was broken off
     return " ".join(item if item[-1] in _ENDS else item.rstrip(",;:") + "." for item in items)
 
 
@@ -121,8 +129,12 @@ def joined(notes: Sequence[Note]) -> str:
     return "\n\n".join(f"{note.label}\n{note.text}" for note in notes)
 
 
-def grouped(notes: Sequence[Note], size: Callable[[Note], int], room: int, *, least: int = 1) -> list[list[Note]]:
-    """Neighbours in `least` groups or more, of about equal size, of about `room` at most; never more than half as many groups as notes."""
+def grouped(
+    notes: Sequence[Note], size: Callable[[Note], int], room: int, *, least: int = 1
+) -> list[list[Note]]:
+    """Neighbours in `least` groups or more, of about equal size, of about `room` at most; never more than
+    half as many groups as notes.
+    """
     sizes = [size(note) for note in notes]
     total = sum(sizes)
     count = max(1, min(max(-(-total // room), least), len(notes) // 2))

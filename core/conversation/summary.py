@@ -1,8 +1,9 @@
 """A long book's summary: every part is read alone, and the whole is told from what was noted of the parts.
 
-A small model strays from its text now and then, so what it writes about a part is held against that part: where the summary says little
-or invents names, the part is asked for once more, in other words, and the best of the summaries is kept. The text's keys and values are
-in the cache by then, so a further try costs its own tokens only.
+A small model strays from its text now and then, so what it writes about a part is held against that part:
+where the summary says little or invents names, the part is asked for once more, in other words, and the best
+of the summaries is kept. The text's keys and values are in the cache by then, so a further try costs its own
+tokens only.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from core.stats import combined
 from core.text.grounding import grounding
 
 _ENOUGH_WORDS = 20
-_SECOND_TEMPERATURE = 0.4                      # a try after the last prompt must be able to differ
+_SECOND_TEMPERATURE = 0.4  # a try after the last prompt must be able to differ
 
 Read = Callable[[str, str, Params], Generator[Event, None, Answer]]
 Count = Callable[[str], int]
@@ -36,7 +37,9 @@ class Told:
 
 @dataclass(frozen=True, slots=True)
 class Stretches:
-    """The whole book in few notes; a single one is the parts' notes as they are, not told anew yet. `stopped`: as far as it came."""
+    """The whole book in few notes; a single one is the parts' notes as they are, not told anew yet.
+    `stopped`: as far as it came.
+    """
 
     notes: tuple[Note, ...]
     stats: Stats
@@ -57,7 +60,9 @@ class Summarizer:
         """Delete what was noted of a book."""
         self._store.forget(book_id)
 
-    def part(self, book_id: str, passage: str, place: Reading, params: Params, read: Read, *, fresh: bool) -> Generator[Event, None, Told]:
+    def part(
+        self, book_id: str, passage: str, place: Reading, params: Params, read: Read, *, fresh: bool
+    ) -> Generator[Event, None, Told]:
         """The summary of one part: remembered, or read now."""
         known = None if fresh else self.known(book_id, passage)
         if known is None:
@@ -70,16 +75,27 @@ class Summarizer:
         return Told(known, Stats(model=self._made_by))
 
     def stretches(
-        self, notes: list[Note], count: Count, name: Callable[[int, int], str], params: Callable[[int], Params], read: Read, *,
-        room: int, most: int,
+        self,
+        notes: list[Note],
+        count: Count,
+        name: Callable[[int, int], str],
+        params: Callable[[int], Params],
+        read: Read,
+        *,
+        room: int,
+        most: int,
     ) -> Generator[Event, None, Stretches]:
-        """The parts' notes told anew in at most `most` stretches of the book, each from what can be read in one go: `room` tokens at most.
+        """The parts' notes told anew in at most `most` stretches of the book, each from what can be read in
+        one go: `room` tokens at most.
 
-        Where all notes can be read in one go they come back joined, for the caller to tell. `name(first, last)` names a run of parts.
+        Where all notes can be read in one go they come back joined, for the caller to tell. `name(first,
+        last)` names a run of parts.
         """
         room = min(room, self._style.join_tokens)
         while True:
-            groups = grouped(notes, lambda note: count(joined([note])), room, least=most if self._style.by_stretches else 1)
+            groups = grouped(
+                notes, lambda note: count(joined([note])), room, least=most if self._style.by_stretches else 1
+            )
             runs = [(name(group[0].first, group[-1].last), group) for group in groups]
             if len(runs) == 1:
                 label, group = runs[0]
@@ -89,7 +105,8 @@ class Summarizer:
             stats: list[Stats] = []
             for number, (label, group) in enumerate(runs, 1):
                 place = Reading(number, len(runs), label, "whole summary" if last_level else "part summary")
-                text = "\n\n".join(note.text for note in group)         # without names, which a small model takes for part of the story
+                # without names, which a small model takes for part of the story
+                text = "\n\n".join(note.text for note in group)
                 told = yield from self._told(text, self._style.join_prompts, place, params(number), read)
                 if told.stopped:
                     return Stretches(tuple(shorter) if last_level else (), told.stats, stopped=True)
@@ -99,7 +116,9 @@ class Summarizer:
                 return Stretches(tuple(shorter), combined(stats))
             notes = shorter
 
-    def _told(self, text: str, prompts: Sequence[str], place: Reading, params: Params, read: Read) -> Generator[Event, None, Told]:
+    def _told(
+        self, text: str, prompts: Sequence[str], place: Reading, params: Params, read: Read
+    ) -> Generator[Event, None, Told]:
         """The best of the tries, made until one keeps to the text."""
         best: tuple[float, str, Stats] | None = None
         for attempt, (prompt, sampled) in enumerate(_tries(prompts, params), 1):
@@ -113,7 +132,8 @@ class Summarizer:
             if best is None or score > best[0]:
                 best = (score, note, done.stats)
             if score >= self._style.grounded or attempt == len(prompts) and best[0] >= 0:
-                break                          # what is left to try is for texts of which nothing was said at all
+                # what is left to try is for texts of which nothing was said at all
+                break
         _, note, stats = best
         if note != shown:
             yield from _opened(place, attempt + 1)
@@ -132,7 +152,10 @@ def _worth(note: str, text: str) -> float:
 def _tries(prompts: Sequence[str], params: Params) -> Iterator[tuple[str, Params]]:
     for prompt in prompts:
         yield prompt, params
-    yield prompts[0], replace(params, temperature=max(params.temperature, _SECOND_TEMPERATURE), seed=params.seed + 1)
+    yield (
+        prompts[0],
+        replace(params, temperature=max(params.temperature, _SECOND_TEMPERATURE), seed=params.seed + 1),
+    )
 
 
 def _opened(place: Reading, attempt: int) -> Iterator[Event]:

@@ -1,4 +1,6 @@
-"""One round of speculative decoding, the same for every mode: propose, one pass, verify, commit. Knows nothing of text or prompts."""
+"""One round of speculative decoding, the same for every mode: propose, one pass, verify, commit. Knows
+nothing of text or prompts.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,8 @@ from core.events import Acceptance, Stats
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """What one round emitted. `levels` names each token's proposer; `bytes_moved` of keys and values went from host memory to the device.
+    """What one round emitted. `levels` names each token's proposer; `bytes_moved` of keys and values went
+    from host memory to the device.
 
     `stats` of the answer so far are added by the engine.
     """
@@ -29,13 +32,14 @@ class Round:
     seconds: float
     bytes_moved: int = 0
     stats: Stats | None = None
-    ended: bool = False                        # the answer is complete with the last of `tokens`
+    ended: bool = False  # the answer is complete with the last of `tokens`
 
 
 class Refresh(Protocol):
     """Renews what the drafter looks at. Called outside the round's decisions, so any choice keeps exactness.
 
-    `tap` is to be shown the end of a prefill that precedes the first round; with `tap_all`, all of that prefill.
+    `tap` is to be shown the end of a prefill that precedes the first round; with `tap_all`, all of that
+    prefill.
     """
 
     @property
@@ -46,7 +50,8 @@ class Refresh(Protocol):
     def after_round(self, acceptance: Acceptance) -> None: ...
 
 
-Ends = Callable[[int], bool]                   # told of every token of the answer in order; True: the answer ends with it
+# told of every token of the answer in order; True: the answer ends with it
+Ends = Callable[[int], bool]
 
 
 def never(token: int) -> bool:
@@ -67,11 +72,22 @@ class NoRefresh:
 
 
 class Decoder:
-    """A drafter, a model and the full cache. TriForce is this class around a VerifiedDrafter; plain decoding is it around none."""
+    """A drafter, a model and the full cache. TriForce is this class around a VerifiedDrafter; plain decoding
+    is it around none.
+    """
 
     def __init__(
-        self, drafter: Drafter, model: Model, cache: TargetKVCache, sampling: Sampling, randomness: Randomness, *, gamma: int,
-        eos_ids: frozenset[int] = frozenset(), refresh: Refresh | None = None, clock: Callable[[], float] = time.perf_counter,
+        self,
+        drafter: Drafter,
+        model: Model,
+        cache: TargetKVCache,
+        sampling: Sampling,
+        randomness: Randomness,
+        *,
+        gamma: int,
+        eos_ids: frozenset[int] = frozenset(),
+        refresh: Refresh | None = None,
+        clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self.drafter, self.model, self.cache = drafter, model, cache
         self.sampling, self.randomness, self.gamma, self.eos_ids = sampling, randomness, gamma, eos_ids
@@ -79,10 +95,12 @@ class Decoder:
         self._clock = clock
 
     def round(self, committed: Sequence[int], *, most: int, ends: Ends = never) -> Round:
-        """Emits between 1 and `most` tokens that follow `committed`. The last of them is the first end-of-sequence token or the first at
-        which `ends` says so: the answer is cut as a function of what plain decoding could have said, so its law is cut plain decoding's.
+        """Emits between 1 and `most` tokens that follow `committed`. The last of them is the first
+        end-of-sequence token or the first at which `ends` says so: the answer is cut as a function of what
+        plain decoding could have said, so its law is cut plain decoding's.
 
-        All of `committed` but its newest token may be in the cache already; what is missing is fed in the same pass.
+        All of `committed` but its newest token may be in the cache already; what is missing is fed in the
+        same pass.
         """
         started, moved = self._clock(), self.cache.bytes_moved
         self.refresh.before_round()
@@ -90,18 +108,23 @@ class Decoder:
         logits = next_logits(self.model, self.cache, committed, draft.tokens)
         probs = self.sampling.probs(logits, committed, draft.tokens)
         verdict = verify(draft, probs, self.randomness)
-        tokens = (*draft.tokens[:verdict.accepted], verdict.token)
+        tokens = (*draft.tokens[: verdict.accepted], verdict.token)
         end, ended = self._end(tokens[:most], ends)
-        # what was accepted behind the end is no part of the conversation; the newest token is always left to be fed
+        # what was accepted behind the end is no part of the conversation; the newest token is always left to
+        # be fed
         kept = len(committed) + min(verdict.accepted, end - 1)
         self.cache.commit(kept)
         self.drafter.commit(kept)
         outer = Acceptance(verdict.accepted, verdict.evaluated)
         self.refresh.after_round(outer)
         return Round(
-            tokens=tokens[:end], levels=(*draft.levels[:verdict.accepted], "target")[:end],
-            acceptance_draft=Acceptance(draft.accepted, draft.evaluated), acceptance_retrieval=outer,
-            seconds=self._clock() - started, bytes_moved=self.cache.bytes_moved - moved, ended=ended,
+            tokens=tokens[:end],
+            levels=(*draft.levels[: verdict.accepted], "target")[:end],
+            acceptance_draft=Acceptance(draft.accepted, draft.evaluated),
+            acceptance_retrieval=outer,
+            seconds=self._clock() - started,
+            bytes_moved=self.cache.bytes_moved - moved,
+            ended=ended,
         )
 
     def _end(self, tokens: Sequence[int], ends: Ends) -> tuple[int, bool]:

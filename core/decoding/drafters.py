@@ -1,4 +1,6 @@
-"""Who proposes tokens: nobody, the book itself, a small model, or a cheaper pass of the target that has verified a drafter of its own."""
+"""Who proposes tokens: nobody, the book itself, a small model, or a cheaper pass of the target that has
+verified a drafter of its own.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +26,9 @@ class Model(Protocol):
 class Drafter(Protocol):
     """Proposes up to about `gamma` tokens to follow `committed`, with the laws they were drawn from.
 
-    `committed` belongs to the caller and grows: nobody keeps it. After a proposal was verified, `rollback(length)` drops what the drafter
-    computed for tokens from `length` on, and those below are in the next `committed` too; `commit(length)` also makes them final.
+    `committed` belongs to the caller and grows: nobody keeps it. After a proposal was verified,
+    `rollback(length)` drops what the drafter computed for tokens from `length` on, and those below are in the
+    next `committed` too; `commit(length)` also makes them final.
     """
 
     def propose(self, committed: Sequence[int], gamma: int) -> Draft: ...
@@ -48,20 +51,23 @@ class EmptyDrafter:
 
 
 class NgramDrafter:
-    """Proposes what followed the last few tokens at their most recent earlier occurrence in book and answer. Free; q is certain.
+    """Proposes what followed the last few tokens at their most recent earlier occurrence in book and answer.
+    Free; q is certain.
 
-    Source: prompt lookup decoding, https://github.com/apoorvumang/prompt-lookup-decoding. While few proposals are accepted, only longer
-    matches are taken: a wrong row still costs its pass. What is proposed stays a function of the past.
+    Source: prompt lookup decoding, https://github.com/apoorvumang/prompt-lookup-decoding. While few proposals
+    are accepted, only longer matches are taken: a wrong row still costs its pass. What is proposed stays a
+    function of the past.
     """
 
     def __init__(self, *, longest: int = 4, shortest: int = 2) -> None:
         assert 1 <= shortest <= longest
         self._longest, self._shortest = longest, shortest
-        self._ends: dict[tuple[int, ...], int] = {}        # n-gram -> index behind its most recent occurrence that has a successor
+        # n-gram -> index behind its most recent occurrence that has a successor
+        self._ends: dict[tuple[int, ...], int] = {}
         self._undo: list[tuple[int, tuple[int, ...], int | None]] = []
         self._seen: list[int] = []
-        self._rate = 0.5                                   # of proposed tokens accepted, fading
-        self._pending: tuple[int, int] | None = None       # where the last proposal starts, and its length
+        self._rate = 0.5  # of proposed tokens accepted, fading
+        self._pending: tuple[int, int] | None = None  # where the last proposal starts, and its length
 
     def propose(self, committed: Sequence[int], gamma: int) -> Draft:
         """See Drafter."""
@@ -69,7 +75,7 @@ class NgramDrafter:
         for n in range(min(self._longest, len(committed)), self._least_match() - 1, -1):
             end = self._ends.get(tuple(committed[-n:]))
             if end is not None and gamma:
-                tokens = tuple(committed[end:end + gamma])
+                tokens = tuple(committed[end : end + gamma])
                 self._pending = (len(committed), len(tokens))
                 return Draft(tokens, None, ("ngram",) * len(tokens))
         return Draft()
@@ -92,12 +98,16 @@ class NgramDrafter:
         return min(self._longest, self._shortest + 1) if self._rate >= 0.2 else self._longest
 
     def _index(self, committed: Sequence[int]) -> None:
-        """Makes the index that of `committed`. An n-gram enters it together with its successor, so none points at its own end."""
+        """Makes the index that of `committed`. An n-gram enters it together with its successor, so none
+        points at its own end.
+        """
         known = len(self._seen)
-        assert self._seen[-8:] == list(committed[max(0, known - 8):known]), "the tokens changed and nothing was rolled back"
+        assert self._seen[-8:] == list(committed[max(0, known - 8) : known]), (
+            "the tokens changed and nothing was rolled back"
+        )
         for end in range(max(1, known), len(committed)):
             for n in range(self._shortest, min(self._longest, end) + 1):
-                gram = tuple(committed[end - n:end])
+                gram = tuple(committed[end - n : end])
                 self._undo.append((end, gram, self._ends.get(gram)))
                 self._ends[gram] = end
         self._seen.extend(committed[known:])
@@ -114,15 +124,29 @@ class NgramDrafter:
 
 
 class ModelDrafter:
-    """A model of the same vocabulary over its own cache proposes token by token, while `length` finds one more pass worth it."""
+    """A model of the same vocabulary over its own cache proposes token by token, while `length` finds one
+    more pass worth it.
+    """
 
     def __init__(
-        self, model: Model, cache: KVCache, sampling: Sampling, randomness: Randomness, *, length: DraftLength | None = None,
+        self,
+        model: Model,
+        cache: KVCache,
+        sampling: Sampling,
+        randomness: Randomness,
+        *,
+        length: DraftLength | None = None,
         level: str = "draft",
     ) -> None:
-        self._model, self._cache, self._sampling, self._randomness, self._level = model, cache, sampling, randomness, level
+        self._model, self._cache, self._sampling, self._randomness, self._level = (
+            model,
+            cache,
+            sampling,
+            randomness,
+            level,
+        )
         self._length = length or FixedLength()
-        self._confidence: list[float] = []                 # of the proposal that is not yet verified
+        self._confidence: list[float] = []  # of the proposal that is not yet verified
         self._base = 0
 
     def propose(self, committed: Sequence[int], gamma: int) -> Draft:
@@ -134,7 +158,8 @@ class ModelDrafter:
         while self._length.more(self._confidence, gamma):
             logits = next_logits(self._model, self._cache, so_far)
             laws.append(self._sampling.probs(logits, so_far)[0])
-            # whether to draw on hangs on the confidence, and the next pass is fed the token: both are read here
+            # whether to draw on hangs on the confidence, and the next pass is fed the token: both are read
+            # here
             token, confidence = draw(laws[-1], self._randomness, logits)
             tokens.append(token)
             self._confidence.extend(confidence)
@@ -157,7 +182,9 @@ class ModelDrafter:
 
 
 class FirstDrafter:
-    """What the first drafter proposes, and where it has nothing to propose the second. Which of them speaks is a function of the past."""
+    """What the first drafter proposes, and where it has nothing to propose the second. Which of them speaks
+    is a function of the past.
+    """
 
     def __init__(self, first: Drafter, second: Drafter) -> None:
         self._drafters = (first, second)
@@ -180,15 +207,25 @@ class FirstDrafter:
 
 
 class VerifiedDrafter:
-    """The middle level: a drafter's tokens verified by the target's weights over a cheaper cache, until enough tokens stand.
+    """The middle level: a drafter's tokens verified by the target's weights over a cheaper cache, until
+    enough tokens stand.
 
-    What it emits follows that cheaper pass's law exactly (the same `verify` as at the top), so the row it reports is the law its token
-    was drawn from. A token once drawn is always submitted.
+    What it emits follows that cheaper pass's law exactly (the same `verify` as at the top), so the row it
+    reports is the law its token was drawn from. A token once drawn is always submitted.
     """
 
     def __init__(
-        self, drafter: Drafter, model: Model, cache: KVCache, sampling: Sampling, randomness: Randomness, *, gamma: int,
-        length: DraftLength, eos_ids: frozenset[int] = frozenset(), level: str = "retrieval",
+        self,
+        drafter: Drafter,
+        model: Model,
+        cache: KVCache,
+        sampling: Sampling,
+        randomness: Randomness,
+        *,
+        gamma: int,
+        length: DraftLength,
+        eos_ids: frozenset[int] = frozenset(),
+        level: str = "retrieval",
     ) -> None:
         self._drafter, self._model, self._cache = drafter, model, cache
         self._sampling, self._randomness = sampling, randomness
@@ -212,15 +249,17 @@ class VerifiedDrafter:
             probs = self._sampling.probs(logits, so_far, draft.tokens)
             verdict = verify(draft, probs, self._randomness, logits=logits)
             stand = len(so_far) + verdict.accepted
-            new = (*draft.tokens[:verdict.accepted], verdict.token)
+            new = (*draft.tokens[: verdict.accepted], verdict.token)
             tokens.extend(new)
-            laws.append(probs[:len(new)])
-            levels.extend((*draft.levels[:verdict.accepted], self._level))
+            laws.append(probs[: len(new)])
+            levels.extend((*draft.levels[: verdict.accepted], self._level))
             self._confidence.extend(verdict.confidence)
             accepted, evaluated = accepted + verdict.accepted, evaluated + verdict.evaluated
             self._cache.rollback(stand)
             self._drafter.rollback(stand)
-        return Draft(tuple(tokens), torch.cat(laws), tuple(levels), accepted, evaluated) if tokens else Draft()
+        return (
+            Draft(tuple(tokens), torch.cat(laws), tuple(levels), accepted, evaluated) if tokens else Draft()
+        )
 
     def rollback(self, length: int) -> None:
         """See Drafter."""
@@ -236,9 +275,11 @@ class VerifiedDrafter:
         self._drafter.commit(length)
 
 
-def next_logits(model: Model, cache: KVCache, committed: Sequence[int], drafted: Sequence[int] = ()) -> torch.Tensor:
+def next_logits(
+    model: Model, cache: KVCache, committed: Sequence[int], drafted: Sequence[int] = ()
+) -> torch.Tensor:
     """Feeds `cache` what it lacks of `committed`, then `drafted` [g]. Returns logits [g + 1, vocab]."""
     for piece in cache.missing(len(committed) - 1):
-        model.forward(committed[piece.start:piece.stop], cache)
+        model.forward(committed[piece.start : piece.stop], cache)
         cache.commit(cache.length)
-    return model.forward([*committed[cache.length:], *drafted], cache)[-len(drafted) - 1:]
+    return model.forward([*committed[cache.length :], *drafted], cache)[-len(drafted) - 1 :]

@@ -1,8 +1,10 @@
-"""How often the full cache would accept what retrieval caches propose, along a given text: computed from both laws, not counted.
+"""How often the full cache would accept what retrieval caches propose, along a given text: computed from both
+laws, not counted.
 
-A token drawn from q is accepted with probability sum over the vocabulary of min(p, q) (https://arxiv.org/abs/2211.17192 corollary 3.6), so
-every position says exactly what sampling would say in the mean, at any temperature at once. The text is given, so caches that differ
-in budget, chunk, policy or refresh go side by side: each round they propose it, and one verification pass serves them all.
+A token drawn from q is accepted with probability sum over the vocabulary of min(p, q)
+(https://arxiv.org/abs/2211.17192 corollary 3.6), so every position says exactly what sampling would say in
+the mean, at any temperature at once. The text is given, so caches that differ in budget, chunk, policy or
+refresh go side by side: each round they propose it, and one verification pass serves them all.
 """
 
 from __future__ import annotations
@@ -22,7 +24,9 @@ from core.model.llama import LlamaModel
 
 
 class Watch:
-    """Stands in for the full cache where a lane's refresh asks to observe a pass: there may be several lanes."""
+    """Stands in for the full cache where a lane's refresh asks to observe a pass: there may be several
+    lanes.
+    """
 
     observer: Observer | None = None
 
@@ -38,7 +42,9 @@ class Lane:
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """Expected tokens of rounds, summed: of `rounds` drafts so many were reached by verification and so many accepted."""
+    """Expected tokens of rounds, summed: of `rounds` drafts so many were reached by verification and so many
+    accepted.
+    """
 
     accepted: float = 0.0
     evaluated: float = 0.0
@@ -55,7 +61,9 @@ class Expected:
         return 1 + self.accepted / self.rounds if self.rounds else None
 
     def __add__(self, other: Expected) -> Expected:
-        return Expected(self.accepted + other.accepted, self.evaluated + other.evaluated, self.rounds + other.rounds)
+        return Expected(
+            self.accepted + other.accepted, self.evaluated + other.evaluated, self.rounds + other.rounds
+        )
 
 
 def of_draft(probabilities: Sequence[float]) -> Expected:
@@ -73,24 +81,41 @@ def overlap(p: torch.Tensor, q: torch.Tensor) -> list[float]:
     return torch.minimum(p, q).sum(-1).clamp_(max=1.0).tolist()
 
 
-def select_first(model: LlamaModel, source: TargetKVCache, ids: Sequence[int], lanes: Sequence[Lane], *, chunk_tokens: int) -> None:
-    """Feeds `source` what it lacks of `ids` but the newest, at least the last of them, and lets every lane see the end of it, as it
-    would at the end of a prefill."""
+def select_first(
+    model: LlamaModel, source: TargetKVCache, ids: Sequence[int], lanes: Sequence[Lane], *, chunk_tokens: int
+) -> None:
+    """Feeds `source` what it lacks of `ids` but the newest, at least the last of them, and lets every lane
+    see the end of it, as it would at the end of a prefill."""
     source.rollback(min(source.length, len(ids) - 2))
-    rest = ids[source.length:-1]
-    for _ in model.prefill(rest, source, segment_tokens=len(rest), chunk_tokens=chunk_tokens, should_stop=lambda: False,
-                           tap=_all([lane.refresh.tap for lane in lanes])):
+    rest = ids[source.length : -1]
+    for _ in model.prefill(
+        rest,
+        source,
+        segment_tokens=len(rest),
+        chunk_tokens=chunk_tokens,
+        should_stop=lambda: False,
+        tap=_all([lane.refresh.tap for lane in lanes]),
+    ):
         pass
 
 
 def run(
-    model: Model, source: TargetKVCache, ids: Sequence[int], start: int, lanes: Sequence[Lane], samplings: Sequence[Sampling], *,
-    gamma: int, steered_by: int = 0, going_on: Callable[[], bool] = lambda: True,
+    model: Model,
+    source: TargetKVCache,
+    ids: Sequence[int],
+    start: int,
+    lanes: Sequence[Lane],
+    samplings: Sequence[Sampling],
+    *,
+    gamma: int,
+    steered_by: int = 0,
+    going_on: Callable[[], bool] = lambda: True,
 ) -> list[list[Expected]]:
-    """Forces ids[start:] in drafts of `gamma` tokens, for as long as `going_on` says after each. Returns [lane][sampling].
+    """Forces ids[start:] in drafts of `gamma` tokens, for as long as `going_on` says after each. Returns
+    [lane][sampling].
 
-    `source` holds ids[:start - 1], of which the lanes have seen the end (`select_first`). The rate at sampling `steered_by` is what a
-    refresh is told of. Leaves `source` where the text ends.
+    `source` holds ids[:start - 1], of which the lanes have seen the end (`select_first`). The rate at
+    sampling `steered_by` is what a refresh is told of. Leaves `source` where the text ends.
     """
     sums = [[Expected()] * len(samplings) for _ in lanes]
     for so_far, drafted in _rounds(ids, start, gamma):
@@ -103,8 +128,10 @@ def run(
         source.commit(len(so_far) + len(drafted) - 1)
         laws = [sampling.probs(exact, so_far, drafted) for sampling in samplings]
         for index, lane in enumerate(lanes):
-            found = [of_draft(overlap(p, sampling.probs(proposed[index], so_far, drafted)))
-                     for p, sampling in zip(laws, samplings, strict=True)]
+            found = [
+                of_draft(overlap(p, sampling.probs(proposed[index], so_far, drafted)))
+                for p, sampling in zip(laws, samplings, strict=True)
+            ]
             sums[index] = [old + new for old, new in zip(sums[index], found, strict=True)]
             lane.cache.commit(source.length)
             lane.refresh.after_round(Acceptance(found[steered_by].accepted, found[steered_by].evaluated))
@@ -116,7 +143,7 @@ def run(
 def _rounds(ids: Sequence[int], start: int, gamma: int) -> Iterator[tuple[Sequence[int], Sequence[int]]]:
     """What is committed before each round, and its draft."""
     for first in range(start, len(ids), gamma):
-        yield ids[:first], ids[first:first + gamma]
+        yield ids[:first], ids[first : first + gamma]
 
 
 def _all(observers: Sequence[Observer | None]) -> Observer | None:

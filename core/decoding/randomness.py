@@ -1,4 +1,6 @@
-"""Where chance enters decoding: one object with two verbs, so that a test can walk every branch with its probability."""
+"""Where chance enters decoding: one object with two verbs, so that a test can walk every branch with its
+probability.
+"""
 
 from __future__ import annotations
 
@@ -6,24 +8,28 @@ from typing import Protocol
 
 import torch
 
-_BLOCK = 1024              # uniforms drawn and sent at once
-ONE = 2**62                # probability 1 in fixed point
+_BLOCK = 1024  # uniforms drawn and sent at once
+ONE = 2**62  # probability 1 in fixed point
 
 
 def cumulative(probs: torch.Tensor) -> torch.Tensor:
     """Running sums of probabilities [..., n] as int64 in units of 1 / ONE.
 
-    A GPU adds floating-point numbers in no fixed order: rounding would give a probability to what has none, or the same seed another
-    token. Integers have one sum.
+    A GPU adds floating-point numbers in no fixed order: rounding would give a probability to what has none,
+    or the same seed another token. Integers have one sum.
     """
     return (probs * float(ONE)).long().cumsum_(-1)
 
 
 class Randomness(Protocol):
-    """The two random decisions of speculative sampling. Answers are int64 [1] where the question lies: nothing is read from a device."""
+    """The two random decisions of speculative sampling. Answers are int64 [1] where the question lies:
+    nothing is read from a device.
+    """
 
     def first_rejection(self, accept_probs: torch.Tensor) -> torch.Tensor:
-        """The first index i that is rejected when i is accepted with probability accept_probs[i]; their number when none is."""
+        """The first index i that is rejected when i is accepted with probability accept_probs[i]; their
+        number when none is.
+        """
         ...
 
     def draw(self, probs: torch.Tensor) -> torch.Tensor:
@@ -32,7 +38,8 @@ class Randomness(Protocol):
 
 
 class SeededRandomness:
-    """Production randomness: one generator on the host, consumed in decoding order, so the same seed and settings give the same text.
+    """Production randomness: one generator on the host, consumed in decoding order, so the same seed and
+    settings give the same text.
 
     Its numbers go to the device in blocks, which does not change their order.
     """
@@ -47,17 +54,22 @@ class SeededRandomness:
         return (u < accept_probs.double()).long().cumprod(0).sum(0, keepdim=True)
 
     def draw(self, probs: torch.Tensor) -> torch.Tensor:
-        """See Randomness. By inverting the cumulative law, which never lands on a token of probability zero."""
+        """See Randomness. By inverting the cumulative law, which never lands on a token of probability
+        zero.
+        """
         ends = cumulative(probs)
         total = ends[-1:]
         mark = torch.minimum((self._uniform(1, probs.device) * total).long(), total - 1)
-        return torch.searchsorted(ends, mark, right=True)                # the first to exceed the mark, so it has a probability
+        # the first to exceed the mark, so it has a probability
+        return torch.searchsorted(ends, mark, right=True)
 
     def _uniform(self, n: int, device: torch.device) -> torch.Tensor:
         """The next n numbers of the stream, fp64 in [0, 1), on `device`."""
         if self._used + n > len(self._block):
             more = torch.rand(max(n, _BLOCK), generator=self._generator, dtype=torch.float64)
-            self._block = torch.cat([part.to(device, non_blocking=True) for part in (self._block[self._used:], more)])
+            self._block = torch.cat(
+                [part.to(device, non_blocking=True) for part in (self._block[self._used :], more)]
+            )
             self._used = 0
         self._used += n
-        return self._block[self._used - n:self._used].to(device)
+        return self._block[self._used - n : self._used].to(device)

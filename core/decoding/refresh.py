@@ -8,13 +8,17 @@ from core.events import Acceptance
 
 
 class RetrievalRefresh:
-    """Before the first round by what prefill's tap saw, if there was anything to prefill; then every `every` rounds with a draft,
-    sooner when acceptance drops under `floor` or the exact tail is full. Rounds of plain decoding look at nothing that could grow old.
+    """Before the first round by what prefill's tap saw, if there was anything to prefill; then every `every`
+    rounds with a draft, sooner when acceptance drops under `floor` or the exact tail is full. Rounds of plain
+    decoding look at nothing that could grow old.
 
-    The verification pass of the round in which a refresh is due is observed; the selection follows its commit. Both lie between draws.
+    The verification pass of the round in which a refresh is due is observed; the selection follows its
+    commit. Both lie between draws.
     """
 
-    def __init__(self, source: TargetKVCache, cache: RetrievalKVCache, *, every: int = 8, floor: float = 0.7) -> None:
+    def __init__(
+        self, source: TargetKVCache, cache: RetrievalKVCache, *, every: int = 8, floor: float = 0.7
+    ) -> None:
         self._source, self._cache, self._every, self._floor = source, cache, every, floor
         self._rounds = 0
         self._rate = 1.0

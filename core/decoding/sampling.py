@@ -1,4 +1,6 @@
-"""Logits to the law a token is sampled from. Applied alike at every level, so that q is what was really sampled from."""
+"""Logits to the law a token is sampled from. Applied alike at every level, so that q is what was really
+sampled from.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +18,12 @@ _PENALTY_WINDOW = 256
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """Temperature, nucleus and repetition penalty. Temperature 0 is greedy: a law with all mass on the largest logit.
+    """Temperature, nucleus and repetition penalty. Temperature 0 is greedy: a law with all mass on the
+    largest logit.
 
-    The penalty looks at the newest 256 tokens from `answer_start` on: the book's own words are not held against the answer.
-    Raises ValueError for settings outside temperature >= 0, 0 < top_p <= 1, repetition_penalty >= 1.
+    The penalty looks at the newest 256 tokens from `answer_start` on: the book's own words are not held
+    against the answer. Raises ValueError for settings outside temperature >= 0, 0 < top_p <= 1,
+    repetition_penalty >= 1.
     """
 
     temperature: float = 0.0
@@ -29,13 +33,19 @@ class Sampling:
 
     def __post_init__(self) -> None:
         if self.temperature < 0 or not 0 < self.top_p <= 1 or self.repetition_penalty < 1:
-            raise ValueError(f"temperature >= 0, 0 < top_p <= 1 and repetition_penalty >= 1 are needed, got {self}")
+            raise ValueError(
+                f"temperature >= 0, 0 < top_p <= 1 and repetition_penalty >= 1 are needed, got {self}"
+            )
 
-    def probs(self, logits: torch.Tensor, history: Sequence[int], drafted: Sequence[int] = ()) -> torch.Tensor:
-        """Laws fp32 [n, vocab] from logits [n, vocab]. Row i follows `history` and the first i of `drafted` (n - 1 or more of them).
+    def probs(
+        self, logits: torch.Tensor, history: Sequence[int], drafted: Sequence[int] = ()
+    ) -> torch.Tensor:
+        """Laws fp32 [n, vocab] from logits [n, vocab]. Row i follows `history` and the first i of `drafted`
+        (n - 1 or more of them).
 
-        `logits` is not changed. The penalty divides positive and multiplies negative logits of tokens seen before
-        (https://arxiv.org/abs/1909.05858 section 4.1), per position, from the tokens before that position only.
+        `logits` is not changed. The penalty divides positive and multiplies negative logits of tokens seen
+        before (https://arxiv.org/abs/1909.05858 section 4.1), per position, from the tokens before that
+        position only.
         """
         if self.repetition_penalty != 1.0:
             logits = self._penalised(logits, history, drafted)
@@ -44,33 +54,44 @@ class Sampling:
         scaled = logits if self.temperature == 1 else logits / self.temperature
         return torch.softmax(scaled, -1) if self.top_p == 1 else self._nucleus(scaled)
 
-    def _penalised(self, logits: torch.Tensor, history: Sequence[int], drafted: Sequence[int]) -> torch.Tensor:
+    def _penalised(
+        self, logits: torch.Tensor, history: Sequence[int], drafted: Sequence[int]
+    ) -> torch.Tensor:
         n = logits.shape[0]
-        tail = history[max(self.answer_start, len(history) - _PENALTY_WINDOW):]
-        first = 0 if tail else 1                           # the first row may have nothing before it
+        tail = history[max(self.answer_start, len(history) - _PENALTY_WINDOW) :]
+        first = 0 if tail else 1  # the first row may have nothing before it
         if first == n:
             return logits
-        seen = [*tail, *drafted[:n - 1]]
+        seen = [*tail, *drafted[: n - 1]]
         width = min(_PENALTY_WINDOW, len(seen))
         # a window that is not full starts at the first token: filling it up with that one changes nothing
         padded = [seen[0]] * (width - len(tail) - first) + seen
-        windows = sent(padded, logits.device).unfold(0, width, 1)                # [n - first, width]
-        penalised = logits.clone()                         # a few hundred entries of it change
+        windows = sent(padded, logits.device).unfold(0, width, 1)  # [n - first, width]
+        penalised = logits.clone()  # a few hundred entries of it change
         old = logits[first:].gather(-1, windows)
-        penalised[first:].scatter_(-1, windows, torch.where(old > 0, old / self.repetition_penalty, old * self.repetition_penalty))
+        penalised[first:].scatter_(
+            -1, windows, torch.where(old > 0, old / self.repetition_penalty, old * self.repetition_penalty)
+        )
         return penalised
 
     def _nucleus(self, scaled: torch.Tensor) -> torch.Tensor:
-        """The smallest set of most probable tokens whose mass reaches top_p (https://arxiv.org/abs/1904.09751), renormalised."""
+        """The smallest set of most probable tokens whose mass reaches top_p
+        (https://arxiv.org/abs/1904.09751), renormalised.
+        """
         probs = torch.softmax(scaled, -1)
-        top, order = self._candidates(probs) if near(probs) else probs.sort(dim=-1, descending=True, stable=True)
-        top[:, 1:].masked_fill_(cumulative(top)[:, :-1] >= int(self.top_p * ONE), 0.0)          # the mass before them suffices
+        top, order = (
+            self._candidates(probs) if near(probs) else probs.sort(dim=-1, descending=True, stable=True)
+        )
+        # the mass before them suffices
+        top[:, 1:].masked_fill_(cumulative(top)[:, :-1] >= int(self.top_p * ONE), 0.0)
         return torch.zeros_like(probs).scatter_(-1, order, top / top.sum(-1, keepdim=True))
 
     def _candidates(self, probs: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """The tokens of any row's nucleus and some more: probabilities [n, m], largest first, and tokens [n, m]. Looks how many they are.
+        """The tokens of any row's nucleus and some more: probabilities [n, m], largest first, and tokens [n,
+        m]. Looks how many they are.
 
-        Tokens of at most (1 - top_p) / vocab hold less than 1 - top_p together, so the nucleus lies among the others.
+        Tokens of at most (1 - top_p) / vocab hold less than 1 - top_p together, so the nucleus lies among the
+        others.
         """
         highest = probs.amax(0) if len(probs) > 1 else probs[0]
         among = (highest > (1 - self.top_p) / probs.shape[-1]).nonzero().squeeze(-1)
@@ -79,10 +100,12 @@ class Sampling:
 
 
 def _largest(logits: torch.Tensor) -> torch.Tensor:
-    """The first index [n, 1] of each row's largest logit, by way of blocks: torch's own search is four times as slow on a CPU."""
+    """The first index [n, 1] of each row's largest logit, by way of blocks: torch's own search is four times
+    as slow on a CPU.
+    """
     n, vocab = logits.shape
     width = math.gcd(vocab, 256)
     blocks = logits.view(n, -1, width)
-    block = blocks.amax(-1).argmax(-1, keepdim=True)                             # [n, 1]
+    block = blocks.amax(-1).argmax(-1, keepdim=True)  # [n, 1]
     inside = blocks.gather(1, block.unsqueeze(-1).expand(-1, -1, width)).squeeze(1).argmax(-1, keepdim=True)
     return block * width + inside

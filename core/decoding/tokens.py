@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 
 class Tokens(Sequence[int]):
-    """`base` followed by `tail`. Copies neither, so it costs the same over a page and over a book, and follows both as they grow.
+    """`base` followed by `tail`. Copies neither, so it costs the same over a page and over a book, and
+    follows both as they grow.
 
     Slices are lists, without steps.
     """
@@ -24,7 +25,10 @@ class Tokens(Sequence[int]):
         if isinstance(index, slice):
             start, stop, step = index.indices(len(self))
             assert step == 1, f"tokens are read forward, one by one, not by {step}"
-            return [*self._base[start:min(stop, border)], *self._tail[max(0, start - border):max(0, stop - border)]]
+            return [
+                *self._base[start : min(stop, border)],
+                *self._tail[max(0, start - border) : max(0, stop - border)],
+            ]
         if not -len(self) <= index < len(self):
             raise IndexError(index)
         index %= len(self)

@@ -1,4 +1,6 @@
-"""What crosses between the host and the device that holds the logits: a few integers there without waiting, one piece back per pass."""
+"""What crosses between the host and the device that holds the logits: a few integers there without waiting,
+one piece back per pass.
+"""
 
 from __future__ import annotations
 
@@ -8,17 +10,21 @@ import torch
 
 
 def near(tensor: torch.Tensor) -> bool:
-    """Whether its numbers may be looked at for nothing. Where they may, what is to be computed can depend on them; elsewhere more is
-    computed, and nothing is waited for."""
+    """Whether its numbers may be looked at for nothing. Where they may, what is to be computed can depend on
+    them; elsewhere more is computed, and nothing is waited for."""
     return tensor.is_cpu
 
 
 def sent(values: Sequence[int], device: torch.device) -> torch.Tensor:
-    """int64 [n] on `device`. Page-locked first where that is needed: a copy from ordinary memory would wait for all the device computes."""
-    return torch.tensor(values, dtype=torch.long, pin_memory=device.type == "cuda").to(device, non_blocking=True)
+    """int64 [n] on `device`. Page-locked first where that is needed: a copy from ordinary memory would wait
+    for all the device computes.
+    """
+    return torch.tensor(values, dtype=torch.long, pin_memory=device.type == "cuda").to(
+        device, non_blocking=True
+    )
 
 
 def read(*parts: torch.Tensor) -> list[float]:
-    """The numbers of all `parts`, each one-dimensional and on one device. The host waits here: once per pass, so all that it must learn
-    of the pass comes together. Integers below 2 ** 53 come through exactly."""
+    """The numbers of all `parts`, each one-dimensional and on one device. The host waits here: once per pass,
+    so all that it must learn of the pass comes together. Integers below 2 ** 53 come through exactly."""
     return torch.cat([part.double() for part in parts]).cpu().tolist()

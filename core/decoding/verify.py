@@ -1,4 +1,6 @@
-"""The one rule that makes speculation lossless, used at every level. Laws in, verdict out; the device is waited for once, at the end."""
+"""The one rule that makes speculation lossless, used at every level. Laws in, verdict out; the device is
+waited for once, at the end.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +14,11 @@ from core.decoding.transfer import near, read, sent
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """Proposed tokens with the laws they were drawn from. `probs` [g, vocab]; None means every law is certain of its token.
+    """Proposed tokens with the laws they were drawn from. `probs` [g, vocab]; None means every law is certain
+    of its token.
 
-    `levels` names, per token, who proposed it. `accepted` and `evaluated` count the level below, if the draft came from one.
+    `levels` names, per token, who proposed it. `accepted` and `evaluated` count the level below, if the draft
+    came from one.
     """
 
     tokens: tuple[int, ...] = ()
@@ -26,7 +30,8 @@ class Draft:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The first `accepted` draft tokens stand; `token` follows them (residual after a rejection, bonus otherwise).
+    """The first `accepted` draft tokens stand; `token` follows them (residual after a rejection, bonus
+    otherwise).
 
     `confidence` of each of them, where logits were given: its probability at temperature 1.
     """
@@ -37,34 +42,49 @@ class Verdict:
     confidence: tuple[float, ...] = ()
 
 
-def verify(draft: Draft, target_probs: torch.Tensor, randomness: Randomness, *, logits: torch.Tensor | None = None) -> Verdict:
+def verify(
+    draft: Draft, target_probs: torch.Tensor, randomness: Randomness, *, logits: torch.Tensor | None = None
+) -> Verdict:
     """Speculative sampling: the emitted tokens follow the target's law exactly, whatever the draft.
 
-    target_probs [g + 1, vocab]: row i is the target's law after i draft tokens. Token i is accepted with probability min(1, p/q); at the
-    first rejection a token is drawn from norm(max(p - q, 0)); when all are accepted a bonus token comes from the last row.
-    `logits` [g + 1, vocab] are those of the target, for the confidence. A device is waited for once, when all is computed.
-    Source: https://arxiv.org/abs/2211.17192 algorithm 1, https://arxiv.org/abs/2302.01318 theorem 1.
+    target_probs [g + 1, vocab]: row i is the target's law after i draft tokens. Token i is accepted with
+    probability min(1, p/q); at the first rejection a token is drawn from norm(max(p - q, 0)); when all are
+    accepted a bonus token comes from the last row. `logits` [g + 1, vocab] are those of the target, for the
+    confidence. A device is waited for once, when all is computed. Source: https://arxiv.org/abs/2211.17192
+    algorithm 1, https://arxiv.org/abs/2302.01318 theorem 1.
     """
     g = len(draft.tokens)
-    assert target_probs.shape[0] == g + 1, f"{g} draft tokens need {g + 1} target rows, got {target_probs.shape[0]}"
+    assert target_probs.shape[0] == g + 1, (
+        f"{g} draft tokens need {g + 1} target rows, got {target_probs.shape[0]}"
+    )
     if g == 0:
         return Verdict(0, 0, *draw(target_probs[0], randomness, logits))
     # p: target, q: draft
-    tokens = sent(draft.tokens, target_probs.device)                        # [g]
+    tokens = sent(draft.tokens, target_probs.device)  # [g]
     p = _entries(target_probs, tokens)
     q = torch.ones_like(p) if draft.probs is None else _entries(draft.probs, tokens)
     accepted = randomness.first_rejection((p / q).clamp_(max=1.0))
-    law = _law_behind(int(accepted), draft, target_probs) if near(accepted) else _law_behind_unseen(accepted, draft, tokens, target_probs)
+    law = (
+        _law_behind(int(accepted), draft, target_probs)
+        if near(accepted)
+        else _law_behind_unseen(accepted, draft, tokens, target_probs)
+    )
     token = randomness.draw(law)
     sure = () if logits is None else _confidence(logits, tokens, accepted, token)
     stood, drawn, *rest = read(accepted, token, q, *sure)
-    assert all(chance > 0 for chance in rest[:g]), f"a draft token has probability 0 under its own law: {rest[:g]}"
+    assert all(chance > 0 for chance in rest[:g]), (
+        f"a draft token has probability 0 under its own law: {rest[:g]}"
+    )
     n = int(stood)
-    return Verdict(n, min(n + 1, g), int(drawn), () if logits is None else (*rest[g:g + n], rest[-1]))
+    return Verdict(n, min(n + 1, g), int(drawn), () if logits is None else (*rest[g : g + n], rest[-1]))
 
 
-def draw(law: torch.Tensor, randomness: Randomness, logits: torch.Tensor | None = None) -> tuple[int, tuple[float, ...]]:
-    """A token by its law [vocab] alone, and where its logits [1, vocab] are given its probability at temperature 1; one read."""
+def draw(
+    law: torch.Tensor, randomness: Randomness, logits: torch.Tensor | None = None
+) -> tuple[int, tuple[float, ...]]:
+    """A token by its law [vocab] alone, and where its logits [1, vocab] are given its probability at
+    temperature 1; one read.
+    """
     token = randomness.draw(law)
     drawn, *sure = read(token, *([] if logits is None else [torch.softmax(logits, -1)[0].gather(0, token)]))
     return int(drawn), tuple(sure)
@@ -72,11 +92,13 @@ def draw(law: torch.Tensor, randomness: Randomness, logits: torch.Tensor | None 
 
 def _entries(table: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
     """table[i, tokens[i]] [g] of a table [g or more, vocab]."""
-    return table[:len(tokens)].gather(-1, tokens.unsqueeze(-1)).squeeze(-1)
+    return table[: len(tokens)].gather(-1, tokens.unsqueeze(-1)).squeeze(-1)
 
 
 def _law_behind(accepted: int, draft: Draft, target_probs: torch.Tensor) -> torch.Tensor:
-    """The law [vocab] of the token after the accepted ones: the last row, or norm(max(p - q, 0)) at the first rejection."""
+    """The law [vocab] of the token after the accepted ones: the last row, or norm(max(p - q, 0)) at the first
+    rejection.
+    """
     p = target_probs[accepted]
     if accepted == len(draft.tokens):
         return p
@@ -90,24 +112,33 @@ def _law_behind(accepted: int, draft: Draft, target_probs: torch.Tensor) -> torc
     return residual.div_(total) if total > 0 else p
 
 
-def _law_behind_unseen(accepted: torch.Tensor, draft: Draft, tokens: torch.Tensor, target_probs: torch.Tensor) -> torch.Tensor:
-    """The same with `accepted` [1] on a device that is not asked for it: q is taken times 0 where all were accepted."""
+def _law_behind_unseen(
+    accepted: torch.Tensor, draft: Draft, tokens: torch.Tensor, target_probs: torch.Tensor
+) -> torch.Tensor:
+    """The same with `accepted` [1] on a device that is not asked for it: q is taken times 0 where all were
+    accepted.
+    """
     p = target_probs.index_select(0, accepted).squeeze(0)
     at, rejected = accepted.clamp(max=len(tokens) - 1), (accepted < len(tokens)).to(p.dtype)
     if draft.probs is None:
         token = tokens.index_select(0, at)
         residual = p.scatter(0, token, p.gather(0, token) * (1.0 - rejected))
     else:
-        residual = torch.addcmul(p, draft.probs.index_select(0, at).squeeze(0), rejected, value=-1.0).clamp_(min=0.0)
+        residual = torch.addcmul(p, draft.probs.index_select(0, at).squeeze(0), rejected, value=-1.0).clamp_(
+            min=0.0
+        )
     total = residual.sum(0, keepdim=True)
-    nothing = (total == 0).to(p.dtype)                                      # only rounding leads here: p, as above
+    # only rounding leads here: p, as above
+    nothing = (total == 0).to(p.dtype)
     return residual.addcmul_(p, nothing).div_(total + nothing)
 
 
 def _confidence(
     logits: torch.Tensor, tokens: torch.Tensor, accepted: torch.Tensor, token: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Probabilities at temperature 1: those of the accepted tokens (of all drafted, where it is not known which), and [1] of `token`."""
+    """Probabilities at temperature 1: those of the accepted tokens (of all drafted, where it is not known
+    which), and [1] of `token`.
+    """
     n = int(accepted) if near(accepted) else len(tokens)
-    probs = torch.softmax(logits[:n + 1], -1)
+    probs = torch.softmax(logits[: n + 1], -1)
     return _entries(probs, tokens[:n]), probs.index_select(0, accepted).squeeze(0).gather(0, token)

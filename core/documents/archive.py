@@ -1,4 +1,6 @@
-"""A zip archive that cannot hurt: sizes, ratio and names are checked before anything is unpacked, and nothing is written."""
+"""A zip archive that cannot hurt: sizes, ratio and names are checked before anything is unpacked, and nothing
+is written.
+"""
 
 from __future__ import annotations
 
@@ -11,22 +13,35 @@ from urllib.parse import unquote
 
 from core.errors import DocumentError
 
-_READ_ERRORS = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, OSError, ValueError)
+_READ_ERRORS = (
+    zipfile.BadZipFile,
+    zlib.error,
+    EOFError,
+    NotImplementedError,
+    RuntimeError,
+    OSError,
+    ValueError,
+)
 
 
 @dataclass(frozen=True, slots=True)
 class ArchiveLimits:
-    """Bounds on one archive. The whole is never unpacked, only the entries asked for; both sums are checked."""
+    """Bounds on one archive. The whole is never unpacked, only the entries asked for; both sums are
+    checked.
+    """
 
     entries: int = 20_000
-    entry_bytes: int = 64 << 20                # a single text item; the longest novels stay below 10 MB
-    total_bytes: int = 1 << 30                 # by the archive's own directory
-    read_bytes: int = 256 << 20                # really unpacked
-    ratio: int = 200                           # unpacked : packed, for entries over 4 MB; text reaches about 20
+    entry_bytes: int = 64 << 20  # a single text item; the longest novels stay below 10 MB
+    total_bytes: int = 1 << 30  # by the archive's own directory
+    read_bytes: int = 256 << 20  # really unpacked
+    # unpacked : packed, for entries over 4 MB; text reaches about 20
+    ratio: int = 200
 
 
 class SafeArchive:
-    """Read-only view of a zip in memory. Entry names are normalised; absolute ones and those that climb out do not exist."""
+    """Read-only view of a zip in memory. Entry names are normalised; absolute ones and those that climb out
+    do not exist.
+    """
 
     def __init__(self, data: bytes, name: str, limits: ArchiveLimits | None = None) -> None:
         self._limits = limits or ArchiveLimits()
@@ -36,10 +51,14 @@ class SafeArchive:
             self._zip = zipfile.ZipFile(io.BytesIO(data))
             infos = self._zip.infolist()
         except _READ_ERRORS as error:
-            raise DocumentError(f"{name} is a damaged or cut-off archive and cannot be opened. Download it again.") from error
+            raise DocumentError(
+                f"{name} is a damaged or cut-off archive and cannot be opened. Download it again."
+            ) from error
         self._check(infos)
         self.refused = tuple(info.filename for info in infos if _safe(info.filename) is None)
-        self._infos = {_safe(info.filename): info for info in infos if _safe(info.filename) and not info.is_dir()}
+        self._infos = {
+            _safe(info.filename): info for info in infos if _safe(info.filename) and not info.is_dir()
+        }
         self._folded = {key.lower(): key for key in self._infos}
 
     @property
@@ -48,13 +67,15 @@ class SafeArchive:
         return tuple(self._infos)
 
     def read(self, name: str) -> bytes:
-        """The unpacked entry. KeyError when it is missing, unsafe or unreadable; DocumentError when it is too large."""
+        """The unpacked entry. KeyError when it is missing, unsafe or unreadable; DocumentError when it is too
+        large.
+        """
         info = self._find(name)
         if info.flag_bits & 0x1:
             raise KeyError(name)
         try:
             with self._zip.open(info) as stream:
-                data = stream.read(self._limits.entry_bytes + 1)   # counted, not believed: directories lie
+                data = stream.read(self._limits.entry_bytes + 1)  # counted, not believed: directories lie
         except _READ_ERRORS as error:
             raise KeyError(name) from error
         self._read_bytes += len(data)
@@ -75,8 +96,10 @@ class SafeArchive:
     def _check(self, infos: list[zipfile.ZipInfo]) -> None:
         limits = self._limits
         if len(infos) > limits.entries:
-            raise DocumentError(f"{self._name} has {len(infos):,} entries, over the limit of {limits.entries:,} for a book. "
-                                "It looks damaged or made to harm.")
+            raise DocumentError(
+                f"{self._name} has {len(infos):,} entries, over the limit of {limits.entries:,} for a book. "
+                "It looks damaged or made to harm."
+            )
         if sum(info.file_size for info in infos) > limits.total_bytes:
             raise self._too_large("its content")
         for info in infos:
@@ -84,12 +107,16 @@ class SafeArchive:
                 raise self._too_large(info.filename)
 
     def _too_large(self, what: str) -> DocumentError:
-        return DocumentError(f"{self._name} would unpack to far more than a book holds ({what[:80]} is too large). "
-                             "It looks like a zip bomb and was not opened.")
+        return DocumentError(
+            f"{self._name} would unpack to far more than a book holds ({what[:80]} is too large). "
+            "It looks like a zip bomb and was not opened."
+        )
 
 
 def _safe(name: str) -> str | None:
-    """The normalised entry name, or None for absolute names, drive letters and names that climb out of the archive."""
+    """The normalised entry name, or None for absolute names, drive letters and names that climb out of the
+    archive.
+    """
     plain = name.replace("\\", "/")
     if plain.startswith("/") or ":" in plain.split("/")[0] or "\x00" in plain:
         return None

@@ -1,4 +1,6 @@
-"""Binds a manuscript into a Document: one text, sections that cover it, page starts, front and back matter marked."""
+"""Binds a manuscript into a Document: one text, sections that cover it, page starts, front and back matter
+marked.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +14,18 @@ from core.documents.document import Document, Section
 from core.documents.headings import read_heading
 from core.documents.matter import gutenberg_cuts, gutenberg_fields, kind_by_title, opens_the_book
 
-_GAP = "\n\n"                                  # between blocks
+_GAP = "\n\n"  # between blocks
 _EVEN_SECTION_WORDS = 2500
-_DIVIDER_WORDS = 60                            # a part's title page holds no more than this
-_LANGUAGES = {"english": "en", "german": "de", "french": "fr", "spanish": "es", "italian": "it", "dutch": "nl", "finnish": "fi"}
+_DIVIDER_WORDS = 60  # a part's title page holds no more than this
+_LANGUAGES = {
+    "english": "en",
+    "german": "de",
+    "french": "fr",
+    "spanish": "es",
+    "italian": "it",
+    "dutch": "nl",
+    "finnish": "fi",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,21 +44,35 @@ def bind(manuscript: Manuscript, *, sha256: str, fallback_title: str) -> Documen
     starts = list(accumulate((len(block.text) + len(_GAP) for block in blocks), initial=0))
     text = _GAP.join(block.text for block in blocks)
     fields = gutenberg_fields(blocks)
-    own = "" if "project gutenberg" in manuscript.title.lower() else manuscript.title     # "The Project Gutenberg eBook of ..."
+    # "The Project Gutenberg eBook of ..."
+    own = "" if "project gutenberg" in manuscript.title.lower() else manuscript.title
     title = own or fields.get("title", "") or manuscript.title or fallback_title
     parts = _parts(manuscript, blocks, title)
     ends = [part.start for part in parts[1:]] + [len(blocks)]
-    sections = tuple(Section(part.title, starts[part.start], min(starts[end], len(text)), part.level, part.kind)
-                     for part, end in zip(parts, ends, strict=True))
+    sections = tuple(
+        Section(part.title, starts[part.start], min(starts[end], len(text)), part.level, part.kind)
+        for part, end in zip(parts, ends, strict=True)
+    )
     language = manuscript.language or _LANGUAGES.get(fields.get("language", "").lower(), "")
     author = manuscript.author or fields.get("author", "")
-    return Document(title=title, author=author, language=language, format=manuscript.format, text=text,
-                    sections=sections, page_starts=_page_starts(manuscript, blocks, starts, len(text)),
-                    page_labels=manuscript.page_labels, warnings=manuscript.warnings, sha256=sha256,
-                    pictures=manuscript.pictures)
+    return Document(
+        title=title,
+        author=author,
+        language=language,
+        format=manuscript.format,
+        text=text,
+        sections=sections,
+        page_starts=_page_starts(manuscript, blocks, starts, len(text)),
+        page_labels=manuscript.page_labels,
+        warnings=manuscript.warnings,
+        sha256=sha256,
+        pictures=manuscript.pictures,
+    )
 
 
-def _page_starts(manuscript: Manuscript, blocks: Sequence[Block], starts: Sequence[int], length: int) -> tuple[int, ...]:
+def _page_starts(
+    manuscript: Manuscript, blocks: Sequence[Block], starts: Sequence[int], length: int
+) -> tuple[int, ...]:
     """One offset per page; a page without text begins where the next one with text does."""
     if not manuscript.pages:
         return ()
@@ -98,9 +122,12 @@ def _words(blocks: Sequence[Block], start: int, end: int) -> int:
 
 # ---- marks ----
 
+
 def _settled(marks: Sequence[Mark], blocks: Sequence[Block], first: int, last: int) -> list[Mark]:
     """Marks in reading order inside the book, a label and its name joined, double entries dropped."""
-    inside = sorted((mark for mark in marks if first <= mark.block < last and mark.title), key=lambda mark: mark.block)
+    inside = sorted(
+        (mark for mark in marks if first <= mark.block < last and mark.title), key=lambda mark: mark.block
+    )
     result: list[Mark] = []
     for mark in inside:
         previous = result[-1] if result else None
@@ -122,18 +149,27 @@ def _joined(previous: Mark, mark: Mark) -> Mark | None:
         return previous
     heading = read_heading(previous.title)
     own = read_heading(mark.title)
-    if heading and heading.is_bare and mark.level == previous.level and not (own and own.word not in ("", "special")):
+    if (
+        heading
+        and heading.is_bare
+        and mark.level == previous.level
+        and not (own and own.word not in ("", "special"))
+    ):
         return replace(previous, title=join_title(previous.title, mark.title))
     return None
 
 
 def _has_body(blocks: Sequence[Block], mark: Mark, end: int, words: int) -> bool:
-    """More than `words` words of running text between the mark and block `end`, its own heading not counted."""
+    """More than `words` words of running text between the mark and block `end`, its own heading not
+    counted.
+    """
     key = title_key(mark.title)
     count = 0
     for index in range(mark.block, end):
         block = blocks[index]
-        if (block.heading and index < mark.block + 4) or (len(block.text) < 200 and title_key(block.text) in key):
+        if (block.heading and index < mark.block + 4) or (
+            len(block.text) < 200 and title_key(block.text) in key
+        ):
             continue
         count += len(block.text.split())
         if count > words:
@@ -142,9 +178,11 @@ def _has_body(blocks: Sequence[Block], mark: Mark, end: int, words: int) -> bool
 
 
 def _chosen_levels(marks: list[Mark], blocks: Sequence[Block], last: int) -> list[_Part]:
-    """Which entries are chapters and which are the parts above them; finer entries are folded into their chapter."""
+    """Which entries are chapters and which are the parts above them; finer entries are folded into their
+    chapter.
+    """
     children = _children(marks)
-    ends = [*(mark.block for mark in marks[1:]), last][:len(marks)]
+    ends = [*(mark.block for mark in marks[1:]), last][: len(marks)]
     empty = [not _has_body(blocks, mark, end, _DIVIDER_WORDS) for mark, end in zip(marks, ends, strict=True)]
     parents = [index for index in range(len(marks)) if children[index]]
     mostly_empty = sum(empty[index] for index in parents) * 2 >= len(parents)
@@ -158,16 +196,29 @@ def _chosen_levels(marks: list[Mark], blocks: Sequence[Block], last: int) -> lis
         divides = bool(below) and mostly_empty and empty[index] and not _is_chapter(mark, below)
         if children[index] and not divides:
             hidden.update(_descendants(children, index))
-        result.append(_Part(mark.title, min(mark.level, 3), mark.block, kind or ("part" if divides else "chapter")))
+        result.append(
+            _Part(mark.title, min(mark.level, 3), mark.block, kind or ("part" if divides else "chapter"))
+        )
         if kind and children[index]:
-            result[-1:] = [result[-1], *(_Part(marks[i].title, min(marks[i].level, 3), marks[i].block, kind)
-                                         for i in _descendants(children, index) if i not in hidden)]
+            result[-1:] = [
+                result[-1],
+                *(
+                    _Part(marks[i].title, min(marks[i].level, 3), marks[i].block, kind)
+                    for i in _descendants(children, index)
+                    if i not in hidden
+                ),
+            ]
             hidden.update(_descendants(children, index))
     for index, (part, following) in enumerate(zip(result, result[1:], strict=False)):
-        if part.kind == "chapter" and not _has_body(blocks, Mark(part.title, part.level, part.start), following.start, 3):
+        if part.kind == "chapter" and not _has_body(
+            blocks, Mark(part.title, part.level, part.start), following.start, 3
+        ):
             result[index] = replace(part, kind="part")
-        elif part.kind == "part" and _has_body(blocks, Mark(part.title, part.level, part.start), following.start, _DIVIDER_WORDS):
-            result[index] = replace(part, kind="chapter")      # a part with an introduction of its own is read
+        elif part.kind == "part" and _has_body(
+            blocks, Mark(part.title, part.level, part.start), following.start, _DIVIDER_WORDS
+        ):
+            # a part with an introduction of its own is read
+            result[index] = replace(part, kind="chapter")
     return [part for index, part in enumerate(result) if index == 0 or part.start > result[index - 1].start]
 
 
@@ -201,22 +252,36 @@ def _is_chapter(mark: Mark, children: list[Mark]) -> bool:
     if len(children) < 2:
         return not (heading and heading.is_part)
     number = heading.number if heading and heading.word == "" else None
-    return number is not None and sum(child.title.startswith(f"{number}.") for child in children) * 2 > len(children)
+    return number is not None and sum(child.title.startswith(f"{number}.") for child in children) * 2 > len(
+        children
+    )
 
 
 def _classified(parts: list[_Part], blocks: Sequence[Block], last: int) -> list[_Part]:
-    """In a book that counts its chapters, what stands before the first one is front matter, unless it opens the book."""
+    """In a book that counts its chapters, what stands before the first one is front matter, unless it opens
+    the book.
+    """
     headings = [read_heading(part.title) for part in parts]
-    counted = [index for index, heading in enumerate(headings)
-               if heading and heading.number and heading.word != "special" and parts[index].kind in ("chapter", "part")]
+    counted = [
+        index
+        for index, heading in enumerate(headings)
+        if heading
+        and heading.number
+        and heading.word != "special"
+        and parts[index].kind in ("chapter", "part")
+    ]
     if len(counted) < 3 or all(headings[index].number != 1 for index in counted[:2]):
         return parts
     first = counted[0]
     before = _words(blocks, parts[0].start, parts[first].start)
     if before > 0.1 * _words(blocks, parts[0].start, last):
         return parts
-    return [replace(part, kind="front") if index < first and part.kind != "back" and not opens_the_book(part.title) else part
-            for index, part in enumerate(parts)]
+    return [
+        replace(part, kind="front")
+        if index < first and part.kind != "back" and not opens_the_book(part.title)
+        else part
+        for index, part in enumerate(parts)
+    ]
 
 
 def _even_parts(blocks: Sequence[Block], first: int, last: int, title: str) -> list[_Part]:

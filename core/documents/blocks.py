@@ -1,4 +1,6 @@
-"""What every reader hands over before it is bound into a Document: paragraphs, headings, marks of a table of contents."""
+"""What every reader hands over before it is bound into a Document: paragraphs, headings, marks of a table of
+contents.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +9,12 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """One paragraph or heading. `breaks`: (character offset, page index) of the pages that begin inside the text."""
+    """One paragraph or heading. `breaks`: (character offset, page index) of the pages that begin inside the
+    text.
+    """
 
     text: str
-    heading: int = 0                           # 1..6 for a heading as the file marks it, 0 for running text
+    heading: int = 0  # 1..6 for a heading as the file marks it, 0 for running text
     breaks: tuple[tuple[int, int], ...] = ()
 
 
@@ -33,7 +37,9 @@ class Manuscript:
     author: str = ""
     language: str = ""
     marks: list[Mark] = field(default_factory=list)
-    page_labels: tuple[str, ...] = ()          # as many as the file has pages; empty when it has none or no labels
+    # as many as the file has pages; empty when it has none or no labels
+    page_labels: tuple[str, ...] = ()
     pages: int = 0
     warnings: tuple[str, ...] = ()
-    pictures: int = 0                          # pages left out because they are pictures, which OCR may be able to read
+    # pages left out because they are pictures, which OCR may be able to read
+    pictures: int = 0

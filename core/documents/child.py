@@ -1,7 +1,8 @@
-"""The process that parses a file from outside: reads a request on stdin, writes progress and the result as JSON lines.
+"""The process that parses a file from outside: reads a request on stdin, writes progress and the result as
+JSON lines.
 
-It gives up its own rights before any parser is imported: memory, CPU time, writing files, the network and starting programs.
-It ends when its parent does.
+It gives up its own rights before any parser is imported: memory, CPU time, writing files, the network and
+starting programs. It ends when its parent does.
 """
 
 from __future__ import annotations
@@ -15,9 +16,28 @@ from typing import Any
 
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 _FORBIDDEN = (
-    "socket.connect", "socket.bind", "socket.getaddrinfo", "socket.gethostbyname", "urllib.Request", "ftplib.", "smtplib.",
-    "subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.spawn", "os.startfile",
-    "os.remove", "os.rename", "os.rmdir", "os.mkdir", "os.link", "os.symlink", "os.chmod", "os.truncate", "shutil.",
+    "socket.connect",
+    "socket.bind",
+    "socket.getaddrinfo",
+    "socket.gethostbyname",
+    "urllib.Request",
+    "ftplib.",
+    "smtplib.",
+    "subprocess.Popen",
+    "os.system",
+    "os.exec",
+    "os.posix_spawn",
+    "os.spawn",
+    "os.startfile",
+    "os.remove",
+    "os.rename",
+    "os.rmdir",
+    "os.mkdir",
+    "os.link",
+    "os.symlink",
+    "os.chmod",
+    "os.truncate",
+    "shutil.",
 )
 
 
@@ -25,9 +45,10 @@ def main() -> None:
     """One request, one result."""
     request = json.loads(sys.stdin.readline())
     out = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
-    sys.stdout = sys.stderr                    # whatever a library prints must not mix with the answer
+    sys.stdout = sys.stderr  # whatever a library prints must not mix with the answer
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    if not request["ocr"]:                     # OCR engines map far more memory than they use; the parent watches
+    # OCR engines map far more memory than they use; the parent watches
+    if not request["ocr"]:
         _limit(request["memory_bytes"], request["time_s"])
     sys.addaudithook(_refuse)
     lock = threading.Lock()
@@ -38,7 +59,7 @@ def main() -> None:
             out.flush()
 
     send(_answer(request, send))
-    os._exit(0)                                # no clean-up that a damaged library could hang in
+    os._exit(0)  # no clean-up that a damaged library could hang in
 
 
 def _answer(request: dict[str, Any], send: Any) -> dict[str, Any]:
@@ -46,8 +67,12 @@ def _answer(request: dict[str, Any], send: Any) -> dict[str, Any]:
     from core.errors import DocumentError
 
     try:
-        document = read_document(request["path"], password=request["password"], ocr=request["ocr"],
-                                 progress=lambda stage, fraction: send({"progress": [stage, fraction]}))
+        document = read_document(
+            request["path"],
+            password=request["password"],
+            ocr=request["ocr"],
+            progress=lambda stage, fraction: send({"progress": [stage, fraction]}),
+        )
         return {"document": document.to_json()}
     except DocumentError as error:
         return {"error": type(error).__name__, "message": str(error)}
@@ -66,7 +91,7 @@ def _limit(memory_bytes: int, time_s: float) -> None:
     """Limits by the kernel where it has them; elsewhere the parent watches."""
     try:
         import resource
-    except ImportError:                        # Windows
+    except ImportError:  # Windows
         return
     wanted = {"RLIMIT_AS": memory_bytes, "RLIMIT_CPU": int(time_s) + 1, "RLIMIT_FSIZE": 0, "RLIMIT_CORE": 0}
     for name, value in wanted.items():
@@ -80,7 +105,11 @@ def _refuse(event: str, args: tuple[Any, ...]) -> None:
     """An audit hook: a parser has no business with the network, other programs or writing files."""
     if event == "open":
         mode, flags = args[1], args[2]
-        writes = bool(set(mode) & set("wax+")) if isinstance(mode, str) else bool(isinstance(flags, int) and flags & _WRITING)
+        writes = (
+            bool(set(mode) & set("wax+"))
+            if isinstance(mode, str)
+            else bool(isinstance(flags, int) and flags & _WRITING)
+        )
         if writes:
             raise PermissionError(f"writing {args[0]!r} is not allowed while reading a book")
     elif event.startswith(_FORBIDDEN):

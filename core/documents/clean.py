@@ -1,4 +1,6 @@
-"""Characters as a reader expects them: ligatures apart, invisible marks gone, broken encodings repaired. Knows no format."""
+"""Characters as a reader expects them: ligatures apart, invisible marks gone, broken encodings repaired.
+Knows no format.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,9 @@ import unicodedata
 _LIGATURES = {"ﬀ": "ff", "ﬁ": "fi", "ﬂ": "fl", "ﬃ": "ffi", "ﬄ": "ffl", "ﬅ": "st", "ﬆ": "st"}
 # soft hyphen, zero-width space and joins that carry no meaning, byte order mark, direction marks.
 # U+200C and U+200D stay: Persian, Hindi and others are spelt with them.
-_INVISIBLE = "\u00ad\u200b\u2060\ufeff\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u061c"
+_INVISIBLE = (
+    "\u00ad\u200b\u2060\ufeff\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u061c"
+)
 _SPACES = "\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000"
 _TABLE: dict[int, str | None] = {
     **{ord(ligature): letters for ligature, letters in _LIGATURES.items()},
@@ -25,7 +29,9 @@ _MOJIBAKE = re.compile(r"â€[\x80-\xbf™œ\x9d˜¦“”]|Ã[\x80-\xbf¡-¿�
 
 
 def tidy(text: str) -> str:
-    """Composed characters (NFC), plain spaces, ligatures resolved, no invisible or control characters. Line breaks stay."""
+    """Composed characters (NFC), plain spaces, ligatures resolved, no invisible or control characters. Line
+    breaks stay.
+    """
     if _PLAIN.match(text):
         return text
     return unicodedata.normalize("NFC", text.replace("\r\n", "\n").replace("\r", "\n")).translate(_TABLE)
@@ -43,11 +49,19 @@ def paragraph(text: str) -> str:
 
 
 def repair_mojibake(text: str) -> tuple[str, bool]:
-    """The text with UTF-8 that was once read as another encoding put right, and whether anything was changed."""
+    """The text with UTF-8 that was once read as another encoding put right, and whether anything was
+    changed.
+    """
     if len(_MOJIBAKE.findall(text)) < 2:
         return text, False
     import ftfy
 
-    fixed = ftfy.fix_text(text, uncurl_quotes=False, fix_latin_ligatures=False, fix_character_width=False,
-                          unescape_html=False, normalization=None)
+    fixed = ftfy.fix_text(
+        text,
+        uncurl_quotes=False,
+        fix_latin_ligatures=False,
+        fix_character_width=False,
+        unescape_html=False,
+        normalization=None,
+    )
     return fixed, fixed != text

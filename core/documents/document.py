@@ -13,8 +13,9 @@ class Section:
     title: str
     start: int
     end: int
-    level: int = 1                             # 1 = part or chapter, 2 = chapter inside a part
-    kind: str = "chapter"                      # "chapter" | "part" (a title page between chapters) | "front" | "back"
+    level: int = 1  # 1 = part or chapter, 2 = chapter inside a part
+    # "chapter" | "part" (a title page between chapters) | "front" | "back"
+    kind: str = "chapter"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,14 +25,17 @@ class Document:
     title: str
     author: str
     language: str
-    format: str                                # "txt" | "markdown" | "html" | "epub" | "pdf" | "docx"
+    format: str  # "txt" | "markdown" | "html" | "epub" | "pdf" | "docx"
     text: str
     sections: tuple[Section, ...]
-    page_starts: tuple[int, ...] = ()          # character offset at which each page begins; empty without pages
-    page_labels: tuple[str, ...] = ()          # printed page numbers, as many as page_starts; empty when unknown
+    # character offset at which each page begins; empty without pages
+    page_starts: tuple[int, ...] = ()
+    # printed page numbers, as many as page_starts; empty when unknown
+    page_labels: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
-    sha256: str = ""                           # of the file's bytes
-    pictures: int = 0                          # pages left out because they are pictures, which OCR may be able to read
+    sha256: str = ""  # of the file's bytes
+    # pages left out because they are pictures, which OCR may be able to read
+    pictures: int = 0
 
     @property
     def words(self) -> int:
@@ -40,7 +44,9 @@ class Document:
 
     @property
     def chapters(self) -> tuple[Section, ...]:
-        """The sections that are the book itself, without part titles, front and back matter: what summaries read."""
+        """The sections that are the book itself, without part titles, front and back matter: what summaries
+        read.
+        """
         return tuple(section for section in self.sections if section.kind == "chapter")
 
     def section_at(self, offset: int) -> Section:

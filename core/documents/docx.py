@@ -12,7 +12,7 @@ from core.documents.language import guess_language
 from core.errors import DocumentError
 
 _STYLES = "p[style-name='Title'] => h1.title:fresh\np[style-name='Subtitle'] => p.subtitle:fresh"
-_LARGEST_PART_BYTES = 32 << 20                 # mammoth keeps the whole tree of document.xml in memory
+_LARGEST_PART_BYTES = 32 << 20  # mammoth keeps the whole tree of document.xml in memory
 
 
 def read_docx(data: bytes, name: str) -> Manuscript:
@@ -22,22 +22,31 @@ def read_docx(data: bytes, name: str) -> Manuscript:
     archive = SafeArchive(data, name)
     try:
         if len(archive.read("word/document.xml")) > _LARGEST_PART_BYTES:
-            raise DocumentError(f"{name} is too large for a Word document. Save it as EPUB or PDF and open that.")
-        html = mammoth.convert_to_html(io.BytesIO(data), style_map=_STYLES, convert_image=lambda image: [],
-                                       id_prefix="docx-").value
+            raise DocumentError(
+                f"{name} is too large for a Word document. Save it as EPUB or PDF and open that."
+            )
+        html = mammoth.convert_to_html(
+            io.BytesIO(data), style_map=_STYLES, convert_image=lambda image: [], id_prefix="docx-"
+        ).value
     except DocumentError:
         raise
-    except Exception as error:                 # mammoth has no error type of its own
-        raise DocumentError(f"{name} is a damaged Word document and cannot be opened. "
-                            "Open it in Word and save it again.") from error
+    except Exception as error:  # mammoth has no error type of its own
+        raise DocumentError(
+            f"{name} is a damaged Word document and cannot be opened. Open it in Word and save it again."
+        ) from error
     page = walk(parse(f"<html><body>{html}</body></html>"))
     if not page.blocks:
         raise DocumentError(f"{name} is a Word document without text.")
     title, author, language = _properties(archive)
     if not title and page.blocks[0].heading == 1:
         title = page.blocks[0].text
-    return Manuscript("docx", page.blocks, title=one_line(title), author=author,
-                      language=language or guess_language(block.text for block in page.blocks))
+    return Manuscript(
+        "docx",
+        page.blocks,
+        title=one_line(title),
+        author=author,
+        language=language or guess_language(block.text for block in page.blocks),
+    )
 
 
 def _properties(archive: SafeArchive) -> tuple[str, str, str]:

@@ -1,4 +1,6 @@
-"""EPUB 2 and 3 to a manuscript. The archive is checked first, then EbookLib reads it; one bad item is one warning."""
+"""EPUB 2 and 3 to a manuscript. The archive is checked first, then EbookLib reads it; one bad item is one
+warning.
+"""
 
 from __future__ import annotations
 
@@ -27,16 +29,30 @@ with python_warnings.catch_warnings():
 log = logging.getLogger(__name__)
 
 _FONT_OBFUSCATION = ("http://www.idpf.org/2008/embedding", "http://ns.adobe.com/pdf/enc#RC")
-_RIGHTS = {"META-INF/rights.xml": "Adobe DRM", "META-INF/license.lcpl": "LCP (Readium) DRM",
-           "META-INF/sinf.xml": "Apple FairPlay DRM"}
+_RIGHTS = {
+    "META-INF/rights.xml": "Adobe DRM",
+    "META-INF/license.lcpl": "LCP (Readium) DRM",
+    "META-INF/sinf.xml": "Apple FairPlay DRM",
+}
 _TEXT_SUFFIXES = (".xhtml", ".html", ".htm", ".xml", ".opf", ".ncx")
-_BROKEN = (KeyError, AttributeError, TypeError, IndexError, ValueError, AssertionError, RecursionError, etree.LxmlError,
-           ebooklib_epub.EpubException)
+_BROKEN = (
+    KeyError,
+    AttributeError,
+    TypeError,
+    IndexError,
+    ValueError,
+    AssertionError,
+    RecursionError,
+    etree.LxmlError,
+    ebooklib_epub.EpubException,
+)
 Progress = Callable[[str, float | None], None]
 
 
 def read_epub(data: bytes, name: str, *, progress: Progress) -> Manuscript:
-    """The book's text in spine order with its table of contents. Raises DocumentError for DRM, bombs and books without text."""
+    """The book's text in spine order with its table of contents. Raises DocumentError for DRM, bombs and
+    books without text.
+    """
     archive = SafeArchive(data, name)
     _refuse_drm(archive, name)
     reader = _Reader(archive)
@@ -52,27 +68,48 @@ def read_epub(data: bytes, name: str, *, progress: Progress) -> Manuscript:
             pages[item_name] = (len(blocks), page)
             blocks += page.blocks
     if not blocks:
-        raise DocumentError(f"{name} is an EPUB without readable text: its pages are missing, damaged or pictures.")
-    marks = [mark for title, level, target in reader.contents() if (mark := _mark(title, level, target, pages, len(blocks)))]
+        raise DocumentError(
+            f"{name} is an EPUB without readable text: its pages are missing, damaged or pictures."
+        )
+    marks = [
+        mark
+        for title, level, target in reader.contents()
+        if (mark := _mark(title, level, target, pages, len(blocks)))
+    ]
     blocks, labels = _printed_pages(blocks, pages)
     language = (_first(book, "language") or "").split("-")[0].lower()
-    return Manuscript("epub", blocks, title=_title(book), author=_authors(book), marks=marks, page_labels=labels,
-                      pages=len(labels), language=language or guess_language(block.text for block in blocks),
-                      warnings=tuple(reader.notes))
+    return Manuscript(
+        "epub",
+        blocks,
+        title=_title(book),
+        author=_authors(book),
+        marks=marks,
+        page_labels=labels,
+        pages=len(labels),
+        language=language or guess_language(block.text for block in blocks),
+        warnings=tuple(reader.notes),
+    )
 
 
 def _refuse_drm(archive: SafeArchive, name: str) -> None:
     """DocumentError that names the protection; font obfuscation is none."""
+
     def refusal(scheme: str) -> DocumentError:
-        return DocumentError(f"{name} is protected by {scheme} and cannot be opened here. Read it in the shop's own app, or "
-                             "get a copy without DRM.")
+        return DocumentError(
+            f"{name} is protected by {scheme} and cannot be opened here. Read it in the shop's own app, or "
+            "get a copy without DRM."
+        )
+
     try:
         root = parse(decode_markup(archive.read("META-INF/encryption.xml"))[0])
     except KeyError:
         root = None
     if root is not None:
-        methods = [element.get("Algorithm") or element.get("algorithm") or "" for element in root.iter()
-                   if isinstance(element.tag, str) and element.tag.rsplit("}", 1)[-1].lower() == "encryptionmethod"]
+        methods = [
+            element.get("Algorithm") or element.get("algorithm") or ""
+            for element in root.iter()
+            if isinstance(element.tag, str) and element.tag.rsplit("}", 1)[-1].lower() == "encryptionmethod"
+        ]
         if any(method not in _FONT_OBFUSCATION for method in methods):
             raise refusal(next((scheme for path, scheme in _RIGHTS.items() if path in archive.names), "DRM"))
     for path, scheme in _RIGHTS.items():
@@ -135,7 +172,9 @@ class _Reader(ebooklib_epub.EpubReader):
         """Left to `contents`."""
 
     def read_file(self, name: str) -> bytes:
-        """An entry's bytes; empty when it is no text, missing or unsafe. Pictures and fonts are never unpacked."""
+        """An entry's bytes; empty when it is no text, missing or unsafe. Pictures and fonts are never
+        unpacked.
+        """
         if not name.lower().endswith(_TEXT_SUFFIXES):
             return b""
         try:
@@ -158,7 +197,10 @@ class _Reader(ebooklib_epub.EpubReader):
         texts = [item for item in in_spine or pages if not isinstance(item, ebooklib_epub.EpubNav)]
         if not texts:
             self.note("The book's reading order is damaged; its files were read by name.")
-            return sorted((name for name in self._archive.names if name.lower().endswith(_TEXT_SUFFIXES[:3])), key=_natural)
+            return sorted(
+                (name for name in self._archive.names if name.lower().endswith(_TEXT_SUFFIXES[:3])),
+                key=_natural,
+            )
         for item in texts:
             if item.content:
                 self._documents.setdefault(self.path(item.file_name), item.content)
@@ -172,13 +214,19 @@ class _Reader(ebooklib_epub.EpubReader):
         return walk(parse(decode_markup(data)[0]))
 
     def contents(self) -> list[tuple[str, int, str]]:
-        """(title, level, archive name#anchor) of the navigation document, else of the NCX; empty without either."""
+        """(title, level, archive name#anchor) of the navigation document, else of the NCX; empty without
+        either.
+        """
         navs = [item for item in self.book.get_items() if isinstance(item, ebooklib_epub.EpubNav)]
         for item in navs:
             entries = self._nav_entries(item.content or b"", posixpath.dirname(self.path(item.file_name)))
             if entries:
                 return entries
-        listed = [self.path(item.file_name) for item in self.book.get_items() if isinstance(item, ebooklib_epub.EpubNcx)]
+        listed = [
+            self.path(item.file_name)
+            for item in self.book.get_items()
+            if isinstance(item, ebooklib_epub.EpubNcx)
+        ]
         for name in listed or [name for name in self._archive.names if name.lower().endswith(".ncx")]:
             entries = self._ncx_entries(self.read_file(name), posixpath.dirname(name))
             if entries:
@@ -193,8 +241,13 @@ class _Reader(ebooklib_epub.EpubReader):
             return []
         entries = []
         for link in nav.xpath(".//*[local-name()='a' or local-name()='span'][parent::*[local-name()='li']]"):
-            level = sum(isinstance(above.tag, str) and above.tag.rsplit("}", 1)[-1] == "ol" for above in link.iterancestors())
-            entries.append((one_line("".join(link.itertext())), max(1, level), _target(folder, link.get("href"))))
+            level = sum(
+                isinstance(above.tag, str) and above.tag.rsplit("}", 1)[-1] == "ol"
+                for above in link.iterancestors()
+            )
+            entries.append(
+                (one_line("".join(link.itertext())), max(1, level), _target(folder, link.get("href")))
+            )
         return _with_targets(entries)
 
     def _ncx_entries(self, data: bytes, folder: str) -> list[tuple[str, int, str]]:
@@ -203,8 +256,10 @@ class _Reader(ebooklib_epub.EpubReader):
         for point in root.xpath("//*[translate(local-name(), 'P', 'p')='navpoint']"):
             label = point.xpath("./*[translate(local-name(), 'L', 'l')='navlabel']//text()")
             source = point.xpath("string(./*[local-name()='content']/@src)")
-            level = 1 + sum(isinstance(above.tag, str) and above.tag.rsplit("}", 1)[-1].lower() == "navpoint"
-                            for above in point.iterancestors())
+            level = 1 + sum(
+                isinstance(above.tag, str) and above.tag.rsplit("}", 1)[-1].lower() == "navpoint"
+                for above in point.iterancestors()
+            )
             entries.append((one_line("".join(label)), level, _target(folder, str(source))))
         return _with_targets(entries)
 
@@ -241,9 +296,13 @@ def _mark(title: str, level: int, target: str, pages: dict[str, tuple[int, Page]
     return Mark(title, level, min(block, total - 1))
 
 
-def _printed_pages(blocks: list[Block], pages: dict[str, tuple[int, Page]]) -> tuple[list[Block], tuple[str, ...]]:
+def _printed_pages(
+    blocks: list[Block], pages: dict[str, tuple[int, Page]]
+) -> tuple[list[Block], tuple[str, ...]]:
     """Page breaks of the printed edition, where the book carries them, as page starts with labels."""
-    breaks = [(first + block, label) for first, page in pages.values() for block, label in page.page_breaks if label]
+    breaks = [
+        (first + block, label) for first, page in pages.values() for block, label in page.page_breaks if label
+    ]
     if len(breaks) < 2:
         return blocks, ()
     result, labels = list(blocks), []
@@ -274,13 +333,24 @@ def _title(book: ebooklib_epub.EpubBook) -> str:
 def _authors(book: ebooklib_epub.EpubBook) -> str:
     """The authors' names; illustrators, translators and other helpers only when nobody else is named."""
     try:
-        creators = [(one_line(value), extra) for value, extra in book.get_metadata("DC", "creator") if value and value.strip()]
-        roles = {str(extra.get("refines", "")).lstrip("#"): one_line(value or "")
-                 for value, extra in book.get_metadata("OPF", None) or [] if extra.get("property") == "role"}
+        creators = [
+            (one_line(value), extra)
+            for value, extra in book.get_metadata("DC", "creator")
+            if value and value.strip()
+        ]
+        roles = {
+            str(extra.get("refines", "")).lstrip("#"): one_line(value or "")
+            for value, extra in book.get_metadata("OPF", None) or []
+            if extra.get("property") == "role"
+        }
     except _BROKEN:
         return ""
     role = "{http://www.idpf.org/2007/opf}role"
-    names = [name for name, extra in creators if extra.get(role, roles.get(extra.get("id", ""), "aut")) in ("aut", "")]
+    names = [
+        name
+        for name, extra in creators
+        if extra.get(role, roles.get(extra.get("id", ""), "aut")) in ("aut", "")
+    ]
     return ", ".join(dict.fromkeys(names or [name for name, _ in creators]))
 
 

@@ -21,24 +21,32 @@ _NUMBER_WORDS = _alternatives(
     """one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen
     nineteen twenty thirty forty fifty sixty seventy eighty ninety hundred first second third fourth fifth sixth seventh
     eighth ninth tenth eleventh twelfth last the and erste[rs]? zweite[rs]? dritte[rs]? vierte[rs]? premi[eè]re?
-    deuxième seconde? troisième primer[ao]? segund[ao] tercer[ao]? prim[ao] terz[ao] первая вторая третья четвёртая""")
+    deuxième seconde? troisième primer[ao]? segund[ao] tercer[ao]? prim[ao] terz[ao] первая вторая третья четвёртая"""
+)
 _ROMAN = r"(?=[ivxlcdm])m{0,3}(?:c[md]|d?c{0,4})(?:x[cl]|l?x{0,4})(?:i[xv]|v?i{0,4})"
 _NUMBER = rf"(?:\d{{1,3}}|{_ROMAN}|(?:(?:{_NUMBER_WORDS})\b[\s-]*)+)"
 _REST = r"(?P<rest>.*)\Z"
 _LABEL = re.compile(
-    rf"(?P<word>{_WORDS})\b\.?\s+(?P<number>{_NUMBER})(?=$|[\s.:,;—–\-\])])[.:\])]*\s*[—–\-]*\s*{_REST}", re.I | re.S)
+    rf"(?P<word>{_WORDS})\b\.?\s+(?P<number>{_NUMBER})(?=$|[\s.:,;—–\-\])])[.:\])]*\s*[—–\-]*\s*{_REST}",
+    re.I | re.S,
+)
 _REVERSED = re.compile(
-    rf"(?P<number>(?:the\s+)?(?:{_NUMBER_WORDS})|\d{{1,3}}\.)\s+(?P<word>{_WORDS})\b[.:]?\s*{_REST}", re.I | re.S)
+    rf"(?P<number>(?:the\s+)?(?:{_NUMBER_WORDS})|\d{{1,3}}\.)\s+(?P<word>{_WORDS})\b[.:]?\s*{_REST}",
+    re.I | re.S,
+)
 _CJK = re.compile(
     rf"第\s*(?P<number>[0-9０-９一二三四五六七八九十百千零〇两]+)\s*(?P<word>[章回节節卷部篇话話幕])"
-    rf"\s*[:：、.]?\s*{_REST}", re.S)
+    rf"\s*[:：、.]?\s*{_REST}",
+    re.S,
+)
 _NUMBERED = re.compile(rf"(?P<number>\d{{1,3}}|{_ROMAN})(?:(?P<stop>[.:)—–])\s*|\s+|\Z){_REST}", re.I | re.S)
 _SPECIAL_NAMES = _alternatives(
     r"""prologue epilogue introduction introductory preface foreword afterword conclusion postscript interlude prelude coda
     appendix(?:\s+\w{1,4})? contents table\s+of\s+contents index bibliography glossary notes endnotes acknowledge?ments
     dedication prolog epilog vorwort einleitung nachwort inhalt prólogo epílogo introducción prefazione prologo epilogo
     introduzione avant-propos préface épilogue 序 序章 序言 前言 楔子 尾声 后记 後記
-    пролог эпилог предисловие введение послесловие""")
+    пролог эпилог предисловие введение послесловие"""
+)
 _SPECIAL = re.compile(rf"(?:the\s+)?(?:{_SPECIAL_NAMES})[.:]?\Z", re.I)
 _ENDS_LIKE_PROSE = re.compile(r"[,;:\-]\Z")
 _MAX_CHARS = 120
@@ -46,11 +54,13 @@ _MAX_CHARS = 120
 
 @dataclass(frozen=True, slots=True)
 class Heading:
-    """A line read as a heading. `word`: "chapter", "part", ... or "" for bare numerals, "special" for Epilogue and its kind."""
+    """A line read as a heading. `word`: "chapter", "part", ... or "" for bare numerals, "special" for
+    Epilogue and its kind.
+    """
 
     word: str
     number: int | None
-    rest: str                                  # the title after the label; "" when it is a bare label
+    rest: str  # the title after the label; "" when it is a bare label
 
     @property
     def is_part(self) -> bool:
@@ -65,7 +75,8 @@ class Heading:
 
 def read_heading(text: str) -> Heading | None:
     """
-    The heading that `text` is, or None. Only the form is judged; whether it is one is for the whole book to say."""
+    The heading that `text` is, or None. Only the form is judged; whether it is one is for the whole book to
+    say."""
     line = " ".join(text.split()).strip("*_[] ")
     if not line or len(line) > _MAX_CHARS:
         return None
@@ -107,7 +118,10 @@ def to_number(text: str) -> int | None:
 
 def _roman(text: str) -> int:
     values = [{"i": 1, "v": 5, "x": 10, "l": 50, "c": 100, "d": 500, "m": 1000}[char] for char in text]
-    return sum(-value if value < following else value for value, following in zip(values, values[1:] + [0], strict=True))
+    return sum(
+        -value if value < following else value
+        for value, following in zip(values, values[1:] + [0], strict=True)
+    )
 
 
 def _chinese(text: str) -> int:
@@ -122,11 +136,44 @@ def _chinese(text: str) -> int:
     return total + current
 
 
-_UNITS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve", "thirteen",
-          "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen"]
+_UNITS = [
+    "zero",
+    "one",
+    "two",
+    "three",
+    "four",
+    "five",
+    "six",
+    "seven",
+    "eight",
+    "nine",
+    "ten",
+    "eleven",
+    "twelve",
+    "thirteen",
+    "fourteen",
+    "fifteen",
+    "sixteen",
+    "seventeen",
+    "eighteen",
+    "nineteen",
+]
 _TENS = ["zero", "ten", "twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"]
-_ORDINALS = ["zeroth", "first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth",
-             "eleventh", "twelfth"]
+_ORDINALS = [
+    "zeroth",
+    "first",
+    "second",
+    "third",
+    "fourth",
+    "fifth",
+    "sixth",
+    "seventh",
+    "eighth",
+    "ninth",
+    "tenth",
+    "eleventh",
+    "twelfth",
+]
 
 
 def _spelt(text: str) -> int | None:

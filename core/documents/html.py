@@ -1,4 +1,6 @@
-"""HTML and XHTML to blocks, with the blocks that anchors point at. Entities from outside are never followed."""
+"""HTML and XHTML to blocks, with the blocks that anchors point at. Entities from outside are never
+followed.
+"""
 
 from __future__ import annotations
 
@@ -15,24 +17,75 @@ from core.documents.decode import decode_markup
 from core.documents.language import guess_language
 
 _HEADINGS = {f"h{n}": n for n in range(1, 7)}
-_FLUSH = {"p", "div", "section", "article", "header", "footer", "main", "aside", "blockquote", "ul", "ol", "li", "dl", "dt",
-          "dd", "table", "tr", "caption", "figure", "figcaption", "hr", "pre", "body", "center", "address", "form", "fieldset",
-          "nav", "details", "summary", "tbody", "thead", *_HEADINGS}
-_SKIP = {"script", "style", "head", "template", "svg", "rt", "rp", "audio", "video", "object", "iframe", "noscript", "select",
-         "button", "canvas"}
+_FLUSH = {
+    "p",
+    "div",
+    "section",
+    "article",
+    "header",
+    "footer",
+    "main",
+    "aside",
+    "blockquote",
+    "ul",
+    "ol",
+    "li",
+    "dl",
+    "dt",
+    "dd",
+    "table",
+    "tr",
+    "caption",
+    "figure",
+    "figcaption",
+    "hr",
+    "pre",
+    "body",
+    "center",
+    "address",
+    "form",
+    "fieldset",
+    "nav",
+    "details",
+    "summary",
+    "tbody",
+    "thead",
+    *_HEADINGS,
+}
+_SKIP = {
+    "script",
+    "style",
+    "head",
+    "template",
+    "svg",
+    "rt",
+    "rp",
+    "audio",
+    "video",
+    "object",
+    "iframe",
+    "noscript",
+    "select",
+    "button",
+    "canvas",
+}
 _OWN_NOTES = re.compile(r"\s*\[?\(?(\d{1,4}|[*†‡§])\)?\]?\s*\Z")
 _DOCTYPE = re.compile(r"<!DOCTYPE[^\[>]*", re.I)
 _DECLARED_ENTITY = re.compile(r"<!ENTITY\s+(?:%\s+)?([\w.-]+)")
 _XML_DECLARATION = re.compile(r"\A\s*<\?xml[^>]*\?>")
 _NAMED = re.compile(r"&([A-Za-z][A-Za-z0-9]*);")
 _EMPTY = re.compile(
-    r"<(title|script|style|textarea|iframe|noscript|a|span|div|p|i|b|em|strong)\b((?:[^<>\"']|\"[^\"]*\"|'[^']*')*)/>", re.I)
+    r"<(title|script|style|textarea|iframe|noscript|a|span|div|p|i|b|em|strong)\b((?:[^<>\"']|\"[^\"]*\"|'[^']*')*)/>",
+    re.I,
+)
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 
 
 @dataclass(slots=True)
 class Page:
-    """One file's blocks. `anchors`: id -> index of the block it stands in; `page_breaks`: (block, label) of printed pages."""
+    """One file's blocks. `anchors`: id -> index of the block it stands in; `page_breaks`: (block, label) of
+    printed pages.
+    """
 
     blocks: list[Block] = field(default_factory=list)
     anchors: dict[str, int] = field(default_factory=dict)
@@ -46,31 +99,52 @@ def read_html(data: bytes) -> Manuscript:
     text, repaired = repair_mojibake(text)
     root = parse(text)
     page = walk(root)
-    author = root.xpath("string(//meta[translate(@name,'AUTHOR','author')='author' or @name='DC.Creator']/@content)")
+    author = root.xpath(
+        "string(//meta[translate(@name,'AUTHOR','author')='author' or @name='DC.Creator']/@content)"
+    )
     language = root.get("lang") or root.get("{http://www.w3.org/XML/1998/namespace}lang") or ""
     marks = _contents(root, page)
-    warnings = ("Some characters had been garbled by a wrong encoding and were repaired.",) if repaired else ()
+    warnings = (
+        ("Some characters had been garbled by a wrong encoding and were repaired.",) if repaired else ()
+    )
     title = page.title or next((block.text for block in page.blocks if block.heading == 1), "")
-    return Manuscript("html", page.blocks, title=one_line(title), author=one_line(author), warnings=warnings,
-                      language=language or guess_language(block.text for block in page.blocks), marks=marks)
+    return Manuscript(
+        "html",
+        page.blocks,
+        title=one_line(title),
+        author=one_line(author),
+        warnings=warnings,
+        language=language or guess_language(block.text for block in page.blocks),
+        marks=marks,
+    )
 
 
 def parse(text: str) -> etree._Element:
-    """The element tree: strict XML where it holds, else the lenient HTML parser. Never raises for broken markup."""
+    """The element tree: strict XML where it holds, else the lenient HTML parser. Never raises for broken
+    markup.
+    """
     declared = set(_DECLARED_ENTITY.findall(text[:65536])) if "<!ENTITY" in text[:65536] else set()
     clean = _XML_DECLARATION.sub("", _CONTROL.sub("", text))
     clean = _without_doctype(clean)
     clean = _NAMED.sub(lambda match: _entity(match, declared), clean)
     if "xmlns" in clean[:2048]:
-        parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False, huge_tree=False, remove_comments=True,
-                                 remove_pis=True)
+        parser = etree.XMLParser(
+            resolve_entities=False,
+            no_network=True,
+            load_dtd=False,
+            huge_tree=False,
+            remove_comments=True,
+            remove_pis=True,
+        )
         try:
             return etree.fromstring(clean.strip().encode("utf-8"), parser)
         except etree.XMLSyntaxError:
             pass
     lenient = lxml_html.HTMLParser(encoding="utf-8", no_network=True, remove_comments=True, remove_pis=True)
     try:
-        root = lxml_html.document_fromstring(_EMPTY.sub(r"<\1\2></\1>", clean).encode("utf-8", "ignore"), parser=lenient)
+        root = lxml_html.document_fromstring(
+            _EMPTY.sub(r"<\1\2></\1>", clean).encode("utf-8", "ignore"), parser=lenient
+        )
     except (etree.ParserError, etree.XMLSyntaxError, ValueError, AssertionError):
         root = None
     return root if root is not None else etree.Element("html")
@@ -82,10 +156,10 @@ def _without_doctype(text: str) -> str:
     if found is None:
         return text
     end = found.end()
-    if text[end:end + 1] == "[":
+    if text[end : end + 1] == "[":
         end = text.find("]", end)
     close = text.find(">", end) if end >= 0 else -1
-    return text[:found.start()] + text[close + 1:] if close >= 0 else text
+    return text[: found.start()] + text[close + 1 :] if close >= 0 else text
 
 
 def walk(root: etree._Element) -> Page:
@@ -107,7 +181,7 @@ class _Walker:
 
     def __init__(self) -> None:
         self.page = Page()
-        self.waiting: list[str] = []            # anchors of the block that is being collected
+        self.waiting: list[str] = []  # anchors of the block that is being collected
         self._parts: list[str] = []
         self._heading = 0
         self._skip = 0
@@ -129,7 +203,7 @@ class _Walker:
         elif tag in ("td", "th"):
             self._parts.append("\t")
         elif tag == "img" and re.fullmatch(r"[A-Z“‘\"']{1,2}", (element.get("alt") or "").strip()):
-            self._parts.append((element.get("alt") or "").strip())   # a drop capital drawn as a picture
+            self._parts.append((element.get("alt") or "").strip())  # a drop capital drawn as a picture
         self._text(_note_mark(element, tag) or element.text)
 
     def end(self, element: etree._Element) -> None:
@@ -160,7 +234,12 @@ class _Walker:
         for name in (element.get("id"), element.get("name") if _tag(element) == "a" else None):
             if name and len(name) < 500:
                 self.waiting.append(name)
-        kind = element.get("{http://www.idpf.org/2007/ops}type") or element.get("epub:type") or element.get("role") or ""
+        kind = (
+            element.get("{http://www.idpf.org/2007/ops}type")
+            or element.get("epub:type")
+            or element.get("role")
+            or ""
+        )
         if "pagebreak" in kind:
             label = element.get("title") or element.get("aria-label") or "".join(element.itertext())
             self.page.page_breaks.append((len(self.page.blocks), one_line(label)[:20]))
@@ -175,7 +254,7 @@ def _tag(element: etree._Element) -> str:
 
 
 def _note_mark(element: etree._Element, tag: str) -> str | None:
-    """"[3]" for a raised 3 that refers to a note, so that it never melts into the word before it."""
+    """ "[3]" for a raised 3 that refers to a note, so that it never melts into the word before it."""
     if tag == "sup" and len(element) <= 1:
         found = _OWN_NOTES.match("".join(element.itertext()))
         if found and (len(element) == 0 or _tag(element[0]) == "a"):
@@ -195,7 +274,9 @@ def _entity(match: re.Match[str], declared: set[str]) -> str:
 
 
 def _contents(root: etree._Element, page: Page) -> list[Mark]:
-    """The page's own table of contents: links that walk forward to the headings they name. Empty when there are few of them."""
+    """The page's own table of contents: links that walk forward to the headings they name. Empty when there
+    are few of them.
+    """
     marks: list[Mark] = []
     for link in root.iter("a", "{*}a"):
         href, title = str(link.get("href") or ""), one_line("".join(link.itertext()))
@@ -209,4 +290,6 @@ def _contents(root: etree._Element, page: Page) -> list[Mark]:
 
 def _heads(block: Block, title: str) -> bool:
     """The block is a heading, or says what the link says."""
-    return bool(block.heading) or (len(block.text) < 200 and title.casefold() in " ".join(block.text.split()).casefold())
+    return bool(block.heading) or (
+        len(block.text) < 200 and title.casefold() in " ".join(block.text.split()).casefold()
+    )

@@ -1,4 +1,6 @@
-"""A guess at the language of a text, for files that do not name it: by script, else by the commonest small words."""
+"""A guess at the language of a text, for files that do not name it: by script, else by the commonest small
+words.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +9,17 @@ from collections import Counter
 from collections.abc import Iterable
 
 _SAMPLE_CHARS = 60_000
-_SCRIPTS = (("ja", r"[\u3040-\u30ff]"), ("zh", r"[\u4e00-\u9fff]"), ("ko", r"[\uac00-\ud7af]"), ("ar", r"[\u0600-\u06ff]"),
-            ("he", r"[\u0590-\u05ff]"), ("ru", r"[\u0400-\u04ff]"), ("el", r"[\u0370-\u03ff]"), ("hi", r"[\u0900-\u097f]"),
-            ("th", r"[\u0e00-\u0e7f]"))
+_SCRIPTS = (
+    ("ja", r"[\u3040-\u30ff]"),
+    ("zh", r"[\u4e00-\u9fff]"),
+    ("ko", r"[\uac00-\ud7af]"),
+    ("ar", r"[\u0600-\u06ff]"),
+    ("he", r"[\u0590-\u05ff]"),
+    ("ru", r"[\u0400-\u04ff]"),
+    ("el", r"[\u0370-\u03ff]"),
+    ("hi", r"[\u0900-\u097f]"),
+    ("th", r"[\u0e00-\u0e7f]"),
+)
 _SMALL_WORDS = {
     "en": "the and of to in was that his with for had not but from this which",
     "de": "der die und das nicht ist ein mit sich den auf sie von dem war",
@@ -36,6 +46,8 @@ def guess_language(texts: Iterable[str]) -> str:
             return code
     counts = Counter(re.findall(r"[^\W\d_]+", sample.lower()))
     total = sum(counts.values()) or 1
-    scores = {code: sum(counts[word] for word in words.split()) / total for code, words in _SMALL_WORDS.items()}
+    scores = {
+        code: sum(counts[word] for word in words.split()) / total for code, words in _SMALL_WORDS.items()
+    }
     best = max(scores, key=lambda code: scores[code])
     return best if scores[best] > 0.08 else ""

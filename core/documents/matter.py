@@ -1,4 +1,6 @@
-"""What in a book is not the book: licences, contents lists, indexes, title pages. Judged by title, place and wording."""
+"""What in a book is not the book: licences, contents lists, indexes, title pages. Judged by title, place and
+wording.
+"""
 
 from __future__ import annotations
 
@@ -14,29 +16,46 @@ _FRONT = re.compile(
     r"about this (?:e-?text|e-?book|edition).*|(?:original )?transcriber.?s.? notes?.*|colophon|imprint|"
     r"also by .*|praise for .*|permissions|front ?matter|frontispiece|inhalt(?:sverzeichnis)?|impressum|"
     r"table des matières|índice|indice|sumário|sommaire|目录|目次|оглавление|содержание|"
-    r"the (?:full )?project gutenberg (?:e-?book|e-?text).*|landmarks|list of pages", re.I)
+    r"the (?:full )?project gutenberg (?:e-?book|e-?text).*|landmarks|list of pages",
+    re.I,
+)
 _BACK = re.compile(
     r"index|(?:\w+(?: and \w+)* )?index|index of .*|bibliography|works cited|references|"
-    r"glossary.*|(?:foot|end|descriptive )?notes|(?:a )?(?:suggested |further |recommended )?reading(?: list)?|"
+    r"glossary.*|(?:foot|end|descriptive )?notes|(?:a )?(?:suggested |further |recommended )?reading(?: "
+    r"list)?|"
     r"discussion questions|suggestions (?:to|for) (?:teachers|further reading|readers).*|"
-    r"about the (?:author|publisher|translator).*|.*project gutenberg.*licen[cs]e.*|(?:the )?(?:full )?licen[cs]e|"
+    r"about the (?:author|publisher|translator).*|.*project gutenberg.*licen[cs]e.*|(?:the )?(?:full "
+    r")?licen[cs]e|"
     r"back ?matter|literatur(?:verzeichnis)?|register|stichwortverzeichnis|bibliographie|glossaire|bibliografía|"
-    r"bibliografia|errata|索引|参考文献|end of (?:the |this )?project gutenberg.*", re.I)
+    r"bibliografia|errata|索引|参考文献|end of (?:the |this )?project gutenberg.*",
+    re.I,
+)
 _OPENING = re.compile(
     r"(?:.*\b)?(?:introduction|introductory|preface|prologue|prolog|fore-?word|letters?|proem|prelude|preamble|"
     r"author.?s note|to the reader|vorwort|einleitung|prólogo|prologo|prefazione|introducción|introduzione|"
-    r"avant-propos|préface|前言|楔子|序.*|пролог|предисловие|введение|overture|invocation)\b.*", re.I)
-_GUTENBERG_START = re.compile(r"\*{2,}\s*START OF TH(?:E|IS) PROJECT GUTENBERG|\*END\s?\*?\s?THE SMALL PRINT", re.I)
-_GUTENBERG_END = re.compile(r"\*{2,}\s*END OF TH(?:E|IS) PROJECT GUTENBERG|\A\W*End of (?:the |this )?Project Gutenberg", re.I)
+    r"avant-propos|préface|前言|楔子|序.*|пролог|предисловие|введение|overture|invocation)\b.*",
+    re.I,
+)
+_GUTENBERG_START = re.compile(
+    r"\*{2,}\s*START OF TH(?:E|IS) PROJECT GUTENBERG|\*END\s?\*?\s?THE SMALL PRINT", re.I
+)
+_GUTENBERG_END = re.compile(
+    r"\*{2,}\s*END OF TH(?:E|IS) PROJECT GUTENBERG|\A\W*End of (?:the |this )?Project Gutenberg", re.I
+)
 _GUTENBERG_HEAD = re.compile(
     r"\A\W*(?:the )?project gutenberg(?:.s)? (?:e-?book|e-?text|edition)\b|\A\W*Project Gutenberg.s |"
-    r"\A\W*this (?:e-?book|e-?text) is for the use of anyone anywhere", re.I)
+    r"\A\W*this (?:e-?book|e-?text) is for the use of anyone anywhere",
+    re.I,
+)
 _NOTICE_LINE = re.compile(
-    r"gutenberg|\A(?:title|author|release date|language|illustrator|translator|character set|produced by|posting date)\b", re.I)
+    r"gutenberg|\A(?:title|author|release date|language|illustrator|translator|character set|produced "
+    r"by|posting date)\b",
+    re.I,
+)
 
 
 def kind_by_title(title: str) -> str | None:
-    """"front" or "back" when the title alone says so, else None."""
+    """ "front" or "back" when the title alone says so, else None."""
     plain = re.sub(r"\s+", " ", title).strip(" .:*_[]")
     if _FRONT.fullmatch(plain):
         return "front"
@@ -49,7 +68,9 @@ def opens_the_book(title: str) -> bool:
 
 
 def gutenberg_cuts(blocks: Sequence[Block]) -> tuple[int, int]:
-    """(first block after the Project Gutenberg header, first block of its closing licence); (0, len) when there is none."""
+    """(first block after the Project Gutenberg header, first block of its closing licence); (0, len) when
+    there is none.
+    """
     first, last = 0, len(blocks)
     for index, block in enumerate(blocks):
         text = block.text
@@ -64,7 +85,8 @@ def gutenberg_cuts(blocks: Sequence[Block]) -> tuple[int, int]:
             break
     if first == 0 and blocks and any(_GUTENBERG_HEAD.search(block.text) for block in blocks[:3]):
         first = _end_of_notice(blocks)
-    return (first, last) if first < last else (0, len(blocks))     # nothing but the notice: then that is the text
+    # nothing but the notice: then that is the text
+    return (first, last) if first < last else (0, len(blocks))
 
 
 def _share(blocks: Sequence[Block], index: int) -> float:
@@ -84,14 +106,14 @@ def _end_of_notice(blocks: Sequence[Block]) -> int:
 
 
 def gutenberg_fields(blocks: Sequence[Block]) -> dict[str, str]:
-    """"title", "author", "language" as the Project Gutenberg header names them."""
+    """ "title", "author", "language" as the Project Gutenberg header names them."""
     fields: dict[str, str] = {}
     for block in blocks[:40]:
         lines = block.text.split("\n")
         for position, line in enumerate(lines):
             found = re.match(r"(title|author|language)\s*:\s*(.+)", line.strip(), re.I)
             if found and found.group(1).lower() not in fields:
-                following = lines[position + 1:position + 2]
+                following = lines[position + 1 : position + 2]
                 goes_on = following and ":" not in following[0] and found.group(1).lower() == "title"
                 more = following[0].strip() if goes_on else ""
                 fields[found.group(1).lower()] = f"{found.group(2).strip()} {more}".strip()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from core.errors import DocumentError, ScannedPages
 
-if TYPE_CHECKING:                              # the app asks `available` without loading a PDF engine
+if TYPE_CHECKING:  # the app asks `available` without loading a PDF engine
     import pypdfium2
 
     from core.documents.pdf_page import Line
@@ -21,22 +21,38 @@ _REQUIREMENTS = Path(__file__).resolve().parents[2] / "requirements-ocr.txt"
 
 def available() -> bool:
     """True when the OCR extra is installed."""
-    return importlib.util.find_spec("rapidocr") is not None and importlib.util.find_spec("onnxruntime") is not None
+    return (
+        importlib.util.find_spec("rapidocr") is not None
+        and importlib.util.find_spec("onnxruntime") is not None
+    )
 
 
 def how_to() -> str:
     """One sentence that tells the user how to get text out of pictures."""
     if available():
-        return "OCR can read them, in some seconds per page: with the app's button, or with --ocr on the command line."
-    return (f'To read them, install the OCR extra with the command "{sys.executable}" -m pip install -r "{_REQUIREMENTS}" '
-            "and open the file again, or run an OCR program on it first.")
+        return (
+            "OCR can read them, in some seconds per page: with the app's button, or with --ocr on the "
+            "command line."
+        )
+    return (
+        f'To read them, install the OCR extra with the command "{sys.executable}" -m pip install -r '
+        f'"{_REQUIREMENTS}" '
+        "and open the file again, or run an OCR program on it first."
+    )
 
 
-def recognise(pdf: pypdfium2.PdfDocument, pages: list[list[Line]], scanned: list[int], name: str,
-              progress: Callable[[str, float | None], None]) -> list[list[Line]]:
+def recognise(
+    pdf: pypdfium2.PdfDocument,
+    pages: list[list[Line]],
+    scanned: list[int],
+    name: str,
+    progress: Callable[[str, float | None], None],
+) -> list[list[Line]]:
     """The pages, with the lines of the `scanned` ones read from their pictures."""
     if not available():
-        raise ScannedPages(f"{len(scanned)} of {len(pages)} pages of {name} are pictures and need OCR. {how_to()}")
+        raise ScannedPages(
+            f"{len(scanned)} of {len(pages)} pages of {name} are pictures and need OCR. {how_to()}"
+        )
     from rapidocr import RapidOCR
 
     engine = RapidOCR()
@@ -46,8 +62,10 @@ def recognise(pdf: pypdfium2.PdfDocument, pages: list[list[Line]], scanned: list
         page = pdf[number]
         found = engine(page.render(scale=_DPI / 72).to_numpy())
         boxes = found.boxes if found.boxes is not None else []
-        result[number] = [_line(box, text, page.get_height(), number)
-                          for box, text in zip(boxes, found.txts or (), strict=False)]
+        result[number] = [
+            _line(box, text, page.get_height(), number)
+            for box, text in zip(boxes, found.txts or (), strict=False)
+        ]
     if not any(result):
         raise DocumentError(f"{name} is a scan in which no text could be recognised.")
     return result

@@ -1,4 +1,6 @@
-"""PDF to a manuscript: text by PDFium, cleaned of print's habits; outline, page labels and encryption by pypdf."""
+"""PDF to a manuscript: text by PDFium, cleaned of print's habits; outline, page labels and encryption by
+pypdf.
+"""
 
 from __future__ import annotations
 
@@ -25,15 +27,28 @@ from core.documents.pdf_paragraphs import glued_words, to_blocks, vocabulary
 from core.errors import DocumentError, PasswordNeeded, ScannedPages
 
 log = logging.getLogger(__name__)
-logging.getLogger("pypdf").setLevel(logging.ERROR)     # its remarks on odd files are for nobody's screen
+logging.getLogger("pypdf").setLevel(logging.ERROR)  # its remarks on odd files are for nobody's screen
 
 MAX_PAGES = 20_000
 # "broken PDF files might cause other exceptions", says its own documentation
-_PYPDF_ERRORS = (pypdf.errors.PyPdfError, ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError, OSError,
-                 ArithmeticError, AssertionError, NotImplementedError)
-_TRIED_FIRST = 12                              # pages read again before deciding that a file has no glued words
-_SCAN_CHARS = 25                               # a page with fewer characters has no text layer worth the name
-_PLATES = 3                                    # so many pages without text are a cover and illustrations, not worth a word
+_PYPDF_ERRORS = (
+    pypdf.errors.PyPdfError,
+    ValueError,
+    KeyError,
+    TypeError,
+    AttributeError,
+    IndexError,
+    RecursionError,
+    OSError,
+    ArithmeticError,
+    AssertionError,
+    NotImplementedError,
+)
+# pages read again before deciding that a file has no glued words
+_TRIED_FIRST = 12
+_SCAN_CHARS = 25  # a page with fewer characters has no text layer worth the name
+# so many pages without text are a cover and illustrations, not worth a word
+_PLATES = 3
 Progress = Callable[[str, float | None], None]
 
 
@@ -42,11 +57,18 @@ def read_pdf(data: bytes, name: str, *, password: str | None, progress: Progress
     pdf = _opened(data, name, password)
     try:
         if len(pdf) > MAX_PAGES:
-            raise DocumentError(f"{name} has {len(pdf):,} pages, over the limit of {MAX_PAGES:,} for one book. Split it first.")
+            raise DocumentError(
+                f"{name} has {len(pdf):,} pages, over the limit of {MAX_PAGES:,} for one book. Split it "
+                "first."
+            )
         pages = _pages(pdf, progress)
         known = _part_glued_words(pdf, pages)
         pictures = _pictures(pdf, pages, name)
-        pages, warnings = _with_ocr(pdf, pages, pictures, name, progress) if ocr and pictures else (pages, _left_out(pages, pictures, name))
+        pages, warnings = (
+            _with_ocr(pdf, pages, pictures, name, progress)
+            if ocr and pictures
+            else (pages, _left_out(pages, pictures, name))
+        )
         known = vocabulary(pages) if ocr and pictures else known
         meta = {key: one_line(value) for key, value in pdf.get_metadata_dict().items()}
         outline, labels = _structure(data, password, pdf)
@@ -65,10 +87,18 @@ def read_pdf(data: bytes, name: str, *, password: str | None, progress: Progress
     if not title or _looks_generated(title):
         title, named = _title_page(blocks, places)
         author = author or named
-    return Manuscript("pdf", blocks, title=title, author=author, marks=_marks(outline, blocks, places),
-                      page_labels=labels, pages=len(pages), warnings=warnings,
-                      pictures=len(pictures) if warnings and not ocr else 0,
-                      language=guess_language(block.text for block in blocks))
+    return Manuscript(
+        "pdf",
+        blocks,
+        title=title,
+        author=author,
+        marks=_marks(outline, blocks, places),
+        page_labels=labels,
+        pages=len(pages),
+        warnings=warnings,
+        pictures=len(pictures) if warnings and not ocr else 0,
+        language=guess_language(block.text for block in blocks),
+    )
 
 
 def _opened(data: bytes, name: str, password: str | None) -> pypdfium2.PdfDocument:
@@ -80,8 +110,12 @@ def _opened(data: bytes, name: str, password: str | None) -> pypdfium2.PdfDocume
             wrong = "The password given does not open it." if password else "Give its password to open it."
             raise PasswordNeeded(f"{name} is protected by a password. {wrong}") from error
         if "security" in reason:
-            raise DocumentError(f"{name} is encrypted in a way that cannot be opened here (a certificate or DRM).") from error
-        raise DocumentError(f"{name} is a damaged or cut-off PDF and cannot be opened. Download or copy it again.") from error
+            raise DocumentError(
+                f"{name} is encrypted in a way that cannot be opened here (a certificate or DRM)."
+            ) from error
+        raise DocumentError(
+            f"{name} is a damaged or cut-off PDF and cannot be opened. Download or copy it again."
+        ) from error
 
 
 def _pages(pdf: pypdfium2.PdfDocument, progress: Progress) -> list[list[Line]]:
@@ -108,15 +142,23 @@ def _lines(pdf: pypdfium2.PdfDocument, number: int, glued: dict[str, int] | None
 
 
 def _part_glued_words(pdf: pypdfium2.PdfDocument, pages: list[list[Line]]) -> Counter[str]:
-    """The book's words. Pages on which some may have run together, as happens in tight settings, are read again in place."""
+    """The book's words. Pages on which some may have run together, as happens in tight settings, are read
+    again in place.
+    """
     known = vocabulary(pages)
     glued = glued_words(known)
-    suspects = [number for number, lines in enumerate(pages) if glued and not glued.keys().isdisjoint(
-        word for line in lines for word in re.findall(r"[^\W\d_]+", line.text.lower()))]
+    suspects = [
+        number
+        for number, lines in enumerate(pages)
+        if glued
+        and not glued.keys().isdisjoint(
+            word for line in lines for word in re.findall(r"[^\W\d_]+", line.text.lower())
+        )
+    ]
     parted = 0
     for tried, number in enumerate(suspects):
         if tried == _TRIED_FIRST and not parted:
-            break                              # this file's spaces are wide enough
+            break  # this file's spaces are wide enough
         again = _lines(pdf, number, glued)
         parted += again != pages[number]
         pages[number] = again
@@ -125,28 +167,38 @@ def _part_glued_words(pdf: pypdfium2.PdfDocument, pages: list[list[Line]]) -> Co
 
 def _pictures(pdf: pypdfium2.PdfDocument, pages: list[list[Line]], name: str) -> list[int]:
     """The numbers of the pages that are pictures without a text layer."""
-    empty = [number for number, lines in enumerate(pages) if sum(len(line.text) for line in lines) < _SCAN_CHARS]
+    empty = [
+        number for number, lines in enumerate(pages) if sum(len(line.text) for line in lines) < _SCAN_CHARS
+    ]
     pictures = [number for number in empty if _has_picture(pdf, number)]
     if not any(pages) and not pictures:
         raise DocumentError(f"{name} is a PDF without any text.")
     return pictures
 
 
-def _with_ocr(pdf: pypdfium2.PdfDocument, pages: list[list[Line]], pictures: list[int], name: str,
-              progress: Progress) -> tuple[list[list[Line]], tuple[str, ...]]:
+def _with_ocr(
+    pdf: pypdfium2.PdfDocument, pages: list[list[Line]], pictures: list[int], name: str, progress: Progress
+) -> tuple[list[list[Line]], tuple[str, ...]]:
     """(pages, warnings): the pictures' text read by OCR."""
     from core.documents.ocr import recognise
 
-    return recognise(pdf, pages, pictures, name, progress), (f"{len(pictures)} scanned pages were read by OCR.",)
+    return recognise(pdf, pages, pictures, name, progress), (
+        f"{len(pictures)} scanned pages were read by OCR.",
+    )
 
 
 def _left_out(pages: list[list[Line]], pictures: list[int], name: str) -> tuple[str, ...]:
-    """What to tell of pictures that are not read. A book of which they are the larger part is refused with the way out."""
+    """What to tell of pictures that are not read. A book of which they are the larger part is refused with
+    the way out.
+    """
     from core.documents.ocr import how_to
 
     empty = sum(sum(len(line.text) for line in lines) < _SCAN_CHARS for lines in pages)
     if pictures and empty > 0.5 * len(pages):
-        raise ScannedPages(f"{len(pictures)} of {len(pages)} pages of {name} are pictures without a text layer, as in a scan. {how_to()}")
+        raise ScannedPages(
+            f"{len(pictures)} of {len(pages)} pages of {name} are pictures without a text layer, as in a "
+            f"scan. {how_to()}"
+        )
     if len(pictures) <= _PLATES:
         return ()
     return (f"{len(pictures)} of {len(pages)} pages are pictures without text and were left out. {how_to()}",)
@@ -161,36 +213,49 @@ def _has_picture(pdf: pypdfium2.PdfDocument, number: int) -> bool:
 
 
 def _kept(pieces: list[Line], clean: list[Line]) -> list[Line]:
-    """The pieces of a page that lie between what is left of it when running heads and page numbers are gone."""
+    """The pieces of a page that lie between what is left of it when running heads and page numbers are
+    gone.
+    """
     if not clean:
         return []
     top, bottom = clean[0].y + 0.5 * clean[0].size, clean[-1].y - 0.5 * clean[-1].size
     return [piece for piece in pieces if bottom <= piece.y <= top]
 
 
-def _laid_out(pages: list[list[Line]], body: float, openings: dict[int, list[float]],
-              known: Counter[str]) -> tuple[list[Block], list[tuple[int, float]]]:
+def _laid_out(
+    pages: list[list[Line]], body: float, openings: dict[int, list[float]], known: Counter[str]
+) -> tuple[list[Block], list[tuple[int, float]]]:
     whole = [with_drop_capitals(page, body, known) for page in pages]
     first = [lay_out(page, body=body) for page in whole]
-    widths = [region.right - region.left for layout in first for region in layout.regions if len(region.lines) >= 12]
+    widths = [
+        region.right - region.left for layout in first for region in layout.regions if len(region.lines) >= 12
+    ]
     gutters = Counter(round(layout.gutter) for layout in first if layout.gutter is not None)
     usual = [gutter for gutter, count in gutters.most_common(4) if count >= 3]
-    layouts = [lay_out(page, body=body, width=median(widths), gutters=usual) if _unsure(layout, usual) and widths else layout
-               for page, layout in zip(whole, first, strict=True)]
+    layouts = [
+        lay_out(page, body=body, width=median(widths), gutters=usual)
+        if _unsure(layout, usual) and widths
+        else layout
+        for page, layout in zip(whole, first, strict=True)
+    ]
     return to_blocks(layouts, body=body, known=known, openings=openings)
 
 
 def _unsure(layout: PageLayout, gutters: list[int]) -> bool:
     """A page too short to know its own margins, or one that may have the other pages' columns."""
-    return any(len(region.lines) < 12 for region in layout.regions) or (bool(gutters) and layout.gutter is None)
+    return any(len(region.lines) < 12 for region in layout.regions) or (
+        bool(gutters) and layout.gutter is None
+    )
 
 
 # ---- outline and labels ----
 
-_Entry = tuple[str, int, int, float | None]    # title, level, page, y
+_Entry = tuple[str, int, int, float | None]  # title, level, page, y
 
 
-def _structure(data: bytes, password: str | None, pdf: pypdfium2.PdfDocument) -> tuple[list[_Entry], tuple[str, ...]]:
+def _structure(
+    data: bytes, password: str | None, pdf: pypdfium2.PdfDocument
+) -> tuple[list[_Entry], tuple[str, ...]]:
     """Outline and page labels by pypdf; by PDFium when the file is too damaged for it."""
     try:
         reader = pypdf.PdfReader(io.BytesIO(data))
@@ -202,8 +267,11 @@ def _structure(data: bytes, password: str | None, pdf: pypdfium2.PdfDocument) ->
     except _PYPDF_ERRORS as error:
         log.info("pypdf: %r", error)
     try:
-        entries = [(one_line(item.get_title()), item.level + 1, dest.get_index() or 0, None)
-                   for item in pdf.get_toc(max_depth=6) if (dest := item.get_dest())]
+        entries = [
+            (one_line(item.get_title()), item.level + 1, dest.get_index() or 0, None)
+            for item in pdf.get_toc(max_depth=6)
+            if (dest := item.get_dest())
+        ]
         return entries, ()
     except (pypdfium2.PdfiumError, ValueError, RecursionError):
         return [], ()
@@ -225,18 +293,29 @@ def _outline(reader: pypdf.PdfReader) -> list[_Entry]:
 
 
 def _marks(outline: list[_Entry], blocks: list[Block], places: list[tuple[int, float]]) -> list[Mark]:
-    """Where in the text each outline entry points: the block with its words, else the first one below its place."""
+    """Where in the text each outline entry points: the block with its words, else the first one below its
+    place.
+    """
     by_page: dict[int, list[int]] = {}
     for index, (page, _) in enumerate(places):
         by_page.setdefault(page, []).append(index)
     marks = []
     for title, level, page, top in outline:
         here = by_page.get(page, [])
-        named = [index for index in here if title_key(blocks[index].text[:200]) and _names(title, blocks[index].text)]
+        named = [
+            index
+            for index in here
+            if title_key(blocks[index].text[:200]) and _names(title, blocks[index].text)
+        ]
         below = [index for index in here if top is None or places[index][1] <= top + 4]
         following = next((index for index, place in enumerate(places) if place[0] >= page), None)
-        if named and below and below[0] < named[0] and all(len(blocks[index].text) < 60 for index in range(below[0], named[0])):
-            named = below                      # "Part I" stands above the name
+        if (
+            named
+            and below
+            and below[0] < named[0]
+            and all(len(blocks[index].text) < 60 for index in range(below[0], named[0]))
+        ):
+            named = below  # "Part I" stands above the name
         chosen = named[0] if named else below[0] if below else following
         if chosen is not None:
             marks.append(Mark(title, level, chosen))
@@ -246,7 +325,11 @@ def _marks(outline: list[_Entry], blocks: list[Block], places: list[tuple[int, f
 def _names(title: str, text: str) -> bool:
     """The block is the entry's heading, or a part of it ("Chapter 1" above the name)."""
     key, own = title_key(title), title_key(text[:200])
-    return len(text) <= 200 and bool(own) and (own == key or (len(own) > 3 and own in key) or (len(key) > 3 and key in own))
+    return (
+        len(text) <= 200
+        and bool(own)
+        and (own == key or (len(own) > 3 and own in key) or (len(key) > 3 and key in own))
+    )
 
 
 def _filled(printed: dict[int, str], count: int) -> tuple[str, ...]:
@@ -259,7 +342,9 @@ def _filled(printed: dict[int, str], count: int) -> tuple[str, ...]:
 
 
 def _title_page(blocks: list[Block], places: list[tuple[int, float]]) -> tuple[str, str]:
-    """Title and author as the first page prints them: its largest line, and the short line below on a page of few words."""
+    """Title and author as the first page prints them: its largest line, and the short line below on a page of
+    few words.
+    """
     page = [block for block, (number, _) in zip(blocks, places, strict=True) if number == 0]
     large = [index for index, block in enumerate(page) if block.heading and len(block.text) <= 120]
     if not large:
@@ -273,7 +358,8 @@ def _title_page(blocks: list[Block], places: list[tuple[int, float]]) -> tuple[s
 
 
 def _looks_generated(title: str) -> bool:
-    """"Microsoft Word - draft3.doc" and file names are no titles."""
+    """ "Microsoft Word - draft3.doc" and file names are no titles."""
     lowered = title.lower()
     return lowered.startswith(("microsoft word", "untitled", "document", "(anonymous)")) or lowered.endswith(
-        (".doc", ".docx", ".pdf", ".tex", ".dvi", ".indd", ".qxd"))
+        (".doc", ".docx", ".pdf", ".tex", ".dvi", ".indd", ".qxd")
+    )

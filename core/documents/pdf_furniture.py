@@ -1,4 +1,6 @@
-"""Running heads and page numbers: what stands on page after page and is not the text. Pure functions on lines."""
+"""Running heads and page numbers: what stands on page after page and is not the text. Pure functions on
+lines.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from dataclasses import dataclass
 from core.documents.headings import to_number
 from core.documents.pdf_page import Line
 
-_WINDOW = 12                                   # pages to either side that are compared
+_WINDOW = 12  # pages to either side that are compared
 _END_NUMBER = re.compile(r"\A\W*(\d{1,4}|[ivxlc]{1,8})\b|\b(\d{1,4}|[ivxlc]{1,8})\W*\Z", re.I)
 
 
@@ -19,14 +21,17 @@ class _Edge:
     """An outermost line of a page. `numbers`: (is roman, value - page index) of the numbers at its ends."""
 
     page: int
-    side: str                                  # "top" | "bottom"
+    side: str  # "top" | "bottom"
     line: Line
     words: str
     numbers: tuple[tuple[bool, int], ...]
 
 
-def without_furniture(pages: Sequence[list[Line]], body_size: float) -> tuple[list[list[Line]], dict[int, str]]:
-    """The pages without running heads and page numbers, and the printed page number of each page where one was found.
+def without_furniture(
+    pages: Sequence[list[Line]], body_size: float
+) -> tuple[list[list[Line]], dict[int, str]]:
+    """The pages without running heads and page numbers, and the printed page number of each page where one
+    was found.
 
     `pages` hold merged lines from top to bottom. At most two lines are taken from either end.
     """
@@ -51,13 +56,20 @@ def without_furniture(pages: Sequence[list[Line]], body_size: float) -> tuple[li
 
 def _edges(lines: list[Line], page: int) -> list[_Edge]:
     ends = [("top", lines[0]), ("bottom", lines[-1])] if lines else []
-    return [_Edge(page, side, line, _words(line.text), _numbers(line.text, page))
-            for side, line in ends if len(line.text) <= 110]
+    return [
+        _Edge(page, side, line, _words(line.text), _numbers(line.text, page))
+        for side, line in ends
+        if len(line.text) <= 110
+    ]
 
 
 def _words(text: str) -> str:
     """The line without numbers and punctuation, to be compared across pages."""
-    return re.sub(r"[\W\d_]+|\b[ivxlc]+\b", "", text.casefold()) if not text.isalpha() or len(text) > 8 else text.casefold()
+    return (
+        re.sub(r"[\W\d_]+|\b[ivxlc]+\b", "", text.casefold())
+        if not text.isalpha() or len(text) > 8
+        else text.casefold()
+    )
 
 
 def _numbers(text: str, page: int) -> tuple[tuple[bool, int], ...]:
@@ -75,15 +87,22 @@ def _furniture(edges: list[_Edge], counting: set[tuple[bool, int]], body_size: f
     result = []
     for edge in edges:
         if edge.line.size > 1.3 * body_size:
-            continue                           # a chapter's title, even if it stands in the head's place
+            continue  # a chapter's title, even if it stands in the head's place
         around = (on_page.get((edge.side, edge.page + step)) for step in range(-_WINDOW, _WINDOW + 1) if step)
         near = [other for other in around if other and abs(other.line.y - edge.line.y) < 6]
         same = sum(other.words == edge.words for other in near) if edge.words else 0
         numbered = any(number in counting for number in edge.numbers)
-        only_number = re.fullmatch(r"[\W_]*(?:\d{1,4}|[ivxlc]{1,8})[\W_]*|(?:page|p\.|seite)\s*\d+(?:\s*(?:of|/|von)\s*\d+)?",
-                                   edge.line.text.strip(), re.I)
+        only_number = re.fullmatch(
+            r"[\W_]*(?:\d{1,4}|[ivxlc]{1,8})[\W_]*|(?:page|p\.|seite)\s*\d+(?:\s*(?:of|/|von)\s*\d+)?",
+            edge.line.text.strip(),
+            re.I,
+        )
         counted = numbered and sum(bool(set(other.numbers) & counting) for other in near) >= 2
-        if (only_number and (counted or (numbered and near))) or same >= 2 or (counted and (same or len(edge.line.text) < 90)):
+        if (
+            (only_number and (counted or (numbered and near)))
+            or same >= 2
+            or (counted and (same or len(edge.line.text) < 90))
+        ):
             result.append(edge)
     return result
 
@@ -108,7 +127,17 @@ def _label(edge: _Edge, counting: set[tuple[bool, int]]) -> str | None:
 
 def _roman(value: int) -> str:
     text = ""
-    for amount, letters in ((100, "c"), (90, "xc"), (50, "l"), (40, "xl"), (10, "x"), (9, "ix"), (5, "v"), (4, "iv"), (1, "i")):
+    for amount, letters in (
+        (100, "c"),
+        (90, "xc"),
+        (50, "l"),
+        (40, "xl"),
+        (10, "x"),
+        (9, "ix"),
+        (5, "v"),
+        (4, "iv"),
+        (1, "i"),
+    ):
         text += letters * (value // amount)
         value %= amount
     return text

@@ -11,12 +11,16 @@ from statistics import median
 from core.documents.pdf_page import NOTE_CLOSE, NOTE_OPEN, Line, merged
 
 _MIN_COLUMN_LINES = 4
-_NOTE_START = re.compile(rf"\A(?:{NOTE_OPEN}([^{NOTE_CLOSE}]+){NOTE_CLOSE}|(\d{{1,3}}|[*†‡§])(?=[\s.)\]]))[.)\]]?\s*")
+_NOTE_START = re.compile(
+    rf"\A(?:{NOTE_OPEN}([^{NOTE_CLOSE}]+){NOTE_CLOSE}|(\d{{1,3}}|[*†‡§])(?=[\s.)\]]))[.)\]]?\s*"
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """Lines of one column, top to bottom, with its margins. `hanging`: a paragraph's first line alone begins at the margin."""
+    """Lines of one column, top to bottom, with its margins. `hanging`: a paragraph's first line alone begins
+    at the margin.
+    """
 
     lines: tuple[Line, ...]
     left: float
@@ -31,7 +35,7 @@ class PageLayout:
 
     regions: tuple[Region, ...]
     notes: tuple[tuple[str, tuple[Line, ...]], ...] = ()
-    gutter: float | None = None                # where the page's right column begins
+    gutter: float | None = None  # where the page's right column begins
 
 
 def body_size(pages: Sequence[list[Line]]) -> float:
@@ -43,11 +47,13 @@ def body_size(pages: Sequence[list[Line]]) -> float:
     return weights.most_common(1)[0][0] if weights else 10.0
 
 
-def lay_out(pieces: list[Line], *, body: float, width: float = 0.0, gutters: Sequence[float] = ()) -> PageLayout:
+def lay_out(
+    pieces: list[Line], *, body: float, width: float = 0.0, gutters: Sequence[float] = ()
+) -> PageLayout:
     """Regions and footnotes of one page without furniture.
 
-    `width`: the usual width of a column, 0 if unknown; `gutters`: where other pages have theirs, for a page whose second column
-    holds too few lines to be sure.
+    `width`: the usual width of a column, 0 if unknown; `gutters`: where other pages have theirs, for a page
+    whose second column holds too few lines to be sure.
     """
     pieces, notes = _footnotes(pieces, body)
     gutter = _gutter(pieces)
@@ -59,12 +65,16 @@ def lay_out(pieces: list[Line], *, body: float, width: float = 0.0, gutters: Seq
 
 # ---- columns ----
 
+
 def _fits_gutter(pieces: list[Line], gutter: float) -> bool:
     """Some lines begin just right of the gutter, others end before it, none but a title crosses."""
     right = [line for line in pieces if line.x0 > gutter - 3]
     usual = median(line.size for line in pieces) if pieces else 0.0
-    return (0 < len(right) < len(pieces) and not any(_crosses(line, gutter) and line.size < 1.15 * usual for line in pieces)
-            and sum(line.x0 < gutter + 6 for line in right) * 2 >= len(right))
+    return (
+        0 < len(right) < len(pieces)
+        and not any(_crosses(line, gutter) and line.size < 1.15 * usual for line in pieces)
+        and sum(line.x0 < gutter + 6 for line in right) * 2 >= len(right)
+    )
 
 
 def _columns(pieces: list[Line], gutter: float | None, depth: int = 0) -> list[list[Line]]:
@@ -103,7 +113,11 @@ def _gutter(pieces: list[Line]) -> float | None:
     if len(pieces) < 2 * _MIN_COLUMN_LINES:
         return None
     low, high = min(line.x0 for line in pieces), max(line.x1 for line in pieces)
-    starts = Counter(round(line.x0 / 4) for line in pieces if low + 0.25 * (high - low) < line.x0 < low + 0.78 * (high - low))
+    starts = Counter(
+        round(line.x0 / 4)
+        for line in pieces
+        if low + 0.25 * (high - low) < line.x0 < low + 0.78 * (high - low)
+    )
     for bucket, count in starts.most_common(4):
         if count < _MIN_COLUMN_LINES:
             return None
@@ -132,6 +146,7 @@ def _like_text(lines: list[Line]) -> bool:
 
 # ---- margins ----
 
+
 def _region(lines: list[Line], width: float) -> Region:
     starts = Counter(round(line.x0) for line in lines)
     enough = max(1, len(lines) // 10) if len(lines) >= 8 else 1
@@ -140,19 +155,27 @@ def _region(lines: list[Line], width: float) -> Region:
     right = ends[int(0.95 * (len(ends) - 1))]
     if len(lines) < 12 and width:
         right = max(right, left + 0.98 * width)
-    gaps = [upper.y - lower.y for upper, lower in zip(lines, lines[1:], strict=False) if 0 < upper.y - lower.y < 3 * upper.size]
+    gaps = [
+        upper.y - lower.y
+        for upper, lower in zip(lines, lines[1:], strict=False)
+        if 0 < upper.y - lower.y < 3 * upper.size
+    ]
     leading = median(gaps) if gaps else 1.2 * lines[0].size
     return Region(tuple(lines), left, right, leading, _hangs(lines, left, right))
 
 
 def _hangs(lines: list[Line], left: float, right: float) -> bool:
-    full = [(upper, lower) for upper, lower in zip(lines, lines[1:], strict=False)
-            if abs(upper.x0 - left) < 3 and upper.x1 > right - 3 * upper.size]
+    full = [
+        (upper, lower)
+        for upper, lower in zip(lines, lines[1:], strict=False)
+        if abs(upper.x0 - left) < 3 and upper.x1 > right - 3 * upper.size
+    ]
     indented = sum(lower.x0 > left + 0.7 * lower.size for _, lower in full)
     return indented >= 3 and indented > 0.75 * len(full)
 
 
 # ---- drop capitals ----
+
 
 def with_drop_capitals(pieces: list[Line], body: float, known: Counter[str]) -> list[Line]:
     """A large first letter joined to its word, the lines beside it moved back to the margin."""
@@ -160,19 +183,27 @@ def with_drop_capitals(pieces: list[Line], body: float, known: Counter[str]) -> 
     for capital in pieces:
         if len(capital.text) > 2 or not capital.text[-1:].isalpha() or capital.size < 1.7 * body:
             continue
-        beside = [line for line in result if line is not capital and capital.x1 - 3 <= line.x0 <= capital.x1 + 2 * body
-                  and capital.y - 0.3 * body <= line.y <= capital.y + capital.size and line.size < capital.size]
+        beside = [
+            line
+            for line in result
+            if line is not capital
+            and capital.x1 - 3 <= line.x0 <= capital.x1 + 2 * body
+            and capital.y - 0.3 * body <= line.y <= capital.y + capital.size
+            and line.size < capital.size
+        ]
         if not beside:
             continue
         first = max(beside, key=lambda line: line.y)
         moved = {id(line): replace(line, x0=capital.x0) for line in beside}
-        moved[id(first)] = replace(first, x0=capital.x0, text=_capital_joined(capital.text, first.text, known))
+        moved[id(first)] = replace(
+            first, x0=capital.x0, text=_capital_joined(capital.text, first.text, known)
+        )
         result = [moved.get(id(line), line) for line in result if line is not capital]
     return result
 
 
 def _capital_joined(capital: str, text: str, known: Counter[str]) -> str:
-    """"K" + "ing" is one word; "A" + "long" are two when only the second is known."""
+    """ "K" + "ing" is one word; "A" + "long" are two when only the second is known."""
     word = re.match(r"[\w’']*", text).group().lower()
     alone = capital in ("A", "I", "O") and known[word] > known[(capital + word).lower()]
     return f"{capital} {text}" if alone and word else capital + text
@@ -180,7 +211,10 @@ def _capital_joined(capital: str, text: str, known: Counter[str]) -> str:
 
 # ---- footnotes ----
 
-def _footnotes(pieces: list[Line], body: float) -> tuple[list[Line], tuple[tuple[str, tuple[Line, ...]], ...]]:
+
+def _footnotes(
+    pieces: list[Line], body: float
+) -> tuple[list[Line], tuple[tuple[str, tuple[Line, ...]], ...]]:
     """The small lines at the foot of the page that begin with a mark, cut off and grouped by mark."""
     lines = merged(pieces)
     foot = len(lines)
@@ -188,7 +222,7 @@ def _footnotes(pieces: list[Line], body: float) -> tuple[list[Line], tuple[tuple
         foot -= 1
     small = lines[foot:]
     while small and not _NOTE_START.match(small[0].text):
-        small = small[1:]                      # a caption above the notes stays where it is
+        small = small[1:]  # a caption above the notes stays where it is
     if not small or len(small) > 0.7 * len(lines):
         return pieces, ()
     top = small[0].y + 0.5 * small[0].size
@@ -196,7 +230,7 @@ def _footnotes(pieces: list[Line], body: float) -> tuple[list[Line], tuple[tuple
     for line in small:
         found = _NOTE_START.match(line.text)
         if found and (not notes or _next_mark(notes[-1][0], found.group(1) or found.group(2))):
-            notes.append((found.group(1) or found.group(2), [replace(line, text=line.text[found.end():])]))
+            notes.append((found.group(1) or found.group(2), [replace(line, text=line.text[found.end() :])]))
         else:
             notes[-1][1].append(line)
     kept = [piece for piece in pieces if piece.y > top or piece.size >= 0.93 * body]

@@ -1,11 +1,13 @@
-"""One PDF page to lines of text with their places. Speaks to PDFium; knows nothing of paragraphs or columns' order.
+"""One PDF page to lines of text with their places. Speaks to PDFium; knows nothing of paragraphs or columns'
+order.
 
-PDFium gives a page's characters in one call and a character's place in one call each, so places are asked for only at the ends
-of a line and where something depends on them (a raised note mark, a gap that may be the space between columns).
+PDFium gives a page's characters in one call and a character's place in one call each, so places are asked for
+only at the ends of a line and where something depends on them (a raised note mark, a gap that may be the
+space between columns).
 
-A page written from right to left is handed on as in a mirror: x grows in the direction of reading. So margins, indents and the order
-of columns mean the same in every script, and nothing behind this module knows of directions. PDFium itself puts the characters of
-such a line into logical order.
+A page written from right to left is handed on as in a mirror: x grows in the direction of reading. So
+margins, indents and the order of columns mean the same in every script, and nothing behind this module knows
+of directions. PDFium itself puts the characters of such a line into logical order.
 """
 
 from __future__ import annotations
@@ -17,21 +19,33 @@ from dataclasses import dataclass, replace
 import pypdfium2
 import pypdfium2.raw as pdfium_c
 
-NOTE_OPEN, NOTE_CLOSE = "\ue000", "\ue001"     # around a raised note mark until its note is found
+NOTE_OPEN, NOTE_CLOSE = "\ue000", "\ue001"  # around a raised note mark until its note is found
 _BREAK = re.compile(r"\r\n|\r|\n|\ufffe|\x02")
 _RAISED = re.compile(r"(?<=[^\s\d])(?:\d{1,3}|[*†‡§])(?=[\s.,;:!?)”’\"']|\Z)|\A(?:\d{1,3}|[*†‡§])(?=\s?\S)")
 _LETTERS = re.compile(r"[^\W\d_]+")
 # old TeX and Ghostscript fonts without a Unicode table leave ligatures at these codes
-_TEX_LIGATURES = {0x0B: "ff", 0x0C: "fi", 0x0E: "ffi", 0x0F: "ffl",
-                  0x1B: "ff", 0x1C: "fi", 0x1D: "fl", 0x1E: "ffi", 0x1F: "ffl"}
+_TEX_LIGATURES = {
+    0x0B: "ff",
+    0x0C: "fi",
+    0x0E: "ffi",
+    0x0F: "ffl",
+    0x1B: "ff",
+    0x1C: "fi",
+    0x1D: "fl",
+    0x1E: "ffi",
+    0x1F: "ffl",
+}
 _RTL = re.compile(r"[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufeff]")
-# words of a left-to-right script in a row: between words of the other direction PDFium gives them last word first
+# words of a left-to-right script in a row: between words of the other direction PDFium gives them last word
+# first
 _LTR_WORDS = re.compile(r"[A-Za-z\u00c0-\u024f][\w'’-]*(?: [A-Za-z\u00c0-\u024f][\w'’-]*)+")
 # Chinese and Japanese, which are written without spaces
 CJK = r"[\u3001-\u30ff\u31f0-\u31ff\u3400-\u9fff\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff]"
 _CJK_SPACE = re.compile(f"(?<={CJK}) (?={CJK})")
-_CJK_GAP_SIZES = 1.0                           # a space between such characters that is meant is at least one of them wide
-_GAP_SIZES = 1.15                              # a space this many times the font size may be the gap between columns
+# a space between such characters that is meant is at least one of them wide
+_CJK_GAP_SIZES = 1.0
+# a space this many times the font size may be the gap between columns
+_GAP_SIZES = 1.15
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +64,9 @@ class PageText:
     """The characters of one page and where they stand."""
 
     def __init__(self, page: pypdfium2.PdfPage, number: int, glued: dict[str, int] | None = None) -> None:
-        """`glued`: words that may be two, and where the second would begin; they are parted where the page shows a gap."""
+        """`glued`: words that may be two, and where the second would begin; they are parted where the page
+        shows a gap.
+        """
         self._number = number
         self._glued = glued or {}
         self.width, self.height = page.get_size()
@@ -65,7 +81,9 @@ class PageText:
         self._text_page.close()
 
     def lines(self) -> list[Line]:
-        """All lines in the file's own order; turned text (a stamp along the margin) is left out. x runs in reading direction."""
+        """All lines in the file's own order; turned text (a stamp along the margin) is left out. x runs in
+        reading direction.
+        """
         spans: list[tuple[int, int]] = []
         start = 0
         for found in _BREAK.finditer(self._chars):
@@ -112,7 +130,10 @@ class PageText:
             return None
         begin += len(raw) - len(raw.lstrip())
         end = begin + len(text)
-        size = max(self._size(self._letter(begin, end, begin)), self._size(self._letter(begin, end, (begin + end) // 2)))
+        size = max(
+            self._size(self._letter(begin, end, begin)),
+            self._size(self._letter(begin, end, (begin + end) // 2)),
+        )
         if size <= 0:
             return None
         x0, y = self._origin(begin)
@@ -120,7 +141,7 @@ class PageText:
         if body != begin:
             y = self._origin(body)[1]
         x1 = self._right_edge(end - 1)
-        if _RTL.search(text):                  # its last character is the leftmost one
+        if _RTL.search(text):  # its last character is the leftmost one
             x0, x1 = min(x0, self._origin(end - 1)[0]), max(x1, self._right_edge(begin))
         return Line(self._readable(text, begin, y, size), min(x0, x1), max(x0, x1), y, size, self._number)
 
@@ -129,7 +150,9 @@ class PageText:
         return next((index for index in range(near, end) if self._chars[index].isalpha()), near)
 
     def _readable(self, text: str, begin: int, y: float, size: float) -> str:
-        """Hyphens at line ends as "-", lost ligatures restored, raised note marks between NOTE_OPEN and NOTE_CLOSE."""
+        """Hyphens at line ends as "-", lost ligatures restored, raised note marks between NOTE_OPEN and
+        NOTE_CLOSE.
+        """
         edits: list[tuple[int, int, str]] = []
         for found in _RAISED.finditer(text):
             index = begin + found.start()
@@ -137,36 +160,50 @@ class PageText:
                 edits.append((found.start(), found.end(), f"{NOTE_OPEN}{found.group()}{NOTE_CLOSE}"))
         for found in _LETTERS.finditer(text) if self._glued else ():
             part = found.start() + self._glued.get(found.group().lower(), 0)
-            if part > found.start() and self._apart(begin + found.start(), begin + found.end(), begin + part, size):
+            if part > found.start() and self._apart(
+                begin + found.start(), begin + found.end(), begin + part, size
+            ):
                 edits.append((part, part, " "))
-        edits += [(space.start(), space.end(), "") for space in _CJK_SPACE.finditer(text) if not self._wide(begin + space.start(), size)]
+        edits += [
+            (space.start(), space.end(), "")
+            for space in _CJK_SPACE.finditer(text)
+            if not self._wide(begin + space.start(), size)
+        ]
         if _RTL.search(text):
-            edits += [(run.start(), run.end(), " ".join(reversed(run.group().split(" ")))) for run in _LTR_WORDS.finditer(text)
-                      if self._origin(begin + run.start())[0] > self._origin(begin + run.end() - 1)[0]]
+            edits += [
+                (run.start(), run.end(), " ".join(reversed(run.group().split(" "))))
+                for run in _LTR_WORDS.finditer(text)
+                if self._origin(begin + run.start())[0] > self._origin(begin + run.end() - 1)[0]
+            ]
         for start, end, new in sorted(edits, reverse=True):
             text = text[:start] + new + text[end:]
         text = text.replace("\ufffe", "-").replace("\x02", "-")
         return text.translate(_TEX_LIGATURES)
 
     def _wide(self, space: int, size: float) -> bool:
-        """True for a space between full-width characters that was put there, not left over by stretching the line."""
+        """True for a space between full-width characters that was put there, not left over by stretching the
+        line.
+        """
         before, after = self._origin(space - 1)[0], self._origin(space + 1)[0]
         return abs(after - before) > (1 + _CJK_GAP_SIZES) * size
 
     def _apart(self, begin: int, end: int, part: int, size: float) -> bool:
         """True when the gap before `part` stands out among the gaps inside the word."""
-        gaps = {index: self._origin(index)[0] - self._right_edge(index - 1) for index in range(begin + 1, end)}
+        gaps = {
+            index: self._origin(index)[0] - self._right_edge(index - 1) for index in range(begin + 1, end)
+        }
         others = [gap for index, gap in gaps.items() if index != part]
         return gaps[part] > 0.08 * size and gaps[part] > max(others, default=0.0)
 
     # ---- gaps between columns ----
 
     def _without_gaps(self, spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
-        """Spans cut where a line runs across the space between columns. Only pages where a sample shows a wide gap are
-        searched; a cut in a line of one column does no harm, pieces on one baseline are joined again.
+        """Spans cut where a line runs across the space between columns. Only pages where a sample shows a
+        wide gap are searched; a cut in a line of one column does no harm, pieces on one baseline are joined
+        again.
         """
         wide = [span for span in spans if span[1] - span[0] > 30]
-        sample = wide[1::max(1, len(wide) // 7)]
+        sample = wide[1 :: max(1, len(wide) // 7)]
         if len(wide) < 4 or not any(self._gaps(*span) for span in sample):
             return spans
         return [piece for span in spans for piece in self._cut(*span)]

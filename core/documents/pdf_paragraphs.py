@@ -1,4 +1,6 @@
-"""Lines in reading order to paragraphs: what belongs together across lines, columns and pages. Pure functions on lines."""
+"""Lines in reading order to paragraphs: what belongs together across lines, columns and pages. Pure functions
+on lines.
+"""
 
 from __future__ import annotations
 
@@ -17,19 +19,49 @@ _ENDS_SENTENCE = re.compile(r"[.!?:…。！？؟۔][”’\"')\]»」』" + NOT
 _HYPHEN_END = re.compile(r"([^\W\d_]+)[-\u00ad\u2010]\Z")
 _CJK = re.compile(CJK)
 _MARKS = re.compile(f"{NOTE_OPEN}([^{NOTE_CLOSE}]*){NOTE_CLOSE}")
-_PREFIXES = frozenset(["self", "well", "ill", "half", "quasi", "semi", "ex", "vice", "twenty", "thirty", "forty", "fifty",
-                       "sixty", "seventy", "eighty", "ninety"])
-_SUFFIXES = frozenset(["shaped", "fashioned", "looking", "colored", "coloured", "natured", "minded", "hearted", "headed",
-                       "eyed"])
-_INDENT = 0.7                                  # of the font size
-_HEADING_SIZE = 1.15                           # of the body size
+_PREFIXES = frozenset(
+    [
+        "self",
+        "well",
+        "ill",
+        "half",
+        "quasi",
+        "semi",
+        "ex",
+        "vice",
+        "twenty",
+        "thirty",
+        "forty",
+        "fifty",
+        "sixty",
+        "seventy",
+        "eighty",
+        "ninety",
+    ]
+)
+_SUFFIXES = frozenset(
+    [
+        "shaped",
+        "fashioned",
+        "looking",
+        "colored",
+        "coloured",
+        "natured",
+        "minded",
+        "hearted",
+        "headed",
+        "eyed",
+    ]
+)
+_INDENT = 0.7  # of the font size
+_HEADING_SIZE = 1.15  # of the body size
 
 
 @dataclass(slots=True)
 class Placed:
     """A paragraph while it grows, and where it began."""
 
-    line: Line                                 # its last line
+    line: Line  # its last line
     region: Region
     page: int
     y: float
@@ -42,13 +74,15 @@ class Placed:
 
 
 def vocabulary(pages: Iterable[list[Line]]) -> Counter[str]:
-    """How often each word stands whole in the text: neither the end of a broken line nor the start of the one after."""
+    """How often each word stands whole in the text: neither the end of a broken line nor the start of the one
+    after.
+    """
     known: Counter[str] = Counter()
     broken = False
     for lines in pages:
         for line in lines:
             words = _WORD.findall(line.text.lower())
-            known.update(words[1 if broken else 0:])
+            known.update(words[1 if broken else 0 :])
             broken = bool(_HYPHEN_END.search(line.text[-60:]))
             if broken and words:
                 known[words[-1]] -= 1
@@ -56,8 +90,14 @@ def vocabulary(pages: Iterable[list[Line]]) -> Counter[str]:
 
 
 def glued_words(known: Counter[str]) -> dict[str, int]:
-    """Words seen once or twice that may be two words of the book run together, and where the second begins: "leanwolf" -> 4."""
-    usable = {word for word, count in known.items() if count >= (1 if len(word) > 3 else 3 if len(word) == 3 else 20)}
+    """Words seen once or twice that may be two words of the book run together, and where the second begins:
+    "leanwolf" -> 4.
+    """
+    usable = {
+        word
+        for word, count in known.items()
+        if count >= (1 if len(word) > 3 else 3 if len(word) == 3 else 20)
+    }
     result = {}
     for word, count in known.items():
         if 0 < count <= 2 and len(word) >= 5 and word.isalpha():
@@ -67,9 +107,11 @@ def glued_words(known: Counter[str]) -> dict[str, int]:
     return result
 
 
-def to_blocks(layouts: Sequence[PageLayout], *, body: float, known: Counter[str],
-              openings: dict[int, list[float]]) -> tuple[list[Block], list[tuple[int, float]]]:
-    """The blocks, and the place (page, y of the first line) of each. Footnotes follow the paragraph they belong to.
+def to_blocks(
+    layouts: Sequence[PageLayout], *, body: float, known: Counter[str], openings: dict[int, list[float]]
+) -> tuple[list[Block], list[tuple[int, float]]]:
+    """The blocks, and the place (page, y of the first line) of each. Footnotes follow the paragraph they
+    belong to.
 
     `openings`: page -> heights at which the outline lets a chapter begin; no paragraph runs across one.
     """
@@ -80,10 +122,15 @@ def to_blocks(layouts: Sequence[PageLayout], *, body: float, known: Counter[str]
         for region in layout.regions:
             for line, following in zip(region.lines, (*region.lines[1:], None), strict=True):
                 text = _without_marks(line.text, notes)
-                if (current is None or _begins(current, line, region, body, openings)
-                        or _one_after_another(current, line, following, region)):
+                if (
+                    current is None
+                    or _begins(current, line, region, body, openings)
+                    or _one_after_another(current, line, following, region)
+                ):
                     done += _with_notes(current)
-                    current = Placed(line, region, line.page, line.y, line.size, text, [(0, line.page)], line.x0)
+                    current = Placed(
+                        line, region, line.page, line.y, line.size, text, [(0, line.page)], line.x0
+                    )
                 else:
                     _add(current, line, region, text, _relation(current, line, region, body), known)
                 current.notes += [notes.pop(mark) for mark in _MARKS.findall(line.text) if mark in notes]
@@ -93,7 +140,10 @@ def to_blocks(layouts: Sequence[PageLayout], *, body: float, known: Counter[str]
 
 
 def _begins(open_: Placed, line: Line, region: Region, body: float, openings: dict[int, list[float]]) -> bool:
-    return _opens(openings.get(line.page, ()), open_.line, line) or _relation(open_, line, region, body) == "break"
+    return (
+        _opens(openings.get(line.page, ()), open_.line, line)
+        or _relation(open_, line, region, body) == "break"
+    )
 
 
 def _with_notes(item: Placed | None) -> list[Placed]:
@@ -140,8 +190,9 @@ def _is_heading(item: Placed, body: float) -> bool:
 
 # ---- does a line go on where the last one ended? ----
 
+
 def _relation(open_: Placed, line: Line, region: Region, body: float) -> str:
-    """"join" (one sentence goes on), "line" (a new line of verse or a list), or "break" (a new paragraph)."""
+    """ "join" (one sentence goes on), "line" (a new line of verse or a list), or "break" (a new paragraph)."""
     last = open_.line
     same = open_.region is region
     if abs(last.size - line.size) > 0.12 * max(last.size, line.size):
@@ -158,21 +209,29 @@ def _relation(open_: Placed, line: Line, region: Region, body: float) -> str:
     if indented > _INDENT * line.size:
         return "line" if _centred(last, open_.region) and _centred(line, region) else "break"
     if same and last.x0 - line.x0 > _INDENT * line.size and open_.lines > 1 and open_.first_x0 - last.x0 < 1:
-        return "break"                         # the end of an indented quotation
+        return "break"  # the end of an indented quotation
     if _ends_early(last, open_.region, line):
         return "break" if _ENDS_SENTENCE.search(last.text[-12:]) or not same else "line"
     return "join"
 
 
 def _one_after_another(open_: Placed, line: Line, following: Line | None, region: Region) -> bool:
-    """True for the indented first line of a paragraph right below a paragraph of one line, as in a dialogue: seen by the line after it,
-    which goes back to the margin, or by its quotation mark. Lines indented alike are else a quotation or verse.
+    """True for the indented first line of a paragraph right below a paragraph of one line, as in a dialogue:
+    seen by the line after it, which goes back to the margin, or by its quotation mark. Lines indented alike
+    are else a quotation or verse.
     """
     last, indent = open_.line, _INDENT * line.size
-    alike = open_.lines == 1 and open_.region is region and abs(line.x0 - last.x0) < 1 and line.x0 - region.left > indent
+    alike = (
+        open_.lines == 1
+        and open_.region is region
+        and abs(line.x0 - last.x0) < 1
+        and line.x0 - region.left > indent
+    )
     if not alike or region.hanging or _centred(last, region) or not _ENDS_SENTENCE.search(last.text[-12:]):
         return False
-    back = following is not None and line.x0 - following.x0 > indent and not _ends_early(line, region, following)
+    back = (
+        following is not None and line.x0 - following.x0 > indent and not _ends_early(line, region, following)
+    )
     return back or line.text.startswith(("“", '"', "„", "«", "—"))
 
 
@@ -191,6 +250,7 @@ def _ends_early(last: Line, region: Region, line: Line) -> bool:
 
 # ---- joining ----
 
+
 def _add(open_: Placed, line: Line, region: Region, text: str, how: str, known: Counter[str]) -> None:
     if how == "line":
         joined = open_.text + "\n"
@@ -204,12 +264,16 @@ def _add(open_: Placed, line: Line, region: Region, text: str, how: str, known: 
 
 
 def _seam(before: str, after: str, known: Counter[str]) -> tuple[str, str]:
-    """The two sides of a line end, ready to be put together: with a space, without one, or with the word made whole."""
+    """The two sides of a line end, ready to be put together: with a space, without one, or with the word made
+    whole.
+    """
     tail = before[-60:]
     found = _HYPHEN_END.search(tail)
     following = _WORD.match(after)
     if found and following:
-        compound = tail[:found.start()].endswith("-") or (after[0].isupper() and not found.group(1).isupper())
+        compound = tail[: found.start()].endswith("-") or (
+            after[0].isupper() and not found.group(1).isupper()
+        )
         if compound or _keeps_hyphen(found.group(1).lower(), following.group().lower(), known):
             return before[:-1] + "-", after
         return before[:-1], after
@@ -221,7 +285,9 @@ def _seam(before: str, after: str, known: Counter[str]) -> tuple[str, str]:
 
 
 def _keeps_hyphen(first: str, second: str, known: Counter[str]) -> bool:
-    """"well-" "known" keeps it, "under-" "stand" does not: as the rest of the book spells it, else by its parts."""
+    """ "well-" "known" keeps it, "under-" "stand" does not: as the rest of the book spells it, else by its
+    parts.
+    """
     whole, parted = known[first + second], known[f"{first}-{second}"]
     if whole or parted:
         return parted > whole

@@ -1,4 +1,6 @@
-"""Plain text and Markdown to blocks: paragraphs by blank lines or indents, wrapped lines joined, verse left alone."""
+"""Plain text and Markdown to blocks: paragraphs by blank lines or indents, wrapped lines joined, verse left
+alone.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ _BLANKS = re.compile(r"\n[ \t]*\n\s*")
 _HEADING = re.compile(r"(#{1,6})\s+(.*?)\s*#*\Z")
 _UNDERLINED = re.compile(r"^([^\n]+)\n(={3,}|-{3,})[ \t]*$", re.M)
 _FRONT_MATTER = re.compile(r"\A---\s*\n(.*?)\n(?:---|\.\.\.)\s*\n", re.S)
-_CJK_LINE_END = re.compile(r"(?<=[\u3000-\u30ff\u3400-\u9fff\uff00-\uffef])\n(?=[\u3000-\u30ff\u3400-\u9fff\uff00-\uffef])")
+_CJK_LINE_END = re.compile(
+    r"(?<=[\u3000-\u30ff\u3400-\u9fff\uff00-\uffef])\n(?=[\u3000-\u30ff\u3400-\u9fff\uff00-\uffef])"
+)
 _LINE_HYPHEN = re.compile(r"(?<=\w)-\n(?=\w)")
 
 
@@ -25,8 +29,14 @@ def read_text(data: bytes) -> Manuscript:
     text, warnings = _decoded(data)
     blocks = [Block(part) for part in _paragraphs(text)]
     title, author = _title_page(blocks)
-    return Manuscript("txt", blocks, title=title, author=author, warnings=warnings,
-                      language=guess_language(block.text for block in blocks))
+    return Manuscript(
+        "txt",
+        blocks,
+        title=title,
+        author=author,
+        warnings=warnings,
+        language=guess_language(block.text for block in blocks),
+    )
 
 
 def read_markdown(data: bytes) -> Manuscript:
@@ -35,16 +45,25 @@ def read_markdown(data: bytes) -> Manuscript:
     fields: dict[str, str] = {}
     front = _FRONT_MATTER.match(text)
     if front:
-        fields = {key.lower(): value.strip("\"' ") for key, value in re.findall(r"^(\w+):\s*(.+)$", front.group(1), re.M)}
-        text = text[front.end():]
+        fields = {
+            key.lower(): value.strip("\"' ")
+            for key, value in re.findall(r"^(\w+):\s*(.+)$", front.group(1), re.M)
+        }
+        text = text[front.end() :]
     text = _UNDERLINED.sub(lambda found: f"{'#' if found[2][0] == '=' else '##'} {found[1]}\n", text)
     text = re.sub(r"^(#{1,6} [^\n]*)$", r"\n\1\n", text, flags=re.M)
     text = re.sub(r"!\[([^\]\n]*)\]\([^)\n]*\)", r"\1", text)
     text = re.sub(r"\[([^\]\n]+)\]\([^)\n]*\)", r"\1", text)
     blocks = [_markdown_block(part) for part in _paragraphs(text) if not re.fullmatch(r"[-*_ ]{3,}", part)]
     title = fields.get("title") or next((block.text for block in blocks if block.heading == 1), "")
-    return Manuscript("markdown", blocks, title=title, author=fields.get("author", ""), warnings=warnings,
-                      language=fields.get("lang", "") or guess_language(block.text for block in blocks))
+    return Manuscript(
+        "markdown",
+        blocks,
+        title=title,
+        author=fields.get("author", ""),
+        warnings=warnings,
+        language=fields.get("lang", "") or guess_language(block.text for block in blocks),
+    )
 
 
 def _markdown_block(text: str) -> Block:
@@ -57,9 +76,13 @@ def _decoded(data: bytes) -> tuple[str, tuple[str, ...]]:
     text, repaired = repair_mojibake(text.replace("\r\n", "\n").replace("\r", "\n"))
     broken = sum(not char.isprintable() and char not in "\n\t\f\v\x1a\x1b" for char in text[:200_000])
     if broken > 0.05 * min(len(text), 200_000):
-        raise DocumentError("This is not a readable text file: most of it is binary or in an unknown encoding. "
-                            "Save it as UTF-8 text and try again.")
-    return tidy(text), ("Some characters had been garbled by a wrong encoding and were repaired.",) if repaired else ()
+        raise DocumentError(
+            "This is not a readable text file: most of it is binary or in an unknown encoding. "
+            "Save it as UTF-8 text and try again."
+        )
+    return tidy(text), (
+        "Some characters had been garbled by a wrong encoding and were repaired.",
+    ) if repaired else ()
 
 
 def _paragraphs(text: str) -> list[str]:
@@ -82,7 +105,9 @@ def _paragraphs(text: str) -> list[str]:
 
 
 def _by_indent(lines: list[str]) -> list[str]:
-    """Paragraphs of a text without blank lines: begun by an indent, or without indents ended by a short line."""
+    """Paragraphs of a text without blank lines: begun by an indent, or without indents ended by a short
+    line.
+    """
     indented = sum(line[:1] in " \t\u3000" for line in lines if line.strip())
     by_indent = 0.02 * len(lines) < indented < 0.7 * len(lines)
     width = max(map(len, lines))
@@ -98,7 +123,7 @@ def _by_indent(lines: list[str]) -> list[str]:
 
 
 def _split_heading(part: str) -> list[str]:
-    """"CHAPTER I" on the first line of a paragraph is a paragraph of its own."""
+    """ "CHAPTER I" on the first line of a paragraph is a paragraph of its own."""
     head, _, rest = part.strip("\n").partition("\n")
     heading = read_heading(head) if rest.strip() and len(head) <= 70 else None
     if heading and heading.word not in ("", "special") and len(rest) > 120:
@@ -119,7 +144,13 @@ def _title_page(blocks: list[Block]) -> tuple[str, str]:
     for index, block in enumerate(blocks[:4]):
         found = re.match(r"(?:by|von|par|por|di|von)\s+(.{3,60})\Z", block.text.split("\n")[-1], re.I)
         if found:
-            title = block.text.rsplit("\n", 1)[0] if "\n" in block.text else blocks[index - 1].text if index else ""
+            title = (
+                block.text.rsplit("\n", 1)[0]
+                if "\n" in block.text
+                else blocks[index - 1].text
+                if index
+                else ""
+            )
             if title and len(title) < 120:
                 return " ".join(title.split()), found.group(1).strip()
     return "", ""

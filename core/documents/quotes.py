@@ -1,4 +1,6 @@
-"""Which passages an answer quotes, and where in the book they stand. Compared by words: spacing, quotes and dashes do not count."""
+"""Which passages an answer quotes, and where in the book they stand. Compared by words: spacing, quotes and
+dashes do not count.
+"""
 
 from __future__ import annotations
 
@@ -11,18 +13,24 @@ from core.documents.locations import Locator
 
 MIN_WORDS = 3
 _MIN_CJK_CHARS = 6
-_WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|[^\W_\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]+")
+_WORD = re.compile(
+    r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|[^\W_\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]+"
+)
 # one paragraph at a time; an apostrophe inside a word does not close a single quote
 _QUOTED = re.compile(
     r"“([^“”\n]+)”|„([^“”„\n]+)[“”]|«([^«»\n]+)»|»([^«»\n]+)«|「([^「」\n]+)」|『([^『』\n]+)』|"
-    r"(?<![^\W_])\"([^\"\n]+)\"(?![^\W_])|(?<!\w)‘([^‘\n]+?)’(?!\w)|^[ \t]*>[ \t]?([^\n]+)$", re.M)
+    r"(?<![^\W_])\"([^\"\n]+)\"(?![^\W_])|(?<!\w)‘([^‘\n]+?)’(?!\w)|^[ \t]*>[ \t]?([^\n]+)$",
+    re.M,
+)
 _OMISSION = re.compile(r"\[?(?:\.\s?){3,}\]?|\[?…\]?")
-_OMISSION_REACH_CHARS = 3000                   # how far apart the two sides of "..." may stand in the book
+_OMISSION_REACH_CHARS = 3000  # how far apart the two sides of "..." may stand in the book
 
 
 @dataclass(frozen=True, slots=True)
 class Quote:
-    """A passage in quotation marks: `answer[start:end]`. `found` is its offset in the book's text, None when it is not there."""
+    """A passage in quotation marks: `answer[start:end]`. `found` is its offset in the book's text, None when
+    it is not there.
+    """
 
     text: str
     start: int
@@ -41,7 +49,7 @@ class QuoteIndex:
         self._spans = [match.span() for match in matches]
         words = [match.group().casefold() for match in matches]
         self._text = f" {' '.join(words)} "
-        self._offsets: list[int] = []          # of each word in _text
+        self._offsets: list[int] = []  # of each word in _text
         position = 1
         for word in words:
             self._offsets.append(position)
@@ -50,7 +58,9 @@ class QuoteIndex:
         self._document = document
 
     def find(self, passage: str) -> tuple[int, int] | None:
-        """(start, end) of the passage in the book's text, or None. The first place inside a chapter is preferred."""
+        """(start, end) of the passage in the book's text, or None. The first place inside a chapter is
+        preferred.
+        """
         parts = [words for part in _OMISSION.split(passage) if (words := _words(part))]
         if not parts:
             return None
@@ -72,8 +82,11 @@ class QuoteIndex:
         """The end of the last part when all follow, in order and near; 0 when there is none to follow."""
         end, limit = 0, self._spans[place][0]
         for words in parts:
-            nearby = [candidate for candidate in self._places(words)
-                      if limit < self._spans[candidate][0] < limit + _OMISSION_REACH_CHARS]
+            nearby = [
+                candidate
+                for candidate in self._places(words)
+                if limit < self._spans[candidate][0] < limit + _OMISSION_REACH_CHARS
+            ]
             if not nearby:
                 return None
             limit = self._spans[nearby[0]][0]
@@ -96,10 +109,11 @@ class QuoteIndex:
 
 
 def find_quotes(answer: str, book: Document | QuoteIndex) -> list[Quote]:
-    """The quoted passages of at least three words in `answer`, each with its place in the book or `found=None`.
+    """The quoted passages of at least three words in `answer`, each with its place in the book or
+    `found=None`.
 
-    Straight and curly quotes, guillemets, corner brackets and "> " lines count as quotation. Pass a QuoteIndex to look up several
-    answers in one book.
+    Straight and curly quotes, guillemets, corner brackets and "> " lines count as quotation. Pass a
+    QuoteIndex to look up several answers in one book.
     """
     index = book if isinstance(book, QuoteIndex) else QuoteIndex(book)
     quotes = []

@@ -1,4 +1,6 @@
-"""`read_document`: any supported file to a Document, in this process. Use `read_safely` for files from outside."""
+"""`read_document`: any supported file to a Document, in this process. Use `read_safely` for files from
+outside.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +19,14 @@ MAX_CHARS = 30_000_000
 Progress = Callable[[str, float | None], None]
 
 
-def read_document(path: str | Path, *, password: str | None = None, progress: Progress | None = None,
-                  ocr: bool = False) -> Document:
+def read_document(
+    path: str | Path, *, password: str | None = None, progress: Progress | None = None, ocr: bool = False
+) -> Document:
     """The book in `path`. The format is decided by content.
 
-    `progress(stage, fraction)` is called while a long file is read. Raises PasswordNeeded for an encrypted PDF that `password`
-    does not open, and DocumentError, which names cause and remedy, for everything else that cannot be read.
+    `progress(stage, fraction)` is called while a long file is read. Raises PasswordNeeded for an encrypted
+    PDF that `password` does not open, and DocumentError, which names cause and remedy, for everything else
+    that cannot be read.
     """
     path = Path(path)
     data = _bytes(path)
@@ -31,8 +35,10 @@ def read_document(path: str | Path, *, password: str | None = None, progress: Pr
     if length == 0:
         raise DocumentError(f"{path.name} holds no readable text.")
     if length > MAX_CHARS:
-        raise DocumentError(f"{path.name} holds {length:,} characters of text, over the limit of {MAX_CHARS:,}. "
-                            "Split it into volumes first.")
+        raise DocumentError(
+            f"{path.name} holds {length:,} characters of text, over the limit of {MAX_CHARS:,}. "
+            "Split it into volumes first."
+        )
     return bind(manuscript, sha256=hashlib.sha256(data).hexdigest(), fallback_title=path.stem)
 
 
@@ -66,7 +72,10 @@ def _bytes(path: Path) -> bytes:
             raise DocumentError(f"{path.name} is a folder, not a book. Choose a file.")
         size = path.stat().st_size
         if size > MAX_FILE_BYTES:
-            raise DocumentError(f"{path.name} has {size >> 20:,} MB, over the limit of {MAX_FILE_BYTES >> 20} MB for one book.")
+            raise DocumentError(
+                f"{path.name} has {size >> 20:,} MB, over the limit of {MAX_FILE_BYTES >> 20} MB for one "
+                "book."
+            )
         return path.read_bytes()
     except FileNotFoundError as error:
         raise DocumentError(f"There is no file {path}.") from error

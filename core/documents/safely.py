@@ -1,4 +1,6 @@
-"""`read_safely`: reads a file from outside in a process of its own, with limits on memory and time. The caller stays up."""
+"""`read_safely`: reads a file from outside in a process of its own, with limits on memory and time. The
+caller stays up.
+"""
 
 from __future__ import annotations
 
@@ -38,12 +40,20 @@ class ReadingCancelled(DocumentError):
     """`should_stop` said so."""
 
 
-def read_safely(path: str | Path, *, password: str | None = None, progress: Callable[[str, float | None], None] | None = None,
-                should_stop: Callable[[], bool] | None = None, ocr: bool = False, limits: Limits | None = None) -> Document:
+def read_safely(
+    path: str | Path,
+    *,
+    password: str | None = None,
+    progress: Callable[[str, float | None], None] | None = None,
+    should_stop: Callable[[], bool] | None = None,
+    ocr: bool = False,
+    limits: Limits | None = None,
+) -> Document:
     """`read_document` in a child process.
 
-    `progress(stage, fraction)` and `should_stop()` are called from this thread, about ten times a second. Raises what
-    `read_document` raises, ReadingCancelled, and DocumentError when the file breaks a limit or the parser.
+    `progress(stage, fraction)` and `should_stop()` are called from this thread, about ten times a second.
+    Raises what `read_document` raises, ReadingCancelled, and DocumentError when the file breaks a limit or
+    the parser.
     """
     path = Path(path).absolute()
     limits = limits or Limits()
@@ -71,10 +81,23 @@ def read_safely(path: str | Path, *, password: str | None = None, progress: Call
 def _start() -> subprocess.Popen[bytes]:
     python, launcher = interpreter()
     search = os.pathsep.join(filter(None, [str(_ROOT), os.environ.get("PYTHONPATH")]))
-    environment = {**os.environ, "PYTHONPATH": search, "PYTHONIOENCODING": "utf-8", "OMP_NUM_THREADS": "1", **launcher}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": search,
+        "PYTHONIOENCODING": "utf-8",
+        "OMP_NUM_THREADS": "1",
+        **launcher,
+    }
     flags = {"creationflags": subprocess.CREATE_NO_WINDOW} if sys.platform == "win32" else {}
-    return subprocess.Popen([python, "-m", "core.documents.child"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                            stderr=subprocess.DEVNULL, cwd=_ROOT, env=environment, **flags)
+    return subprocess.Popen(
+        [python, "-m", "core.documents.child"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        cwd=_ROOT,
+        env=environment,
+        **flags,
+    )
 
 
 def _send(child: subprocess.Popen[bytes], request: dict[str, Any]) -> None:
@@ -103,7 +126,8 @@ def _messages(child: subprocess.Popen[bytes]) -> Any:
             line = None
         if line is None or time.monotonic() - checked > _POLL_S:
             checked = time.monotonic()
-            yield None                         # also between many progress messages: the limits are checked all the time
+            # also between many progress messages: the limits are checked all the time
+            yield None
         if line is None:
             continue
         if not line:
@@ -111,14 +135,22 @@ def _messages(child: subprocess.Popen[bytes]) -> Any:
         yield json.loads(line)
 
 
-def _check(child: subprocess.Popen[bytes], path: Path, limits: Limits, ocr: bool, late: bool,
-           should_stop: Callable[[], bool] | None) -> None:
+def _check(
+    child: subprocess.Popen[bytes],
+    path: Path,
+    limits: Limits,
+    ocr: bool,
+    late: bool,
+    should_stop: Callable[[], bool] | None,
+) -> None:
     if should_stop and should_stop():
         raise ReadingCancelled(f"Reading {path.name} was cancelled.")
     if late:
         minutes = (limits.ocr_time_s if ocr else limits.time_s) / 60
-        raise DocumentError(f"{path.name} took over {minutes:.0f} min to read and was given up: it is damaged or built to be "
-                            "slow. Try to save it anew from the program it comes from.")
+        raise DocumentError(
+            f"{path.name} took over {minutes:.0f} min to read and was given up: it is damaged or built to be "
+            "slow. Try to save it anew from the program it comes from."
+        )
     with contextlib.suppress(psutil.Error):
         if psutil.Process(child.pid).memory_info().rss > limits.memory_bytes:
             raise _too_large(path, limits)
@@ -134,17 +166,23 @@ def _result(message: dict[str, Any], path: Path, limits: Limits) -> Document:
 
 
 def _too_large(path: Path, limits: Limits) -> DocumentError:
-    return DocumentError(f"{path.name} needs more than {limits.memory_bytes / 2**30:.1f} GB of memory to read, over the "
-                         "limit for one book. It is damaged or far too large; try to split it.")
+    return DocumentError(
+        f"{path.name} needs more than {limits.memory_bytes / 2**30:.1f} GB of memory to read, over the "
+        "limit for one book. It is damaged or far too large; try to split it."
+    )
 
 
 def _broken(path: Path, child: subprocess.Popen[bytes], limits: Limits) -> DocumentError:
     """The child ended without an answer: killed by a limit, or the parser itself crashed."""
     with contextlib.suppress(subprocess.TimeoutExpired):
         child.wait(timeout=5)
-    if sys.platform != "win32" and child.returncode in (-24, -25):     # SIGXCPU, SIGXFSZ
-        return DocumentError(f"{path.name} took more than {limits.time_s:.0f} s of computing to read and was given up.")
-    return DocumentError(f"{path.name} is damaged: its parser failed on it. Try to save it anew, or convert it to EPUB.")
+    if sys.platform != "win32" and child.returncode in (-24, -25):  # SIGXCPU, SIGXFSZ
+        return DocumentError(
+            f"{path.name} took more than {limits.time_s:.0f} s of computing to read and was given up."
+        )
+    return DocumentError(
+        f"{path.name} is damaged: its parser failed on it. Try to save it anew, or convert it to EPUB."
+    )
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:

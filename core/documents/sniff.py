@@ -1,4 +1,6 @@
-"""What a file is, by its content. The extension is asked only where content cannot tell (Markdown and plain text)."""
+"""What a file is, by its content. The extension is asked only where content cannot tell (Markdown and plain
+text).
+"""
 
 from __future__ import annotations
 
@@ -56,12 +58,16 @@ _REMEDY = {
     "RTF": "Open it and save it as DOCX or PDF.",
     "archive": "Unpack it first.",
 }
-_HTML = re.compile(rb"\s*(?:<\?xml[^>]*>\s*)?(?:<!--.*?-->\s*)*<(?:!doctype\s+html|html|head|body)\b", re.I | re.S)
+_HTML = re.compile(
+    rb"\s*(?:<\?xml[^>]*>\s*)?(?:<!--.*?-->\s*)*<(?:!doctype\s+html|html|head|body)\b", re.I | re.S
+)
 _FB2 = re.compile(rb"<FictionBook\b")
 
 
 def sniff(data: bytes, path: Path) -> str:
-    """The format: "epub", "pdf", "docx", "html", "markdown" or "txt". Raises DocumentError that names anything else."""
+    """The format: "epub", "pdf", "docx", "html", "markdown" or "txt". Raises DocumentError that names
+    anything else.
+    """
     suffix = path.suffix.lower()
     if not data:
         raise DocumentError(f"{path.name} is empty (0 bytes). Download or copy it again.")
@@ -72,30 +78,41 @@ def sniff(data: bytes, path: Path) -> str:
     name = _other(data)
     if name is None and _looks_binary(data):
         if suffix == ".pdf":
-            raise DocumentError(f"{path.name} is not a PDF: it has no PDF header and is damaged or something else.")
+            raise DocumentError(
+                f"{path.name} is not a PDF: it has no PDF header and is damaged or something else."
+            )
         name = "a binary file"
     if name is not None:
         raise _unsupported(path, name)
     if _HTML.match(data[:4096].lstrip(b"\xef\xbb\xbf")):
         if suffix in (".epub", ".pdf", ".docx"):
-            raise DocumentError(f"{path.name} is not a valid {suffix[1:].upper()} file: it is a web page (HTML), as a failed "
-                                "download leaves behind. Download the book again.")
+            raise DocumentError(
+                f"{path.name} is not a valid {suffix[1:].upper()} file: it is a web page (HTML), as a failed "
+                "download leaves behind. Download the book again."
+            )
         return "html"
     if suffix in (".epub", ".pdf", ".docx"):
-        raise DocumentError(f"{path.name} is not a valid {suffix[1:].upper()} file: it holds plain text or is damaged. "
-                            "Download it again, or rename it to .txt if text is what it is.")
+        raise DocumentError(
+            f"{path.name} is not a valid {suffix[1:].upper()} file: it holds plain text or is damaged. "
+            "Download it again, or rename it to .txt if text is what it is."
+        )
     return "markdown" if suffix in (".md", ".markdown", ".mkd") else "txt"
 
 
 def _other(data: bytes) -> str | None:
     for offset, magic, name in _OTHERS:
-        if data[offset:offset + len(magic)] == magic:
+        if data[offset : offset + len(magic)] == magic:
             return name
     return "a FictionBook (FB2)" if _FB2.search(data[:2048]) else None
 
 
 def _unsupported(path: Path, name: str) -> DocumentError:
-    wanted = {".epub": "not a valid EPUB", ".pdf": "not a PDF", ".txt": "not a text file", ".docx": "not a valid DOCX"}
+    wanted = {
+        ".epub": "not a valid EPUB",
+        ".pdf": "not a PDF",
+        ".txt": "not a text file",
+        ".docx": "not a valid DOCX",
+    }
     wrong = wanted.get(path.suffix.lower(), "not supported")
     remedy = next((text for key, text in _REMEDY.items() if key in name), SUPPORTED)
     return DocumentError(f"{path.name} is {wrong}: it is {name}. {remedy}")
@@ -111,7 +128,7 @@ def _looks_binary(data: bytes) -> bool:
 
 
 def utf16_without_mark(data: bytes) -> str | None:
-    """"utf-16-le" or "utf-16-be" when every other byte of mostly Latin text is NUL."""
+    """ "utf-16-le" or "utf-16-be" when every other byte of mostly Latin text is NUL."""
     head = data[:4096]
     if len(head) < 8:
         return None
@@ -131,20 +148,34 @@ def _inside_zip(data: bytes, path: Path) -> str:
             names = set(archive.namelist())
     except (zipfile.BadZipFile, ValueError, NotImplementedError, OSError) as error:
         kind = {".epub": "EPUB", ".docx": "DOCX"}.get(path.suffix.lower(), "zip")
-        raise DocumentError(f"{path.name} is a damaged or cut-off {kind} file and cannot be opened. "
-                            "Download or copy it again.") from error
+        raise DocumentError(
+            f"{path.name} is a damaged or cut-off {kind} file and cannot be opened. "
+            "Download or copy it again."
+        ) from error
     if "META-INF/container.xml" in names or any(name.lower().endswith(".opf") for name in names):
         return "epub"
-    office = next((folder for folder in ("word/", "xl/", "ppt/") if any(name.startswith(folder) for name in names)), None)
+    office = next(
+        (folder for folder in ("word/", "xl/", "ppt/") if any(name.startswith(folder) for name in names)),
+        None,
+    )
     if office == "word/":
         if path.suffix.lower() in (".pdf", ".epub"):
-            raise DocumentError(f"{path.name} is not a valid {path.suffix[1:].upper()} file: it looks like a Word document "
-                                "(DOCX). Rename it to .docx, or save it as PDF from Word.")
+            raise DocumentError(
+                f"{path.name} is not a valid {path.suffix[1:].upper()} file: it looks like a Word document "
+                "(DOCX). Rename it to .docx, or save it as PDF from Word."
+            )
         return "docx"
     if office:
-        raise DocumentError(f"{path.name} is a {'spreadsheet' if office == 'xl/' else 'presentation'}, not a book. {SUPPORTED}")
+        raise DocumentError(
+            f"{path.name} is a {'spreadsheet' if office == 'xl/' else 'presentation'}, not a book. "
+            f"{SUPPORTED}"
+        )
     if "content.xml" in names and "mimetype" in names:
         raise DocumentError(f"{path.name} is an OpenDocument file. Open it and save it as DOCX, EPUB or PDF.")
     if any(name.lower().endswith((".jpg", ".jpeg", ".png", ".webp")) for name in names):
-        raise DocumentError(f"{path.name} is an archive of pictures (a comic, CBZ?) without text. {SUPPORTED}")
-    raise DocumentError(f"{path.name} is not a valid EPUB: it is a zip archive without a book in it. {SUPPORTED}")
+        raise DocumentError(
+            f"{path.name} is an archive of pictures (a comic, CBZ?) without text. {SUPPORTED}"
+        )
+    raise DocumentError(
+        f"{path.name} is not a valid EPUB: it is a zip archive without a book in it. {SUPPORTED}"
+    )

@@ -1,4 +1,6 @@
-"""Facts about the CPU: model, instruction sets and the cores this process may use, from what the system offers as text."""
+"""Facts about the CPU: model, instruction sets and the cores this process may use, from what the system
+offers as text.
+"""
 
 from __future__ import annotations
 
@@ -42,8 +44,9 @@ def cpu_flags() -> frozenset[str]:
 def bfloat16_products_pay() -> bool:
     """Whether products of many rows are faster in bfloat16 than in float32, where both are native.
 
-    Measured on an Intel CPU with avx512_bf16 and without AMX: torch's bfloat16 products run at 0.55 to 0.7 of the rate of its float32 ones
-    (docs/LOG.md). With AMX, or on AMD, nothing was measured: there bfloat16 is trusted to be what its unit was built for.
+    Measured on an Intel CPU with avx512_bf16 and without AMX: torch's bfloat16 products run at 0.55 to 0.7 of
+    the rate of its float32 ones (docs/LOG.md). With AMX, or on AMD, nothing was measured: there bfloat16 is
+    trusted to be what its unit was built for.
     """
     return "amx_bf16" in cpu_flags() or "AMD" in cpu_name()
 
@@ -81,7 +84,7 @@ def _windows_flags() -> frozenset[str]:
     import ctypes
 
     try:
-        present = ctypes.windll.kernel32.IsProcessorFeaturePresent     # type: ignore[attr-defined]
+        present = ctypes.windll.kernel32.IsProcessorFeaturePresent  # type: ignore[attr-defined]
     except (AttributeError, OSError):
         return frozenset()
     return frozenset(name for number, name in WINDOWS_FEATURES.items() if present(number))

@@ -1,4 +1,6 @@
-"""What is known about a machine, as frozen values: measured by the probe or imagined by the user. Values only."""
+"""What is known about a machine, as frozen values: measured by the probe or imagined by the user. Values
+only.
+"""
 
 from __future__ import annotations
 
@@ -20,11 +22,12 @@ class Gpu:
     vram_bytes: int
     free_bytes: int
     memory_gb_per_s: float
-    tflops: float                              # dense 16-bit matrix products, nominal
+    tflops: float  # dense 16-bit matrix products, nominal
     pcie_gb_per_s: float
-    pcie_back_gb_per_s: float | None = None    # device to host; None: not measured
-    pcie_measured: bool = False                # False: nominal, or stated by the user
-    known: bool = True                         # False: bandwidth and TFLOP/s are cautious guesses, not from the table
+    pcie_back_gb_per_s: float | None = None  # device to host; None: not measured
+    pcie_measured: bool = False  # False: nominal, or stated by the user
+    # False: bandwidth and TFLOP/s are cautious guesses, not from the table
+    known: bool = True
     compute_capability: tuple[int, int] | None = None
     driver: str | None = None
     index: int = 0
@@ -32,9 +35,11 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True)
 class Hardware:
-    """One machine. `pinnable_bytes` is what the system lets a process page-lock; None for disk speed: not measured."""
+    """One machine. `pinnable_bytes` is what the system lets a process page-lock; None for disk speed: not
+    measured.
+    """
 
-    system: str                                # "Linux" | "Windows" | "Darwin"
+    system: str  # "Linux" | "Windows" | "Darwin"
     cpu_name: str
     physical_cores: int
     logical_cores: int
@@ -46,15 +51,27 @@ class Hardware:
     disk_path: str = ""
     disk_free_bytes: int | None = None
     disk_gb_per_s: float | None = None
-    snapshot_bytes: int = 0                    # of the disk that KV snapshots take already
-    problems: tuple[str, ...] = ()             # what was looked for and found broken, in plain words
-    tuned: tuple[Tuned, ...] = ()              # what `tune` measured earlier, of any model; it may be stale
+    snapshot_bytes: int = 0  # of the disk that KV snapshots take already
+    problems: tuple[str, ...] = ()  # what was looked for and found broken, in plain words
+    tuned: tuple[Tuned, ...] = ()  # what `tune` measured earlier, of any model; it may be stale
 
     def to_json(self) -> dict[str, Any]:
         """Plain values; flags only as far as the planner looks at them."""
         return {**asdict(self), "cpu_flags": sorted(self.cpu_flags & CPU_FLAGS_OF_INTEREST)}
 
 
-CPU_FLAGS_OF_INTEREST = frozenset({
-    "avx", "avx2", "fma", "avx512f", "avx512_bf16", "avx512_vnni", "avx_vnni", "amx_bf16", "amx_int8", "asimd", "bf16",
-})
+CPU_FLAGS_OF_INTEREST = frozenset(
+    {
+        "avx",
+        "avx2",
+        "fma",
+        "avx512f",
+        "avx512_bf16",
+        "avx512_vnni",
+        "avx_vnni",
+        "amx_bf16",
+        "amx_int8",
+        "asimd",
+        "bf16",
+    }
+)

@@ -14,9 +14,10 @@ from core.errors import UserError
 from core.hardware.facts import GIB, Gpu, Hardware
 
 DATA = Path(__file__).with_name("gpus.yaml")
-PCIE_X16_GB_PER_S = {1: 3.0, 2: 6.0, 3: 12.0, 4: 25.0, 5: 52.0, 6: 100.0}    # what pinned copies reach, not the nominal rate
-SCREEN_BYTES = GIB // 2            # VRAM an idle desktop and the driver take
-SYSTEM_BYTES = 4 * GIB             # RAM an idle desktop takes
+# what pinned copies reach, not the nominal rate
+PCIE_X16_GB_PER_S = {1: 3.0, 2: 6.0, 3: 12.0, 4: 25.0, 5: 52.0, 6: 100.0}
+SCREEN_BYTES = GIB // 2  # VRAM an idle desktop and the driver take
+SYSTEM_BYTES = 4 * GIB  # RAM an idle desktop takes
 SYSTEMS = {"linux": "Linux", "windows": "Windows", "macos": "Darwin", "darwin": "Darwin"}
 
 
@@ -55,8 +56,29 @@ def _capability(value: float) -> tuple[int, int]:
     return int(major), int(minor)
 
 
-NOISE = frozenset({"nvidia", "geforce", "rtx", "gtx", "gpu", "graphics", "generation", "pcie", "sxm", "sxm4", "sxm5", "hbm3",
-                   "hbm3e", "tesla", "quadro", "nvl", "gb", "gib", ""})
+NOISE = frozenset(
+    {
+        "nvidia",
+        "geforce",
+        "rtx",
+        "gtx",
+        "gpu",
+        "graphics",
+        "generation",
+        "pcie",
+        "sxm",
+        "sxm4",
+        "sxm5",
+        "hbm3",
+        "hbm3e",
+        "tesla",
+        "quadro",
+        "nvl",
+        "gb",
+        "gib",
+        "",
+    }
+)
 
 
 def _words(name: str) -> tuple[list[str], float | None]:
@@ -65,11 +87,14 @@ def _words(name: str) -> tuple[list[str], float | None]:
     text = re.sub(r"(rtx|gtx|ti)(?=\d|super)", r"\1 ", text)
     words = [re.sub(r"^(\d{1,3})gi?b$", r"\1", word) for word in re.split(r"[^a-z0-9]+", text)]
     sizes = [word for word in words if re.fullmatch(r"\d{1,3}", word)]
-    return sorted(word for word in words if word not in NOISE and word not in sizes), float(sizes[0]) if sizes else None
+    return sorted(word for word in words if word not in NOISE and word not in sizes), float(
+        sizes[0]
+    ) if sizes else None
 
 
 def look_up(name: str, *, vram_bytes: int | None = None) -> GpuSpec | None:
-    """The table's line for a name as the driver or a person writes it; among equal names the one nearest in VRAM.
+    """The table's line for a name as the driver or a person writes it; among equal names the one nearest in
+    VRAM.
 
     A laptop GPU shares the name of a desktop one and not its speed, so it is not taken for it.
     """
@@ -80,7 +105,9 @@ def look_up(name: str, *, vram_bytes: int | None = None) -> GpuSpec | None:
 
 
 def imagined_gpu(name: str, *, vram_gib: float | None = None, pcie_gb_per_s: float | None = None) -> Gpu:
-    """A GPU of the table in an otherwise idle machine. Raises UserError naming the nearest for an unknown name."""
+    """A GPU of the table in an otherwise idle machine. Raises UserError naming the nearest for an unknown
+    name.
+    """
     spec = look_up(name, vram_bytes=int(vram_gib * GIB) if vram_gib else None)
     if spec is None:
         names = {one.name.lower(): one.name for one in known_gpus()}
@@ -91,16 +118,28 @@ def imagined_gpu(name: str, *, vram_gib: float | None = None, pcie_gb_per_s: flo
         )
     vram = int((vram_gib or spec.vram_gib) * GIB)
     return Gpu(
-        name=spec.name, vram_bytes=vram, free_bytes=max(0, vram - SCREEN_BYTES), memory_gb_per_s=spec.memory_gb_per_s,
-        tflops=spec.tflops, pcie_gb_per_s=pcie_gb_per_s or spec.pcie_gb_per_s, compute_capability=spec.compute_capability,
+        name=spec.name,
+        vram_bytes=vram,
+        free_bytes=max(0, vram - SCREEN_BYTES),
+        memory_gb_per_s=spec.memory_gb_per_s,
+        tflops=spec.tflops,
+        pcie_gb_per_s=pcie_gb_per_s or spec.pcie_gb_per_s,
+        compute_capability=spec.compute_capability,
     )
 
 
 def imagined_hardware(
-    *, gpu: str | None = None, vram_gib: float | None = None, ram_gib: float = 32.0, pcie_gb_per_s: float | None = None,
-    system: str = "Linux", cores: int = 8,
+    *,
+    gpu: str | None = None,
+    vram_gib: float | None = None,
+    ram_gib: float = 32.0,
+    pcie_gb_per_s: float | None = None,
+    system: str = "Linux",
+    cores: int = 8,
 ) -> Hardware:
-    """A machine that need not exist: an idle PC with this GPU ("none" or None: without one) and this much RAM."""
+    """A machine that need not exist: an idle PC with this GPU ("none" or None: without one) and this much
+    RAM.
+    """
     known = SYSTEMS.get(system.strip().lower())
     if known is None:
         raise UserError(f"The system {system!r} is unknown; use Linux, Windows or macOS.")
@@ -109,30 +148,62 @@ def imagined_hardware(
         gpus = (imagined_gpu(gpu, vram_gib=vram_gib, pcie_gb_per_s=pcie_gb_per_s),)
     ram = int(ram_gib * GIB)
     return Hardware(
-        system=known, cpu_name=f"an imagined CPU with {cores} cores", physical_cores=cores, logical_cores=2 * cores,
-        cpu_flags=frozenset({"avx2", "fma"}), ram_bytes=ram, ram_available_bytes=max(0, ram - SYSTEM_BYTES),
-        pinnable_bytes=pinnable(known, ram), gpus=gpus,
+        system=known,
+        cpu_name=f"an imagined CPU with {cores} cores",
+        physical_cores=cores,
+        logical_cores=2 * cores,
+        cpu_flags=frozenset({"avx2", "fma"}),
+        ram_bytes=ram,
+        ram_available_bytes=max(0, ram - SYSTEM_BYTES),
+        pinnable_bytes=pinnable(known, ram),
+        gpus=gpus,
     )
 
 
 def imagine(
-    base: Hardware, *, gpu: str | None = None, vram_gib: float | None = None, ram_gib: float | None = None,
-    pcie_gb_per_s: float | None = None, system: str | None = None,
+    base: Hardware,
+    *,
+    gpu: str | None = None,
+    vram_gib: float | None = None,
+    ram_gib: float | None = None,
+    pcie_gb_per_s: float | None = None,
+    system: str | None = None,
 ) -> Hardware:
     """The machine `base` with these parts exchanged; what is not given stays. Nothing given: `base` itself.
 
-    A GPU by name replaces all of base's ("none": takes them out); without a name, VRAM and PCIe rate change base's own.
+    A GPU by name replaces all of base's ("none": takes them out); without a name, VRAM and PCIe rate change
+    base's own.
     """
     if gpu is None and vram_gib is None and ram_gib is None and pcie_gb_per_s is None and system is None:
         return base
-    fresh = imagined_hardware(gpu=gpu, vram_gib=vram_gib, ram_gib=ram_gib or base.ram_bytes / GIB,
-                              pcie_gb_per_s=pcie_gb_per_s, system=system or base.system)
-    gpus = fresh.gpus if gpu is not None else tuple(_changed(one, vram_gib, pcie_gb_per_s) for one in base.gpus)
+    fresh = imagined_hardware(
+        gpu=gpu,
+        vram_gib=vram_gib,
+        ram_gib=ram_gib or base.ram_bytes / GIB,
+        pcie_gb_per_s=pcie_gb_per_s,
+        system=system or base.system,
+    )
+    gpus = (
+        fresh.gpus if gpu is not None else tuple(_changed(one, vram_gib, pcie_gb_per_s) for one in base.gpus)
+    )
     if not gpus and gpu is None and (vram_gib is not None or pcie_gb_per_s is not None):
-        raise UserError("This machine has no CUDA GPU to change; name one with --gpu, for example --gpu \"RTX 4090\".")
-    ram = (fresh.ram_bytes, fresh.ram_available_bytes) if ram_gib else (base.ram_bytes, base.ram_available_bytes)
-    return replace(base, gpus=gpus, system=fresh.system, ram_bytes=ram[0], ram_available_bytes=ram[1], problems=(),
-                   pinnable_bytes=pinnable(fresh.system, ram[0]))
+        raise UserError(
+            'This machine has no CUDA GPU to change; name one with --gpu, for example --gpu "RTX 4090".'
+        )
+    ram = (
+        (fresh.ram_bytes, fresh.ram_available_bytes)
+        if ram_gib
+        else (base.ram_bytes, base.ram_available_bytes)
+    )
+    return replace(
+        base,
+        gpus=gpus,
+        system=fresh.system,
+        ram_bytes=ram[0],
+        ram_available_bytes=ram[1],
+        problems=(),
+        pinnable_bytes=pinnable(fresh.system, ram[0]),
+    )
 
 
 def _changed(gpu: Gpu, vram_gib: float | None, pcie_gb_per_s: float | None) -> Gpu:
@@ -143,5 +214,7 @@ def _changed(gpu: Gpu, vram_gib: float | None, pcie_gb_per_s: float | None) -> G
 
 
 def pinnable(system: str, ram_bytes: int) -> int:
-    """What the system lets a process page-lock: about half of RAM on Windows (WSL counts as Windows), most of it on Linux."""
+    """What the system lets a process page-lock: about half of RAM on Windows (WSL counts as Windows), most of
+    it on Linux.
+    """
     return int(ram_bytes * (0.5 if system == "Windows" else 0.9))

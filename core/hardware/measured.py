@@ -1,4 +1,6 @@
-"""What was measured of this machine, kept from one start to the next. Knows nothing of what is measured. No torch."""
+"""What was measured of this machine, kept from one start to the next. Knows nothing of what is measured. No
+torch.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +14,13 @@ from pathlib import Path
 log = logging.getLogger(__name__)
 
 FILE = "measured.json"
-PAGE_LOCKED = "page-locked memory"         # {"bytes": so many were locked when the system refused more}
+PAGE_LOCKED = "page-locked memory"  # {"bytes": so many were locked when the system refused more}
 
 
 class Measurements:
-    """Measurements of this machine in one JSON file in the data folder. A damaged or foreign file counts as empty."""
+    """Measurements of this machine in one JSON file in the data folder. A damaged or foreign file counts as
+    empty.
+    """
 
     def __init__(self, folder: Path, *, again: bool = False) -> None:
         self._path, self._again = folder / FILE, again
@@ -36,7 +40,11 @@ class Measurements:
 
     def said(self) -> tuple[str, ...]:
         """What was put away together with a sentence about it: what it is, and the sentence."""
-        return tuple(f"{key}: {found['said']}" for key, found in self._read().items() if isinstance(found, dict) and "said" in found)
+        return tuple(
+            f"{key}: {found['said']}"
+            for key, found in self._read().items()
+            if isinstance(found, dict) and "said" in found
+        )
 
     def forget(self, key: str) -> None:
         """Drop a measurement, if there is one."""
@@ -46,7 +54,9 @@ class Measurements:
 
     def put(self, key: str, value: dict) -> None:
         """Keep a measurement; a folder that cannot be written only costs the next start a measurement."""
-        self._write({**self._read(), "machine": self._machine, key: {**value, "measured_at": int(time.time())}})
+        self._write(
+            {**self._read(), "machine": self._machine, key: {**value, "measured_at": int(time.time())}}
+        )
 
     def _write(self, values: dict) -> None:
         part = self._path.with_suffix(f".{os.getpid()}.part")

@@ -1,4 +1,6 @@
-"""NVIDIA GPUs as the driver's management library tells. Problems are returned in words, never raised. No torch."""
+"""NVIDIA GPUs as the driver's management library tells. Problems are returned in words, never raised. No
+torch.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ log = logging.getLogger(__name__)
 
 
 def read_gpus() -> tuple[tuple[Gpu, ...], tuple[str, ...]]:
-    """(GPUs, problems). No NVIDIA driver on the machine is no problem; a driver that does not answer is one."""
+    """(GPUs, problems). No NVIDIA driver on the machine is no problem; a driver that does not answer is
+    one.
+    """
     try:
         import pynvml as nvml
     except ImportError:
@@ -57,9 +61,15 @@ def _read_one(nvml: Any, index: int, driver: str) -> Gpu:
     lanes = _quietly(nvml, nvml.nvmlDeviceGetCurrPcieLinkWidth, handle)
     link = pcie_rate(generation or 3, lanes or 16)
     return Gpu(
-        name=name, vram_bytes=memory.total, free_bytes=memory.free, driver=driver, index=index, known=spec is not None,
+        name=name,
+        vram_bytes=memory.total,
+        free_bytes=memory.free,
+        driver=driver,
+        index=index,
+        known=spec is not None,
         memory_gb_per_s=spec.memory_gb_per_s if spec else _memory_rate(nvml, handle),
-        tflops=spec.tflops if spec else _tflops(nvml, handle, capability), pcie_gb_per_s=link,
+        tflops=spec.tflops if spec else _tflops(nvml, handle, capability),
+        pcie_gb_per_s=link,
         compute_capability=tuple(capability) if capability else (spec.compute_capability if spec else None),
     )
 
@@ -72,13 +82,15 @@ def _memory_rate(nvml: Any, handle: Any) -> float:
 
 
 def _tflops(nvml: Any, handle: Any, capability: tuple[int, int] | None) -> float:
-    """Dense 16-bit TFLOP/s: twice the fp32 rate on cards with tensor cores of compute capability 8 and above."""
+    """Dense 16-bit TFLOP/s: twice the fp32 rate on cards with tensor cores of compute capability 8 and
+    above.
+    """
     cores = _quietly(nvml, nvml.nvmlDeviceGetNumGpuCores, handle)
     mhz = _quietly(nvml, nvml.nvmlDeviceGetMaxClockInfo, handle, nvml.NVML_CLOCK_SM)
     if not (cores and mhz):
         return 10.0
     factor = 2.0 if capability and tuple(capability) >= (8, 0) else 1.0
-    return cores * 2 * mhz * 0.85 * factor / 1e6         # boost clocks are not held
+    return cores * 2 * mhz * 0.85 * factor / 1e6  # boost clocks are not held
 
 
 def _quietly(nvml: Any, call: Any, *args: Any) -> Any:

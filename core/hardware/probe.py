@@ -1,7 +1,8 @@
 """Facts about this machine. No GPU and a broken driver are facts too, never exceptions.
 
-NVML is asked first. torch is imported only in a short-lived child process (this file run as a module), so that a CUDA fault
-or its memory never reaches the caller. What was measured is kept per machine in the data folder and measured anew on demand.
+NVML is asked first. torch is imported only in a short-lived child process (this file run as a module), so
+that a CUDA fault or its memory never reaches the caller. What was measured is kept per machine in the data
+folder and measured anew on demand.
 """
 
 from __future__ import annotations
@@ -30,9 +31,9 @@ from core.hardware.nvml import read_gpus
 from core.planning import tuned_file
 
 MIB = 1 << 20
-COPY_BLOCK_BYTES = 128 * MIB           # the staging ring's block size
+COPY_BLOCK_BYTES = 128 * MIB  # the staging ring's block size
 CHILD_TIMEOUT_S = 90
-UNKNOWN_RATES = {"memory_gb_per_s": 250.0, "tflops": 10.0, "pcie_gb_per_s": 12.0}      # cautious guesses
+UNKNOWN_RATES = {"memory_gb_per_s": 250.0, "tflops": 10.0, "pcie_gb_per_s": 12.0}  # cautious guesses
 DISK_PROBE_BYTES = 64 * MIB
 REPO = Path(__file__).resolve().parents[2]
 
@@ -42,8 +43,8 @@ log = logging.getLogger(__name__)
 def probe(data_folder: Path | None = None, *, measure: bool = True, again: bool = False) -> Hardware:
     """What this machine is, now.
 
-    measure: PCIe and disk speed are measured where no earlier measurement is in `data_folder`; again: even then. Without a
-    data folder nothing is measured. A machine without a GPU reports no bus bandwidth.
+    measure: PCIe and disk speed are measured where no earlier measurement is in `data_folder`; again: even
+    then. Without a data folder nothing is measured. A machine without a GPU reports no bus bandwidth.
     """
     system = platform.system()
     physical, logical = cores()
@@ -58,16 +59,26 @@ def probe(data_folder: Path | None = None, *, measure: bool = True, again: bool 
         gpus, bus_problems = _with_bus(gpus, cache)
         problems += bus_problems
     return Hardware(
-        system=system, cpu_name=cpu_name(), physical_cores=physical, logical_cores=logical, cpu_flags=cpu_flags(),
-        ram_bytes=total, ram_available_bytes=available, pinnable_bytes=_pinnable(system, total, cache), gpus=gpus,
-        disk_path=str(data_folder or ""), disk_free_bytes=_disk_free(data_folder),
-        disk_gb_per_s=_disk_speed(data_folder, cache) if cache is not None and measure else None, problems=problems,
+        system=system,
+        cpu_name=cpu_name(),
+        physical_cores=physical,
+        logical_cores=logical,
+        cpu_flags=cpu_flags(),
+        ram_bytes=total,
+        ram_available_bytes=available,
+        pinnable_bytes=_pinnable(system, total, cache),
+        gpus=gpus,
+        disk_path=str(data_folder or ""),
+        disk_free_bytes=_disk_free(data_folder),
+        disk_gb_per_s=_disk_speed(data_folder, cache) if cache is not None and measure else None,
+        problems=problems,
         snapshot_bytes=SnapshotFolder(data_folder / "snapshots").usage().bytes if data_folder else 0,
         tuned=tuned_file.read(data_folder) if data_folder else (),
     )
 
 
-# ---- memory and disk --------------------------------------------------------------------------------------------------
+# ---- memory and disk ---------------------------------------------------------------------------------------
+
 
 def memory() -> tuple[int, int]:
     """(total, available) bytes of RAM for this process; a container's limit counts."""
@@ -79,12 +90,18 @@ def memory() -> tuple[int, int]:
 
 
 def _cgroup_memory(root: Path = Path("/sys/fs/cgroup")) -> tuple[int | None, int]:
-    """(limit, used) of this container, or (None, 0). Files the kernel can drop at once do not count as used."""
-    for names in (("memory.max", "memory.current", "memory.stat"),
-                  ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes", "memory/memory.stat")):
+    """(limit, used) of this container, or (None, 0). Files the kernel can drop at once do not count as
+    used.
+    """
+    for names in (
+        ("memory.max", "memory.current", "memory.stat"),
+        ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes", "memory/memory.stat"),
+    ):
         try:
             limit, used, stat = ((root / name).read_text().strip() for name in names)
-            droppable = sum(int(line.split()[1]) for line in stat.splitlines() if line.split()[0] == "inactive_file")
+            droppable = sum(
+                int(line.split()[1]) for line in stat.splitlines() if line.split()[0] == "inactive_file"
+            )
             return (None, 0) if limit == "max" else (int(limit), max(0, int(used) - droppable))
         except (OSError, ValueError, IndexError):
             continue
@@ -92,7 +109,9 @@ def _cgroup_memory(root: Path = Path("/sys/fs/cgroup")) -> tuple[int | None, int
 
 
 def _pinnable(system: str, total: int, cache: Measurements | None) -> int:
-    """What an earlier run could page-lock when the system refused more; until then what systems usually allow."""
+    """What an earlier run could page-lock when the system refused more; until then what systems usually
+    allow.
+    """
     usual = pinnable(_pinning_system(system), total)
     known = cache.get(PAGE_LOCKED) if cache is not None else None
     return usual if known is None else min(usual, known["bytes"])
@@ -140,10 +159,13 @@ def measure_disk(folder: Path) -> float | None:
             path.unlink(missing_ok=True)
 
 
-# ---- the bus ------------------------------------------------------------------------------------------------------------
+# ---- the bus -----------------------------------------------------------------------------------------------
+
 
 def _with_bus(gpus: tuple[Gpu, ...], cache: Measurements) -> tuple[tuple[Gpu, ...], tuple[str, ...]]:
-    """The GPUs with their measured host-to-device rate; a failed measurement leaves the nominal one and says so."""
+    """The GPUs with their measured host-to-device rate; a failed measurement leaves the nominal one and says
+    so.
+    """
     measured, problems = [], []
     for gpu in gpus:
         key = f"{gpu.name}/{gpu.index}/{gpu.driver}"
@@ -155,17 +177,28 @@ def _with_bus(gpus: tuple[Gpu, ...], cache: Measurements) -> tuple[tuple[Gpu, ..
                 measured.append(gpu)
                 continue
             cache.put(key, known)
-        measured.append(replace(gpu, pcie_gb_per_s=known["h2d_gb_per_s"], pcie_back_gb_per_s=known.get("d2h_gb_per_s"), pcie_measured=True))
+        measured.append(
+            replace(
+                gpu,
+                pcie_gb_per_s=known["h2d_gb_per_s"],
+                pcie_back_gb_per_s=known.get("d2h_gb_per_s"),
+                pcie_measured=True,
+            )
+        )
     return tuple(measured), tuple(problems)
 
 
 def measure_bus(index: int) -> dict:
-    """{"h2d_gb_per_s", "d2h_gb_per_s"} of one GPU, measured in a child process; {"problem": words} when that fails."""
+    """{"h2d_gb_per_s", "d2h_gb_per_s"} of one GPU, measured in a child process; {"problem": words} when that
+    fails.
+    """
     return _ask_child("--bus", str(index))
 
 
 def _gpus_by_torch() -> tuple[Gpu, ...]:
-    """What torch can use where the driver's management library does not answer; it knows no clocks and no link."""
+    """What torch can use where the driver's management library does not answer; it knows no clocks and no
+    link.
+    """
     return tuple(_gpu(found) for found in _ask_child("--gpus").get("gpus", ()))
 
 
@@ -174,16 +207,30 @@ def _gpu(found: dict) -> Gpu:
     capability = tuple(found["compute_capability"])
     if spec is None:
         return Gpu(**{**found, "compute_capability": capability}, **UNKNOWN_RATES, known=False)
-    return Gpu(**{**found, "compute_capability": capability}, memory_gb_per_s=spec.memory_gb_per_s, tflops=spec.tflops,
-               pcie_gb_per_s=spec.pcie_gb_per_s)
+    return Gpu(
+        **{**found, "compute_capability": capability},
+        memory_gb_per_s=spec.memory_gb_per_s,
+        tflops=spec.tflops,
+        pcie_gb_per_s=spec.pcie_gb_per_s,
+    )
 
 
 def _ask_child(*arguments: str) -> dict:
-    """What this file says when it is run with these arguments; {"problem": words} when it says nothing that is understood."""
+    """What this file says when it is run with these arguments; {"problem": words} when it says nothing that
+    is understood.
+    """
     command = [sys.executable, "-m", "core.hardware.probe", *arguments]
     try:
-        child = subprocess.run(command, capture_output=True, text=True, timeout=CHILD_TIMEOUT_S, cwd=REPO, check=False,
-                               stdin=subprocess.DEVNULL, creationflags=getattr(subprocess, "CREATE_NO_WINDOW", 0))
+        child = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            timeout=CHILD_TIMEOUT_S,
+            cwd=REPO,
+            check=False,
+            stdin=subprocess.DEVNULL,
+            creationflags=getattr(subprocess, "CREATE_NO_WINDOW", 0),
+        )
     except subprocess.TimeoutExpired:
         return {"problem": f"no answer within {CHILD_TIMEOUT_S} s"}
     except OSError as error:
@@ -203,12 +250,17 @@ def _measure_bus_here(index: int) -> dict:
     except (ImportError, OSError) as error:
         return {"problem": f"torch cannot be loaded: {error}"}
     if not torch.cuda.is_available():
-        return {"problem": "torch sees no usable CUDA GPU; it may be built without CUDA or the driver is too old"}
+        return {
+            "problem": "torch sees no usable CUDA GPU; it may be built without CUDA or the driver is too old"
+        }
     try:
         device = torch.device("cuda", index)
         host = torch.empty(COPY_BLOCK_BYTES, dtype=torch.uint8, pin_memory=True)
         on_device = torch.empty(COPY_BLOCK_BYTES, dtype=torch.uint8, device=device)
-        rates = {"h2d_gb_per_s": _copy_rate(torch, on_device, host), "d2h_gb_per_s": _copy_rate(torch, host, on_device)}
+        rates = {
+            "h2d_gb_per_s": _copy_rate(torch, on_device, host),
+            "d2h_gb_per_s": _copy_rate(torch, host, on_device),
+        }
     except RuntimeError as error:
         return {"problem": str(error).splitlines()[0]}
     return {name: round(rate, 2) for name, rate in rates.items()}
@@ -219,12 +271,24 @@ def _gpus_here() -> dict:
     try:
         import torch
 
-        devices = [(index, torch.cuda.get_device_properties(index), torch.cuda.mem_get_info(index))
-                   for index in range(torch.cuda.device_count() if torch.cuda.is_available() else 0)]
+        devices = [
+            (index, torch.cuda.get_device_properties(index), torch.cuda.mem_get_info(index))
+            for index in range(torch.cuda.device_count() if torch.cuda.is_available() else 0)
+        ]
     except (ImportError, OSError, RuntimeError) as error:
         return {"problem": str(error).splitlines()[0]}
-    return {"gpus": [{"name": facts.name, "vram_bytes": total, "free_bytes": free, "compute_capability": [facts.major, facts.minor],
-                      "index": index} for index, facts, (free, total) in devices]}
+    return {
+        "gpus": [
+            {
+                "name": facts.name,
+                "vram_bytes": total,
+                "free_bytes": free,
+                "compute_capability": [facts.major, facts.minor],
+                "index": index,
+            }
+            for index, facts, (free, total) in devices
+        ]
+    }
 
 
 def _copy_rate(torch, target, source) -> float:
@@ -241,7 +305,9 @@ def _copy_rate(torch, target, source) -> float:
 
 
 def _main() -> None:
-    parser = argparse.ArgumentParser(prog="core.hardware.probe", description="Measures the bus of one GPU; prints JSON.")
+    parser = argparse.ArgumentParser(
+        prog="core.hardware.probe", description="Measures the bus of one GPU; prints JSON."
+    )
     parser.add_argument("--bus", type=int, metavar="GPU")
     parser.add_argument("--gpus", action="store_true")
     asked = parser.parse_args()

@@ -1,6 +1,8 @@
-"""The models this program knows: where they are, shape, licence, context, draft pairing, and how they read best. No torch.
+"""The models this program knows: where they are, shape, licence, context, draft pairing, and how they read
+best. No torch.
 
-The data is catalogue.yaml beside this file. A folder with a checkpoint that is not listed gets an entry of its own.
+The data is catalogue.yaml beside this file. A folder with a checkpoint that is not listed gets an entry of
+its own.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from core.errors import UserError
 from core.model.shapes import ModelShape
 
 DATA = Path(__file__).with_name("catalogue.yaml")
-_PROGRAM = DATA.parent.parent.parent           # folders named in the data are below it
+_PROGRAM = DATA.parent.parent.parent  # folders named in the data are below it
 EMBEDDED = "SmolLM2-135M-Instruct"
 
 
@@ -36,16 +38,20 @@ class CatalogueEntry:
     licence: str
     languages: str = ""
     revision: str = "main"
-    chat: bool = True                          # False: a base model, "not tuned for chat"
-    frame: str = "lwm"                         # how a conversation is written where the tokenizer has no chat template (core.text)
-    role: str = "target"                       # "draft": only useful as a draft model
+    chat: bool = True  # False: a base model, "not tuned for chat"
+    # how a conversation is written where the tokenizer has no chat template (core.text)
+    frame: str = "lwm"
+    role: str = "target"  # "draft": only useful as a draft model
     draft: str | None = None
-    weights: str = "safetensors"               # "bin": pickled checkpoint, converted once after the download
-    gated: bool = False                        # the licence must be accepted on the model's page before a download
-    thinking: bool = False                     # writes hidden reasoning unless told not to
+    weights: str = "safetensors"  # "bin": pickled checkpoint, converted once after the download
+    # the licence must be accepted on the model's page before a download
+    gated: bool = False
+    thinking: bool = False  # writes hidden reasoning unless told not to
     embedded: bool = False
-    folder: Path | None = None                 # a checkpoint of the user's own, or one that comes with the program
-    reading: Mapping[str, Any] = field(default_factory=dict)       # how a book is put to it; core.conversation.reading.ReadingStyle's keys
+    # a checkpoint of the user's own, or one that comes with the program
+    folder: Path | None = None
+    # how a book is put to it; core.conversation.reading.ReadingStyle's keys
+    reading: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def native_context(self) -> int:
@@ -65,7 +71,9 @@ def load() -> dict[str, CatalogueEntry]:
 
 
 def find(name: str) -> CatalogueEntry:
-    """The entry of this name, repository or checkpoint folder; case does not matter. UserError names the nearest."""
+    """The entry of this name, repository or checkpoint folder; case does not matter. UserError names the
+    nearest.
+    """
     wanted = name.strip().lower()
     for entry in _entries():
         if wanted in (entry.name.lower(), entry.repo.lower()):
@@ -75,7 +83,8 @@ def find(name: str) -> CatalogueEntry:
     names = {entry.name.lower(): entry.name for entry in _entries()}
     near = names[difflib.get_close_matches(wanted, names, n=1, cutoff=0.0)[0]]
     raise UserError(
-        f"There is no model {name!r}; the nearest is {near}. `models list` shows all; a folder with a checkpoint works too."
+        f"There is no model {name!r}; the nearest is {near}. `models list` shows all; a folder with a "
+        "checkpoint works too."
     )
 
 
@@ -94,14 +103,22 @@ def from_folder(folder: Path) -> CatalogueEntry:
     pickled = not any(folder.glob("*.safetensors")) and any(folder.glob("*.bin"))
     templated, chat_name = _has_chat_template(folder), re.search(r"llama-?2.*chat", folder.name.lower())
     return CatalogueEntry(
-        name=folder.name, repo=str(folder), shape=shape, vocabulary=f"folder:{folder.name}", licence="see the folder",
-        chat=templated or bool(chat_name), frame="llama2" if chat_name else "completion", role="draft" if "draft" in config else "target",
-        weights="bin" if pickled else "safetensors", folder=folder,
+        name=folder.name,
+        repo=str(folder),
+        shape=shape,
+        vocabulary=f"folder:{folder.name}",
+        licence="see the folder",
+        chat=templated or bool(chat_name),
+        frame="llama2" if chat_name else "completion",
+        role="draft" if "draft" in config else "target",
+        weights="bin" if pickled else "safetensors",
+        folder=folder,
     )
 
 
 def draft_for(entry: CatalogueEntry, chosen: str | None = None) -> CatalogueEntry | None:
-    """The draft model for `entry`: its pairing, or the user's choice ("none": none). UserError when they cannot pair.
+    """The draft model for `entry`: its pairing, or the user's choice ("none": none). UserError when they
+    cannot pair.
 
     Checkpoints outside the catalogue are taken at their word here; the loader compares the tokenizers.
     """
@@ -113,7 +130,8 @@ def draft_for(entry: CatalogueEntry, chosen: str | None = None) -> CatalogueEntr
     both_listed = entry.folder is None and draft.folder is None
     if both_listed and draft.vocabulary != entry.vocabulary:
         raise UserError(
-            f"{draft.name} cannot draft for {entry.name}: they have different vocabularies. Set draft_model to auto or none."
+            f"{draft.name} cannot draft for {entry.name}: they have different vocabularies. Set draft_model "
+            "to auto or none."
         )
     return draft
 
@@ -127,12 +145,20 @@ def _entry(name: str, values: Mapping[str, Any]) -> CatalogueEntry:
     values = dict(values)
     native = values.pop("native_context")
     shape = ModelShape(
-        name=name, family=values.pop("family"), native_context=native, longest_context=values.pop("longest_context", native),
-        bits=values.pop("bits", 16), **values.pop("shape"),
+        name=name,
+        family=values.pop("family"),
+        native_context=native,
+        longest_context=values.pop("longest_context", native),
+        bits=values.pop("bits", 16),
+        **values.pop("shape"),
     )
     folder = values.pop("folder", None)
     return CatalogueEntry(
-        name=name, shape=shape, folder=_PROGRAM / folder if folder else None, reading=MappingProxyType(values.pop("reading", {})), **values
+        name=name,
+        shape=shape,
+        folder=_PROGRAM / folder if folder else None,
+        reading=MappingProxyType(values.pop("reading", {})),
+        **values,
     )
 
 
@@ -140,6 +166,8 @@ def _has_chat_template(folder: Path) -> bool:
     if (folder / "chat_template.jinja").is_file():
         return True
     try:
-        return bool(json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8")).get("chat_template"))
+        return bool(
+            json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8")).get("chat_template")
+        )
     except (OSError, ValueError):
         return False

@@ -1,8 +1,9 @@
-"""Models from the Hugging Face hub, or from a folder the user already has. Knows nothing of what a model is for.
+"""Models from the Hugging Face hub, or from a folder the user already has. Knows nothing of what a model is
+for.
 
-A download is resumed where it broke off, every file is checked against the hub's own checksum, and the folder appears under its
-name only when all of it is there. Pickled weights are refused, because opening one can run any program; for the models known to
-have no others they are converted without running anything in them.
+A download is resumed where it broke off, every file is checked against the hub's own checksum, and the folder
+appears under its name only when all of it is there. Pickled weights are refused, because opening one can run
+any program; for the models known to have no others they are converted without running anything in them.
 """
 
 from __future__ import annotations
@@ -25,9 +26,19 @@ from core.paths import subdir
 
 Progress = Callable[[str, float | None], None]
 
-WANTED = ("*.safetensors", "*.json", "tokenizer*", "*.model", "*.jinja", "merges.txt", "vocab.txt", "LICENSE*", "NOTICE*")
+WANTED = (
+    "*.safetensors",
+    "*.json",
+    "tokenizer*",
+    "*.model",
+    "*.jinja",
+    "merges.txt",
+    "vocab.txt",
+    "LICENSE*",
+    "NOTICE*",
+)
 PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
-SPARE_BYTES = 1_000_000_000         # left free on the disk after a download
+SPARE_BYTES = 1_000_000_000  # left free on the disk after a download
 
 log = logging.getLogger(__name__)
 
@@ -59,9 +70,9 @@ def download(
 ) -> Path:
     """The folder of `repo` below "models" in the user's data folder, fetched when it is not there yet.
 
-    `name` names the folder (default: the repository's own). `pickled` allows weights in .bin files where there are no others;
-    they are converted to safetensors. With `offline` nothing is fetched. Raises UserError with cause and remedy, Stopped when
-    `should_stop` said so.
+    `name` names the folder (default: the repository's own). `pickled` allows weights in .bin files where
+    there are no others; they are converted to safetensors. With `offline` nothing is fetched. Raises
+    UserError with cause and remedy, Stopped when `should_stop` said so.
     """
     root = models_dir if models_dir is not None else subdir("models")
     folder = root / (name or repo.rpartition("/")[2])
@@ -70,7 +81,8 @@ def download(
         return folder
     if offline:
         raise UserError(
-            f"{repo} is not on this computer and downloads are switched off. Run: launcher.py models download {name or repo}"
+            f"{repo} is not on this computer and downloads are switched off. Run: launcher.py models "
+            f"download {name or repo}"
         )
     from filelock import FileLock
 
@@ -91,10 +103,13 @@ def use_folder(folder: Path) -> Path:
     return folder
 
 
-# ---- what to fetch ----------------------------------------------------------------------------------------------------------
+# ---- what to fetch -----------------------------------------------------------------------------------------
+
 
 def plan_files(repo: str, files: list[RemoteFile], *, pickled: bool = False) -> list[RemoteFile]:
-    """Those of a repository's files that a model needs. Raises UserError when there are no weights of an allowed kind."""
+    """Those of a repository's files that a model needs. Raises UserError when there are no weights of an
+    allowed kind.
+    """
     top = [file for file in files if "/" not in file.name]
     wanted = [file for file in top if _matches(file.name, WANTED) and not _matches(file.name, PICKLED)]
     weights = [file for file in wanted if file.name.endswith(".safetensors")]
@@ -104,7 +119,8 @@ def plan_files(repo: str, files: list[RemoteFile], *, pickled: bool = False) -> 
             return wanted + bins
         if any(_matches(file.name, PICKLED) for file in files):
             raise UserError(
-                f"{repo} has only pickled weights (.bin), and opening those can run any program hidden in them. Choose a "
+                f"{repo} has only pickled weights (.bin), and opening those can run any program hidden in "
+                "them. Choose a "
                 f"repository with .safetensors files; many models have a converted twin."
             )
         raise UserError(f"{repo} has no .safetensors weights. Choose another repository of this model.")
@@ -115,7 +131,10 @@ def plan_files(repo: str, files: list[RemoteFile], *, pickled: bool = False) -> 
 
 def converted_names(pickled: list[str]) -> dict[str, str]:
     """The safetensors name that each pickled file gets."""
-    return {name: f"model-{n:05d}-of-{len(pickled):05d}.safetensors" for n, name in enumerate(sorted(pickled), start=1)}
+    return {
+        name: f"model-{n:05d}-of-{len(pickled):05d}.safetensors"
+        for n, name in enumerate(sorted(pickled), start=1)
+    }
 
 
 def _matches(name: str, patterns: tuple[str, ...]) -> bool:
@@ -134,7 +153,8 @@ def _list(repo: str, revision: str) -> tuple[str, list[RemoteFile]]:
     return info.sha, files
 
 
-# ---- fetching ---------------------------------------------------------------------------------------------------------------
+# ---- fetching ----------------------------------------------------------------------------------------------
+
 
 def _fetch(
     repo: str, revision: str, folder: Path, pickled: bool, report: Progress, should_stop: Callable[[], bool]
@@ -159,10 +179,12 @@ def _fetch(
         from core.model.unpickle import to_safetensors
 
         to_safetensors(stage, converted, report)
-    for leftover in stage.glob("*.incomplete"):     # of a commit that is no longer the newest
+    for leftover in stage.glob("*.incomplete"):  # of a commit that is no longer the newest
         leftover.unlink()
     _check_files(stage)
-    finish(stage, repo=repo, revision=commit, sha256={file.name: file.sha256 for file in files if file.sha256})
+    finish(
+        stage, repo=repo, revision=commit, sha256={file.name: file.sha256 for file in files if file.sha256}
+    )
     if folder.exists():
         shutil.rmtree(folder)
     stage.rename(folder)
@@ -177,13 +199,21 @@ def _fetch_file(repo: str, commit: str, file: RemoteFile, stage: Path, bar: type
 
     part = stage / f"{file.name}.{file.blob_id[:12]}.incomplete"
     with part.open("ab") as writer:
-        http_get(hf_hub_url(repo, file.name, revision=commit), writer, resume_size=writer.tell(), expected_size=file.size,
-                 headers=build_hf_headers(library_name="triforce-chat"), tqdm_class=bar)
+        http_get(
+            hf_hub_url(repo, file.name, revision=commit),
+            writer,
+            resume_size=writer.tell(),
+            expected_size=file.size,
+            headers=build_hf_headers(library_name="triforce-chat"),
+            tqdm_class=bar,
+        )
     part.replace(stage / file.name)
 
 
 def _bar(before: int, total: int, report: Progress, should_stop: Callable[[], bool]) -> type:
-    """A class with the face of a progress bar that the hub's client drives; it reports bytes of all files together."""
+    """A class with the face of a progress bar that the hub's client drives; it reports bytes of all files
+    together.
+    """
 
     class Bar:
         def __init__(self, *args: object, initial: int | None = 0, **options: object) -> None:
@@ -219,26 +249,34 @@ def _require_free_space(repo: str, files: list[RemoteFile], stage: Path, *, extr
     free = shutil.disk_usage(stage.parent).free
     if free < needed:
         raise UserError(
-            f"{repo} needs {needed / 1e9:.1f} GB free in {stage.parent}; {free / 1e9:.1f} GB is free. Free some space, choose "
+            f"{repo} needs {needed / 1e9:.1f} GB free in {stage.parent}; {free / 1e9:.1f} GB is free. Free "
+            "some space, choose "
             f"a smaller model, or set TRIFORCE_HOME to a folder on another drive."
         )
 
 
 def _verify(repo: str, stage: Path, file: RemoteFile) -> None:
-    """Raises UserError, and removes the file so that it is fetched anew, when it is not what the hub says it is."""
+    """Raises UserError, and removes the file so that it is fetched anew, when it is not what the hub says it
+    is.
+    """
     path = stage / file.name
     if file.sha256:
         digest, expected = hashlib.sha256(), file.sha256
     else:
-        digest, expected = hashlib.sha1(b"blob %d\0" % path.stat().st_size, usedforsecurity=False), file.blob_id
+        digest, expected = (
+            hashlib.sha1(b"blob %d\0" % path.stat().st_size, usedforsecurity=False),
+            file.blob_id,
+        )
     with path.open("rb") as reader:
         while chunk := reader.read(1 << 22):
             digest.update(chunk)
     if digest.hexdigest() != expected:
         path.unlink()
         raise UserError(
-            f"{file.name} of {repo} arrived damaged (its checksum is not the hub's) and was removed. Start the download again; "
-            f"only this file is fetched. If it happens again, something between this computer and the hub changes files."
+            f"{file.name} of {repo} arrived damaged (its checksum is not the hub's) and was removed. Start "
+            "the download again; "
+            "only this file is fetched. If it happens again, something between this computer and the hub "
+            "changes files."
         )
 
 
@@ -252,11 +290,15 @@ def _told_to_the_user(repo: str, root: Path) -> Iterator[None]:
         yield
     except errors.GatedRepoError as error:
         raise UserError(
-            f"{repo} is given only to people who accepted its licence. Accept it at https://huggingface.co/{repo}, make an "
-            f"access token at https://huggingface.co/settings/tokens, and set the environment variable HF_TOKEN to it."
+            f"{repo} is given only to people who accepted its licence. Accept it at "
+            f"https://huggingface.co/{repo}, make an "
+            "access token at https://huggingface.co/settings/tokens, and set the environment variable "
+            "HF_TOKEN to it."
         ) from error
     except errors.RepositoryNotFoundError as error:
-        raise UserError(f"The hub has no public model {repo}. Check the name; for a private one set HF_TOKEN.") from error
+        raise UserError(
+            f"The hub has no public model {repo}. Check the name; for a private one set HF_TOKEN."
+        ) from error
     except errors.RevisionNotFoundError as error:
         raise UserError(f"{repo} has no such revision. Leave the revision out to take the newest.") from error
     except errors.HfHubHTTPError as error:
@@ -264,52 +306,79 @@ def _told_to_the_user(repo: str, root: Path) -> Iterator[None]:
     except Exception as error:
         if _is_network(error):
             raise UserError(
-                f"{repo} could not be downloaded: no connection to the hub ({type(error).__name__}). Connect to the internet. "
+                f"{repo} could not be downloaded: no connection to the hub ({type(error).__name__}). Connect "
+                "to the internet. "
                 f"{again} Or copy the model's folder to this computer and give its path as the model."
             ) from error
         if not isinstance(error, OSError):
             raise
         if error.errno in (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)):
-            raise UserError(f"The disk is full: {repo} does not fit in {root}. Free some space. {again}") from error
+            raise UserError(
+                f"The disk is full: {repo} does not fit in {root}. Free some space. {again}"
+            ) from error
         if "Consistency check failed" in str(error):
             raise UserError(f"The connection broke while {repo} was being downloaded. {again}") from error
         raise
 
 
 def _is_network(error: Exception) -> bool:
-    """The hub's client lets its HTTP library's own errors through; which library that is has changed before."""
+    """The hub's client lets its HTTP library's own errors through; which library that is has changed
+    before.
+    """
     from huggingface_hub import errors
 
     known = (errors.LocalEntryNotFoundError, errors.OfflineModeIsEnabled, ConnectionError, TimeoutError)
-    return isinstance(error, known) or type(error).__module__.split(".")[0] in ("httpx", "httpx2", "httpcore", "httpcore2")
+    return isinstance(error, known) or type(error).__module__.split(".")[0] in (
+        "httpx",
+        "httpx2",
+        "httpcore",
+        "httpcore2",
+    )
 
 
-# ---- a folder that is there -------------------------------------------------------------------------------------------------
+# ---- a folder that is there --------------------------------------------------------------------------------
+
 
 def _check_files(folder: Path) -> None:
-    """Raises UserError unless config, tokenizer and whole safetensors weights are there. Opens headers only."""
+    """Raises UserError unless config, tokenizer and whole safetensors weights are there. Opens headers
+    only.
+    """
     try:
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise UserError(f"{folder} has no readable config.json ({error}). Give the folder that holds one.") from error
+        raise UserError(
+            f"{folder} has no readable config.json ({error}). Give the folder that holds one."
+        ) from error
     if not isinstance(config, dict) or "model_type" not in config:
-        raise UserError(f"{folder / 'config.json'} is not a model's config. Give the folder of a Transformers model.")
+        raise UserError(
+            f"{folder / 'config.json'} is not a model's config. Give the folder of a Transformers model."
+        )
     weights = _weight_files(folder)
     missing = [path.name for path in weights if not path.is_file()]
     if missing:
-        raise UserError(f"{folder} lacks {', '.join(missing[:3])}. Copy the whole folder, or download the model again.")
+        raise UserError(
+            f"{folder} lacks {', '.join(missing[:3])}. Copy the whole folder, or download the model again."
+        )
     if not weights:
         pickled = any(_matches(path.name, PICKLED) for path in folder.iterdir())
         raise UserError(
             f"{folder} has no .safetensors weights"
-            + (", only pickled ones, which can run any program when opened. Convert them, or use a safetensors twin." if pickled
-               else ". Copy the model's weights there too.")
+            + (
+                ", only pickled ones, which can run any program when opened. Convert them, or use a "
+                "safetensors twin."
+                if pickled
+                else ". Copy the model's weights there too."
+            )
         )
     for path in weights:
         if not _is_whole(path):
             raise UserError(f"{path} is damaged or cut short. Copy or download it again.")
-    if "draft" not in config and not any((folder / name).is_file() for name in ("tokenizer.json", "tokenizer.model")):
-        raise UserError(f"{folder} has no tokenizer (tokenizer.json or tokenizer.model). Copy the whole folder.")
+    if "draft" not in config and not any(
+        (folder / name).is_file() for name in ("tokenizer.json", "tokenizer.model")
+    ):
+        raise UserError(
+            f"{folder} has no tokenizer (tokenizer.json or tokenizer.model). Copy the whole folder."
+        )
 
 
 def _weight_files(folder: Path) -> list[Path]:
@@ -322,7 +391,9 @@ def _weight_files(folder: Path) -> list[Path]:
 
 
 def _is_whole(path: Path) -> bool:
-    """Whether the file is as long as its own header says: 8 bytes of length, a JSON table of offsets, the data."""
+    """Whether the file is as long as its own header says: 8 bytes of length, a JSON table of offsets, the
+    data.
+    """
     size = path.stat().st_size
     with path.open("rb") as reader:
         head = reader.read(8)
@@ -331,7 +402,10 @@ def _is_whole(path: Path) -> bool:
             return False
         try:
             table = json.loads(reader.read(length))
-            end = max((entry["data_offsets"][1] for name, entry in table.items() if name != "__metadata__"), default=0)
+            end = max(
+                (entry["data_offsets"][1] for name, entry in table.items() if name != "__metadata__"),
+                default=0,
+            )
         except (ValueError, KeyError, TypeError, AttributeError):
             return False
     return size == 8 + length + end

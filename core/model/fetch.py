@@ -1,5 +1,6 @@
-"""A catalogue model and the draft model paired with it, fetched where they are missing. `python -m core.model.fetch NAME` does it in a
-process of its own, which says how far it is in lines of JSON and stops when its stdin closes. Knows nothing of plans.
+"""A catalogue model and the draft model paired with it, fetched where they are missing. `python -m
+core.model.fetch NAME` does it in a process of its own, which says how far it is in lines of JSON and stops
+when its stdin closes. Knows nothing of plans.
 """
 
 from __future__ import annotations
@@ -21,8 +22,9 @@ from core.paths import subdir
 
 Progress = Callable[[str, float | None], None]
 
-_STEP = 0.001                      # of a download, between two lines
-_CHUNK_BYTES = 1 << 20             # between two questions whether to stop; the client's own 10 MB are minutes on a slow line
+_STEP = 0.001  # of a download, between two lines
+# between two questions whether to stop; the client's own 10 MB are minutes on a slow line
+_CHUNK_BYTES = 1 << 20
 
 
 def is_downloaded(entry: CatalogueEntry) -> bool:
@@ -30,8 +32,11 @@ def is_downloaded(entry: CatalogueEntry) -> bool:
     return entry.embedded or entry.folder is not None or finished(subdir("models") / entry.name) is not None
 
 
-def fetch(entry: CatalogueEntry, *, progress: Progress, should_stop: Callable[[], bool] = lambda: False) -> tuple[Path, str]:
-    """The model's folder, and what should be said: "" or why its draft model, without which it runs too, could not be had.
+def fetch(
+    entry: CatalogueEntry, *, progress: Progress, should_stop: Callable[[], bool] = lambda: False
+) -> tuple[Path, str]:
+    """The model's folder, and what should be said: "" or why its draft model, without which it runs too,
+    could not be had.
 
     Raises UserError when the model itself cannot be had, Stopped when `should_stop` said so.
     """
@@ -42,7 +47,11 @@ def fetch(entry: CatalogueEntry, *, progress: Progress, should_stop: Callable[[]
     try:
         _one(draft, lambda stage, fraction: progress(f"{stage} (draft model)", fraction), should_stop)
     except UserError as error:
-        return folder, f"{draft.name}, which would draft for it, could not be had; drafts come from n-gram lookup. {error}"
+        return (
+            folder,
+            f"{draft.name}, which would draft for it, could not be had; drafts come from n-gram lookup. "
+            f"{error}",
+        )
     return folder, ""
 
 
@@ -51,8 +60,14 @@ def _one(entry: CatalogueEntry, progress: Progress, should_stop: Callable[[], bo
         return ensure_embedded(progress)
     if entry.folder is not None:
         return use_folder(entry.folder)
-    return download(entry.repo, name=entry.name, revision=entry.revision, pickled=entry.weights == "bin", progress=progress,
-                    should_stop=should_stop)
+    return download(
+        entry.repo,
+        name=entry.name,
+        revision=entry.revision,
+        pickled=entry.weights == "bin",
+        progress=progress,
+        should_stop=should_stop,
+    )
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -65,7 +80,9 @@ def main(arguments: list[str] | None = None) -> int:
     stop, told = threading.Event(), _Told(sys.stdout.fileno())
     threading.Thread(target=_wait_for_the_end, args=(stop,), name="stdin", daemon=True).start()
     try:
-        _, note = fetch(find(parser.parse_args(arguments).name), progress=told.progress, should_stop=stop.is_set)
+        _, note = fetch(
+            find(parser.parse_args(arguments).name), progress=told.progress, should_stop=stop.is_set
+        )
         told.say(done=note)
     except UserError as error:
         told.say(error=str(error))
@@ -75,7 +92,8 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _wait_for_the_end(stop: threading.Event) -> None:
-    while os.read(0, 1024):                # not sys.stdin: a thread that holds it when the process ends breaks the ending
+    # not sys.stdin: a thread that holds it when the process ends breaks the ending
+    while os.read(0, 1024):
         pass
     stop.set()
 
@@ -85,7 +103,7 @@ class _Told:
 
     def __init__(self, stream: int) -> None:
         self._stream = os.dup(stream)
-        os.dup2(2, stream)                 # what libraries print must not get between the lines
+        os.dup2(2, stream)  # what libraries print must not get between the lines
         self._last: tuple[str, float] = ("", 0.0)
 
     def say(self, **words: object) -> None:

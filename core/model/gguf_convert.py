@@ -1,8 +1,10 @@
-"""Turns a Llama GGUF into a safetensors checkpoint folder, keeping its 4-bit codes. Runs once per model; knows nothing of downloads.
+"""Turns a Llama GGUF into a safetensors checkpoint folder, keeping its 4-bit codes. Runs once per model;
+knows nothing of downloads.
 
-transformers reads the GGUF (weights dequantised, config, tokenizer). Beside its `model.safetensors` this writes `codes.safetensors`: the
-checkpoint's own integer codes with their group scales, so that integer kernels compute with exactly the weights of the checkpoint instead
-of a second quantisation. Formats: Q4_1 (w = d*q + m, q in 0..15) and Q8_0 (w = d*q, q in -128..127), groups of 32.
+transformers reads the GGUF (weights dequantised, config, tokenizer). Beside its `model.safetensors` this
+writes `codes.safetensors`: the checkpoint's own integer codes with their group scales, so that integer
+kernels compute with exactly the weights of the checkpoint instead of a second quantisation. Formats: Q4_1 (w
+= d*q + m, q in 0..15) and Q8_0 (w = d*q, q in -128..127), groups of 32.
 """
 
 from __future__ import annotations
@@ -33,7 +35,8 @@ _NAMES = {
 
 
 def convert(gguf: Path, out: Path, progress: Progress | None = None) -> None:
-    """Writes config, tokenizer, `model.safetensors` (float16) and `codes.safetensors` for `gguf` into the existing folder `out`.
+    """Writes config, tokenizer, `model.safetensors` (float16) and `codes.safetensors` for `gguf` into the
+    existing folder `out`.
 
     Raises ValueError when the file is not a Llama-architecture GGUF; leaves cleaning up `out` to the caller.
     """
@@ -43,7 +46,9 @@ def convert(gguf: Path, out: Path, progress: Progress | None = None) -> None:
     report("Reading the model file", 0.0)
     model = AutoModelForCausalLM.from_pretrained(gguf.parent, gguf_file=gguf.name, dtype=torch.float32)
     if model.config.model_type != "llama":
-        raise ValueError(f"{gguf.name} holds a {model.config.model_type} model; only the llama architecture is converted")
+        raise ValueError(
+            f"{gguf.name} holds a {model.config.model_type} model; only the llama architecture is converted"
+        )
     tokenizer = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name)
     report("Keeping the 4-bit codes", 0.4)
     weights = dict(model.named_parameters())
@@ -58,7 +63,11 @@ def convert(gguf: Path, out: Path, progress: Progress | None = None) -> None:
 def _save(model: torch.nn.Module, out: Path) -> None:
     """A plain checkpoint: transformers refuses `save_pretrained` for what it read from a GGUF."""
     tied = {"lm_head.weight"} if model.config.tie_word_embeddings else set()
-    weights = {name: value.detach().to(torch.float16).contiguous() for name, value in model.state_dict().items() if name not in tied}
+    weights = {
+        name: value.detach().to(torch.float16).contiguous()
+        for name, value in model.state_dict().items()
+        if name not in tied
+    }
     save_file(weights, out / "model.safetensors", metadata={"format": "pt"})
     dropped = {"quantization_config", "_name_or_path", "_model_name_or_path"}
     config = {key: value for key, value in model.config.to_dict().items() if key not in dropped}
@@ -67,9 +76,11 @@ def _save(model: torch.nn.Module, out: Path) -> None:
     model.generation_config.save_pretrained(out)
 
 
-def _codes(gguf: Path, weights: dict[str, torch.Tensor], heads: int, kv_heads: int) -> dict[str, torch.Tensor]:
-    """The integer codes of every Q4_1 and Q8_0 tensor as `<name>.codes` uint8/int8 [out, in], `.scale` and `.offset`
-    float16 [out, in/32]."""
+def _codes(
+    gguf: Path, weights: dict[str, torch.Tensor], heads: int, kv_heads: int
+) -> dict[str, torch.Tensor]:
+    """The integer codes of every Q4_1 and Q8_0 tensor as `<name>.codes` uint8/int8 [out, in], `.scale` and
+    `.offset` float16 [out, in/32]."""
     from gguf import GGUFReader
 
     found: dict[str, torch.Tensor] = {}
@@ -79,7 +90,9 @@ def _codes(gguf: Path, weights: dict[str, torch.Tensor], heads: int, kv_heads: i
         if name is None or unpack is None:
             continue
         rows, columns = int(tensor.shape[1]), int(tensor.shape[0])
-        codes, scale, offset = (_rows_as_in_checkpoint(part, name, heads, kv_heads) for part in unpack(tensor.data, rows, columns))
+        codes, scale, offset = (
+            _rows_as_in_checkpoint(part, name, heads, kv_heads) for part in unpack(tensor.data, rows, columns)
+        )
         d, m = scale.astype(np.float32)[..., None], offset.astype(np.float32)[..., None]
         rebuilt = codes.reshape(rows, -1, GROUP).astype(np.float32) * d + m
         if not np.allclose(rebuilt.reshape(rows, columns), weights[name].detach().numpy(), atol=1e-6):
@@ -101,7 +114,8 @@ def _checkpoint_name(gguf_name: str) -> str | None:
 
 
 def _unpack_q4_1(data: np.ndarray, rows: int, columns: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    blocks = np.ascontiguousarray(data).view(np.uint8).reshape(rows, columns // GROUP, 20)     # fp16 d, fp16 m, 16 bytes of two codes
+    # fp16 d, fp16 m, 16 bytes of two codes
+    blocks = np.ascontiguousarray(data).view(np.uint8).reshape(rows, columns // GROUP, 20)
     halves = np.ascontiguousarray(blocks[..., :4]).view(np.float16)
     packed = blocks[..., 4:]
     codes = np.concatenate([packed & 0x0F, packed >> 4], axis=-1).reshape(rows, columns)
@@ -109,7 +123,8 @@ def _unpack_q4_1(data: np.ndarray, rows: int, columns: int) -> tuple[np.ndarray,
 
 
 def _unpack_q8_0(data: np.ndarray, rows: int, columns: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    blocks = np.ascontiguousarray(data).view(np.uint8).reshape(rows, columns // GROUP, 34)     # fp16 d, 32 signed bytes
+    # fp16 d, 32 signed bytes
+    blocks = np.ascontiguousarray(data).view(np.uint8).reshape(rows, columns // GROUP, 34)
     scale = np.ascontiguousarray(blocks[..., :2]).view(np.float16)[..., 0].copy()
     codes = np.ascontiguousarray(blocks[..., 2:]).view(np.int8).reshape(rows, columns)
     return codes, scale, np.zeros_like(scale)
@@ -120,4 +135,6 @@ def _rows_as_in_checkpoint(part: np.ndarray, name: str, heads: int, kv_heads: in
     if not name.endswith(("q_proj.weight", "k_proj.weight")):
         return part
     n = heads if "q_proj" in name else kv_heads
-    return np.ascontiguousarray(part.reshape(n, part.shape[0] // n // 2, 2, -1).swapaxes(1, 2).reshape(part.shape))
+    return np.ascontiguousarray(
+        part.reshape(n, part.shape[0] // n // 2, 2, -1).swapaxes(1, 2).reshape(part.shape)
+    )

@@ -1,4 +1,6 @@
-"""The Llama family's forward pass, once for target and draft. The cache owns positions and attention; nothing here knows its kind."""
+"""The Llama family's forward pass, once for target and draft. The cache owns positions and attention; nothing
+here knows its kind.
+"""
 
 from __future__ import annotations
 
@@ -18,13 +20,13 @@ from core.model.rope import Rope, apply
 class Layer:
     """One decoder layer's weights, prepared for the backend."""
 
-    qkv: Linear                                # hidden -> (heads + 2 * kv_heads) * head_dim
+    qkv: Linear  # hidden -> (heads + 2 * kv_heads) * head_dim
     out: Linear
-    gate_up: Linear                            # hidden -> 2 * intermediate
+    gate_up: Linear  # hidden -> 2 * intermediate
     down: Linear
     attention_norm: torch.Tensor
     mlp_norm: torch.Tensor
-    q_norm: torch.Tensor | None = None         # [head_dim], Qwen3
+    q_norm: torch.Tensor | None = None  # [head_dim], Qwen3
     k_norm: torch.Tensor | None = None
 
 
@@ -32,16 +34,23 @@ class LlamaModel:
     """A decoder-only model bound to a backend. Holds weights only: any number of caches may use it in turn."""
 
     def __init__(
-        self, config: ModelConfig, backend: Backend, *, embedding: torch.Tensor, layers: Sequence[Layer], norm: torch.Tensor,
-        head: Linear, rope: Rope,
+        self,
+        config: ModelConfig,
+        backend: Backend,
+        *,
+        embedding: torch.Tensor,
+        layers: Sequence[Layer],
+        norm: torch.Tensor,
+        head: Linear,
+        rope: Rope,
     ) -> None:
         self.config, self.backend, self.rope = config, backend, rope
-        self.embedding = embedding                                                   # [vocab, hidden]
+        self.embedding = embedding  # [vocab, hidden]
         self._layers, self._norm, self._head = layers, norm, head
 
     def forward(self, ids: Sequence[int] | torch.Tensor, cache: KVCache | Fixed) -> torch.Tensor:
         """Feeds `ids` [n] behind what `cache` holds and advances it. Returns logits fp32 [n, vocab]."""
-        x = self._embed(ids)                                                         # [n, hidden]
+        x = self._embed(ids)  # [n, hidden]
         cos, sin = self.rope.at(cache.positions(len(ids)))
         for index, layer in enumerate(self._layers):
             x = self._layer(index, layer, x, cos, sin, cache, offset=0)
@@ -49,19 +58,29 @@ class LlamaModel:
         return self._head(self._rms(x, self._norm)).float()
 
     def prefill(
-        self, ids: Sequence[int], cache: TargetKVCache, *, segment_tokens: int, chunk_tokens: int, should_stop: Callable[[], bool],
-        tap: Observer | None = None, tap_all: bool = False,
+        self,
+        ids: Sequence[int],
+        cache: TargetKVCache,
+        *,
+        segment_tokens: int,
+        chunk_tokens: int,
+        should_stop: Callable[[], bool],
+        tap: Observer | None = None,
+        tap_all: bool = False,
     ) -> Iterator[int]:
-        """Feeds `ids` without computing logits, in segments, layer-major within each, yielding the equivalent tokens done.
+        """Feeds `ids` without computing logits, in segments, layer-major within each, yielding the equivalent
+        tokens done.
 
-        Within a segment every layer takes all its chunks while its keys and values are on the device. `should_stop` is asked between
-        layers; finished segments are committed and stay, an unfinished one leaves no trace. `tap` observes the very
-        last chunk, or every one.
+        Within a segment every layer takes all its chunks while its keys and values are on the device.
+        `should_stop` is asked between layers; finished segments are committed and stay, an unfinished one
+        leaves no trace. `tap` observes the very last chunk, or every one.
         """
         for start in range(0, len(ids), segment_tokens):
-            segment = ids[start:start + segment_tokens]
+            segment = ids[start : start + segment_tokens]
             last = start + segment_tokens >= len(ids)
-            for layers_done in self._segment(segment, cache, chunk_tokens, tap if last or tap_all else None, tap_all):
+            for layers_done in self._segment(
+                segment, cache, chunk_tokens, tap if last or tap_all else None, tap_all
+            ):
                 if should_stop():
                     return
                 yield start + len(segment) * layers_done // len(self._layers)
@@ -83,7 +102,14 @@ class LlamaModel:
             yield index + 1
 
     def _layer(
-        self, index: int, layer: Layer, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, cache: KVCache | Fixed, *,
+        self,
+        index: int,
+        layer: Layer,
+        x: torch.Tensor,
+        cos: torch.Tensor,
+        sin: torch.Tensor,
+        cache: KVCache | Fixed,
+        *,
         offset: int,
     ) -> torch.Tensor:
         n, config = x.shape[0], self.config
@@ -94,8 +120,8 @@ class LlamaModel:
             heads = torch.cat((self._rms(q, layer.q_norm), self._rms(k, layer.k_norm), v), dim=1)
         rotated_heads = q_heads if cache.rotates_on_read else q_heads + kv_heads
         rotated = apply(heads[:, :rotated_heads], cos, sin)
-        k = heads[:, q_heads:q_heads + kv_heads] if cache.rotates_on_read else rotated[:, q_heads:]
-        mixed = cache.attend(index, rotated[:, :q_heads], k, heads[:, q_heads + kv_heads:], offset=offset)
+        k = heads[:, q_heads : q_heads + kv_heads] if cache.rotates_on_read else rotated[:, q_heads:]
+        mixed = cache.attend(index, rotated[:, :q_heads], k, heads[:, q_heads + kv_heads :], offset=offset)
         x = x + layer.out(mixed.reshape(n, q_heads * head_dim))
         gate, up = layer.gate_up(self._rms(x, layer.mlp_norm)).chunk(2, dim=-1)
         return x + layer.down(F.silu(gate).mul_(up))

@@ -1,4 +1,6 @@
-"""A checkpoint folder (safetensors) to a LlamaModel on a backend. Knows the checkpoint's names and nothing of decoding."""
+"""A checkpoint folder (safetensors) to a LlamaModel on a backend. Knows the checkpoint's names and nothing of
+decoding.
+"""
 
 from __future__ import annotations
 
@@ -17,23 +19,28 @@ from core.model.llama import Layer, LlamaModel
 from core.model.rope import Rope
 
 Progress = Callable[[str, float | None], None]
-MOST_PADDING = 1024            # rows; Qwen2.5 has 151,936 below 7B and 152,064 from there on
-HEAD_IDS = "head_ids"          # int32 [head]: the tokens that a trained draft's head covers
+MOST_PADDING = 1024  # rows; Qwen2.5 has 151,936 below 7B and 152,064 from there on
+HEAD_IDS = "head_ids"  # int32 [head]: the tokens that a trained draft's head covers
 
 
 def load_model(
     folder: Path, backend: Backend, *, positions: int, stretch: float = 1.0, progress: Progress | None = None
 ) -> LlamaModel:
-    """The model in `folder`, able to take positions [0, positions). Raises UserError when the folder is incomplete or unsupported."""
+    """The model in `folder`, able to take positions [0, positions). Raises UserError when the folder is
+    incomplete or unsupported.
+    """
     config = load_config(folder)
     return build(config, Weights(folder), backend, positions=positions, stretch=stretch, progress=progress)
 
 
-def load_draft(folder: Path, backend: Backend, *, target: LlamaModel, target_dir: Path, positions: int) -> LlamaModel:
-    """The draft model in `folder` for `target`, which was loaded from `target_dir`: a checkpoint of its own, or a trained one.
+def load_draft(
+    folder: Path, backend: Backend, *, target: LlamaModel, target_dir: Path, positions: int
+) -> LlamaModel:
+    """The draft model in `folder` for `target`, which was loaded from `target_dir`: a checkpoint of its own,
+    or a trained one.
 
-    A trained draft (core.training) holds layers, the last norm and `head_ids`; embedding and output rows are the target's. Raises
-    UserError when it was made for another target.
+    A trained draft (core.training) holds layers, the last norm and `head_ids`; embedding and output rows are
+    the target's. Raises UserError when it was made for another target.
     """
     weights, config = Weights(folder), load_config(folder)
     if HEAD_IDS not in weights:
@@ -41,23 +48,33 @@ def load_draft(folder: Path, backend: Backend, *, target: LlamaModel, target_dir
     ids = weights.tensor(HEAD_IDS).long()
     if (config.hidden, config.vocab) != (target.config.hidden, target.config.vocab):
         raise UserError(
-            f"The draft model {config.name} was trained for another target than {target.config.name}: their sizes differ. Choose a draft "
+            f"The draft model {config.name} was trained for another target than {target.config.name}: their "
+            "sizes differ. Choose a draft "
             "model that was trained for it, or draft_model: none."
         )
-    head = PartialHead(_rows(Weights(target_dir), backend, _head_name(target.config), ids), ids.to(backend.device), config.vocab)
+    head = PartialHead(
+        _rows(Weights(target_dir), backend, _head_name(target.config), ids),
+        ids.to(backend.device),
+        config.vocab,
+    )
     return _model(config, weights, backend, embedding=target.embedding, head=head, positions=positions)
 
 
-def _of_vocabulary(target: ModelConfig, config: ModelConfig, weights: Weights, backend: Backend, *, positions: int) -> LlamaModel:
-    """A draft model that speaks of as many tokens as its target: checkpoints of one tokenizer differ in the rows they pad it with.
+def _of_vocabulary(
+    target: ModelConfig, config: ModelConfig, weights: Weights, backend: Backend, *, positions: int
+) -> LlamaModel:
+    """A draft model that speaks of as many tokens as its target: checkpoints of one tokenizer differ in the
+    rows they pad it with.
 
-    Padding that the draft lacks has probability 0 in its laws and a row of zeros to be read as; padding that only the draft has is left
-    out. Both stay lossless. Whether the tokens themselves are the same is for the tokenizers to say (core.text.tokenizer).
+    Padding that the draft lacks has probability 0 in its laws and a row of zeros to be read as; padding that
+    only the draft has is left out. Both stay lossless. Whether the tokens themselves are the same is for the
+    tokenizers to say (core.text.tokenizer).
     """
     common = min(config.vocab, target.vocab)
     if max(config.vocab, target.vocab) - common > MOST_PADDING:
         raise UserError(
-            f"The draft model {config.name} has {config.vocab:,} tokens and {target.name} has {target.vocab:,}. "
+            f"The draft model {config.name} has {config.vocab:,} tokens and {target.name} has "
+            f"{target.vocab:,}. "
             "Choose a draft model with the same vocabulary, or draft_model: none."
         )
     ids = torch.arange(common)
@@ -66,16 +83,38 @@ def _of_vocabulary(target: ModelConfig, config: ModelConfig, weights: Weights, b
     if common < target.vocab:
         embedding = torch.cat((embedding, embedding.new_zeros(target.vocab - common, config.hidden)))
         head = PartialHead(head, ids.to(backend.device), target.vocab)
-    return _model(replace(config, vocab=target.vocab), weights, backend, embedding=embedding, head=head, positions=positions)
+    return _model(
+        replace(config, vocab=target.vocab),
+        weights,
+        backend,
+        embedding=embedding,
+        head=head,
+        positions=positions,
+    )
 
 
 def build(
-    config: ModelConfig, weights: Weights, backend: Backend, *, positions: int, stretch: float = 1.0, progress: Progress | None = None
+    config: ModelConfig,
+    weights: Weights,
+    backend: Backend,
+    *,
+    positions: int,
+    stretch: float = 1.0,
+    progress: Progress | None = None,
 ) -> LlamaModel:
     """The same as `load_model` from a configuration and a reader of named weights."""
     embedding = weights.tensor("model.embed_tokens.weight").to(backend.device, backend.dtype)
     head = _linear(weights, backend, [_head_name(config)])
-    return _model(config, weights, backend, embedding=embedding, head=head, positions=positions, stretch=stretch, progress=progress)
+    return _model(
+        config,
+        weights,
+        backend,
+        embedding=embedding,
+        head=head,
+        positions=positions,
+        stretch=stretch,
+        progress=progress,
+    )
 
 
 def _head_name(config: ModelConfig) -> str:
@@ -83,8 +122,15 @@ def _head_name(config: ModelConfig) -> str:
 
 
 def _model(
-    config: ModelConfig, weights: Weights, backend: Backend, *, embedding: torch.Tensor, head: Linear, positions: int,
-    stretch: float = 1.0, progress: Progress | None = None,
+    config: ModelConfig,
+    weights: Weights,
+    backend: Backend,
+    *,
+    embedding: torch.Tensor,
+    head: Linear,
+    positions: int,
+    stretch: float = 1.0,
+    progress: Progress | None = None,
 ) -> LlamaModel:
     report = progress or (lambda stage, fraction: None)
     layers = []
@@ -92,13 +138,20 @@ def _model(
         layers.append(_layer(f"model.layers.{index}.", weights, backend))
         report("Loading the model", (index + 1) / config.layers)
     return LlamaModel(
-        config, backend, embedding=embedding, layers=layers, norm=_vector(weights, backend, "model.norm.weight"), head=head,
+        config,
+        backend,
+        embedding=embedding,
+        layers=layers,
+        norm=_vector(weights, backend, "model.norm.weight"),
+        head=head,
         rope=Rope(config, positions, dtype=backend.dtype, device=backend.device, stretch=stretch),
     )
 
 
 class PartialHead:
-    """An output matrix for the tokens `ids` alone. The others have logit -inf: a draft gives them probability 0, which stays lossless."""
+    """An output matrix for the tokens `ids` alone. The others have logit -inf: a draft gives them probability
+    0, which stays lossless.
+    """
 
     def __init__(self, linear: Linear, ids: torch.Tensor, vocab: int) -> None:
         self._linear, self._ids, self._vocab = linear, ids, vocab
@@ -111,7 +164,9 @@ class PartialHead:
 
 
 class Weights:
-    """Named tensors of a checkpoint folder, read on demand, and the integer codes beside them if there are any."""
+    """Named tensors of a checkpoint folder, read on demand, and the integer codes beside them if there are
+    any.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._files = {name: folder / file for name, file in _index(folder).items()}
@@ -126,7 +181,10 @@ class Weights:
     def tensor(self, name: str) -> torch.Tensor:
         """The tensor as stored. Raises UserError when the checkpoint lacks it."""
         if name not in self._files:
-            raise UserError(f"The model lacks the weights {name!r}; its folder is incomplete or of another kind. Download it again.")
+            raise UserError(
+                f"The model lacks the weights {name!r}; its folder is incomplete or of another kind. "
+                "Download it again."
+            )
         file = self._files[name]
         if file not in self._open:
             self._open[file] = safe_open(file, framework="pt")
@@ -146,7 +204,9 @@ def _index(folder: Path) -> dict[str, str]:
         return json.loads(index.read_text(encoding="utf-8"))["weight_map"]
     single = folder / "model.safetensors"
     if not single.is_file():
-        raise UserError(f"{folder} has no safetensors weights. Download the model again or choose another folder.")
+        raise UserError(
+            f"{folder} has no safetensors weights. Download the model again or choose another folder."
+        )
     with safe_open(single, framework="pt") as file:
         return dict.fromkeys(file.keys(), single.name)
 
@@ -172,7 +232,11 @@ def _linear(weights: Weights, backend: Backend, stems: list[str]) -> Linear:
     biased = f"{stems[0]}.bias" in weights
     bias = torch.cat([weights.tensor(f"{stem}.bias") for stem in stems]) if biased else None
     codes = [weights.codes(stem) for stem in stems]
-    stacked = None if None in codes else Codes(*(torch.cat([getattr(c, f) for c in codes]) for f in ("codes", "scale", "offset")))
+    stacked = (
+        None
+        if None in codes
+        else Codes(*(torch.cat([getattr(c, f) for c in codes]) for f in ("codes", "scale", "offset")))
+    )
     return backend.linear(weight.to(backend.device), bias, stacked)
 
 

@@ -1,4 +1,6 @@
-"""Short passes of one level, measured once on a machine and remembered: a restart does not look at a clock. Knows no kind of cache."""
+"""Short passes of one level, measured once on a machine and remembered: a restart does not look at a clock.
+Knows no kind of cache.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +17,22 @@ from core.model.replay import PassTimes, ShortPasses
 
 
 def prepared(
-    level: str, model: LlamaModel, cache: SlotCache, rows: Iterable[int], *, only_faster: bool, measured: Measurements | None
+    level: str,
+    model: LlamaModel,
+    cache: SlotCache,
+    rows: Iterable[int],
+    *,
+    only_faster: bool,
+    measured: Measurements | None,
 ) -> ShortPasses:
-    """See ShortPasses. What `measured` knows of this model, memory, card and torch is not measured again; what is new goes there."""
-    key = (f"{level} passes of {model.config.name}, {model.backend.dtype}, {model.config.layers} layers, {cache.store.capacity} rows, "
-           f"{model.backend.name}, torch {torch.__version__}")
+    """See ShortPasses. What `measured` knows of this model, memory, card and torch is not measured again;
+    what is new goes there.
+    """
+    key = (
+        f"{level} passes of {model.config.name}, {model.backend.dtype}, {model.config.layers} layers, "
+        f"{cache.store.capacity} rows, "
+        f"{model.backend.name}, torch {torch.__version__}"
+    )
     known = _times(measured.get(key)) if measured else ()
     with torch.inference_mode():
         passes = ShortPasses(model, cache, rows, only_faster=only_faster, known=known)
@@ -31,17 +44,26 @@ def prepared(
 def told(level: str, passes: ShortPasses) -> str:
     """What recording a level's passes came to, in words for the panel."""
     rows = ", ".join(map(str, passes.rows))
-    said = f"CUDA graphs: used for {level} passes of {rows} rows" if rows else f"CUDA graphs: not used for {level} passes"
+    said = (
+        f"CUDA graphs: used for {level} passes of {rows} rows"
+        if rows
+        else f"CUDA graphs: not used for {level} passes"
+    )
     if not passes.times:
         return said + "."
     one = passes.times[0]
-    return f"{said}; one row takes {one.eager_ms:.1f} ms launched by operation and {one.replay_ms:.1f} ms replayed."
+    return (
+        f"{said}; one row takes {one.eager_ms:.1f} ms launched by operation and {one.replay_ms:.1f} ms "
+        "replayed."
+    )
 
 
 def _times(found: dict[str, Any] | None) -> tuple[PassTimes, ...]:
     """Times as they were put away; none where they are not understood."""
     try:
         times = found["times"] if found else ()
-        return tuple(PassTimes(int(one["rows"]), float(one["eager_ms"]), float(one["replay_ms"])) for one in times)
+        return tuple(
+            PassTimes(int(one["rows"]), float(one["eager_ms"]), float(one["replay_ms"])) for one in times
+        )
     except (KeyError, TypeError, ValueError):
         return ()

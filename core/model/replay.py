@@ -1,7 +1,9 @@
-"""Short passes over one cache's memory, recorded once and repeated as a whole where that is faster. Knows nothing of decoding.
+"""Short passes over one cache's memory, recorded once and repeated as a whole where that is faster. Knows
+nothing of decoding.
 
-A pass of a few rows is hundreds of small operations, and asking for each can take longer than doing it. What differs between two such
-passes (ids, positions, slots) lies in tensors that are filled beforehand; everything else is the same operations on the same memory.
+A pass of a few rows is hundreds of small operations, and asking for each can take longer than doing it. What
+differs between two such passes (ids, positions, slots) lies in tensors that are filled beforehand; everything
+else is the same operations on the same memory.
 """
 
 from __future__ import annotations
@@ -20,11 +22,14 @@ from core.model.llama import LlamaModel
 
 log = logging.getLogger(__name__)
 
-MOST_ROWS = 16             # longer passes are rare and keep the device busy by themselves
-_TIMES = 7                 # passes of each kind that are timed; the median counts
-_READ = 96                 # tokens behind which a replay is tried: over rows that mean nothing, rounding alone decides
-_DIFFERENCE = 0.05         # of the logits' spread; the same operations give the same numbers, a row too few or too many made 0.1 to 1
-_GAIN = 0.97               # of the eager time that a replay may take at most: a tie is no reason to hold the memory
+MOST_ROWS = 16  # longer passes are rare and keep the device busy by themselves
+_TIMES = 7  # passes of each kind that are timed; the median counts
+# tokens behind which a replay is tried: over rows that mean nothing, rounding alone decides
+_READ = 96
+# of the logits' spread; the same operations give the same numbers, a row too few or too many made 0.1 to 1
+_DIFFERENCE = 0.05
+# of the eager time that a replay may take at most: a tie is no reason to hold the memory
+_GAIN = 0.97
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,36 +47,47 @@ class PassTimes:
 
 
 class ReplayedPass:
-    """One pass of `n` rows, recorded over the memory of `cache`, of which the next `n` rows are overwritten."""
+    """One pass of `n` rows, recorded over the memory of `cache`, of which the next `n` rows are
+    overwritten.
+    """
 
     def __init__(self, model: LlamaModel, cache: SlotCache, n: int) -> None:
         self._ids = torch.zeros(n, dtype=torch.long, device=model.backend.device)
         self._rows = cache.fixed(n)
         self._rows.place(*cache.place())
-        self.replay: Replay | None = model.backend.capture(lambda: model.forward(self._ids, self._rows))     # None: cannot be recorded
+        # None: cannot be recorded
+        self.replay: Replay | None = model.backend.capture(lambda: model.forward(self._ids, self._rows))
 
     def forward(self, ids: Sequence[int] | torch.Tensor, cache: SlotCache) -> torch.Tensor:
         """As LlamaModel.forward, over any cache with the memory that was recorded."""
         self._ids.copy_(torch.as_tensor(ids))
         self._rows.place(*cache.place())
-        logits = self.replay().clone()                     # the next replay writes where this one did
+        logits = self.replay().clone()  # the next replay writes where this one did
         cache.advance(len(ids))
         return logits
 
 
 class ShortPasses:
-    """`model`, with passes of certain numbers of rows over one cache's memory replayed; all others are computed as ever.
+    """`model`, with passes of certain numbers of rows over one cache's memory replayed; all others are
+    computed as ever.
 
-    The memory is that of `cache`, whose length is one in the middle of an answer: what is timed is what will happen. Nothing in it is
-    committed, and its rows are overwritten. With `only_faster` a replay is kept where it takes less time than the eager pass, else wherever
-    it can be recorded; never where it does not say what the same pass says unrecorded. What is `known` from an earlier start decides
-    without a clock: which passes are replayed changes rounding, and with it what a seed gives, though never the law. A device that cannot
-    record, or has no memory for it, replays nothing.
+    The memory is that of `cache`, whose length is one in the middle of an answer: what is timed is what will
+    happen. Nothing in it is committed, and its rows are overwritten. With `only_faster` a replay is kept
+    where it takes less time than the eager pass, else wherever it can be recorded; never where it does not
+    say what the same pass says unrecorded. What is `known` from an earlier start decides without a clock:
+    which passes are replayed changes rounding, and with it what a seed gives, though never the law. A device
+    that cannot record, or has no memory for it, replays nothing.
     """
 
     def __init__(
-        self, model: LlamaModel, cache: SlotCache, rows: Iterable[int], *, only_faster: bool = True,
-        known: Iterable[PassTimes] = (), clock: Callable[[], float] = time.perf_counter,
+        self,
+        model: LlamaModel,
+        cache: SlotCache,
+        rows: Iterable[int],
+        *,
+        only_faster: bool = True,
+        known: Iterable[PassTimes] = (),
+        clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._model, self._clock = model, clock
         self._known = {times.rows: times for times in known}
@@ -95,7 +111,9 @@ class ShortPasses:
         return (replayed or self._model).forward(ids, cache)
 
     def _record(self, n: int, cache: SlotCache, only_faster: bool) -> bool:
-        """Records a pass of `n` rows, and keeps it if it should be. Returns whether it is worth trying the next."""
+        """Records a pass of `n` rows, and keeps it if it should be. Returns whether it is worth trying the
+        next.
+        """
         times = self._known.get(n) if only_faster else None
         if times is None or times.gains:
             replayed = ReplayedPass(self._model, cache, n)
@@ -121,18 +139,25 @@ class ShortPasses:
         return [(7919 * i + 100) % self._model.config.vocab for i in range(n)]
 
     def _agrees(self, n: int, cache: SlotCache, replayed: ReplayedPass) -> bool:
-        """Whether a replay says what the pass says unrecorded, at another place and with other ids than it was recorded with."""
+        """Whether a replay says what the pass says unrecorded, at another place and with other ids than it
+        was recorded with.
+        """
         length, ids, rows = cache.length, self._tokens(n), cache.fixed(n)
         cache.rollback(self._place)
         rows.place(*cache.place())
-        logits = replayed.forward(ids, cache), self._model.forward(ids, rows)        # the replay first: it must write its own rows
+        # the replay first: it must write its own rows
+        logits = replayed.forward(ids, cache), self._model.forward(ids, rows)
         cache.rollback(self._place)
         cache.advance(length - self._place)
-        known = logits[1][0].isfinite()                    # a draft's head may cover a part of the tokens
+        known = logits[1][0].isfinite()  # a draft's head may cover a part of the tokens
         got, want = (part[:, known] - part[:, known].mean(-1, keepdim=True) for part in logits)
         share = float((got - want).square().mean().sqrt() / want.square().mean().sqrt())
         if not share < _DIFFERENCE:
-            log.warning("a recorded pass of %d rows is off by %.2g of its logits' spread; passes stay as they are", n, share)
+            log.warning(
+                "a recorded pass of %d rows is off by %.2g of its logits' spread; passes stay as they are",
+                n,
+                share,
+            )
         return share < _DIFFERENCE
 
     def _time(self, n: int, cache: SlotCache, replayed: ReplayedPass) -> PassTimes:
@@ -142,7 +167,12 @@ class ShortPasses:
             eager.append(self._milliseconds(self._model, n, cache))
             replays.append(self._milliseconds(replayed, n, cache))
         times = PassTimes(n, median(eager), median(replays))
-        log.info("a pass of %d rows: %.2f ms launched by operation, %.2f ms replayed", n, times.eager_ms, times.replay_ms)
+        log.info(
+            "a pass of %d rows: %.2f ms launched by operation, %.2f ms replayed",
+            n,
+            times.eager_ms,
+            times.replay_ms,
+        )
         return times
 
     def _milliseconds(self, one: LlamaModel | ReplayedPass, n: int, cache: SlotCache) -> float:

@@ -1,4 +1,6 @@
-"""Rotary position embedding: frequencies from the checkpoint's configuration, tables, and the rotation itself."""
+"""Rotary position embedding: frequencies from the checkpoint's configuration, tables, and the rotation
+itself.
+"""
 
 from __future__ import annotations
 
@@ -13,20 +15,32 @@ _KINDS = ("default", "linear", "dynamic", "yarn", "longrope", "llama3")
 
 
 class Rope:
-    """Cosine and sine tables for positions [0, positions); kinds whose frequencies depend on the longest position are frozen there.
+    """Cosine and sine tables for positions [0, positions); kinds whose frequencies depend on the longest
+    position are frozen there.
 
     `stretch` above 1 extends a model with default RoPE that many times beyond its native context by YaRN
-    (https://arxiv.org/abs/2309.00071); it changes what the model computes and is labelled in the plan. Equal `fingerprint`: equal rotation.
+    (https://arxiv.org/abs/2309.00071); it changes what the model computes and is labelled in the plan. Equal
+    `fingerprint`: equal rotation.
     """
 
     def __init__(
-        self, config: ModelConfig, positions: int, *, dtype: torch.dtype, device: torch.device, stretch: float = 1.0
+        self,
+        config: ModelConfig,
+        positions: int,
+        *,
+        dtype: torch.dtype,
+        device: torch.device,
+        stretch: float = 1.0,
     ) -> None:
         frequencies, scale = _frequencies(config, positions, stretch)
-        self.fingerprint = hashlib.sha256(frequencies.numpy().tobytes() + repr(scale).encode()).hexdigest()[:16]
-        angles = torch.outer(torch.arange(positions, dtype=torch.float32), frequencies)          # [positions, head_dim / 2]
+        self.fingerprint = hashlib.sha256(frequencies.numpy().tobytes() + repr(scale).encode()).hexdigest()[
+            :16
+        ]
+        # [positions, head_dim / 2]
+        angles = torch.outer(torch.arange(positions, dtype=torch.float32), frequencies)
         cos, sin = angles.cos() * scale, angles.sin() * scale
-        self._cos = torch.cat((cos, cos), dim=-1).to(device, dtype)                              # [positions, head_dim]
+        # [positions, head_dim]
+        self._cos = torch.cat((cos, cos), dim=-1).to(device, dtype)
         self._sin = torch.cat((-sin, sin), dim=-1).to(device, dtype)
 
     def at(self, positions: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -39,7 +53,9 @@ class Rope:
 
 
 def apply(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
-    """Rotates x [n, heads, head_dim]: (low, high) -> (low cos - high sin, high cos + low sin), the minus being in `sin`'s low half."""
+    """Rotates x [n, heads, head_dim]: (low, high) -> (low cos - high sin, high cos + low sin), the minus
+    being in `sin`'s low half.
+    """
     return torch.addcmul(x * cos, x.roll(x.shape[-1] // 2, dims=-1), sin)
 
 
@@ -49,14 +65,25 @@ def _frequencies(config: ModelConfig, positions: int, stretch: float) -> tuple[t
     parameters = source.get("rope_parameters") or {"rope_theta": 10000.0}
     kind = parameters.get("rope_type", "default")
     if kind not in _KINDS:
-        raise UserError(f"{config.name} uses the RoPE kind {kind!r}; known kinds are {', '.join(_KINDS)}. Choose another model.")
+        raise UserError(
+            f"{config.name} uses the RoPE kind {kind!r}; known kinds are {', '.join(_KINDS)}. Choose another "
+            "model."
+        )
     if stretch > 1 and kind != "default":
-        raise UserError(f"{config.name} has its own RoPE scaling ({kind}) and cannot be stretched further. Lower context_tokens.")
+        raise UserError(
+            f"{config.name} has its own RoPE scaling ({kind}) and cannot be stretched further. Lower "
+            "context_tokens."
+        )
     if stretch > 1:
-        kind, source["rope_parameters"] = "yarn", {
-            "rope_type": "yarn", "rope_theta": parameters["rope_theta"], "factor": stretch,
-            "original_max_position_embeddings": config.max_position,
-        }
+        kind, source["rope_parameters"] = (
+            "yarn",
+            {
+                "rope_type": "yarn",
+                "rope_theta": parameters["rope_theta"],
+                "factor": stretch,
+                "original_max_position_embeddings": config.max_position,
+            },
+        )
     if kind == "default":
         exponents = torch.arange(0, config.head_dim, 2, dtype=torch.float32) / config.head_dim
         return 1.0 / parameters["rope_theta"] ** exponents, 1.0

@@ -1,4 +1,6 @@
-"""The shape of a Llama-family model and what follows from it by arithmetic: bytes per weight and token, FLOPs. No torch."""
+"""The shape of a Llama-family model and what follows from it by arithmetic: bytes per weight and token,
+FLOPs. No torch.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
 
 @dataclass(frozen=True, slots=True)
 class ModelShape:
-    """Sizes of one decoder-only model. `native_context` is the trained one, `longest_context` with positions stretched."""
+    """Sizes of one decoder-only model. `native_context` is the trained one, `longest_context` with positions
+    stretched.
+    """
 
     name: str
     layers: int
@@ -26,17 +30,21 @@ class ModelShape:
     vocab: int
     native_context: int
     longest_context: int
-    tied: bool = False                         # input and output embeddings are one matrix
+    tied: bool = False  # input and output embeddings are one matrix
     family: str = "llama"
-    bits: int = 16                             # 4: the checkpoint keeps its own 4-bit codes beside the unpacked weights
+    # 4: the checkpoint keeps its own 4-bit codes beside the unpacked weights
+    bits: int = 16
 
     @classmethod
     def from_hf_config(cls, config: Mapping[str, Any], *, name: str = "", stretch: float = 4.0) -> ModelShape:
-        """The shape in a transformers config.json. Raises UserError for a model this runtime does not cover."""
+        """The shape in a transformers config.json. Raises UserError for a model this runtime does not
+        cover.
+        """
         family = str(config.get("model_type", ""))
         if family not in FAMILIES:
             raise UserError(
-                f"The model {name or 'in this folder'} is of type {family or 'unknown'!r}; only {', '.join(FAMILIES)} run "
+                f"The model {name or 'in this folder'} is of type {family or 'unknown'!r}; only "
+                f"{', '.join(FAMILIES)} run "
                 f"here. Choose one of `models list`."
             )
         try:
@@ -44,17 +52,25 @@ class ModelShape:
             native = int(config["max_position_embeddings"])
             scaled = _rope_kind(config) not in (None, "default")
             return cls(
-                name=name, layers=int(config["num_hidden_layers"]), hidden=hidden, heads=heads,
+                name=name,
+                layers=int(config["num_hidden_layers"]),
+                hidden=hidden,
+                heads=heads,
                 kv_heads=int(config.get("num_key_value_heads") or heads),
                 head_dim=int(config.get("head_dim") or hidden // heads),
-                intermediate=int(config["intermediate_size"]), vocab=_head_tokens(config), native_context=native,
+                intermediate=int(config["intermediate_size"]),
+                vocab=_head_tokens(config),
+                native_context=native,
                 longest_context=native if scaled else int(native * stretch),
-                tied=bool(config.get("tie_word_embeddings", False)), family=family,
+                tied=bool(config.get("tie_word_embeddings", False)),
+                family=family,
             )
         except (KeyError, TypeError, ValueError) as error:
-            raise UserError(f"config.json of {name or 'the model'} is incomplete ({error}). Download it again.") from error
+            raise UserError(
+                f"config.json of {name or 'the model'} is incomplete ({error}). Download it again."
+            ) from error
 
-    # ---- memory --------------------------------------------------------------------------------------------------------
+    # ---- memory --------------------------------------------------------------------------------------------
 
     @property
     def layer_parameters(self) -> int:
@@ -75,11 +91,15 @@ class ModelShape:
 
     @property
     def file_bytes(self) -> int:
-        """Bytes of the checkpoint's files: 16-bit weights, whatever is computed in, and 4-bit codes where it has them."""
+        """Bytes of the checkpoint's files: 16-bit weights, whatever is computed in, and 4-bit codes where it
+        has them.
+        """
         return self.weight_bytes("bfloat16") + self.code_bytes()
 
     def code_bytes(self) -> int:
-        """Bytes of the 4-bit codes of all layers, with a 16-bit scale and offset per 32 weights; 0 for other checkpoints."""
+        """Bytes of the 4-bit codes of all layers, with a 16-bit scale and offset per 32 weights; 0 for other
+        checkpoints.
+        """
         return self.layers * self.layer_parameters * 20 // 32 if self.bits == 4 else 0
 
     def pass_bytes(self, dtype: str) -> int:
@@ -94,7 +114,7 @@ class ModelShape:
         """Bytes of K and V that one token leaves in all layers."""
         return self.layers * self.kv_bytes_per_token_layer(dtype)
 
-    # ---- work ----------------------------------------------------------------------------------------------------------
+    # ---- work ----------------------------------------------------------------------------------------------
 
     @property
     def linear_flops_per_token(self) -> int:

@@ -1,4 +1,6 @@
-"""A model folder that was finished: the marker written last, and what it promises. Knows nothing of where models come from."""
+"""A model folder that was finished: the marker written last, and what it promises. Knows nothing of where
+models come from.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +13,14 @@ MARKER = "complete.json"
 
 
 def finish(folder: Path, **facts: Any) -> None:
-    """Write the marker: the facts given and every file with its size. Nothing may be added to the folder after this."""
-    files = {path.relative_to(folder).as_posix(): path.stat().st_size for path in sorted(folder.rglob("*")) if path.is_file()}
+    """Write the marker: the facts given and every file with its size. Nothing may be added to the folder
+    after this.
+    """
+    files = {
+        path.relative_to(folder).as_posix(): path.stat().st_size
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
     files.pop(MARKER, None)
     part = folder.parent / f"{folder.name}.{MARKER}.part"
     part.write_text(json.dumps({**facts, "files": files}, indent=1), encoding="utf-8")
@@ -20,7 +28,9 @@ def finish(folder: Path, **facts: Any) -> None:
 
 
 def finished(folder: Path) -> dict[str, Any] | None:
-    """The marker's facts when every file it lists is there with its size, else None. Reads no file but the marker."""
+    """The marker's facts when every file it lists is there with its size, else None. Reads no file but the
+    marker.
+    """
     try:
         facts = json.loads((folder / MARKER).read_text(encoding="utf-8"))
         whole = all((folder / name).stat().st_size == size for name, size in facts["files"].items())
@@ -30,7 +40,9 @@ def finished(folder: Path) -> dict[str, Any] | None:
 
 
 def fingerprint(folder: Path) -> str:
-    """Changes when the model's configuration or a file of weights does. Files count by name, size and time: reading them takes seconds."""
+    """Changes when the model's configuration or a file of weights does. Files count by name, size and time:
+    reading them takes seconds.
+    """
     digest = hashlib.sha256((folder / "config.json").read_bytes())
     for path in sorted(folder.glob("*.safetensors")):
         stat = path.stat()

@@ -1,4 +1,6 @@
-"""Pickled checkpoints (.bin) to safetensors, once, after a download. Only tensors are taken out: nothing in the file can run."""
+"""Pickled checkpoints (.bin) to safetensors, once, after a download. Only tensors are taken out: nothing in
+the file can run.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,8 @@ Progress = Callable[[str, float | None], None]
 
 
 def to_safetensors(folder: Path, shards: dict[str, str], progress: Progress) -> None:
-    """Replaces each pickled file (key) in `folder` by a safetensors file (value), and writes their index. Can be interrupted.
+    """Replaces each pickled file (key) in `folder` by a safetensors file (value), and writes their index. Can
+    be interrupted.
 
     Raises UserError when a file holds anything but tensors.
     """
@@ -36,11 +39,16 @@ def _tensors(path: Path) -> dict[str, torch.Tensor]:
         state = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
     except (pickle.UnpicklingError, RuntimeError, EOFError) as error:
         raise UserError(
-            f"{path.name} is not a plain file of tensors and was not opened further, because it could run a program. Choose a "
+            f"{path.name} is not a plain file of tensors and was not opened further, because it could run a "
+            "program. Choose a "
             f"repository of this model with .safetensors files."
         ) from error
     state = state.get("state_dict", state)
-    return {name: value.detach().clone().contiguous() for name, value in state.items() if isinstance(value, torch.Tensor)}
+    return {
+        name: value.detach().clone().contiguous()
+        for name, value in state.items()
+        if isinstance(value, torch.Tensor)
+    }
 
 
 def _write_index(folder: Path) -> None:
@@ -50,5 +58,7 @@ def _write_index(folder: Path) -> None:
     for path in sorted(folder.glob("model-*.safetensors")):
         with safe_open(path, framework="pt") as weights:
             where.update(dict.fromkeys(weights.keys(), path.name))
-    (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": where}), encoding="utf-8")
+    (folder / "model.safetensors.index.json").write_text(
+        json.dumps({"metadata": {}, "weight_map": where}), encoding="utf-8"
+    )
     (folder / "pytorch_model.bin.index.json").unlink(missing_ok=True)

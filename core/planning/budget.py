@@ -1,4 +1,6 @@
-"""What a plan needs, line by line: bytes of weights, caches and work space in each place. Knows nothing of what is free."""
+"""What a plan needs, line by line: bytes of weights, caches and work space in each place. Knows nothing of
+what is free.
+"""
 
 from __future__ import annotations
 
@@ -12,21 +14,25 @@ from core.model.shapes import DTYPE_BYTES, ModelShape
 from core.planning.plan import BudgetLine
 
 MIB = 1 << 20
-CUDA_CONTEXT_BYTES = GIB // 2          # driver context and library workspaces
-GRAPH_BYTES = GIB // 8                 # captured graphs: see docs/decisions/0017-cuda-graphs.md; estimated, not measured
-SHORT_PASS_BYTES = GIB // 8            # activations and logits of passes of few rows
-PROGRAM_BYTES_CUDA = 3 * GIB           # host side of torch with CUDA, tokenizer, the app's own process
-PROGRAM_BYTES_CPU = 5 * GIB // 4       # the same without CUDA
+CUDA_CONTEXT_BYTES = GIB // 2  # driver context and library workspaces
+# captured graphs: see docs/decisions/0017-cuda-graphs.md; estimated, not measured
+GRAPH_BYTES = GIB // 8
+SHORT_PASS_BYTES = GIB // 8  # activations and logits of passes of few rows
+PROGRAM_BYTES_CUDA = 3 * GIB  # host side of torch with CUDA, tokenizer, the app's own process
+PROGRAM_BYTES_CPU = 5 * GIB // 4  # the same without CUDA
 BLOCK_TARGET_BYTES = 128 * MIB
 STAGING_BLOCKS = 3
-TOKENS_STEP = 256                      # block sizes are multiples of this, so chunks never straddle blocks
+TOKENS_STEP = 256  # block sizes are multiples of this, so chunks never straddle blocks
 SEGMENT_CUDA, SEGMENT_CPU = 32_768, 2048
 CHUNK_CUDA, CHUNK_CPU = 4096, 1024
 SMALLEST_SEGMENT, SMALLEST_CHUNK = 2048, 512
-BUDGET_CUDA, BUDGET_CPU = (1024, 4096), (256, 1024)    # least and most; 4K recovers 96% of the attention of 120K (TriForce)
-CPU_PIECE_TOKENS, CPU_PIECE_NUMBERS = 8192, 1 << 24   # of keys and of weights that core/backend copies at a time
+# least and most; 4K recovers 96% of the attention of 120K (TriForce)
+BUDGET_CUDA, BUDGET_CPU = (1024, 4096), (256, 1024)
+# of keys and of weights that core/backend copies at a time
+CPU_PIECE_TOKENS, CPU_PIECE_NUMBERS = 8192, 1 << 24
 CHUNK_RETRIEVAL = 8
-TAIL_TOKENS = 512                      # generated tokens between two refreshes; longer answers become ordinary chunks
+# generated tokens between two refreshes; longer answers become ordinary chunks
+TAIL_TOKENS = 512
 SINKS, WINDOW = 16, 240
 MODEL_FILES, SNAPSHOTS = "model files", "KV snapshots, at most"
 
@@ -51,11 +57,11 @@ class Layout:
     block_tokens: int
     blocks: int
     kernel: str
-    fixed_prefill: tuple[bool, bool]       # whether segment and chunk are the user's
-    graphs: bool                           # whether CUDA graphs may be kept
+    fixed_prefill: tuple[bool, bool]  # whether segment and chunk are the user's
+    graphs: bool  # whether CUDA graphs may be kept
     pinnable: int = 0
 
-    # ---- derived -------------------------------------------------------------------------------------------------------
+    # ---- derived -------------------------------------------------------------------------------------------
 
     @property
     def retrieval_tokens(self) -> int:
@@ -88,7 +94,9 @@ class Layout:
         return self.host_layers * math.ceil(self.context / self.block_tokens) * self.block_bytes
 
     def host_kv_split(self) -> tuple[int, int]:
-        """(pinned, pageable) bytes of the KV cache in host memory. The CPU backend needs no copies and counts as none."""
+        """(pinned, pageable) bytes of the KV cache in host memory. The CPU backend needs no copies and counts
+        as none.
+        """
         if self.device == "cpu":
             return 0, 0
         pinned = min(self.host_kv_bytes, max(0, self.pinnable))
@@ -108,9 +116,11 @@ class Layout:
 
 
 def lay_out(
-    device: str, dtype: str, settings: Settings, *, target: ModelShape, draft: ModelShape | None, context: int,
+    device: str, dtype: str, settings: Settings, *, target: ModelShape, draft: ModelShape | None, context: int
 ) -> Layout:
-    """The sizes that follow from model, context and settings alone, with everything on chip; fitting changes the rest."""
+    """The sizes that follow from model, context and settings alone, with everything on chip; fitting changes
+    the rest.
+    """
     cuda = device == "cuda"
     chunk_tokens = settings.retrieval_chunk or CHUNK_RETRIEVAL
     low, high = BUDGET_CUDA if cuda else BUDGET_CPU
@@ -119,25 +129,42 @@ def lay_out(
     segment = settings.prefill_segment_tokens or (SEGMENT_CUDA if cuda else SEGMENT_CPU)
     chunk = settings.prefill_chunk_tokens or (CHUNK_CUDA if cuda else CHUNK_CPU)
     return Layout(
-        device=device, dtype=dtype, target=target, draft=draft, context=context, on_chip=target.layers,
-        segment=min(segment, context), chunk=min(chunk, segment, context), retrieval_budget=budget,
-        retrieval_chunk=chunk_tokens, tail=min(settings.max_new_tokens, TAIL_TOKENS),
+        device=device,
+        dtype=dtype,
+        target=target,
+        draft=draft,
+        context=context,
+        on_chip=target.layers,
+        segment=min(segment, context),
+        chunk=min(chunk, segment, context),
+        retrieval_budget=budget,
+        retrieval_chunk=chunk_tokens,
+        tail=min(settings.max_new_tokens, TAIL_TOKENS),
         draft_sinks=SINKS if settings.draft_sinks is None else settings.draft_sinks,
-        draft_window=settings.draft_window or WINDOW, block_tokens=_block_tokens(settings, target, dtype, context),
-        blocks=settings.staging_blocks or STAGING_BLOCKS, kernel=_kernel(device, dtype, settings, target),
-        fixed_prefill=(settings.prefill_segment_tokens is not None, settings.prefill_chunk_tokens is not None),
+        draft_window=settings.draft_window or WINDOW,
+        block_tokens=_block_tokens(settings, target, dtype, context),
+        blocks=settings.staging_blocks or STAGING_BLOCKS,
+        kernel=_kernel(device, dtype, settings, target),
+        fixed_prefill=(
+            settings.prefill_segment_tokens is not None,
+            settings.prefill_chunk_tokens is not None,
+        ),
         graphs=cuda and settings.cuda_graphs != "off",
     )
 
 
 def _kernel(device: str, dtype: str, settings: Settings, target: ModelShape) -> str:
-    """4-bit kernels exist for the CPU in bfloat16 and for checkpoints that are 4-bit themselves: then nothing is lost."""
+    """4-bit kernels exist for the CPU in bfloat16 and for checkpoints that are 4-bit themselves: then nothing
+    is lost.
+    """
     possible = device == "cpu" and dtype == "bfloat16" and target.bits == 4
     return "int4" if possible and settings.weights_kernel != "float" else "float"
 
 
 def _block_tokens(settings: Settings, target: ModelShape, dtype: str, context: int) -> int:
-    """Tokens per staging block: near the target size, and such that the last block of a layer is nearly full."""
+    """Tokens per staging block: near the target size, and such that the last block of a layer is nearly
+    full.
+    """
     wanted = settings.staging_block_mib * MIB if settings.staging_block_mib else BLOCK_TARGET_BYTES
     per_token = target.kv_bytes_per_token_layer(dtype)
     most = max(TOKENS_STEP, wanted // per_token // TOKENS_STEP * TOKENS_STEP)
@@ -145,7 +172,8 @@ def _block_tokens(settings: Settings, target: ModelShape, dtype: str, context: i
     return math.ceil(context / blocks / TOKENS_STEP) * TOKENS_STEP
 
 
-# ---- lines ------------------------------------------------------------------------------------------------------------
+# ---- lines -------------------------------------------------------------------------------------------------
+
 
 def vram_lines(layout: Layout, reserve: int) -> tuple[BudgetLine, ...]:
     """What must fit in VRAM. The work space is the larger of prefill's and decode's."""
@@ -194,7 +222,9 @@ def host_lines(layout: Layout, reserve: int) -> tuple[BudgetLine, ...]:
 
 
 def disk_lines(layout: Layout, quota: int) -> tuple[BudgetLine, ...]:
-    """What the models' files take on the disk, and what is kept of books that were read: at most `quota` bytes."""
+    """What the models' files take on the disk, and what is kept of books that were read: at most `quota`
+    bytes.
+    """
     models = [layout.target, *filter(None, [layout.draft])]
     lines = [(MODEL_FILES, sum(shape.file_bytes for shape in models)), (SNAPSHOTS, quota)]
     return tuple(BudgetLine(name, amount, "disk") for name, amount in lines if amount)
@@ -204,26 +234,34 @@ def _draft_lines(layout: Layout) -> list[tuple[str, int]]:
     if layout.draft is None:
         return []
     rows = layout.draft_tokens + layout.tail
-    return [("draft model", layout.draft.weight_bytes(layout.dtype)),
-            ("draft cache", rows * layout.draft.kv_bytes_per_token(layout.dtype))]
+    return [
+        ("draft model", layout.draft.weight_bytes(layout.dtype)),
+        ("draft cache", rows * layout.draft.kv_bytes_per_token(layout.dtype)),
+    ]
 
 
 def _activations(layout: Layout) -> int:
     """Hidden states of a segment (in and out) and the widest intermediate of a chunk."""
     shape, size = layout.target, DTYPE_BYTES[layout.dtype]
     hidden = 2 * layout.segment * shape.hidden * size
-    attention = (shape.heads + 2 * shape.kv_heads) * shape.head_dim * size + 2 * shape.heads * shape.head_dim * 4
+    attention = (
+        shape.heads + 2 * shape.kv_heads
+    ) * shape.head_dim * size + 2 * shape.heads * shape.head_dim * 4
     return hidden + layout.chunk * (max(2 * shape.intermediate * size, attention) + 4 * shape.hidden * size)
 
 
 def _cpu_copies(layout: Layout) -> int:
-    """What prefill on the CPU copies to compute with, in float32: for attention keys and values of a piece and the chunk's own as one run
-    per head, for matrices a piece of weights and the widest products. It needs one or the other.
+    """What prefill on the CPU copies to compute with, in float32: for attention keys and values of a piece
+    and the chunk's own as one run per head, for matrices a piece of weights and the widest products. It needs
+    one or the other.
     """
     shape = layout.target
     keys = 2 * min(layout.context, CPU_PIECE_TOKENS) * shape.kv_heads * shape.head_dim
-    own = 5 * layout.chunk * shape.heads * shape.head_dim                  # keys and values by query head, queries, two outputs
-    products = 2 * layout.chunk * 2 * shape.intermediate + min(CPU_PIECE_NUMBERS, shape.hidden * 2 * shape.intermediate)
+    # keys and values by query head, queries, two outputs
+    own = 5 * layout.chunk * shape.heads * shape.head_dim
+    products = 2 * layout.chunk * 2 * shape.intermediate + min(
+        CPU_PIECE_NUMBERS, shape.hidden * 2 * shape.intermediate
+    )
     return max(keys + own, products) * DTYPE_BYTES["float32"]
 
 

@@ -1,13 +1,14 @@
-"""The cost model: how long passes, rounds and prefill take on given speeds. Pure arithmetic; knows nothing of fitting memory.
+"""The cost model: how long passes, rounds and prefill take on given speeds. Pure arithmetic; knows nothing of
+fitting memory.
 
-A pass reads its weights and KV cache and does its FLOPs; KV cache in host memory crosses the bus at the same time, so a pass
-over an offloaded cache takes the longer of the two. A round of speculation is one verification over the full cache plus as
-many middle passes as it takes to collect gamma tokens:
+A pass reads its weights and KV cache and does its FLOPs; KV cache in host memory crosses the bus at the same
+time, so a pass over an offloaded cache takes the longer of the two. A round of speculation is one
+verification over the full cache plus as many middle passes as it takes to collect gamma tokens:
 
     T_round = T_verify + gamma / t_mid * (T_mid + m * T_draft),    TBT = T_round / E(p, gamma)
 
-E(p, g) = (1 - p^(g+1)) / (1 - p) is the expected number of tokens when each of g proposals is accepted with probability p,
-and t_mid = E(q, m) is what one middle pass yields from m drafted tokens.
+E(p, g) = (1 - p^(g+1)) / (1 - p) is the expected number of tokens when each of g proposals is accepted with
+probability p, and t_mid = E(q, m) is what one middle pass yields from m drafted tokens.
 """
 
 from __future__ import annotations
@@ -18,37 +19,41 @@ from dataclasses import dataclass
 from core.hardware.facts import GB, Gpu, Hardware
 from core.model.shapes import ModelShape
 
-# Acceptance of the draft by the middle level. .35 is published for a 68M draft of a 7B model (TriForce); a same-family draft
-# of a tenth of the size or more agrees far more often. N-gram lookup proposes only where book or answer repeat; .25 counts the
-# passes for which it finds nothing, in answers of own words.
+# Acceptance of the draft by the middle level. .35 is published for a 68M draft of a 7B model (TriForce); a
+# same-family draft of a tenth of the size or more agrees far more often. N-gram lookup proposes only where
+# book or answer repeat; .25 counts the passes for which it finds nothing, in answers of own words.
 ACCEPTANCE_TINY_DRAFT = 0.35
 ACCEPTANCE_FAMILY_DRAFT = 0.60
 ACCEPTANCE_NGRAM = 0.25
-NGRAM_GAMMA = 3                    # a 4-bit pass of up to four rows costs little more than one of one
-LEAST_GAMMA = 3                    # shorter drafts are the draft length's decision, round by round
-TINY_DRAFT_SHARE = 0.03            # of the target's weights
+NGRAM_GAMMA = 3  # a 4-bit pass of up to four rows costs little more than one of one
+LEAST_GAMMA = 3  # shorter drafts are the draft length's decision, round by round
+TINY_DRAFT_SHARE = 0.03  # of the target's weights
 TINY_DRAFT_LAYERS = 2
 
-MAX_GAMMA = 32                     # longer rounds trust independent acceptance too far
+MAX_GAMMA = 32  # longer rounds trust independent acceptance too far
 MAX_MIDDLE_GAMMA = 8
-VRAM_EFFICIENCY = 0.91             # an RTX 4090 reads 918-924 of its 1008 GB/s
-LINEAR_EFFICIENCY = 0.85           # of nominal FLOP/s in long matrix products: 140 of 165 TFLOP/s on an RTX 4090
-ATTENTION_EFFICIENCY = 0.67        # 110 of 165
-GPU_LAYER_S = 0.0001               # launch and small kernels per layer; with it a 7B middle pass takes the 20 ms seen on a 4090
-# CPU figures: two AVX-512 cores of an Intel server. Weights: matrices of 4096 x 4096 and 4096 x 14336. The rest: SmolLM2-135M by
-# 4-bit kernels, 20/30/38/54 ms for a pass of one row behind 1K/4K/8K/16K tokens and 28/45/57/84 ms for four (docs/LOG.md).
+VRAM_EFFICIENCY = 0.91  # an RTX 4090 reads 918-924 of its 1008 GB/s
+# of nominal FLOP/s in long matrix products: 140 of 165 TFLOP/s on an RTX 4090
+LINEAR_EFFICIENCY = 0.85
+ATTENTION_EFFICIENCY = 0.67  # 110 of 165
+# launch and small kernels per layer; with it a 7B middle pass takes the 20 ms seen on a 4090
+GPU_LAYER_S = 0.0001
+# CPU figures: two AVX-512 cores of an Intel server. Weights: matrices of 4096 x 4096 and 4096 x 14336. The
+# rest: SmolLM2-135M by 4-bit kernels, 20/30/38/54 ms for a pass of one row behind 1K/4K/8K/16K tokens and
+# 28/45/57/84 ms for four (docs/LOG.md).
 CPU_LAYER_S = 0.00037
 CPU_WEIGHT_GB_PER_S_CORE = 6.5
 CPU_KV_GB_PER_S_CORE = 5.1
-CPU_FEW_ROWS_SHARE = 0.42          # of the FLOP/s of prefill's large products
-CPU_GB_PER_S_LIMIT = 45.0          # dual-channel desktop memory
-PAGEABLE_SHARE = 0.5               # of the pinned copy rate
-KERNEL_SPEED = {"float": 1.0, "int4": 3.7}      # weights pass faster by so much, one row and large matrices
+CPU_FEW_ROWS_SHARE = 0.42  # of the FLOP/s of prefill's large products
+CPU_GB_PER_S_LIMIT = 45.0  # dual-channel desktop memory
+PAGEABLE_SHARE = 0.5  # of the pinned copy rate
+KERNEL_SPEED = {"float": 1.0, "int4": 3.7}  # weights pass faster by so much, one row and large matrices
 
 
 @dataclass(frozen=True, slots=True)
 class Speeds:
-    """What a device does per second. Rates in bytes/s and FLOP/s; `bus` and `pageable_bus` carry host memory to the device.
+    """What a device does per second. Rates in bytes/s and FLOP/s; `bus` and `pageable_bus` carry host memory
+    to the device.
 
     `flops` is the rate of passes of a few rows, the other two that of prefill.
     """
@@ -73,7 +78,10 @@ def cpu_speeds(hardware: Hardware, threads: int, dtype: str) -> Speeds:
     return Speeds(
         weights=min(CPU_WEIGHT_GB_PER_S_CORE * threads, CPU_GB_PER_S_LIMIT) * GB,
         kv=min(CPU_KV_GB_PER_S_CORE * threads, CPU_GB_PER_S_LIMIT) * GB,
-        flops=flops * CPU_FEW_ROWS_SHARE, linear_flops=flops, attention_flops=flops, layer_s=CPU_LAYER_S,
+        flops=flops * CPU_FEW_ROWS_SHARE,
+        linear_flops=flops,
+        attention_flops=flops,
+        layer_s=CPU_LAYER_S,
     )
 
 
@@ -81,15 +89,22 @@ def gpu_speeds(gpu: Gpu) -> Speeds:
     """Expected speeds of the CUDA backend on this GPU."""
     memory, flops = gpu.memory_gb_per_s * GB * VRAM_EFFICIENCY, gpu.tflops * 1e12
     return Speeds(
-        weights=memory, kv=memory, flops=flops * ATTENTION_EFFICIENCY, linear_flops=flops * LINEAR_EFFICIENCY,
-        attention_flops=flops * ATTENTION_EFFICIENCY, layer_s=GPU_LAYER_S,
-        bus=gpu.pcie_gb_per_s * GB, pageable_bus=gpu.pcie_gb_per_s * GB * PAGEABLE_SHARE,
+        weights=memory,
+        kv=memory,
+        flops=flops * ATTENTION_EFFICIENCY,
+        linear_flops=flops * LINEAR_EFFICIENCY,
+        attention_flops=flops * ATTENTION_EFFICIENCY,
+        layer_s=GPU_LAYER_S,
+        bus=gpu.pcie_gb_per_s * GB,
+        pageable_bus=gpu.pcie_gb_per_s * GB * PAGEABLE_SHARE,
     )
 
 
 @dataclass(frozen=True, slots=True)
 class HostKV:
-    """The part of the KV cache that crosses the bus in every full pass, and the first block nothing can hide."""
+    """The part of the KV cache that crosses the bus in every full pass, and the first block nothing can
+    hide.
+    """
 
     pinned_bytes: int = 0
     pageable_bytes: int = 0
@@ -105,12 +120,20 @@ class HostKV:
 
 
 def pass_s(
-    shape: ModelShape, dtype: str, *, rows: int, kv_tokens: int, speeds: Speeds, host: HostKV | None = None,
+    shape: ModelShape,
+    dtype: str,
+    *,
+    rows: int,
+    kv_tokens: int,
+    speeds: Speeds,
+    host: HostKV | None = None,
     kernel: str = "float",
 ) -> float:
     """One forward pass of `rows` tokens over `kv_tokens` of cache."""
     linear_flops = rows * (shape.linear_flops_per_token + shape.head_flops_per_token)
-    linear = max(shape.pass_bytes(dtype) / (speeds.weights * KERNEL_SPEED[kernel]), linear_flops / speeds.flops)
+    linear = max(
+        shape.pass_bytes(dtype) / (speeds.weights * KERNEL_SPEED[kernel]), linear_flops / speeds.flops
+    )
     kv_bytes = kv_tokens * shape.kv_bytes_per_token(dtype)
     attention = max(kv_bytes / speeds.kv, shape.attention_flops(rows, kv_tokens) / speeds.flops)
     compute = linear + attention + shape.layers * speeds.layer_s
@@ -120,9 +143,11 @@ def pass_s(
 
 
 def prefill_s(
-    shape: ModelShape, dtype: str, *, tokens: int, segment: int, speeds: Speeds, host_bytes: int = 0,
+    shape: ModelShape, dtype: str, *, tokens: int, segment: int, speeds: Speeds, host_bytes: int = 0
 ) -> float:
-    """A prompt of `tokens` in segments: compute, behind which new KV goes to the host and earlier segments come back once."""
+    """A prompt of `tokens` in segments: compute, behind which new KV goes to the host and earlier segments
+    come back once.
+    """
     compute = tokens * shape.linear_flops_per_token / speeds.linear_flops
     compute += shape.attention_flops(tokens, 0) / speeds.attention_flops
     segments = math.ceil(tokens / segment)
@@ -154,10 +179,17 @@ class Speculation:
 
 
 def best_speculation(
-    verify_s: list[float], middle_s: list[float], *, draft_s: float, p: float, q: float, gamma: int | None = None,
+    verify_s: list[float],
+    middle_s: list[float],
+    *,
+    draft_s: float,
+    p: float,
+    q: float,
+    gamma: int | None = None,
     middle_gamma: int | None = None,
 ) -> Speculation:
-    """The fastest (gamma, middle_gamma); `verify_s[n]` and `middle_s[n]` are the times of passes with n + 1 rows.
+    """The fastest (gamma, middle_gamma); `verify_s[n]` and `middle_s[n]` are the times of passes with n + 1
+    rows.
 
     A given gamma or middle_gamma is kept. p: acceptance by the full cache, q: by the middle level.
     """

@@ -1,4 +1,6 @@
-"""Whether a model fits a machine, and how much of its KV cache stays on the device. Pure; knows nothing of time or wording."""
+"""Whether a model fits a machine, and how much of its KV cache stays on the device. Pure; knows nothing of
+time or wording.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ from core.planning import costs
 from core.planning.budget import Layout, host_lines, lay_out, vram_lines
 from core.planning.plan import BudgetLine
 
-CONTEXT_STEP = 256                 # an automatic context is a multiple of this
+CONTEXT_STEP = 256  # an automatic context is a multiple of this
 SMALLEST_CONTEXT = 1024
 
 
@@ -56,39 +58,80 @@ class Shortfall:
     lines: tuple[BudgetLine, ...]
 
 
-# ---- the machine after the user's overrides -------------------------------------------------------------------------
+# ---- the machine after the user's overrides ----------------------------------------------------------------
+
 
 def site_of(hardware: Hardware, settings: Settings) -> Site:
-    """The device to plan for. The GPU with the most free memory, unless the user wants the CPU or there is none."""
+    """The device to plan for. The GPU with the most free memory, unless the user wants the CPU or there is
+    none.
+    """
     gpu = max(hardware.gpus, key=lambda one: (one.free_bytes, -one.index), default=None)
     if settings.device == "cuda" and gpu is None:
         problem = f" ({hardware.problems[0]})" if hardware.problems else ""
-        raise PlanError(f"No usable CUDA GPU was found{problem}. Install the NVIDIA driver, or set device to auto or cpu.")
+        raise PlanError(
+            f"No usable CUDA GPU was found{problem}. Install the NVIDIA driver, or set device to auto or cpu."
+        )
     if settings.device == "cpu":
         gpu = None
     threads = settings.threads or hardware.physical_cores
     ram_free = int(settings.ram_gib * GIB) if settings.ram_gib else hardware.ram_available_bytes
-    reserve = settings.ram_reserve_gib * GIB if settings.ram_reserve_gib is not None else max(GIB, hardware.ram_bytes * 0.06)
-    quota = quota_of(settings.snapshot_quota_gb, free_bytes=hardware.disk_free_bytes or 0, used_bytes=hardware.snapshot_bytes)
-    common = {"system": hardware.system, "threads": threads, "ram_free": ram_free, "ram_reserve": int(reserve), "snapshot_quota": quota}
+    reserve = (
+        settings.ram_reserve_gib * GIB
+        if settings.ram_reserve_gib is not None
+        else max(GIB, hardware.ram_bytes * 0.06)
+    )
+    quota = quota_of(
+        settings.snapshot_quota_gb,
+        free_bytes=hardware.disk_free_bytes or 0,
+        used_bytes=hardware.snapshot_bytes,
+    )
+    common = {
+        "system": hardware.system,
+        "threads": threads,
+        "ram_free": ram_free,
+        "ram_reserve": int(reserve),
+        "snapshot_quota": quota,
+    }
     if gpu is None:
         dtype = settings.dtype or _cpu_dtype(hardware)
-        return Site(device="cpu", dtype=dtype, speeds=costs.cpu_speeds(hardware, threads, dtype), gpu=None, vram_free=0,
-                    vram_reserve=0, pinnable=0, **common)
+        return Site(
+            device="cpu",
+            dtype=dtype,
+            speeds=costs.cpu_speeds(hardware, threads, dtype),
+            gpu=None,
+            vram_free=0,
+            vram_reserve=0,
+            pinnable=0,
+            **common,
+        )
     gpu = _overridden(gpu, settings)
     vram_reserve = settings.vram_reserve_gib
     if vram_reserve is None:
-        vram_reserve = 1.5 if hardware.system == "Windows" else 1.0    # Windows spills into system memory instead of failing
+        # Windows spills into system memory instead of failing
+        vram_reserve = 1.5 if hardware.system == "Windows" else 1.0
     vram_free = int(settings.vram_gib * GIB) if settings.vram_gib else gpu.free_bytes
-    return Site(device="cuda", dtype=settings.dtype or _gpu_dtype(gpu), speeds=costs.gpu_speeds(gpu), gpu=gpu,
-                vram_free=vram_free, vram_reserve=int(vram_reserve * GIB),
-                pinnable=min(hardware.pinnable_bytes, ram_free), **common)
+    return Site(
+        device="cuda",
+        dtype=settings.dtype or _gpu_dtype(gpu),
+        speeds=costs.gpu_speeds(gpu),
+        gpu=gpu,
+        vram_free=vram_free,
+        vram_reserve=int(vram_reserve * GIB),
+        pinnable=min(hardware.pinnable_bytes, ram_free),
+        **common,
+    )
 
 
 def _overridden(gpu: Gpu, settings: Settings) -> Gpu:
-    stated = {"pcie_gb_per_s": settings.pcie_gb_per_s, "memory_gb_per_s": settings.vram_gb_per_s, "tflops": settings.tflops}
+    stated = {
+        "pcie_gb_per_s": settings.pcie_gb_per_s,
+        "memory_gb_per_s": settings.vram_gb_per_s,
+        "tflops": settings.tflops,
+    }
     measured = gpu.pcie_measured and settings.pcie_gb_per_s is None
-    return replace(gpu, pcie_measured=measured, **{name: value for name, value in stated.items() if value is not None})
+    return replace(
+        gpu, pcie_measured=measured, **{name: value for name, value in stated.items() if value is not None}
+    )
 
 
 def _cpu_dtype(hardware: Hardware) -> str:
@@ -101,15 +144,24 @@ def _gpu_dtype(gpu: Gpu) -> str:
     return "float16" if old else "bfloat16"
 
 
-# ---- one context ------------------------------------------------------------------------------------------------------
+# ---- one context -------------------------------------------------------------------------------------------
+
 
 def fitted(case: Case, context: int) -> list[Layout | Shortfall]:
-    """The layout with the draft model and, unless the user named one, without: each fitted, or where it breaks."""
+    """The layout with the draft model and, unless the user named one, without: each fitted, or where it
+    breaks.
+    """
     site, settings = case.site, case.settings
     free_choice = case.draft is not None and settings.draft_model is None
     drafts = (case.draft, None) if free_choice else (case.draft,)
-    return [_fit(site, settings, lay_out(site.device, site.dtype, settings, target=case.target, draft=draft, context=context))
-            for draft in drafts]
+    return [
+        _fit(
+            site,
+            settings,
+            lay_out(site.device, site.dtype, settings, target=case.target, draft=draft, context=context),
+        )
+        for draft in drafts
+    ]
 
 
 def fits(case: Case, context: int) -> bool:
@@ -128,10 +180,13 @@ def smallest(settings: Settings, limit: int) -> int:
 
 
 def _largest(fits: Callable[[int], bool], limit: int, *, smallest: int) -> int | None:
-    """The largest value in smallest..limit for which `fits` holds, on the grid of steps; fitting is monotone."""
+    """The largest value in smallest..limit for which `fits` holds, on the grid of steps; fitting is
+    monotone.
+    """
     if fits(limit):
         return limit
-    low, high = smallest // CONTEXT_STEP, limit // CONTEXT_STEP        # low may fail, high has failed or is above
+    # low may fail, high has failed or is above
+    low, high = smallest // CONTEXT_STEP, limit // CONTEXT_STEP
     if not fits(smallest):
         return None
     while high - low > 1:
@@ -141,7 +196,9 @@ def _largest(fits: Callable[[int], bool], limit: int, *, smallest: int) -> int |
 
 
 def _fit(site: Site, settings: Settings, layout: Layout) -> Layout | Shortfall:
-    """`layout` with the most on-chip layers that fit, prefill in smaller segments where that is what it takes."""
+    """`layout` with the most on-chip layers that fit, prefill in smaller segments where that is what it
+    takes.
+    """
     if site.device == "cpu":
         return _with_host(site, replace(layout, on_chip=_given_layers(settings, layout)))
     if _fits_vram(site, option := replace(layout, on_chip=_given_layers(settings, layout))):
@@ -169,8 +226,10 @@ def _fits_vram(site: Site, layout: Layout) -> bool:
 
 
 def _most_resident(site: Site, layout: Layout) -> Layout | None:
-    """The most on-chip layers short of all that fit, by halving: below all of them, each one more needs no less VRAM."""
-    low, high = -1, layout.target.layers          # low fits (or is none), high does not
+    """The most on-chip layers short of all that fit, by halving: below all of them, each one more needs no
+    less VRAM.
+    """
+    low, high = -1, layout.target.layers  # low fits (or is none), high does not
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if _fits_vram(site, replace(layout, on_chip=middle)) else (low, middle)

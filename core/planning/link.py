@@ -7,8 +7,9 @@ from typing import Protocol
 from core.hardware.facts import GB
 from core.planning.plan import Plan
 
-_ENOUGH_BYTES = 2 * GB             # before that a round's fixed costs decide
-_FAR = 3.0                         # times slower than planned: beyond what a busy machine or a cautious plan explains
+_ENOUGH_BYTES = 2 * GB  # before that a round's fixed costs decide
+# times slower than planned: beyond what a busy machine or a cautious plan explains
+_FAR = 3.0
 
 
 class Rounds(Protocol):
@@ -22,15 +23,25 @@ class Rounds(Protocol):
 def slow_note(plan: Plan, rounds: Rounds, system: str) -> str | None:
     """What the reader should know when an answer was far slower than its memory traffic explains; else None.
 
-    `system`: "Windows", "Linux" or "Darwin". Windows does not fail when VRAM is full: it moves some into system memory, and everything
-    crawls.
+    `system`: "Windows", "Linux" or "Darwin". Windows does not fail when VRAM is full: it moves some into
+    system memory, and everything crawls.
     """
     if plan.pcie_gb_per_s is None or rounds.bytes_moved < _ENOUGH_BYTES:
         return None
-    expected_s = rounds.bytes_moved / (plan.pcie_gb_per_s * GB) + rounds.rounds * (plan.gamma + 1) * plan.expected_middle_ms / 1e3
+    expected_s = (
+        rounds.bytes_moved / (plan.pcie_gb_per_s * GB)
+        + rounds.rounds * (plan.gamma + 1) * plan.expected_middle_ms / 1e3
+    )
     if rounds.decode_s < _FAR * expected_s:
         return None
-    cause = ("Windows may have moved GPU memory into system memory: close other programs that use the GPU, or raise vram_reserve_gib"
-             if system == "Windows" else
-             "something else uses the bus, or the GPU sits in a slot with fewer lanes; `launcher.py doctor` measures it")
-    return f"This answer took {rounds.decode_s / expected_s:.0f} times as long as its memory traffic should take. Perhaps {cause}."
+    cause = (
+        "Windows may have moved GPU memory into system memory: close other programs that use the GPU, or "
+        "raise vram_reserve_gib"
+        if system == "Windows"
+        else "something else uses the bus, or the GPU sits in a slot with fewer lanes; `launcher.py doctor` "
+        "measures it"
+    )
+    return (
+        f"This answer took {rounds.decode_s / expected_s:.0f} times as long as its memory traffic should "
+        f"take. Perhaps {cause}."
+    )

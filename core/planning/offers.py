@@ -1,4 +1,6 @@
-"""Which models a machine can run, and the plan for the one that is asked for. Joins probe, catalogue and planner; no torch."""
+"""Which models a machine can run, and the plan for the one that is asked for. Joins probe, catalogue and
+planner; no torch.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from core.planning.plan import Plan
 from core.planning.planner import plan
 from core.planning.wording import size
 
-USEFUL_CONTEXT = 8192              # below this a larger model reads a book in too many pieces to be worth it
+USEFUL_CONTEXT = 8192  # below this a larger model reads a book in too many pieces to be worth it
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,19 +40,29 @@ class Offer:
 
 
 def plan_for(
-    hardware: Hardware, settings: Settings, entry: CatalogueEntry, *, is_there: Callable[[CatalogueEntry], bool] = lambda entry: True,
+    hardware: Hardware,
+    settings: Settings,
+    entry: CatalogueEntry,
+    *,
+    is_there: Callable[[CatalogueEntry], bool] = lambda entry: True,
 ) -> Choice:
-    """The plan for this model with its draft pairing, of which only a draft that `is_there` is used unless the user named it.
+    """The plan for this model with its draft pairing, of which only a draft that `is_there` is used unless
+    the user named it.
 
     Raises PlanError or UserError; another model that fits is named.
     """
     draft = draft_for(entry, settings.draft_model)
     if draft is not None and settings.draft_model is None and not is_there(draft):
         found = plan_for(hardware, replace(settings, draft_model="none"), entry)
-        note = f"{draft.name} could draft for it and is not on this computer: launcher.py models download {entry.name} fetches it."
+        note = (
+            f"{draft.name} could draft for it and is not on this computer: launcher.py models download "
+            f"{entry.name} fetches it."
+        )
         return replace(found, plan=replace(found.plan, notes=(*found.plan.notes, note)))
     others = [other.shape for other in load().values() if other.role == "target" and other.chat]
-    made = plan(hardware, settings, target=entry.shape, draft=draft.shape if draft else None, alternatives=others)
+    made = plan(
+        hardware, settings, target=entry.shape, draft=draft.shape if draft else None, alternatives=others
+    )
     if not entry.chat:
         note = f"{entry.name} is a base model, not tuned for chat: it continues texts rather than answers."
         made = replace(made, notes=(*made.notes, note))
@@ -63,12 +75,17 @@ def runnable_devices() -> tuple[str, ...]:
 
 
 def choose(
-    hardware: Hardware, settings: Settings, *, is_downloaded: Callable[[CatalogueEntry], bool],
+    hardware: Hardware,
+    settings: Settings,
+    *,
+    is_downloaded: Callable[[CatalogueEntry], bool],
     devices: tuple[str, ...] | None = None,
 ) -> Choice:
-    """What to run: the model asked for, else the largest downloaded chat model that fits a GPU, else the embedded model.
+    """What to run: the model asked for, else the largest downloaded chat model that fits a GPU, else the
+    embedded model.
 
-    `devices` (default: those this version has a backend for) without "cuda": GPUs are left out, and the plan's notes say so.
+    `devices` (default: those this version has a backend for) without "cuda": GPUs are left out, and the
+    plan's notes say so.
     """
     devices = runnable_devices() if devices is None else devices
     if "cuda" in devices or not hardware.gpus:
@@ -78,23 +95,41 @@ def choose(
     return replace(choice, plan=replace(choice.plan, notes=(*choice.plan.notes, note)))
 
 
-def _choose(hardware: Hardware, settings: Settings, is_downloaded: Callable[[CatalogueEntry], bool]) -> Choice:
+def _choose(
+    hardware: Hardware, settings: Settings, is_downloaded: Callable[[CatalogueEntry], bool]
+) -> Choice:
     if settings.model is not None:
         return plan_for(hardware, settings, find(settings.model), is_there=is_downloaded)
     if hardware.gpus and settings.device != "cpu":
-        ready = [offer.entry for offer in offers(hardware, settings, is_downloaded=is_downloaded)
-                 if offer.downloaded and offer.plan is not None and not offer.entry.embedded]
+        ready = [
+            offer.entry
+            for offer in offers(hardware, settings, is_downloaded=is_downloaded)
+            if offer.downloaded and offer.plan is not None and not offer.entry.embedded
+        ]
         if ready:
             return plan_for(hardware, settings, ready[0], is_there=is_downloaded)
     return plan_for(hardware, settings, find(EMBEDDED), is_there=is_downloaded)
 
 
 def offers(
-    hardware: Hardware, settings: Settings, *, is_downloaded: Callable[[CatalogueEntry], bool] = lambda entry: entry.embedded,
+    hardware: Hardware,
+    settings: Settings,
+    *,
+    is_downloaded: Callable[[CatalogueEntry], bool] = lambda entry: entry.embedded,
 ) -> tuple[Offer, ...]:
-    """Every target model of the catalogue on this machine: those that fit first, the larger before the smaller."""
-    made = [_offer(hardware, settings, entry, is_downloaded(entry)) for entry in load().values() if entry.role == "target"]
-    return tuple(sorted(made, key=lambda offer: (offer.plan is None, not offer.entry.chat, -offer.entry.shape.parameters)))
+    """Every target model of the catalogue on this machine: those that fit first, the larger before the
+    smaller.
+    """
+    made = [
+        _offer(hardware, settings, entry, is_downloaded(entry))
+        for entry in load().values()
+        if entry.role == "target"
+    ]
+    return tuple(
+        sorted(
+            made, key=lambda offer: (offer.plan is None, not offer.entry.chat, -offer.entry.shape.parameters)
+        )
+    )
 
 
 def _offer(hardware: Hardware, settings: Settings, entry: CatalogueEntry, downloaded: bool) -> Offer:
@@ -102,10 +137,23 @@ def _offer(hardware: Hardware, settings: Settings, entry: CatalogueEntry, downlo
         choice = plan_for(hardware, settings, entry)
     except (PlanError, UserError) as error:
         return Offer(entry, None, str(error), downloaded)
-    files, free = sum(line.bytes for line in choice.plan.budget if line.name == MODEL_FILES), hardware.disk_free_bytes
+    files, free = (
+        sum(line.bytes for line in choice.plan.budget if line.name == MODEL_FILES),
+        hardware.disk_free_bytes,
+    )
     if not downloaded and free is not None and files > free:
-        return Offer(entry, None, f"Its files take {size(files)}; {size(free)} is free in {hardware.disk_path}.", downloaded)
+        return Offer(
+            entry,
+            None,
+            f"Its files take {size(files)}; {size(free)} is free in {hardware.disk_path}.",
+            downloaded,
+        )
     short = choice.plan.context_tokens < min(USEFUL_CONTEXT, entry.native_context)
     if short and settings.context_tokens is None:
-        return Offer(entry, None, f"Only {choice.plan.context_tokens:,} tokens of context would fit beside it.", downloaded)
+        return Offer(
+            entry,
+            None,
+            f"Only {choice.plan.context_tokens:,} tokens of context would fit beside it.",
+            downloaded,
+        )
     return Offer(entry, choice.plan, "", downloaded)

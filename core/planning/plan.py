@@ -1,4 +1,6 @@
-"""The plan: what runs where on this machine, in numbers and in words. Values only; knows nothing of how they are chosen."""
+"""The plan: what runs where on this machine, in numbers and in words. Values only; knows nothing of how they
+are chosen.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 PLACES = ("VRAM", "pinned RAM", "RAM", "disk")
-AUTO_CONTEXT = 131_072     # tokens, a long novel; more is planned only when asked for: it takes memory from the whole machine
+# tokens, a long novel; more is planned only when asked for: it takes memory from the whole machine
+AUTO_CONTEXT = 131_072
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,44 +27,52 @@ class BudgetLine:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Everything the engine needs to know about the machine. Bytes and tokens are exact, times are expectations."""
+    """Everything the engine needs to know about the machine. Bytes and tokens are exact, times are
+    expectations.
+    """
 
     model: str
-    device: str                                # "cpu" | "cuda"
-    dtype: str                                 # "float32" | "bfloat16" | "float16"
+    device: str  # "cpu" | "cuda"
+    dtype: str  # "float32" | "bfloat16" | "float16"
     context_tokens: int
-    context_stretch: float                     # 1.0: native context; above: positions are stretched by this factor (YaRN)
+    # 1.0: native context; above: positions are stretched by this factor (YaRN)
+    context_stretch: float
     layers: int
-    on_chip_layers: int                        # the first N layers keep their KV cache on the device
-    retrieval_budget: int                      # tokens the middle level sees
+    on_chip_layers: int  # the first N layers keep their KV cache on the device
+    retrieval_budget: int  # tokens the middle level sees
     retrieval_chunk: int
-    tail_tokens: int                           # room in the retrieval cache for tokens since the last refresh
-    draft_model: str | None                    # None: n-gram lookup drafts
+    tail_tokens: int  # room in the retrieval cache for tokens since the last refresh
+    draft_model: str | None  # None: n-gram lookup drafts
     draft_sinks: int
     draft_window: int
-    gamma: int                                 # outer: tokens proposed to the full cache per round
-    middle_gamma: int                          # tokens proposed to the retrieval cache at a time
+    gamma: int  # outer: tokens proposed to the full cache per round
+    middle_gamma: int  # tokens proposed to the retrieval cache at a time
     prefill_segment_tokens: int
     prefill_chunk_tokens: int
-    staging_blocks: int                        # 0: nothing is offloaded
+    staging_blocks: int  # 0: nothing is offloaded
     staging_block_bytes: int
     staging_block_tokens: int
     threads: int
-    weights_kernel: str                        # "float" | "int4": with the checkpoint's own 4-bit codes, in every pass
-    expected_tbt_ms: float                     # in the settings' mode of three levels, at the full context
-    expected_plain_tbt_ms: float               # plain decoding, at the full context
-    expected_middle_ms: float                  # one middle pass over the retrieval cache
-    expected_row_ms: float                     # what each further row adds to a verification at the full context
-    expected_prefill_s: float                  # a prompt of the full context
+    # "float" | "int4": with the checkpoint's own 4-bit codes, in every pass
+    weights_kernel: str
+    expected_tbt_ms: float  # in the settings' mode of three levels, at the full context
+    expected_plain_tbt_ms: float  # plain decoding, at the full context
+    expected_middle_ms: float  # one middle pass over the retrieval cache
+    # what each further row adds to a verification at the full context
+    expected_row_ms: float
+    expected_prefill_s: float  # a prompt of the full context
     assumed_acceptance: float
-    pcie_gb_per_s: float | None                # None: nothing crosses a bus
+    pcie_gb_per_s: float | None  # None: nothing crosses a bus
     budget: tuple[BudgetLine, ...]
     notes: tuple[str, ...]
-    residency: str = "layers"                  # "blocks": instead of the first layers, as much of every layer stays on the device
-    gpu_index: int = 0                         # by position on the bus
-    expected_draft_ms: float = 0.0             # one pass of the draft model
-    cuda_graphs: str = "off"                   # "on" | "auto": short passes are recorded and replayed, everywhere or where it is faster
-    tuned: str = ""                            # when this machine was tuned for it: lengths, times and acceptance are measured
+    # "blocks": instead of the first layers, as much of every layer stays on the device
+    residency: str = "layers"
+    gpu_index: int = 0  # by position on the bus
+    expected_draft_ms: float = 0.0  # one pass of the draft model
+    # "on" | "auto": short passes are recorded and replayed, everywhere or where it is faster
+    cuda_graphs: str = "off"
+    # when this machine was tuned for it: lengths, times and acceptance are measured
+    tuned: str = ""
 
     def bytes_in(self, place: str) -> int:
         """The sum of the lines of one place."""

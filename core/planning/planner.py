@@ -1,8 +1,10 @@
-"""Decides what runs where: `plan(hardware, settings, target=..., draft=...) -> Plan`. Pure: no torch, no files, no clock.
+"""Decides what runs where: `plan(hardware, settings, target=..., draft=...) -> Plan`. Pure: no torch, no
+files, no clock.
 
-The VRAM need is what stays (weights, KV cache of the on-chip layers, retrieval cache, draft model) plus the larger of two work
-spaces that never exist together, prefill's and decode's, plus the CUDA context and a reserve. As many layers as fit keep
-their KV cache on the device; the others' KV cache lives in host memory, pinned as far as the system allows.
+The VRAM need is what stays (weights, KV cache of the on-chip layers, retrieval cache, draft model) plus the
+larger of two work spaces that never exist together, prefill's and decode's, plus the CUDA context and a
+reserve. As many layers as fit keep their KV cache on the device; the others' KV cache lives in host memory,
+pinned as far as the system allows.
 """
 
 from __future__ import annotations
@@ -24,7 +26,11 @@ from core.planning.wording import notes_for, tuning_notes
 
 
 def plan(
-    hardware: Hardware, settings: Settings, *, target: ModelShape, draft: ModelShape | None = None,
+    hardware: Hardware,
+    settings: Settings,
+    *,
+    target: ModelShape,
+    draft: ModelShape | None = None,
     alternatives: Sequence[ModelShape] = (),
 ) -> Plan:
     """The plan for `target` on this machine. `alternatives` are models that a refusal may offer instead.
@@ -42,7 +48,10 @@ def plan(
         found = _best(case, context)
     if isinstance(found, Shortfall):
         raise refusal(case, found, context, alternatives)
-    notes = (*notes_for(found, hardware, case.site.gpu, settings, target), *tuning_notes(found, settings, record, unused))
+    notes = (
+        *notes_for(found, hardware, case.site.gpu, settings, target),
+        *tuning_notes(found, settings, record, unused),
+    )
     return replace(found, notes=notes)
 
 
@@ -50,12 +59,17 @@ def _check_asked(settings: Settings, target: ModelShape) -> None:
     context, layers = settings.context_tokens, settings.on_chip_layers
     if context is not None and context > target.longest_context:
         raise PlanError(
-            f"{target.name} handles at most {target.longest_context:,} tokens; {context:,} were asked for. Lower "
-            f"context_tokens to {target.longest_context:,}, choose a model with a longer context, or read the book in parts "
+            f"{target.name} handles at most {target.longest_context:,} tokens; {context:,} were asked for. "
+            "Lower "
+            f"context_tokens to {target.longest_context:,}, choose a model with a longer context, or read "
+            "the book in parts "
             f"(fit: sections)."
         )
     if layers is not None and layers > target.layers:
-        raise PlanError(f"{target.name} has {target.layers} layers; on_chip_layers is {layers}. Lower it or set it to auto.")
+        raise PlanError(
+            f"{target.name} has {target.layers} layers; on_chip_layers is {layers}. Lower it or set it to "
+            "auto."
+        )
 
 
 def _best(case: Case, context: int) -> Plan | Shortfall:
@@ -66,13 +80,17 @@ def _best(case: Case, context: int) -> Plan | Shortfall:
 
 
 def _tuned(case: Case, context: int, record: Tuned, machine: str) -> Plan | str:
-    """The plan with the values that `tune` measured, or why they cannot be used, in words that follow "because"."""
+    """The plan with the values that `tune` measured, or why they cannot be used, in words that follow
+    "because".
+    """
     unfit = record.unfit(machine, case.settings, dtype=case.site.dtype, threads=case.site.threads)
     if unfit:
         return unfit
     tuned_case = replace(case, settings=record.into(case.settings))
     layouts = [layout for layout in fitted(tuned_case, context) if isinstance(layout, Layout)]
-    layout = next((one for one in layouts if (one.draft.name if one.draft else None) == record.draft_model), None)
+    layout = next(
+        (one for one in layouts if (one.draft.name if one.draft else None) == record.draft_model), None
+    )
     if layout is None:
         return f"they are for drafts by {record.draft_model or 'n-gram lookup'}"
     if layout.kernel != record.kernel:
@@ -84,14 +102,16 @@ def _tuned(case: Case, context: int, record: Tuned, machine: str) -> Plan | str:
 
 @dataclass(frozen=True, slots=True)
 class _Passes:
-    """What speculation is made of: seconds of passes by rows and of one pass of the draft model, p and q of the two levels."""
+    """What speculation is made of: seconds of passes by rows and of one pass of the draft model, p and q of
+    the two levels.
+    """
 
     full: Callable[[int], float]
     middle: Callable[[int], float]
     draft_s: float
     p: float
     q: float
-    measured: str = ""                         # when
+    measured: str = ""  # when
 
 
 def _computed(case: Case, layout: Layout) -> _Passes:
@@ -101,23 +121,45 @@ def _computed(case: Case, layout: Layout) -> _Passes:
     host = costs.HostKV(pinned, pageable, layout.block_bytes) if pinned + pageable else None
 
     def full(rows: int) -> float:
-        return costs.pass_s(target, site.dtype, rows=rows, kv_tokens=layout.context, speeds=speeds, host=host, kernel=layout.kernel)
+        return costs.pass_s(
+            target,
+            site.dtype,
+            rows=rows,
+            kv_tokens=layout.context,
+            speeds=speeds,
+            host=host,
+            kernel=layout.kernel,
+        )
 
     def middle(rows: int) -> float:
-        return costs.pass_s(target, site.dtype, rows=rows, kv_tokens=layout.retrieval_tokens, speeds=speeds,
-                            kernel=layout.kernel)
+        return costs.pass_s(
+            target,
+            site.dtype,
+            rows=rows,
+            kv_tokens=layout.retrieval_tokens,
+            speeds=speeds,
+            kernel=layout.kernel,
+        )
 
     draft_s = 0.0
     if draft is not None:
         draft_s = costs.pass_s(draft, site.dtype, rows=1, kv_tokens=layout.draft_tokens, speeds=speeds)
-    return _Passes(full, middle, draft_s, case.settings.assumed_acceptance, costs.draft_acceptance(target, draft))
+    return _Passes(
+        full, middle, draft_s, case.settings.assumed_acceptance, costs.draft_acceptance(target, draft)
+    )
 
 
 def _measured(record: Tuned, settings: Settings) -> _Passes:
     """As `tune` found them, unless the user assumes another acceptance than the program does."""
     assumed = settings.assumed_acceptance != Settings().assumed_acceptance
-    return _Passes(record.verify_s, record.middle_s, record.draft_ms / 1e3, settings.assumed_acceptance if assumed else record.acceptance,
-                   record.draft_acceptance, record.date)
+    return _Passes(
+        record.verify_s,
+        record.middle_s,
+        record.draft_ms / 1e3,
+        settings.assumed_acceptance if assumed else record.acceptance,
+        record.draft_acceptance,
+        record.date,
+    )
 
 
 def _cost(case: Case, layout: Layout, passes: _Passes) -> Plan:
@@ -127,34 +169,64 @@ def _cost(case: Case, layout: Layout, passes: _Passes) -> Plan:
     lengths = costs.best_speculation(
         [passes.full(rows) for rows in range(1, _last(settings.gamma, costs.MAX_GAMMA))],
         [passes.middle(rows) for rows in range(1, _last(settings.middle_gamma, costs.MAX_MIDDLE_GAMMA))],
-        draft_s=passes.draft_s, p=passes.p, q=passes.q,
-        gamma=settings.gamma, middle_gamma=settings.middle_gamma or (costs.NGRAM_GAMMA if draft is None else None),
+        draft_s=passes.draft_s,
+        p=passes.p,
+        q=passes.q,
+        gamma=settings.gamma,
+        middle_gamma=settings.middle_gamma or (costs.NGRAM_GAMMA if draft is None else None),
     )
-    # both are bounds: a draft stops by itself where one more pass does not pay, lookup's tokens are free, and at worst decoding is plain
+    # both are bounds: a draft stops by itself where one more pass does not pay, lookup's tokens are free, and
+    # at worst decoding is plain
     gamma = settings.gamma or max(lengths.gamma, costs.LEAST_GAMMA)
     middle_gamma = settings.middle_gamma or max(lengths.middle_gamma, costs.NGRAM_GAMMA)
     tbt_s = lengths.tbt_s if settings.gamma else min(lengths.tbt_s, passes.full(1))
-    prefill = costs.prefill_s(target, site.dtype, tokens=layout.context, segment=layout.segment, speeds=site.speeds,
-                              host_bytes=sum(layout.host_kv_split()))
+    prefill = costs.prefill_s(
+        target,
+        site.dtype,
+        tokens=layout.context,
+        segment=layout.segment,
+        speeds=site.speeds,
+        host_bytes=sum(layout.host_kv_split()),
+    )
     on_device = vram_lines(layout, site.vram_reserve) if site.device == "cuda" else ()
     budget = (*on_device, *host_lines(layout, site.ram_reserve), *disk_lines(layout, site.snapshot_quota))
     offloaded = layout.on_chip < target.layers
     return Plan(
-        model=target.name, device=site.device, dtype=site.dtype, context_tokens=layout.context,
-        context_stretch=max(1.0, layout.context / target.native_context), layers=target.layers, on_chip_layers=layout.on_chip,
-        retrieval_budget=layout.retrieval_budget, retrieval_chunk=layout.retrieval_chunk, tail_tokens=layout.tail,
-        draft_model=draft.name if draft is not None else None, draft_sinks=layout.draft_sinks,
-        draft_window=layout.draft_window, gamma=gamma, middle_gamma=middle_gamma,
-        prefill_segment_tokens=layout.segment, prefill_chunk_tokens=layout.chunk,
-        staging_blocks=layout.blocks if offloaded else 0, staging_block_bytes=layout.block_bytes if offloaded else 0,
+        model=target.name,
+        device=site.device,
+        dtype=site.dtype,
+        context_tokens=layout.context,
+        context_stretch=max(1.0, layout.context / target.native_context),
+        layers=target.layers,
+        on_chip_layers=layout.on_chip,
+        retrieval_budget=layout.retrieval_budget,
+        retrieval_chunk=layout.retrieval_chunk,
+        tail_tokens=layout.tail,
+        draft_model=draft.name if draft is not None else None,
+        draft_sinks=layout.draft_sinks,
+        draft_window=layout.draft_window,
+        gamma=gamma,
+        middle_gamma=middle_gamma,
+        prefill_segment_tokens=layout.segment,
+        prefill_chunk_tokens=layout.chunk,
+        staging_blocks=layout.blocks if offloaded else 0,
+        staging_block_bytes=layout.block_bytes if offloaded else 0,
         staging_block_tokens=layout.block_tokens if offloaded else 0,
-        threads=site.threads, weights_kernel=layout.kernel, expected_tbt_ms=round(tbt_s * 1e3, 3),
-        expected_plain_tbt_ms=round(passes.full(1) * 1e3, 3), expected_middle_ms=round(passes.middle(1) * 1e3, 3),
-        expected_row_ms=round((passes.full(9) - passes.full(1)) / 8 * 1e3, 3), expected_prefill_s=round(prefill, 3),
+        threads=site.threads,
+        weights_kernel=layout.kernel,
+        expected_tbt_ms=round(tbt_s * 1e3, 3),
+        expected_plain_tbt_ms=round(passes.full(1) * 1e3, 3),
+        expected_middle_ms=round(passes.middle(1) * 1e3, 3),
+        expected_row_ms=round((passes.full(9) - passes.full(1)) / 8 * 1e3, 3),
+        expected_prefill_s=round(prefill, 3),
         expected_draft_ms=round(passes.draft_s * 1e3, 3),
-        assumed_acceptance=round(passes.p, 4), tuned=passes.measured,
-        pcie_gb_per_s=site.gpu.pcie_gb_per_s if site.gpu and offloaded else None, budget=budget, notes=(),
-        residency=settings.kv_residency, gpu_index=site.gpu.index if site.gpu else 0,
+        assumed_acceptance=round(passes.p, 4),
+        tuned=passes.measured,
+        pcie_gb_per_s=site.gpu.pcie_gb_per_s if site.gpu and offloaded else None,
+        budget=budget,
+        notes=(),
+        residency=settings.kv_residency,
+        gpu_index=site.gpu.index if site.gpu else 0,
         cuda_graphs=settings.cuda_graphs if site.device == "cuda" else "off",
     )
 

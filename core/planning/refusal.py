@@ -1,4 +1,6 @@
-"""Why a model does not fit, in one message: need, supply, the largest parts, and changes that were tried and would work."""
+"""Why a model does not fit, in one message: need, supply, the largest parts, and changes that were tried and
+would work.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +12,17 @@ from core.model.shapes import ModelShape
 from core.planning.fitting import Case, Shortfall, fits, longest
 from core.planning.wording import exactly, size
 
-USEFUL_CONTEXT = 8192              # what an offered other model should at least read at once
-LAYOUT_FIGURES = ("on_chip_layers", "retrieval_budget", "draft_window", "staging_blocks", "staging_block_mib",
-                  "prefill_segment_tokens", "prefill_chunk_tokens")    # the user may set them, and set them too high
+USEFUL_CONTEXT = 8192  # what an offered other model should at least read at once
+LAYOUT_FIGURES = (
+    "on_chip_layers",
+    "retrieval_budget",
+    "draft_window",
+    "staging_blocks",
+    "staging_block_mib",
+    # the user may set them, and set them too high
+    "prefill_segment_tokens",
+    "prefill_chunk_tokens",
+)
 
 
 def refusal(case: Case, short: Shortfall, context: int, alternatives: Sequence[ModelShape]) -> PlanError:
@@ -28,14 +38,18 @@ def refusal(case: Case, short: Shortfall, context: int, alternatives: Sequence[M
     )
 
 
-def _remedies(case: Case, short: Shortfall, context: int, alternatives: Sequence[ModelShape]) -> Iterator[str]:
+def _remedies(
+    case: Case, short: Shortfall, context: int, alternatives: Sequence[ModelShape]
+) -> Iterator[str]:
     """Changes that would make it fit, smallest first; each is tried before it is offered."""
     settings = case.settings
     shorter = longest(case, context)
     if shorter is not None:
         yield f"lower context_tokens to {shorter:,}"
     for figure in LAYOUT_FIGURES:
-        if getattr(settings, figure) is not None and fits(replace(case, settings=replace(settings, **{figure: None})), context):
+        if getattr(settings, figure) is not None and fits(
+            replace(case, settings=replace(settings, **{figure: None})), context
+        ):
             yield f"set {figure} to auto"
     missing = short.needed - short.available
     if short.place == "RAM":
@@ -43,7 +57,9 @@ def _remedies(case: Case, short: Shortfall, context: int, alternatives: Sequence
     else:
         yield f"use a GPU with {size(missing)} more free VRAM"
     wanted = context if settings.context_tokens is not None else USEFUL_CONTEXT
-    others = [shape for shape in alternatives if shape.name != case.target.name and shape.native_context >= wanted]
+    others = [
+        shape for shape in alternatives if shape.name != case.target.name and shape.native_context >= wanted
+    ]
     for shape in sorted(others, key=lambda one: one.parameters, reverse=True):
         if fits(Case(case.site, replace(settings, on_chip_layers=None), shape, None), wanted):
             yield f"choose {shape.name}, which fits with {wanted:,} tokens"

@@ -1,4 +1,6 @@
-"""What `tune` measured of one model on one machine, as frozen values, and when they may be used. Knows nothing of files or of measuring."""
+"""What `tune` measured of one model on one machine, as frozen values, and when they may be used. Knows
+nothing of files or of measuring.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from core.config import Settings
 if TYPE_CHECKING:
     from core.hardware.facts import Hardware
 
-Times = tuple[tuple[int, float], ...]          # (rows, milliseconds) of a pass, ascending
+Times = tuple[tuple[int, float], ...]  # (rows, milliseconds) of a pass, ascending
 SPECULATION = ("retrieval_budget", "retrieval_chunk", "gamma", "middle_gamma")
 
 
@@ -22,11 +24,11 @@ class Tuned:
     `stale`: why they must not be used any more, in words that follow "because"; "" while they may.
     """
 
-    machine: str                               # see machine_of
+    machine: str  # see machine_of
     model: str
-    folder: str                                # of the model, and the fingerprint of what was in it
+    folder: str  # of the model, and the fingerprint of what was in it
     fingerprint: str
-    version: str                               # see core.planning.tuned_file
+    version: str  # see core.planning.tuned_file
     date: str
     device: str
     dtype: str
@@ -39,13 +41,13 @@ class Tuned:
     retrieval_chunk: int
     gamma: int
     middle_gamma: int
-    acceptance: float                          # of the middle level by the full cache
-    draft_acceptance: float                    # of level 0 by the middle level
-    verify_ms: Times                           # over the full cache at `context_tokens`
+    acceptance: float  # of the middle level by the full cache
+    draft_acceptance: float  # of level 0 by the middle level
+    verify_ms: Times  # over the full cache at `context_tokens`
     middle_ms: Times
-    draft_ms: float                            # one pass of the draft model; 0 without one
-    tbt_ms: float                              # in a run of the same minute,
-    default_tbt_ms: float                      # and that of the plan without these values
+    draft_ms: float  # one pass of the draft model; 0 without one
+    tbt_ms: float  # in a run of the same minute,
+    default_tbt_ms: float  # and that of the plan without these values
     stale: str = ""
 
     def to_json(self) -> dict[str, Any]:
@@ -55,16 +57,25 @@ class Tuned:
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> Tuned:
         """What `to_json` wrote. Raises TypeError or ValueError for anything else."""
-        times = {name: tuple((int(rows), float(ms)) for rows, ms in values[name]) for name in ("verify_ms", "middle_ms")}
+        times = {
+            name: tuple((int(rows), float(ms)) for rows, ms in values[name])
+            for name in ("verify_ms", "middle_ms")
+        }
         return cls(**{**values, **times})
 
     def is_for(self, model: str, device: str, context_tokens: int) -> bool:
         """Whether it speaks of this model behind a context of this size at all."""
-        return (self.model, self.device, bucket(self.context_tokens)) == (model, device, bucket(context_tokens))
+        return (self.model, self.device, bucket(self.context_tokens)) == (
+            model,
+            device,
+            bucket(context_tokens),
+        )
 
     def into(self, settings: Settings) -> Settings:
         """The settings with these values where the user left the choice to us."""
-        return replace(settings, **{name: getattr(self, name) for name in SPECULATION if getattr(settings, name) is None})
+        return replace(
+            settings, **{name: getattr(self, name) for name in SPECULATION if getattr(settings, name) is None}
+        )
 
     def verify_s(self, rows: int) -> float:
         """Time of a pass over the full cache."""
@@ -99,11 +110,17 @@ def bucket(context_tokens: int) -> int:
 
 def newest(found: Sequence[Tuned], model: str, device: str, context_tokens: int) -> Tuned | None:
     """The latest of those that speak of this model, device and size."""
-    return max((one for one in found if one.is_for(model, device, context_tokens)), key=lambda one: one.date, default=None)
+    return max(
+        (one for one in found if one.is_for(model, device, context_tokens)),
+        key=lambda one: one.date,
+        default=None,
+    )
 
 
 def between(times: Times, rows: int) -> float:
-    """Milliseconds for so many rows: on the line between its neighbours, beyond the last in proportion to it."""
+    """Milliseconds for so many rows: on the line between its neighbours, beyond the last in proportion to
+    it.
+    """
     below = max((one for one in times if one[0] <= rows), default=times[0])
     above = min((one for one in times if one[0] >= rows), default=None)
     if above is None:

@@ -1,4 +1,6 @@
-"""Where tuned values are kept: `tuned.json` in the data folder. What no longer holds is read too, with the reason."""
+"""Where tuned values are kept: `tuned.json` in the data folder. What no longer holds is read too, with the
+reason.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,8 @@ from core.model.stored import fingerprint
 from core.planning.tuned import Tuned
 
 NAME = "tuned.json"
-FORMAT = 1                                     # one more whenever passes or the way of measuring change so that old values mislead
+# one more whenever passes or the way of measuring change so that old values mislead
+FORMAT = 1
 
 log = logging.getLogger(__name__)
 
@@ -49,12 +52,16 @@ def _stale(one: Tuned) -> str:
 
 
 def keep(data_folder: Path, tuned: Tuned) -> Path:
-    """Stores it in place of what was there for the same machine, model, device and size of context. Returns the file. Raises OSError."""
+    """Stores it in place of what was there for the same machine, model, device and size of context. Returns
+    the file. Raises OSError.
+    """
     return _write(data_folder, [*_others(data_folder, tuned), tuned])
 
 
 def forget(data_folder: Path, like: Tuned) -> bool:
-    """Drops what is stored for the same machine, model, device and size of context. Returns whether there was anything."""
+    """Drops what is stored for the same machine, model, device and size of context. Returns whether there was
+    anything.
+    """
     kept, others = read(data_folder), _others(data_folder, like)
     if len(others) == len(kept):
         return False
@@ -63,8 +70,11 @@ def forget(data_folder: Path, like: Tuned) -> bool:
 
 
 def _others(data_folder: Path, tuned: Tuned) -> list[Tuned]:
-    return [one for one in read(data_folder)
-            if one.machine != tuned.machine or not one.is_for(tuned.model, tuned.device, tuned.context_tokens)]
+    return [
+        one
+        for one in read(data_folder)
+        if one.machine != tuned.machine or not one.is_for(tuned.model, tuned.device, tuned.context_tokens)
+    ]
 
 
 def _write(data_folder: Path, values: list[Tuned]) -> Path:

@@ -30,38 +30,69 @@ def duration(seconds: float) -> str:
 
 
 def snapshot_line(facts: dict[str, Any]) -> str:
-    """How much is kept of books that were read, how much it may become, and where; `facts` as `doctor --json` has them."""
+    """How much is kept of books that were read, how much it may become, and where; `facts` as `doctor --json`
+    has them.
+    """
     books = f"{facts['books']} book" + ("" if facts["books"] == 1 else "s")
-    most = f"at most {size(facts['quota_bytes'])}" if facts["quota_bytes"] else "switched off by snapshot_quota_gb"
+    most = (
+        f"at most {size(facts['quota_bytes'])}"
+        if facts["quota_bytes"]
+        else "switched off by snapshot_quota_gb"
+    )
     return f"{size(facts['bytes'])} of {books}, {most}, in {facts['folder']}"
 
 
-def notes_for(plan: Plan, hardware: Hardware, gpu: Gpu | None, settings: Settings, target: ModelShape) -> tuple[str, ...]:
+def notes_for(
+    plan: Plan, hardware: Hardware, gpu: Gpu | None, settings: Settings, target: ModelShape
+) -> tuple[str, ...]:
     """What the user should know about a plan, one sentence or two each."""
-    return tuple(note for note in (
-        _where(plan, gpu), _context(plan, settings, target), _kv_note(plan), _bus(plan, gpu), _pageable(plan, hardware),
-        _draft(plan, settings), _speed(plan, settings), _disk(plan, hardware, target), _gpus_left(hardware, gpu),
-    ) if note)
+    return tuple(
+        note
+        for note in (
+            _where(plan, gpu),
+            _context(plan, settings, target),
+            _kv_note(plan),
+            _bus(plan, gpu),
+            _pageable(plan, hardware),
+            _draft(plan, settings),
+            _speed(plan, settings),
+            _disk(plan, hardware, target),
+            _gpus_left(hardware, gpu),
+        )
+        if note
+    )
 
 
 def _where(plan: Plan, gpu: Gpu | None) -> str:
     if gpu is None:
         return f"Runs on the CPU with {plan.threads} threads in {plan.dtype}."
-    guess = "" if gpu.known else " This GPU is not in the table: its memory bandwidth and TFLOP/s are cautious guesses."
+    guess = (
+        ""
+        if gpu.known
+        else " This GPU is not in the table: its memory bandwidth and TFLOP/s are cautious guesses."
+    )
     return f"Runs on {gpu.name} in {plan.dtype}.{guess}"
 
 
 def _context(plan: Plan, settings: Settings, target: ModelShape) -> str:
     if plan.context_stretch > 1:
-        return (f"{plan.context_tokens:,} tokens is beyond the {target.native_context:,} the model was trained for; positions "
-                f"are stretched {plan.context_stretch:.2g} times (YaRN), at some loss of quality.")
+        return (
+            f"{plan.context_tokens:,} tokens is beyond the {target.native_context:,} the model was trained "
+            "for; positions "
+            f"are stretched {plan.context_stretch:.2g} times (YaRN), at some loss of quality."
+        )
     if settings.context_tokens is not None or plan.context_tokens == target.native_context:
         return ""
     if plan.context_tokens == AUTO_CONTEXT:
-        return (f"The model reads up to {target.native_context:,} tokens; raise context_tokens for books beyond "
-                f"{plan.context_tokens:,}.")
-    return (f"Memory ends the context at {plan.context_tokens:,} of the model's {target.native_context:,} tokens; longer "
-            f"books are read in parts.")
+        return (
+            f"The model reads up to {target.native_context:,} tokens; raise context_tokens for books beyond "
+            f"{plan.context_tokens:,}."
+        )
+    return (
+        f"Memory ends the context at {plan.context_tokens:,} of the model's {target.native_context:,} "
+        "tokens; longer "
+        f"books are read in parts."
+    )
 
 
 def _kv_note(plan: Plan) -> str:
@@ -70,11 +101,16 @@ def _kv_note(plan: Plan) -> str:
     if plan.on_chip_layers == plan.layers:
         return "The whole KV cache fits in VRAM; nothing crosses the bus while decoding."
     if plan.residency == "blocks":
-        return (f"As much KV cache as {plan.on_chip_layers} of {plan.layers} layers have stays in VRAM, spread over all; the rest passes "
-                f"through {plan.staging_blocks} blocks of {size(plan.staging_block_bytes)} once per round.")
-    return (f"The KV cache of {plan.on_chip_layers} of {plan.layers} layers stays in VRAM; the other "
-            f"{plan.layers - plan.on_chip_layers} pass through {plan.staging_blocks} blocks of "
-            f"{size(plan.staging_block_bytes)} once per round.")
+        return (
+            f"As much KV cache as {plan.on_chip_layers} of {plan.layers} layers have stays in VRAM, spread "
+            "over all; the rest passes "
+            f"through {plan.staging_blocks} blocks of {size(plan.staging_block_bytes)} once per round."
+        )
+    return (
+        f"The KV cache of {plan.on_chip_layers} of {plan.layers} layers stays in VRAM; the other "
+        f"{plan.layers - plan.on_chip_layers} pass through {plan.staging_blocks} blocks of "
+        f"{size(plan.staging_block_bytes)} once per round."
+    )
 
 
 def _bus(plan: Plan, gpu: Gpu | None) -> str:
@@ -88,25 +124,44 @@ def _pageable(plan: Plan, hardware: Hardware) -> str:
     pageable = sum(line.bytes for line in plan.budget if line.name == "KV cache, not pinned")
     if not pageable:
         return ""
-    return (f"{hardware.system} lets about {size(hardware.pinnable_bytes)} be pinned; {size(pageable)} of the KV cache is "
-            f"ordinary memory and crosses at about half the rate.")
+    return (
+        f"{hardware.system} lets about {size(hardware.pinnable_bytes)} be pinned; {size(pageable)} of the KV "
+        "cache is "
+        f"ordinary memory and crosses at about half the rate."
+    )
 
 
 def _draft(plan: Plan, settings: Settings) -> str:
     if plan.draft_model is None:
-        return "Drafts come from n-gram lookup in the book and the answer." if settings.mode in ("triforce", "ngram") else ""
-    return f"{plan.draft_model} drafts, seeing the first {plan.draft_sinks} and latest {plan.draft_window} tokens."
+        return (
+            "Drafts come from n-gram lookup in the book and the answer."
+            if settings.mode in ("triforce", "ngram")
+            else ""
+        )
+    return (
+        f"{plan.draft_model} drafts, seeing the first {plan.draft_sinks} and latest {plan.draft_window} "
+        "tokens."
+    )
 
 
 def _speed(plan: Plan, settings: Settings) -> str:
     gain = plan.expected_plain_tbt_ms / plan.expected_tbt_ms
-    how = "a measured" if plan.tuned and plan.assumed_acceptance != settings.assumed_acceptance else "an assumed"
-    base = (f"At {how} acceptance of {plan.assumed_acceptance:.2f} and a full context, a token takes about "
-            f"{plan.expected_tbt_ms:.0f} ms")
+    how = (
+        "a measured"
+        if plan.tuned and plan.assumed_acceptance != settings.assumed_acceptance
+        else "an assumed"
+    )
+    base = (
+        f"At {how} acceptance of {plan.assumed_acceptance:.2f} and a full context, a token takes about "
+        f"{plan.expected_tbt_ms:.0f} ms"
+    )
     if gain == 1:
         return base + ": no draft is expected to pay, so decoding is plain until one does."
     if gain < 1:
-        return f"{base} instead of {plan.expected_plain_tbt_ms:.0f} ms: set gamma to auto, plain decoding is faster here."
+        return (
+            f"{base} instead of {plan.expected_plain_tbt_ms:.0f} ms: set gamma to auto, plain decoding is "
+            "faster here."
+        )
     return f"{base} instead of {plan.expected_plain_tbt_ms:.0f} ms ({gain:.1f} times faster)."
 
 
@@ -116,23 +171,35 @@ def _disk(plan: Plan, hardware: Hardware, target: ModelShape) -> str:
     book = plan.context_tokens * target.kv_bytes_per_token(plan.dtype)
     notes = []
     if 0 < quota < book:
-        notes.append(f"Of a book that fills the context {size(book)} would be kept on disk, more than the {size(quota)} allowed "
-                     f"(snapshot_quota_gb), so it is read anew after a restart.")
+        notes.append(
+            f"Of a book that fills the context {size(book)} would be kept on disk, more than the "
+            f"{size(quota)} allowed "
+            f"(snapshot_quota_gb), so it is read anew after a restart."
+        )
     if free is not None and free < files:
         notes.append(f"The model's files take {size(files)}; {size(free)} is free in {hardware.disk_path}.")
     return " ".join(notes)
 
 
 def tuning_notes(plan: Plan, settings: Settings, record: Tuned | None, unused: str) -> tuple[str, ...]:
-    """Where the lengths of speculation come from, and why an earlier `tune` is not used, `unused`, if that is so."""
+    """Where the lengths of speculation come from, and why an earlier `tune` is not used, `unused`, if that is
+    so.
+    """
     own = [name for name in SPECULATION if getattr(settings, name) is not None]
     rest = [name for name in SPECULATION if name not in own]
-    how = f"were measured on this machine on {plan.tuned}" if plan.tuned else "follow rules; launcher.py tune measures them"
+    how = (
+        f"were measured on this machine on {plan.tuned}"
+        if plan.tuned
+        else "follow rules; launcher.py tune measures them"
+    )
     parts = [f"{', '.join(own)}: as set"] * bool(own) + [f"{', '.join(rest)} {how}"] * bool(rest)
     origin = f"Of the speculation, {'; '.join(parts)}."
     if not unused:
         return (origin,)
-    return (origin, f"The values tuned on {record.date} are not used, because {unused}. launcher.py tune measures anew.")
+    return (
+        origin,
+        f"The values tuned on {record.date} are not used, because {unused}. launcher.py tune measures anew.",
+    )
 
 
 def _gpus_left(hardware: Hardware, gpu: Gpu | None) -> str:
@@ -140,21 +207,27 @@ def _gpus_left(hardware: Hardware, gpu: Gpu | None) -> str:
     return f"Not used: {', '.join(unused)}." if unused else ""
 
 
-# ---- the whole plan as text -----------------------------------------------------------------------------------------------
+# ---- the whole plan as text --------------------------------------------------------------------------------
+
 
 def format_plan(plan: Plan) -> str:
     """The plan for a terminal: the choices, where each GB lives, the expectations and the notes."""
     draft = plan.draft_model or "n-gram lookup"
     lines = [
         f"{plan.model} on {plan.device} in {plan.dtype}, {plan.context_tokens:,} tokens of context",
-        f"  retrieval   {plan.retrieval_budget:,} tokens in chunks of {plan.retrieval_chunk}, tail {plan.tail_tokens}",
+        f"  retrieval   {plan.retrieval_budget:,} tokens in chunks of {plan.retrieval_chunk}, tail "
+        f"{plan.tail_tokens}",
         f"  draft       {draft}, {plan.draft_sinks} sinks + {plan.draft_window} window",
         f"  gamma       {plan.gamma} outer, {plan.middle_gamma} middle",
-        f"  prefill     segments of {plan.prefill_segment_tokens:,} in chunks of {plan.prefill_chunk_tokens:,} tokens",
+        f"  prefill     segments of {plan.prefill_segment_tokens:,} in chunks of "
+        f"{plan.prefill_chunk_tokens:,} tokens",
     ]
     if plan.staging_blocks:
-        lines.append(f"  on chip     {plan.on_chip_layers} of {plan.layers} layers; {plan.staging_blocks} staging blocks of "
-                     f"{size(plan.staging_block_bytes)}")
+        lines.append(
+            f"  on chip     {plan.on_chip_layers} of {plan.layers} layers; {plan.staging_blocks} staging "
+            "blocks of "
+            f"{size(plan.staging_block_bytes)}"
+        )
     for place in PLACES:
         rows = [line for line in plan.budget if line.place == place]
         if rows:
@@ -162,7 +235,9 @@ def format_plan(plan: Plan) -> str:
             lines += [f"  {size(line.bytes):>9}  {line.name}" for line in rows]
     lines += [
         "",
-        f"Expected time between tokens    {plan.expected_tbt_ms:,.0f} ms (plain decoding {plan.expected_plain_tbt_ms:,.0f} ms)",
-        f"Expected prefill, full context  {duration(plan.expected_prefill_s)}", "",
+        f"Expected time between tokens    {plan.expected_tbt_ms:,.0f} ms (plain decoding "
+        f"{plan.expected_plain_tbt_ms:,.0f} ms)",
+        f"Expected prefill, full context  {duration(plan.expected_prefill_s)}",
+        "",
     ]
     return "\n".join(lines + [f"- {note}" for note in plan.notes])

@@ -6,21 +6,24 @@ import unicodedata
 from collections.abc import Callable, Sequence
 
 _BROKEN = "\ufffd"
-_MAX_HELD = 8                                  # a character has at most 4 bytes, so at most 4 byte tokens: more is no text
-_CONTEXT = 4                                   # tokens decoded again before the new ones: decoders look at neighbours
+# a character has at most 4 bytes, so at most 4 byte tokens: more is no text
+_MAX_HELD = 8
+# tokens decoded again before the new ones: decoders look at neighbours
+_CONTEXT = 4
 
 
 class Detokenizer:
-    """Turns a stream of ids into text. `feed` returns only what is final; what it returned is never taken back.
+    """Turns a stream of ids into text. `feed` returns only what is final; what it returned is never taken
+    back.
 
-    A token may hold a fraction of a UTF-8 character, so ids are held until they decode without a replacement character.
-    Each call decodes a few tokens only, whatever the length of the answer.
+    A token may hold a fraction of a UTF-8 character, so ids are held until they decode without a replacement
+    character. Each call decodes a few tokens only, whatever the length of the answer.
     """
 
     def __init__(self, decode: Callable[[Sequence[int]], str]) -> None:
         self._decode = decode
-        self._settled: list[int] = []          # the newest ids whose text was returned
-        self._held: list[int] = []             # ids whose text is not complete yet
+        self._settled: list[int] = []  # the newest ids whose text was returned
+        self._held: list[int] = []  # ids whose text is not complete yet
 
     def feed(self, token: int) -> str:
         """The text that `token` completes; empty while a character is incomplete."""
@@ -39,7 +42,7 @@ class Detokenizer:
 
     def _pending(self) -> str:
         known = self._decode(self._settled) if self._settled else ""
-        return self._decode(self._settled + self._held)[len(known):]
+        return self._decode(self._settled + self._held)[len(known) :]
 
     def _settle(self) -> None:
         self._settled = (self._settled + self._held)[-_CONTEXT:]
@@ -48,7 +51,11 @@ class Detokenizer:
 
 def printable(text: str) -> str:
     """`text` without replacement characters and without control characters other than line break and tab."""
-    return "".join(char for char in text if char in "\n\t" or (char != _BROKEN and unicodedata.category(char) not in _HIDDEN))
+    return "".join(
+        char
+        for char in text
+        if char in "\n\t" or (char != _BROKEN and unicodedata.category(char) not in _HIDDEN)
+    )
 
 
 _HIDDEN = frozenset({"Cc", "Cs", "Co", "Cn"})

@@ -1,4 +1,6 @@
-"""Lays a conversation about a book out as token ids, so that everything said earlier stays a prefix of what is said later."""
+"""Lays a conversation about a book out as token ids, so that everything said earlier stays a prefix of what
+is said later.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,9 @@ from core.text.tokenizer import Frame
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One question and its answer as ids. `question` is the text's ids alone, `answer` exactly what the model produced."""
+    """One question and its answer as ids. `question` is the text's ids alone, `answer` exactly what the model
+    produced.
+    """
 
     question: tuple[int, ...]
     answer: tuple[int, ...]
@@ -18,18 +22,22 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """All ids before the answer; the first `head_tokens` are the same for every conversation about this text."""
+    """All ids before the answer; the first `head_tokens` are the same for every conversation about this
+    text.
+    """
 
     ids: list[int]
     head_tokens: int
-    dropped_turns: int = 0                     # the oldest turns, left out because they no longer fit
+    dropped_turns: int = 0  # the oldest turns, left out because they no longer fit
 
 
-def build(frame: Frame, head: Sequence[int], turns: Sequence[Turn], question: Sequence[int], *, room: int) -> Prompt:
+def build(
+    frame: Frame, head: Sequence[int], turns: Sequence[Turn], question: Sequence[int], *, room: int
+) -> Prompt:
     """System text, then `head` (the book), then the turns, then the question, in at most `room` ids.
 
-    When they do not fit, the oldest turns go first and `dropped_turns` says how many. Raises ValueError when the head and the
-    question alone are too long: the caller chooses what to read.
+    When they do not fit, the oldest turns go first and `dropped_turns` says how many. Raises ValueError when
+    the head and the question alone are too long: the caller chooses what to read.
     """
     start = [*frame.opening, *head]
     for dropped in range(len(turns) + 1):

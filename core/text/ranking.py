@@ -1,4 +1,6 @@
-"""Finds the stretch of a book that a question is about, by BM25 over short passages. No model, no index on disk."""
+"""Finds the stretch of a book that a question is about, by BM25 over short passages. No model, no index on
+disk.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +10,20 @@ from collections import Counter
 from collections.abc import Sequence
 
 _WORD = re.compile(r"[^\W_]+")
-_PASSAGE_WORDS = 120                           # a fact stands in a paragraph or two: longer passages drown it
-_K1, _B = 1.2, 0.6                             # the usual constants; passages are of nearly equal length
-_STOP = frozenset(re.findall(r"\w+", """
+_PASSAGE_WORDS = 120  # a fact stands in a paragraph or two: longer passages drown it
+_K1, _B = 1.2, 0.6  # the usual constants; passages are of nearly equal length
+_STOP = frozenset(
+    re.findall(
+        r"\w+",
+        """
     a about after all also an and any are as at be been before but by can could did do does for from had has have he her
     him his how i if in into is it its just me more most my no not of on or our out over she should so some than that the
     their them then there these they this those to too under up us was we were what when where which while who whom whose
     why will with would you your tell explain describe say said book story chapter chapters passage text author happen
     happens happened please
-"""))
+""",
+    )
+)
 
 
 def terms(text: str) -> list[str]:
@@ -27,21 +34,24 @@ def terms(text: str) -> list[str]:
 def _stem(word: str) -> str:
     for ending in ("ies", "ing", "ed", "es", "s", "e"):
         if word.endswith(ending) and len(word) - len(ending) >= 3:
-            return word[:-len(ending)] + ("y" if ending == "ies" else "")
+            return word[: -len(ending)] + ("y" if ending == "ies" else "")
     return word
 
 
 class PartIndex:
-    """Ranks the parts of one book for a question: a part is as good as its best passage, with a little for the second best."""
+    """Ranks the parts of one book for a question: a part is as good as its best passage, with a little for
+    the second best.
+    """
 
     def __init__(self, texts: Sequence[str]) -> None:
         self._owner: list[int] = []
         self._counts: list[Counter[str]] = []
         for index, text in enumerate(texts):
             words = terms(text)
-            for start in range(0, max(1, len(words)), _PASSAGE_WORDS // 2):       # half overlapping: no fact lies on a border
+            # half overlapping: no fact lies on a border
+            for start in range(0, max(1, len(words)), _PASSAGE_WORDS // 2):
                 self._owner.append(index)
-                self._counts.append(Counter(words[start:start + _PASSAGE_WORDS]))
+                self._counts.append(Counter(words[start : start + _PASSAGE_WORDS]))
         self._num_parts = len(texts)
         self._frequency = Counter(word for counts in self._counts for word in counts)
         self._mean = sum(counts.total() for counts in self._counts) / max(1, len(self._counts))

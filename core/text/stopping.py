@@ -1,4 +1,6 @@
-"""Stop strings: where an answer ends because of what it says, though no token stands for it. Knows text; the engine only asks."""
+"""Stop strings: where an answer ends because of what it says, though no token stands for it. Knows text; the
+engine only asks.
+"""
 
 from __future__ import annotations
 
@@ -10,16 +12,16 @@ from core.text.detokenizer import Detokenizer
 class StopStrings:
     """Follows an answer token by token until it says one of `stops`, wherever in a token that begins or ends.
 
-    The answer is what comes before the earliest of them. The engine calls it with every token that it emits, so a stop string inside a
-    block of accepted tokens ends the answer there.
+    The answer is what comes before the earliest of them. The engine calls it with every token that it emits,
+    so a stop string inside a block of accepted tokens ends the answer there.
     """
 
     def __init__(self, stops: Sequence[str], decode: Callable[[Sequence[int]], str]) -> None:
         self._stops = tuple(stops)
         self._detokenizer = Detokenizer(decode)
         self._text = ""
-        self._lengths: list[int] = []          # characters of text after each token
-        self._end: int | None = None           # where the earliest stop string begins
+        self._lengths: list[int] = []  # characters of text after each token
+        self._end: int | None = None  # where the earliest stop string begins
 
     def __call__(self, token: int) -> bool:
         """Takes the next token; True when a stop string is complete with it."""
@@ -41,9 +43,13 @@ class StopStrings:
         """
         if self._end is None:
             return None
-        return self._end, next((n for n, length in enumerate(self._lengths, 1) if length >= self._end), 0) if self._end else 0
+        return self._end, next(
+            (n for n, length in enumerate(self._lengths, 1) if length >= self._end), 0
+        ) if self._end else 0
 
     def unsettled(self, text: str) -> int:
         """How many characters at the end of `text` may yet turn out to be the beginning of a stop string."""
         longest = min(len(text), max(map(len, self._stops), default=1) - 1)
-        return next((n for n in range(longest, 0, -1) if any(stop.startswith(text[-n:]) for stop in self._stops)), 0)
+        return next(
+            (n for n in range(longest, 0, -1) if any(stop.startswith(text[-n:]) for stop in self._stops)), 0
+        )

@@ -1,4 +1,6 @@
-"""The tokenizer of a model folder: text to ids and back, and the fixed frame its chat template puts around a conversation."""
+"""The tokenizer of a model folder: text to ids and back, and the fixed frame its chat template puts around a
+conversation.
+"""
 
 from __future__ import annotations
 
@@ -12,16 +14,18 @@ from typing import Any
 
 from core.errors import UserError
 
-# Some templates print today's date into the system message. A fixed one keeps a book's prefix identical from day to day.
+# Some templates print today's date into the system message. A fixed one keeps a book's prefix identical from
+# day to day.
 TEMPLATE_DATE = "26 Jul 2024"
 _NO_CLOCK = "{%- macro strftime_now(format) -%}" + TEMPLATE_DATE + "{%- endmacro -%}"
 
 _MARKS = ("\u27e6system\u27e7", "\u27e6first\u27e7", "\u27e6answer\u27e7", "\u27e6second\u27e7")
 _FILES = ("tokenizer.json", "tokenizer.model")
 _GENERAL = ("TokenizersBackend", "PreTrainedTokenizerFast")
-# For tokenizers without a chat template: what is written before the system text, the first user text, its answer, the next user text
-# and its answer. lwm: https://github.com/LargeWorldModel/LWM, scripts/sample_pyt.py; llama2: https://arxiv.org/abs/2307.09288 and its
-# reference code; completion: for base models, which go on with a text rather than answer.
+# For tokenizers without a chat template: what is written before the system text, the first user text, its
+# answer, the next user text and its answer. lwm: https://github.com/LargeWorldModel/LWM,
+# scripts/sample_pyt.py; llama2: https://arxiv.org/abs/2307.09288 and its reference code; completion: for base
+# models, which go on with a text rather than answer.
 FRAMES = {
     "lwm": ("", " USER: ", "", " USER: ", " ASSISTANT:"),
     "llama2": ("[INST] <<SYS>>\n", "\n<</SYS>>\n\n", "", " </s><s>[INST] ", " [/INST]"),
@@ -33,22 +37,24 @@ FRAMES = {
 class Frame:
     """What the chat template writes around a conversation, as ids.
 
-    A prompt is `opening + first user text + ask + answer + bridge + user text + ask ...`. Answers stay the ids the model
-    produced; nothing that was said is ever rendered again.
+    A prompt is `opening + first user text + ask + answer + bridge + user text + ask ...`. Answers stay the
+    ids the model produced; nothing that was said is ever rendered again.
     """
 
-    opening: tuple[int, ...]                   # up to the first user text, the system text included
-    ask: tuple[int, ...]                       # from the end of a user text to the first token of the answer
-    bridge: tuple[int, ...]                    # from the end of an answer to the next user text
+    opening: tuple[int, ...]  # up to the first user text, the system text included
+    ask: tuple[int, ...]  # from the end of a user text to the first token of the answer
+    bridge: tuple[int, ...]  # from the end of an answer to the next user text
 
 
 class Tokenizer:
-    """Wraps a transformers tokenizer. Everything a person or a book wrote is encoded as plain text, never as control tokens."""
+    """Wraps a transformers tokenizer. Everything a person or a book wrote is encoded as plain text, never as
+    control tokens.
+    """
 
     def __init__(self, backend: Any, *, frame: str = "lwm") -> None:
         self._backend, self._untemplated = backend, FRAMES[frame]
-        self._backend.model_max_length = 1 << 60          # we count ourselves; transformers would only warn
-        self._lock = threading.Lock()                     # encoding flags live inside the backend
+        self._backend.model_max_length = 1 << 60  # we count ourselves; transformers would only warn
+        self._lock = threading.Lock()  # encoding flags live inside the backend
         added = sorted(backend.get_added_vocab(), key=len, reverse=True)
         self._added_text = re.compile("|".join(re.escape(token) for token in added)) if added else None
         self.frame = lru_cache(maxsize=16)(self._frame)
@@ -63,7 +69,8 @@ class Tokenizer:
             return cls(_class_for(folder).from_pretrained(str(folder), local_files_only=True), frame=frame)
         except (OSError, ValueError) as error:
             raise UserError(
-                f"The tokenizer in {folder} cannot be read ({error}). Delete that folder; the next start fetches it anew."
+                f"The tokenizer in {folder} cannot be read ({error}). Delete that folder; the next start "
+                "fetches it anew."
             ) from error
 
     def encode(self, text: str) -> list[int]:
@@ -84,7 +91,9 @@ class Tokenizer:
     def decode(self, ids: list[int] | tuple[int, ...]) -> str:
         """Text of `ids` without control tokens."""
         with self._lock:
-            return self._backend.decode(list(ids), skip_special_tokens=True, clean_up_tokenization_spaces=False)
+            return self._backend.decode(
+                list(ids), skip_special_tokens=True, clean_up_tokenization_spaces=False
+            )
 
     def _without_control(self, text: str) -> list[str]:
         """`text` cut inside every literal that the tokenizer would take for one of its added tokens."""
@@ -100,14 +109,21 @@ class Tokenizer:
     def _frame(self, system: str) -> Frame:
         """The frame for one system text; raises UserError when the template cannot be understood."""
         before, opening, _, bridge, ask = self._template_pieces()
-        if opening is None:                                # the template knows no system role: it goes before the first text
+        # the template knows no system role: it goes before the first text
+        if opening is None:
             start = self._encode(before, plain=False) + self.encode(system + "\n\n" if system else "")
         else:
-            start = self._encode(before, plain=False) + self.encode(system) + self._encode(opening, plain=False)
-        return Frame(tuple(start), tuple(self._encode(ask, plain=False)), tuple(self._encode(bridge, plain=False)))
+            start = (
+                self._encode(before, plain=False) + self.encode(system) + self._encode(opening, plain=False)
+            )
+        return Frame(
+            tuple(start), tuple(self._encode(ask, plain=False)), tuple(self._encode(bridge, plain=False))
+        )
 
     def _template_pieces(self) -> tuple[str, str | None, str, str, str]:
-        """What the template writes before the system text, the first user text, its answer, the next user text, its answer."""
+        """What the template writes before the system text, the first user text, its answer, the next user
+        text, its answer.
+        """
         if not getattr(self._backend, "chat_template", None):
             before, *rest = self._untemplated
             return ((self._backend.bos_token or "") + before, *rest)
@@ -115,23 +131,31 @@ class Tokenizer:
         messages = [{"role": role, "content": mark} for role, mark in zip(roles, _MARKS, strict=True)]
         try:
             before, *rest = _split(self._render(messages), _MARKS)
-        except Exception:                      # templates raise what they like when a role is unknown to them
+        except Exception:  # templates raise what they like when a role is unknown to them
             try:
                 before, *rest = _split(self._render(messages[1:]), _MARKS[1:])
             except Exception as error:
-                raise UserError(f"The chat template of this model cannot be used ({error}). Choose another model.") from error
+                raise UserError(
+                    f"The chat template of this model cannot be used ({error}). Choose another model."
+                ) from error
             rest = [None, *rest]
         return (before, *rest)
 
     def _render(self, messages: list[dict[str, str]]) -> str:
         return self._backend.apply_chat_template(
-            messages, tokenize=False, add_generation_prompt=True, enable_thinking=False, date_string=TEMPLATE_DATE,
+            messages,
+            tokenize=False,
+            add_generation_prompt=True,
+            enable_thinking=False,
+            date_string=TEMPLATE_DATE,
             chat_template=_NO_CLOCK + self._backend.get_chat_template(),
         )
 
 
 def require_same_tokens(target: Path, draft: Path) -> None:
-    """Raises UserError unless the models in both folders mean the same by each id. A trained draft has no tokenizer but its target's."""
+    """Raises UserError unless the models in both folders mean the same by each id. A trained draft has no
+    tokenizer but its target's.
+    """
     if not any((draft / name).is_file() for name in _FILES):
         return
     one, other = (target / _FILES[0], draft / _FILES[0])
@@ -143,15 +167,20 @@ def require_same_tokens(target: Path, draft: Path) -> None:
     if wrong or len(common) < min(len(known), len(drafted)):
         example = f": token {wrong[0]:,} is {known[wrong[0]]!r} and {drafted[wrong[0]]!r}" if wrong else ""
         raise UserError(
-            f"The draft model in {draft.name} has another vocabulary than {target.name}{example}. Choose a draft model with the same one, "
+            f"The draft model in {draft.name} has another vocabulary than {target.name}{example}. Choose a "
+            "draft model with the same one, "
             "or draft_model: none."
         )
 
 
 def _class_for(folder: Path) -> Any:
-    """The class that AutoTokenizer would choose; where the files name the general one, without the choosing, which imports a lot."""
+    """The class that AutoTokenizer would choose; where the files name the general one, without the choosing,
+    which imports a lot.
+    """
     try:
-        named = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8")).get("tokenizer_class")
+        named = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8")).get(
+            "tokenizer_class"
+        )
     except (OSError, ValueError, AttributeError):
         named = None
     if named in _GENERAL and (folder / "tokenizer.json").is_file():

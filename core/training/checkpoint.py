@@ -1,4 +1,6 @@
-"""What training leaves in its folder: the state to go on from, and the draft as a checkpoint that core.model.loader reads."""
+"""What training leaves in its folder: the state to go on from, and the draft as a checkpoint that
+core.model.loader reads.
+"""
 
 from __future__ import annotations
 
@@ -32,8 +34,12 @@ class Workshop:
             _write(path, json.dumps(lasting, indent=1).encode())
         begun = json.loads(path.read_text(encoding="utf-8"))
         if begun != lasting:
-            other = ", ".join(f"{key} {begun.get(key)!r}" for key in lasting if begun.get(key) != lasting[key])
-            raise UserError(f"{self.out} was begun with other settings ({other}). Use those again, or another folder.")
+            other = ", ".join(
+                f"{key} {begun.get(key)!r}" for key in lasting if begun.get(key) != lasting[key]
+            )
+            raise UserError(
+                f"{self.out} was begun with other settings ({other}). Use those again, or another folder."
+            )
 
     def vocabulary(self, make: Callable[[], list[int]]) -> list[int]:
         """The head's token ids: those of the first call, whatever texts are added later."""
@@ -53,15 +59,31 @@ class Workshop:
         path = self.folder / "state.pt"
         return torch.load(path, map_location=device, weights_only=True) if path.is_file() else None
 
-    def export(self, network: DraftNetwork, head_ids: Sequence[int], target_config: Mapping[str, Any], recipe: Recipe) -> None:
-        """The draft in bfloat16: layers and norm under their usual names and `head_ids`; embedding and output rows are the target's."""
-        tensors = {f"model.{name}": value.detach().to("cpu", torch.bfloat16).contiguous() for name, value in network.state_dict().items()}
+    def export(
+        self, network: DraftNetwork, head_ids: Sequence[int], target_config: Mapping[str, Any], recipe: Recipe
+    ) -> None:
+        """The draft in bfloat16: layers and norm under their usual names and `head_ids`; embedding and output
+        rows are the target's.
+        """
+        tensors = {
+            f"model.{name}": value.detach().to("cpu", torch.bfloat16).contiguous()
+            for name, value in network.state_dict().items()
+        }
         tensors["head_ids"] = torch.tensor(head_ids, dtype=torch.int32)
         part = self.out / "model.part"
         save_file(tensors, part, metadata={"format": "pt"})
         part.replace(self.out / "model.safetensors")
-        config = {**target_config, "num_hidden_layers": recipe.layers, "dtype": "bfloat16",
-                  "draft": {"target": recipe.target, "head_tokens": len(head_ids), "sinks": recipe.sinks, "window": recipe.window}}
+        config = {
+            **target_config,
+            "num_hidden_layers": recipe.layers,
+            "dtype": "bfloat16",
+            "draft": {
+                "target": recipe.target,
+                "head_tokens": len(head_ids),
+                "sinks": recipe.sinks,
+                "window": recipe.window,
+            },
+        }
         config.pop("layer_types", None)
         _write(self.out / "config.json", json.dumps(config, indent=1).encode())
 

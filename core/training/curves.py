@@ -10,7 +10,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from core.training.shards import LAW_TEMPERATURES
 
-_SIZE, _PLOT, _LEFT, _TOP = (960, 720), (800, 250), 90, 50         # pixels
+_SIZE, _PLOT, _LEFT, _TOP = (960, 720), (800, 250), 90, 50  # pixels
 _INK, _GRID, _PAPER = "#222222", "#dddddd", "#ffffff"
 _COLOURS = ("#b3541e", "#1f5f8b", "#3b7a3b", "#7a3b7a")
 
@@ -21,18 +21,34 @@ def draw(history: Sequence[Mapping[str, Any]], path: Path) -> None:
     pen = ImageDraw.Draw(picture)
     steps = [point["step"] for point in history]
     judged = [point["judged"] for point in history]
-    losses = {"training": [point["loss"] for point in history], "kept apart": [point["loss"] for point in judged]}
+    losses = {
+        "training": [point["loss"] for point in history],
+        "kept apart": [point["loss"] for point in judged],
+    }
     _plot(pen, "KL to the target, nats per token", steps, losses, top=_TOP)
     accepted = {"T = 0": [point["greedy"] for point in judged]}
     for index, temperature in enumerate(LAW_TEMPERATURES):
         accepted[f"T = {temperature:g}"] = [point["overlap"][index] for point in judged]
-    _plot(pen, "agreement on passages kept apart, within the draft's vocabulary", steps, accepted, top=_TOP * 2 + _PLOT[1] + 40)
+    _plot(
+        pen,
+        "agreement on passages kept apart, within the draft's vocabulary",
+        steps,
+        accepted,
+        top=_TOP * 2 + _PLOT[1] + 40,
+    )
     part = path.with_suffix(".part")
     picture.save(part, "PNG")
     part.replace(path)
 
 
-def _plot(pen: ImageDraw.ImageDraw, title: str, steps: Sequence[int], lines: Mapping[str, Sequence[float]], *, top: int) -> None:
+def _plot(
+    pen: ImageDraw.ImageDraw,
+    title: str,
+    steps: Sequence[int],
+    lines: Mapping[str, Sequence[float]],
+    *,
+    top: int,
+) -> None:
     """One plot with its axes, from zero to the largest value."""
     font = ImageFont.load_default(15)
     width, height = _PLOT
@@ -42,10 +58,15 @@ def _plot(pen: ImageDraw.ImageDraw, title: str, steps: Sequence[int], lines: Map
         y = top + height - height * part // 4
         pen.line((_LEFT, y, _LEFT + width, y), _GRID)
         pen.text((_LEFT - 10, y), f"{most * part / 4:.2f}", _INK, font, anchor="rm")
-        pen.text((_LEFT + width * part // 4, top + height + 6), f"{last * part // 4:,}", _INK, font, anchor="ma")
+        pen.text(
+            (_LEFT + width * part // 4, top + height + 6), f"{last * part // 4:,}", _INK, font, anchor="ma"
+        )
     legend = _LEFT + width
     for colour, (name, values) in zip(_COLOURS, lines.items(), strict=False):
-        points = [(_LEFT + width * step / last, top + height - height * value / most) for step, value in zip(steps, values, strict=True)]
+        points = [
+            (_LEFT + width * step / last, top + height - height * value / most)
+            for step, value in zip(steps, values, strict=True)
+        ]
         pen.line(points, colour, 2)
         label = f"{name}: {values[-1]:.2f}"
         pen.text((legend, top - 28), label, colour, font, anchor="ra")

@@ -1,4 +1,6 @@
-"""How far the draft's law is from the target's: the loss that is minimised and the acceptance that is wanted. Knows nothing of steps."""
+"""How far the draft's law is from the target's: the loss that is minimised and the acceptance that is wanted.
+Knows nothing of steps.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +12,14 @@ from core.training.network import DraftNetwork
 from core.training.shards import LAW_TEMPERATURES, Laws
 
 _TINY = 1e-6
-_PIECE = 1024                                  # rows of logits held at a time
+_PIECE = 1024  # rows of logits held at a time
 
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """Means over tokens, within the draft's vocabulary. `overlap` at each of LAW_TEMPERATURES is the chance that a drafted token
-    stands, sum of min(p, q), counted over the target's likeliest tokens only; `greedy` the share of tokens both find likeliest.
+    """Means over tokens, within the draft's vocabulary. `overlap` at each of LAW_TEMPERATURES is the chance
+    that a drafted token stands, sum of min(p, q), counted over the target's likeliest tokens only; `greedy`
+    the share of tokens both find likeliest.
     """
 
     loss: float
@@ -29,7 +32,9 @@ def loss(network: DraftNetwork, laws: Laws, dice: torch.Generator) -> torch.Tens
     hidden = network(laws.ids).flatten(0, 1)
     choice = torch.randint(len(LAW_TEMPERATURES), hidden.shape[:1], generator=dice).to(hidden.device)
     temperature = torch.tensor(LAW_TEMPERATURES, device=hidden.device)[choice].unsqueeze(-1)
-    p, p_rest = _target(laws.logits.flatten(0, 1), laws.rest.flatten(0, 1).gather(-1, choice.unsqueeze(-1)), temperature)
+    p, p_rest = _target(
+        laws.logits.flatten(0, 1), laws.rest.flatten(0, 1).gather(-1, choice.unsqueeze(-1)), temperature
+    )
     log_q = _draft(network, hidden, laws.top.flatten(0, 1), temperature)
     return _kl(p, p_rest, log_q)
 
@@ -42,7 +47,7 @@ def agreement(network: DraftNetwork, laws: Laws) -> Agreement:
     losses, overlaps = [], []
     for index, temperature in enumerate(LAW_TEMPERATURES):
         heat = torch.full((len(hidden), 1), temperature, device=hidden.device)
-        p, p_rest = _target(laws.logits.flatten(0, 1), laws.rest.flatten(0, 1)[:, index:index + 1], heat)
+        p, p_rest = _target(laws.logits.flatten(0, 1), laws.rest.flatten(0, 1)[:, index : index + 1], heat)
         parts = zip(hidden.split(_PIECE), top.split(_PIECE), heat.split(_PIECE), strict=True)
         log_q = torch.cat([_draft(network, *part) for part in parts])
         overlaps.append(float(torch.minimum(p, log_q.exp()).sum(-1).mean()))
@@ -58,13 +63,17 @@ def _kl(p: torch.Tensor, p_rest: torch.Tensor, log_q: torch.Tensor) -> torch.Ten
     return (inside + p_rest * (p_rest.clamp(min=_TINY).log() - q_rest.log())).mean()
 
 
-def _target(logits: torch.Tensor, rest: torch.Tensor, temperature: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def _target(
+    logits: torch.Tensor, rest: torch.Tensor, temperature: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
     """The stored laws at `temperature` [n, 1]: p [n, kept] of the likeliest tokens and of the rest [n, 1]."""
     rest = rest.float()
     return torch.softmax(logits.float() / temperature, -1) * (1.0 - rest), rest
 
 
-def _draft(network: DraftNetwork, hidden: torch.Tensor, top: torch.Tensor, temperature: torch.Tensor) -> torch.Tensor:
+def _draft(
+    network: DraftNetwork, hidden: torch.Tensor, top: torch.Tensor, temperature: torch.Tensor
+) -> torch.Tensor:
     """The draft's log-probabilities [n, kept] of the tokens `top`."""
     scaled = network.logits(hidden).float() / temperature
     return scaled.gather(-1, top.long()) - torch.logsumexp(scaled, -1, keepdim=True)

@@ -1,4 +1,6 @@
-"""The draft as an ordinary trainable network that sees exactly what StreamingKVCache will show it. Knows nothing of data or optimisers."""
+"""The draft as an ordinary trainable network that sees exactly what StreamingKVCache will show it. Knows
+nothing of data or optimisers.
+"""
 
 from __future__ import annotations
 
@@ -11,27 +13,37 @@ from core.model.rope import Rope, apply
 
 
 class DraftNetwork(nn.Module):
-    """Decoder layers between the target's frozen embedding and a head of the rows `head_ids` of the target's output matrix.
+    """Decoder layers between the target's frozen embedding and a head of the rows `head_ids` of the target's
+    output matrix.
 
-    Only the layers and the last norm are trained. Token t attends to the sinks, to the `window` tokens before it and to itself, which is
-    what a StreamingLLM cache holds when t is fed (https://arxiv.org/abs/2309.17453 section 3.2). Rotations follow slots: within the
-    window distances are the true ones, and from `sinks + window` on every query stands at that slot, so the sinks keep the distance
-    they have in use.
+    Only the layers and the last norm are trained. Token t attends to the sinks, to the `window` tokens before
+    it and to itself, which is what a StreamingLLM cache holds when t is fed (https://arxiv.org/abs/2309.17453
+    section 3.2). Rotations follow slots: within the window distances are the true ones, and from `sinks +
+    window` on every query stands at that slot, so the sinks keep the distance they have in use.
     """
 
     def __init__(
-        self, config: ModelConfig, *, layers: int, embedding: torch.Tensor, head: torch.Tensor, sinks: int, window: int
+        self,
+        config: ModelConfig,
+        *,
+        layers: int,
+        embedding: torch.Tensor,
+        head: torch.Tensor,
+        sinks: int,
+        window: int,
     ) -> None:
         super().__init__()
         self.config, self.sinks, self.window = config, sinks, window
         self.layers = nn.ModuleList(DraftLayer(config) for _ in range(layers))
         self.norm = nn.RMSNorm(config.hidden, eps=config.norm_eps)
-        self.register_buffer("embedding", embedding, persistent=False)               # [vocab, hidden]
-        self.register_buffer("head", head, persistent=False)                         # [head, hidden]
+        self.register_buffer("embedding", embedding, persistent=False)  # [vocab, hidden]
+        self.register_buffer("head", head, persistent=False)  # [head, hidden]
         self._rope: tuple[int, Rope] | None = None
 
     def forward(self, ids: torch.Tensor) -> torch.Tensor:
-        """The last hidden states [batch, n, hidden], normalised, of ids [batch, n]. `logits` turns them into logits."""
+        """The last hidden states [batch, n, hidden], normalised, of ids [batch, n]. `logits` turns them into
+        logits.
+        """
         n = ids.shape[1]
         places = Places(n, self.sinks, self.window, self._rotation(n), ids.device)
         x = F.embedding(ids, self.embedding)
@@ -47,22 +59,31 @@ class DraftNetwork(nn.Module):
         """A table for positions [0, n): how far apart two tokens may be."""
         positions = max(n, self.sinks + self.window + 1)
         if self._rope is None or self._rope[0] < positions:
-            self._rope = (positions, Rope(self.config, positions, dtype=torch.float32, device=self.embedding.device))
+            self._rope = (
+                positions,
+                Rope(self.config, positions, dtype=torch.float32, device=self.embedding.device),
+            )
         return self._rope[1]
 
 
 class Places:
-    """Where the tokens of a sequence stand: rotations, and who sees whom, for queries in blocks of `window` tokens."""
+    """Where the tokens of a sequence stand: rotations, and who sees whom, for queries in blocks of `window`
+    tokens.
+    """
 
     def __init__(self, n: int, sinks: int, window: int, rope: Rope, device: torch.device) -> None:
         self.sinks, self.window, self.blocks = min(sinks, n), window, -(-n // window)
         tokens = torch.arange(n, device=device)
-        self.true = rope.at(tokens)                                                  # cos, sin [n, 1, head_dim]
+        # cos, sin [n, 1, head_dim]
+        self.true = rope.at(tokens)
         self.slot = rope.at(tokens.clamp(max=sinks + window))
         queries = torch.arange(self.blocks * window, device=device).view(-1, window, 1)
-        keys = torch.arange(2 * window, device=device) + window * (torch.arange(self.blocks, device=device).view(-1, 1, 1) - 1)
-        near = (keys >= sinks) & (keys <= queries) & (keys >= queries - window)      # [blocks, window, 2 * window]
-        first = (torch.arange(self.sinks, device=device) <= queries)                 # [blocks, window, sinks]
+        keys = torch.arange(2 * window, device=device) + window * (
+            torch.arange(self.blocks, device=device).view(-1, 1, 1) - 1
+        )
+        # [blocks, window, 2 * window]
+        near = (keys >= sinks) & (keys <= queries) & (keys >= queries - window)
+        first = torch.arange(self.sinks, device=device) <= queries  # [blocks, window, sinks]
         self.seen = torch.cat((first, near), dim=-1)
 
 
@@ -97,7 +118,9 @@ class GatedMlp(nn.Module):
 
 
 class WindowedAttention(nn.Module):
-    """Attention to sinks and window in blocks: block i of `window` queries looks at key blocks i - 1 and i and at the sinks."""
+    """Attention to sinks and window in blocks: block i of `window` queries looks at key blocks i - 1 and i
+    and at the sinks.
+    """
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -114,22 +137,30 @@ class WindowedAttention(nn.Module):
     def forward(self, x: torch.Tensor, places: Places) -> torch.Tensor:
         """x [batch, n, hidden] -> the same, before the residual."""
         batch, n, _ = x.shape
-        q, k, v = (project(x).view(batch, n, -1, self.head_dim) for project in (self.q_proj, self.k_proj, self.v_proj))
+        q, k, v = (
+            project(x).view(batch, n, -1, self.head_dim)
+            for project in (self.q_proj, self.k_proj, self.v_proj)
+        )
         if hasattr(self, "q_norm"):
             q, k = self.q_norm(q), self.k_norm(k)
-        mixed = self._attend(q, k, v, places)                                        # [batch, blocks * window, heads, head_dim]
+        # [batch, blocks * window, heads, head_dim]
+        mixed = self._attend(q, k, v, places)
         return self.o_proj(mixed[:, :n].flatten(2))
 
     def _attend(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, places: Places) -> torch.Tensor:
         rotated_k = apply(k, *places.true)
         near_q, near_k = self._queries(apply(q, *places.true), places), self._near(rotated_k, places)
         far_q, far_k = self._queries(apply(q, *places.slot), places), _first(rotated_k, places.sinks)
-        scores = torch.cat((far_q @ far_k.transpose(-1, -2), near_q @ near_k.transpose(-1, -2)), dim=-1).float()
-        seen = places.seen.repeat_interleave(self.heads // self.kv_heads, dim=1).unsqueeze(1)      # as the queries' rows
+        scores = torch.cat(
+            (far_q @ far_k.transpose(-1, -2), near_q @ near_k.transpose(-1, -2)), dim=-1
+        ).float()
+        # as the queries' rows
+        seen = places.seen.repeat_interleave(self.heads // self.kv_heads, dim=1).unsqueeze(1)
         weights = (scores * self.head_dim**-0.5).masked_fill(~seen, -torch.inf).softmax(-1).to(v.dtype)
         far, near = weights.split((places.sinks, 2 * places.window), dim=-1)
         out = far @ _first(v, places.sinks) + near @ self._near(v, places)
-        batch, blocks, _, rows, _ = out.shape                                        # [batch, blocks, kv_heads, window * group, head_dim]
+        # [batch, blocks, kv_heads, window * group, head_dim]
+        batch, blocks, _, rows, _ = out.shape
         out = out.view(batch, blocks, self.kv_heads, places.window, -1, self.head_dim)
         return out.transpose(2, 3).reshape(batch, blocks * places.window, -1, self.head_dim)
 
@@ -142,7 +173,9 @@ class WindowedAttention(nn.Module):
         return rows.transpose(2, 3).reshape(batch, places.blocks, self.kv_heads, -1, self.head_dim)
 
     def _near(self, k: torch.Tensor, places: Places) -> torch.Tensor:
-        """[batch, n, kv_heads, head_dim] -> keys of the block before and of the block, [batch, blocks, kv_heads, 2 * window, head_dim]"""
+        """[batch, n, kv_heads, head_dim] -> keys of the block before and of the block, [batch, blocks,
+        kv_heads, 2 * window, head_dim]
+        """
         batch = k.shape[0]
         padded = F.pad(k, (0, 0, 0, 0, places.window, places.blocks * places.window - k.shape[1]))
         rows = padded.view(batch, places.blocks + 1, places.window, self.kv_heads, self.head_dim)

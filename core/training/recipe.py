@@ -1,4 +1,6 @@
-"""Everything a training run is made of, in one value: the same recipe and the same texts give the same draft. No torch."""
+"""Everything a training run is made of, in one value: the same recipe and the same texts give the same draft.
+No torch.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +12,15 @@ from core.errors import UserError
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """The draft's `layers` start as the target's first ones. Lengths in tokens. Raises UserError for values out of range."""
+    """The draft's `layers` start as the target's first ones. Lengths in tokens. Raises UserError for values
+    out of range.
+    """
 
     MAY_CHANGE: ClassVar[tuple[str, ...]] = ("tokens", "epochs")
 
     target: str
     layers: int = 1
-    tokens: int = 400_000                      # of text with the target's laws, read or written by it
+    tokens: int = 400_000  # of text with the target's laws, read or written by it
     epochs: int = 3
     head_tokens: int = 16_384
     sinks: int = 16
@@ -31,8 +35,10 @@ class Recipe:
     def __post_init__(self) -> None:
         checks = {
             f"layers is {self.layers}; one to four are useful": 1 <= self.layers <= 4,
-            f"head_tokens is {self.head_tokens}; it must be a multiple of 64": self.head_tokens >= 64 and self.head_tokens % 64 == 0,
-            f"tokens is {self.tokens}; it must be at least {self.shard_tokens:,}, one shard": self.tokens >= self.shard_tokens,
+            f"head_tokens is {self.head_tokens}; it must be a multiple of 64": self.head_tokens >= 64
+            and self.head_tokens % 64 == 0,
+            f"tokens is {self.tokens}; it must be at least {self.shard_tokens:,}, one shard": self.tokens
+            >= self.shard_tokens,
             f"epochs is {self.epochs}; it must be 0 or more": self.epochs >= 0,
         }
         for message, fine in checks.items():

@@ -1,4 +1,6 @@
-"""What the teacher leaves: laws, on disk one file per shard, written whole or not at all. Knows nothing of what is in the texts."""
+"""What the teacher leaves: laws, on disk one file per shard, written whole or not at all. Knows nothing of
+what is in the texts.
+"""
 
 from __future__ import annotations
 
@@ -9,22 +11,24 @@ from pathlib import Path
 import torch
 from safetensors.torch import load_file, save_file
 
-LAW_TEMPERATURES = (0.6, 1.0)                  # at which the draft is compared with the target
-KEPT = 64                                      # likeliest tokens stored of each law
-_MIXED = 4                                     # shards in memory at a time
+LAW_TEMPERATURES = (0.6, 1.0)  # at which the draft is compared with the target
+KEPT = 64  # likeliest tokens stored of each law
+_MIXED = 4  # shards in memory at a time
 
 
 @dataclass(frozen=True, slots=True)
 class Laws:
-    """Texts and what the target says after each of their tokens, over the draft's vocabulary alone, renormalised to it.
+    """Texts and what the target says after each of their tokens, over the draft's vocabulary alone,
+    renormalised to it.
 
     `rest` is the probability at each of LAW_TEMPERATURES of what is not among the `KEPT` likeliest.
     """
 
-    ids: torch.Tensor                          # int32 [rows, n]
-    top: torch.Tensor                          # int32 [rows, n, kept], indices into the head's vocabulary, likeliest first
-    logits: torch.Tensor                       # float16 [rows, n, kept], log-probabilities at temperature 1
-    rest: torch.Tensor                         # float16 [rows, n, temperatures]
+    ids: torch.Tensor  # int32 [rows, n]
+    # int32 [rows, n, kept], indices into the head's vocabulary, likeliest first
+    top: torch.Tensor
+    logits: torch.Tensor  # float16 [rows, n, kept], log-probabilities at temperature 1
+    rest: torch.Tensor  # float16 [rows, n, temperatures]
 
 
 class Shards:
@@ -52,7 +56,8 @@ class Shards:
 
 
 def batches(shards: Shards, numbers: Sequence[int], *, rows: int, seed: int, skip: int = 0) -> Iterator[Laws]:
-    """One epoch: all rows of the shards in an order that `seed` gives, `rows` at a time, without the first `skip` batches.
+    """One epoch: all rows of the shards in an order that `seed` gives, `rows` at a time, without the first
+    `skip` batches.
 
     Rows of a few shards at a time are mixed, so that memory stays small.
     """
@@ -60,7 +65,7 @@ def batches(shards: Shards, numbers: Sequence[int], *, rows: int, seed: int, ski
     order = [numbers[i] for i in torch.randperm(len(numbers), generator=dice)]
     done = 0
     for start in range(0, len(order), _MIXED):
-        laws = joined([shards.load(number) for number in order[start:start + _MIXED]])
+        laws = joined([shards.load(number) for number in order[start : start + _MIXED]])
         shuffled = torch.randperm(len(laws.ids), generator=dice)
         for index in shuffled.split(rows):
             if done >= skip:

@@ -1,4 +1,6 @@
-"""The target as teacher: it reads prompts, writes on, and leaves the law of every token. Knows nothing of the draft but its vocabulary."""
+"""The target as teacher: it reads prompts, writes on, and leaves the law of every token. Knows nothing of the
+draft but its vocabulary.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +18,22 @@ from core.decoding.sampling import Sampling
 from core.training.prompts import Prompt
 from core.training.shards import KEPT, LAW_TEMPERATURES, Laws
 
-_PIECE = 1024                                  # rows of logits held at a time
+_PIECE = 1024  # rows of logits held at a time
 _TOP_P = 0.9
 
 
 class Teacher:
     """The target model as transformers runs it: rows of equal length, one KV cache for all."""
 
-    def __init__(self, folder: Path, head_ids: Sequence[int], *, eos_ids: frozenset[int], device: torch.device, dtype: torch.dtype) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        head_ids: Sequence[int],
+        *,
+        eos_ids: frozenset[int],
+        device: torch.device,
+        dtype: torch.dtype,
+    ) -> None:
         self._model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype).to(device).eval()
         self._device, self._eos_ids = device, eos_ids
         self._output = self._model.get_output_embeddings().weight
@@ -31,7 +41,9 @@ class Teacher:
 
     @torch.inference_mode()
     def write(self, prompts: Sequence[Prompt], *, new_tokens: int, seed: int) -> Iterator[float | Laws]:
-        """Reads the prompts (of one length), writes `new_tokens` behind each. Yields the share done, at last the Laws."""
+        """Reads the prompts (of one length), writes `new_tokens` behind each. Yields the share done, at last
+        the Laws.
+        """
         rows = [_Row(prompt, self._eos_ids, seed + number) for number, prompt in enumerate(prompts)]
         assert len({len(row.ids) for row in rows}) == 1, "prompts of one shard have one length"
         room = len(rows[0].ids) + new_tokens
@@ -43,7 +55,10 @@ class Teacher:
             pieces.append(self._laws(hidden))
             if step < new_tokens:
                 logits = F.linear(hidden[:, -1], self._output).float()
-                fed = torch.tensor([[row.next(law)] for row, law in zip(rows, logits.cpu(), strict=True)], device=self._device)
+                fed = torch.tensor(
+                    [[row.next(law)] for row, law in zip(rows, logits.cpu(), strict=True)],
+                    device=self._device,
+                )
                 yield (step + 1) / (new_tokens + 1)
         ids = torch.tensor([row.ids for row in rows], dtype=torch.int32)
         yield Laws(ids, *(torch.cat(part, dim=1).cpu() for part in zip(*pieces, strict=True)))
@@ -51,7 +66,9 @@ class Teacher:
     def _laws(self, hidden: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """top, logits and rest (see Laws) of hidden [rows, n, hidden]."""
         rows, n, _ = hidden.shape
-        parts = [_compressed(F.linear(piece, self._head).float()) for piece in hidden.flatten(0, 1).split(_PIECE)]
+        parts = [
+            _compressed(F.linear(piece, self._head).float()) for piece in hidden.flatten(0, 1).split(_PIECE)
+        ]
         return tuple(torch.cat(part).view(rows, n, -1) for part in zip(*parts, strict=True))
 
 
@@ -72,16 +89,18 @@ class _Preallocated(DynamicLayer):
         super().__init__()
         self._room, self._held = room, 0
 
-    def update(self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    def update(
+        self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any
+    ) -> tuple[torch.Tensor, torch.Tensor]:
         """See DynamicLayer."""
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
             batch, heads, _, head_dim = key_states.shape
             self._both = key_states.new_empty(2, batch, heads, self._room, head_dim)
         start, self._held = self._held, self._held + key_states.shape[-2]
-        self._both[0, :, :, start:self._held] = key_states
-        self._both[1, :, :, start:self._held] = value_states
-        self.keys, self.values = self._both[:, :, :, :self._held]
+        self._both[0, :, :, start : self._held] = key_states
+        self._both[1, :, :, start : self._held] = value_states
+        self.keys, self.values = self._both[:, :, :, : self._held]
         return self.keys, self.values
 
 
@@ -92,7 +111,7 @@ class _Row:
         self.ids = list(prompt.ids)
         self._prompt, self._eos_ids = prompt, eos_ids
         self._follow_ups = list(prompt.follow_ups)
-        self._said: list[int] = []                         # what is still to be fed of a follow-up
+        self._said: list[int] = []  # what is still to be fed of a follow-up
         self._start = len(self.ids)
         self._randomness = SeededRandomness(seed)
 
@@ -104,7 +123,7 @@ class _Row:
 
     def _drawn(self, logits: torch.Tensor) -> int:
         if not self._follow_ups:
-            logits[list(self._eos_ids)] = -torch.inf       # a bare text has no end
+            logits[list(self._eos_ids)] = -torch.inf  # a bare text has no end
         sampling = Sampling(self._prompt.temperature, _TOP_P, self._prompt.repetition_penalty, self._start)
         token = int(self._randomness.draw(sampling.probs(logits[None], self.ids)[0]))
         if token not in self._eos_ids:

@@ -1,4 +1,6 @@
-"""Trains a draft model for a target: the target reads and writes, the draft learns its laws. Stops and goes on at any point."""
+"""Trains a draft model for a target: the target reads and writes, the draft learns its laws. Stops and goes
+on at any point.
+"""
 
 from __future__ import annotations
 
@@ -25,16 +27,18 @@ from core.training.shards import Laws, Shards, batches
 from core.training.teacher import Teacher
 
 Report = Callable[[str, float | None], None]
-_WARM_UP = 0.05                                # of all steps
-_LEAST = 0.1                                   # of the learning rate, at the end
+_WARM_UP = 0.05  # of all steps
+_LEAST = 0.1  # of the learning rate, at the end
 _LONGEST_GRADIENT = 1.0
 _JUDGED_ROWS = 4
-_APART = 1_000_003                             # seeds of different runs do not meet
+_APART = 1_000_003  # seeds of different runs do not meet
 
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """Where it computes. `dtype` is that of the target; the draft trains in float32, with products in bfloat16 where the target has it."""
+    """Where it computes. `dtype` is that of the target; the draft trains in float32, with products in
+    bfloat16 where the target has it.
+    """
 
     device: torch.device
     dtype: torch.dtype
@@ -47,33 +51,56 @@ def site(device: str, dtype: str, *, threads: int) -> Site:
 
 
 def train(
-    recipe: Recipe, target: Path, sources: Sequence[Path], style: ReadingStyle, *, out: Path, site: Site, report: Report,
+    recipe: Recipe,
+    target: Path,
+    sources: Sequence[Path],
+    style: ReadingStyle,
+    *,
+    out: Path,
+    site: Site,
+    report: Report,
     every: int = 20,
 ) -> Path:
-    """Trains until the recipe is done and returns `out`, which then holds the draft. What is there already is not done again.
+    """Trains until the recipe is done and returns `out`, which then holds the draft. What is there already is
+    not done again.
 
-    Every so many steps the state, the draft and the curves are written, so that it can be stopped and used at any time. Raises UserError
-    when the texts or the folder do not suit.
+    Every so many steps the state, the draft and the curves are written, so that it can be stopped and used at
+    any time. Raises UserError when the texts or the folder do not suit.
     """
     workshop = Workshop(out)
     workshop.agree(recipe)
     tokenizer, config = Tokenizer.load(target), load_config(target)
     texts = read_texts(sources, tokenizer)
-    prompts = Prompts(texts, tokenizer, style, tokens=recipe.prompt_tokens, rows=recipe.shard_rows, seed=recipe.seed)
-    head_ids = workshop.vocabulary(lambda: frequent_tokens(
-        texts, [*prompts.control_ids(), *config.eos_ids], size=recipe.head_tokens, vocab=config.vocab))
+    prompts = Prompts(
+        texts, tokenizer, style, tokens=recipe.prompt_tokens, rows=recipe.shard_rows, seed=recipe.seed
+    )
+    head_ids = workshop.vocabulary(
+        lambda: frequent_tokens(
+            texts, [*prompts.control_ids(), *config.eos_ids], size=recipe.head_tokens, vocab=config.vocab
+        )
+    )
     shards = Shards(workshop.folder)
-    _teach(recipe, prompts, shards, lambda: Teacher(
-        target, head_ids, eos_ids=config.eos_ids, device=site.device, dtype=site.dtype), report)
+    _teach(
+        recipe,
+        prompts,
+        shards,
+        lambda: Teacher(target, head_ids, eos_ids=config.eos_ids, device=site.device, dtype=site.dtype),
+        report,
+    )
     network = _network(recipe, config, Weights(target), head_ids, site.device)
     learner = Learner(recipe, network, site)
     if (state := workshop.load_state(site.device)) is not None:
         learner.load(state)
-    judged = _moved(Laws(*(getattr(shards.load(0), field.name)[:_JUDGED_ROWS] for field in fields(Laws))), site.device)
+    judged = _moved(
+        Laws(*(getattr(shards.load(0), field.name)[:_JUDGED_ROWS] for field in fields(Laws))), site.device
+    )
     target_config = json.loads((target / "config.json").read_text(encoding="utf-8"))
     for laws in _remaining(recipe, shards, learner.step):
         learner.learn(_moved(laws, site.device))
-        report(f"Step {learner.step:,} of {recipe.steps:,}, loss {learner.losses[-1]:.3f}", learner.step / recipe.steps)
+        report(
+            f"Step {learner.step:,} of {recipe.steps:,}, loss {learner.losses[-1]:.3f}",
+            learner.step / recipe.steps,
+        )
         if learner.step % every == 0 or learner.step == recipe.steps:
             learner.judge(judged)
             workshop.save_state(learner.state())
@@ -83,14 +110,18 @@ def train(
 
 
 class Learner:
-    """The draft and its optimiser. `step` counts what was learned from; all chance comes from the recipe's seed and the step."""
+    """The draft and its optimiser. `step` counts what was learned from; all chance comes from the recipe's
+    seed and the step.
+    """
 
     def __init__(self, recipe: Recipe, network: DraftNetwork, site: Site) -> None:
         self.step = 0
-        self.losses: list[float] = []                      # since the last judgement
+        self.losses: list[float] = []  # since the last judgement
         self.history: list[dict[str, Any]] = []
         self._recipe, self._network, self._site = recipe, network, site
-        self._optimizer = torch.optim.AdamW(network.parameters(), lr=recipe.learning_rate, betas=(0.9, 0.95), weight_decay=0.01)
+        self._optimizer = torch.optim.AdamW(
+            network.parameters(), lr=recipe.learning_rate, betas=(0.9, 0.95), weight_decay=0.01
+        )
 
     def learn(self, laws: Laws) -> None:
         """One optimiser step."""
@@ -98,7 +129,9 @@ class Learner:
             group["lr"] = self._recipe.learning_rate * _share(self.step, self._recipe.steps)
         dice = torch.Generator().manual_seed(self._recipe.seed * _APART + self.step)
         # float16 would need its gradients scaled: products in bfloat16 or not at all
-        with torch.autocast(self._site.device.type, torch.bfloat16, enabled=self._site.dtype == torch.bfloat16):
+        with torch.autocast(
+            self._site.device.type, torch.bfloat16, enabled=self._site.dtype == torch.bfloat16
+        ):
             value = loss(self._network, laws, dice)
         self._optimizer.zero_grad(set_to_none=True)
         value.backward()
@@ -110,13 +143,19 @@ class Learner:
     def judge(self, laws: Laws) -> None:
         """A point for the curves."""
         mean = sum(self.losses) / len(self.losses)
-        self.history.append({"step": self.step, "loss": mean, "judged": asdict(agreement(self._network, laws))})
+        self.history.append(
+            {"step": self.step, "loss": mean, "judged": asdict(agreement(self._network, laws))}
+        )
         self.losses = []
 
     def state(self) -> dict[str, Any]:
         """Everything `load` needs to go on as if nothing had happened; taken right after a judgement."""
-        return {"step": self.step, "history": self.history, "network": self._network.state_dict(),
-                "optimizer": self._optimizer.state_dict()}
+        return {
+            "step": self.step,
+            "history": self.history,
+            "network": self._network.state_dict(),
+            "optimizer": self._optimizer.state_dict(),
+        }
 
     def load(self, state: dict[str, Any]) -> None:
         """Goes on from there."""
@@ -125,12 +164,18 @@ class Learner:
         self._optimizer.load_state_dict(state["optimizer"])
 
 
-def _teach(recipe: Recipe, prompts: Prompts, shards: Shards, teacher: Callable[[], Teacher], report: Report) -> None:
+def _teach(
+    recipe: Recipe, prompts: Prompts, shards: Shards, teacher: Callable[[], Teacher], report: Report
+) -> None:
     """Has the target write the shards that are missing."""
     missing = [number for number in (0, *recipe.shards) if number not in shards]
     loaded = teacher() if missing else None
     for done, number in enumerate(missing):
-        steps = loaded.write(prompts.of_shard(number), new_tokens=recipe.new_tokens, seed=recipe.seed + number * recipe.shard_rows)
+        steps = loaded.write(
+            prompts.of_shard(number),
+            new_tokens=recipe.new_tokens,
+            seed=recipe.seed + number * recipe.shard_rows,
+        )
         for step in steps:
             if isinstance(step, Laws):
                 shards.save(number, step)
@@ -138,12 +183,20 @@ def _teach(recipe: Recipe, prompts: Prompts, shards: Shards, teacher: Callable[[
                 report("The target reads and writes", (done + step) / len(missing))
 
 
-def _network(recipe: Recipe, config: ModelConfig, weights: Weights, head_ids: Sequence[int], device: torch.device) -> DraftNetwork:
+def _network(
+    recipe: Recipe, config: ModelConfig, weights: Weights, head_ids: Sequence[int], device: torch.device
+) -> DraftNetwork:
     """The draft as it starts: copies of the target's layers."""
     embedding = weights.tensor("model.embed_tokens.weight").float()
     output = embedding if config.tied else weights.tensor("lm_head.weight").float()
-    network = DraftNetwork(config, layers=recipe.layers, embedding=embedding, head=output[torch.tensor(head_ids)],
-                           sinks=recipe.sinks, window=recipe.window)
+    network = DraftNetwork(
+        config,
+        layers=recipe.layers,
+        embedding=embedding,
+        head=output[torch.tensor(head_ids)],
+        sinks=recipe.sinks,
+        window=recipe.window,
+    )
     network.load_state_dict({name: weights.tensor(f"model.{name}").float() for name in network.state_dict()})
     return network.to(device)
 
@@ -153,7 +206,9 @@ def _remaining(recipe: Recipe, shards: Shards, step: int) -> Iterator[Laws]:
     per_epoch = recipe.steps_per_epoch
     for epoch in range(step // per_epoch, recipe.epochs):
         skip = step % per_epoch if epoch == step // per_epoch else 0
-        yield from batches(shards, recipe.shards, rows=recipe.batch_rows, seed=recipe.seed * _APART + epoch, skip=skip)
+        yield from batches(
+            shards, recipe.shards, rows=recipe.batch_rows, seed=recipe.seed * _APART + epoch, skip=skip
+        )
 
 
 def _share(step: int, total: int) -> float:

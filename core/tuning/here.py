@@ -30,16 +30,18 @@ from core.text.tokenizer import Tokenizer
 from core.tuning.tuner import Outcome, Report, Tuner
 from core.worker import model_folder
 
-BUSY = 0.25                        # of the processors; times taken beside other work say little
+BUSY = 0.25  # of the processors; times taken beside other work say little
 LOOK_S = 1.0
 SAMPLES = Path(__file__).resolve().parents[2] / "assets" / "samples"
 TEXTS = ("the-light-on-the-holm.md", "the-thursday-clock.md")
-LEAST_TEMPERATURE = 0.6            # unless the user set one: a greedy answer may go round in circles, and a circle is easily drafted
+# unless the user set one: a greedy answer may go round in circles, and a circle is easily drafted
+LEAST_TEMPERATURE = 0.6
 
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """What became of it: the file that holds the values now, or None; `dropped`: older values were not the faster ones either.
+    """What became of it: the file that holds the values now, or None; `dropped`: older values were not the
+    faster ones either.
 
     `busy`: the share of the processors that other programs took before it began. Above BUSY nothing is kept.
     """
@@ -50,17 +52,29 @@ class Stored:
     busy: float = 0.0
 
 
-def tune(settings: Settings, *, report: Report, books: Sequence[Path] = (), clock: Callable[[], float] = time.perf_counter) -> Stored:
-    """Measures and stores. `books` are read in place of the samples. Interrupted, it leaves everything as it was. Raises UserError."""
+def tune(
+    settings: Settings,
+    *,
+    report: Report,
+    books: Sequence[Path] = (),
+    clock: Callable[[], float] = time.perf_counter,
+) -> Stored:
+    """Measures and stores. `books` are read in place of the samples. Interrupted, it leaves everything as it
+    was. Raises UserError.
+    """
     report("Looking at this machine", None)
     busy = psutil.cpu_percent(interval=LOOK_S) / 100
-    machine = replace(probe(paths.data_dir()), tuned=())                   # what an earlier run found must not count as the default
+    # what an earlier run found must not count as the default
+    machine = replace(probe(paths.data_dir()), tuned=())
     choice = choose(machine, settings, is_downloaded=is_downloaded)
     folder = model_folder(choice.entry, report)
     draft = model_folder(choice.draft, report) if choice.draft else None
     report("Loading the model", None)
     bench = build_bench(choice.plan, settings, folder, draft_dir=draft, progress=report)
-    tokenizer, style = Tokenizer.load(folder, frame=choice.entry.frame), ReadingStyle.from_record(choice.entry.reading)
+    tokenizer, style = (
+        Tokenizer.load(folder, frame=choice.entry.frame),
+        ReadingStyle.from_record(choice.entry.reading),
+    )
     frame = tokenizer.frame(style.system)
     texts = [read_document(path).text for path in books or (SAMPLES / name for name in TEXTS)]
     request = [*tokenizer.encode("\n\n" + style.part_prompts[0]), *frame.ask]
@@ -69,18 +83,35 @@ def tune(settings: Settings, *, report: Report, books: Sequence[Path] = (), cloc
         same = replace(settings, context_tokens=choice.plan.context_tokens)
         try:
             return plan_for(replace(machine, tuned=(tuned,)), same, choice.entry).plan
-        except PlanError:                      # more than fits beside everything else
+        except PlanError:  # more than fits beside everything else
             return choice.plan
 
-    label = partial(Tuned, machine=machine_of(machine), folder=str(folder), fingerprint=fingerprint(folder),
-                    version=tuned_file.version(), date=date.today().isoformat())
-    tuner = Tuner(bench, choice.plan, settings, _params(settings, style), replan=replan, label=label, clock=clock, report=report)
+    label = partial(
+        Tuned,
+        machine=machine_of(machine),
+        folder=str(folder),
+        fingerprint=fingerprint(folder),
+        version=tuned_file.version(),
+        date=date.today().isoformat(),
+    )
+    tuner = Tuner(
+        bench,
+        choice.plan,
+        settings,
+        _params(settings, style),
+        replan=replan,
+        label=label,
+        clock=clock,
+        report=report,
+    )
     outcome = tuner.run([*frame.opening, *tokenizer.encode("\n\n".join(texts))], request)
     return stored(outcome, paths.data_dir(), busy=busy)
 
 
 def stored(outcome: Outcome, data_folder: Path, *, busy: float = 0.0) -> Stored:
-    """Keeps the values when they won the race; when they lost, what an earlier run kept goes too. On a busy machine all stays as it was."""
+    """Keeps the values when they won the race; when they lost, what an earlier run kept goes too. On a busy
+    machine all stays as it was.
+    """
     if busy > BUSY:
         return Stored(outcome, None, False, busy)
     if outcome.kept:
@@ -90,8 +121,10 @@ def stored(outcome: Outcome, data_folder: Path, *, busy: float = 0.0) -> Stored:
 
 def _params(settings: Settings, style: ReadingStyle) -> Params:
     """As the app answers, a little livelier where the user did not say."""
-    given = {name: getattr(style, name) if getattr(settings, name) is None else getattr(settings, name)
-             for name in ("temperature", "top_p", "repetition_penalty")}
+    given = {
+        name: getattr(style, name) if getattr(settings, name) is None else getattr(settings, name)
+        for name in ("temperature", "top_p", "repetition_penalty")
+    }
     if settings.temperature is None:
         given["temperature"] = max(given["temperature"], LEAST_TEMPERATURE)
     return Params(**given, seed=settings.seed or 0, mode="triforce")
@@ -101,12 +134,24 @@ def to_json(done: Stored) -> dict[str, Any]:
     """Plain values of everything that was measured and decided."""
     outcome, measured = done.outcome, done.outcome.measured
     return {
-        "kept": done.file is not None, "busy": done.busy, "file": str(done.file) if done.file else None, "tuned": outcome.tuned.to_json(),
-        "default": outcome.default.to_json(), "chosen": outcome.chosen.to_json(), "read_tokens": outcome.read_tokens,
-        "default_tbt_ms": outcome.default_tbt_ms, "chosen_tbt_ms": outcome.chosen_tbt_ms, "seconds": outcome.seconds,
-        "verify_ms": measured.verify_ms, "middle_ms": dict(measured.middle_ms), "draft_ms": measured.draft_ms,
+        "kept": done.file is not None,
+        "busy": done.busy,
+        "file": str(done.file) if done.file else None,
+        "tuned": outcome.tuned.to_json(),
+        "default": outcome.default.to_json(),
+        "chosen": outcome.chosen.to_json(),
+        "read_tokens": outcome.read_tokens,
+        "default_tbt_ms": outcome.default_tbt_ms,
+        "chosen_tbt_ms": outcome.chosen_tbt_ms,
+        "seconds": outcome.seconds,
+        "verify_ms": measured.verify_ms,
+        "middle_ms": dict(measured.middle_ms),
+        "draft_ms": measured.draft_ms,
         "draft_acceptance": measured.draft_acceptance,
-        "acceptance": [{"budget": one.budget, "chunk": one.chunk, "rate": rate} for one, rate in sorted(measured.acceptance.items())],
+        "acceptance": [
+            {"budget": one.budget, "chunk": one.chunk, "rate": rate}
+            for one, rate in sorted(measured.acceptance.items())
+        ],
     }
 
 
@@ -118,17 +163,43 @@ def report_text(done: Stored) -> str:
         ("", "default", "found"),
         ("retrieval budget, tokens", f"{default.retrieval_budget:,}", f"{chosen.retrieval_budget:,}"),
         ("retrieval chunk, tokens", f"{default.retrieval_chunk}", f"{chosen.retrieval_chunk}"),
-        ("gamma, outer and middle", f"{default.gamma}, {default.middle_gamma}", f"{chosen.gamma}, {chosen.middle_gamma}"),
-        ("acceptance of the middle level", f"{default.assumed_acceptance:.2f} assumed", f"{chosen.assumed_acceptance:.2f} measured"),
-        ("expected time between tokens", f"{default.expected_tbt_ms:.1f} ms", f"{chosen.expected_tbt_ms:.1f} ms"),
-        ("time between tokens in the race", f"{outcome.default_tbt_ms:.1f} ms", f"{outcome.chosen_tbt_ms:.1f} ms"),
+        (
+            "gamma, outer and middle",
+            f"{default.gamma}, {default.middle_gamma}",
+            f"{chosen.gamma}, {chosen.middle_gamma}",
+        ),
+        (
+            "acceptance of the middle level",
+            f"{default.assumed_acceptance:.2f} assumed",
+            f"{chosen.assumed_acceptance:.2f} measured",
+        ),
+        (
+            "expected time between tokens",
+            f"{default.expected_tbt_ms:.1f} ms",
+            f"{chosen.expected_tbt_ms:.1f} ms",
+        ),
+        (
+            "time between tokens in the race",
+            f"{outcome.default_tbt_ms:.1f} ms",
+            f"{outcome.chosen_tbt_ms:.1f} ms",
+        ),
     ]
     if done.busy > BUSY:
-        verdict = f"Other programs took {done.busy:.0%} of the processors, so these times say little and nothing is kept. Tune again when"
+        verdict = (
+            f"Other programs took {done.busy:.0%} of the processors, so these times say little and "
+            "nothing is kept. Tune again when"
+        )
         return "\n".join([*_head(done, rows), f"{verdict} the machine is quiet."])
-    verdict = "The found values were faster and are kept" if outcome.kept else "The default was no slower, so it stays"
-    where = f" in {done.file}. Settings of yours still win over them." if done.file else (
-        "; the values of an earlier run are dropped." if done.dropped else ".")
+    verdict = (
+        "The found values were faster and are kept"
+        if outcome.kept
+        else "The default was no slower, so it stays"
+    )
+    where = (
+        f" in {done.file}. Settings of yours still win over them."
+        if done.file
+        else ("; the values of an earlier run are dropped." if done.dropped else ".")
+    )
     return "\n".join([*_head(done, rows), verdict + where])
 
 
@@ -136,7 +207,10 @@ def _head(done: Stored, rows: Sequence[tuple[str, str, str]]) -> list[str]:
     """What was tuned, and both sides."""
     plan, outcome = done.outcome.default, done.outcome
     return [
-        f"{plan.model} on {plan.device}, {plan.context_tokens:,} tokens of context; tuned in {outcome.seconds:.0f} s behind "
-        f"{outcome.read_tokens:,} tokens, with {len(outcome.measured.acceptance)} selections.", "",
-        *(f"  {name:<34}{before:>16}{after:>16}" for name, before, after in rows), "",
+        f"{plan.model} on {plan.device}, {plan.context_tokens:,} tokens of context; tuned in "
+        f"{outcome.seconds:.0f} s behind "
+        f"{outcome.read_tokens:,} tokens, with {len(outcome.measured.acceptance)} selections.",
+        "",
+        *(f"  {name:<34}{before:>16}{after:>16}" for name, before, after in rows),
+        "",
     ]

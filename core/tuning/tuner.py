@@ -1,4 +1,6 @@
-"""Measures passes and acceptance behind one text, chooses, and lets the choice race the plan it would replace."""
+"""Measures passes and acceptance behind one text, chooses, and lets the choice race the plan it would
+replace.
+"""
 
 from __future__ import annotations
 
@@ -32,19 +34,23 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-SECONDS = 110.0                                # for everything behind the loading of the model
-READ_SHARE, ANSWER_SHARE, FORCED_SHARE, PASSES_SHARE = 0.4, 0.5, 0.65, 0.8     # of them, when a part ends at the latest
+SECONDS = 110.0  # for everything behind the loading of the model
+# of them, when a part ends at the latest
+READ_SHARE, ANSWER_SHARE, FORCED_SHARE, PASSES_SHARE = 0.4, 0.5, 0.65, 0.8
 ANSWER_TOKENS = 64
-RACE_TOKENS = 48                               # per run; two runs each
-LEAST_TIMED = 8                                # an answer that ends before says nothing of speed
-DRAFT = 8                                      # tokens per forced draft
-LEAST_DRAFTS = 4                               # of the answer's eight, however late it is,
-FEW_SELECTIONS = 5                             # and then for so many selections only: the plan's chunk with several budgets
-PRIOR_TOKENS = 8                               # for which the acceptance that the plan assumes counts beside what was found
+RACE_TOKENS = 48  # per run; two runs each
+LEAST_TIMED = 8  # an answer that ends before says nothing of speed
+DRAFT = 8  # tokens per forced draft
+LEAST_DRAFTS = 4  # of the answer's eight, however late it is,
+# and then for so many selections only: the plan's chunk with several budgets
+FEW_SELECTIONS = 5
+# for which the acceptance that the plan assumes counts beside what was found
+PRIOR_TOKENS = 8
 LEAST_PROMPT = 512
 LANE_TAIL = 2 * ANSWER_TOKENS
-LANES_SHARE = 0.25                             # of the free memory, for retrieval caches side by side
-WIDEST_CHUNK = 64                              # the cache is laid out for it, so that every candidate's chunks divide its blocks
+LANES_SHARE = 0.25  # of the free memory, for retrieval caches side by side
+# the cache is laid out for it, so that every candidate's chunks divide its blocks
+WIDEST_CHUNK = 64
 VERIFY_ROWS = (1, 2, 4, 8, 16, 33)
 MIDDLE_ROWS = (1, 2, 4, 5, 9)
 REPEATS = 3
@@ -54,7 +60,9 @@ Report = Callable[[str, float | None], None]
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """`tuned` holds the values of `chosen`; `kept` says whether they were faster than `default` in the race, in milliseconds per token."""
+    """`tuned` holds the values of `chosen`; `kept` says whether they were faster than `default` in the race,
+    in milliseconds per token.
+    """
 
     default: Plan
     chosen: Plan
@@ -72,37 +80,74 @@ class Outcome:
 
 
 class Tuner:
-    """One run. `replan(tuned)` plans with such values, as the planner will; `label` makes a Tuned of what is measured."""
+    """One run. `replan(tuned)` plans with such values, as the planner will; `label` makes a Tuned of what is
+    measured.
+    """
 
     def __init__(
-        self, bench: Bench, plan: Plan, settings: Settings, params: Params, *, replan: Callable[[Tuned], Plan],
-        label: Callable[..., Tuned], clock: Callable[[], float], report: Report, seconds: float = SECONDS,
+        self,
+        bench: Bench,
+        plan: Plan,
+        settings: Settings,
+        params: Params,
+        *,
+        replan: Callable[[Tuned], Plan],
+        label: Callable[..., Tuned],
+        clock: Callable[[], float],
+        report: Report,
+        seconds: float = SECONDS,
     ) -> None:
         self._bench, self._plan, self._settings, self._params = bench, plan, settings, params
-        self._replan, self._label, self._clock, self._tell, self._seconds = replan, label, clock, report, seconds
+        self._replan, self._label, self._clock, self._tell, self._seconds = (
+            replan,
+            label,
+            clock,
+            report,
+            seconds,
+        )
         self._began = clock()
 
     def run(self, text: Sequence[int], request: Sequence[int]) -> Outcome:
-        """Reads as much of `text` as there is time and room for, and lets the model answer the `request` behind it."""
+        """Reads as much of `text` as there is time and room for, and lets the model answer the `request`
+        behind it.
+        """
         engine = self._bench.engine(replace(self._plan, retrieval_chunk=WIDEST_CHUNK))
         context = engine.new_context(self._plan.context_tokens)
         with torch.inference_mode():
             prompt = self._read(engine, context, text, request)
             self._report("Answering", READ_SHARE)
-            answer, levels, _ = self._answer(self._bench.engine(self._plan), context, prompt, ANSWER_TOKENS, ANSWER_SHARE)
+            answer, levels, _ = self._answer(
+                self._bench.engine(self._plan), context, prompt, ANSWER_TOKENS, ANSWER_SHARE
+            )
             acceptance, middle_ms = self._forced(engine.model, context, [*prompt, *answer], len(prompt))
-            measured = Measured(self._passes(engine.model, context.cache), middle_ms, self._draft_ms(), acceptance,
-                                level_zero(levels, self._plan.middle_gamma) or costs.ACCEPTANCE_NGRAM)
+            measured = Measured(
+                self._passes(engine.model, context.cache),
+                middle_ms,
+                self._draft_ms(),
+                acceptance,
+                level_zero(levels, self._plan.middle_gamma) or costs.ACCEPTANCE_NGRAM,
+            )
             choice = choose(measured, self._settings)
             tuned = self._tuned(choice, measured)
             chosen = self._replan(tuned)
             default_ms, chosen_ms = self._race(chosen, context, prompt)
         tuned = replace(tuned, tbt_ms=round(chosen_ms, 3), default_tbt_ms=round(default_ms, 3))
-        return Outcome(self._plan, chosen, tuned, measured, len(prompt), default_ms, chosen_ms, self._clock() - self._began)
+        return Outcome(
+            self._plan,
+            chosen,
+            tuned,
+            measured,
+            len(prompt),
+            default_ms,
+            chosen_ms,
+            self._clock() - self._began,
+        )
 
-    # ---- the parts, in their order ------------------------------------------------------------------------------------------
+    # ---- the parts, in their order -------------------------------------------------------------------------
 
-    def _read(self, engine: Engine, context: Context, text: Sequence[int], request: Sequence[int]) -> list[int]:
+    def _read(
+        self, engine: Engine, context: Context, text: Sequence[int], request: Sequence[int]
+    ) -> list[int]:
         """Prefills segment by segment while there is time. Returns the prompt."""
         plan, spare = self._plan, ANSWER_TOKENS + len(request) + 2 * DRAFT
         expected = plan.context_tokens * self._seconds * READ_SHARE / max(plan.expected_prefill_s, 1e-9)
@@ -125,9 +170,14 @@ class Tuner:
         answer: list[int] = []
         levels: list[str] = []
         warm, started, ended = 0, 0.0, 0.0
-        context.keep_prefix_of(prompt[:-1])    # so that the end of the prompt is seen anew, which the first selection needs
-        events = engine.generate(context, prompt, replace(self._params, max_new_tokens=tokens),
-                                 should_stop=lambda: len(answer) - warm >= LEAST_TIMED and self._used() > share)
+        # so that the end of the prompt is seen anew, which the first selection needs
+        context.keep_prefix_of(prompt[:-1])
+        events = engine.generate(
+            context,
+            prompt,
+            replace(self._params, max_new_tokens=tokens),
+            should_stop=lambda: len(answer) - warm >= LEAST_TIMED and self._used() > share,
+        )
         for event in events:
             if isinstance(event, Round):
                 answer += event.tokens
@@ -142,19 +192,33 @@ class Tuner:
         self, model: LlamaModel, context: Context, ids: list[int], start: int
     ) -> tuple[dict[Selection, float], dict[int, Times]]:
         """p of every candidate along the answer, and the passes over each budget."""
-        sampling = Sampling(self._params.temperature, self._params.top_p, self._params.repetition_penalty, start)
+        sampling = Sampling(
+            self._params.temperature, self._params.top_p, self._params.repetition_penalty, start
+        )
         acceptance: dict[Selection, float] = {}
         middle_ms: dict[int, Times] = {}
-        tried = candidates(self._plan, self._settings)[:None if self._used() < ANSWER_SHARE else FEW_SELECTIONS]
+        tried = candidates(self._plan, self._settings)[
+            : None if self._used() < ANSWER_SHARE else FEW_SELECTIONS
+        ]
         for group in self._groups(model, tried):
             if acceptance and self._used() > FORCED_SHARE:
                 break
             self._report("Acceptance by budget and chunk", self._used())
             try:
                 lanes = [self._lane(context.cache, selection) for selection in group]
-                forced.select_first(model, context.cache, ids[:start], lanes, chunk_tokens=self._plan.prefill_chunk_tokens)
-                found = forced.run(model, context.cache, ids, start, lanes, [sampling], gamma=DRAFT,
-                                   going_on=self._for_a_while())
+                forced.select_first(
+                    model, context.cache, ids[:start], lanes, chunk_tokens=self._plan.prefill_chunk_tokens
+                )
+                found = forced.run(
+                    model,
+                    context.cache,
+                    ids,
+                    start,
+                    lanes,
+                    [sampling],
+                    gamma=DRAFT,
+                    going_on=self._for_a_while(),
+                )
                 for selection, lane, (expected,) in zip(group, lanes, found, strict=True):
                     acceptance[selection] = self._with_prior(expected)
                     if selection.budget not in middle_ms:
@@ -171,7 +235,9 @@ class Tuner:
 
     def _with_prior(self, found: Expected) -> float:
         """An answer cut short would otherwise say that everything is accepted, or nothing."""
-        return (found.accepted + PRIOR_TOKENS * self._plan.assumed_acceptance) / (found.evaluated + PRIOR_TOKENS)
+        return (found.accepted + PRIOR_TOKENS * self._plan.assumed_acceptance) / (
+            found.evaluated + PRIOR_TOKENS
+        )
 
     def _groups(self, model: LlamaModel, selections: list[Selection]) -> Iterator[list[Selection]]:
         """Which go side by side: as many as a part of the free memory holds, at least one."""
@@ -187,7 +253,9 @@ class Tuner:
         yield group
 
     def _lane(self, source: TargetKVCache, selection: Selection) -> Lane:
-        cache = RetrievalKVCache(source, budget=selection.budget, chunk=selection.chunk, tail_tokens=LANE_TAIL)
+        cache = RetrievalKVCache(
+            source, budget=selection.budget, chunk=selection.chunk, tail_tokens=LANE_TAIL
+        )
         watch = Watch()
         return Lane(cache, RetrievalRefresh(watch, cache), watch)
 
@@ -206,13 +274,15 @@ class Tuner:
         return times
 
     def _times(self, model: LlamaModel, cache: KVCache, rows: Sequence[int], ids: Sequence[int]) -> Times:
-        """Medians of passes that leave the cache as it was; the first is for warming up. One repeat when time runs out."""
+        """Medians of passes that leave the cache as it was; the first is for warming up. One repeat when time
+        runs out.
+        """
         found = []
         for n in rows:
             length, taken = cache.length, []
             while len(taken) <= REPEATS and (len(taken) < 2 or self._used() < PASSES_SHARE):
                 started = self._clock()
-                model.forward(ids[:n], cache)[-1, 0].item()            # reading a number waits for the device
+                model.forward(ids[:n], cache)[-1, 0].item()  # reading a number waits for the device
                 taken.append(1e3 * (self._clock() - started))
                 cache.rollback(length)
             found.append((n, round(median(taken[1:]), 3)))
@@ -231,16 +301,31 @@ class Tuner:
     def _tuned(self, choice: Choice, measured: Measured) -> Tuned:
         plan, selection = self._plan, choice.selection
         return self._label(
-            model=plan.model, device=plan.device, dtype=plan.dtype, kernel=plan.weights_kernel, threads=plan.threads,
-            context_tokens=plan.context_tokens, on_chip_layers=plan.on_chip_layers, draft_model=plan.draft_model,
-            retrieval_budget=selection.budget, retrieval_chunk=selection.chunk, gamma=choice.lengths.gamma,
-            middle_gamma=choice.lengths.middle_gamma, acceptance=round(measured.acceptance[selection], 4),
-            draft_acceptance=round(measured.draft_acceptance, 4), verify_ms=measured.verify_ms,
-            middle_ms=measured.middle_ms[selection.budget], draft_ms=measured.draft_ms, tbt_ms=0.0, default_tbt_ms=0.0,
+            model=plan.model,
+            device=plan.device,
+            dtype=plan.dtype,
+            kernel=plan.weights_kernel,
+            threads=plan.threads,
+            context_tokens=plan.context_tokens,
+            on_chip_layers=plan.on_chip_layers,
+            draft_model=plan.draft_model,
+            retrieval_budget=selection.budget,
+            retrieval_chunk=selection.chunk,
+            gamma=choice.lengths.gamma,
+            middle_gamma=choice.lengths.middle_gamma,
+            acceptance=round(measured.acceptance[selection], 4),
+            draft_acceptance=round(measured.draft_acceptance, 4),
+            verify_ms=measured.verify_ms,
+            middle_ms=measured.middle_ms[selection.budget],
+            draft_ms=measured.draft_ms,
+            tbt_ms=0.0,
+            default_tbt_ms=0.0,
         )
 
     def _race(self, chosen: Plan, context: Context, prompt: Sequence[int]) -> tuple[float, float]:
-        """Milliseconds per token of the default and of the chosen plan: there and back, so that a drift of the machine hits both."""
+        """Milliseconds per token of the default and of the chosen plan: there and back, so that a drift of
+        the machine hits both.
+        """
         taken: dict[bool, list[float]] = {False: [], True: []}
         for number, of_chosen in enumerate((False, True, True, False)):
             self._report("Against the default", PASSES_SHARE + number * (1 - PASSES_SHARE) / 4)

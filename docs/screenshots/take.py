@@ -1,6 +1,8 @@
-"""Takes the pictures in this folder from the real app: a browser, the embedded model, a sample. Run: python docs/screenshots/take.py
+"""Takes the pictures in this folder from the real app: a browser, the embedded model, a sample. Run: python
+docs/screenshots/take.py
 
-Needs Playwright and a Chromium (TRIFORCE_CHROMIUM names one). The figures in the pictures are those of the machine it runs on.
+Needs Playwright and a Chromium (TRIFORCE_CHROMIUM names one). The figures in the pictures are those of the
+machine it runs on.
 """
 
 from __future__ import annotations
@@ -18,10 +20,18 @@ from playwright.sync_api import Page, sync_playwright
 
 FOLDER = Path(__file__).resolve().parent
 REPO = FOLDER.parents[1]
-START = ("import sys; from app.main import run; from core.config import load_settings\n"
-         "sys.exit(run(load_settings(None, {'port': 0, 'fit': 'sections', 'seed': 7}), False))")
-FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update", "--disable-sync",
-         "--no-first-run")
+START = (
+    "import sys; from app.main import run; from core.config import load_settings\n"
+    "sys.exit(run(load_settings(None, {'port': 0, 'fit': 'sections', 'seed': 7}), False))"
+)
+FLAGS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+)
 PATIENCE_MS = 540_000
 
 
@@ -40,7 +50,9 @@ def sit_through(page: Page) -> None:
     take(page, "card")
     page.click("#summarize")
     page.wait_for_selector("#prefill-box [role=progressbar]")
-    page.wait_for_function("Number(document.querySelector('#prefill-box [aria-valuenow]')?.ariaValueNow ?? 100) > 15")
+    page.wait_for_function(
+        "Number(document.querySelector('#prefill-box [aria-valuenow]')?.ariaValueNow ?? 100) > 15"
+    )
     take(page, "prefilling")
     page.check("[data-levels]", force=True)
     page.wait_for_function("(document.querySelector('#live-text')?.innerText.length ?? 0) > 450")
@@ -52,12 +64,16 @@ def sit_through(page: Page) -> None:
 
 
 def main() -> None:
-    """Start the app on a data folder of its own (or --home, which may hold the model already), take the pictures, end it."""
+    """Start the app on a data folder of its own (or --home, which may hold the model already), take the
+    pictures, end it.
+    """
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--home", type=Path, default=None)
     home = parser.parse_args().home or Path(tempfile.mkdtemp())
     environ = {**os.environ, "TRIFORCE_HOME": str(home), "PYTHONPATH": str(REPO)}
-    app = subprocess.Popen([sys.executable, "-c", START], cwd=REPO, env=environ, stdout=subprocess.PIPE, text=True)
+    app = subprocess.Popen(
+        [sys.executable, "-c", START], cwd=REPO, env=environ, stdout=subprocess.PIPE, text=True
+    )
     try:
         assert app.stdout is not None
         found = re.search(r"http://\S+", app.stdout.readline())

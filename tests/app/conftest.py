@@ -18,8 +18,19 @@ from tests.app.fake_runtime import FakeRuntime, wait_until
 def book() -> Document:
     text = "Front. " + "The keeper lit the lamp. " * 40 + "\n\n" + "Nobody came. " * 40
     middle = text.index("\n\n") + 2
-    return Document(title="The Lamp", author="A. Keeper", language="en", format="txt", text=text, sha256="a" * 64, sections=(
-        Section("Title page", 0, 7, kind="front"), Section("One", 7, middle), Section("Two", middle, len(text))))
+    return Document(
+        title="The Lamp",
+        author="A. Keeper",
+        language="en",
+        format="txt",
+        text=text,
+        sha256="a" * 64,
+        sections=(
+            Section("Title page", 0, 7, kind="front"),
+            Section("One", 7, middle),
+            Section("Two", middle, len(text)),
+        ),
+    )
 
 
 @pytest.fixture
@@ -38,9 +49,15 @@ def make_desk(tmp_path, book):
     def make(engine, *, read=None, can_ocr=True, models=None) -> Desk:
         uploads = tmp_path / "uploads"
         uploads.mkdir(exist_ok=True)
-        desk = Desk(engine, Library(tmp_path / "books"), History(tmp_path / "chats.db"), upload_dir=uploads,
-                    read=read or (lambda *_args, **_kwargs: book), can_ocr=lambda: can_ocr,
-                    models=models or Models(Settings(), look=imagined_hardware))
+        desk = Desk(
+            engine,
+            Library(tmp_path / "books"),
+            History(tmp_path / "chats.db"),
+            upload_dir=uploads,
+            read=read or (lambda *_args, **_kwargs: book),
+            can_ocr=lambda: can_ocr,
+            models=models or Models(Settings(), look=imagined_hardware),
+        )
         made.append(desk)
         return desk
 

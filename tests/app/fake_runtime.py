@@ -1,4 +1,6 @@
-"""An engine by script, with the interface of app.runtime.Runtime: the same events, paced and repeatable, no model."""
+"""An engine by script, with the interface of app.runtime.Runtime: the same events, paced and repeatable, no
+model.
+"""
 
 from __future__ import annotations
 
@@ -11,25 +13,49 @@ from core.documents.document import Document
 from core.events import Acceptance, Delta, Event, Failed, Finished, Piece, Prefill, Reading, Stats
 
 SUMMARY = (
-    "In the chapters read here, the keeper of a small lighthouse takes in a stranger who claims to have walked across the sea "
+    "In the chapters read here, the keeper of a small lighthouse takes in a stranger who claims to have "
+    "walked across the sea "
     "bed at low tide. At first nobody believes him.\n\n"
     "- The keeper writes everything down in the log, **hour by hour**, because the log must never be empty.\n"
     "- The stranger repairs the lamp and, in doing so, learns what the keeper has been hiding.\n"
     "- When the storm comes, the two have to trust each other.\n\n"
-    "The book ends quietly. The lamp burns through the night, and in the morning the log holds a single line in a second "
-    "handwriting. What the story leaves open is whether the stranger ever left.")
-ANSWER = ("The keeper hides that the lamp went out once, on the night his brother's boat was lost. He had written a full page "
-          "in the log that night, and every word of it was invented. The stranger finds the page because it is the only one "
-          "without a single correction.")
+    "The book ends quietly. The lamp burns through the night, and in the morning the log holds a single line "
+    "in a second "
+    "handwriting. What the story leaves open is whether the stranger ever left."
+)
+ANSWER = (
+    "The keeper hides that the lamp went out once, on the night his brother's boat was lost. He had written "
+    "a full page "
+    "in the log that night, and every word of it was invented. The stranger finds the page because it is the "
+    "only one "
+    "without a single correction."
+)
 GB = 1 << 30
 
 
 class FakeRuntime:
-    """`pace`: seconds per round; `parts` > 1 reads the book in parts; `fail` ends the answer with that message."""
+    """`pace`: seconds per round; `parts` > 1 reads the book in parts; `fail` ends the answer with that
+    message.
+    """
 
-    def __init__(self, *, pace: float = 0.05, load_s: float = 0.0, parts: int = 1, fail: str = "", prefill_steps: int = 40,
-                 summary: str = SUMMARY, answer: str = ANSWER) -> None:
-        self.pace, self.load_s, self.parts, self.fail, self.prefill_steps = pace, load_s, parts, fail, prefill_steps
+    def __init__(
+        self,
+        *,
+        pace: float = 0.05,
+        load_s: float = 0.0,
+        parts: int = 1,
+        fail: str = "",
+        prefill_steps: int = 40,
+        summary: str = SUMMARY,
+        answer: str = ANSWER,
+    ) -> None:
+        self.pace, self.load_s, self.parts, self.fail, self.prefill_steps = (
+            pace,
+            load_s,
+            parts,
+            fail,
+            prefill_steps,
+        )
         self.summary, self.answer = summary, answer
         self.state = "starting"
         self.error = ""
@@ -40,7 +66,7 @@ class FakeRuntime:
         self.asked: list[dict] = []
         self.forgotten: list[str] = []
         self.forgotten_books: list[str] = []
-        self.prefilled_tokens: list[int] = []                   # per question: how much had to be read
+        self.prefilled_tokens: list[int] = []  # per question: how much had to be read
         self.closed = self.saved = False
         self.save_s = 0.0
         self._known: set[str] = set()
@@ -84,20 +110,48 @@ class FakeRuntime:
         tokens = round(book.words * 1.3)
         labels = [section.title for section in book.chapters]
         size = max(1, -(-len(labels) // self.parts))
-        parts = [f"{labels[at]} – {labels[min(at + size, len(labels)) - 1]}" for at in range(0, len(labels), size)]
+        parts = [
+            f"{labels[at]} – {labels[min(at + size, len(labels)) - 1]}" for at in range(0, len(labels), size)
+        ]
         left_out = [section.title for section in book.sections if section.kind != "chapter"]
-        return {"title": book.title, "author": book.author, "chapters": len(book.chapters), "words": book.words,
-                "tokens": tokens, "share_of_context": tokens / self.context_tokens,
-                "fits": self.parts == 1 and tokens < self.context_tokens,
-                "parts": parts if self.parts > 1 else ["Whole book"], "prefill_s_estimate": tokens / 320,
-                "notes": [f"Left out: {', '.join(left_out)}"] if left_out else []}
+        return {
+            "title": book.title,
+            "author": book.author,
+            "chapters": len(book.chapters),
+            "words": book.words,
+            "tokens": tokens,
+            "share_of_context": tokens / self.context_tokens,
+            "fits": self.parts == 1 and tokens < self.context_tokens,
+            "parts": parts if self.parts > 1 else ["Whole book"],
+            "prefill_s_estimate": tokens / 320,
+            "notes": [f"Left out: {', '.join(left_out)}"] if left_out else [],
+        }
 
-    def ask(self, *, book: Document | None, book_id: str, conversation_id: str, question: str | None,
-            chapters: tuple[int, int] | None = None, fit: str = "auto", params: dict | None = None,
-            history: list[dict] | None = None) -> Iterator[Event]:
-        """The scripted answer. The first question about a book prefills it, the following ones only themselves."""
-        self.asked.append({"question": question, "chapters": chapters, "fit": fit, "params": dict(params or {}),
-                           "history": list(history or []), "conversation_id": conversation_id})
+    def ask(
+        self,
+        *,
+        book: Document | None,
+        book_id: str,
+        conversation_id: str,
+        question: str | None,
+        chapters: tuple[int, int] | None = None,
+        fit: str = "auto",
+        params: dict | None = None,
+        history: list[dict] | None = None,
+    ) -> Iterator[Event]:
+        """The scripted answer. The first question about a book prefills it, the following ones only
+        themselves.
+        """
+        self.asked.append(
+            {
+                "question": question,
+                "chapters": chapters,
+                "fit": fit,
+                "params": dict(params or {}),
+                "history": list(history or []),
+                "conversation_id": conversation_id,
+            }
+        )
         self._stop.clear()
         self.state = "busy"
         try:
@@ -109,12 +163,23 @@ class FakeRuntime:
         total = round(book.words * 1.3) if book else 40
         fresh = 24 if book_id in self._known else total
         self.prefilled_tokens.append(fresh)
-        stats = Stats(mode="triforce", model=self.model_name, prompt_tokens=total + 24, reused_tokens=total + 24 - fresh,
-                      context_total=self.context_tokens, context_used=min(total + 24, self.context_tokens))
+        stats = Stats(
+            mode="triforce",
+            model=self.model_name,
+            prompt_tokens=total + 24,
+            reused_tokens=total + 24 - fresh,
+            context_total=self.context_tokens,
+            context_used=min(total + 24, self.context_tokens),
+        )
         asked_at = time.monotonic()
         for part in range(1, self.parts + 1):
-            yield (Reading(part, self.parts - 1, f"Part {part}", "part summary") if part < self.parts else
-                   Reading(1, 1, "the whole book", "whole summary") if self.parts > 1 else Reading(1, 1, "Whole book"))
+            yield (
+                Reading(part, self.parts - 1, f"Part {part}", "part summary")
+                if part < self.parts
+                else Reading(1, 1, "the whole book", "whole summary")
+                if self.parts > 1
+                else Reading(1, 1, "Whole book")
+            )
             steps = self.prefill_steps if fresh > 24 else 1
             for step in range(1, steps + 1):
                 if self._stop.wait(self.pace):
@@ -141,24 +206,38 @@ class FakeRuntime:
                 reason = "user"
                 break
             drafted, kept = 6, (5, 3, 6, 4, 2, 6, 5)[number % 7]
-            taken = words[at:at + kept]
-            levels = ["draft"] * (len(taken) - 2) + ["retrieval", "target"][-min(2, len(taken)):]
+            taken = words[at : at + kept]
+            levels = ["draft"] * (len(taken) - 2) + ["retrieval", "target"][-min(2, len(taken)) :]
             at, number = at + len(taken), number + 1
             stats = _grown(stats, len(taken), drafted, kept, number, self.pace)
             yield Delta(tuple(Piece(word, level) for word, level in zip(taken, levels, strict=True)), stats)
-        yield Finished(reason, "".join(words[:at]), stats, token_ids=tuple(range(at)), sources=("Whole book",),
-                       plan=self.plan or {})
+        yield Finished(
+            reason,
+            "".join(words[:at]),
+            stats,
+            token_ids=tuple(range(at)),
+            sources=("Whole book",),
+            plan=self.plan or {},
+        )
 
     def _load(self) -> None:
         time.sleep(self.load_s)
         self.model_name = "SmolLM2-135M-Instruct"
         self.plan = {
-            "model": self.model_name, "device": "cpu", "dtype": "float32", "context_tokens": 8192,
-            "on_chip_layers": 30, "layers": 30, "retrieval_budget": 1024,
+            "model": self.model_name,
+            "device": "cpu",
+            "dtype": "float32",
+            "context_tokens": 8192,
+            "on_chip_layers": 30,
+            "layers": 30,
+            "retrieval_budget": 1024,
             "notes": ["No CUDA GPU was found: everything runs on the CPU with the embedded model."],
-            "budget": [{"name": "Weights", "bytes": GB // 4, "place": "RAM"},
-                       {"name": "KV cache", "bytes": GB // 3, "place": "RAM"},
-                       {"name": "Retrieval cache", "bytes": GB // 24, "place": "RAM"}]}
+            "budget": [
+                {"name": "Weights", "bytes": GB // 4, "place": "RAM"},
+                {"name": "KV cache", "bytes": GB // 3, "place": "RAM"},
+                {"name": "Retrieval cache", "bytes": GB // 24, "place": "RAM"},
+            ],
+        }
         if self.state == "loading":
             self.state = "ready"
 
@@ -169,13 +248,23 @@ def _grown(stats: Stats, new: int, drafted: int, kept: int, number: int, pace: f
     ordered = sorted(series)
     tokens = stats.new_tokens + new
     return replace(
-        stats, new_tokens=tokens, rounds=number, tokens_per_round=tokens / number, tbt_last_ms=tbt,
-        tbt_p50_ms=ordered[len(ordered) // 2], tbt_p95_ms=ordered[int(len(ordered) * 0.95)],
-        tbt_mean_ms=sum(series) / len(series), longest_wait_ms=max(series) * 3, tokens_per_s=1000 / (sum(series) / len(series)),
+        stats,
+        new_tokens=tokens,
+        rounds=number,
+        tokens_per_round=tokens / number,
+        tbt_last_ms=tbt,
+        tbt_p50_ms=ordered[len(ordered) // 2],
+        tbt_p95_ms=ordered[int(len(ordered) * 0.95)],
+        tbt_mean_ms=sum(series) / len(series),
+        longest_wait_ms=max(series) * 3,
+        tokens_per_s=1000 / (sum(series) / len(series)),
         acceptance_draft=stats.acceptance_draft + Acceptance(kept, drafted),
         acceptance_retrieval=stats.acceptance_retrieval + Acceptance(max(kept - 1, 1), kept),
-        context_used=min(stats.context_used + new, stats.context_total), tbt_series_ms=series,
-        acceptance_series=(*stats.acceptance_series, (kept - 1) / kept)[-300:], peak_memory_bytes=700 << 20)
+        context_used=min(stats.context_used + new, stats.context_total),
+        tbt_series_ms=series,
+        acceptance_series=(*stats.acceptance_series, (kept - 1) / kept)[-300:],
+        peak_memory_bytes=700 << 20,
+    )
 
 
 def wait_until(true: Callable[[], object], timeout_s: float = 10.0) -> None:

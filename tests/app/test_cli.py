@@ -1,4 +1,6 @@
-"""The command line as a person runs it: exit codes, messages, the JSON line; with a scripted engine where one is needed."""
+"""The command line as a person runs it: exit codes, messages, the JSON line; with a scripted engine where one
+is needed.
+"""
 
 from __future__ import annotations
 
@@ -17,18 +19,47 @@ from app import cli
 
 REPO = Path(__file__).resolve().parent.parent.parent
 SCRIPT = REPO / "tests" / "scripted_worker.py"
-KEYS = {"text", "prompt_tokens", "reused_tokens", "snapshot_tokens", "new_tokens", "finish_reason", "prefill_s", "ttft_s", "tbt_ms",
-        "tokens_per_s", "acceptance", "tokens_per_round", "rounds", "longest_wait_ms", "mode", "model", "plan", "peak_memory_bytes",
-        "verified"}
+KEYS = {
+    "text",
+    "prompt_tokens",
+    "reused_tokens",
+    "snapshot_tokens",
+    "new_tokens",
+    "finish_reason",
+    "prefill_s",
+    "ttft_s",
+    "tbt_ms",
+    "tokens_per_s",
+    "acceptance",
+    "tokens_per_round",
+    "rounds",
+    "longest_wait_ms",
+    "mode",
+    "model",
+    "plan",
+    "peak_memory_bytes",
+    "verified",
+}
 # a command line whose engine is the scripted one
-LAUNCH = f"import sys; import app.runtime as r; r.WORKER = (sys.executable, {str(SCRIPT)!r}); " \
-         "r.Runtime.__init__.__kwdefaults__['worker'] = r.WORKER; from app import cli; sys.exit(cli.main())"
+LAUNCH = (
+    f"import sys; import app.runtime as r; r.WORKER = (sys.executable, {str(SCRIPT)!r}); "
+    "r.Runtime.__init__.__kwdefaults__['worker'] = r.WORKER; from app import cli; sys.exit(cli.main())"
+)
 
 
-def run(*arguments: str, scripted: bool = False, stdin: str = "", **environ: str) -> subprocess.CompletedProcess[str]:
+def run(
+    *arguments: str, scripted: bool = False, stdin: str = "", **environ: str
+) -> subprocess.CompletedProcess[str]:
     start = [sys.executable, "-c", LAUNCH] if scripted else [sys.executable, "-m", "app.cli"]
-    return subprocess.run([*start, *arguments], cwd=REPO, env={**os.environ, "PYTHONPATH": str(REPO), **environ}, input=stdin,
-                          capture_output=True, encoding="utf-8", timeout=120)
+    return subprocess.run(
+        [*start, *arguments],
+        cwd=REPO,
+        env={**os.environ, "PYTHONPATH": str(REPO), **environ},
+        input=stdin,
+        capture_output=True,
+        encoding="utf-8",
+        timeout=120,
+    )
 
 
 @pytest.fixture
@@ -36,27 +67,52 @@ def book(tmp_path: Path) -> Path:
     """A short book of two chapters."""
     path = tmp_path / "a book.md"
     text = "# A Short Book\n\n" + "".join(
-        f"## Chapter {i}\n\n" + "".join(f"The keeper of lamp {i} went up stair {j} and lit it.\n\n" for j in range(12)) for i in (1, 2))
+        f"## Chapter {i}\n\n"
+        + "".join(f"The keeper of lamp {i} went up stair {j} and lit it.\n\n" for j in range(12))
+        for i in (1, 2)
+    )
     path.write_text(text, encoding="utf-8")
     return path
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["summarize", "--help"], ["extract", "BOOK"], ["models", "path"]])
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["summarize", "--help"], ["extract", "BOOK"], ["models", "path"]]
+)
 def test_light_commands_import_neither_torch_nor_gradio(arguments: list[str], book: Path):
     """Seconds of start-up for a help text, and an environment half made must still say what is wrong."""
     arguments = [str(book) if argument == "BOOK" else argument for argument in arguments]
-    code = ("import sys; from app import cli\n"
-            f"try:\n    status = cli.main({arguments!r})\nexcept SystemExit as end:\n    status = end.code\n"
-            "heavy = {'torch', 'gradio', 'transformers'} & set(sys.modules)\nassert not status, status\nassert not heavy, heavy")
-    done = subprocess.run([sys.executable, "-c", code], cwd=REPO, env={**os.environ, "PYTHONPATH": str(REPO)}, capture_output=True,
-                          encoding="utf-8", timeout=120)
+    code = (
+        "import sys; from app import cli\n"
+        f"try:\n    status = cli.main({arguments!r})\nexcept SystemExit as end:\n    status = end.code\n"
+        "heavy = {'torch', 'gradio', 'transformers'} & set(sys.modules)\nassert not status, status\nassert "
+        "not heavy, heavy"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=REPO,
+        env={**os.environ, "PYTHONPATH": str(REPO)},
+        capture_output=True,
+        encoding="utf-8",
+        timeout=120,
+    )
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("arguments", [
-    [], ["read"], ["summarize"], ["summarize", "x", "--chapters", "two"], ["summarize", "x", "--mode", "magic"],
-    ["summarize", "x", "--temperature", "9"], ["summarize", "x", "--max-new-tokens", "0"], ["plan", "--ram", "-1"],
-    ["train-draft", "--out", "x"], ["train-draft", "--out", "x", "--data", "y", "--tokens", "many"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["read"],
+        ["summarize"],
+        ["summarize", "x", "--chapters", "two"],
+        ["summarize", "x", "--mode", "magic"],
+        ["summarize", "x", "--temperature", "9"],
+        ["summarize", "x", "--max-new-tokens", "0"],
+        ["plan", "--ram", "-1"],
+        ["train-draft", "--out", "x"],
+        ["train-draft", "--out", "x", "--data", "y", "--tokens", "many"],
+    ],
+)
 def test_wrong_usage_is_2(arguments: list[str], capsys: pytest.CaptureFixture[str]):
     with pytest.raises(SystemExit) as end:
         cli.main(arguments)
@@ -83,16 +139,32 @@ def test_extract_shows_what_is_read(book: Path, capsys: pytest.CaptureFixture[st
 
 
 @pytest.mark.parametrize(("options", "ocr"), [([], False), (["--ocr"], True)])
-def test_extract_reads_pictures_when_asked(options: list[str], ocr: bool, book: Path, monkeypatch: pytest.MonkeyPatch):
+def test_extract_reads_pictures_when_asked(
+    options: list[str], ocr: bool, book: Path, monkeypatch: pytest.MonkeyPatch
+):
     import core.documents
 
     asked, read = [], core.documents.read_safely
-    monkeypatch.setattr(core.documents, "read_safely", lambda path, **given: asked.append(given["ocr"]) or read(path))
+    monkeypatch.setattr(
+        core.documents, "read_safely", lambda path, **given: asked.append(given["ocr"]) or read(path)
+    )
     assert cli.main(["extract", str(book), *options]) == 0 and asked == [ocr]
 
 
 def test_plan_for_an_imagined_machine(capsys: pytest.CaptureFixture[str]):
-    arguments = ["plan", "--model", "Llama-3.2-3B-Instruct", "--context", "32768", "--gpu", "RTX 4090", "--ram", "64", "--os", "linux"]
+    arguments = [
+        "plan",
+        "--model",
+        "Llama-3.2-3B-Instruct",
+        "--context",
+        "32768",
+        "--gpu",
+        "RTX 4090",
+        "--ram",
+        "64",
+        "--os",
+        "linux",
+    ]
     assert cli.main([*arguments, "--json"]) == 0
     plan = json.loads(capsys.readouterr().out)
     assert (plan["device"], plan["context_tokens"]) == ("cuda", 32768)
@@ -133,7 +205,10 @@ def test_summarize_streams_and_ends_with_one_json_line(book: Path):
     lines = done.stdout.splitlines()
     figures = json.loads(lines[-1])
     assert set(figures) == KEYS
-    assert set(figures["tbt_ms"]) == {"mean", "p50", "p95"} and set(figures["acceptance"]) == {"draft", "retrieval"}
+    assert set(figures["tbt_ms"]) == {"mean", "p50", "p95"} and set(figures["acceptance"]) == {
+        "draft",
+        "retrieval",
+    }
     assert figures["finish_reason"] == "stop" and figures["plan"]["reading"]["parts"]
     assert lines[0].strip() == figures["text"] == "You asked 'Who?'."
     assert "Not read: Chapter 2." in done.stderr
@@ -159,8 +234,13 @@ def test_ctrl_c_keeps_the_answer_so_far(book: Path, tmp_path: Path):
     out = tmp_path / "out"
     with out.open("wb") as stream:
         process = subprocess.Popen(
-            [sys.executable, "-c", LAUNCH, "summarize", str(book), "--question", "Who?", "--json"], cwd=REPO, stdout=stream,
-            stderr=subprocess.PIPE, encoding="utf-8", env={**os.environ, "PYTHONPATH": str(REPO), "SCRIPT_SLOW": "0.05"})
+            [sys.executable, "-c", LAUNCH, "summarize", str(book), "--question", "Who?", "--json"],
+            cwd=REPO,
+            stdout=stream,
+            stderr=subprocess.PIPE,
+            encoding="utf-8",
+            env={**os.environ, "PYTHONPATH": str(REPO), "SCRIPT_SLOW": "0.05"},
+        )
         while not out.stat().st_size and process.poll() is None:
             time.sleep(0.05)
         process.send_signal(signal.SIGINT)
@@ -174,12 +254,14 @@ def test_chat_keeps_the_conversation(book: Path):
     done = run("chat", str(book), scripted=True, stdin="Who?\n/again\nAnd then?\n/chapters two\n/quit\n")
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("\nYou asked 'Who?'.") == 2
-    assert "You asked 'Who?'. And then?" in done.stdout        # the prompt of the second question holds the first answer
+    # the prompt of the second question holds the first answer
+    assert "You asked 'Who?'. And then?" in done.stdout
     assert "no range of chapters" in done.stderr
 
 
-def test_train_draft_asks_for_what_was_typed(tmp_path: Path, home_with_model: Path, monkeypatch: pytest.MonkeyPatch,
-                                             capsys: pytest.CaptureFixture[str]):
+def test_train_draft_asks_for_what_was_typed(
+    tmp_path: Path, home_with_model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
     """Options that reach the recipe, the folders and the device; the training itself has tests of its own."""
     asked: dict[str, object] = {}
 
@@ -188,12 +270,44 @@ def test_train_draft_asks_for_what_was_typed(tmp_path: Path, home_with_model: Pa
         return out
 
     monkeypatch.setattr("core.training.train.train", train)
-    assert cli.main(["train-draft", "--out", str(tmp_path / "out"), "--data", str(tmp_path), "--tokens", "50,000", "--layers", "2",
-                     "--head-tokens", "8192", "--epochs", "1", "--seed", "7", "--device", "cpu"]) == 0
+    assert (
+        cli.main(
+            [
+                "train-draft",
+                "--out",
+                str(tmp_path / "out"),
+                "--data",
+                str(tmp_path),
+                "--tokens",
+                "50,000",
+                "--layers",
+                "2",
+                "--head-tokens",
+                "8192",
+                "--epochs",
+                "1",
+                "--seed",
+                "7",
+                "--device",
+                "cpu",
+            ]
+        )
+        == 0
+    )
     recipe = asked["recipe"]
     assert (recipe.target, recipe.tokens, recipe.layers, recipe.head_tokens, recipe.epochs, recipe.seed) == (
-        "SmolLM2-135M-Instruct", 50_000, 2, 8192, 1, 7)
-    assert (asked["out"], asked["sources"], asked["site"].device.type) == (tmp_path / "out", [tmp_path], "cpu")
+        "SmolLM2-135M-Instruct",
+        50_000,
+        2,
+        8192,
+        1,
+        7,
+    )
+    assert (asked["out"], asked["sources"], asked["site"].device.type) == (
+        tmp_path / "out",
+        [tmp_path],
+        "cpu",
+    )
     assert asked["target"].name == "SmolLM2-135M-Instruct"
     assert "holds no draft yet" in capsys.readouterr().out
     (tmp_path / "out").mkdir()

@@ -22,7 +22,9 @@ def client():
     def hello(_request):
         return PlainTextResponse("inside")
 
-    inside = Starlette(routes=[Route("/{path:path}", hello, methods=["GET", "POST", "PUT", "DELETE", "OPTIONS", "HEAD"])])
+    inside = Starlette(
+        routes=[Route("/{path:path}", hello, methods=["GET", "POST", "PUT", "DELETE", "OPTIONS", "HEAD"])]
+    )
     return TestClient(LocalGuard(inside, token="secret", port=PORT), base_url=HOME, follow_redirects=False)
 
 
@@ -31,7 +33,10 @@ def visitor(client):
     """A browser that came in through the launcher's address."""
     answer = client.get("/?k=secret")
     assert answer.status_code == 303 and answer.headers["location"] == "/"
-    assert "httponly" in answer.headers["set-cookie"].lower() and "samesite=strict" in answer.headers["set-cookie"].lower()
+    assert (
+        "httponly" in answer.headers["set-cookie"].lower()
+        and "samesite=strict" in answer.headers["set-cookie"].lower()
+    )
     return client
 
 
@@ -41,12 +46,25 @@ def test_nothing_answers_without_this_launchs_cookie(client, path):
         assert client.request(method, path).status_code == 401
     assert client.get("/?k=wrong").status_code == 401
     assert client.get(path, headers={"cookie": f"triforce_{PORT}=wrong"}).status_code == 401
-    assert client.get(path, headers={"cookie": "triforce_9=secret"}).status_code == 401, "another launch's cookie"
+    assert client.get(path, headers={"cookie": "triforce_9=secret"}).status_code == 401, (
+        "another launch's cookie"
+    )
 
 
 @pytest.mark.parametrize("path", ROUTES)
-@pytest.mark.parametrize("host", ["evil.example", f"evil.example:{PORT}", "127.0.0.1:1", "127.0.0.1.evil.example", "127.0.0.1",
-                                  f"0.0.0.0:{PORT}", f"[::2]:{PORT}", ""])
+@pytest.mark.parametrize(
+    "host",
+    [
+        "evil.example",
+        f"evil.example:{PORT}",
+        "127.0.0.1:1",
+        "127.0.0.1.evil.example",
+        "127.0.0.1",
+        f"0.0.0.0:{PORT}",
+        f"[::2]:{PORT}",
+        "",
+    ],
+)
 def test_a_foreign_host_is_refused_on_every_route(visitor, path, host):
     """A name that resolves to 127.0.0.1 would otherwise read everything (DNS rebinding)."""
     for method in ("GET", "POST"):
@@ -54,8 +72,18 @@ def test_a_foreign_host_is_refused_on_every_route(visitor, path, host):
 
 
 @pytest.mark.parametrize("path", ROUTES)
-@pytest.mark.parametrize("origin", ["http://evil.example", "null", "https://127.0.0.1:7861", "http://127.0.0.1:7862",
-                                    "http://localhost:7861", "http://127.0.0.1:7861.evil.example", ""])
+@pytest.mark.parametrize(
+    "origin",
+    [
+        "http://evil.example",
+        "null",
+        "https://127.0.0.1:7861",
+        "http://127.0.0.1:7862",
+        "http://localhost:7861",
+        "http://127.0.0.1:7861.evil.example",
+        "",
+    ],
+)
 def test_a_foreign_origin_is_refused_on_every_route(visitor, path, origin):
     """A multipart upload needs no preflight: any site could fill the disk."""
     for method in ("GET", "POST", "OPTIONS"):
@@ -74,8 +102,15 @@ def test_cross_site_requests_are_refused_but_a_link_may_show_the_page(visitor, s
 
 @pytest.mark.parametrize("host", [f"127.0.0.1:{PORT}", f"localhost:{PORT}", f"[::1]:{PORT}"])
 def test_the_user_gets_in_and_the_page_cannot_be_framed(visitor, host):
-    answer = visitor.get("/", headers={"host": host, "origin": f"http://{host}", "sec-fetch-site": "same-origin",
-                                       "cookie": f"other=1; triforce_{PORT}=secret"})
+    answer = visitor.get(
+        "/",
+        headers={
+            "host": host,
+            "origin": f"http://{host}",
+            "sec-fetch-site": "same-origin",
+            "cookie": f"other=1; triforce_{PORT}=secret",
+        },
+    )
     assert answer.text == "inside"
     assert "frame-ancestors 'none'" in answer.headers["content-security-policy"]
     assert "connect-src 'self'" in answer.headers["content-security-policy"]
@@ -84,7 +119,9 @@ def test_the_user_gets_in_and_the_page_cannot_be_framed(visitor, host):
 def test_the_apps_own_start_check_needs_no_cookie_but_the_right_host(client):
     assert client.get("/gradio_api/startup-events").status_code == 200
     assert client.get("/gradio_api/startup-events", headers={"host": "evil.example"}).status_code == 421
-    assert client.get("/gradio_api/startup-events", headers={"origin": "http://evil.example"}).status_code == 403
+    assert (
+        client.get("/gradio_api/startup-events", headers={"origin": "http://evil.example"}).status_code == 403
+    )
 
 
 def test_two_host_headers_do_not_slip_through(visitor):
@@ -97,8 +134,11 @@ def test_two_host_headers_do_not_slip_through(visitor):
         async def send(message):
             seen.append(message)
 
-        headers = [(b"host", f"127.0.0.1:{PORT}".encode()), (b"host", b"evil.example"),
-                   (b"cookie", f"triforce_{PORT}=secret".encode())]
+        headers = [
+            (b"host", f"127.0.0.1:{PORT}".encode()),
+            (b"host", b"evil.example"),
+            (b"cookie", f"triforce_{PORT}=secret".encode()),
+        ]
         scope = {"type": "http", "method": "GET", "path": "/", "query_string": b"", "headers": headers}
         await visitor.app(scope, receive, send)
 
@@ -108,11 +148,20 @@ def test_two_host_headers_do_not_slip_through(visitor):
 
 def test_gradios_environment_switches_are_gone():
     """GRADIO_SHARE and GRADIO_SERVER_NAME in a user's profile would open the app to the world."""
-    environ = {"GRADIO_SHARE": "True", "GRADIO_SERVER_NAME": "0.0.0.0", "gradio_allowed_paths": "/", "PATH": "/bin",
-               "GRADIO_ANALYTICS_ENABLED": "True", "NO_PROXY": "example.org,localhost"}
+    environ = {
+        "GRADIO_SHARE": "True",
+        "GRADIO_SERVER_NAME": "0.0.0.0",
+        "gradio_allowed_paths": "/",
+        "PATH": "/bin",
+        "GRADIO_ANALYTICS_ENABLED": "True",
+        "NO_PROXY": "example.org,localhost",
+    }
     scrub_environment(environ, temp_dir="/data/tmp")
     assert {name: value for name, value in environ.items() if name.upper().startswith("GRADIO_")} == {
-        "GRADIO_ANALYTICS_ENABLED": "False", "GRADIO_ANALYTICS_CACHE_FREQUENCY": "1000000000", "GRADIO_TEMP_DIR": "/data/tmp"}
+        "GRADIO_ANALYTICS_ENABLED": "False",
+        "GRADIO_ANALYTICS_CACHE_FREQUENCY": "1000000000",
+        "GRADIO_TEMP_DIR": "/data/tmp",
+    }
     assert environ["PATH"] == "/bin"
     assert environ["NO_PROXY"] == "example.org,localhost,127.0.0.1,::1"
     assert "127.0.0.1" in environ["no_proxy"]

@@ -28,8 +28,11 @@ def put(tmp_path, name: str = "book.txt"):
 
 # --- the end
 
+
 def test_what_was_read_is_stored_before_the_engine_ends(make_desk, engine):
-    """A book of an hour's prefill must not be lost because the person quits while its last blocks are being written."""
+    """A book of an hour's prefill must not be lost because the person quits while its last blocks are being
+    written.
+    """
     desk = make_desk(engine)
     engine.save_s = 0.2
     desk.close()
@@ -47,6 +50,7 @@ def test_whoever_has_no_time_does_not_wait_for_it(make_desk, engine):
 
 # --- books
 
+
 def test_a_dropped_file_becomes_a_book_and_the_upload_is_deleted(make_desk, engine, book, tmp_path):
     """Uploads that stay behind would fill the disk with private books."""
     desk, path = make_desk(engine), put(tmp_path)
@@ -58,8 +62,9 @@ def test_a_dropped_file_becomes_a_book_and_the_upload_is_deleted(make_desk, engi
     assert desk.card()["tokens"] == round(book.words * 1.3)
 
 
-@pytest.mark.parametrize("path", [
-    "/etc/hostname", "{tmp}/uploads/../secret.txt", "{tmp}/uploads/missing.txt", "{tmp}/uploads", ""])
+@pytest.mark.parametrize(
+    "path", ["/etc/hostname", "{tmp}/uploads/../secret.txt", "{tmp}/uploads/missing.txt", "{tmp}/uploads", ""]
+)
 def test_a_path_outside_the_uploads_is_refused(make_desk, engine, tmp_path, path):
     """The path comes from the browser: it must not open, or delete, any other file."""
     (tmp_path / "secret.txt").write_text("secret")
@@ -97,7 +102,9 @@ def test_a_protected_file_waits_for_its_password(make_desk, engine, book, tmp_pa
     desk, path = make_desk(engine, read=read), put(tmp_path)
     desk.intake.upload(str(path), "locked.pdf")
     wait_until(lambda: desk.intake.opening and desk.intake.opening.locked)
-    assert desk.notice is None and path.exists(), "asking for a password is not an error, and the file is still needed"
+    assert desk.notice is None and path.exists(), (
+        "asking for a password is not an error, and the file is still needed"
+    )
     desk.intake.give_password("wrong")
     wait_until(lambda: desk.notice)
     wait_until(lambda: desk.intake.opening and desk.intake.opening.locked)
@@ -122,8 +129,10 @@ def test_reading_a_file_can_be_cancelled(make_desk, engine, tmp_path):
 
 # --- scanned pages
 
+
 def scan_reader(book, *, pictures: int = 0):
     """Reads a scan only by OCR; with `pictures`, a book of which so many pages are pictures."""
+
     def read(_path, *, ocr, progress, should_stop, **_kwargs):
         if not ocr and pictures:
             return replace(book, pictures=pictures, page_starts=(0,) * 10)
@@ -131,6 +140,7 @@ def scan_reader(book, *, pictures: int = 0):
             raise ScannedPages("8 of 8 pages of old.pdf are pictures.")
         progress("Reading scanned pages", 0.5)
         return replace(book, text=book.text.replace("lamp", "lens"))
+
     return read
 
 
@@ -139,7 +149,12 @@ def test_a_scan_is_read_by_ocr_when_the_person_says_so(make_desk, engine, book, 
     desk, path = make_desk(engine, read=scan_reader(book)), put(tmp_path, "old.pdf")
     desk.intake.upload(str(path), "old.pdf")
     wait_until(lambda: desk.intake.opening and desk.intake.opening.offer)
-    assert "8 of 8 pages" in desk.intake.opening.offer and path.exists() and desk.notice is None and desk.book is None
+    assert (
+        "8 of 8 pages" in desk.intake.opening.offer
+        and path.exists()
+        and desk.notice is None
+        and desk.book is None
+    )
     assert "Read them with OCR" in offer_html(desk.intake.opening)
     desk.intake.read_pictures()
     wait_until(lambda: desk.book_id and desk.intake.opening is None)
@@ -171,7 +186,9 @@ def test_an_offer_declined_or_overtaken_leaves_no_file_behind(make_desk, engine,
     wait_until(lambda: desk.intake.opening and desk.intake.opening.offer)
     other = put(tmp_path, "other.pdf")
     desk.intake.upload(str(other), "other.pdf")
-    wait_until(lambda: desk.intake.opening and desk.intake.opening.offer and desk.intake.opening.name == "other.pdf")
+    wait_until(
+        lambda: desk.intake.opening and desk.intake.opening.offer and desk.intake.opening.name == "other.pdf"
+    )
     assert not path.exists() and other.exists()
     desk.intake.cancel()
     assert desk.intake.opening is None and not other.exists()
@@ -193,7 +210,12 @@ def test_a_book_read_while_an_answer_is_written_waits_on_the_shelf(make_desk, en
     desk.summarize(Wish())
     go.set()
     wait_until(lambda: desk.intake.opening is None)
-    assert desk.busy and desk.book_id == book.sha256 and desk.notice.kind == "info" and "The Scan" in desk.notice.text
+    assert (
+        desk.busy
+        and desk.book_id == book.sha256
+        and desk.notice.kind == "info"
+        and "The Scan" in desk.notice.text
+    )
     assert {entry.title for entry in desk.library.entries()} == {"The Lamp", "The Scan"}
     desk.stop()
 
@@ -209,6 +231,7 @@ def test_a_file_that_waited_too_long_asks_to_be_dropped_again(make_desk, engine,
 
 
 # --- answers
+
 
 def test_summary_then_follow_up_with_the_first_turn_as_history(desk, engine):
     desk.summarize(Wish(params={"temperature": 0.0}))
@@ -306,11 +329,15 @@ def test_reading_in_parts_keeps_each_parts_text_beside_the_answer(make_desk, boo
     desk.summarize(Wish(fit="sections"))
     done(desk)
     assert desk.turns[-1].text == SUMMARY
-    assert desk.turns[-1].extra["parts"] == [["Part 1", "What part 1 tells."], ["Part 2", "What part 2 tells."]]
+    assert desk.turns[-1].extra["parts"] == [
+        ["Part 1", "What part 1 tells."],
+        ["Part 2", "What part 2 tells."],
+    ]
 
 
 def test_cancel_while_the_engine_still_loads(make_desk, book):
     """The engine cannot be stopped before it has heard of the question; the page must not wait for it."""
+
     class Loading(FakeRuntime):
         def _answer(self, *_args):
             for step in range(10_000):
@@ -332,12 +359,18 @@ def test_cancel_while_the_engine_still_loads(make_desk, book):
 
 # --- forgetting
 
+
 def test_forgetting_a_book_clears_disk_engine_and_desk(desk, engine, book, tmp_path):
     desk.summarize(Wish())
     done(desk)
     talk = desk.conversation_id
     desk.forget_book(book.sha256)
-    assert desk.book is None and desk.turns == [] and engine.forgotten == [talk] and engine.forgotten_books == [book.sha256]
+    assert (
+        desk.book is None
+        and desk.turns == []
+        and engine.forgotten == [talk]
+        and engine.forgotten_books == [book.sha256]
+    )
     assert list((tmp_path / "books").rglob("*")) == []
     assert desk.history.turns(talk) == []
 

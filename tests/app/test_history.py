@@ -31,7 +31,11 @@ def test_turns_are_on_disk_before_the_answer_ends(tmp_path, history):
 def test_the_first_question_names_the_conversation(history):
     talk = history.create("book")
     assert history.conversations("book") == [], "an empty conversation is not listed"
-    history.add(talk.id, "user", "Why does the\n\nTime Traveller go back for his machine in the White Sphinx, of all places?")
+    history.add(
+        talk.id,
+        "user",
+        "Why does the\n\nTime Traveller go back for his machine in the White Sphinx, of all places?",
+    )
     history.add(talk.id, "assistant", "Because.")
     history.add(talk.id, "user", "And then?")
     title = history.conversations("book")[0].title
@@ -73,7 +77,9 @@ def test_a_forgotten_book_leaves_no_text_in_the_file(tmp_path, history):
 def test_export_holds_questions_answers_and_sources(history):
     talk = history.create("book")
     history.add(talk.id, "user", "Summarize")
-    history.add(talk.id, "assistant", "It is short.", extra={"sources": ["Chapters 1-3", "Chapter 4"], "ids": [1, 2]})
+    history.add(
+        talk.id, "assistant", "It is short.", extra={"sources": ["Chapters 1-3", "Chapter 4"], "ids": [1, 2]}
+    )
     page = history.markdown(talk.id, book="The Time Machine")
     assert page.startswith("# The Time Machine\n")
     assert "## Summarize" in page and "It is short." in page and "Chapters 1-3; Chapter 4" in page

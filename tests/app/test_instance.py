@@ -34,10 +34,15 @@ def test_the_address_file_is_private(tmp_path):
 
 
 def test_a_killed_app_leaves_no_lock_and_no_address(tmp_path):
-    code = ("import sys, os, signal; from pathlib import Path; from app.instance import Address, Instance\n"
-            "one = Instance(Path(sys.argv[1])); assert one.acquire(); one.announce(Address(1, 'x', os.getpid()))\n"
-            "print('up', flush=True); os.kill(os.getpid(), getattr(signal, 'SIGKILL', signal.SIGTERM))")
-    ended = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, timeout=60, check=False)
+    code = (
+        "import sys, os, signal; from pathlib import Path; from app.instance import Address, Instance\n"
+        "one = Instance(Path(sys.argv[1])); assert one.acquire(); one.announce(Address(1, 'x', "
+        "os.getpid()))\n"
+        "print('up', flush=True); os.kill(os.getpid(), getattr(signal, 'SIGKILL', signal.SIGTERM))"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, timeout=60, check=False
+    )
     assert ended.stdout.strip() == "up", ended.stderr
     after = Instance(tmp_path)
     assert after.acquire() and after.running() is None

@@ -1,4 +1,6 @@
-"""What a stream of events becomes on the page and in the history: parts beside the answer, retries replaced, stretches in a row."""
+"""What a stream of events becomes on the page and in the history: parts beside the answer, retries replaced,
+stretches in a row.
+"""
 
 from __future__ import annotations
 
@@ -32,10 +34,18 @@ def played(history: History, *events) -> tuple[Job, list]:
 
 def test_parts_stand_beside_the_answer_and_a_retry_replaces_its_part(history):
     job, _ = played(
-        history, Reading(1, 2, "One", "part summary"), Prefill(9, 9, 1.0), said("A pirate."),
-        Reading(1, 2, "One", "part summary", attempt=2), said("The keeper rowed."),
-        Reading(2, 2, "Two", "part summary"), said("The bell rang."),
-        Reading(1, 1, "the whole book", "whole summary"), said("He rowed and rang."), Finished("stop", "He rowed and rang.", STATS))
+        history,
+        Reading(1, 2, "One", "part summary"),
+        Prefill(9, 9, 1.0),
+        said("A pirate."),
+        Reading(1, 2, "One", "part summary", attempt=2),
+        said("The keeper rowed."),
+        Reading(2, 2, "Two", "part summary"),
+        said("The bell rang."),
+        Reading(1, 1, "the whole book", "whole summary"),
+        said("He rowed and rang."),
+        Finished("stop", "He rowed and rang.", STATS),
+    )
     assert job.snapshot.parts == (("One", "The keeper rowed."), ("Two", "The bell rang."))
     assert job.snapshot.text == "He rowed and rang."
 
@@ -43,11 +53,20 @@ def test_parts_stand_beside_the_answer_and_a_retry_replaces_its_part(history):
 def test_stretches_of_the_whole_follow_each_other_and_a_retry_takes_back_only_its_own(history):
     text = "## One\n\nHe rowed.\n\n## Two\n\nIt rang."
     job, seen = played(
-        history, Reading(1, 1, "Part", "part summary"), said("note"),
-        Reading(1, 2, "One", "whole summary"), said("## One\n\n", "", Stats()), said("He rowed."),
-        Reading(2, 2, "Two", "whole summary"), said("\n\n## Two\n\n", "", Stats()), said("A pirate came."),
-        Reading(2, 2, "Two", "whole summary", attempt=2), said("\n\n## Two\n\n", "", Stats()), said("It rang."),
-        Finished("stop", text, STATS))
+        history,
+        Reading(1, 1, "Part", "part summary"),
+        said("note"),
+        Reading(1, 2, "One", "whole summary"),
+        said("## One\n\n", "", Stats()),
+        said("He rowed."),
+        Reading(2, 2, "Two", "whole summary"),
+        said("\n\n## Two\n\n", "", Stats()),
+        said("A pirate came."),
+        Reading(2, 2, "Two", "whole summary", attempt=2),
+        said("\n\n## Two\n\n", "", Stats()),
+        said("It rang."),
+        Finished("stop", text, STATS),
+    )
     assert "## One\n\nHe rowed.\n\n## Two\n\nA pirate came." in seen
     assert job.snapshot.text == text and job.snapshot.parts == (("Part", "note"),)
     assert {piece.level for piece in job.snapshot.pieces} == {"", "target"}
@@ -56,7 +75,12 @@ def test_stretches_of_the_whole_follow_each_other_and_a_retry_takes_back_only_it
 def test_headings_without_figures_do_not_wipe_the_panel(history):
     shown = []
     talk = history.create("book").id
-    events = [Reading(1, 2, "One", "whole summary"), said("He rowed."), said("\n\n## Two", "", Stats()), Finished("stop", "x", STATS)]
+    events = [
+        Reading(1, 2, "One", "whole summary"),
+        said("He rowed."),
+        said("\n\n## Two", "", Stats()),
+        Finished("stop", "x", STATS),
+    ]
     job = Job(iter(events), history, talk, changed=lambda: shown.append(job.snapshot.stats))
     job.start()
     assert job.join(10)

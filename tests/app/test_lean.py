@@ -25,8 +25,13 @@ print(len(parsed), len(sys.meta_path), len(blocks.fns))
 
 def imported(statement: str) -> list[int]:
     """(stubs parsed, import hooks, functions of a small page) after a first import"""
-    said = subprocess.run([sys.executable, "-c", SCRIPT.format(repo=str(REPO), imports=statement)], capture_output=True, text=True,
-                          timeout=180, check=True)
+    said = subprocess.run(
+        [sys.executable, "-c", SCRIPT.format(repo=str(REPO), imports=statement)],
+        capture_output=True,
+        text=True,
+        timeout=180,
+        check=True,
+    )
     return [int(word) for word in said.stdout.split()]
 
 

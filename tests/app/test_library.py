@@ -9,8 +9,16 @@ from core.documents.document import Document, Section
 
 
 def book(letter: str, text: str = "Once. Twice.") -> Document:
-    return Document(title=f"Book {letter}", author="A. Writer", language="en", format="txt", text=text,
-                    sections=(Section("One", 0, 6), Section("Two", 6, len(text))), page_starts=(0, 6), sha256=letter * 64)
+    return Document(
+        title=f"Book {letter}",
+        author="A. Writer",
+        language="en",
+        format="txt",
+        text=text,
+        sections=(Section("One", 0, 6), Section("Two", 6, len(text))),
+        page_starts=(0, 6),
+        sha256=letter * 64,
+    )
 
 
 def test_a_book_comes_back_equal_after_a_restart(tmp_path):

@@ -48,7 +48,7 @@ def test_a_cuda_pc_is_offered_what_fits_it(home):
     found = {model.name: model for model in survey(PC_4090, Settings())}
     assert found["Qwen3-8B"].fits and not found["Qwen3-8B"].here and found["Qwen3-8B"].bytes > 16 * GB
     assert found[EMBEDDED].here
-    assert "VRAM" in found["Yarn-Llama-2-13b-128k"].reason           # 26 GB of weights
+    assert "VRAM" in found["Yarn-Llama-2-13b-128k"].reason  # 26 GB of weights
     assert found["Llama-3.1-8B-Instruct"].gated
     assert "llama-68m" not in found
 
@@ -72,7 +72,7 @@ def test_a_downloaded_model_is_switched_to_and_stays_chosen(desk, hub: Hub):
     assert desk.models.fetching is None and "is being loaded" in desk.notice.text
     assert next(model for model in desk.models.list if model.name == SMALL).here
     assert remembered(Settings()).model == SMALL
-    assert remembered(Settings(model="Qwen3-8B")).model == "Qwen3-8B"       # config.yaml has the last word
+    assert remembered(Settings(model="Qwen3-8B")).model == "Qwen3-8B"  # config.yaml has the last word
     wait_until(lambda: desk.engine.state == "ready")
     desk.use_model(EMBEDDED)
     wait_until(lambda: desk.engine.model_name == EMBEDDED)
@@ -82,7 +82,7 @@ def test_a_download_is_paused_and_goes_on(desk, hub: Hub):
     hub.pace_s = 0.05
     desk.models.fetch(SMALL)
     wait_until(lambda: (desk.models.fetching.fraction or 0) > 0.2, 60)
-    desk.models.fetch("Qwen2.5-3B-Instruct")                # one at a time
+    desk.models.fetch("Qwen2.5-3B-Instruct")  # one at a time
     assert desk.models.fetching.name == SMALL
     desk.models.pause()
     assert desk.models.fetching.state == "paused" and "Go on" in fetching_html(desk.models.fetching)
@@ -146,7 +146,11 @@ def test_a_choice_that_cannot_be_read_counts_as_none(home):
 
 def test_the_list_says_what_a_choice_means(home):
     html = models_html(survey(PC_4090, Settings()), current=EMBEDDED)
-    assert "not tuned for chat" in html and "licence to accept first" in html and "do not fit this computer" in html
+    assert (
+        "not tuned for chat" in html
+        and "licence to accept first" in html
+        and "do not fit this computer" in html
+    )
     assert "Download 17." in html or "Download 16." in html
     assert html.count("in use") == 1
     assert "<script>" not in fetching_html(Fetching("<script>", "<b>", 0.5))
@@ -154,5 +158,8 @@ def test_the_list_says_what_a_choice_means(home):
 
 def test_the_window_process_is_not_what_downloads():
     """Converting needs torch, which would cost the app hundreds of megabytes."""
-    code = "import app.models, app.model_list, sys; assert 'torch' not in sys.modules and 'huggingface_hub' not in sys.modules"
+    code = (
+        "import app.models, app.model_list, sys; assert 'torch' not in sys.modules and 'huggingface_hub' "
+        "not in sys.modules"
+    )
     assert subprocess.run([sys.executable, "-c", code], cwd=shelf.ROOT, env={**os.environ}).returncode == 0

@@ -40,7 +40,9 @@ def make() -> Iterator[Callable[[], Runtime]]:
 
 
 def ask(runtime: Runtime, question: str | None = "one", **options) -> Iterator:
-    return runtime.ask(**{"book": None, "book_id": "", "conversation_id": "c", "question": question, **options})
+    return runtime.ask(
+        **{"book": None, "book_id": "", "conversation_id": "c", "question": question, **options}
+    )
 
 
 def last(events: Iterator):
@@ -112,10 +114,14 @@ def test_killed_engine_is_started_again_and_the_conversation_goes_on(make, monke
     old = runtime.pid
     os.kill(old, signal.SIGKILL)
     failed = last(events)
-    assert isinstance(failed, Failed) and failed.fatal and "nothing of the conversation is lost" in failed.message
+    assert (
+        isinstance(failed, Failed)
+        and failed.fatal
+        and "nothing of the conversation is lost" in failed.message
+    )
     monkeypatch.delenv("SCRIPT_SLOW")
     history = [{"role": "user", "text": "one"}, {"role": "assistant", "text": "kept", "ids": [110, 111]}]
-    os.kill(runtime.pid, signal.SIGKILL)                       # the restarted one as well, while it loads
+    os.kill(runtime.pid, signal.SIGKILL)  # the restarted one as well, while it loads
     done = last(ask(runtime, "two", book=BOOK, book_id="b", history=history))
     assert isinstance(done, Finished) and "two" in done.text
     assert runtime.pid != old
@@ -188,7 +194,9 @@ def test_close_ends_waiting_threads(make, monkeypatch):
 
 @pytest.mark.parametrize("how", ["timeout", "stop"])
 def test_the_wait_for_storing_has_an_end(make, monkeypatch, tmp_path, how):
-    """Quitting takes as long as it may, or until the person has no patience left; the engine then gives way."""
+    """Quitting takes as long as it may, or until the person has no patience left; the engine then gives
+    way.
+    """
     told = tmp_path / "told"
     monkeypatch.setenv("SCRIPT_SAVE", str(told))
     runtime = make()
@@ -196,7 +204,7 @@ def test_the_wait_for_storing_has_an_end(make, monkeypatch, tmp_path, how):
     if how == "stop":
         threading.Timer(0.5, runtime.stop).start()
     started = time.monotonic()
-    runtime.save(30 if how == "stop" else 0.5)              # storing takes five seconds
+    runtime.save(30 if how == "stop" else 0.5)  # storing takes five seconds
     assert 0.4 < time.monotonic() - started < 3
     runtime.close()
     assert "saved" not in told.read_text() and told.read_text().endswith("stopped\n")
@@ -222,13 +230,17 @@ def test_a_book_is_forgotten_on_disk_with_and_without_an_engine(make):
 @pytest.mark.skipif(os.name != "posix", reason="needs SIGKILL")
 def test_killed_app_leaves_no_engine_behind():
     """kill -9 of the app in the middle of an answer."""
-    code = ("import sys\n"
-            f"sys.path.insert(0, {str(SCRIPT.parent.parent)!r})\n"
-            "from app.runtime import Runtime\nfrom core.config import Settings\nfrom core.events import Delta\n"
-            f"r = Runtime(Settings(), worker=(sys.executable, {str(SCRIPT)!r}))\n"
-            "for e in r.ask(book=None, book_id='', conversation_id='c', question='one'):\n"
-            "    if isinstance(e, Delta):\n        print(r.pid, flush=True)\n")
-    app = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, env={**os.environ, "SCRIPT_SLOW": "0.05"})
+    code = (
+        "import sys\n"
+        f"sys.path.insert(0, {str(SCRIPT.parent.parent)!r})\n"
+        "from app.runtime import Runtime\nfrom core.config import Settings\nfrom core.events import Delta\n"
+        f"r = Runtime(Settings(), worker=(sys.executable, {str(SCRIPT)!r}))\n"
+        "for e in r.ask(book=None, book_id='', conversation_id='c', question='one'):\n"
+        "    if isinstance(e, Delta):\n        print(r.pid, flush=True)\n"
+    )
+    app = subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, env={**os.environ, "SCRIPT_SLOW": "0.05"}
+    )
     pid = int(app.stdout.readline())
     app.kill()
     app.wait(5)

@@ -10,10 +10,26 @@ import pytest
 from app.stats_panel import panel_html, plan_html, plot_svg, size
 from core.events import Acceptance, Stats, Verified
 
-STATS = Stats(mode="triforce", prompt_tokens=5000, reused_tokens=4976, new_tokens=42, ttft_s=0.31, tbt_last_ms=18.25,
-              tbt_p50_ms=17.0, tbt_p95_ms=41.5, longest_wait_ms=88, tokens_per_s=52.4, acceptance_draft=Acceptance(30, 40),
-              acceptance_retrieval=Acceptance(27, 30), tokens_per_round=3.5, rounds=12, context_used=5042, context_total=8192,
-              tbt_series_ms=(10.0, 40.0, 20.0), acceptance_series=(1.0, 0.5, 0.75))
+STATS = Stats(
+    mode="triforce",
+    prompt_tokens=5000,
+    reused_tokens=4976,
+    new_tokens=42,
+    ttft_s=0.31,
+    tbt_last_ms=18.25,
+    tbt_p50_ms=17.0,
+    tbt_p95_ms=41.5,
+    longest_wait_ms=88,
+    tokens_per_s=52.4,
+    acceptance_draft=Acceptance(30, 40),
+    acceptance_retrieval=Acceptance(27, 30),
+    tokens_per_round=3.5,
+    rounds=12,
+    context_used=5042,
+    context_total=8192,
+    tbt_series_ms=(10.0, 40.0, 20.0),
+    acceptance_series=(1.0, 0.5, 0.75),
+)
 
 
 def text_of(html: str, ident: str) -> str:
@@ -23,10 +39,15 @@ def text_of(html: str, ident: str) -> str:
 def test_every_number_is_shown():
     html = panel_html(STATS, live=True)
     assert text_of(html, "stat-speed") == "52.4" and text_of(html, "stat-round") == "3.50"
-    assert text_of(html, "stat-acceptance-draft") == "75%" and text_of(html, "stat-acceptance-retrieval") == "90%"
+    assert (
+        text_of(html, "stat-acceptance-draft") == "75%"
+        and text_of(html, "stat-acceptance-retrieval") == "90%"
+    )
     assert "30 of 40 accepted" in html and "27 of 30 accepted" in html
     assert [text_of(html, f"stat-tbt-{key}") for key in ("last", "p50", "p95")] == ["18.2", "17.0", "41.5"]
-    assert text_of(html, "stat-ttft") == "310 ms" and text_of(html, "stat-prefill") == "24 tokens, 4,976 reused"
+    assert (
+        text_of(html, "stat-ttft") == "310 ms" and text_of(html, "stat-prefill") == "24 tokens, 4,976 reused"
+    )
     again = panel_html(replace(STATS, snapshot_tokens=4000), live=False)
     assert text_of(again, "stat-prefill") == "24 tokens, 4,976 reused, 4,000 of them from disk"
     assert text_of(html, "stat-context") == "5,042 used · 3,150 free"
@@ -35,8 +56,12 @@ def test_every_number_is_shown():
 
 @pytest.mark.parametrize(
     ("verified", "said"),
-    [(Verified(128, 0, 0, 0.0, 0.1), "128 of 128 tokens"), (Verified(128, 1, 0, 0.05, 0.1), "128 of 128 tokens, 1 near-tie"),
-     (Verified(1280, 3, 2, 4.0, 0.1), "1,278 of 1,280 tokens, 3 near-ties")])
+    [
+        (Verified(128, 0, 0, 0.0, 0.1), "128 of 128 tokens"),
+        (Verified(128, 1, 0, 0.05, 0.1), "128 of 128 tokens, 1 near-tie"),
+        (Verified(1280, 3, 2, 4.0, 0.1), "1,278 of 1,280 tokens, 3 near-ties"),
+    ],
+)
 def test_what_the_check_against_plain_decoding_found(verified: Verified, said: str):
     """A mismatch is shown as it is; without the check nothing is claimed."""
     assert text_of(panel_html(replace(STATS, verified=verified), live=False), "stat-verified") == said
@@ -67,15 +92,27 @@ def test_the_plot_runs_from_edge_to_edge_and_says_the_same_in_words():
 def test_one_slow_round_does_not_flatten_the_plot():
     """On a busy machine one round may take fifty times the median."""
     svg = plot_svg((10.0, 12.0, 500.0, 11.0, 9.0), (1.0, 0.0, 1.0, 0.0, 1.0))
-    ys = [float(pair.split(",")[1]) for pair in re.search(r'class="line-tbt" points="([^"]+)"', svg).group(1).split()]
+    ys = [
+        float(pair.split(",")[1])
+        for pair in re.search(r'class="line-tbt" points="([^"]+)"', svg).group(1).split()
+    ]
     assert max(ys) - min(ys[0], ys[1], ys[3], ys[4]) >= 4 and ys[2] == min(ys) >= 0
     assert "highest 500" in svg
 
 
 def test_the_plan_says_where_every_byte_lives_and_escapes_names():
-    plan = {"device": "cuda", "dtype": "bfloat16", "layers": 32, "on_chip_layers": 12, "context_tokens": 131072,
-            "budget": [{"name": "KV <cache>", "bytes": 40 << 30, "place": "pinned RAM"},
-                       {"name": "Weights", "bytes": 13 << 30, "place": "VRAM"}], "notes": ["<b>note</b>"]}
+    plan = {
+        "device": "cuda",
+        "dtype": "bfloat16",
+        "layers": 32,
+        "on_chip_layers": 12,
+        "context_tokens": 131072,
+        "budget": [
+            {"name": "KV <cache>", "bytes": 40 << 30, "place": "pinned RAM"},
+            {"name": "Weights", "bytes": 13 << 30, "place": "VRAM"},
+        ],
+        "notes": ["<b>note</b>"],
+    }
     html = plan_html(plan, model="Llama")
     assert "12 of 32" in html and "131,072 tokens" in html and "40.0 GiB" in html and "pinned RAM" in html
     assert "<cache>" not in html and "<b>note</b>" not in html

@@ -1,4 +1,6 @@
-"""The desk's regions say what is known: a book from before needs no time to read, and progress names what came from disk."""
+"""The desk's regions say what is known: a book from before needs no time to read, and progress names what
+came from disk.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,14 @@ from core.documents.document import Document, Section
 from core.events import Prefill
 
 BOOK = Document("B", "", "en", "txt", "Once upon a time.", (Section("One", 0, 17),), sha256="b")
-CARD = {"tokens": 7000, "share_of_context": 0.85, "fits": True, "parts": ["Whole book"], "prefill_s_estimate": 42.0, "notes": []}
+CARD = {
+    "tokens": 7000,
+    "share_of_context": 0.85,
+    "fits": True,
+    "parts": ["Whole book"],
+    "prefill_s_estimate": 42.0,
+    "notes": [],
+}
 
 
 def card(**changes) -> str:
@@ -17,7 +26,8 @@ def card(**changes) -> str:
 
 def test_a_book_from_before_opens_at_once():
     assert "about <b>42 s</b> to read" in card(snapshot_tokens=0)
-    assert "about <b>42 s</b> to read" in card(snapshot_tokens=1024)           # a reading that was cancelled early
+    # a reading that was cancelled early
+    assert "about <b>42 s</b> to read" in card(snapshot_tokens=1024)
     known = card(snapshot_tokens=6990, prefill_s_estimate=0.06)
     assert "read before" in known and "to read" not in known
 

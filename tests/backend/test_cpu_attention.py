@@ -12,8 +12,12 @@ from core.backend.cpu import CpuBackend
 HEADS, KV_HEADS, DIM, BLOCK = 6, 2, 16, 32
 
 
-def material(n: int, length: int, *, block: int = BLOCK, blocks: int | None = None) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """q [n, heads, d]; k, v [blocks, kv_heads, block, d] with nonsense behind `length`, which must never be seen."""
+def material(
+    n: int, length: int, *, block: int = BLOCK, blocks: int | None = None
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """q [n, heads, d]; k, v [blocks, kv_heads, block, d] with nonsense behind `length`, which must never be
+    seen.
+    """
     dice = torch.Generator().manual_seed(n * 1000 + length)
     blocks = blocks or max(1, -(-length // block))
     q = torch.randn(n, HEADS, DIM, generator=dice)
@@ -24,7 +28,9 @@ def material(n: int, length: int, *, block: int = BLOCK, blocks: int | None = No
     return q, k, v
 
 
-def dense(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, length: int, causal: bool) -> tuple[torch.Tensor, torch.Tensor]:
+def dense(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, length: int, causal: bool
+) -> tuple[torch.Tensor, torch.Tensor]:
     """(out [n, heads, d], lse [n, heads]) in fp64, row by row as the definition says."""
     n = q.shape[0]
     keys, values = (part.transpose(0, 1).reshape(KV_HEADS, -1, DIM).double() for part in (k, v))
@@ -40,8 +46,18 @@ def dense(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, length: int, causal
 
 
 SHAPES = [
-    (1, 1, True), (1, 32, True), (1, 33, True), (1, 77, False), (3, 3, True), (5, 40, True), (5, 64, False), (17, 96, True),
-    (60, 60, True), (60, 130, True), (60, 130, False), (96, 97, True),
+    (1, 1, True),
+    (1, 32, True),
+    (1, 33, True),
+    (1, 77, False),
+    (3, 3, True),
+    (5, 40, True),
+    (5, 64, False),
+    (17, 96, True),
+    (60, 60, True),
+    (60, 130, True),
+    (60, 130, False),
+    (96, 97, True),
 ]
 
 
@@ -58,10 +74,17 @@ def test_attention_equals_dense(n: int, length: int, causal: bool):
 
 
 @pytest.mark.parametrize("wide", [False, True])
-@pytest.mark.parametrize(("n", "length", "causal"), [(60, 130, True), (60, 320, True), (33, 64, True), (60, 300, False), (60, 60, True)])
+@pytest.mark.parametrize(
+    ("n", "length", "causal"),
+    [(60, 130, True), (60, 320, True), (33, 64, True), (60, 300, False), (60, 60, True)],
+)
 @pytest.mark.parametrize("piece", [1, 40, 64, 256])
-def test_many_rows_see_all_keys_whatever_the_pieces(n: int, length: int, causal: bool, wide: bool, piece: int, monkeypatch):
-    """Pieces inside a block, across blocks and larger than all; bfloat16 numbers multiplied in float32 too, which is rounded once."""
+def test_many_rows_see_all_keys_whatever_the_pieces(
+    n: int, length: int, causal: bool, wide: bool, piece: int, monkeypatch
+):
+    """Pieces inside a block, across blocks and larger than all; bfloat16 numbers multiplied in float32 too,
+    which is rounded once.
+    """
     monkeypatch.setattr(cpu, "_PIECE_TOKENS", piece)
     q, k, v = material(n, length)
     dtype = torch.bfloat16 if wide else torch.float32
@@ -85,7 +108,9 @@ def test_one_block_of_the_whole_capacity(n: int):
 
 @pytest.mark.parametrize(("n", "split"), [(1, 1), (1, 2), (4, 1), (4, 2), (60, 1)])
 def test_parts_merge_to_the_whole(n: int, split: int):
-    """Past blocks without a mask, the rows' own blocks with one, joined by log-sum-exp: what offloading does block by block."""
+    """Past blocks without a mask, the rows' own blocks with one, joined by log-sum-exp: what offloading does
+    block by block.
+    """
     length = 3 * BLOCK
     q, k, v = material(n, length)
     backend = CpuBackend()
@@ -104,7 +129,10 @@ def test_nothing_to_see_is_zero_and_minus_infinity_never_nan():
     assert bool((empty[0] == 0).all()) and bool((empty[1] == -torch.inf).all())
     full = backend.attend_part(q, k, v, length=40, causal=False)
     for pair in ((empty, full), (full, empty)):
-        assert all(torch.equal(got, want) or torch.allclose(got, want) for got, want in zip(merge(*pair[0], *pair[1]), full, strict=True))
+        assert all(
+            torch.equal(got, want) or torch.allclose(got, want)
+            for got, want in zip(merge(*pair[0], *pair[1]), full, strict=True)
+        )
     out, lse = merge(*empty, *empty)
     assert bool((out == 0).all()) and bool((lse == -torch.inf).all())
 
@@ -126,7 +154,9 @@ def test_chunk_lse_equals_the_scores_it_stands_for(length: int):
 
 def test_rms_norm():
     """By the definition, also for values so small that eps decides."""
-    x = torch.randn(5, 24, generator=torch.Generator().manual_seed(0)) * torch.tensor([1e-4, 1.0, 50.0, 1e-2, 3.0]).unsqueeze(1)
+    x = torch.randn(5, 24, generator=torch.Generator().manual_seed(0)) * torch.tensor(
+        [1e-4, 1.0, 50.0, 1e-2, 3.0]
+    ).unsqueeze(1)
     weight = torch.rand(24, generator=torch.Generator().manual_seed(1)) + 0.5
     want = x.double() / (x.double().pow(2).mean(-1, keepdim=True) + 1e-5).sqrt() * weight.double()
     assert torch.allclose(CpuBackend().rms_norm(x, weight, 1e-5).double(), want, rtol=1e-5, atol=1e-6)

@@ -1,4 +1,6 @@
-"""How the CUDA backend records passes, with stand-ins for streams and graphs: in which order, and what a failure leaves behind."""
+"""How the CUDA backend records passes, with stand-ins for streams and graphs: in which order, and what a
+failure leaves behind.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ class Stream:
 
 
 class Device:
-    """Streams and graphs as torch has them. `breaks`: what goes wrong while recording, before ending the recording goes wrong too."""
+    """Streams and graphs as torch has them. `breaks`: what goes wrong while recording, before ending the
+    recording goes wrong too.
+    """
 
     def __init__(self) -> None:
         self.compute = self.current = Stream()
@@ -77,11 +81,19 @@ class Graph:
 def device(monkeypatch: pytest.MonkeyPatch) -> Device:
     made = Device()
     for name, value in {
-        "is_available": lambda: True, "device_count": lambda: 1,
-        "get_device_name": lambda device: "a card", "set_device": lambda device: None, "Stream": Stream,
-        "current_stream": lambda device=None: made.current, "stream": made.use, "graph": made.graph, "CUDAGraph": Graph,
-        "graph_pool_handle": object, "get_device_properties": lambda device: SimpleNamespace(total_memory=1 << 30),
-        "set_per_process_memory_fraction": lambda fraction, device: None, "empty_cache": lambda: None,
+        "is_available": lambda: True,
+        "device_count": lambda: 1,
+        "get_device_name": lambda device: "a card",
+        "set_device": lambda device: None,
+        "Stream": Stream,
+        "current_stream": lambda device=None: made.current,
+        "stream": made.use,
+        "graph": made.graph,
+        "CUDAGraph": Graph,
+        "graph_pool_handle": object,
+        "get_device_properties": lambda device: SimpleNamespace(total_memory=1 << 30),
+        "set_per_process_memory_fraction": lambda fraction, device: None,
+        "empty_cache": lambda: None,
     }.items():
         monkeypatch.setattr(torch.cuda, name, value)
     return made
@@ -94,12 +106,16 @@ def backend_on_the_cpu() -> CudaBackend:
 
 
 def test_a_pass_is_done_first_and_then_recorded(device: Device):
-    """On the side stream, which begins after the computation and which the computation goes on after; one pool for all."""
+    """On the side stream, which begins after the computation and which the computation goes on after; one
+    pool for all.
+    """
     backend, x = backend_on_the_cpu(), torch.zeros(2)
 
     def run() -> torch.Tensor:
         side = device.current
-        device.said.append("run" if side is not device.compute and side.waited[-1:] == [device.compute] else "run too early")
+        device.said.append(
+            "run" if side is not device.compute and side.waited[-1:] == [device.compute] else "run too early"
+        )
         return x * 2
 
     replays = [backend.capture(run) for _ in range(2)]
@@ -110,7 +126,9 @@ def test_a_pass_is_done_first_and_then_recorded(device: Device):
     assert device.pools[0] is device.pools[1] and device.current is device.compute
 
 
-@pytest.mark.parametrize("error", [torch.OutOfMemoryError("CUDA out of memory"), RuntimeError("operation not permitted")])
+@pytest.mark.parametrize(
+    "error", [torch.OutOfMemoryError("CUDA out of memory"), RuntimeError("operation not permitted")]
+)
 def test_after_a_failure_none_is_tried(device: Device, caplog: pytest.LogCaptureFixture, error: Exception):
     """The computation goes on where it was, and what broke is said once, not what ending it said."""
     caplog.set_level(logging.WARNING)
@@ -126,8 +144,17 @@ def test_an_answer_by_graphs(device: Device):
     model = ours(oracle(), backend=backend)
     plan = replace(PLAN, cuda_graphs="on")
     composer = Composer(plan, model, ours(oracle(tied=True), backend=backend))
-    assert composer.prepare() == tuple(f"CUDA graphs: used for {level} passes of 1, 2, 3 rows." for level in ("middle", "draft"))
-    graphed = Engine(model, plan, new_cache=lambda capacity: FullKVCache(model.config.kv_shape, capacity + 32, backend),
-                     compose=composer.compose, peak_memory=lambda: 1)
+    assert composer.prepare() == tuple(
+        f"CUDA graphs: used for {level} passes of 1, 2, 3 rows." for level in ("middle", "draft")
+    )
+    graphed = Engine(
+        model,
+        plan,
+        new_cache=lambda capacity: FullKVCache(model.config.kv_shape, capacity + 32, backend),
+        compose=composer.compose,
+        peak_memory=lambda: 1,
+    )
     plain = engine(ours(oracle()), draft=ours(oracle(tied=True)))
-    assert run(graphed, graphed.new_context(400), PROMPT, GREEDY) == run(plain, plain.new_context(400), PROMPT, GREEDY)
+    assert run(graphed, graphed.new_context(400), PROMPT, GREEDY) == run(
+        plain, plain.new_context(400), PROMPT, GREEDY
+    )

@@ -1,4 +1,6 @@
-"""The CUDA backend's own lines with a stand-in for the driver: what it asks for, in which order, and what it does when it is refused."""
+"""The CUDA backend's own lines with a stand-in for the driver: what it asks for, in which order, and what it
+does when it is refused.
+"""
 
 from __future__ import annotations
 
@@ -69,13 +71,21 @@ class Stream:
 def driver(monkeypatch: pytest.MonkeyPatch) -> Driver:
     made, compute = Driver(), Stream()
     for name, value in {
-        "is_available": lambda: True, "device_count": lambda: 1,
-        "get_device_name": lambda device: "a card", "set_device": lambda device: None, "Event": Event, "Stream": Stream,
-        "current_stream": lambda device=None: compute, "stream": lambda stream: contextlib.nullcontext(), "cudart": lambda: made,
+        "is_available": lambda: True,
+        "device_count": lambda: 1,
+        "get_device_name": lambda device: "a card",
+        "set_device": lambda device: None,
+        "Event": Event,
+        "Stream": Stream,
+        "current_stream": lambda device=None: compute,
+        "stream": lambda stream: contextlib.nullcontext(),
+        "cudart": lambda: made,
         "get_device_properties": lambda device: SimpleNamespace(total_memory=80 * GIB),
         "set_per_process_memory_fraction": lambda fraction, device: made.fractions.append(fraction),
-        "mem_get_info": lambda device: (50 * GIB, 80 * GIB), "memory_allocated": lambda device: 3 * GIB,
-        "memory_reserved": lambda device: 5 * GIB, "empty_cache": lambda: None,
+        "mem_get_info": lambda device: (50 * GIB, 80 * GIB),
+        "memory_allocated": lambda device: 3 * GIB,
+        "memory_reserved": lambda device: 5 * GIB,
+        "empty_cache": lambda: None,
     }.items():
         monkeypatch.setattr(torch.cuda, name, value)
     return made
@@ -90,12 +100,21 @@ def backend_on_the_cpu(cap: int | None = None) -> CudaBackend:
 
 @pytest.mark.parametrize("mode", ["autoregressive", "triforce"])
 def test_an_offloaded_model_answers_as_ever(driver: Driver, mode: str):
-    """Kernels, blocks, copies in pieces and page-locked memory together: the same tokens as the CPU backend's."""
+    """Kernels, blocks, copies in pieces and page-locked memory together: the same tokens as the CPU
+    backend's.
+    """
     model = ours(oracle(), backend=backend_on_the_cpu())
 
     def new_cache(capacity: int) -> OffloadedKVCache:
-        return OffloadedKVCache(model.config.kv_shape, capacity + 32, model.backend, block_tokens=32, resident_layers=1, staging_blocks=2,
-                                fresh_tokens=40)
+        return OffloadedKVCache(
+            model.config.kv_shape,
+            capacity + 32,
+            model.backend,
+            block_tokens=32,
+            resident_layers=1,
+            staging_blocks=2,
+            fresh_tokens=40,
+        )
 
     params = replace(GREEDY, mode=mode)
     offloaded, plain = engine(model, new_cache=new_cache), engine(ours(oracle()))
@@ -104,7 +123,8 @@ def test_an_offloaded_model_answers_as_ever(driver: Driver, mode: str):
     assert run(offloaded, context, PROMPT, params) == run(plain, plain.new_context(400), PROMPT, params)
     context.close()
     gc.collect()
-    assert driver.locked == set()              # page-locked memory that is never let go is lost to the whole system
+    # page-locked memory that is never let go is lost to the whole system
+    assert driver.locked == set()
 
 
 def test_memory_that_cannot_be_locked_is_used_as_it_is(driver: Driver, caplog: pytest.LogCaptureFixture):
@@ -135,7 +155,8 @@ def test_a_cap_bounds_this_process_and_what_is_free(driver: Driver):
     """A large card stands for a small one; the next backend has the whole card again."""
     capped, whole = backend_on_the_cpu(20 * GIB), backend_on_the_cpu()
     assert driver.fractions == [0.25, 1.0]
-    assert capped.memory().free_bytes == (20 - 5 + 2) * GIB        # below the cap, and what torch has freed for itself
+    # below the cap, and what torch has freed for itself
+    assert capped.memory().free_bytes == (20 - 5 + 2) * GIB
     assert whole.memory().free_bytes == (50 + 2) * GIB
     assert capped.memory().used_bytes == 3 * GIB
 

@@ -1,4 +1,6 @@
-"""Attention over blocks by one-run kernels, against dense softmax in fp64; and kernels that lie are found out."""
+"""Attention over blocks by one-run kernels, against dense softmax in fp64; and kernels that lie are found
+out.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,8 @@ from core.backend.cpu import CpuBackend
 from core.backend.cuda import contiguous_runs
 from tests.backend.test_cpu_attention import BLOCK, SHAPES, dense, material
 
-# many rows over whole blocks, few rows over several, own rows that begin in one block and end in the next or the one after
+# many rows over whole blocks, few rows over several, own rows that begin in one block and end in the next or
+# the one after
 MORE_SHAPES = [(65, 170, True), (4, 100, True), (5, 34, True), (40, 70, True), (2, 64, False), (1, 96, False)]
 
 
@@ -50,28 +53,44 @@ def test_chunk_lse_equals_the_cpu_backends(length: int):
     assert torch.allclose(chunk_lse(q[0], k, length=length, chunk=8), want, atol=2e-5)
 
 
-def aligned_to_the_first_key(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, causal: bool) -> tuple[torch.Tensor, torch.Tensor]:
+def aligned_to_the_first_key(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, causal: bool
+) -> tuple[torch.Tensor, torch.Tensor]:
     """Query i sees keys 0 to i, as torch's public attention has it."""
     n = q.shape[2]
-    return kernels.by_matmul(q, k[:, :, :n], v[:, :, :n], causal=True) if causal else kernels.by_matmul(q, k, v, causal=False)
+    return (
+        kernels.by_matmul(q, k[:, :, :n], v[:, :, :n], causal=True)
+        if causal
+        else kernels.by_matmul(q, k, v, causal=False)
+    )
 
 
-def with_a_binary_logarithm(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, causal: bool) -> tuple[torch.Tensor, torch.Tensor]:
+def with_a_binary_logarithm(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, causal: bool
+) -> tuple[torch.Tensor, torch.Tensor]:
     out, lse = kernels.by_matmul(q, k, v, causal=causal)
     return out, lse / 0.6931
 
 
-def with_padded_sums(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, causal: bool) -> tuple[torch.Tensor, torch.Tensor]:
+def with_padded_sums(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, causal: bool
+) -> tuple[torch.Tensor, torch.Tensor]:
     out, lse = kernels.by_matmul(q, k, v, causal=causal)
     return out, torch.nn.functional.pad(lse, (0, 128 - lse.shape[-1] % 128))
 
 
-def that_is_not_there(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, causal: bool) -> tuple[torch.Tensor, torch.Tensor]:
+def that_is_not_there(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, causal: bool
+) -> tuple[torch.Tensor, torch.Tensor]:
     raise RuntimeError("no kernel image is available for execution on the device")
 
 
-@pytest.mark.parametrize("kernel", [aligned_to_the_first_key, with_a_binary_logarithm, with_padded_sums, that_is_not_there])
-def test_a_kernel_that_means_something_else_is_not_used(monkeypatch: pytest.MonkeyPatch, kernel: kernels.Kernel):
+@pytest.mark.parametrize(
+    "kernel", [aligned_to_the_first_key, with_a_binary_logarithm, with_padded_sums, that_is_not_there]
+)
+def test_a_kernel_that_means_something_else_is_not_used(
+    monkeypatch: pytest.MonkeyPatch, kernel: kernels.Kernel
+):
     """Private operations may change their meaning with any release."""
     monkeypatch.setattr(kernels, "by_flash_attn", kernel)
     monkeypatch.setattr(kernels, "by_torch", that_is_not_there)
@@ -80,7 +99,10 @@ def test_a_kernel_that_means_something_else_is_not_used(monkeypatch: pytest.Monk
 
 def test_a_kernel_that_works_is_used(monkeypatch: pytest.MonkeyPatch):
     """The self-test lets the truth pass, in 16 bits too."""
-    def honest(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, causal: bool) -> tuple[torch.Tensor, torch.Tensor]:
+
+    def honest(
+        q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, causal: bool
+    ) -> tuple[torch.Tensor, torch.Tensor]:
         return kernels.by_matmul(q.half(), k.half(), v.half(), causal=causal)
 
     monkeypatch.setattr(kernels, "by_flash_attn", honest)
@@ -96,4 +118,6 @@ def test_copies_are_made_of_contiguous_runs(rows: slice):
     for into, run in pairs:
         assert into.is_contiguous() and run.is_contiguous()
         into.copy_(run)
-    assert torch.equal(target[:, rows], source[:, rows]) and float(target.sum()) == pytest.approx(float(source[:, rows].sum()), rel=1e-6)
+    assert torch.equal(target[:, rows], source[:, rows]) and float(target.sum()) == pytest.approx(
+        float(source[:, rows].sum()), rel=1e-6
+    )

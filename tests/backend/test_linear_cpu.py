@@ -1,4 +1,6 @@
-"""The 4-bit kernels compute with the checkpoint's own weights: the product equals that of the dequantised matrix."""
+"""The 4-bit kernels compute with the checkpoint's own weights: the product equals that of the dequantised
+matrix.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from core.backend.base import Codes
 from core.backend.linear_cpu import FloatLinear, Int4Linear, WideLinear
 
 OUT, IN, GROUP = 48, 128, 32
-BF16 = 2.0**-8             # relative rounding of one bf16 number
+BF16 = 2.0**-8  # relative rounding of one bf16 number
 
 
 def codes(kind: str, seed: int = 0) -> Codes:
@@ -22,7 +24,11 @@ def codes(kind: str, seed: int = 0) -> Codes:
     if kind == "Q4_1":
         drawn = torch.randint(0, 16, (OUT, IN), generator=dice, dtype=torch.uint8)
         return Codes(drawn, scale, (0.1 * torch.randn(OUT, IN // GROUP, generator=dice)).half())
-    return Codes(torch.randint(-128, 128, (OUT, IN), generator=dice, dtype=torch.int8), scale / 16, torch.zeros_like(scale))
+    return Codes(
+        torch.randint(-128, 128, (OUT, IN), generator=dice, dtype=torch.int8),
+        scale / 16,
+        torch.zeros_like(scale),
+    )
 
 
 def dequantised(given: Codes) -> torch.Tensor:
@@ -76,11 +82,17 @@ def test_another_weight_would_show(kind: str):
 @pytest.mark.parametrize("rows", [1, 255, 256, 300])
 @pytest.mark.parametrize("piece", [IN * 7, IN * 1000])
 @pytest.mark.parametrize("biased", [False, True])
-def test_wide_products_are_the_exact_ones_rounded_once(rows: int, piece: int, biased: bool, monkeypatch: pytest.MonkeyPatch):
-    """Whole or in pieces of the matrix; few rows are left to bfloat16, whose result differs by roundings only."""
+def test_wide_products_are_the_exact_ones_rounded_once(
+    rows: int, piece: int, biased: bool, monkeypatch: pytest.MonkeyPatch
+):
+    """Whole or in pieces of the matrix; few rows are left to bfloat16, whose result differs by roundings
+    only.
+    """
     monkeypatch.setattr(linear_cpu, "_PIECE_NUMBERS", piece)
     dice = torch.Generator().manual_seed(rows)
-    weight, bias, x = (torch.randn(size, generator=dice).bfloat16() for size in ((OUT, IN), (OUT,), (rows, IN)))
+    weight, bias, x = (
+        torch.randn(size, generator=dice).bfloat16() for size in ((OUT, IN), (OUT,), (rows, IN))
+    )
     layer = WideLinear(weight, bias if biased else None)
     want = x.double() @ weight.double().t() + (bias.double() if biased else 0)
     bound = BF16 * (x.double().abs() @ weight.double().abs().t() + bias.double().abs())

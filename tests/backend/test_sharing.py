@@ -13,13 +13,21 @@ from core.backend.sharing import LOOK_EVERY_S, SharedCores
 
 
 class Machine:
-    """A processor whose programs use whole cores: time passes when told, and each second counts for all that runs."""
+    """A processor whose programs use whole cores: time passes when told, and each second counts for all that
+    runs.
+    """
 
     def __init__(self, cores: int, threads: int) -> None:
         self.cores, self.now, self.used_by_all, self.used_by_us = cores, 0.0, 100.0, 7.0
         self.asked = 0
         self.chosen: list[int] = []
-        self.shared = SharedCores(threads, clock=lambda: self.now, busy=self._busy, own=lambda: self.used_by_us, use=self.chosen.append)
+        self.shared = SharedCores(
+            threads,
+            clock=lambda: self.now,
+            busy=self._busy,
+            own=lambda: self.used_by_us,
+            use=self.chosen.append,
+        )
 
     def _busy(self) -> tuple[float, int]:
         self.asked += 1
@@ -33,17 +41,22 @@ class Machine:
         self.shared.look()
 
 
-@pytest.mark.parametrize(("cores", "threads", "others", "ours", "chosen"), [
-    (2, 2, 0.0, 2.0, 2),
-    (2, 2, 0.2, 1.8, 2),                       # a page that is drawn now and then
-    (2, 2, 0.67, 1.33, 1),                     # one busy program and two threads on two cores
-    (2, 1, 1.0, 1.0, None),                    # nothing to choose
-    (2, 2, 2.0, 0.0, 1),                       # never none
-    (16, 16, 1.0, 15.0, 15),
-    (32, 16, 10.0, 16.0, 16),                  # two logical cores per thread: there is room
-    (32, 16, 24.0, 8.0, 8),
-])
-def test_threads_are_what_other_programs_leave(cores: int, threads: int, others: float, ours: float, chosen: int | None) -> None:
+@pytest.mark.parametrize(
+    ("cores", "threads", "others", "ours", "chosen"),
+    [
+        (2, 2, 0.0, 2.0, 2),
+        (2, 2, 0.2, 1.8, 2),  # a page that is drawn now and then
+        (2, 2, 0.67, 1.33, 1),  # one busy program and two threads on two cores
+        (2, 1, 1.0, 1.0, None),  # nothing to choose
+        (2, 2, 2.0, 0.0, 1),  # never none
+        (16, 16, 1.0, 15.0, 15),
+        (32, 16, 10.0, 16.0, 16),  # two logical cores per thread: there is room
+        (32, 16, 24.0, 8.0, 8),
+    ],
+)
+def test_threads_are_what_other_programs_leave(
+    cores: int, threads: int, others: float, ours: float, chosen: int | None
+) -> None:
     machine = Machine(cores, threads)
     machine.shared.look()
     machine.run(LOOK_EVERY_S, others=others, ours=ours)
@@ -80,7 +93,7 @@ def test_only_cores_open_to_this_process_count(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(sharing.psutil, "cpu_times", lambda percpu: times)
     monkeypatch.setattr(sharing.os, "sched_getaffinity", lambda process: {1, 3}, raising=False)
     assert sharing.core_seconds() == (62.0, 2)
-    monkeypatch.delattr(sharing.os, "sched_getaffinity")                         # Windows
+    monkeypatch.delattr(sharing.os, "sched_getaffinity")  # Windows
     assert sharing.core_seconds() == (104.0, 4)
 
 
@@ -96,7 +109,10 @@ def test_another_number_of_threads_computes_the_same_numbers(rows: int, wide: bo
     """Large enough for the work to be shared out; few rows and many, as kept and in float32."""
     backend = CpuBackend(torch.bfloat16, wide_products=wide)
     made = torch.Generator().manual_seed(5)
-    q, k, v = (torch.randn(size, generator=made).bfloat16() for size in ((rows, 6, 64), (4, 2, 512, 64), (4, 2, 512, 64)))
+    q, k, v = (
+        torch.randn(size, generator=made).bfloat16()
+        for size in ((rows, 6, 64), (4, 2, 512, 64), (4, 2, 512, 64))
+    )
     layer = backend.linear(torch.randn(1536, 384, generator=made))
     found, before = [], torch.get_num_threads()
     try:

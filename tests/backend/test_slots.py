@@ -14,7 +14,7 @@ def defined(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, slots: list[int])
     group, out = q.shape[1] // k.shape[0], torch.zeros(q.shape, dtype=torch.float64)
     for i, slot in enumerate(slots):
         for head in range(q.shape[1]):
-            keys, values = (part[head // group, :slot + 1].double() for part in (k, v))
+            keys, values = (part[head // group, : slot + 1].double() for part in (k, v))
             out[i, head] = torch.softmax(keys @ q[i, head].double() * q.shape[-1] ** -0.5, 0) @ values
     return out
 
@@ -28,7 +28,7 @@ def test_it_is_attention(slots: list[int], dtype: torch.dtype, off: float, kv_he
     dice = torch.Generator().manual_seed(0)
     q = torch.randn(len(slots), 6, 16, generator=dice).to(dtype)
     k, v = torch.randn(2, kv_heads, capacity, 16, generator=dice).to(dtype)
-    k[:, max(slots) + 1:], v[:, max(slots) + 1:] = 1e4, 1e4
+    k[:, max(slots) + 1 :], v[:, max(slots) + 1 :] = 1e4, 1e4
     got = CpuBackend(dtype).attend_slots(q, k, v, slots=torch.tensor(slots))
     assert got.dtype == dtype and float((got.double() - defined(q, k, v, slots)).abs().max()) < off
 
@@ -36,5 +36,7 @@ def test_it_is_attention(slots: list[int], dtype: torch.dtype, off: float, kv_he
 def test_a_product_that_is_not_there_is_not_used(monkeypatch: pytest.MonkeyPatch):
     """A CPU has none with 16-bit factors and an fp32 sum; and one that is wrong is none."""
     assert choose(torch.device("cpu"), torch.bfloat16) is by_float
-    monkeypatch.setattr(torch, "bmm", lambda a, b, **more: torch.zeros(2, 16, 16) if more else torch.matmul(a, b))
+    monkeypatch.setattr(
+        torch, "bmm", lambda a, b, **more: torch.zeros(2, 16, 16) if more else torch.matmul(a, b)
+    )
     assert choose(torch.device("cpu"), torch.bfloat16) is by_float

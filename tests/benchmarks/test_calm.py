@@ -27,7 +27,9 @@ def counted() -> tuple[list[str], Callable[[str], Callable[[], str]]]:
         def run() -> str:
             done.append(name)
             return f"{name}{done.count(name)}"
+
         return run
+
     return done, make
 
 

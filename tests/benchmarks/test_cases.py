@@ -1,4 +1,6 @@
-"""A benchmark that is stopped goes on, keeps to its time, and never mixes figures that do not belong together."""
+"""A benchmark that is stopped goes on, keeps to its time, and never mixes figures that do not belong
+together.
+"""
 
 from __future__ import annotations
 

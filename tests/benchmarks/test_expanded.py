@@ -31,15 +31,21 @@ def logits(model: LlamaModel) -> torch.Tensor:
 @pytest.mark.parametrize("kv_heads", [4, 2], ids=["MHA", "GQA"])
 @pytest.mark.parametrize(("tied", "theta"), [(False, None), (True, 50_000.0)])
 def test_logits_equal_the_small_models(shape: str, kv_heads: int, tied: bool, theta: float | None):
-    """A head that reads another's keys, a frequency that is off, padding that leaks: each would show in every logit."""
+    """A head that reads another's keys, a frequency that is off, padding that leaks: each would show in every
+    logit.
+    """
     reference, large_shape = oracle(kv_heads=kv_heads, tied=tied), SHAPES[shape]
     if shape == "larger groups" and kv_heads == 4:
         pytest.skip("four KV heads do not fit three")
     weights, backend = Named(reference), CpuBackend()
     small = from_source(reference.config.to_dict(), name="tiny", eos=None)
     large = expanded_config(small, large_shape, positions=64, rope_theta=theta)
-    assert (large.layers, large.hidden, large.heads, large.kv_heads) == (large_shape.layers, large_shape.hidden, large_shape.heads,
-                                                                         large_shape.kv_heads)
+    assert (large.layers, large.hidden, large.heads, large.kv_heads) == (
+        large_shape.layers,
+        large_shape.hidden,
+        large_shape.heads,
+        large_shape.kv_heads,
+    )
     if theta:
         small.source["rope_parameters"]["rope_theta"] = theta
     want = logits(build(small, weights, backend, positions=64))
@@ -59,13 +65,20 @@ def test_a_shape_that_is_too_small_is_refused():
 
 
 def test_what_costs_time_is_not_zero():
-    """Zeros could be skipped, and copies of zeros cost a compressing memory nothing: all columns are filled except behind dead parts."""
+    """Zeros could be skipped, and copies of zeros cost a compressing memory nothing: all columns are filled
+    except behind dead parts.
+    """
     reference = oracle()
     small = from_source(reference.config.to_dict(), name="tiny", eos=None)
     large = expanded_config(small, SHAPES["no grouping"], positions=64)
     weights = ExpandedWeights(small, Named(reference), large, device=torch.device("cpu"), dtype=torch.float32)
     for layer, name in ((0, "k_proj"), (2, "k_proj"), (0, "v_proj"), (2, "q_proj")):
-        assert float((weights.tensor(f"model.layers.{layer}.self_attn.{name}.weight") == 0).float().mean()) < 0.01
+        assert (
+            float((weights.tensor(f"model.layers.{layer}.self_attn.{name}.weight") == 0).float().mean())
+            < 0.01
+        )
     for layer in (0, 2):
-        assert float((weights.tensor(f"model.layers.{layer}.mlp.gate_proj.weight") == 0).float().mean()) < 0.01
+        assert (
+            float((weights.tensor(f"model.layers.{layer}.mlp.gate_proj.weight") == 0).float().mean()) < 0.01
+        )
     assert not weights.tensor("model.layers.2.self_attn.o_proj.weight").any()

@@ -1,4 +1,6 @@
-"""The GPU benchmark's own logic, on the CPU: every case runs, what is missing is taken up again, and the time limit holds."""
+"""The GPU benchmark's own logic, on the CPU: every case runs, what is missing is taken up again, and the time
+limit holds.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ from benchmarks.store import load
 
 
 def run(folder: Path, *more: str) -> int:
-    return gpu.main(["--tiny", "--state", str(folder / "state.json"), "--save", "gpu", "--folder", str(folder), *more])
+    return gpu.main(
+        ["--tiny", "--state", str(folder / "state.json"), "--save", "gpu", "--folder", str(folder), *more]
+    )
 
 
 def test_every_case_runs_and_is_tabled(tmp_path: Path):
@@ -24,13 +28,20 @@ def test_every_case_runs_and_is_tabled(tmp_path: Path):
     offloaded, on_chip, by_blocks, texts = cases.values()
     row_bytes = 2 * gpu.TINY.kv_heads * gpu.TINY.head_dim * 4
     assert offloaded["verify_bytes_moved"] == 300 * 2 * row_bytes and on_chip["verify_bytes_moved"] == 0
-    assert offloaded["prefill_bytes_moved"] == offloaded["prefill_bytes_of_earlier_segments"] == (128 + 256) * 2 * row_bytes
+    assert (
+        offloaded["prefill_bytes_moved"]
+        == offloaded["prefill_bytes_of_earlier_segments"]
+        == (128 + 256) * 2 * row_bytes
+    )
     assert on_chip["prefill_bytes_moved"] == 0
     assert 0 < by_blocks["verify_bytes_moved"] <= 300 * 3 * row_bytes and by_blocks["on_chip_layers"] == 1
     assert {one["mode"] for one in texts["answers"]} == {"autoregressive", "retrieval", "triforce"}
     result = load(tmp_path / "gpu.json")
     assert [len(table.rows) for table in result.tables] == [3, 6 + len(gpu.PAPER), 6, 2, 6]
-    assert all(0 < one["acceptance"] <= 1 for one in texts["along"]["rates"]) and texts["along"]["perplexity"] > 1
+    assert (
+        all(0 < one["acceptance"] <= 1 for one in texts["along"]["rates"])
+        and texts["along"]["perplexity"] > 1
+    )
     assert {row[-1] for row in result.tables[2].rows} == {"no graphs here"}
     assert result.details["left"] == []
 
@@ -52,18 +63,24 @@ def test_what_is_done_is_not_done_again(tmp_path: Path, capsys: pytest.CaptureFi
 
 
 def test_the_time_limit_holds(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    """A machine that is paid by the minute: nothing is begun when the time is over, and what is left is named."""
+    """A machine that is paid by the minute: nothing is begun when the time is over, and what is left is
+    named.
+    """
     run(tmp_path, "--minutes", "0")
     said = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert said["left"] == [case.name for case in gpu.TINY_CASES]
 
 
-def test_a_prefill_ends_with_the_time(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_a_prefill_ends_with_the_time(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
     """Also within a case: half a prefill is no result."""
     ticks = iter([0.0, 1.0, 2.0] + [1e9] * 1000)
     monkeypatch.setattr(gpu.time, "monotonic", lambda: next(ticks))
     run(tmp_path)
-    assert json.loads(capsys.readouterr().out.splitlines()[-1])["left"] == [case.name for case in gpu.TINY_CASES]
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["left"] == [
+        case.name for case in gpu.TINY_CASES
+    ]
 
 
 def test_times_between_the_measured_ones():
@@ -72,14 +89,25 @@ def test_times_between_the_measured_ones():
 
 
 def test_the_projection_is_bytes_over_bandwidth():
-    """By hand: 60 GB at 25 GB/s, middle passes of 15 GB at 920 GB/s and half the floor's speed, a draft of 1 ms a token."""
+    """By hand: 60 GB at 25 GB/s, middle passes of 15 GB at 920 GB/s and half the floor's speed, a draft of 1
+    ms a token.
+    """
     rows = {1: 30.0, 2: 30.0, 4: 30.0, 9: 30.0}
-    found = {"verify_ms": {1: 2400.0, 9: 2400.0, 17: 2400.0, 33: 2400.0}, "middle_ms": rows, "verify_bytes_moved": 60 * 10**9,
-             "middle_bytes": 15 * 10**9, "speeds": {"memory_gb_per_s": 1000.0}}
+    found = {
+        "verify_ms": {1: 2400.0, 9: 2400.0, 17: 2400.0, 33: 2400.0},
+        "middle_ms": rows,
+        "verify_bytes_moved": 60 * 10**9,
+        "middle_bytes": 15 * 10**9,
+        "speeds": {"memory_gb_per_s": 1000.0},
+    }
     made = expectation(found, 0.9234)
     passes = made["gamma"] / made["tokens_per_middle_pass"]
     tokens = (1 - 0.9234 ** (made["gamma"] + 1)) / (1 - 0.9234)
     middle_s = 15 / (920 * 0.5)
-    assert made["tbt_4090_ms"] == pytest.approx((2.4 + passes * (middle_s + made["middle_gamma"] * 1e-3)) / tokens * 1e3)
-    assert made["tbt_ms"] == pytest.approx((2.4 + passes * (0.030 + made["middle_gamma"] * 1e-3)) / tokens * 1e3)
+    assert made["tbt_4090_ms"] == pytest.approx(
+        (2.4 + passes * (middle_s + made["middle_gamma"] * 1e-3)) / tokens * 1e3
+    )
+    assert made["tbt_ms"] == pytest.approx(
+        (2.4 + passes * (0.030 + made["middle_gamma"] * 1e-3)) / tokens * 1e3
+    )
     assert made["against_plain"] == pytest.approx(2400 / made["tbt_ms"])

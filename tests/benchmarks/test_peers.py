@@ -1,4 +1,6 @@
-"""The comparison's own logic: what is timed and how, that peers compute what we compute, and what the tables make of it."""
+"""The comparison's own logic: what is timed and how, that peers compute what we compute, and what the tables
+make of it.
+"""
 
 from __future__ import annotations
 
@@ -24,14 +26,24 @@ IDS = [int(token) for token in torch.randint(0, VOCAB, (200,), generator=torch.G
 
 
 def row(context: int, prefill_s: float, tbt_ms: float, distinct: float = 0.9) -> dict:
-    return {"context": context, "prefill_s": prefill_s, "tbt_mean_ms": tbt_ms, "tbt_p50_ms": tbt_ms, "tbt_p95_ms": tbt_ms,
-            "turns_ms": [tbt_ms], "distinct_4grams": distinct, "tokens": []}
+    return {
+        "context": context,
+        "prefill_s": prefill_s,
+        "tbt_mean_ms": tbt_ms,
+        "tbt_p50_ms": tbt_ms,
+        "tbt_p95_ms": tbt_ms,
+        "turns_ms": [tbt_ms],
+        "distinct_4grams": distinct,
+        "tokens": [],
+    }
 
 
 DONE = {
     "llama.cpp at 1024": {"rows": {"llama.cpp": row(1024, 4.0, 14.0)}},
     "llama.cpp, prompt lookup at 1024": {"reason": "it ended with code 1"},
-    "ours at 1024": {"rows": {"ours, plain": row(1024, 2.0, 28.0), "ours, TriForce": row(1024, 2.0, 20.0, distinct=0.3)}},
+    "ours at 1024": {
+        "rows": {"ours, plain": row(1024, 2.0, 28.0), "ours, TriForce": row(1024, 2.0, 20.0, distinct=0.3)}
+    },
     "ours, by part at 1024": {"parts": {"linear_ms": 20.0, "attention_ms": 5.0, "token_ms": 28.0}},
 }
 
@@ -39,7 +51,9 @@ DONE = {
 def test_tables_of_a_run():
     """Looping text among the other, a peer that is missing without a word, a ratio upside down."""
     varied, looping, against, gap = peers.tables(DONE)
-    assert [one[0] for one in varied.rows] == ["llama.cpp", "ours, plain"] and [one[0] for one in looping.rows] == ["ours, TriForce"]
+    assert [one[0] for one in varied.rows] == ["llama.cpp", "ours, plain"] and [
+        one[0] for one in looping.rows
+    ] == ["ours, TriForce"]
     assert "llama.cpp, prompt lookup at 1024: it ended with code 1." in varied.notes
     assert against.rows == ((1024, "llama.cpp", 2.0, 0.5, 0.7, None, None),)
     assert gap.rows == ((1024, 20.0, 5.0, 3.0, 28.0, 14.0, 14.0),)
@@ -48,7 +62,9 @@ def test_tables_of_a_run():
 def test_tokens_that_come_at_once_share_a_round():
     """Three drafted tokens of one round must not count as two that took no time."""
     ticks = iter([0.0, 2.0, 2.1, 2.4, 2.4001, 2.4002, 2.5])
-    prefill_s, tokens, times = contenders.timed(iter([5, 6, 7, 8, 9, 10]), 6, eos=set(), clock=lambda: next(ticks))
+    prefill_s, tokens, times = contenders.timed(
+        iter([5, 6, 7, 8, 9, 10]), 6, eos=set(), clock=lambda: next(ticks)
+    )
     assert (prefill_s, tokens) == (2.0, [5, 6, 7, 8, 9, 10])
     assert times == pytest.approx([0.1, 0.3002 / 3, 0.3002 / 3, 0.3002 / 3, 0.0998])
 
@@ -56,16 +72,25 @@ def test_tokens_that_come_at_once_share_a_round():
 def test_the_first_token_and_what_follows_the_end_are_not_timed():
     """The first token's time is the prefill's."""
     ticks = iter([0.0, 2.0, 2.1])
-    assert contenders.timed(iter([5, 1, 7]), 9, eos={1}, clock=lambda: next(ticks)) == (2.0, [5, 1], [pytest.approx(0.1)])
+    assert contenders.timed(iter([5, 1, 7]), 9, eos={1}, clock=lambda: next(ticks)) == (
+        2.0,
+        [5, 1],
+        [pytest.approx(0.1)],
+    )
 
 
 def test_ratios_are_taken_within_a_turn():
-    """The machine was twice as slow in the second turn; the first answer, when the others still read, does not count."""
+    """The machine was twice as slow in the second turn; the first answer, when the others still read, does
+    not count.
+    """
+
     def turns(*tbt_ms: float) -> list[dict]:
         return [{"prefill_s": 1.0, "tokens": [1, 2, 3, 4, 5], "times": [ms / 1e3] * 4} for ms in tbt_ms]
 
-    done = {"transformers at 8": {"rows": {"transformers": peers.figures(8, 1.0, turns(999, 40, 80, 40))}},
-            "ours at 8": {"rows": {"ours, plain": peers.figures(8, 0.5, turns(999, 20, 40, 20))}}}
+    done = {
+        "transformers at 8": {"rows": {"transformers": peers.figures(8, 1.0, turns(999, 40, 80, 40))}},
+        "ours at 8": {"rows": {"ours, plain": peers.figures(8, 0.5, turns(999, 20, 40, 20))}},
+    }
     varied, against = peers.tables(done)
     assert varied.rows[0][:5] == ("transformers", 8, 1.0, pytest.approx(40), "40.0 to 80.0")
     assert against.rows[0][2:4] == (2.0, pytest.approx(2.0))
@@ -83,12 +108,20 @@ for number, _ in enumerate(sys.stdin):
 
 @pytest.fixture
 def at_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Namespace:
-    """Peers that are small programs: one that answers, one that ends in its second turn, one that has one turn only."""
+    """Peers that are small programs: one that answers, one that ends in its second turn, one that has one
+    turn only.
+    """
     (tmp_path / "answers.py").write_text(ANSWERS)
-    monkeypatch.setattr(peers, "PEERS", {
-        "answers": contenders.Peer("json", "", None), "fails": contenders.Peer("json", "", None),
-        "once": contenders.Peer("json", "", None, turns=1), "missing": contenders.Peer("no_such_package", "", None),
-    })
+    monkeypatch.setattr(
+        peers,
+        "PEERS",
+        {
+            "answers": contenders.Peer("json", "", None),
+            "fails": contenders.Peer("json", "", None),
+            "once": contenders.Peer("json", "", None, turns=1),
+            "missing": contenders.Peer("no_such_package", "", None),
+        },
+    )
     whole = peers.Contender.__init__
 
     def named(self: peers.Contender, name: str, length: int, options: Namespace) -> None:
@@ -132,7 +165,10 @@ def test_contexts_are_done_once_and_peers_can_be_chosen(tmp_path: Path, monkeypa
 
     run("--only", "ours;ours, by part", "--contexts", "1024")
     done = run("--only", "ours", "--contexts", "1024,16000")
-    assert asked == [(1024, ["ours", "ours, by part"]), (16_000, ["ours"])] and list(done) == ["1024", "16000"]
+    assert asked == [(1024, ["ours", "ours, by part"]), (16_000, ["ours"])] and list(done) == [
+        "1024",
+        "16000",
+    ]
     with pytest.raises(SystemExit):
         run("--only", "nobody")
 
@@ -171,17 +207,25 @@ def test_transformers_stretches_positions_as_we_do(saved: Path, stretch: float):
 
 
 def test_assisted_generation_writes_what_generation_writes(saved: Path, tmp_path: Path):
-    """The draft takes the target's embedding, proposes only tokens that its head covers, and changes nothing of the answer."""
+    """The draft takes the target's embedding, proposes only tokens that its head covers, and changes nothing
+    of the answer.
+    """
     target, draft = transformers_peer.load(saved, PLAN), tmp_path / "draft"
     small = oracle(tied=True, max_position_embeddings=128)
     small.config.num_hidden_layers = 1
     small.config.save_pretrained(draft)
-    kept = {name: value.clone() for name, value in small.state_dict().items() if "layers.0." in name or name == "model.norm.weight"}
+    kept = {
+        name: value.clone()
+        for name, value in small.state_dict().items()
+        if "layers.0." in name or name == "model.norm.weight"
+    }
     save_file({**kept, "head_ids": torch.arange(0, VOCAB, 2, dtype=torch.int32)}, draft / "model.safetensors")
     assistant = transformers_peer.load_draft(draft, target)
     logits = assistant(torch.tensor([IDS[:9]])).logits
     assert torch.isinf(logits[..., 1::2]).all() and torch.isfinite(logits[..., ::2]).all()
-    plain, assisted = (transformers_peer.answer(target, IDS[:60], 12, **how) for how in ({}, {"assistant_model": assistant}))
+    plain, assisted = (
+        transformers_peer.answer(target, IDS[:60], 12, **how) for how in ({}, {"assistant_model": assistant})
+    )
     assert assisted[1] == plain[1] and len(plain[2]) == 11
 
 
@@ -189,7 +233,11 @@ def test_a_second_answer_of_transformers_keeps_the_prompt(saved: Path):
     """Reading it again would take as long as the first time, and the answer must not depend on it."""
     target = transformers_peer.load(saved, PLAN)
     kept, read = transformers_peer.kept_cache(target), []
-    target.register_forward_pre_hook(lambda module, args, given: read.append(given["input_ids"].shape[1]), with_kwargs=True)
-    first, second = (transformers_peer.answer(target, IDS[:60], 5, past_key_values=kept(60)) for _ in range(2))
+    target.register_forward_pre_hook(
+        lambda module, args, given: read.append(given["input_ids"].shape[1]), with_kwargs=True
+    )
+    first, second = (
+        transformers_peer.answer(target, IDS[:60], 5, past_key_values=kept(60)) for _ in range(2)
+    )
     assert read == [60, 1, 1, 1, 1] + [1] * 5
     assert first[1] == second[1]

@@ -17,7 +17,11 @@ IDS = [int(token) for token in torch.randint(0, VOCAB, (200,), generator=torch.G
 
 def tiny() -> tuple[Parts, object, ModelShape]:
     reference, parts = oracle(), Parts(CpuBackend())
-    return parts, engine(ours(reference, backend=parts)), ModelShape.from_hf_config(reference.config.to_dict())
+    return (
+        parts,
+        engine(ours(reference, backend=parts)),
+        ModelShape.from_hf_config(reference.config.to_dict()),
+    )
 
 
 def test_parts_are_parts_of_the_whole():
@@ -39,7 +43,9 @@ def test_the_stopwatch_changes_no_number():
 
 
 def test_every_linear_layer_and_every_attention_is_timed_once():
-    """By a clock that counts how often it is read: two layers of four products and one attention, and the head."""
+    """By a clock that counts how often it is read: two layers of four products and one attention, and the
+    head.
+    """
     ticks = iter(range(10_000))
     parts = Parts(CpuBackend(), clock=lambda: float(next(ticks)))
     model = ours(oracle(), backend=parts)
@@ -58,8 +64,15 @@ def test_half_a_prompt_is_no_result():
 
 def test_shares_are_of_the_measured_rate():
     """By hand: 6 and 2 GFLOP in 4 and 2 of 8 seconds on a machine of 2 GFLOP/s."""
-    found = {"seconds": 8.0, "linear_s": 4.0, "attention_s": 2.0, "linear_flops": 6e9, "attention_flops": 2e9, "matmul_flops": 2e9,
-             "transformers_s": None}
+    found = {
+        "seconds": 8.0,
+        "linear_s": 4.0,
+        "attention_s": 2.0,
+        "linear_flops": 6e9,
+        "attention_flops": 2e9,
+        "matmul_flops": 2e9,
+        "transformers_s": None,
+    }
     (second, first) = prefill.table({"8000": found, "1000": found}).rows[::-1]
     assert (first[0], second[0]) == (1000, 8000)
     assert first[1:] == (8.0, 125.0, 1e-3, 2e-3, 0.5, 4.0, 0.75, 2.0, 0.5, 2.0, None)

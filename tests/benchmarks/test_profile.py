@@ -1,4 +1,6 @@
-"""The profiler's own logic, with tiny models: which level an operator belongs to, and that the trace is one."""
+"""The profiler's own logic, with tiny models: which level an operator belongs to, and that the trace is
+one.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ IDS = [int(token) for token in torch.randint(0, VOCAB, (200,), generator=torch.G
 
 def bench() -> Bench:
     recorder = profile.MarkedLevels()
-    made = engine(ours(oracle()), draft=ours(oracle(kv_heads=4)), composer=functools.partial(Measured, recorder, PLAN))
+    made = engine(
+        ours(oracle()), draft=ours(oracle(kv_heads=4)), composer=functools.partial(Measured, recorder, PLAN)
+    )
     return Bench(made, made.new_context(400), recorder, IDS, lambda: False)
 
 
@@ -33,7 +37,9 @@ def test_operators_belong_to_the_level_that_ran_them(mode: str, tmp_path: Path):
     for level, rows in found.items():
         assert sum(share for *_, share in rows) == pytest.approx(1.0)
         assert [ms for _, _, ms, _ in rows] == sorted((ms for _, _, ms, _ in rows), reverse=True)
-        assert ("aten::addmm" in {name for name, *_ in rows} or "aten::mm" in {name for name, *_ in rows}) == (level != profile.OUTSIDE)
+        assert (
+            "aten::addmm" in {name for name, *_ in rows} or "aten::mm" in {name for name, *_ in rows}
+        ) == (level != profile.OUTSIDE)
     taken.export_chrome_trace(str(tmp_path / "trace.json"))
     named = {event.get("name") for event in json.loads((tmp_path / "trace.json").read_text())["traceEvents"]}
     assert {profile.MARK + level for level in made.recorder.passes} <= named

@@ -16,7 +16,12 @@ from core.cache.base import KVShape
 def test_without_a_gpu_memory_is_measured_and_no_link_is_claimed(tmp_path: Path):
     """Rates of one thread and of all, threads as before, and the reason why there is nothing else."""
     before = torch.get_num_threads()
-    assert transfer.main(["--device", "cpu", "--bytes", str(1 << 22), "--save", "transfer", "--folder", str(tmp_path)]) == 0
+    assert (
+        transfer.main(
+            ["--device", "cpu", "--bytes", str(1 << 22), "--save", "transfer", "--folder", str(tmp_path)]
+        )
+        == 0
+    )
     assert torch.get_num_threads() == before
     (table,) = load(tmp_path / "transfer.json").tables
     assert table.rows[0][:2] == ("CPU", 1) and all(0 < rate < 1e4 for row in table.rows for rate in row[2:])
@@ -38,7 +43,9 @@ def test_a_streamed_pass_moves_the_whole_cache_once():
 
 
 @pytest.mark.parametrize(("together", "hidden"), [(100.0, 1.0), (140.0, 0.0)])
-def test_hidden_is_what_the_longer_part_covers(monkeypatch: pytest.MonkeyPatch, together: float, hidden: float):
+def test_hidden_is_what_the_longer_part_covers(
+    monkeypatch: pytest.MonkeyPatch, together: float, hidden: float
+):
     """By hand: copies of 100 ms and attention of 40 ms."""
     times = iter([together, 100.0, 40.0])
     monkeypatch.setattr(transfer, "_median_ms", lambda backend, action: next(times))
@@ -48,5 +55,7 @@ def test_hidden_is_what_the_longer_part_covers(monkeypatch: pytest.MonkeyPatch, 
 
 def test_slow_passes_are_told_in_the_products_words():
     """The same judgement as in the app: three times slower than the planned rate explains."""
-    assert transfer._slow({"bytes": 2 * 10**9, "together_ms": 100.0}, 25.0) == ("The planner assumes 25.0 GB/s.",)
+    assert transfer._slow({"bytes": 2 * 10**9, "together_ms": 100.0}, 25.0) == (
+        "The planner assumes 25.0 GB/s.",
+    )
     assert "5 times" in transfer._slow({"bytes": 2 * 10**9, "together_ms": 400.0}, 25.0)[1]

@@ -1,4 +1,6 @@
-"""A carrier between host memory and device whose copies happen as late as its marks allow: what waits for too little reads old rows."""
+"""A carrier between host memory and device whose copies happen as late as its marks allow: what waits for too
+little reads old rows.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +10,8 @@ from core.backend.cpu import CpuBackend
 
 
 class LateCopies:
-    """Copies pile up until a mark behind them is waited for. A target is poisoned when its copy is asked for: no computation may still
-    need it. An earlier copy may: copies keep their order.
+    """Copies pile up until a mark behind them is waited for. A target is poisoned when its copy is asked for:
+    no computation may still need it. An earlier copy may: copies keep their order.
     """
 
     def __init__(self) -> None:

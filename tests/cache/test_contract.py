@@ -1,4 +1,6 @@
-"""Any sequence of feeding, rolling back, committing, refreshing and resetting equals the history replayed on a plain list."""
+"""Any sequence of feeding, rolling back, committing, refreshing and resetting equals the history replayed on
+a plain list.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,10 @@ from core.cache.streaming import StreamingKVCache
 
 SHAPE = KVShape(layers=1, kv_heads=2, head_dim=8)
 SINKS, WINDOW = 3, 6
-OPS = st.lists(st.tuples(st.sampled_from(["feed", "feed", "rollback", "commit", "refresh", "reset"]), st.integers(1, 7)), max_size=25)
+OPS = st.lists(
+    st.tuples(st.sampled_from(["feed", "feed", "rollback", "commit", "refresh", "reset"]), st.integers(1, 7)),
+    max_size=25,
+)
 Row = tuple[torch.Tensor, torch.Tensor]
 
 
@@ -44,7 +49,9 @@ def feed(cache: object, history: list[Row], n: int, seed: int) -> None:
     cache.advance(n)
     for i in range(n):
         history.append((k[i], v[i]))
-        assert torch.allclose(got[i].double(), replayed(q[i], history), atol=1e-5), f"row {i} of {n} saw another history"
+        assert torch.allclose(got[i].double(), replayed(q[i], history), atol=1e-5), (
+            f"row {i} of {n} saw another history"
+        )
 
 
 class Plain:
@@ -58,7 +65,7 @@ class Plain:
         return len(self.rows) + self.evicted
 
     def rollback(self, length: int) -> None:
-        del self.rows[length - self.evicted:]
+        del self.rows[length - self.evicted :]
         self.committed = min(self.committed, length)
 
     def commit(self, length: int) -> None:
@@ -76,7 +83,9 @@ def test_any_sequence_equals_the_list(kind: str, ops: list[tuple[str, int]]):
     """Rows of a rejected draft that shine through, rows lost by an eviction, lengths that drift."""
     cache = {
         "full": lambda: FullKVCache(SHAPE, 256, CpuBackend(), block_tokens=16),
-        "streaming": lambda: StreamingKVCache(SHAPE, CpuBackend(), lambda x, positions: x, sinks=SINKS, window=WINDOW, slack=200),
+        "streaming": lambda: StreamingKVCache(
+            SHAPE, CpuBackend(), lambda x, positions: x, sinks=SINKS, window=WINDOW, slack=200
+        ),
     }[kind]()
     plain = Plain(SINKS if kind == "streaming" else None)
     for step, (op, n) in enumerate(ops):
@@ -98,11 +107,23 @@ def test_any_sequence_equals_the_list(kind: str, ops: list[tuple[str, int]]):
 
 
 @settings(max_examples=25, deadline=None)
-@given(ops=st.lists(st.tuples(st.sampled_from(["feed", "feed", "rollback", "commit", "save", "load"]), st.integers(1, 60)), max_size=14))
-def test_any_sequence_with_a_disk_equals_the_list(tmp_path_factory: pytest.TempPathFactory, ops: list[tuple[str, int]]):
-    """A cache saved at any moment and another one loaded go on as if nothing had happened; a text that was rolled back and went another
-    way finds what is stored of their common beginning, never rows of the other text."""
-    disk = SnapshotStore(SnapshotFolder(tmp_path_factory.mktemp("disk")), "model", SHAPE, torch.float32, quota_bytes=GB)
+@given(
+    ops=st.lists(
+        st.tuples(
+            st.sampled_from(["feed", "feed", "rollback", "commit", "save", "load"]), st.integers(1, 60)
+        ),
+        max_size=14,
+    )
+)
+def test_any_sequence_with_a_disk_equals_the_list(
+    tmp_path_factory: pytest.TempPathFactory, ops: list[tuple[str, int]]
+):
+    """A cache saved at any moment and another one loaded go on as if nothing had happened; a text that was
+    rolled back and went another way finds what is stored of their common beginning, never rows of the other
+    text."""
+    disk = SnapshotStore(
+        SnapshotFolder(tmp_path_factory.mktemp("disk")), "model", SHAPE, torch.float32, quota_bytes=GB
+    )
     cache, history, ids = FullKVCache(SHAPE, 900, CpuBackend(), block_tokens=16), [], []
     for step, (op, n) in enumerate(ops):
         if op == "feed":
@@ -132,7 +153,9 @@ def test_any_sequence_with_a_disk_equals_the_list(tmp_path_factory: pytest.TempP
 @settings(max_examples=40, deadline=None)
 @given(ops=OPS)
 def test_retrieval_with_room_for_everything_equals_the_full_cache(ops: list[tuple[str, int]]):
-    """Selected chunks and the tail together are the history: after every commit exact rows stand where speculative ones were."""
+    """Selected chunks and the tail together are the history: after every commit exact rows stand where
+    speculative ones were.
+    """
     source = FullKVCache(SHAPE, 256, CpuBackend(), block_tokens=16)
     cache = RetrievalKVCache(source, budget=192, chunk=4, recent=4, tail_tokens=200, slack=60)
     history: list[Row] = []
@@ -143,11 +166,11 @@ def test_retrieval_with_room_for_everything_equals_the_full_cache(ops: list[tupl
     for step, (op, n) in enumerate(ops):
         speculative = list(history)
         if op in ("feed", "commit"):
-            feed(cache, speculative, n, step)                    # the draft: rows of a partial context
+            feed(cache, speculative, n, step)  # the draft: rows of a partial context
         if op == "rollback":
             cache.rollback(max(cache.committed, cache.length - n))
         if op == "commit":
-            feed(source, history, n, 1000 + step)                # the verification: exact rows
+            feed(source, history, n, 1000 + step)  # the verification: exact rows
             source.commit(source.length)
             cache.commit(source.length)
         if op == "refresh":
@@ -192,7 +215,9 @@ def test_a_stale_retrieval_tail_is_caught():
 
 
 def test_a_streaming_cache_jumps_a_long_gap():
-    """A book is not read by the draft: only the sinks and the newest window are, and no more than it can hold at once."""
+    """A book is not read by the draft: only the sinks and the newest window are, and no more than it can hold
+    at once.
+    """
     cache = StreamingKVCache(SHAPE, CpuBackend(), lambda x, positions: x, sinks=SINKS, window=WINDOW, slack=8)
     fed: list[int] = []
     for piece in cache.missing(1_000):

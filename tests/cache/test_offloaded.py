@@ -1,4 +1,6 @@
-"""The offloaded cache against the full one: the same rows bit for bit, the same attention, and exactly the bytes it must move."""
+"""The offloaded cache against the full one: the same rows bit for bit, the same attention, and exactly the
+bytes it must move.
+"""
 
 from __future__ import annotations
 
@@ -20,14 +22,29 @@ from tests.cache.late import LateBackend, LateCopies
 SHAPE, HEADS = KVShape(layers=3, kv_heads=2, head_dim=8), 4
 BLOCK, CAPACITY, FRESH = 16, 112, 6
 ROW_BYTES = 2 * SHAPE.kv_heads * SHAPE.head_dim * 4
-# (layers that keep blocks on the device, how many blocks each): none, some layers, all layers; the first blocks of every layer
-SPLITS = {"none": (0, None), "one layer": (1, None), "all layers": (3, None), "two blocks of each": (3, 2), "a block of two": (2, 1)}
+# (layers that keep blocks on the device, how many blocks each): none, some layers, all layers; the first
+# blocks of every layer
+SPLITS = {
+    "none": (0, None),
+    "one layer": (1, None),
+    "all layers": (3, None),
+    "two blocks of each": (3, 2),
+    "a block of two": (2, 1),
+}
 
 
 def offloaded(split: str, *, backend: CpuBackend | None = None, staging: int = 2) -> OffloadedKVCache:
     layers, blocks = SPLITS[split]
-    return OffloadedKVCache(SHAPE, CAPACITY, backend or LateBackend(), block_tokens=BLOCK, resident_layers=layers, resident_blocks=blocks,
-                            staging_blocks=staging, fresh_tokens=FRESH)
+    return OffloadedKVCache(
+        SHAPE,
+        CAPACITY,
+        backend or LateBackend(),
+        block_tokens=BLOCK,
+        resident_layers=layers,
+        resident_blocks=blocks,
+        staging_blocks=staging,
+        fresh_tokens=FRESH,
+    )
 
 
 class Twins:
@@ -38,16 +55,22 @@ class Twins:
         self._dice = torch.Generator().manual_seed(1)
 
     def feed(self, n: int, *, chunk: int | None = None, layers: int = SHAPE.layers) -> None:
-        """A pass of n rows; with `chunk` a segment in such chunks; with fewer layers it is broken off, and nobody advances."""
+        """A pass of n rows; with `chunk` a segment in such chunks; with fewer layers it is broken off, and
+        nobody advances.
+        """
         if chunk:
             self.cache.begin_segment()
         for layer in range(layers):
             for start in range(0, n, chunk or n):
                 rows = min(chunk or n, n - start)
                 q = torch.randn(rows, HEADS, SHAPE.head_dim, generator=self._dice)
-                k, v = (torch.randn(rows, SHAPE.kv_heads, SHAPE.head_dim, generator=self._dice) for _ in range(2))
+                k, v = (
+                    torch.randn(rows, SHAPE.kv_heads, SHAPE.head_dim, generator=self._dice) for _ in range(2)
+                )
                 got, want = (cache.attend(layer, q, k, v, offset=start) for cache in (self.cache, self.full))
-                assert torch.allclose(got, want, atol=1e-5), f"layer {layer}, rows from {self.full.length + start}"
+                assert torch.allclose(got, want, atol=1e-5), (
+                    f"layer {layer}, rows from {self.full.length + start}"
+                )
         if layers == SHAPE.layers:
             for cache in (self.cache, self.full):
                 cache.advance(n)
@@ -64,7 +87,11 @@ class Twins:
             return
         stores = []
         for cache in (self.cache, self.full):
-            stores.append(KVStore(SHAPE, CAPACITY, block_tokens=CAPACITY, dtype=torch.float32, device=torch.device("cpu")))
+            stores.append(
+                KVStore(
+                    SHAPE, CAPACITY, block_tokens=CAPACITY, dtype=torch.float32, device=torch.device("cpu")
+                )
+            )
             cache.copy_rows(stores[-1], 0, 0, n)
         assert torch.equal(stores[0].k, stores[1].k) and torch.equal(stores[0].v, stores[1].v)
         for layer in range(SHAPE.layers):
@@ -75,7 +102,11 @@ class Twins:
 STEPS = st.one_of(
     st.tuples(st.just("pass"), st.integers(1, FRESH + 3), st.none()),
     st.tuples(st.just("segment"), st.integers(1, 40), st.sampled_from([1, 3, 7, 16, 64])),
-    st.tuples(st.sampled_from(["broken pass", "rollback", "commit", "compare", "newest", "rewrite"]), st.integers(1, 20), st.none()),
+    st.tuples(
+        st.sampled_from(["broken pass", "rollback", "commit", "compare", "newest", "rewrite"]),
+        st.integers(1, 20),
+        st.none(),
+    ),
     st.tuples(st.just("broken segment"), st.integers(1, 40), st.sampled_from([3, 16])),
 )
 
@@ -84,7 +115,9 @@ STEPS = st.one_of(
 @settings(max_examples=60, deadline=None)
 @given(steps=st.lists(STEPS, max_size=14))
 def test_any_sequence_equals_the_full_cache(split: str, steps: list[tuple[str, int, int | None]]):
-    """Rows lost between device and host, blocks read before they arrive, rows of a pass that was rolled back or broken off."""
+    """Rows lost between device and host, blocks read before they arrive, rows of a pass that was rolled back
+    or broken off.
+    """
     twins = Twins(offloaded(split))
     for op, n, chunk in steps:
         length = twins.full.length
@@ -107,7 +140,9 @@ def test_any_sequence_equals_the_full_cache(split: str, steps: list[tuple[str, i
 
 def newest_rows_arrive(twins: Twins, n: int) -> None:
     """What the retrieval cache does at each commit."""
-    stores = [KVStore(SHAPE, 32, block_tokens=32, dtype=torch.float32, device=torch.device("cpu")) for _ in range(2)]
+    stores = [
+        KVStore(SHAPE, 32, block_tokens=32, dtype=torch.float32, device=torch.device("cpu")) for _ in range(2)
+    ]
     for cache, store in zip((twins.cache, twins.full), stores, strict=True):
         cache.copy_rows(store, twins.full.length - n, 5, n)
     assert torch.equal(stores[0].k, stores[1].k) and torch.equal(stores[0].v, stores[1].v)
@@ -125,9 +160,13 @@ def restore(twins: Twins, n: int) -> None:
     twins.cut(twins.full.length, commit=True)
 
 
-@pytest.mark.parametrize(("split", "length", "staging"), list(product(SPLITS, (1, 15, 16, 17, 48, 63), (1, 2, 9))))
+@pytest.mark.parametrize(
+    ("split", "length", "staging"), list(product(SPLITS, (1, 15, 16, 17, 48, 63), (1, 2, 9)))
+)
 def test_a_short_pass_moves_the_filled_blocks_once(split: str, length: int, staging: int):
-    """Neither the empty rest of a block nor a block twice, whatever the ring's length; and what it moves is right."""
+    """Neither the empty rest of a block nor a block twice, whatever the ring's length; and what it moves is
+    right.
+    """
     twins = Twins(offloaded(split, staging=staging))
     twins.feed(length, chunk=8)
     layers, blocks = SPLITS[split]
@@ -143,7 +182,9 @@ def test_a_short_pass_moves_the_filled_blocks_once(split: str, length: int, stag
 
 @pytest.mark.parametrize("split", SPLITS)
 def test_a_segment_moves_nothing_of_its_own_to_the_device(split: str):
-    """The first segment moves nothing at all, a later one the earlier rows once per layer; to the host every row goes once."""
+    """The first segment moves nothing at all, a later one the earlier rows once per layer; to the host every
+    row goes once.
+    """
     twins = Twins(offloaded(split))
     layers, blocks = SPLITS[split]
     kept = CAPACITY if blocks is None else blocks * BLOCK
@@ -187,19 +228,26 @@ class Order(LateBackend):
 
 
 def test_the_bus_does_not_wait_for_the_layers():
-    """The ring is filled before the first layer, resident or not, and each buffer again right after its reader, across layers."""
+    """The ring is filled before the first layer, resident or not, and each buffer again right after its
+    reader, across layers.
+    """
     backend = Order()
     twins = Twins(offloaded("one layer", backend=backend, staging=3))
     twins.feed(64, chunk=64)
     backend.asked.clear()
     twins.feed(2)
-    fetch = ["fetch"] * 2                              # keys and values
+    fetch = ["fetch"] * 2  # keys and values
     refilled = ["block", *fetch]
-    resident, second, third = ["all rows"], ["own rows", *refilled * 4], ["own rows", *refilled, *["block"] * 3]
+    resident, second, third = (
+        ["all rows"],
+        ["own rows", *refilled * 4],
+        ["own rows", *refilled, *["block"] * 3],
+    )
     assert backend.asked == [*fetch * 3, *resident, *second, *third]
 
 
-# ---- the retrieval cache over it ------------------------------------------------------------------------------------------
+# ---- the retrieval cache over it ---------------------------------------------------------------------------
+
 
 def retrieval(source: OffloadedKVCache | FullKVCache, policy: str) -> RetrievalKVCache:
     return RetrievalKVCache(source, budget=24, chunk=4, recent=8, tail_tokens=16, slack=16, policy=policy)
@@ -212,7 +260,9 @@ def both(twins: Twins, policy: str) -> tuple[RetrievalKVCache, RetrievalKVCache]
 @pytest.mark.parametrize(("split", "policy"), list(product(SPLITS, ("mass", "mean_key", "streaming"))))
 @pytest.mark.parametrize("length", [37, 64, 83])
 def test_the_same_chunks_are_chosen_wherever_the_keys_lie(split: str, policy: str, length: int):
-    """By the end of a prefill, by a verification part by part, and after rows were rolled back; the chosen rows are the exact ones."""
+    """By the end of a prefill, by a verification part by part, and after rows were rolled back; the chosen
+    rows are the exact ones.
+    """
     twins = Twins(offloaded(split))
     views = both(twins, policy)
     for cache, view in zip((twins.cache, twins.full), views, strict=True):
@@ -244,7 +294,9 @@ def equal_stores(views: tuple[RetrievalKVCache, RetrievalKVCache]) -> None:
 
 @pytest.mark.parametrize("chunk", [3, 64])
 def test_column_sums_are_those_of_the_dense_softmax(chunk: int):
-    """H2O's measure, by its definition: every row's attention, summed over rows and over the heads of a group."""
+    """H2O's measure, by its definition: every row's attention, summed over rows and over the heads of a
+    group.
+    """
     twins = Twins(offloaded("none"))
     view, shown = retrieval(twins.full, "h2o"), []
 
@@ -261,12 +313,18 @@ def test_column_sums_are_those_of_the_dense_softmax(chunk: int):
             for row, head in product(range(len(q)), range(HEADS)):
                 seen = length - len(q) + row + 1
                 own = head // (HEADS // SHAPE.kv_heads)
-                want[own, :seen] += torch.softmax(keys[:seen, own] @ q[row, head].double() / SHAPE.head_dim**0.5, 0)
-        assert torch.allclose(view._columns[layer][:, :12].double(), want.view(SHAPE.kv_heads, 12, 4).sum(-1), atol=1e-4)
+                want[own, :seen] += torch.softmax(
+                    keys[:seen, own] @ q[row, head].double() / SHAPE.head_dim**0.5, 0
+                )
+        assert torch.allclose(
+            view._columns[layer][:, :12].double(), want.view(SHAPE.kv_heads, 12, 4).sum(-1), atol=1e-4
+        )
 
 
 def test_the_chosen_rows_alone_cross_the_bus():
-    """A selection from host memory is gathered there: budget and recent rows of the streamed layers, no block."""
+    """A selection from host memory is gathered there: budget and recent rows of the streamed layers, no
+    block.
+    """
     twins = Twins(offloaded("one layer"))
     view = retrieval(twins.cache, "mass")
     twins.cache.observer = view.tap

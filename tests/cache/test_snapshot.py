@@ -1,4 +1,6 @@
-"""What comes back from disk is what was saved, bit for bit, or nothing; and no trouble with files or disks is an error."""
+"""What comes back from disk is what was saved, bit for bit, or nothing; and no trouble with files or disks is
+an error.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ N = 2 * BLOCK_TOKENS + 300
 TOKEN_BYTES = 2 * 2 * 2 * 4 * 4
 
 
-def store(root: Path, *, key: str = "model", dtype: torch.dtype = torch.float32, quota: int = GB) -> SnapshotStore:
+def store(
+    root: Path, *, key: str = "model", dtype: torch.dtype = torch.float32, quota: int = GB
+) -> SnapshotStore:
     return SnapshotStore(SnapshotFolder(root), key, SHAPE, dtype, quota_bytes=quota)
 
 
@@ -35,34 +39,57 @@ def ids(n: int = N, seed: int = 0) -> list[int]:
     return torch.randint(0, 49_152, (n,), generator=torch.Generator().manual_seed(seed)).tolist()
 
 
-def filled(n: int = N, *, seed: int = 0, dtype: torch.dtype = torch.float32, block_tokens: int = 512) -> KVStore:
+def filled(
+    n: int = N, *, seed: int = 0, dtype: torch.dtype = torch.float32, block_tokens: int = 512
+) -> KVStore:
     """A cache with n random rows."""
-    cache, dice = KVStore(SHAPE, n, block_tokens=block_tokens, dtype=dtype, device=CPU), torch.Generator().manual_seed(seed)
+    cache, dice = (
+        KVStore(SHAPE, n, block_tokens=block_tokens, dtype=dtype, device=CPU),
+        torch.Generator().manual_seed(seed),
+    )
     for layer in range(SHAPE.layers):
         cache.write(layer, 0, *(torch.randn(n, 2, 4, generator=dice).to(dtype) for _ in range(2)))
     return cache
 
 
-def loaded(snapshots: SnapshotStore, wanted: list[int], *, start: int = 0, book: str = "book", block_tokens: int = 512) -> tuple:
+def loaded(
+    snapshots: SnapshotStore,
+    wanted: list[int],
+    *,
+    start: int = 0,
+    book: str = "book",
+    block_tokens: int = 512,
+) -> tuple:
     """(a cache with what came from disk, its length)"""
     cache = KVStore(SHAPE, len(wanted), block_tokens=block_tokens, dtype=snapshots._dtype, device=CPU)
     return cache, max([start, *snapshots.load(book, wanted, cache, start=start)])
 
 
 def same(one: KVStore, other: KVStore, start: int, end: int) -> bool:
-    return all(torch.equal(a, b) for layer in range(SHAPE.layers)
-               for a, b in zip(one.rows(layer, start, end - start), other.rows(layer, start, end - start), strict=True))
+    return all(
+        torch.equal(a, b)
+        for layer in range(SHAPE.layers)
+        for a, b in zip(
+            one.rows(layer, start, end - start), other.rows(layer, start, end - start), strict=True
+        )
+    )
 
 
 def files(root: Path) -> list[Path]:
     return sorted(root.glob("*/*/*"))
 
 
-# ---- rows ------------------------------------------------------------------------------------------------------------------
+# ---- rows --------------------------------------------------------------------------------------------------
+
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(n=st.integers(33, 3 * BLOCK_TOKENS), more=st.integers(0, BLOCK_TOKENS), start=st.integers(0, 2 * BLOCK_TOKENS),
-       blocks=st.sampled_from([16, 48, 512, 4096]), half=st.booleans())
+@given(
+    n=st.integers(33, 3 * BLOCK_TOKENS),
+    more=st.integers(0, BLOCK_TOKENS),
+    start=st.integers(0, 2 * BLOCK_TOKENS),
+    blocks=st.sampled_from([16, 48, 512, 4096]),
+    half=st.booleans(),
+)
 def test_rows_come_back_bit_for_bit(tmp_path_factory, n: int, more: int, start: int, blocks: int, half: bool):
     """After any length, any append, from any row on, into any block size."""
     dtype = torch.bfloat16 if half else torch.float32
@@ -91,17 +118,24 @@ def test_longest_prefix_wins_wherever_texts_part(tmp_path):
 def test_texts_that_begin_alike_share_their_blocks(tmp_path):
     snapshots = store(tmp_path)
     snapshots.save("book", ids(), filled())
-    fork = ids()[:BLOCK_TOKENS + 100] + ids(900, seed=1)
+    fork = ids()[: BLOCK_TOKENS + 100] + ids(900, seed=1)
     snapshots.save("book", fork, filled(len(fork), seed=0))
-    assert len(files(tmp_path)) == 4                        # the first block once, the second twice, the end of the first text
+    # the first block once, the second twice, the end of the first text
+    assert len(files(tmp_path)) == 4
     assert (snapshots.longest("book", ids()), snapshots.longest("book", fork)) == (N, len(fork))
 
 
 def test_append_leaves_whole_blocks_alone_and_replaces_the_unfinished_one(tmp_path):
-    """A cancelled prefill that goes on: nothing is written twice but the last block, and nothing is left over."""
+    """A cancelled prefill that goes on: nothing is written twice but the last block, and nothing is left
+    over.
+    """
     snapshots, source = store(tmp_path), filled()
-    snapshots.save("book", ids()[:BLOCK_TOKENS + 50], source)
-    first = {path: path.stat().st_ino for path in files(tmp_path) if path.stat().st_size > BLOCK_TOKENS * TOKEN_BYTES}
+    snapshots.save("book", ids()[: BLOCK_TOKENS + 50], source)
+    first = {
+        path: path.stat().st_ino
+        for path in files(tmp_path)
+        if path.stat().st_size > BLOCK_TOKENS * TOKEN_BYTES
+    }
     assert len(first) == 1
     snapshots.save("book", ids(), source)
     assert {path: path.stat().st_ino for path in first} == first
@@ -117,9 +151,12 @@ def test_a_text_that_is_stored_is_not_written_again(tmp_path):
     assert [(path, path.stat().st_ino) for path in files(tmp_path)] == before
 
 
-# ---- damage ----------------------------------------------------------------------------------------------------------------
+# ---- damage ------------------------------------------------------------------------------------------------
 
-@pytest.mark.parametrize("cut", [0, 1, 100, BLOCK_TOKENS * TOKEN_BYTES // 2, BLOCK_TOKENS * TOKEN_BYTES, -17, -1])
+
+@pytest.mark.parametrize(
+    "cut", [0, 1, 100, BLOCK_TOKENS * TOKEN_BYTES // 2, BLOCK_TOKENS * TOKEN_BYTES, -17, -1]
+)
 def test_a_truncated_block_is_not_used_and_made_anew(tmp_path, cut: int):
     snapshots, source = store(tmp_path), filled()
     snapshots.save("book", ids(), source)
@@ -154,7 +191,9 @@ def test_no_flipped_bit_gets_into_a_cache(tmp_path_factory, where: float, bit: i
     assert not path.exists()
 
 
-@pytest.mark.parametrize("other", [{"key": "other weights"}, {"dtype": torch.bfloat16, "key": "model in bf16"}])
+@pytest.mark.parametrize(
+    "other", [{"key": "other weights"}, {"dtype": torch.bfloat16, "key": "model in bf16"}]
+)
 def test_another_model_finds_nothing(tmp_path, other: dict):
     """Other weights, rotation or number format make other keys."""
     store(tmp_path).save("book", ids(), filled())
@@ -213,7 +252,9 @@ t.store(Path({root!r})).save("book", t.ids(), Dying(t.filled()))
 @pytest.mark.parametrize(("at", "whole"), [(1, 0), (2, 0), (3, 1), (6, 2), (-1, 0), (-2, 1), (-3, 2)])
 def test_a_killed_save_leaves_whole_blocks_only(tmp_path, at: int, whole: int):
     """Killed before a layer (at > 0) or between writing a block and giving it its name (at < 0)."""
-    child = subprocess.run([sys.executable, "-c", KILLED.format(repo=str(REPO), at=at, root=str(tmp_path))], timeout=120)
+    child = subprocess.run(
+        [sys.executable, "-c", KILLED.format(repo=str(REPO), at=at, root=str(tmp_path))], timeout=120
+    )
     assert child.returncode == -signal.SIGKILL
     snapshots, source = store(tmp_path), filled()
     cache, length = loaded(snapshots, ids())
@@ -231,7 +272,7 @@ def test_a_block_that_is_being_written_is_not_cleaned_away(tmp_path):
     part.write_bytes(b"half")
     snapshots.folder.drop_stale_parts()
     assert part.exists()
-    os.utime(part, (time.time() - 3600,) * 2)              # by now the number is another program's
+    os.utime(part, (time.time() - 3600,) * 2)  # by now the number is another program's
     snapshots.folder.drop_stale_parts()
     assert not part.exists()
 
@@ -255,22 +296,27 @@ for _ in range(6):
 def test_two_processes_at_once(tmp_path, forgets: bool):
     """Both write, read and delete the same text; neither sees a wrong row nor fails."""
     script = BESIDE.format(repo=str(REPO), root=str(tmp_path), forgets=forgets)
-    both = [subprocess.Popen([sys.executable, "-c", script], stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    both = [
+        subprocess.Popen([sys.executable, "-c", script], stderr=subprocess.PIPE, text=True) for _ in range(2)
+    ]
     said = [child.communicate(timeout=120)[1] for child in both]
     assert [child.returncode for child in both] == [0, 0], said
     store(tmp_path).save("book", ids(), filled())
     assert same(loaded(store(tmp_path), ids())[0], filled(), 0, N)
 
 
-# ---- room ------------------------------------------------------------------------------------------------------------------
+# ---- room --------------------------------------------------------------------------------------------------
+
 
 def test_the_book_not_used_for_longest_gives_way(tmp_path):
-    size = N * TOKEN_BYTES * 11 // 10                        # descriptions included
+    size = N * TOKEN_BYTES * 11 // 10  # descriptions included
     snapshots = store(tmp_path, quota=2 * size)
     for at, book in enumerate(("a", "b")):
         snapshots.save(book, ids(), filled())
         for path in files(snapshots.folder.of("model", book).parent.parent):
-            os.utime(path, (1000 + at, 1000 + at)) if path.parent == snapshots.folder.of("model", book) else None
+            os.utime(path, (1000 + at, 1000 + at)) if path.parent == snapshots.folder.of(
+                "model", book
+            ) else None
     loaded(snapshots, ids(), book="a")
     snapshots.save("c", ids(), filled())
     assert snapshots.longest("a", ids()) == snapshots.longest("c", ids()) == N
@@ -296,14 +342,21 @@ def test_a_text_larger_than_the_quota_pushes_nothing_out(tmp_path):
 def test_a_full_disk_is_left_alone(tmp_path, monkeypatch):
     """No more is written than leaves the reserve free, and other books do not go where that would not help."""
     store(tmp_path / "b").save("other", ids(400), filled(400))
-    monkeypatch.setattr(disk.shutil, "disk_usage", lambda path: disk.shutil._ntuple_diskusage(10**12, 10**12, disk.RESERVE_BYTES + 100))
-    assert store(tmp_path / "a").save("book", ids(), filled()) and store(tmp_path / "b").save("book", ids(), filled())
+    monkeypatch.setattr(
+        disk.shutil,
+        "disk_usage",
+        lambda path: disk.shutil._ntuple_diskusage(10**12, 10**12, disk.RESERVE_BYTES + 100),
+    )
+    assert store(tmp_path / "a").save("book", ids(), filled()) and store(tmp_path / "b").save(
+        "book", ids(), filled()
+    )
     assert list((tmp_path / "a").rglob("*.kv")) == []
     assert store(tmp_path / "b").longest("other", ids(400)) == 400
 
 
 def test_a_write_that_fails_leaves_nothing(tmp_path, caplog):
     """The disk may fill up while a block is written."""
+
     class Failing(KVStore):
         def rows(self, layer, start, n):
             if layer == 1 and start == BLOCK_TOKENS:
@@ -336,6 +389,7 @@ def test_a_stopped_save_goes_on_later(tmp_path):
         def should_stop() -> bool:
             asked.append(1)
             return len(asked) > limit
+
         return should_stop
 
     assert not snapshots.save("book", ids(), source, should_stop=stop_at(3))
@@ -345,7 +399,8 @@ def test_a_stopped_save_goes_on_later(tmp_path):
     assert same(loaded(snapshots, ids())[0], source, 0, N)
 
 
-# ---- the folder ------------------------------------------------------------------------------------------------------------
+# ---- the folder --------------------------------------------------------------------------------------------
+
 
 def test_forgetting_a_book_deletes_it_for_every_model(tmp_path):
     for key in ("one", "two"):

@@ -7,17 +7,23 @@ import pytest
 from core.conversation.notes import Note, grouped, joined, settled
 
 
-@pytest.mark.parametrize(("raw", "kept"), [
-    ("Sure, here is a summary: The keeper rowed home.", "The keeper rowed home."),
-    ("The main events are:\n\n1. The keeper rowed home\n2. He lit it.\n3. Then he", "The keeper rowed home. He lit it."),
-    ("XI\n**He** rowed. He lit it. 3.", "He rowed. He lit it."),
-    ("1. **\n2. **", ""),
-    ("1. The bell\n2. The fog", "The bell. The fog."),
-    ("- A boat came,\n- and the bell rang.", "A boat came. and the bell rang."),
-    ("The keeper rowed home. Then he sat down and", "The keeper rowed home."),
-    ("He said: \"Row home.\"\n\nThey rowed.", "He said: \"Row home.\"\n\nThey rowed."),
-    ("no end in sight", "no end in sight"),
-])
+@pytest.mark.parametrize(
+    ("raw", "kept"),
+    [
+        ("Sure, here is a summary: The keeper rowed home.", "The keeper rowed home."),
+        (
+            "The main events are:\n\n1. The keeper rowed home\n2. He lit it.\n3. Then he",
+            "The keeper rowed home. He lit it.",
+        ),
+        ("XI\n**He** rowed. He lit it. 3.", "He rowed. He lit it."),
+        ("1. **\n2. **", ""),
+        ("1. The bell\n2. The fog", "The bell. The fog."),
+        ("- A boat came,\n- and the bell rang.", "A boat came. and the bell rang."),
+        ("The keeper rowed home. Then he sat down and", "The keeper rowed home."),
+        ('He said: "Row home."\n\nThey rowed.', 'He said: "Row home."\n\nThey rowed.'),
+        ("no end in sight", "no end in sight"),
+    ],
+)
 def test_settled(raw: str, kept: str):
     assert settled(raw, "Summarize what happens in this passage.") == kept
 
@@ -30,7 +36,15 @@ def test_echo_of_the_instruction_goes():
 def test_groups_are_even_and_in_order():
     notes = [Note(f"{i}", "x" * 100, i, i) for i in range(10)]
     groups = grouped(notes, lambda note: len(note.text), 350)
-    assert [len(group) for group in groups] in ([3, 4, 3], [3, 3, 4], [4, 3, 3], [3, 2, 2, 3], [2, 3, 2, 3], [2, 3, 3, 2], [3, 2, 3, 2])
+    assert [len(group) for group in groups] in (
+        [3, 4, 3],
+        [3, 3, 4],
+        [4, 3, 3],
+        [3, 2, 2, 3],
+        [2, 3, 2, 3],
+        [2, 3, 3, 2],
+        [3, 2, 3, 2],
+    )
     assert [note.first for group in groups for note in group] == list(range(10))
 
 

@@ -19,15 +19,23 @@ class Words:
         return len(text.split())
 
 
-def book(*lengths: int, titles: tuple[str, ...] = (), kinds: tuple[str, ...] = (), paragraph: int = 10) -> Document:
+def book(
+    *lengths: int, titles: tuple[str, ...] = (), kinds: tuple[str, ...] = (), paragraph: int = 10
+) -> Document:
     """Chapters of so many words, in paragraphs of `paragraph` words."""
     text, sections = "", []
     for i, length in enumerate(lengths):
         words = [f"c{i}w{j}" for j in range(length)]
-        paragraphs = [" ".join(words[j:j + paragraph]) for j in range(0, length, paragraph)]
+        paragraphs = [" ".join(words[j : j + paragraph]) for j in range(0, length, paragraph)]
         start, text = len(text), text + "\n\n".join(paragraphs) + "\n\n"
-        sections.append(Section(titles[i] if titles else f"Chapter {i + 1}. Of {i}", start, len(text),
-                                kind=kinds[i] if kinds else "chapter"))
+        sections.append(
+            Section(
+                titles[i] if titles else f"Chapter {i + 1}. Of {i}",
+                start,
+                len(text),
+                kind=kinds[i] if kinds else "chapter",
+            )
+        )
     return Document("A Book", "", "en", "txt", text, tuple(sections))
 
 
@@ -35,7 +43,9 @@ STYLE = ReadingStyle(part_tokens=100, whole_tokens=200)
 
 
 def plan(document: Document, **options):
-    return plan_reading(document, Words(), **{"context_tokens": 1000, "style": STYLE, "reserve": 100, **options})
+    return plan_reading(
+        document, Words(), **{"context_tokens": 1000, "style": STYLE, "reserve": 100, **options}
+    )
 
 
 def test_short_book_is_read_whole():
@@ -46,7 +56,11 @@ def test_short_book_is_read_whole():
 def test_long_book_is_read_along_its_chapters():
     made = plan(book(90, 40, 50, 95))
     assert made.mode == "sections"
-    assert [part.label for part in made.parts] == ["Chapter 1: Of 0", "Chapters 2–3: Of 1 to Of 2", "Chapter 4: Of 3"]
+    assert [part.label for part in made.parts] == [
+        "Chapter 1: Of 0",
+        "Chapters 2–3: Of 1 to Of 2",
+        "Chapter 4: Of 3",
+    ]
     assert [part.tokens for part in made.parts] == [90, 90, 95]
     assert "275" in made.notes[0] and "3 parts" in made.notes[0]
 
@@ -57,10 +71,14 @@ def test_long_chapter_is_cut_at_paragraphs_into_even_pieces():
     made = plan(document, fit="sections")
     assert [part.label for part in made.parts] == [f"Chapter 1: Of 0, part {i} of 3" for i in (1, 2, 3)]
     assert all(80 <= part.tokens <= 90 for part in made.parts)
-    assert all(document.text[part.start - 2:part.start] == "\n\n" for part in made.parts[1:])
+    assert all(document.text[part.start - 2 : part.start] == "\n\n" for part in made.parts[1:])
 
 
-@given(st.lists(st.integers(0, 400), min_size=1, max_size=12), st.sampled_from([7, 30, 500]), st.integers(20, 150))
+@given(
+    st.lists(st.integers(0, 400), min_size=1, max_size=12),
+    st.sampled_from([7, 30, 500]),
+    st.integers(20, 150),
+)
 @settings(deadline=None, max_examples=80)
 def test_every_word_is_read_exactly_once(lengths: list[int], paragraph: int, part_tokens: int):
     """A part border that loses or doubles text, whatever the paragraphs are like."""
@@ -68,12 +86,15 @@ def test_every_word_is_read_exactly_once(lengths: list[int], paragraph: int, par
         return
     document = book(*lengths, paragraph=paragraph)
     made = plan(document, fit="sections", style=ReadingStyle(part_tokens=part_tokens))
-    assert " ".join(document.text[part.start:part.end] for part in made.parts).split() == document.text.split()
+    assert (
+        " ".join(document.text[part.start : part.end] for part in made.parts).split() == document.text.split()
+    )
     assert all(part.tokens <= 1.6 * part_tokens + 2 for part in made.parts)
 
 
 def test_text_without_spaces_is_cut_too():
     """One endless word must not become one endless part."""
+
     class Characters:
         def count(self, text: str) -> int:
             return len(text)
@@ -81,11 +102,13 @@ def test_text_without_spaces_is_cut_too():
     document = Document("", "", "", "txt", "x" * 1000, (Section("", 0, 1000),))
     made = plan_reading(document, Characters(), context_tokens=500, style=STYLE, reserve=100)
     assert len(made.parts) == 10
-    assert "".join(document.text[part.start:part.end] for part in made.parts) == document.text
+    assert "".join(document.text[part.start : part.end] for part in made.parts) == document.text
 
 
 def test_whole_is_refused_with_the_numbers():
-    with pytest.raises(UserError, match=r"1,200 tokens; 900 fit .*1,000 less 100.*--fit sections.*--chapters"):
+    with pytest.raises(
+        UserError, match=r"1,200 tokens; 900 fit .*1,000 less 100.*--fit sections.*--chapters"
+    ):
         plan(book(1200), fit="whole")
 
 
@@ -102,7 +125,14 @@ def test_chapters_narrow_and_the_rest_is_named():
 
 
 def test_front_and_back_matter_is_left_out_and_named():
-    document = book(30, 50, 60, 40, titles=("Preface", "One", "Two", "Licence"), kinds=("front", "chapter", "chapter", "back"))
+    document = book(
+        30,
+        50,
+        60,
+        40,
+        titles=("Preface", "One", "Two", "Licence"),
+        kinds=("front", "chapter", "chapter", "back"),
+    )
     made = plan(document)
     assert made.tokens == 110
     assert made.left_out == ("Preface (before the book itself)", "Licence (after the book itself)")
@@ -120,25 +150,51 @@ def test_book_without_text_is_refused():
 
 
 def test_heading_of_a_part_belongs_to_the_chapter_after_it():
-    document = book(3, 90, 3, 95, titles=("BOOK ONE. THE COMING", "CHAPTER ONE. THE EVE OF THE WAR", "BOOK TWO. AFTER",
-                                          "CHAPTER ONE. UNDER FOOT."), kinds=("part", "chapter", "part", "chapter"))
+    document = book(
+        3,
+        90,
+        3,
+        95,
+        titles=(
+            "BOOK ONE. THE COMING",
+            "CHAPTER ONE. THE EVE OF THE WAR",
+            "BOOK TWO. AFTER",
+            "CHAPTER ONE. UNDER FOOT.",
+        ),
+        kinds=("part", "chapter", "part", "chapter"),
+    )
     assert [section.start for section in book_chapters(document)] == [0, document.sections[2].start]
     made = plan(document, fit="sections")
-    assert [part.label for part in made.parts] == ["Book One, chapter One: The Eve of the War", "Book Two, chapter One: Under Foot"]
+    assert [part.label for part in made.parts] == [
+        "Book One, chapter One: The Eve of the War",
+        "Book Two, chapter One: Under Foot",
+    ]
 
 
-@pytest.mark.parametrize(("title", "label"), [
-    ("IV Time Travelling", "Chapter IV: Time Travelling"), ("Epilogue", "Epilogue"),
-    ("CHAPTER 12. Biographical.", "Chapter 12: Biographical"),
-    ("7", "Chapter 7"), ("Chapter Nine", "Chapter Nine"), ("I, Robot", "I, Robot"), ("One Evening", "One Evening"),
-    ("Ill Winds", "Ill Winds"), ("", "Section 1"),
-    ("THE \"THUNDER CHILD\"", "The \"Thunder Child\""), ("Mr. Crane", "Mr. Crane")])
+@pytest.mark.parametrize(
+    ("title", "label"),
+    [
+        ("IV Time Travelling", "Chapter IV: Time Travelling"),
+        ("Epilogue", "Epilogue"),
+        ("CHAPTER 12. Biographical.", "Chapter 12: Biographical"),
+        ("7", "Chapter 7"),
+        ("Chapter Nine", "Chapter Nine"),
+        ("I, Robot", "I, Robot"),
+        ("One Evening", "One Evening"),
+        ("Ill Winds", "Ill Winds"),
+        ("", "Section 1"),
+        ('THE "THUNDER CHILD"', 'The "Thunder Child"'),
+        ("Mr. Crane", "Mr. Crane"),
+    ],
+)
 def test_labels_read_like_a_table_of_contents(title: str, label: str):
     document = book(90, 90, 90, titles=(title, "B", "C"))
     assert plan(document, fit="sections").parts[0].label == label
 
 
-@pytest.mark.parametrize(("name", "chapters"), [("the-time-machine.txt", 17), ("the-war-of-the-worlds.epub", 27)])
+@pytest.mark.parametrize(
+    ("name", "chapters"), [("the-time-machine.txt", 17), ("the-war-of-the-worlds.epub", 27)]
+)
 def test_real_books_are_read_from_first_to_last_sentence(shared_data, name: str, chapters: int):
     document = read_document(shared_data / "books" / name)
     assert len(book_chapters(document)) == chapters

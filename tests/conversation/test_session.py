@@ -1,4 +1,6 @@
-"""Conversations about books on an engine that only counts: what is fed, what is reused, what is said to have been read."""
+"""Conversations about books on an engine that only counts: what is fed, what is reused, what is said to have
+been read.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,8 @@ from core.events import Delta, Prefill, Verified
 from tests.fakes import EOS, CharTokenizer, FakeEngine
 from tests.talks import STYLE, ask, book, encoded, finished, make, reply_by_prompt, turns
 
-# ---- a book that fits ----------------------------------------------------------------------------------------------------
+# ---- a book that fits --------------------------------------------------------------------------------------
+
 
 def test_follow_up_feeds_only_what_is_new():
     """The book must not be prefilled again for a second question."""
@@ -23,7 +26,8 @@ def test_follow_up_feeds_only_what_is_new():
     first = finished(ask(session, small, "Who came?"))
     events = ask(session, small, "And then?", history=turns("Who came?", first))
     assert engine.fed[0] > len(small.text.strip())
-    assert engine.fed[1] == len("And then?") + 3 - 1          # bridge and ask around it; the end token is in the cache already
+    # bridge and ask around it; the end token is in the cache already
+    assert engine.fed[1] == len("And then?") + 3 - 1
     assert [e.total_tokens for e in events if isinstance(e, Prefill)][-1] == engine.fed[1]
 
 
@@ -49,10 +53,15 @@ def test_answers_are_never_encoded_again():
     session, engine = make()
     small = book(1)
     ids = [1234, 2345]
-    ask(session, small, "And then?", history=[{"role": "user", "text": "Who?"}, {"role": "assistant", "text": "other", "ids": ids}])
+    ask(
+        session,
+        small,
+        "And then?",
+        history=[{"role": "user", "text": "Who?"}, {"role": "assistant", "text": "other", "ids": ids}],
+    )
     prompt = engine.prompts[0]
-    assert any(prompt[i:i + 2] == ids for i in range(len(prompt)))
-    assert not any(prompt[i:i + 5] == encoded("other") for i in range(len(prompt)))
+    assert any(prompt[i : i + 2] == ids for i in range(len(prompt)))
+    assert not any(prompt[i : i + 5] == encoded("other") for i in range(len(prompt)))
 
 
 def test_restarted_engine_rebuilds_the_same_prompt_from_history():
@@ -82,13 +91,18 @@ def test_same_turn_repeats_and_asking_again_differs():
 def test_full_context_drops_oldest_turns_and_says_so():
     session, engine = make(context_tokens=800)
     small = book(1, 8)
-    long_turns = [{"role": role, "text": "x" * 90, "ids": encoded("y" * 90)} for _ in range(4) for role in ("user", "assistant")]
+    long_turns = [
+        {"role": role, "text": "x" * 90, "ids": encoded("y" * 90)}
+        for _ in range(4)
+        for role in ("user", "assistant")
+    ]
     done = finished(ask(session, small, "And?", history=long_turns, params={"max_new_tokens": 50}))
     assert any("left out" in note for note in done.notes)
     assert len(engine.prompts[0]) <= 800
 
 
-# ---- answers ---------------------------------------------------------------------------------------------------------------
+# ---- answers -----------------------------------------------------------------------------------------------
+
 
 def test_circling_answer_is_stopped_and_said_so():
     session, engine = make(lambda ids, params: encoded("Once. " + "And so on and on. " * 50))
@@ -113,11 +127,14 @@ def test_stop_keeps_what_was_said():
 def test_text_of_the_deltas_is_the_answer():
     session, _ = make(lambda ids, params: encoded("It — is 🙂 so."))
     events = ask(session, book(1), "Who?")
-    assert "".join(e.text for e in events if isinstance(e, Delta)) == finished(events).text == "It — is 🙂 so."
+    assert (
+        "".join(e.text for e in events if isinstance(e, Delta)) == finished(events).text == "It — is 🙂 so."
+    )
     assert EOS not in finished(events).token_ids
 
 
-# ---- a book in parts -------------------------------------------------------------------------------------------------------
+# ---- a book in parts ---------------------------------------------------------------------------------------
+
 
 def test_sampling_that_was_left_open_is_the_models_own():
     session, engine = make(defaults={"temperature": None, "top_p": 0.5, "seed": 1})
@@ -150,7 +167,9 @@ def test_follow_up_stays_with_its_part():
     """ "And why?" names nothing: the part under discussion is meant."""
     session, engine = make(reply_by_prompt)
     first = finished(ask(session, book(), "What about the wedding?"))
-    done = finished(ask(session, book(), "And why was that?", history=turns("What about the wedding?", first)))
+    done = finished(
+        ask(session, book(), "And why was that?", history=turns("What about the wedding?", first))
+    )
     assert done.sources == ("Chapter 3",)
     assert engine.fed[-1] == len("And why was that?") + 2
 
@@ -170,7 +189,9 @@ def test_going_back_to_a_part_costs_no_prefill_while_memory_lasts():
 def test_question_about_nothing_in_particular_is_answered_from_the_summaries():
     session, engine = make(reply_by_prompt)
     first = finished(ask(session, book(), None))
-    done = finished(ask(session, book(), "What is it about?", conversation="d", history=turns("Summarize", first)))
+    done = finished(
+        ask(session, book(), "What is it about?", conversation="d", history=turns("Summarize", first))
+    )
     assert done.sources == ("the summaries of all parts",)
     assert "about the copper magnet alone." in CharTokenizer().decode(engine.prompts[-1])
 
@@ -182,7 +203,7 @@ def test_chosen_chapter_is_what_is_read():
     assert any("Chapter 1" in note and "Not read" in note for note in done.notes)
 
 
-# ---- quotations ----------------------------------------------------------------------------------------------------------
+# ---- quotations --------------------------------------------------------------------------------------------
 
 QUOTING = dataclasses.replace(STYLE, quote_prompt="Quote it.")
 
@@ -218,10 +239,13 @@ def test_the_request_to_quote_does_not_cost_the_prefix_of_the_next_turn():
     assert engine.fed[1] == len("And then?\nQuote it.") + 3 - 1
     again, fresh = make(style=QUOTING)
     ask(again, book(1), "And then?", history=turns("Who came?", first))
-    assert fresh.prompts[-1] == engine.prompts[-1], "an engine that was restarted must put the question the same way"
+    assert fresh.prompts[-1] == engine.prompts[-1], (
+        "an engine that was restarted must put the question the same way"
+    )
 
 
-# ---- the rest --------------------------------------------------------------------------------------------------------------
+# ---- the rest ----------------------------------------------------------------------------------------------
+
 
 def test_conversation_without_a_book():
     session, _ = make()
@@ -253,7 +277,8 @@ def test_closing_frees_every_context():
     assert engine.contexts and all(context.closed for context in engine.contexts)
 
 
-# ---- stop strings -----------------------------------------------------------------------------------------------------------
+# ---- stop strings ------------------------------------------------------------------------------------------
+
 
 def test_an_answer_ends_before_a_stop_string():
     """No part of it is shown, kept for the next turn, or taken for a cut answer."""
@@ -280,16 +305,26 @@ def test_part_summaries_know_no_stop_string():
     assert engine.params[-1].stop == ("e",)
 
 
-# ---- re-checking -----------------------------------------------------------------------------------------------------------
+# ---- re-checking -------------------------------------------------------------------------------------------
+
 
 def test_verify_checks_the_answer_and_says_how_it_agrees():
-    """The switch must hand the engine the prompt and exactly the answer's tokens, and tell mismatches as they are."""
+    """The switch must hand the engine the prompt and exactly the answer's tokens, and tell mismatches as they
+    are.
+    """
     asked: list[tuple[list[int], int]] = []
 
     class Checking(FakeEngine):
         def verify(self, context, ids, start, params):
             asked.append((list(ids), start))
-            return {"tokens": len(ids) - start, "agreed": 6, "mismatches": 2, "near_ties": 1, "largest_gap": 3.5, "margin": 0.1}
+            return {
+                "tokens": len(ids) - start,
+                "agreed": 6,
+                "mismatches": 2,
+                "near_ties": 1,
+                "largest_gap": 3.5,
+                "margin": 0.1,
+            }
 
     engine = Checking(lambda ids, params: encoded("It is so."))
     session = Session(engine, CharTokenizer(), STYLE, allowance_bytes=10**9, verify=True)
@@ -300,7 +335,8 @@ def test_verify_checks_the_answer_and_says_how_it_agrees():
     assert done.stats.verified == Verified(9, 1, 2, 3.5, 0.1)
 
 
-# ---- what stays on disk ----------------------------------------------------------------------------------------------------
+# ---- what stays on disk ------------------------------------------------------------------------------------
+
 
 def test_the_text_that_was_read_is_kept_not_the_conversation():
     session, engine = make()
@@ -350,7 +386,7 @@ def test_a_forgotten_book_takes_its_part_summaries_along(tmp_path):
     assert len(list(tmp_path.glob("*/*.json"))) == 4
     asked = len(engine.prompts)
     ask(session, book(title="C"), None)
-    assert len(engine.prompts) == asked + 1                    # the whole only
+    assert len(engine.prompts) == asked + 1  # the whole only
     ask(session, book(title="B"), None)
     assert len(engine.prompts) == asked + 1 + 5
 

@@ -15,7 +15,9 @@ def test_long_book_is_summarised_in_parts_and_then_whole():
     session, engine = make(reply_by_prompt)
     events = ask(session, book(), None)
     readings = [e for e in events if isinstance(e, Reading)]
-    assert [(r.index, r.total, r.purpose) for r in readings] == [(i, 4, "part summary") for i in (1, 2, 3, 4)] + [(1, 1, "whole summary")]
+    assert [(r.index, r.total, r.purpose) for r in readings] == [
+        (i, 4, "part summary") for i in (1, 2, 3, 4)
+    ] + [(1, 1, "whole summary")]
     assert readings[1].label == "Chapter 2"
     done = finished(events)
     assert done.text == "All of it."
@@ -29,10 +31,16 @@ def test_long_book_is_summarised_in_parts_and_then_whole():
 
 def test_summaries_that_do_not_fit_together_are_summarised_in_groups():
     """Many parts: the notes alone exceed what the model reads at once."""
-    session, engine = make(lambda ids, params: encoded("All of it happened as the keeper had told everyone so."), context_tokens=1500)
+    session, engine = make(
+        lambda ids, params: encoded("All of it happened as the keeper had told everyone so."),
+        context_tokens=1500,
+    )
     done = finished(ask(session, book(30), None))
     assert [line for line in done.text.splitlines() if line.startswith("##")] == [
-        "## Chapters 1–10", "## Chapters 11–20", "## Chapters 21–30"]
+        "## Chapters 1–10",
+        "## Chapters 11–20",
+        "## Chapters 21–30",
+    ]
     assert done.token_ids == tuple(encoded(done.text))
     assert max(len(prompt) for prompt in engine.prompts) < 1000
 
@@ -49,14 +57,19 @@ def test_stopped_reading_goes_on_where_it_stopped(tmp_path):
     fresh, engine = make(reply_by_prompt, notes=NoteStore(tmp_path))
     events = ask(fresh, book(), None)
     assert finished(events).text == "All of it."
-    assert len(engine.prompts) == 3                            # parts 3 and 4, then the whole
+    assert len(engine.prompts) == 3  # parts 3 and 4, then the whole
     assert "about the lighthouse keeper alone." in "".join(e.text for e in events if isinstance(e, Delta))
 
 
 def test_part_summary_that_says_nothing_is_written_once_more():
     """One bad draw of a small model must not stand for a chapter."""
+
     def reply(ids, params):
-        return encoded("The keeper came back to the lighthouse.") if params.temperature >= 0.4 else encoded("Keeper. " * 40)
+        return (
+            encoded("The keeper came back to the lighthouse.")
+            if params.temperature >= 0.4
+            else encoded("Keeper. " * 40)
+        )
 
     session, engine = make(reply)
     events = ask(session, book(), None)
@@ -69,7 +82,9 @@ STRICT = dataclasses.replace(STYLE, grounded=0.9, part_prompts=("first?", "secon
 
 
 def strict_reply(ids, params):
-    """The second prompt's summary keeps to the text best, without reaching what is asked for; all others invent."""
+    """The second prompt's summary keeps to the text best, without reaching what is asked for; all others
+    invent.
+    """
     prompt = CharTokenizer().decode(ids)
     if prompt.rstrip().endswith("second?") or "second?" in prompt[-20:]:
         return encoded("The keeper of the lighthouse came again, and quietly, in the evening.")
@@ -81,8 +96,9 @@ def test_part_that_strays_from_its_text_is_asked_for_in_other_words_and_the_best
     session, engine = make(strict_reply, style=STRICT, notes=store)
     events = ask(session, book(2), None, fit="sections")
     readings = [e for e in events if isinstance(e, Reading) and e.purpose == "part summary" and e.index == 1]
-    assert [e.attempt for e in readings] == [1, 2, 3, 4]           # three prompts, then the best once more for the eye
-    kept = [e.text for e in events[events.index(readings[-1]):] if isinstance(e, Delta)][0]
+    # three prompts, then the best once more for the eye
+    assert [e.attempt for e in readings] == [1, 2, 3, 4]
+    kept = [e.text for e in events[events.index(readings[-1]) :] if isinstance(e, Delta)][0]
     assert kept.startswith("The keeper of the lighthouse")
     assert "The keeper of the lighthouse came again" in CharTokenizer().decode(engine.prompts[-1])
     assert "Alex" not in CharTokenizer().decode(engine.prompts[-1])
@@ -90,42 +106,64 @@ def test_part_that_strays_from_its_text_is_asked_for_in_other_words_and_the_best
 
 def test_part_that_keeps_to_its_text_is_asked_for_once():
     faithful = dataclasses.replace(STRICT, grounded=0.3)
-    session, engine = make(lambda ids, params: encoded("The lighthouse keeper came again and again."), style=faithful)
+    session, engine = make(
+        lambda ids, params: encoded("The lighthouse keeper came again and again."), style=faithful
+    )
     events = ask(session, book(2), None, fit="sections")
-    assert [(e.index, e.attempt) for e in events if isinstance(e, Reading) and e.purpose == "part summary"][0] == (1, 1)
+    assert [(e.index, e.attempt) for e in events if isinstance(e, Reading) and e.purpose == "part summary"][
+        0
+    ] == (1, 1)
     assert not [e for e in events if isinstance(e, Reading) and e.index == 1 and e.attempt > 1]
 
 
 def test_summary_in_stretches_streams_what_the_answer_is_in_the_end():
     """What was on the screen stretch by stretch is the text that is kept."""
-    session, _ = make(lambda ids, params: encoded("All of it happened as the keeper had told everyone so."), context_tokens=1500)
+    session, _ = make(
+        lambda ids, params: encoded("All of it happened as the keeper had told everyone so."),
+        context_tokens=1500,
+    )
     events = ask(session, book(30), None)
     first = next(i for i, e in enumerate(events) if isinstance(e, Reading) and e.purpose == "whole summary")
     assert "".join(e.text for e in events[first:] if isinstance(e, Delta)) == finished(events).text
     stats = finished(events).stats
-    assert stats.new_tokens == 3 * len(encoded("All of it happened as the keeper had told everyone so.") + [EOS])
+    assert stats.new_tokens == 3 * len(
+        encoded("All of it happened as the keeper had told everyone so.") + [EOS]
+    )
 
 
 def test_model_that_tells_by_stretches_does_so_for_a_short_book_too():
     style = dataclasses.replace(STYLE, by_stretches=True)
     session, _ = make(reply_by_prompt, style=style)
     done = finished(ask(session, book(), None))
-    assert [line for line in done.text.splitlines() if line.startswith("##")] == ["## Chapters 1–2", "## Chapters 3–4"]
+    assert [line for line in done.text.splitlines() if line.startswith("##")] == [
+        "## Chapters 1–2",
+        "## Chapters 3–4",
+    ]
 
 
 def test_stopping_between_stretches_keeps_what_was_told():
-    session, _ = make(lambda ids, params: encoded("All of it happened as the keeper had told everyone so."), context_tokens=1500)
+    session, _ = make(
+        lambda ids, params: encoded("All of it happened as the keeper had told everyone so."),
+        context_tokens=1500,
+    )
     told = []
     for event in session.ask(Ask(book(30), "B", "c", None), should_stop=lambda: len(told) > 1):
         if isinstance(event, Reading) and event.purpose == "whole summary":
             told.append(event)
-    assert event.reason == "user" and event.text.startswith("## Chapters 1–10") and event.text.count("##") == 1
+    assert (
+        event.reason == "user" and event.text.startswith("## Chapters 1–10") and event.text.count("##") == 1
+    )
 
 
 def test_echo_of_the_instruction_does_not_reach_the_whole_summary():
     """Small models go on with the instruction after their answer."""
-    style = dataclasses.replace(STYLE, part_prompts=("Summarize what happens in this passage.",), note_tokens=400)
-    session, engine = make(lambda ids, params: encoded("The keeper came back. Summarize what happens in this way too"), style=style)
+    style = dataclasses.replace(
+        STYLE, part_prompts=("Summarize what happens in this passage.",), note_tokens=400
+    )
+    session, engine = make(
+        lambda ids, params: encoded("The keeper came back. Summarize what happens in this way too"),
+        style=style,
+    )
     ask(session, book(), None)
     assert CharTokenizer().decode(engine.prompts[-1]).count("Summarize what happens") == 0
 
@@ -143,7 +181,7 @@ def test_torn_note_on_disk_is_made_again(tmp_path):
     torn = list(tmp_path.glob("*/*.json"))
     assert len(torn) == 4
     for path in torn:
-        path.write_text("{\"no")
+        path.write_text('{"no')
     again, engine = make(reply_by_prompt, notes=NoteStore(tmp_path))
     assert finished(ask(again, book(), None)).text == "All of it."
     assert len(engine.prompts) == 5

@@ -11,7 +11,9 @@ T = TypeVar("T")
 
 
 class Branches:
-    """Plays one path of choices per run and remembers which alternatives are left. Branches of probability zero do not exist."""
+    """Plays one path of choices per run and remembers which alternatives are left. Branches of probability
+    zero do not exist.
+    """
 
     def __init__(self) -> None:
         self._choices: list[int] = []
@@ -20,7 +22,9 @@ class Branches:
         self.weight = 1.0
 
     def runs(self, play: Callable[[], T]) -> Iterator[tuple[float, T]]:
-        """(probability, outcome) of every path through `play`, which must be deterministic but for this object."""
+        """(probability, outcome) of every path through `play`, which must be deterministic but for this
+        object.
+        """
         self._choices, self._options = [], []
         while True:
             self._at, self.weight = 0, 1.0

@@ -1,4 +1,6 @@
-"""Both ways to decide: with logits in host memory, and with logits on a device whose numbers the host has not seen."""
+"""Both ways to decide: with logits in host memory, and with logits on a device whose numbers the host has not
+seen.
+"""
 
 from __future__ import annotations
 

@@ -13,8 +13,16 @@ from core.model.loader import load_model
 from tests.tiny import engine
 
 SIZES = {
-    "context_tokens": 900, "retrieval_budget": 64, "retrieval_chunk": 16, "draft_sinks": 8, "draft_window": 48, "gamma": 6,
-    "middle_gamma": 3, "layers": 30, "prefill_segment_tokens": 256, "prefill_chunk_tokens": 128,
+    "context_tokens": 900,
+    "retrieval_budget": 64,
+    "retrieval_chunk": 16,
+    "draft_sinks": 8,
+    "draft_window": 48,
+    "gamma": 6,
+    "middle_gamma": 3,
+    "layers": 30,
+    "prefill_segment_tokens": 256,
+    "prefill_chunk_tokens": 128,
 }
 
 
@@ -31,6 +39,8 @@ def embedded(folder: Path) -> tuple[torch.nn.Module, Engine, object]:
 
 
 def low_precision(folder: Path, *, integer_kernels: bool) -> Engine:
-    """The same in bf16, as the product computes on CPUs that can; with the checkpoint's 4-bit codes or without."""
+    """The same in bf16, as the product computes on CPUs that can; with the checkpoint's 4-bit codes or
+    without.
+    """
     model = load_model(folder, CpuBackend(torch.bfloat16, integer_kernels=integer_kernels), positions=1024)
     return engine(model, **SIZES)

@@ -1,4 +1,6 @@
-"""A device that is not there: tensors that live on it may be computed with, and every look at their numbers is counted."""
+"""A device that is not there: tensors that live on it may be computed with, and every look at their numbers
+is counted.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +13,20 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_map
 
-DEVICE = torch.device("meta")      # a name that every torch build knows and no tensor of numbers has
+DEVICE = torch.device("meta")  # a name that every torch build knows and no tensor of numbers has
 ATEN = torch.ops.aten
 COPIES = {ATEN._to_copy.default, ATEN.copy_.default}
-READS = {                          # what a GPU cannot do without telling the host a number: values, and shapes that hang on values
-    ATEN._local_scalar_dense.default, ATEN.nonzero.default, ATEN.masked_select.default, ATEN.equal.default, ATEN.is_nonzero.default,
-    ATEN._unique2.default, ATEN.unique_consecutive.default, ATEN.repeat_interleave.Tensor, ATEN.bincount.default,
+# what a GPU cannot do without telling the host a number: values, and shapes that hang on values
+READS = {
+    ATEN._local_scalar_dense.default,
+    ATEN.nonzero.default,
+    ATEN.masked_select.default,
+    ATEN.equal.default,
+    ATEN.is_nonzero.default,
+    ATEN._unique2.default,
+    ATEN.unique_consecutive.default,
+    ATEN.repeat_interleave.Tensor,
+    ATEN.bincount.default,
 }
 
 
@@ -25,7 +35,9 @@ class Far(torch.Tensor):
 
     @staticmethod
     def __new__(cls, inner: torch.Tensor) -> Far:
-        return torch.Tensor._make_wrapper_subclass(cls, inner.shape, strides=inner.stride(), dtype=inner.dtype, device=DEVICE)
+        return torch.Tensor._make_wrapper_subclass(
+            cls, inner.shape, strides=inner.stride(), dtype=inner.dtype, device=DEVICE
+        )
 
     def __init__(self, inner: torch.Tensor) -> None:
         self.inner = inner
@@ -39,18 +51,20 @@ class Far(torch.Tensor):
 
 
 class FarDevice(TorchDispatchMode):
-    """While entered, the device. `reads` are the operations that made the host wait; operands on two devices and copies to it that wait
-    are errors, as on a GPU or worse."""
+    """While entered, the device. `reads` are the operations that made the host wait; operands on two devices
+    and copies to it that wait are errors, as on a GPU or worse."""
 
     def __init__(self) -> None:
         super().__init__()
         self.reads: list[str] = []
-        self.passes = 0                        # of models on it
-        self.all_is_far = False                # ordinary tensors stand for such on the device
+        self.passes = 0  # of models on it
+        self.all_is_far = False  # ordinary tensors stand for such on the device
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None) -> Any:
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
         kwargs = kwargs or {}
-        with self:                             # in inference mode even `to` and `item` come whole
+        with self:  # in inference mode even `to` and `item` come whole
             parts = func.decompose(*args, **kwargs)
         return self._run(func, args, kwargs) if parts is NotImplemented else parts
 
@@ -59,11 +73,16 @@ class FarDevice(TorchDispatchMode):
         from_far, to = [isinstance(tensor, Far) for tensor in tensors], kwargs.get("device")
         lands_far = (any(from_far) and to is None) if func is not ATEN.copy_.default else from_far[0]
         lands_far = lands_far or to == DEVICE
-        if func in COPIES and lands_far and not from_far[-1]:                # the source comes last
-            assert kwargs.get("non_blocking") or (len(args) > 2 and args[2]), "a copy to the device that waits for it"
+        if func in COPIES and lands_far and not from_far[-1]:  # the source comes last
+            assert kwargs.get("non_blocking") or (len(args) > 2 and args[2]), (
+                "a copy to the device that waits for it"
+            )
         elif func not in COPIES:
-            assert all(from_far) or not any(from_far) or all(tensor.dim() == 0 for tensor in tensors if not isinstance(tensor, Far)), (
-                f"{func} on two devices")
+            assert (
+                all(from_far)
+                or not any(from_far)
+                or all(tensor.dim() == 0 for tensor in tensors if not isinstance(tensor, Far))
+            ), f"{func} on two devices"
         leaves = func in COPIES and any(from_far) and not lands_far
         if leaves or ((any(from_far) or self.all_is_far) and (func in READS or _by_mask(func, tensors))):
             self.reads.append(str(func))
@@ -74,7 +93,9 @@ class FarDevice(TorchDispatchMode):
 
 @contextmanager
 def far_away(*kinds: type) -> Iterator[FarDevice]:
-    """A device on which all models of `kinds` compute: weights, caches and logits are there, and passes are counted."""
+    """A device on which all models of `kinds` compute: weights, caches and logits are there, and passes are
+    counted.
+    """
     device = FarDevice()
     with pytest.MonkeyPatch.context() as patch, device:
         for kind in kinds:
@@ -94,7 +115,9 @@ def _far_forward(device: FarDevice, forward: Callable[..., torch.Tensor]) -> Cal
 
 
 def _by_mask(func: Any, tensors: Sequence[torch.Tensor]) -> bool:
-    return func in (ATEN.index.Tensor, ATEN.index_put_.default) and any(tensor.dtype == torch.bool for tensor in tensors[1:])
+    return func in (ATEN.index.Tensor, ATEN.index_put_.default) and any(
+        tensor.dtype == torch.bool for tensor in tensors[1:]
+    )
 
 
 def _inner(value: Any) -> Any:

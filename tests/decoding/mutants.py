@@ -18,39 +18,58 @@ from tests.decoding.toys import ToyCache
 LOW = 0.35
 
 
-# ---- the rule ---------------------------------------------------------------------------------------------------------------
+# ---- the rule ----------------------------------------------------------------------------------------------
 
-def residual_from_p(draft: Draft, target_probs: torch.Tensor, randomness: Randomness, **more: torch.Tensor | None) -> Verdict:
-    """After a rejection draws from p instead of the residual: the slip of the published code's middle level."""
+
+def residual_from_p(
+    draft: Draft, target_probs: torch.Tensor, randomness: Randomness, **more: torch.Tensor | None
+) -> Verdict:
+    """After a rejection draws from p instead of the residual: the slip of the published code's middle
+    level.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rule, "_law_behind", lambda accepted, draft, target_probs: target_probs[accepted])
-        patch.setattr(rule, "_law_behind_unseen", lambda accepted, draft, tokens, target_probs: target_probs[int(accepted)])
+        patch.setattr(
+            rule,
+            "_law_behind_unseen",
+            lambda accepted, draft, tokens, target_probs: target_probs[int(accepted)],
+        )
         return verify(draft, target_probs, randomness, **more)
 
 
-def rows_off_by_one(draft: Draft, target_probs: torch.Tensor, randomness: Randomness, **more: torch.Tensor | None) -> Verdict:
+def rows_off_by_one(
+    draft: Draft, target_probs: torch.Tensor, randomness: Randomness, **more: torch.Tensor | None
+) -> Verdict:
     """Judges token i by the target's law of token i - 1."""
     return verify(draft, torch.cat([target_probs[:1], target_probs[:-1]]), randomness, **more)
 
 
-def bonus_from_last_draft_row(draft: Draft, target_probs: torch.Tensor, randomness: Randomness, **more: torch.Tensor | None) -> Verdict:
+def bonus_from_last_draft_row(
+    draft: Draft, target_probs: torch.Tensor, randomness: Randomness, **more: torch.Tensor | None
+) -> Verdict:
     """Draws the bonus token from the row before the last."""
     rows = target_probs.clone()
     rows[-1] = rows[max(0, len(rows) - 2)]
     return verify(draft, rows, randomness, **more)
 
 
-def improbable_tokens_accepted(draft: Draft, target_probs: torch.Tensor, randomness: Randomness, **more: torch.Tensor | None) -> Verdict:
+def improbable_tokens_accepted(
+    draft: Draft, target_probs: torch.Tensor, randomness: Randomness, **more: torch.Tensor | None
+) -> Verdict:
     """Accepts with at least 30%, also what the target gives probability zero."""
     return verify(draft, target_probs, _Lenient(randomness, 0.3), **more)
 
 
-def everything_accepted(draft: Draft, target_probs: torch.Tensor, randomness: Randomness, **more: torch.Tensor | None) -> Verdict:
+def everything_accepted(
+    draft: Draft, target_probs: torch.Tensor, randomness: Randomness, **more: torch.Tensor | None
+) -> Verdict:
     """Trusts the draft."""
     return verify(draft, target_probs, _Lenient(randomness, 1.0), **more)
 
 
-def bonus_dropped(draft: Draft, target_probs: torch.Tensor, randomness: Randomness, **more: torch.Tensor | None) -> Verdict:
+def bonus_dropped(
+    draft: Draft, target_probs: torch.Tensor, randomness: Randomness, **more: torch.Tensor | None
+) -> Verdict:
     """Emits no token of its own when all are accepted."""
     verdict = verify(draft, target_probs, randomness, **more)
     if draft.tokens and verdict.accepted == len(draft.tokens):
@@ -79,10 +98,15 @@ class AcceptsAtEquality(SeededRandomness):
         return (u <= accept_probs).long().cumprod(0).sum(0, keepdim=True)
 
 
-# ---- the drafters -----------------------------------------------------------------------------------------------------------
+# ---- the drafters ------------------------------------------------------------------------------------------
+
 
 def _flattened(draft: Draft) -> Draft:
-    return draft if draft.probs is None else replace(draft, probs=(draft.probs + 1.0 / draft.probs.shape[-1]) / 2)
+    return (
+        draft
+        if draft.probs is None
+        else replace(draft, probs=(draft.probs + 1.0 / draft.probs.shape[-1]) / 2)
+    )
 
 
 def _without_doubtful_end(draft: Draft) -> Draft:
@@ -141,7 +165,8 @@ class LosesLastToken(ModelDrafter):
             self._cache.rows[-1] = (self._cache.rows[-1] + 1) % 3
 
 
-# ---- the end of an answer ---------------------------------------------------------------------------------------------------
+# ---- the end of an answer ----------------------------------------------------------------------------------
+
 
 class EndsBetweenRounds(Decoder):
     """Looks for the end of the answer at the end of a block only."""
@@ -158,7 +183,8 @@ class SpeaksOn(Decoder):
         return len(tokens), super()._end(tokens, ends)[1]
 
 
-# ---- the full cache ---------------------------------------------------------------------------------------------------------
+# ---- the full cache ----------------------------------------------------------------------------------------
+
 
 class RollsBackOneShort(ToyCache):
     """The first rejected token's row stays where the last accepted one's was."""

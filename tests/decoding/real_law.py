@@ -1,8 +1,10 @@
-"""The true loop over real weights, thousands of rounds a minute: at a fixed page the laws of all levels are constants, computed once.
+"""The true loop over real weights, thousands of rounds a minute: at a fixed page the laws of all levels are
+constants, computed once.
 
-The caches of the loop hold ids; their logits come from real caches of the same contents: the full one, a starved retrieval cache and a
-streaming cache of a few tokens, each with the real model. Only the first token that a round emits is judged. Rows further on decide
-later tokens alone, so they are not computed: the last row known stands in for them.
+The caches of the loop hold ids; their logits come from real caches of the same contents: the full one, a
+starved retrieval cache and a streaming cache of a few tokens, each with the real model. Only the first token
+that a round emits is judged. Rows further on decide later tokens alone, so they are not computed: the last
+row known stands in for them.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from core.decoding.sampling import Sampling
 from core.model.llama import LlamaModel
 from tests.decoding.toys import ToyPrivate
 
-LEAST_EXPECTED = 5.0       # per cell of the chi-square; rarer tokens share one
+LEAST_EXPECTED = 5.0  # per cell of the chi-square; rarer tokens share one
 
 
 class PageCache(ToyPrivate):
@@ -45,13 +47,18 @@ class PageModel:
 
 
 class RowSampling:
-    """The production law of each level's row, computed once. Without a penalty it does not depend on the tokens before."""
+    """The production law of each level's row, computed once. Without a penalty it does not depend on the
+    tokens before.
+    """
 
     def __init__(self, temperature: float, top_p: float) -> None:
         self._sampling = Sampling(temperature, top_p)
-        self._laws: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}      # by address; the logits are kept with their law
+        # by address; the logits are kept with their law
+        self._laws: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
 
-    def probs(self, logits: torch.Tensor, history: Sequence[int], drafted: Sequence[int] = ()) -> torch.Tensor:
+    def probs(
+        self, logits: torch.Tensor, history: Sequence[int], drafted: Sequence[int] = ()
+    ) -> torch.Tensor:
         """See Sampling."""
         if logits.data_ptr() not in self._laws:
             self._laws[logits.data_ptr()] = (logits, self._sampling.probs(logits[:1], history))
@@ -68,13 +75,27 @@ class Page:
     draft: torch.Tensor
 
     def round(self, sampling: RowSampling, randomness: SeededRandomness) -> tuple[int, bool, bool]:
-        """(first token, whether it came from the residual, whether the middle level's first token came from its residual)."""
+        """(first token, whether it came from the residual, whether the middle level's first token came from
+        its residual).
+        """
         model = PageModel()
         light = ModelDrafter(model, PageCache(self.ids, self.draft), sampling, randomness)
-        middle = VerifiedDrafter(light, model, PageCache(self.ids, self.retrieval), sampling, randomness, gamma=1, length=FixedLength())
+        middle = VerifiedDrafter(
+            light,
+            model,
+            PageCache(self.ids, self.retrieval),
+            sampling,
+            randomness,
+            gamma=1,
+            length=FixedLength(),
+        )
         decoder = Decoder(middle, model, PageCache(self.ids, self.full), sampling, randomness, gamma=1)
         result = decoder.round(self.ids, most=2)
-        return result.tokens[0], result.acceptance_retrieval.accepted == 0, result.acceptance_draft.accepted == 0
+        return (
+            result.tokens[0],
+            result.acceptance_retrieval.accepted == 0,
+            result.acceptance_draft.accepted == 0,
+        )
 
 
 def read_page(model: LlamaModel, ids: Sequence[int], *, budget: int, window: int) -> Page:
@@ -83,7 +104,9 @@ def read_page(model: LlamaModel, ids: Sequence[int], *, budget: int, window: int
     with torch.inference_mode():
         full = FullKVCache(model.config.kv_shape, len(ids) + 8, model.backend, block_tokens=64)
         retrieval = RetrievalKVCache(full, budget=budget, chunk=budget, recent=1, tail_tokens=8, slack=8)
-        streaming = StreamingKVCache(model.config.kv_shape, model.backend, model.rope.rotate, sinks=1, window=window, slack=8)
+        streaming = StreamingKVCache(
+            model.config.kv_shape, model.backend, model.rope.rotate, sinks=1, window=window, slack=8
+        )
         model.forward(known[:-4], full)
         full.observer = retrieval.observe
         model.forward(known[-4:], full)
@@ -91,9 +114,9 @@ def read_page(model: LlamaModel, ids: Sequence[int], *, budget: int, window: int
         full.commit(len(known))
         assert retrieval.refresh()
         for piece in streaming.missing(len(known)):
-            model.forward(known[piece.start:piece.stop], streaming)
+            model.forward(known[piece.start : piece.stop], streaming)
             streaming.commit(streaming.length)
-        model.forward(known[streaming.length:], streaming)
+        model.forward(known[streaming.length :], streaming)
         streaming.commit(len(known))
         return Page(tuple(ids), *(_row(model, newest, cache) for cache in (full, retrieval, streaming)))
 
@@ -106,14 +129,16 @@ def _row(model: LlamaModel, newest: int, cache: KVCache) -> torch.Tensor:
 class Sample:
     """What many rounds after some pages gave."""
 
-    statistic: float                           # chi-square of the first tokens against the exact laws
+    statistic: float  # chi-square of the first tokens against the exact laws
     freedom: int
     rounds: int
-    residual: float                            # share of first tokens from the target's residual
-    middle_residual: float                     # share of the middle level's first tokens from its residual
+    residual: float  # share of first tokens from the target's residual
+    middle_residual: float  # share of the middle level's first tokens from its residual
 
 
-def sample(pages: Sequence[Page], laws: Sequence[torch.Tensor], sampling: RowSampling, *, rounds: int, seed: int) -> Sample:
+def sample(
+    pages: Sequence[Page], laws: Sequence[torch.Tensor], sampling: RowSampling, *, rounds: int, seed: int
+) -> Sample:
     """`rounds` rounds after each page; `laws` [vocab] fp64 are the exact ones."""
     randomness = SeededRandomness(seed)
     statistic, freedom, outer, middle = 0.0, 0, 0, 0
@@ -132,7 +157,9 @@ def sample(pages: Sequence[Page], laws: Sequence[torch.Tensor], sampling: RowSam
 
 
 def chi_square(counts: torch.Tensor, law: torch.Tensor) -> tuple[float, int]:
-    """(statistic, cells) of counts [vocab] against a law: tokens expected often enough have a cell each, the others one together."""
+    """(statistic, cells) of counts [vocab] against a law: tokens expected often enough have a cell each, the
+    others one together.
+    """
     assert float(counts[law == 0].sum()) == 0, "a token of probability zero was emitted"
     expected = law * counts.sum()
     often = expected >= LEAST_EXPECTED
@@ -152,15 +179,18 @@ def limit(freedom: int, false_alarm: float) -> float:
     low, high = 0.0, 100.0 + 10.0 * freedom
     for _ in range(80):
         middle = (low + high) / 2
-        tail = float(torch.special.gammaincc(torch.tensor(freedom / 2, dtype=torch.float64), torch.tensor(middle / 2)))
+        tail = float(
+            torch.special.gammaincc(torch.tensor(freedom / 2, dtype=torch.float64), torch.tensor(middle / 2))
+        )
         low, high = (middle, high) if tail > false_alarm else (low, middle)
     return high
 
 
 def exact_law(logits: torch.Tensor, temperature: float, top_p: float) -> torch.Tensor:
-    """The law [vocab] fp64 of logits [vocab], by the definition: it shares no line with core.decoding.sampling."""
+    """The law [vocab] fp64 of logits [vocab], by the definition: it shares no line with
+    core.decoding.sampling.
+    """
     law = torch.softmax(logits.double() / temperature, -1)
     ordered, index = law.sort(descending=True)
     kept = ordered * (ordered.cumsum(0) - ordered < top_p)
     return torch.zeros_like(law).scatter_(0, index, kept) / kept.sum()
-

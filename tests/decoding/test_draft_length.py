@@ -1,4 +1,6 @@
-"""How long drafts become: never where plain decoding is faster, and near the best fixed length in worlds whose acceptance is known."""
+"""How long drafts become: never where plain decoding is faster, and near the best fixed length in worlds
+whose acceptance is known.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ from core.decoding.draft_length import Costs, DraftLength, ExpectedGain, FixedLe
 LONGEST = 32
 
 
-def draft(length: DraftLength, confidence: Callable[[], list[float]], longest: int = LONGEST) -> tuple[list[float], int]:
+def draft(
+    length: DraftLength, confidence: Callable[[], list[float]], longest: int = LONGEST
+) -> tuple[list[float], int]:
     """One draft: the draft's own probabilities of its tokens, and the passes it took."""
     drawn, passes = [], 0
     while length.more(drawn, longest):
@@ -21,9 +25,17 @@ def draft(length: DraftLength, confidence: Callable[[], list[float]], longest: i
     return drawn, passes
 
 
-def time_per_token(length: DraftLength, costs: Costs, world: Callable[[random.Random], tuple[list[float], list[bool]]], *,
-                   rounds: int = 4000, longest: int = LONGEST) -> float:
-    """Simulated decoding; `world` gives one middle pass's tokens: their confidence, and whether the target would accept them."""
+def time_per_token(
+    length: DraftLength,
+    costs: Costs,
+    world: Callable[[random.Random], tuple[list[float], list[bool]]],
+    *,
+    rounds: int = 4000,
+    longest: int = LONGEST,
+) -> float:
+    """Simulated decoding; `world` gives one middle pass's tokens: their confidence, and whether the target
+    would accept them.
+    """
     dice, tokens, spent = random.Random(1), 0, 0.0
     for _ in range(rounds):
         stands: list[bool] = []
@@ -43,10 +55,14 @@ def time_per_token(length: DraftLength, costs: Costs, world: Callable[[random.Ra
 
 
 def world(easy: float, *, per_pass: int = 1) -> Callable[[random.Random], tuple[list[float], list[bool]]]:
-    """Tokens of which a share is easy: sure of themselves and nearly always right; the others are drawn and accepted by halves."""
+    """Tokens of which a share is easy: sure of themselves and nearly always right; the others are drawn and
+    accepted by halves.
+    """
+
     def one(dice: random.Random) -> tuple[list[float], list[bool]]:
         sure = [dice.random() < easy for _ in range(dice.choice((per_pass, per_pass, max(1, per_pass - 1))))]
         return [0.98 if s else 0.5 for s in sure], [dice.random() < (0.985 if s else 0.6) for s in sure]
+
     return one
 
 
@@ -62,7 +78,9 @@ SITES = {
 @pytest.mark.parametrize("easy", [0.3, 0.7, 0.95])
 @pytest.mark.parametrize("site", SITES)
 def test_near_the_best_fixed_length_plain_decoding_among_them(site: str, easy: float, per_pass: int):
-    """Within a twentieth of whichever fixed length is best in this world, without being told which world it is."""
+    """Within a twentieth of whichever fixed length is best in this world, without being told which world it
+    is.
+    """
     costs, tokens = SITES[site], world(easy, per_pass=per_pass)
     best = min(time_per_token(FixedLength(), costs, tokens, longest=gamma) for gamma in range(25))
     assert time_per_token(ExpectedGain(costs), costs, tokens) < 1.05 * best
@@ -98,9 +116,15 @@ def test_no_longer_than_told():
 
 def test_doubt_ends_a_draft():
     """After a token that is as good as a coin the next pass is rarely reached."""
+
     def drawn(second: float) -> int:
-        length, confidence = ExpectedGain(Costs(verify=8.0, row=0.1, middle=1.0)), iter([0.99, second] + [0.99] * LONGEST)
+        length, confidence = (
+            ExpectedGain(Costs(verify=8.0, row=0.1, middle=1.0)),
+            iter([0.99, second] + [0.99] * LONGEST),
+        )
         for _ in range(50):
-            length.observe([0.99] * 8 + [0.5], 8)                                     # what was sure stood, what was doubtful fell
+            # what was sure stood, what was doubtful fell
+            length.observe([0.99] * 8 + [0.5], 8)
         return len(draft(length, lambda: [next(confidence)])[0])
+
     assert drawn(0.2) <= 2 < drawn(0.99)

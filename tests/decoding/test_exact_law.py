@@ -1,4 +1,6 @@
-"""The law of what the loop emits is the target's: computed branch by branch, compared to 1e-9. No sampling noise, no false alarms."""
+"""The law of what the loop emits is the target's: computed branch by branch, compared to 1e-9. No sampling
+noise, no false alarms.
+"""
 
 from __future__ import annotations
 
@@ -79,7 +81,9 @@ def test_end_of_sequence_inside_a_block(levels: dict):
 @pytest.mark.parametrize("levels", LEVELS.values(), ids=LEVELS)
 @pytest.mark.parametrize("stop", [(1,), (1, 2)])
 def test_stop_string_inside_a_block(levels: dict, stop: tuple[int, ...]):
-    """An answer is cut where it says a passage, also one that begins in an earlier round or ends among accepted tokens."""
+    """An answer is cut where it says a passage, also one that begins in an earlier round or ends among
+    accepted tokens.
+    """
     check(Loop(**levels, gamma=2, stop=stop), horizon=3)
     check(Loop(**levels, gamma=2, stop=stop), horizon=2, beyond=1)
 
@@ -138,8 +142,16 @@ def test_second_turn_by_the_same_caches(levels: dict, ends: dict):
 
 @pytest.mark.parametrize("levels", LEVELS.values(), ids=LEVELS)
 def test_second_turn_from_a_snapshot(levels: dict, tmp_path: Path):
-    """Saved after the first answer, loaded into new caches: what comes from disk is what was computed, row for row."""
-    disk = SnapshotStore(SnapshotFolder(tmp_path), "toy", KVShape(layers=1, kv_heads=1, head_dim=1), torch.float32, quota_bytes=GB)
+    """Saved after the first answer, loaded into new caches: what comes from disk is what was computed, row
+    for row.
+    """
+    disk = SnapshotStore(
+        SnapshotFolder(tmp_path),
+        "toy",
+        KVShape(layers=1, kv_heads=1, head_dim=1),
+        torch.float32,
+        quota_bytes=GB,
+    )
     loop = Loop(**levels, gamma=2, prompt=PROMPT * 8)
     law = exact_law(loop, horizon=2, turn=(1, 0), disk=disk)
     assert distance(law, plain_law(loop, horizon=2, turn=(1, 0))) < EXACT

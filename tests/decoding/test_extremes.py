@@ -1,4 +1,6 @@
-"""The two ends on real models: a draft that is always right is always accepted, one that is always wrong never, with the same text."""
+"""The two ends on real models: a draft that is always right is always accepted, one that is always wrong
+never, with the same text.
+"""
 
 from __future__ import annotations
 
@@ -33,13 +35,17 @@ class Private(FullKVCache):
 
 
 class Knows:
-    """Proposes what follows in a known text, or a neighbour of it: the right token or a wrong one, every time."""
+    """Proposes what follows in a known text, or a neighbour of it: the right token or a wrong one, every
+    time.
+    """
 
     def __init__(self, text: Sequence[int], *, off: int, vocab: int) -> None:
         self._text, self._off, self._vocab = text, off, vocab
 
     def propose(self, committed: Sequence[int], gamma: int) -> Draft:
-        tokens = tuple((token + self._off) % self._vocab for token in self._text[len(committed):len(committed) + gamma])
+        tokens = tuple(
+            (token + self._off) % self._vocab for token in self._text[len(committed) : len(committed) + gamma]
+        )
         return Draft(tokens, None, ("draft",) * len(tokens))
 
     def rollback(self, length: int) -> None:
@@ -81,27 +87,48 @@ def check(model: LlamaModel, prompt: list[int], n: int) -> None:
     for drafter in right.values():
         text, rounds = written(model, prompt, drafter, n)
         assert text == plain
-        assert all(result.acceptance_retrieval.rate in (1.0, None) for result in rounds) and len(rounds) <= n // 5 + 1
+        assert (
+            all(result.acceptance_retrieval.rate in (1.0, None) for result in rounds)
+            and len(rounds) <= n // 5 + 1
+        )
     wrong = Knows(plain, off=1, vocab=vocab)
     text, rounds = written(model, prompt, wrong, n)
     assert text == plain and len(rounds) == n
-    assert sum(result.acceptance_retrieval.accepted for result in rounds) == 0 < sum(r.acceptance_retrieval.evaluated for r in rounds)
+    assert (
+        sum(result.acceptance_retrieval.accepted for result in rounds)
+        == 0
+        < sum(r.acceptance_retrieval.evaluated for r in rounds)
+    )
     for drafter, accepted in ((Knows(plain, off=0, vocab=vocab), True), (wrong, False)):
         text, rounds = written(model, prompt, between(model, drafter, prompt, n), n)
         assert text == plain
         proposed = sum(result.acceptance_draft.evaluated for result in rounds)
-        assert proposed > 0 and sum(result.acceptance_draft.accepted for result in rounds) == (proposed if accepted else 0)
-        assert all(result.acceptance_retrieval.rate in (1.0, None) for result in rounds), "the middle level is the target itself"
+        assert proposed > 0 and sum(result.acceptance_draft.accepted for result in rounds) == (
+            proposed if accepted else 0
+        )
+        assert all(result.acceptance_retrieval.rate in (1.0, None) for result in rounds), (
+            "the middle level is the target itself"
+        )
 
 
-@pytest.mark.parametrize(("family", "kv_heads"), TINY, ids=[f"{family}, {kv_heads} KV heads" for family, kv_heads in TINY])
+@pytest.mark.parametrize(
+    ("family", "kv_heads"), TINY, ids=[f"{family}, {kv_heads} KV heads" for family, kv_heads in TINY]
+)
 def test_tiny_models(family: str, kv_heads: int):
-    """Biases, q/k norms, grouped heads: a cache of a drafter that lost, repeated or shifted a row would be rejected."""
-    prompt = [int(token) for token in torch.randint(0, VOCAB, (60,), generator=torch.Generator().manual_seed(3))]
+    """Biases, q/k norms, grouped heads: a cache of a drafter that lost, repeated or shifted a row would be
+    rejected.
+    """
+    prompt = [
+        int(token) for token in torch.randint(0, VOCAB, (60,), generator=torch.Generator().manual_seed(3))
+    ]
     check(ours(oracle(family, kv_heads=kv_heads)), prompt, 40)
 
 
 def test_embedded_model(embedded_model_dir: Path):
     """Real weights and real text."""
     _, machine, tokenizer = embedded(embedded_model_dir)
-    check(machine.model, tokenizer("The lighthouse keeper wrote in his diary every evening. In March he noted")["input_ids"], 15)
+    check(
+        machine.model,
+        tokenizer("The lighthouse keeper wrote in his diary every evening. In March he noted")["input_ids"],
+        15,
+    )

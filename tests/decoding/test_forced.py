@@ -28,7 +28,9 @@ def tiny() -> LlamaModel:
 def read(tiny: LlamaModel) -> FullKVCache:
     """A full cache that holds the prompt but its last two tokens."""
     source = FullKVCache(tiny.config.kv_shape, 256, tiny.backend, block_tokens=64)
-    for _ in tiny.prefill(IDS[:START - 2], source, segment_tokens=64, chunk_tokens=32, should_stop=lambda: False):
+    for _ in tiny.prefill(
+        IDS[: START - 2], source, segment_tokens=64, chunk_tokens=32, should_stop=lambda: False
+    ):
         pass
     return source
 
@@ -39,7 +41,9 @@ def lane(source: FullKVCache, budget: int, every: int = 2, policy: str = "mass")
     return Lane(cache, RetrievalRefresh(watch, cache, every=every, floor=0.0), watch)
 
 
-def run(tiny: LlamaModel, *budgets: int, samplings: tuple[Sampling, ...] = (WARM,), **how) -> list[list[Expected]]:
+def run(
+    tiny: LlamaModel, *budgets: int, samplings: tuple[Sampling, ...] = (WARM,), **how
+) -> list[list[Expected]]:
     source = read(tiny)
     lanes = [lane(source, budget, **how) for budget in budgets]
     with torch.inference_mode():
@@ -48,8 +52,10 @@ def run(tiny: LlamaModel, *budgets: int, samplings: tuple[Sampling, ...] = (WARM
 
 
 def test_a_cache_that_holds_everything_is_always_accepted(tiny: LlamaModel):
-    """A row at the wrong position, or a law at the wrong row, would show as a loss that no selection explains."""
-    (found,), = run(tiny, 180)
+    """A row at the wrong position, or a law at the wrong row, would show as a loss that no selection
+    explains.
+    """
+    ((found,),) = run(tiny, 180)
     assert found.rate == pytest.approx(1.0, abs=1e-4)
     assert found.rounds == 8 and found.tokens_per_round == pytest.approx(1 + 30 / 8, abs=1e-3)
 
@@ -57,13 +63,17 @@ def test_a_cache_that_holds_everything_is_always_accepted(tiny: LlamaModel):
 def test_lanes_side_by_side_are_as_if_alone(tiny: LlamaModel):
     """One verification serves all: what one lane observes or is told must not move another."""
     together = run(tiny, 16, 48)
-    assert [lane[0].rate for lane in together] == pytest.approx([run(tiny, 16)[0][0].rate, run(tiny, 48)[0][0].rate], abs=1e-6)
+    assert [lane[0].rate for lane in together] == pytest.approx(
+        [run(tiny, 16)[0][0].rate, run(tiny, 48)[0][0].rate], abs=1e-6
+    )
     assert together[0][0].rate < 0.99
 
 
 def test_without_refresh_it_is_the_overlap_of_two_passes(tiny: LlamaModel):
-    """By hand: the cache selected once, exact rows behind it, four tokens at a time; sum(min(p, q)) and the chain of a draft."""
-    (found,), = run(tiny, 16, every=10**6)
+    """By hand: the cache selected once, exact rows behind it, four tokens at a time; sum(min(p, q)) and the
+    chain of a draft.
+    """
+    ((found,),) = run(tiny, 16, every=10**6)
     source = read(tiny)
     alone = lane(source, 16)
     sums = Expected()
@@ -72,8 +82,8 @@ def test_without_refresh_it_is_the_overlap_of_two_passes(tiny: LlamaModel):
         alone.cache.refresh()
         for s in range(START, len(IDS), 4):
             g = min(4, len(IDS) - s)
-            q = torch.softmax(next_logits(tiny, alone.cache, IDS[:s], IDS[s:s + g - 1]), -1)
-            p = torch.softmax(next_logits(tiny, source, IDS[:s], IDS[s:s + g - 1]), -1)
+            q = torch.softmax(next_logits(tiny, alone.cache, IDS[:s], IDS[s : s + g - 1]), -1)
+            p = torch.softmax(next_logits(tiny, source, IDS[:s], IDS[s : s + g - 1]), -1)
             reach = 1.0
             for share in torch.minimum(p, q).sum(-1).tolist():
                 sums += Expected(reach * share, reach)
@@ -85,7 +95,7 @@ def test_without_refresh_it_is_the_overlap_of_two_passes(tiny: LlamaModel):
 
 def test_greedy_counts_equal_choices(tiny: LlamaModel):
     """At temperature 0 a position is accepted or not; several temperatures come from the same passes."""
-    (warm, greedy), = run(tiny, 16, samplings=(WARM, Sampling()))
+    ((warm, greedy),) = run(tiny, 16, samplings=(WARM, Sampling()))
     assert greedy.accepted == int(greedy.accepted) and greedy.accepted != warm.accepted
 
 
@@ -95,7 +105,7 @@ def test_it_ends_when_told(tiny: LlamaModel):
     lanes = [lane(source, 16)]
     left = iter([True, False])
     forced.select_first(tiny, source, IDS[:START], lanes, chunk_tokens=32)
-    (found,), = forced.run(tiny, source, IDS, START, lanes, [WARM], gamma=4, going_on=lambda: next(left))
+    ((found,),) = forced.run(tiny, source, IDS, START, lanes, [WARM], gamma=4, going_on=lambda: next(left))
     assert found.rounds == 2 and source.length == START + 7
 
 

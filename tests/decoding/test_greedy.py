@@ -1,4 +1,6 @@
-"""Greedy in fp32: every mode says token for token what plain decoding says, and what transformers' own generate says."""
+"""Greedy in fp32: every mode says token for token what plain decoding says, and what transformers' own
+generate says.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,8 @@ pytestmark = pytest.mark.usefixtures("either_way")
 
 PROMPTS = (
     "The lighthouse keeper wrote in his diary every evening. On the third of March he noted",
-    "Write a short summary of this passage in your own words. The sea was calm, the sea was grey, and the boats had not come back.",
+    "Write a short summary of this passage in your own words. The sea was calm, the sea was grey, and the "
+    "boats had not come back.",
     "Question: what is a whale? Answer:",
     "1, 2, 3, 5, 8, 13, 21,",
     "def mean(values):\n    return",
@@ -33,8 +36,10 @@ def generated(reference: torch.nn.Module, ids: list[int], n: int) -> list[int]:
     """transformers' greedy answer."""
     inputs = torch.tensor([ids])
     with torch.inference_mode():
-        out = reference.generate(inputs, attention_mask=torch.ones_like(inputs), max_new_tokens=n, do_sample=False)
-    return out[0, len(ids):].tolist()
+        out = reference.generate(
+            inputs, attention_mask=torch.ones_like(inputs), max_new_tokens=n, do_sample=False
+        )
+    return out[0, len(ids) :].tolist()
 
 
 @pytest.mark.parametrize("family", ["llama", "qwen2", "qwen3"])
@@ -44,10 +49,15 @@ def test_tiny_models_in_every_mode(family: str, kv_heads: int):
     reference = oracle(family, kv_heads=kv_heads)
     model = ours(reference)
     machine = engine(model, draft=ours(oracle(family, kv_heads=kv_heads, tied=True)))
-    ids = [int(token) for token in torch.randint(0, 97, (131,), generator=torch.Generator().manual_seed(kv_heads))]
+    ids = [
+        int(token)
+        for token in torch.randint(0, 97, (131,), generator=torch.Generator().manual_seed(kv_heads))
+    ]
     want = generated(reference, ids, 24)
     greedy = Params(temperature=0.0, top_p=1.0, max_new_tokens=24)
-    assert {mode: answer(machine, ids, replace(greedy, mode=mode)) for mode in MODES} == dict.fromkeys(MODES, want)
+    assert {mode: answer(machine, ids, replace(greedy, mode=mode)) for mode in MODES} == dict.fromkeys(
+        MODES, want
+    )
 
 
 def check(folder: Path, prompt: str, tokens: int, modes: tuple[str, ...]) -> None:
@@ -55,7 +65,9 @@ def check(folder: Path, prompt: str, tokens: int, modes: tuple[str, ...]) -> Non
     ids = tokenizer(prompt * 3)["input_ids"]
     want = generated(reference, ids, tokens)
     greedy = Params(temperature=0.0, top_p=1.0, max_new_tokens=tokens)
-    assert {mode: answer(machine, ids, replace(greedy, mode=mode)) for mode in modes} == dict.fromkeys(modes, want)
+    assert {mode: answer(machine, ids, replace(greedy, mode=mode)) for mode in modes} == dict.fromkeys(
+        modes, want
+    )
 
 
 def test_embedded_model_on_one_prompt(embedded_model_dir: Path):

@@ -1,4 +1,6 @@
-"""bf16 and fp16 round: every token of an answer is plain decoding's or a near-tie, by a margin that rounding alone explains."""
+"""bf16 and fp16 round: every token of an answer is plain decoding's or a near-tie, by a margin that rounding
+alone explains.
+"""
 
 from __future__ import annotations
 
@@ -19,10 +21,18 @@ from tests.decoding.test_greedy import answer
 
 log = logging.getLogger(__name__)
 BOOK = REPO / "assets" / "samples" / "the-thursday-clock.md"
-MOST_NEAR_TIES = 0.05      # benchmarks/results/precision.json has about 1% in bf16
+MOST_NEAR_TIES = 0.05  # benchmarks/results/precision.json has about 1% in bf16
 
 
-def check(folder: Path, *, integer_kernels: bool, temperature: float, windows: int, tokens: int, mode: str = "triforce") -> None:
+def check(
+    folder: Path,
+    *,
+    integer_kernels: bool,
+    temperature: float,
+    windows: int,
+    tokens: int,
+    mode: str = "triforce",
+) -> None:
     """Answers after pieces of a book, re-checked by a plain teacher-forced pass."""
     from transformers import AutoTokenizer
 
@@ -31,7 +41,7 @@ def check(folder: Path, *, integer_kernels: bool, temperature: float, windows: i
     params = Params(temperature=temperature, top_p=0.9, max_new_tokens=tokens, mode=mode)
     ties = judged = 0
     for number in range(windows):
-        prompt = ids[500 * number:500 * number + 200]
+        prompt = ids[500 * number : 500 * number + 200]
         written = answer(machine, prompt, params)
         context = machine.new_context(machine.context_tokens)
         said = machine.verify(context, [*prompt, *written], len(prompt), params)
@@ -51,16 +61,34 @@ def test_bf16_with_the_4_bit_kernels(embedded_model_dir: Path, temperature: floa
 @pytest.mark.parametrize("integer_kernels", [True, False], ids=["4-bit kernels", "bf16 weights"])
 @pytest.mark.parametrize("temperature", [0.0, 0.6])
 @pytest.mark.parametrize("mode", ["triforce", "autoregressive"])
-def test_bf16_over_many_answers(embedded_model_dir: Path, integer_kernels: bool, temperature: float, mode: str):
+def test_bf16_over_many_answers(
+    embedded_model_dir: Path, integer_kernels: bool, temperature: float, mode: str
+):
     """Also plain decoding's own answers: they meet the same near-ties."""
-    check(embedded_model_dir, integer_kernels=integer_kernels, temperature=temperature, windows=6, tokens=64, mode=mode)
+    check(
+        embedded_model_dir,
+        integer_kernels=integer_kernels,
+        temperature=temperature,
+        windows=6,
+        tokens=64,
+        mode=mode,
+    )
 
 
 @settings(max_examples=200, deadline=None)
-@given(seed=st.integers(0, 10**6), temperature=st.sampled_from([0.0, 0.3, 0.6, 1.0]), top_p=st.sampled_from([0.5, 0.9, 0.99]),
-       spread=st.sampled_from([0.5, 2.0, 4.0]), noise=st.sampled_from([1e-3, 0.05, 0.3]))
-def test_a_gap_is_no_larger_than_twice_the_rounding(seed: int, temperature: float, top_p: float, spread: float, noise: float):
-    """Whatever an honest sampler of slightly different logits says is within the margin that those logits' rounding explains."""
+@given(
+    seed=st.integers(0, 10**6),
+    temperature=st.sampled_from([0.0, 0.3, 0.6, 1.0]),
+    top_p=st.sampled_from([0.5, 0.9, 0.99]),
+    spread=st.sampled_from([0.5, 2.0, 4.0]),
+    noise=st.sampled_from([1e-3, 0.05, 0.3]),
+)
+def test_a_gap_is_no_larger_than_twice_the_rounding(
+    seed: int, temperature: float, top_p: float, spread: float, noise: float
+):
+    """Whatever an honest sampler of slightly different logits says is within the margin that those logits'
+    rounding explains.
+    """
     dice = torch.Generator().manual_seed(seed)
     said = spread * torch.randn(40, generator=dice, dtype=torch.float64)
     judged = said + noise * (2 * torch.rand(40, generator=dice, dtype=torch.float64) - 1)

@@ -1,4 +1,6 @@
-"""Each broken loop is caught, by the test named beside it. A suite that passes on these would prove nothing."""
+"""Each broken loop is caught, by the test named beside it. A suite that passes on these would prove
+nothing.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +19,12 @@ from tests.decoding.rounds import rounds_of_perfect_draft
 
 pytestmark = pytest.mark.usefixtures("either_way")
 
-CAUGHT = 1e-3        # a slip moves some probability by far more than rounding does
+CAUGHT = 1e-3  # a slip moves some probability by far more than rounding does
 RULES = [
-    mutants.residual_from_p, mutants.rows_off_by_one, mutants.bonus_from_last_draft_row, mutants.improbable_tokens_accepted,
+    mutants.residual_from_p,
+    mutants.rows_off_by_one,
+    mutants.bonus_from_last_draft_row,
+    mutants.improbable_tokens_accepted,
     mutants.everything_accepted,
 ]
 
@@ -32,7 +37,9 @@ def off(loop: Loop) -> float:
 
 def loop_at(level: str, **settings: object) -> Loop:
     """A loop in which what goes wrong at `level` is not put right above it by chance alone."""
-    return Loop(middle="none" if level == "outer, one level" else "itself", drafter="wrong", gamma=1, **settings)
+    return Loop(
+        middle="none" if level == "outer, one level" else "itself", drafter="wrong", gamma=1, **settings
+    )
 
 
 @pytest.mark.parametrize("flaw", RULES, ids=lambda flaw: flaw.__name__)
@@ -40,8 +47,9 @@ def loop_at(level: str, **settings: object) -> Loop:
 def test_the_exact_law_catches_a_broken_rule(flaw: Callable, level: str, monkeypatch: pytest.MonkeyPatch):
     """At either level; caught by test_exact_law.test_every_composition_has_the_law_of_plain_decoding."""
     home = middle_level if level == "middle" else outer_level
-    # a middle level that is the target itself is always accepted by a sound outer rule: only the middle's own slip shows
-    # the target's nucleus forbids what the draft says (at the middle level verify's own assertion would already stop this mutant)
+    # a middle level that is the target itself is always accepted by a sound outer rule: only the middle's own
+    # slip shows the target's nucleus forbids what the draft says (at the middle level verify's own assertion
+    # would already stop this mutant)
     cut = {"top_p": 0.6} if flaw is mutants.improbable_tokens_accepted and level != "middle" else {}
     below = {"draft_sampling": {"top_p": 1.0}, "middle_sampling": {"top_p": 1.0}} if level == "outer" else {}
     streaming = Loop(middle="streaming", drafter="wrong", gamma=1, **cut, **below)
@@ -64,9 +72,14 @@ def test_the_exact_law_catches_a_broken_rule(flaw: Callable, level: str, monkeyp
         (Loop(middle="none"), {"cache": mutants.RollsBackOneShort}),
     ],
     ids=[
-        "q not sampled law, one level", "q not sampled law, below the middle", "q not sampled law, by the middle",
+        "q not sampled law, one level",
+        "q not sampled law, below the middle",
+        "q not sampled law, by the middle",
         "low q dropped, one level",
-        "low q dropped, below the middle", "low q dropped, by the middle", "length peeks at the target", "rollback one short",
+        "low q dropped, below the middle",
+        "low q dropped, by the middle",
+        "length peeks at the target",
+        "rollback one short",
     ],
 )
 def test_the_exact_law_catches_a_broken_part(loop: Loop, flaw: dict):
@@ -77,18 +90,25 @@ def test_the_exact_law_catches_a_broken_part(loop: Loop, flaw: dict):
 
 
 def test_the_exact_law_catches_a_penalty_that_forgets_the_draft(monkeypatch: pytest.MonkeyPatch):
-    """The penalty of a whole block from the tokens before the block; caught by test_exact_law.test_repetition_penalty."""
+    """The penalty of a whole block from the tokens before the block; caught by
+    test_exact_law.test_repetition_penalty.
+    """
     loop = Loop(drafter="ngram", middle="none", penalty=1.5)
     assert off(loop) < 1e-9
     sound = Sampling._penalised
     monkeypatch.setattr(
-        Sampling, "_penalised",
-        lambda self, logits, history, drafted: torch.cat([sound(self, row.unsqueeze(0), history, ()) for row in logits]),
+        Sampling,
+        "_penalised",
+        lambda self, logits, history, drafted: torch.cat(
+            [sound(self, row.unsqueeze(0), history, ()) for row in logits]
+        ),
     )
     assert off(loop) > CAUGHT
 
 
-@pytest.mark.parametrize("flaw", [mutants.EndsBetweenRounds, mutants.SpeaksOn], ids=lambda flaw: flaw.__name__)
+@pytest.mark.parametrize(
+    "flaw", [mutants.EndsBetweenRounds, mutants.SpeaksOn], ids=lambda flaw: flaw.__name__
+)
 @pytest.mark.parametrize("ends", [{"eos": frozenset({2})}, {"stop": (1, 2)}], ids=["eos", "stop"])
 def test_the_exact_law_catches_an_end_overlooked_inside_a_block(flaw: type, ends: dict):
     """Caught by test_exact_law.test_end_of_sequence_inside_a_block and test_stop_string_inside_a_block."""
@@ -97,20 +117,26 @@ def test_the_exact_law_catches_an_end_overlooked_inside_a_block(flaw: type, ends
 
 
 def test_a_dropped_bonus_is_caught(monkeypatch: pytest.MonkeyPatch):
-    """The law stays right and every round loses a token; caught by test_rounds.test_perfect_draft_is_always_accepted."""
+    """The law stays right and every round loses a token; caught by
+    test_rounds.test_perfect_draft_is_always_accepted.
+    """
     assert all(len(result.tokens) == 3 for result in rounds_of_perfect_draft(gamma=2))
     monkeypatch.setattr(outer_level, "verify", mutants.bonus_dropped)
     assert not all(len(result.tokens) == 3 for result in rounds_of_perfect_draft(gamma=2))
 
 
 def test_a_draft_that_loses_its_last_token_is_caught():
-    """The law stays right and acceptance falls; caught by test_rounds.test_perfect_draft_is_always_accepted."""
+    """The law stays right and acceptance falls; caught by
+    test_rounds.test_perfect_draft_is_always_accepted.
+    """
     assert all(result.acceptance_retrieval.rate == 1.0 for result in rounds_of_perfect_draft(gamma=2))
     broken = rounds_of_perfect_draft(gamma=2, model_drafter=mutants.LosesLastToken)
     assert not all(result.acceptance_retrieval.rate == 1.0 for result in broken)
 
 
-@pytest.mark.parametrize(("randomness", "sound"), [(SeededRandomness, True), (mutants.AcceptsAtEquality, False)])
+@pytest.mark.parametrize(
+    ("randomness", "sound"), [(SeededRandomness, True), (mutants.AcceptsAtEquality, False)]
+)
 def test_u_of_zero_accepts_nothing_of_probability_zero(
     randomness: type[Randomness], sound: bool, monkeypatch: pytest.MonkeyPatch
 ):

@@ -26,8 +26,11 @@ from tests.test_engine import GREEDY, PROMPT, run
 from tests.tiny import engine, oracle, ours
 
 SAMPLINGS = {
-    "greedy": {"temperature": 0.0}, "T 1": {}, "nucleus": {"temperature": 0.8, "top_p": 0.7},
-    "penalty": {"penalty": 1.5}, "all": {"temperature": 1.3, "top_p": 0.8, "penalty": 1.2},
+    "greedy": {"temperature": 0.0},
+    "T 1": {},
+    "nucleus": {"temperature": 0.8, "top_p": 0.7},
+    "penalty": {"penalty": 1.5},
+    "all": {"temperature": 1.3, "top_p": 0.8, "penalty": 1.2},
 }
 SAMPLED = replace(GREEDY, temperature=0.8, top_p=0.9, repetition_penalty=1.2)
 # who draws without a model of the device has laws of its own
@@ -37,7 +40,9 @@ ON_DEVICE = {name: levels for name, levels in LEVELS.items() if levels["drafter"
 @pytest.mark.parametrize("levels", ON_DEVICE.values(), ids=ON_DEVICE)
 @pytest.mark.parametrize("settings", SAMPLINGS.values(), ids=SAMPLINGS)
 def test_one_read_per_pass_and_the_same_tokens(levels: dict, settings: dict):
-    """Passes of the draft, of the middle level and of the target alike; the same seed says the same from there as from here."""
+    """Passes of the draft, of the middle level and of the target alike; the same seed says the same from
+    there as from here.
+    """
     loop = Loop(**levels, **settings, gamma=3, middle_gamma=2)
     want = [result.tokens for result in rounds(loop, tokens=30, vocab=8)]
     with far_away(ToyModel) as device:
@@ -49,7 +54,9 @@ def test_one_read_per_pass_and_the_same_tokens(levels: dict, settings: dict):
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("settings", [GREEDY, SAMPLED], ids=["greedy", "sampled"])
 def test_one_read_per_pass_of_real_models(mode: str, settings: Params):
-    """The product's compositions over its caches: nothing inside a pass, nor what stands between passes, asks the device either."""
+    """The product's compositions over its caches: nothing inside a pass, nor what stands between passes, asks
+    the device either.
+    """
     machine = engine(ours(oracle()), draft=ours(oracle(tied=True)))
     params = replace(settings, mode=mode, max_new_tokens=40)
     want = run(machine, machine.new_context(400), PROMPT, params)
@@ -67,7 +74,9 @@ def test_the_count_notices_a_look(home: object, monkeypatch: pytest.MonkeyPatch)
     assert len(device.reads) > device.passes
 
 
-@pytest.mark.parametrize("loop", [Loop(), Loop(drafter="ngram", top_p=0.7), Loop(temperature=0.7, penalty=1.5)])
+@pytest.mark.parametrize(
+    "loop", [Loop(), Loop(drafter="ngram", top_p=0.7), Loop(temperature=0.7, penalty=1.5)]
+)
 def test_the_exact_law_on_the_device(loop: Loop):
     """Branch by branch, with every tensor of the decision on the device."""
     with far_away(ToyModel):
@@ -77,7 +86,9 @@ def test_the_exact_law_on_the_device(loop: Loop):
 
 @pytest.mark.parametrize("vocab", [97, 512])
 @pytest.mark.parametrize("settings", [(0.0, 1.0, 1.0), (0.6, 0.9, 1.0), (1.0, 1.0, 1.3), (1.4, 0.95, 1.1)])
-def test_both_ways_give_the_same_law_and_draw_the_same_tokens(vocab: int, settings: tuple, monkeypatch: pytest.MonkeyPatch):
+def test_both_ways_give_the_same_law_and_draw_the_same_tokens(
+    vocab: int, settings: tuple, monkeypatch: pytest.MonkeyPatch
+):
     """In fp32, for drafts that are certain and drafts with laws, accepted and rejected."""
     dice = torch.Generator().manual_seed(vocab)
     levels = [3.0 * torch.randn(2, 4, vocab, generator=dice) for _ in range(40)]
@@ -88,27 +99,36 @@ def test_both_ways_give_the_same_law_and_draw_the_same_tokens(vocab: int, settin
             q = law.probs(0.9 * rows[:3] + 0.3 * others[:3], (1, 2), (3, 4))
             tokens = tuple(draw(row, randomness)[0] for row in q)
             laws.append(law.probs(rows, (1, 2), tokens))
-            verdicts += [verify(Draft(tokens, probs), laws[-1], randomness, logits=rows) for probs in (q, None)]
+            verdicts += [
+                verify(Draft(tokens, probs), laws[-1], randomness, logits=rows) for probs in (q, None)
+            ]
         return laws, verdicts
 
     laws, verdicts = played()
     unseen(monkeypatch)
     again, same = played()
     assert all(torch.allclose(one, other, atol=1e-6) for one, other in zip(laws, again, strict=True))
-    assert [(one.accepted, one.token) for one in verdicts] == [(other.accepted, other.token) for other in same]
-    assert all(one.confidence == pytest.approx(other.confidence, abs=1e-6) for one, other in zip(verdicts, same, strict=True))
+    assert [(one.accepted, one.token) for one in verdicts] == [
+        (other.accepted, other.token) for other in same
+    ]
+    assert all(
+        one.confidence == pytest.approx(other.confidence, abs=1e-6)
+        for one, other in zip(verdicts, same, strict=True)
+    )
     assert {one.accepted for one in verdicts} == {0, 1, 2, 3}
 
 
 @pytest.mark.parametrize("place", [lambda tensor: tensor, Far], ids=["host", "device"])
 def test_uniforms_come_in_the_generators_order(place: Callable[[torch.Tensor], torch.Tensor]):
-    """Blocks are for the journey only: a draw takes the next number whatever was asked before, also across the border of two blocks."""
+    """Blocks are for the journey only: a draw takes the next number whatever was asked before, also across
+    the border of two blocks.
+    """
     alone = torch.rand(3_000, generator=torch.Generator().manual_seed(9), dtype=torch.float64)
     randomness, taken = SeededRandomness(9), 0
     with far_away():
         for n in (1, 5, 700, 700, 3, 1_200):
             # u < u is false and u < u + a little is true: the very same numbers are compared
-            just_above = torch.nextafter(alone[taken:taken + n], torch.tensor(2.0, dtype=torch.float64))
+            just_above = torch.nextafter(alone[taken : taken + n], torch.tensor(2.0, dtype=torch.float64))
             just_above[-1] = alone[taken + n - 1]
             assert read(randomness.first_rejection(place(just_above))) == [n - 1]
             taken += n

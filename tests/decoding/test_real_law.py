@@ -1,8 +1,9 @@
-"""Sampling on real weights: the embedded model, fixed pages of a sample book, against the exact laws of plain forwards.
+"""Sampling on real weights: the embedded model, fixed pages of a sample book, against the exact laws of plain
+forwards.
 
-The caches below the target are starved until at least 30% of the judged tokens come from the residual at each level, and the sample is
-large enough that drawing the residual from p, at either level, fails the same test. A sound loop fails with probability FALSE_ALARM per
-test; seeds are fixed, so it either always does or never.
+The caches below the target are starved until at least 30% of the judged tokens come from the residual at each
+level, and the sample is large enough that drawing the residual from p, at either level, fails the same test.
+A sound loop fails with probability FALSE_ALARM per test; seeds are fixed, so it either always does or never.
 """
 
 from __future__ import annotations
@@ -25,16 +26,20 @@ from tests.decoding.real_law import Page, RowSampling, Sample, chi_square, exact
 pytestmark = pytest.mark.usefixtures("either_way")
 
 FALSE_ALARM = 1e-6
-DEVIATIONS = 4.9           # of a normal variable, exceeded with probability FALSE_ALARM on either side together
+# of a normal variable, exceeded with probability FALSE_ALARM on either side together
+DEVIATIONS = 4.9
 LEAST_RESIDUAL = 0.3
 SAMPLINGS = [(0.6, 0.9), (1.0, 1.0)]
 BOOK = REPO / "assets" / "samples" / "the-light-on-the-holm.md"
-PAGES = ((40, 294), (40, 359))                 # tokens of the book; between them, next tokens of many kinds at both temperatures
+# tokens of the book; between them, next tokens of many kinds at both temperatures
+PAGES = ((40, 294), (40, 359))
 
 
 @cache
 def read(folder: Path, precision: str) -> tuple[tuple[Page, ...], tuple[torch.Tensor, ...]]:
-    """The pages as the loop sees them, and the logits of plain forwards: transformers' in fp32, the runtime's own in bf16."""
+    """The pages as the loop sees them, and the logits of plain forwards: transformers' in fp32, the runtime's
+    own in bf16.
+    """
     reference, machine, tokenizer = embedded(folder)
     model = machine.model if precision == "fp32" else low_precision(folder, integer_kernels=True).model
     ids = tokenizer(BOOK.read_text(encoding="utf-8"))["input_ids"]
@@ -48,7 +53,9 @@ def read(folder: Path, precision: str) -> tuple[tuple[Page, ...], tuple[torch.Te
 def sampled(folder: Path, settings: tuple[float, float], rounds: int, precision: str = "fp32") -> Sample:
     """Rounds after every page, judged by the exact laws."""
     pages, logits = read(folder, precision)
-    return sample(pages, [exact_law(row, *settings) for row in logits], RowSampling(*settings), rounds=rounds, seed=1)
+    return sample(
+        pages, [exact_law(row, *settings) for row in logits], RowSampling(*settings), rounds=rounds, seed=1
+    )
 
 
 def overlap(laws: list[tuple[torch.Tensor, torch.Tensor]]) -> tuple[float, float]:
@@ -58,18 +65,25 @@ def overlap(laws: list[tuple[torch.Tensor, torch.Tensor]]) -> tuple[float, float
 
 
 def check(folder: Path, settings: tuple[float, float], rounds: int, precision: str = "fp32") -> None:
-    """First tokens follow the target, residuals at both levels are frequent, and acceptance is sum min(p, q)."""
+    """First tokens follow the target, residuals at both levels are frequent, and acceptance is sum min(p,
+    q).
+    """
     found = sampled(folder, settings, rounds, precision)
     assert min(found.residual, found.middle_residual) >= LEAST_RESIDUAL
     assert found.statistic < limit(found.freedom, FALSE_ALARM)
     pages, _ = read(folder, precision)
     laws = [[exact_law(row, *settings) for row in (page.full, page.retrieval, page.draft)] for page in pages]
-    for residual, pairs in ((found.residual, [(p, q) for p, q, _ in laws]), (found.middle_residual, [(q, r) for _, q, r in laws])):
+    for residual, pairs in (
+        (found.residual, [(p, q) for p, q, _ in laws]),
+        (found.middle_residual, [(q, r) for _, q, r in laws]),
+    ):
         expected, deviation = overlap(pairs)
         assert abs(1 - residual - expected) < DEVIATIONS * deviation / found.rounds**0.5 + 1e-4
 
 
-def check_mutant(folder: Path, settings: tuple[float, float], home: object, rounds: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def check_mutant(
+    folder: Path, settings: tuple[float, float], home: object, rounds: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The published code's slip at one level does not pass the same test."""
     assert home.verify is verify
     monkeypatch.setattr(home, "verify", mutants.residual_from_p)
@@ -86,7 +100,11 @@ def test_sampled_tokens_follow_the_target(embedded_model_dir: Path, settings: tu
     check(embedded_model_dir, settings, 1_000)
 
 
-@pytest.mark.parametrize("settings", [SAMPLINGS[0], pytest.param(SAMPLINGS[1], marks=pytest.mark.slow)], ids=["T 0.6, top-p 0.9", "T 1"])
+@pytest.mark.parametrize(
+    "settings",
+    [SAMPLINGS[0], pytest.param(SAMPLINGS[1], marks=pytest.mark.slow)],
+    ids=["T 0.6, top-p 0.9", "T 1"],
+)
 @pytest.mark.parametrize("home", [outer_level, middle_level], ids=["outer", "middle"])
 def test_the_same_sample_catches_a_residual_from_p(
     embedded_model_dir: Path, settings: tuple[float, float], home: object, monkeypatch: pytest.MonkeyPatch
@@ -98,15 +116,27 @@ def test_the_same_sample_catches_a_residual_from_p(
 @pytest.mark.slow
 @SETTINGS
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_large_samples_follow_the_target(embedded_model_dir: Path, settings: tuple[float, float], precision: str):
+def test_large_samples_follow_the_target(
+    embedded_model_dir: Path, settings: tuple[float, float], precision: str
+):
     """Ten times as many; in bf16 with the 4-bit kernels against the laws that these compute."""
     check(embedded_model_dir, settings, 10_000, precision)
 
 
-# ---- the check, checked -----------------------------------------------------------------------------------------------------
+# ---- the check, checked ------------------------------------------------------------------------------------
 
-def generated(reference: torch.nn.Module, ids: tuple[int, ...], logits: torch.Tensor, *, settings: tuple[float, float], n: int):
-    """Counts [vocab] of n first tokens by transformers' `generate(do_sample=True)`, whose forward pass gives the known row."""
+
+def generated(
+    reference: torch.nn.Module,
+    ids: tuple[int, ...],
+    logits: torch.Tensor,
+    *,
+    settings: tuple[float, float],
+    n: int,
+):
+    """Counts [vocab] of n first tokens by transformers' `generate(do_sample=True)`, whose forward pass gives
+    the known row.
+    """
     batch, counts = 50, torch.zeros(len(logits), dtype=torch.float64)
     inputs = torch.tensor([ids[-2:]]).expand(batch, -1)
     output = SimpleNamespace(logits=logits.expand(batch, 1, -1))
@@ -114,8 +144,15 @@ def generated(reference: torch.nn.Module, ids: tuple[int, ...], logits: torch.Te
         patch.setattr(type(reference), "__call__", lambda self, *given, **more: _Output(output.logits))
         for _ in range(n // batch):
             out = reference.generate(
-                inputs, attention_mask=torch.ones_like(inputs), do_sample=True, temperature=settings[0], top_p=settings[1], top_k=0,
-                max_new_tokens=1, use_cache=False, pad_token_id=0,
+                inputs,
+                attention_mask=torch.ones_like(inputs),
+                do_sample=True,
+                temperature=settings[0],
+                top_p=settings[1],
+                top_k=0,
+                max_new_tokens=1,
+                use_cache=False,
+                pad_token_id=0,
             )
             counts += torch.bincount(out[:, -1], minlength=len(logits))
     return counts
@@ -131,7 +168,9 @@ class _Output(dict):
 
 @SETTINGS
 def test_transformers_own_sampling_passes_the_check(embedded_model_dir: Path, settings: tuple[float, float]):
-    """A sampler that nobody doubts passes by the same statistic against the same law, and fails against one a little off."""
+    """A sampler that nobody doubts passes by the same statistic against the same law, and fails against one a
+    little off.
+    """
     reference, (pages, logits) = embedded(embedded_model_dir)[0], read(embedded_model_dir, "fp32")
     torch.manual_seed(1)
     counts = generated(reference, pages[0].ids, logits[0], settings=settings, n=1_500)

@@ -1,4 +1,6 @@
-"""When the retrieval cache selects anew: after so many rounds, sooner when acceptance drops or the exact tail is full."""
+"""When the retrieval cache selects anew: after so many rounds, sooner when acceptance drops or the exact tail
+is full.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,9 @@ def test_with_good_acceptance_only_every_eighth_round():
 
 
 def test_when_acceptance_drops_it_is_renewed_sooner():
-    """The text has moved on and the chosen chunks no longer matter: waiting would cost a slow round each time."""
+    """The text has moved on and the chosen chunks no longer matter: waiting would cost a slow round each
+    time.
+    """
     assert refreshed([GOOD] * 3 + [POOR] * 2 + [GOOD] * 4) == [5]
 
 

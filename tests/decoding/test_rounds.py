@@ -1,4 +1,6 @@
-"""What a round says of itself: counts, levels, lengths; and the two ends, a draft that is always right and one that is always wrong."""
+"""What a round says of itself: counts, levels, lengths; and the two ends, a draft that is always right and
+one that is always wrong.
+"""
 
 from __future__ import annotations
 
@@ -29,12 +31,14 @@ def test_perfect_draft_is_always_accepted(gamma: int):
 
 @pytest.mark.parametrize("middle", ["none", "itself", "retrieval"])
 def test_always_wrong_draft_gives_the_same_greedy_text(middle: str):
-    """Greedy: the draft takes the least likely token each time, nothing of it stands, and the text is plain decoding's."""
+    """Greedy: the draft takes the least likely token each time, nothing of it stands, and the text is plain
+    decoding's.
+    """
     plain = text(rounds(Loop(drafter="none", middle="none", temperature=0.0)))
     wrong = rounds(Loop(drafter="model", middle=middle, temperature=0.0, model_drafter=_Worst))
     perfect = rounds(Loop(drafter="perfect", middle=middle, temperature=0.0))
     level = "acceptance_retrieval" if middle == "none" else "acceptance_draft"
-    if middle != "retrieval":      # what the target likes least, its partial view may like
+    if middle != "retrieval":  # what the target likes least, its partial view may like
         assert sum(getattr(result, level).accepted for result in wrong) == 0
     assert sum(getattr(result, level).evaluated for result in wrong) > 0
     assert text(wrong) == text(perfect) == plain
@@ -43,7 +47,9 @@ def test_always_wrong_draft_gives_the_same_greedy_text(middle: str):
 class _Worst:
     """Certain of the target's least likely next token."""
 
-    def __init__(self, model: ToyModel, cache: object, sampling: Sampling, randomness: object, *, length: object) -> None:
+    def __init__(
+        self, model: ToyModel, cache: object, sampling: Sampling, randomness: object, *, length: object
+    ) -> None:
         self._target = model.like
 
     def propose(self, committed: list[int], gamma: int) -> Draft:
@@ -60,9 +66,14 @@ class _Worst:
         pass
 
 
-@pytest.mark.parametrize("loop", [Loop(), Loop(drafter="ngram"), Loop(drafter="none"), Loop(middle="none"), Loop(length="gain", gamma=4)])
+@pytest.mark.parametrize(
+    "loop",
+    [Loop(), Loop(drafter="ngram"), Loop(drafter="none"), Loop(middle="none"), Loop(length="gain", gamma=4)],
+)
 def test_counts_add_up(loop: Loop):
-    """Acceptance shown to the user is accepted / evaluated, where evaluated counts the one rejected and nothing behind it."""
+    """Acceptance shown to the user is accepted / evaluated, where evaluated counts the one rejected and
+    nothing behind it.
+    """
     for result in rounds(loop, tokens=40):
         outer = result.acceptance_retrieval
         assert len(result.levels) == len(result.tokens) == outer.accepted + 1
@@ -81,20 +92,30 @@ def test_same_seed_same_text():
 def test_a_draft_of_probability_zero_is_refused():
     """A drafter that reports a law it cannot have drawn from is a bug, not a rejection."""
     with pytest.raises(AssertionError, match="probability 0"):
-        verify(Draft((1,), torch.tensor([[1.0, 0.0]])), torch.tensor([[0.5, 0.5], [0.5, 0.5]]), SeededRandomness(0))
+        verify(
+            Draft((1,), torch.tensor([[1.0, 0.0]])),
+            torch.tensor([[0.5, 0.5], [0.5, 0.5]]),
+            SeededRandomness(0),
+        )
 
 
 @pytest.mark.parametrize(
     ("draft", "p", "expected"),
     [
-        (Draft((0,), torch.tensor([[1.0, 0.0, 0.0]])), [0.0, 0.0, 1.0], {(0, 2)}),             # disjoint
-        (Draft((1,), torch.tensor([[0.0, 1.0, 0.0]])), [0.0, 1.0, 0.0], {(1, 0)}),             # one-hot and right: the bonus row is token 0
-        (Draft((1,), None), [0.5, 0.0, 0.5], {(0, 0), (0, 2)}),                                # certain and impossible
-        (Draft((0,), torch.tensor([[0.5, 0.5, 0.0]])), [0.5, 0.5, 0.0], {(1, 0)}),             # p = q: always accepted
+        (Draft((0,), torch.tensor([[1.0, 0.0, 0.0]])), [0.0, 0.0, 1.0], {(0, 2)}),  # disjoint
+        # one-hot and right: the bonus row is token 0
+        (Draft((1,), torch.tensor([[0.0, 1.0, 0.0]])), [0.0, 1.0, 0.0], {(1, 0)}),
+        # certain and impossible
+        (Draft((1,), None), [0.5, 0.0, 0.5], {(0, 0), (0, 2)}),
+        # p = q: always accepted
+        (Draft((0,), torch.tensor([[0.5, 0.5, 0.0]])), [0.5, 0.5, 0.0], {(1, 0)}),
     ],
 )
 def test_the_edges_of_the_rule(draft: Draft, p: list[float], expected: set[tuple[int, int]]):
     """(accepted, token) over many seeds when laws touch 0 and 1."""
     rows = torch.tensor([p, [1.0, 0.0, 0.0]])
-    seen = {(verdict.accepted, verdict.token) for verdict in (verify(draft, rows, SeededRandomness(seed)) for seed in range(60))}
+    seen = {
+        (verdict.accepted, verdict.token)
+        for verdict in (verify(draft, rows, SeededRandomness(seed)) for seed in range(60))
+    }
     assert seen == expected

@@ -16,7 +16,9 @@ AT = st.one_of(st.none(), st.integers(-15, 15))
 
 
 @given(base=IDS, tail=IDS, more=IDS, start=AT, stop=AT)
-def test_reads_as_the_joined_list(base: list[int], tail: list[int], more: list[int], start: int | None, stop: int | None):
+def test_reads_as_the_joined_list(
+    base: list[int], tail: list[int], more: list[int], start: int | None, stop: int | None
+):
     """Every index and slice, on both sides of the border, also after the draft has grown."""
     view = Tokens(Tokens(base, tail), grown := [])
     grown.extend(more)
@@ -49,10 +51,12 @@ class Counted(list):
 @pytest.mark.parametrize("middle", ["none", "retrieval"])
 def test_a_round_does_not_reread_the_book(drafter: str, middle: str):
     """Copying or comparing all tokens in every inner round takes milliseconds at 128K."""
-    loop = Loop(drafter=drafter, middle=middle, gamma=4, middle_gamma=3, penalty=1.2, prompt=(0, 1, 2, 1, 0) * 400)
+    loop = Loop(
+        drafter=drafter, middle=middle, gamma=4, middle_gamma=3, penalty=1.2, prompt=(0, 1, 2, 1, 0) * 400
+    )
     decoder = loop.build(SeededRandomness(0), ToyModel(11))
     committed = Counted(loop.prompt)
     for round_number in range(12):
         committed.reads = 0
         committed.extend(decoder.round(committed, most=1_000).tokens)
-        assert round_number < 2 or committed.reads < 500      # the first two feed the caches and the index
+        assert round_number < 2 or committed.reads < 500  # the first two feed the caches and the index

@@ -1,6 +1,8 @@
-"""Toy models whose laws are tables, over caches that hold token ids in place of keys and values: the real loop, small enough to enumerate.
+"""Toy models whose laws are tables, over caches that hold token ids in place of keys and values: the real
+loop, small enough to enumerate.
 
-Everything is fp64. A toy model's logits are a fixed random function of the tokens its cache shows it: a wrong row anywhere changes a law.
+Everything is fp64. A toy model's logits are a fixed random function of the tokens its cache shows it: a wrong
+row anywhere changes a law.
 """
 
 from __future__ import annotations
@@ -70,7 +72,7 @@ class ToyStreaming(ToyPrivate):
     """Sees the first token and the newest two."""
 
     def visible(self, end: int) -> tuple[int, ...]:
-        return (*self.rows[:1], *self.rows[max(1, end - 2):end])
+        return (*self.rows[:1], *self.rows[max(1, end - 2) : end])
 
 
 class ToyRetrieval(ToyCache):
@@ -85,7 +87,7 @@ class ToyRetrieval(ToyCache):
         self._observed = False
 
     def visible(self, end: int) -> tuple[int, ...]:
-        return (*self.rows[:self.anchor:2], *self.rows[self.anchor:end])
+        return (*self.rows[: self.anchor : 2], *self.rows[self.anchor : end])
 
     def observe(self) -> None:
         self._observed = True
@@ -108,16 +110,28 @@ class ToyRetrieval(ToyCache):
 
 
 class ToyModel:
-    """Logits [n, vocab] fp64 by the visible tokens: a random table, mixed with `like`'s table by the share `likeness`."""
+    """Logits [n, vocab] fp64 by the visible tokens: a random table, mixed with `like`'s table by the share
+    `likeness`.
+    """
 
-    def __init__(self, seed: int, *, vocab: int = 3, spread: float = 1.5, like: ToyModel | None = None, likeness: float = 0.7) -> None:
+    def __init__(
+        self,
+        seed: int,
+        *,
+        vocab: int = 3,
+        spread: float = 1.5,
+        like: ToyModel | None = None,
+        likeness: float = 0.7,
+    ) -> None:
         self.seed, self.vocab, self.spread, self.like, self.likeness = seed, vocab, spread, like, likeness
         self._table: dict[tuple[int, ...], list[float]] = {}
 
     def forward(self, ids: Sequence[int], cache: ToyCache) -> torch.Tensor:
         start = cache.length
         cache.feed(ids)
-        return torch.tensor([self.row(cache.visible(end)) for end in range(start + 1, cache.length + 1)], dtype=torch.float64)
+        return torch.tensor(
+            [self.row(cache.visible(end)) for end in range(start + 1, cache.length + 1)], dtype=torch.float64
+        )
 
     def row(self, visible: tuple[int, ...]) -> list[float]:
         """The logits after `visible`."""
@@ -125,13 +139,18 @@ class ToyModel:
             dice = random.Random(f"{self.seed}:{visible}")
             row = [dice.gauss(0.0, self.spread) for _ in range(self.vocab)]
             if self.like is not None:
-                row = [self.likeness * a + (1 - self.likeness) * b for a, b in zip(self.like.row(visible), row, strict=True)]
+                row = [
+                    self.likeness * a + (1 - self.likeness) * b
+                    for a, b in zip(self.like.row(visible), row, strict=True)
+                ]
             self._table[visible] = row
         return self._table[visible]
 
 
 class StubbornDrafter:
-    """Certain of tokens that have nothing to do with the model: the count of tokens decides. An adversary that knows no law."""
+    """Certain of tokens that have nothing to do with the model: the count of tokens decides. An adversary
+    that knows no law.
+    """
 
     def __init__(self, vocab: int = 3) -> None:
         self._vocab = vocab
@@ -165,13 +184,15 @@ class WrongDrafter(StubbornDrafter):
 
 
 class StoredRows:
-    """A toy cache as what a snapshot reads and writes: keys and values [n, 1, 1] that say which token stands there."""
+    """A toy cache as what a snapshot reads and writes: keys and values [n, 1, 1] that say which token stands
+    there.
+    """
 
     def __init__(self, cache: ToyCache) -> None:
         self.cache = cache
 
     def rows(self, layer: int, start: int, n: int) -> tuple[torch.Tensor, torch.Tensor]:
-        ids = torch.tensor(self.cache.rows[start:start + n], dtype=torch.float32).view(n, 1, 1)
+        ids = torch.tensor(self.cache.rows[start : start + n], dtype=torch.float32).view(n, 1, 1)
         return ids, -ids
 
     def write(self, layer: int, start: int, k: torch.Tensor, v: torch.Tensor) -> None:
@@ -187,23 +208,34 @@ class EndsWith:
         self.passage, self.tail = tuple(passage), ()
 
     def __call__(self, token: int) -> bool:
-        self.tail = (*self.tail, token)[-len(self.passage):]
+        self.tail = (*self.tail, token)[-len(self.passage) :]
         return bool(self.passage) and self.tail == self.passage
 
 
 def target_law(
-    model: ToyModel, prompt: Sequence[int], horizon: int, *, temperature: float = 1.0, top_p: float = 1.0, penalty: float = 1.0,
-    eos: frozenset[int] = frozenset(), stop: tuple[int, ...] = (),
+    model: ToyModel,
+    prompt: Sequence[int],
+    horizon: int,
+    *,
+    temperature: float = 1.0,
+    top_p: float = 1.0,
+    penalty: float = 1.0,
+    eos: frozenset[int] = frozenset(),
+    stop: tuple[int, ...] = (),
 ) -> dict[tuple[int, ...], float]:
-    """The law of plain decoding over at most `horizon` tokens, in plain Python: it shares no line with the code under test."""
+    """The law of plain decoding over at most `horizon` tokens, in plain Python: it shares no line with the
+    code under test.
+    """
     law: dict[tuple[int, ...], float] = {}
 
     def walk(answer: tuple[int, ...], weight: float) -> None:
-        stopped = bool(stop) and answer[-len(stop):] == stop
+        stopped = bool(stop) and answer[-len(stop) :] == stop
         if len(answer) == horizon or stopped or (answer and answer[-1] in eos):
             law[answer] = law.get(answer, 0.0) + weight
             return
-        for token, p in enumerate(token_law(model.row((*prompt, *answer)), answer, temperature, top_p, penalty)):
+        for token, p in enumerate(
+            token_law(model.row((*prompt, *answer)), answer, temperature, top_p, penalty)
+        ):
             if p > 0.0:
                 walk((*answer, token), weight * p)
 
@@ -211,10 +243,13 @@ def target_law(
     return law
 
 
-def token_law(logits: list[float], seen: Sequence[int], temperature: float, top_p: float, penalty: float) -> list[float]:
+def token_law(
+    logits: list[float], seen: Sequence[int], temperature: float, top_p: float, penalty: float
+) -> list[float]:
     """Penalty, temperature, nucleus, in this order."""
     values = [
-        (value / penalty if value > 0 else value * penalty) if token in seen else value for token, value in enumerate(logits)
+        (value / penalty if value > 0 else value * penalty) if token in seen else value
+        for token, value in enumerate(logits)
     ]
     if temperature == 0:
         return [float(token == values.index(max(values))) for token in range(len(values))]

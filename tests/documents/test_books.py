@@ -1,4 +1,6 @@
-"""Real books open whole: titles, authors, chapters, first and last sentences, and no licence text in the story."""
+"""Real books open whole: titles, authors, chapters, first and last sentences, and no licence text in the
+story.
+"""
 
 from __future__ import annotations
 
@@ -25,13 +27,15 @@ def flat(text: str) -> str:
 
 
 def story(document: Document) -> str:
-    return flat("\n".join(document.text[section.start:section.end] for section in document.chapters))
+    return flat("\n".join(document.text[section.start : section.end] for section in document.chapters))
 
 
 @pytest.fixture(params=BOOKS)
 def book(request: pytest.FixtureRequest, shared_data: Path) -> tuple[Document, dict]:
     facts = json.loads((shared_data / "books" / "facts.json").read_text("utf-8"))["books"]
-    return read(shared_data / "books" / request.param), next(entry for entry in facts if entry["file"] == request.param)
+    return read(shared_data / "books" / request.param), next(
+        entry for entry in facts if entry["file"] == request.param
+    )
 
 
 def test_title_and_author_are_the_books_own(book):
@@ -42,22 +46,27 @@ def test_title_and_author_are_the_books_own(book):
 def test_chapters_are_those_the_reader_knows(book):
     """Chapters share files, files break inside chapters, labels and names are separate entries."""
     document, facts = book
-    extra = 1 if facts["file"] == "moby-dick.epub" else 0       # its 135 are numbered, the Epilogue is counted apart
+    # its 135 are numbered, the Epilogue is counted apart
+    extra = 1 if facts["file"] == "moby-dick.epub" else 0
     assert len(document.chapters) == facts["chapters"] + extra
 
 
 def test_story_holds_first_and_last_sentence_and_every_fact(book):
     document, facts = book
     text = story(document)
-    for wanted in (facts["first_sentence"], facts["last_sentence"], *(fact["evidence"] for fact in facts["facts"])):
+    for wanted in (
+        facts["first_sentence"],
+        facts["last_sentence"],
+        *(fact["evidence"] for fact in facts["facts"]),
+    ):
         assert flat(wanted) in text, wanted
 
 
 def test_story_begins_with_the_first_sentence_and_ends_with_the_last(book):
     document, facts = book
     first, last = document.chapters[0], document.chapters[-1]
-    assert flat(facts["first_sentence"]) in flat(document.text[first.start:first.start + 3000])
-    assert flat(facts["last_sentence"]) in flat(document.text[last.start:last.end][-3000:])
+    assert flat(facts["first_sentence"]) in flat(document.text[first.start : first.start + 3000])
+    assert flat(facts["last_sentence"]) in flat(document.text[last.start : last.end][-3000:])
 
 
 def test_licence_is_no_part_of_the_story(book):

@@ -1,4 +1,6 @@
-"""Every format and encoding people keep books in; and files that are not what they say are named for what they are."""
+"""Every format and encoding people keep books in; and files that are not what they say are named for what
+they are.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,11 @@ from benchmarks.typeset import typeset
 from core.documents import Document, read_document
 from core.errors import DocumentError, PasswordNeeded
 
-PROSE = ("Der Fluß lag still. Über die Brücke ging „niemand“ – außer dem Müller, der müde war und auf die Straße sah, "
-         "als käme dort jemand. ") * 12
+PROSE = (
+    "Der Fluß lag still. Über die Brücke ging „niemand“ – außer dem Müller, der müde war und auf die Straße "
+    "sah, "
+    "als käme dort jemand. "
+) * 12
 
 
 def read(folder: Path, name: str, data: bytes) -> Document:
@@ -31,23 +36,64 @@ def refused(folder: Path, name: str, data: bytes) -> str:
 
 # ---- text ----
 
-@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "cp1252"])
+
+@pytest.mark.parametrize(
+    "encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "cp1252"]
+)
 def test_western_text_in_any_encoding(encoding: str, tmp_path: Path):
     document = read(tmp_path, "book.txt", PROSE.encode(encoding))
     assert " ".join(document.text.split()) == PROSE.strip()
     assert document.language == "de"
 
 
-@pytest.mark.parametrize(("encoding", "text", "language"), [
-    ("koi8-r", "Все счастливые семьи похожи друг на друга, каждая несчастливая семья несчастлива по-своему. ", "ru"),
-    ("cp1251", "Все смешалось в доме Облонских. Жена узнала, что муж был в связи с бывшею в их доме француженкою. ", "ru"),
-    ("gb18030", "第一回　甄士隐梦幻识通灵，贾雨村风尘怀闺秀。此开卷第一回也，作者自云曾历过一番梦幻之后。", "zh"),
-    ("big5", "話說天下大勢，分久必合，合久必分。周末七國分爭，并入於秦。及秦滅之後，楚漢分爭，又并入於漢。", "zh"),
-    ("shift_jis", "吾輩は猫である。名前はまだ無い。どこで生れたかとんと見当がつかぬ。何でも薄暗いじめじめした所で泣いていた。", "ja"),
-    ("euc_kr", "나는 그 사람을 항상 선생님이라고 불렀다. 그래서 여기에서도 그냥 선생님이라고만 쓰고 본명은 밝히지 않겠다. ", "ko"),
-    ("cp1255", "בראשית ברא אלהים את השמים ואת הארץ והארץ היתה תהו ובהו וחשך על פני תהום ורוח אלהים מרחפת על פני המים ", "he"),
-    ("cp1253", "Η Ιθάκη σ' έδωσε τ' ωραίο ταξίδι. Χωρίς αυτήν δεν θα βγαινες στον δρόμο. Άλλα δεν έχει να σε δώσει πια. ", "el"),
-])
+@pytest.mark.parametrize(
+    ("encoding", "text", "language"),
+    [
+        (
+            "koi8-r",
+            "Все счастливые семьи похожи друг на друга, каждая несчастливая семья несчастлива по-своему. ",
+            "ru",
+        ),
+        (
+            "cp1251",
+            "Все смешалось в доме Облонских. Жена узнала, что муж был в связи с бывшею в их доме "
+            "француженкою. ",
+            "ru",
+        ),
+        (
+            "gb18030",
+            "第一回　甄士隐梦幻识通灵，贾雨村风尘怀闺秀。此开卷第一回也，作者自云曾历过一番梦幻之后。",
+            "zh",
+        ),
+        (
+            "big5",
+            "話說天下大勢，分久必合，合久必分。周末七國分爭，并入於秦。及秦滅之後，楚漢分爭，又并入於漢。",
+            "zh",
+        ),
+        (
+            "shift_jis",
+            "吾輩は猫である。名前はまだ無い。どこで生れたかとんと見当がつかぬ。何でも薄暗いじめじめした所で泣いていた。",
+            "ja",
+        ),
+        (
+            "euc_kr",
+            "나는 그 사람을 항상 선생님이라고 불렀다. 그래서 여기에서도 그냥 선생님이라고만 쓰고 본명은 밝히지 않겠다. ",
+            "ko",
+        ),
+        (
+            "cp1255",
+            "בראשית ברא אלהים את השמים ואת הארץ והארץ היתה תהו ובהו וחשך על פני תהום ורוח אלהים מרחפת על פני "
+            "המים ",
+            "he",
+        ),
+        (
+            "cp1253",
+            "Η Ιθάκη σ' έδωσε τ' ωραίο ταξίδι. Χωρίς αυτήν δεν θα βγαινες στον δρόμο. Άλλα δεν έχει να σε "
+            "δώσει πια. ",
+            "el",
+        ),
+    ],
+)
 def test_the_worlds_scripts_in_their_old_encodings(encoding: str, text: str, language: str, tmp_path: Path):
     document = read(tmp_path, "book.txt", (text * 20).encode(encoding))
     assert text.split()[0] in document.text
@@ -69,37 +115,70 @@ def test_healthy_text_is_left_as_it_is(tmp_path: Path):
 
 
 def test_wrapped_lines_are_joined_and_verse_is_not(tmp_path: Path):
-    prose = ("It was late in the year when the two of them set out upon the\nroad that leads over the hills to the sea, and the well-\n"
-             "known inn.")
+    prose = (
+        "It was late in the year when the two of them set out upon the\nroad that leads over the hills to "
+        "the sea, and the well-\n"
+        "known inn."
+    )
     verse = "Tyger Tyger, burning bright,\nIn the forests of the night;"
     document = read(tmp_path, "book.txt", f"{prose}\n\n{verse}\n".encode())
-    assert document.text.split("\n\n") == [prose.replace("well-\nknown", "well-known").replace("\n", " "), verse]
+    assert document.text.split("\n\n") == [
+        prose.replace("well-\nknown", "well-known").replace("\n", " "),
+        verse,
+    ]
 
 
-@pytest.mark.parametrize("heading", ["CHAPTER {roman}", "Chapter {number}. The Name", "{roman}.", "Chapter the {word}", "Kapitel {number}",
-                                     "Глава {number}", "第{chinese}章 名字", "{number}"])
+@pytest.mark.parametrize(
+    "heading",
+    [
+        "CHAPTER {roman}",
+        "Chapter {number}. The Name",
+        "{roman}.",
+        "Chapter the {word}",
+        "Kapitel {number}",
+        "Глава {number}",
+        "第{chinese}章 名字",
+        "{number}",
+    ],
+)
 def test_chapters_are_found_by_their_headings(heading: str, tmp_path: Path):
-    names = [{"number": number, "roman": roman, "word": word, "chinese": chinese}
-             for number, roman, word, chinese in zip(range(1, 6), ["I", "II", "III", "IV", "V"],
-                                                     ["First", "Second", "Third", "Fourth", "Fifth"], "一二三四五", strict=True)]
+    names = [
+        {"number": number, "roman": roman, "word": word, "chinese": chinese}
+        for number, roman, word, chinese in zip(
+            range(1, 6),
+            ["I", "II", "III", "IV", "V"],
+            ["First", "Second", "Third", "Fourth", "Fifth"],
+            "一二三四五",
+            strict=True,
+        )
+    ]
     titles = [heading.format(**name) for name in names]
-    body = "The rain went on and nobody came to the door of the house by the lake that day, or the day after. " * 8
+    body = (
+        "The rain went on and nobody came to the door of the house by the lake that day, or the day after. "
+        * 8
+    )
     document = read(tmp_path, "book.txt", "\n\n\n".join(f"{title}\n\n{body}" for title in titles).encode())
     assert [section.title for section in document.chapters] == titles
 
 
 def test_text_without_headings_is_cut_evenly(tmp_path: Path):
-    paragraph = "They walked on without a word and the afternoon passed over them like a cloud without rain. " * 6
+    paragraph = (
+        "They walked on without a word and the afternoon passed over them like a cloud without rain. " * 6
+    )
     document = read(tmp_path, "book.txt", "\n\n".join([paragraph] * 100).encode())
-    sizes = [len(document.text[section.start:section.end].split()) for section in document.chapters]
+    sizes = [len(document.text[section.start : section.end].split()) for section in document.chapters]
     assert len(sizes) > 2 and max(sizes) < 1.2 * min(sizes)
 
 
 # ---- markdown, html, docx ----
 
+
 def test_markdown(tmp_path: Path):
-    source = ("---\ntitle: The Lake\nauthor: A. Writer\n---\n\n# One\n\nFirst [link](http://example.org) text.\n\n## Deep\n\nMore.\n\n"
-              "Two\n===\n\nSecond text.\n")
+    source = (
+        "---\ntitle: The Lake\nauthor: A. Writer\n---\n\n# One\n\nFirst [link](http://example.org) "
+        "text.\n\n## Deep\n\nMore.\n\n"
+        "Two\n===\n\nSecond text.\n"
+    )
     document = read(tmp_path, "book.md", source.encode())
     assert (document.format, document.title, document.author) == ("markdown", "The Lake", "A. Writer")
     assert [section.title for section in document.chapters] == ["One", "Two"]
@@ -107,18 +186,37 @@ def test_markdown(tmp_path: Path):
 
 
 def test_html(tmp_path: Path):
-    source = ("<!DOCTYPE html><html lang=fr><head><title>Le Lac</title><meta name=author content='A. Auteur'><script>var x='no';</script>"
-              "</head><body><h1>Un</h1><p>Premier&nbsp;texte<br>suite<p>Sans fin<h1>Deux</h1><p>C<sup>2</sup> na&iuml;ve "
-              "<b>gras</b>.</body>")
+    source = (
+        "<!DOCTYPE html><html lang=fr><head><title>Le Lac</title><meta name=author content='A. "
+        "Auteur'><script>var x='no';</script>"
+        "</head><body><h1>Un</h1><p>Premier&nbsp;texte<br>suite<p>Sans fin<h1>Deux</h1><p>C<sup>2</sup> "
+        "na&iuml;ve "
+        "<b>gras</b>.</body>"
+    )
     document = read(tmp_path, "page.html", source.encode("cp1252"))
-    assert (document.format, document.title, document.author, document.language) == ("html", "Le Lac", "A. Auteur", "fr")
+    assert (document.format, document.title, document.author, document.language) == (
+        "html",
+        "Le Lac",
+        "A. Auteur",
+        "fr",
+    )
     assert [section.title for section in document.chapters] == ["Un", "Deux"]
     assert "naïve gras." in document.text and "no" not in document.text.split()
 
 
 def test_docx(tmp_path: Path):
-    document = read(tmp_path, "book.docx", word_file([("Heading1", "One"), ("", "First text – with “quotes”."), ("Heading1", "Two"),
-                                                      ("", "Second text.")]))
+    document = read(
+        tmp_path,
+        "book.docx",
+        word_file(
+            [
+                ("Heading1", "One"),
+                ("", "First text – with “quotes”."),
+                ("Heading1", "Two"),
+                ("", "Second text."),
+            ]
+        ),
+    )
     assert (document.format, document.title, document.author) == ("docx", "The Lake", "A. Writer")
     assert [section.title for section in document.chapters] == ["One", "Two"]
     assert "First text – with “quotes”." in document.text
@@ -128,19 +226,25 @@ def word_file(paragraphs: list[tuple[str, str]]) -> bytes:
     word = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
     package = "http://schemas.openxmlformats.org/package/2006"
     office = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
-    body = "".join(f'<w:p><w:pPr><w:pStyle w:val="{style or "Normal"}"/></w:pPr><w:r><w:t>{text}</w:t></w:r></w:p>'
-                   for style, text in paragraphs)
+    body = "".join(
+        f'<w:p><w:pPr><w:pStyle w:val="{style or "Normal"}"/></w:pPr><w:r><w:t>{text}</w:t></w:r></w:p>'
+        for style, text in paragraphs
+    )
     files = {
-        "[Content_Types].xml": f'<Types xmlns="{package}/content-types"><Default Extension="xml" ContentType="application/xml"/></Types>',
-        "_rels/.rels": f'<Relationships xmlns="{package}/relationships"><Relationship Id="r1" Type="{office}/officeDocument" '
-                       'Target="word/document.xml"/></Relationships>',
+        "[Content_Types].xml": f'<Types xmlns="{package}/content-types"><Default Extension="xml" '
+        'ContentType="application/xml"/></Types>',
+        "_rels/.rels": f'<Relationships xmlns="{package}/relationships"><Relationship Id="r1" '
+        f'Type="{office}/officeDocument" '
+        'Target="word/document.xml"/></Relationships>',
         "word/document.xml": f'<w:document xmlns:w="{word}"><w:body>{body}</w:body></w:document>',
-        "word/styles.xml": f'<w:styles xmlns:w="{word}"><w:style w:type="paragraph" w:styleId="Heading1"><w:name w:val="heading 1"/>'
-                           "</w:style></w:styles>",
-        "word/_rels/document.xml.rels": f'<Relationships xmlns="{package}/relationships"><Relationship Id="s" Type="{office}/styles" '
-                                        'Target="styles.xml"/></Relationships>',
+        "word/styles.xml": f'<w:styles xmlns:w="{word}"><w:style w:type="paragraph" '
+        'w:styleId="Heading1"><w:name w:val="heading 1"/>'
+        "</w:style></w:styles>",
+        "word/_rels/document.xml.rels": f'<Relationships xmlns="{package}/relationships"><Relationship '
+        f'Id="s" Type="{office}/styles" '
+        'Target="styles.xml"/></Relationships>',
         "docProps/core.xml": '<c xmlns:dc="http://purl.org/dc/elements/1.1/"><dc:title>The Lake</dc:title>'
-                             "<dc:creator>A. Writer</dc:creator></c>",
+        "<dc:creator>A. Writer</dc:creator></c>",
     }
     return zipped(files)
 
@@ -155,19 +259,39 @@ def zipped(files: dict[str, str | bytes]) -> bytes:
 
 # ---- epub ----
 
-CONTAINER = ('<container xmlns="urn:oasis:names:tc:opendocument:xmlns:container"><rootfiles><rootfile full-path="O/p.opf" '
-             'media-type="application/oebps-package+xml"/></rootfiles></container>')
+CONTAINER = (
+    '<container xmlns="urn:oasis:names:tc:opendocument:xmlns:container"><rootfiles><rootfile '
+    'full-path="O/p.opf" '
+    'media-type="application/oebps-package+xml"/></rootfiles></container>'
+)
 
 
-def epub(pages: dict[str, str], *, nav: str = "", extra: dict[str, str] | None = None, missing: tuple[str, ...] = ()) -> bytes:
+def epub(
+    pages: dict[str, str],
+    *,
+    nav: str = "",
+    extra: dict[str, str] | None = None,
+    missing: tuple[str, ...] = (),
+) -> bytes:
     names = [*pages, *missing]
-    items = "".join(f'<item id="i{index}" href="{name}" media-type="application/xhtml+xml"/>' for index, name in enumerate(names))
+    items = "".join(
+        f'<item id="i{index}" href="{name}" media-type="application/xhtml+xml"/>'
+        for index, name in enumerate(names)
+    )
     spine = "".join(f'<itemref idref="i{index}"/>' for index in range(len(names)))
-    package = ('<package xmlns="http://www.idpf.org/2007/opf" version="3.0"><metadata xmlns:dc="http://purl.org/dc/elements/1.1/">'
-               '<dc:title>The Lake</dc:title><dc:creator>A. Writer</dc:creator><dc:language>en</dc:language></metadata><manifest>'
-               f'{items}<item id="nav" href="nav.xhtml" properties="nav" media-type="application/xhtml+xml"/></manifest>'
-               f"<spine>{spine}</spine></package>")
-    html = '<html xmlns="http://www.w3.org/1999/xhtml" xmlns:epub="http://www.idpf.org/2007/ops"><head><title/></head><body>{}</body></html>'
+    package = (
+        '<package xmlns="http://www.idpf.org/2007/opf" version="3.0"><metadata '
+        'xmlns:dc="http://purl.org/dc/elements/1.1/">'
+        "<dc:title>The Lake</dc:title><dc:creator>A. "
+        "Writer</dc:creator><dc:language>en</dc:language></metadata><manifest>"
+        f'{items}<item id="nav" href="nav.xhtml" properties="nav" '
+        'media-type="application/xhtml+xml"/></manifest>'
+        f"<spine>{spine}</spine></package>"
+    )
+    html = (
+        '<html xmlns="http://www.w3.org/1999/xhtml" '
+        'xmlns:epub="http://www.idpf.org/2007/ops"><head><title/></head><body>{}</body></html>'
+    )
     files = {"mimetype": "application/epub+zip", "META-INF/container.xml": CONTAINER, "O/p.opf": package}
     files |= {f"O/{name}": html.format(body) for name, body in pages.items()}
     if nav:
@@ -179,12 +303,17 @@ BODY = "<p>" + "The boats lay at anchor and nobody spoke. " * 10 + "</p>"
 
 
 def test_epub_chapters_are_cut_at_anchors_and_joined_across_files(tmp_path: Path):
-    pages = {"a.xhtml": f'<h2 id="c1">One</h2>{BODY}<h2 id="c2">Two</h2>{BODY}', "b.xhtml": f'{BODY}<h2 id="c3">Three</h2>{BODY}'}
-    nav = "".join(f'<li><a href="{target}">{title}</a></li>' for target, title in (
-        ("a.xhtml#c1", "One"), ("a.xhtml#c2", "Two"), ("b.xhtml#c3", "Three")))
+    pages = {
+        "a.xhtml": f'<h2 id="c1">One</h2>{BODY}<h2 id="c2">Two</h2>{BODY}',
+        "b.xhtml": f'{BODY}<h2 id="c3">Three</h2>{BODY}',
+    }
+    nav = "".join(
+        f'<li><a href="{target}">{title}</a></li>'
+        for target, title in (("a.xhtml#c1", "One"), ("a.xhtml#c2", "Two"), ("b.xhtml#c3", "Three"))
+    )
     document = read(tmp_path, "book.epub", epub(pages, nav=nav))
     assert [section.title for section in document.chapters] == ["One", "Two", "Three"]
-    sizes = [len(document.text[section.start:section.end].split()) for section in document.chapters]
+    sizes = [len(document.text[section.start : section.end].split()) for section in document.chapters]
     assert sizes == [81, 161, 81]
 
 
@@ -195,48 +324,77 @@ def test_epub_with_a_missing_item_opens_with_a_warning(tmp_path: Path):
 
 
 def test_epub_notes_and_printed_pages(tmp_path: Path):
-    page = (f'<h2>One</h2><p><span epub:type="pagebreak" title="7"/>The mate wept.<sup><a href="#n">3</a></sup> Then he sang.</p>{BODY}'
-            f'<p><span epub:type="pagebreak" title="8"/>Later.</p>')
+    page = (
+        '<h2>One</h2><p><span epub:type="pagebreak" title="7"/>The mate wept.<sup><a href="#n">3</a></sup> '
+        f"Then he sang.</p>{BODY}"
+        f'<p><span epub:type="pagebreak" title="8"/>Later.</p>'
+    )
     document = read(tmp_path, "book.epub", epub({"a.xhtml": page}))
     assert "The mate wept.[3] Then he sang." in document.text
-    assert document.page_at(document.text.index("The mate")) == "7" and document.page_at(document.text.index("Later")) == "8"
+    assert (
+        document.page_at(document.text.index("The mate")) == "7"
+        and document.page_at(document.text.index("Later")) == "8"
+    )
 
 
-@pytest.mark.parametrize(("extra", "scheme"), [
-    ({"META-INF/encryption.xml": '<encryption><EncryptedData><EncryptionMethod Algorithm="http://www.w3.org/2001/04/xmlenc#aes128-cbc"/>'
-                                 "</EncryptedData></encryption>", "META-INF/rights.xml": "<rights/>"}, "Adobe"),
-    ({"META-INF/license.lcpl": "{}"}, "LCP"), ({"META-INF/sinf.xml": "<s/>"}, "FairPlay")])
+@pytest.mark.parametrize(
+    ("extra", "scheme"),
+    [
+        (
+            {
+                "META-INF/encryption.xml": "<encryption><EncryptedData><EncryptionMethod "
+                'Algorithm="http://www.w3.org/2001/04/xmlenc#aes128-cbc"/>'
+                "</EncryptedData></encryption>",
+                "META-INF/rights.xml": "<rights/>",
+            },
+            "Adobe",
+        ),
+        ({"META-INF/license.lcpl": "{}"}, "LCP"),
+        ({"META-INF/sinf.xml": "<s/>"}, "FairPlay"),
+    ],
+)
 def test_drm_is_refused_by_name(extra: dict[str, str], scheme: str, tmp_path: Path):
     assert scheme in refused(tmp_path, "book.epub", epub({"a.xhtml": BODY}, extra=extra))
 
 
 def test_entity_bomb_in_an_epub_costs_nothing(tmp_path: Path):
-    bomb = ('<!DOCTYPE html [<!ENTITY a "lol lol lol lol lol lol lol lol">' + "".join(
-        f'<!ENTITY {chr(98 + n)} "{f"&{chr(97 + n)};" * 20}">' for n in range(8)) + "]><html><body><p>Start &i; end.</p></body></html>")
+    bomb = (
+        '<!DOCTYPE html [<!ENTITY a "lol lol lol lol lol lol lol lol">'
+        + "".join(f'<!ENTITY {chr(98 + n)} "{f"&{chr(97 + n)};" * 20}">' for n in range(8))
+        + "]><html><body><p>Start &i; end.</p></body></html>"
+    )
     document = read(tmp_path, "book.epub", epub({"a.xhtml": BODY}, extra={"O/a.xhtml": bomb}))
     assert len(document.text) < 1000 and "Start" in document.text
 
 
 # ---- files that are not what they say ----
 
-@pytest.mark.parametrize(("name", "data", "said"), [
-    ("book.mobi", b"\0" * 60 + b"BOOKMOBI" + b"\0" * 100, "Kindle"),
-    ("book.azw3", b"Name" + b"\0" * 56 + b"BOOKMOBI" + b"\0" * 100, "Kindle"),
-    ("book.pdf", b"\xff\xd8\xff\xe0" + b"\0" * 100, "JPEG"),
-    ("book.epub", b"<!DOCTYPE html><html><body>404 not found</body></html>", "HTML"),
-    ("book.epub", b"just some words", "plain text"),
-    ("book.doc", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + b"\0" * 600, "Office"),
-    ("book.djvu", b"AT&TFORM" + b"\0" * 50, "DjVu"),
-    ("book.rtf", b"{\\rtf1 hello}", "RTF"),
-    ("book.txt", bytes(range(256)) * 50, "binary"),
-    ("book.cbz", zipped({"1.jpg": b"x", "2.jpg": b"y"}), "pictures"),
-    ("book.odt", zipped({"mimetype": "application/vnd.oasis.opendocument.text", "content.xml": "<x/>"}), "OpenDocument"),
-    ("book.xlsx", zipped({"xl/workbook.xml": "<x/>"}), "spreadsheet"),
-    ("book.zip", zipped({"a.txt": "hello"}), "zip archive"),
-    ("book.epub", epub({"a.xhtml": BODY})[:400], "cut-off"),
-    ("book.pdf", b"%PDF-1.7\n%\xe2\xe3\n1 0 obj\n<<", "damaged"),
-    ("book.txt", b" \n\n\t", "no readable text"),
-])
+
+@pytest.mark.parametrize(
+    ("name", "data", "said"),
+    [
+        ("book.mobi", b"\0" * 60 + b"BOOKMOBI" + b"\0" * 100, "Kindle"),
+        ("book.azw3", b"Name" + b"\0" * 56 + b"BOOKMOBI" + b"\0" * 100, "Kindle"),
+        ("book.pdf", b"\xff\xd8\xff\xe0" + b"\0" * 100, "JPEG"),
+        ("book.epub", b"<!DOCTYPE html><html><body>404 not found</body></html>", "HTML"),
+        ("book.epub", b"just some words", "plain text"),
+        ("book.doc", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + b"\0" * 600, "Office"),
+        ("book.djvu", b"AT&TFORM" + b"\0" * 50, "DjVu"),
+        ("book.rtf", b"{\\rtf1 hello}", "RTF"),
+        ("book.txt", bytes(range(256)) * 50, "binary"),
+        ("book.cbz", zipped({"1.jpg": b"x", "2.jpg": b"y"}), "pictures"),
+        (
+            "book.odt",
+            zipped({"mimetype": "application/vnd.oasis.opendocument.text", "content.xml": "<x/>"}),
+            "OpenDocument",
+        ),
+        ("book.xlsx", zipped({"xl/workbook.xml": "<x/>"}), "spreadsheet"),
+        ("book.zip", zipped({"a.txt": "hello"}), "zip archive"),
+        ("book.epub", epub({"a.xhtml": BODY})[:400], "cut-off"),
+        ("book.pdf", b"%PDF-1.7\n%\xe2\xe3\n1 0 obj\n<<", "damaged"),
+        ("book.txt", b" \n\n\t", "no readable text"),
+    ],
+)
 def test_other_files_are_named_for_what_they_are(name: str, data: bytes, said: str, tmp_path: Path):
     message = refused(tmp_path, name, data)
     assert said in message and name in message and "\n" not in message
@@ -255,7 +413,10 @@ def test_missing_files_and_folders_are_said_to_be_that(tmp_path: Path):
 
 
 def test_file_cut_off_after_the_licence_still_opens(tmp_path: Path):
-    head = "The Project Gutenberg EBook of The Lake\n\nTitle: The Lake\n\n*** START OF THIS PROJECT GUTENBERG EBOOK THE LAKE ***\n"
+    head = (
+        "The Project Gutenberg EBook of The Lake\n\nTitle: The Lake\n\n*** START OF THIS PROJECT "
+        "GUTENBERG EBOOK THE LAKE ***\n"
+    )
     document = read(tmp_path, "book.txt", head.encode())
     assert [(section.start, section.end) for section in document.sections] == [(0, len(document.text))]
 
@@ -268,11 +429,15 @@ def test_chinese_lines_are_joined_without_spaces(tmp_path: Path):
 
 # ---- pdf ----
 
+
 def printed(chapters: list[tuple[str, list[str]]]) -> bytes:
     return typeset("The Lake", "A. Writer", chapters)[0]
 
 
-LAKE = [("One", ["The boats lay at anchor and nobody spoke. " * 20]), ("Two", ["Then the wind came and all of them sang. " * 20])]
+LAKE = [
+    ("One", ["The boats lay at anchor and nobody spoke. " * 20]),
+    ("Two", ["Then the wind came and all of them sang. " * 20]),
+]
 
 
 @pytest.mark.parametrize("algorithm", ["RC4-128", "AES-128", "AES-256"])
@@ -310,7 +475,10 @@ def test_outline_levels_and_page_labels_of_a_real_book(shared_data: Path):
     """Roman numbers before the first page, parts above their chapters."""
     document = read_document(shared_data / "books" / "viking-tales.pdf")
     assert document.page_labels[:3] == ("i", "ii", "iii") and document.page_labels[14] == "7"
-    assert [section.title for section in document.sections if section.kind == "part"] == ["I In Norway", "II West-Over-Seas"]
+    assert [section.title for section in document.sections if section.kind == "part"] == [
+        "I In Norway",
+        "II West-Over-Seas",
+    ]
     start = next(section.start for section in document.sections if section.title == "The Baby")
     assert document.page_at(start) == "7"
 
@@ -321,10 +489,18 @@ def test_title_of_a_pdf_without_one_is_on_its_first_page(shared_data: Path):
 
 
 def test_html_contents_lead_to_chapters_and_note_links_do_not(tmp_path: Path):
-    links = "".join(f'<p><a href="#c{n}">{title}</a></p>' for n, title in enumerate(("Morning", "Noon", "Night")))
-    chapters = "".join(f'<p id="c{n}">{title}</p><p>The bell rang.<a href="#n{n}">[{n}]</a> {"Nobody came to the door. " * 20}</p>'
-                       for n, title in enumerate(("Morning", "Noon", "Night")))
+    links = "".join(
+        f'<p><a href="#c{n}">{title}</a></p>' for n, title in enumerate(("Morning", "Noon", "Night"))
+    )
+    chapters = "".join(
+        f'<p id="c{n}">{title}</p><p>The bell rang.<a href="#n{n}">[{n}]</a> '
+        f"{'Nobody came to the door. ' * 20}</p>"
+        for n, title in enumerate(("Morning", "Noon", "Night"))
+    )
     notes = "".join(f'<p id="n{n}">[{n}] A note of some length about the bell.</p>' for n in range(3))
-    page = f"<html><head><title>Bells | Project Gutenberg</title></head><body>{links}{chapters}{notes}</body></html>"
+    page = (
+        "<html><head><title>Bells | Project "
+        f"Gutenberg</title></head><body>{links}{chapters}{notes}</body></html>"
+    )
     document = read(tmp_path, "book.html", page.encode())
     assert [section.title for section in document.chapters] == ["Morning", "Noon", "Night"]

@@ -20,13 +20,26 @@ from tests.documents.minimal_pdf import pdf_of
 
 SAMPLES = Path(__file__).resolve().parents[2] / "assets" / "samples"
 SHARED = {
-    "txt": "books/the-time-machine.txt", "epub": "hostile/epub-malformed-xhtml.epub", "epub3": "hostile/epub-path-traversal.epub",
-    "xxe": "hostile/epub-xxe.epub", "pdf": "hostile/pdf-two-columns.pdf", "locked": "hostile/pdf-open-password.pdf",
-    "scan": "hostile/pdf-empty-user-password-rc4.pdf", "docx": "hostile/docx-renamed.pdf", "utf16": "hostile/txt-utf16le-bom.txt",
+    "txt": "books/the-time-machine.txt",
+    "epub": "hostile/epub-malformed-xhtml.epub",
+    "epub3": "hostile/epub-path-traversal.epub",
+    "xxe": "hostile/epub-xxe.epub",
+    "pdf": "hostile/pdf-two-columns.pdf",
+    "locked": "hostile/pdf-open-password.pdf",
+    "scan": "hostile/pdf-empty-user-password-rc4.pdf",
+    "docx": "hostile/docx-renamed.pdf",
+    "utf16": "hostile/txt-utf16le-bom.txt",
 }
-OWN = {"own markdown": ".md", "own text": ".txt", "own html": ".html", "own docx": ".docx", "own epub": ".epub", "own pdf": ".pdf"}
+OWN = {
+    "own markdown": ".md",
+    "own text": ".txt",
+    "own html": ".html",
+    "own docx": ".docx",
+    "own epub": ".epub",
+    "own pdf": ".pdf",
+}
 KINDS = (*SHARED, *OWN)
-LONG_S = float(os.environ.get("TRIFORCE_FUZZ_S", "60"))       # of the long run, for each kind
+LONG_S = float(os.environ.get("TRIFORCE_FUZZ_S", "60"))  # of the long run, for each kind
 
 
 @cache
@@ -34,7 +47,10 @@ def own_file(kind: str) -> bytes:
     """The project's own book in every format: one parser each, none of them needing other data."""
     book = (SAMPLES / "the-light-on-the-holm.md").read_text(encoding="utf-8")[:30_000]
     if kind == "own html":
-        paragraphs = "".join(f"<h2>{part[2:]}</h2>" if part.startswith("# ") else f"<p>{part}</p>" for part in book.split("\n\n"))
+        paragraphs = "".join(
+            f"<h2>{part[2:]}</h2>" if part.startswith("# ") else f"<p>{part}</p>"
+            for part in book.split("\n\n")
+        )
         return f"<!doctype html><html lang=en><head><meta charset=utf-8><title>The Light</title></head><body>{paragraphs}</body>".encode()
     if kind == "own docx":
         return docx_of(book)
@@ -47,18 +63,23 @@ def docx_of(book: str) -> bytes:
     """A Word document with a heading for every "# "."""
     space = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
     heading = '<w:pPr><w:pStyle w:val="Heading1"/></w:pPr>'
-    body = "".join(f"<w:p>{heading if part.startswith('# ') else ''}<w:r><w:t>{escape(part.lstrip('# '))}</w:t></w:r></w:p>"
-                   for part in book.split("\n\n"))
+    body = "".join(
+        f"<w:p>{heading if part.startswith('# ') else ''}<w:r><w:t>{escape(part.lstrip('# '))}</w:t></w:r></w:p>"
+        for part in book.split("\n\n")
+    )
     package = "http://schemas.openxmlformats.org/package/2006"
     office = "http://schemas.openxmlformats.org/officeDocument/2006/relationships/officeDocument"
     relations = "application/vnd.openxmlformats-package.relationships+xml"
     main = "application/vnd.openxmlformats-officedocument.wordprocessingml.document.main+xml"
     files = {
-        "[Content_Types].xml": f'<Types xmlns="{package}/content-types"><Default Extension="rels" ContentType="{relations}"/>'
-                               f'<Override PartName="/word/document.xml" ContentType="{main}"/></Types>',
-        "_rels/.rels": f'<Relationships xmlns="{package}/relationships"><Relationship Id="r1" Type="{office}" '
-                       'Target="word/document.xml"/></Relationships>',
-        "word/document.xml": f"<w:document {space}><w:body>{body}</w:body></w:document>"}
+        "[Content_Types].xml": f'<Types xmlns="{package}/content-types"><Default Extension="rels" '
+        f'ContentType="{relations}"/>'
+        f'<Override PartName="/word/document.xml" ContentType="{main}"/></Types>',
+        "_rels/.rels": f'<Relationships xmlns="{package}/relationships"><Relationship Id="r1" '
+        f'Type="{office}" '
+        'Target="word/document.xml"/></Relationships>',
+        "word/document.xml": f"<w:document {space}><w:body>{body}</w:body></w:document>",
+    }
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in files.items():
@@ -80,7 +101,7 @@ Damage = Callable[[bytes, random.Random], bytes]
 
 
 def cut(data: bytes, rng: random.Random) -> bytes:
-    return data[:rng.randrange(len(data))]
+    return data[: rng.randrange(len(data))]
 
 
 def flip(data: bytes, rng: random.Random) -> bytes:
@@ -92,12 +113,12 @@ def flip(data: bytes, rng: random.Random) -> bytes:
 
 def lose(data: bytes, rng: random.Random) -> bytes:
     start = rng.randrange(len(data))
-    return data[:start] + data[start + rng.randrange(1, 2000):]
+    return data[:start] + data[start + rng.randrange(1, 2000) :]
 
 
 def repeat(data: bytes, rng: random.Random) -> bytes:
     start = rng.randrange(len(data))
-    piece = data[start:start + rng.randrange(1, 400)]
+    piece = data[start : start + rng.randrange(1, 400)]
     return data[:start] + piece * rng.randrange(2, 200) + data[start:]
 
 
@@ -112,14 +133,18 @@ def numbers(data: bytes, rng: random.Random) -> bytes:
 
 def nest(data: bytes, rng: random.Random) -> bytes:
     start = rng.randrange(len(data))
-    return data[:start] + rng.choice((b"<div>", b"<<", b"[", b"(", b"<b><i>", b"&#x", b"<!--")) * 5000 + data[start:]
+    return (
+        data[:start]
+        + rng.choice((b"<div>", b"<<", b"[", b"(", b"<b><i>", b"&#x", b"<!--")) * 5000
+        + data[start:]
+    )
 
 
 def splice(data: bytes, rng: random.Random) -> bytes:
     """A piece moved to another place."""
     start, target = rng.randrange(len(data)), rng.randrange(len(data))
-    piece = data[start:start + rng.randrange(1, 4000)]
-    rest = data[:start] + data[start + len(piece):]
+    piece = data[start : start + rng.randrange(1, 4000)]
+    rest = data[:start] + data[start + len(piece) :]
     return rest[:target] + piece + rest[target:]
 
 
@@ -129,7 +154,10 @@ DAMAGES: tuple[Damage, ...] = (cut, flip, lose, repeat, numbers, nest, splice)
 def zip_repacked(data: bytes, rng: random.Random, damage: Damage) -> bytes:
     """Damage inside the archive: the container stays whole, so that the parsers behind it meet the damage."""
     buffer = io.BytesIO()
-    with zipfile.ZipFile(io.BytesIO(data)) as source, zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as target:
+    with (
+        zipfile.ZipFile(io.BytesIO(data)) as source,
+        zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as target,
+    ):
         names = [name for name in source.namelist() if source.getinfo(name).file_size > 8]
         victim = rng.choice(names)
         for name in source.namelist():
@@ -164,7 +192,7 @@ def test_damaged_files_end_in_a_document_or_a_sentence(healthy: tuple[str, bytes
     for seed in range(25):
         path = tmp_path / f"{kind}-{seed}{suffix}"
         path.write_bytes(damaged(data[:200_000], random.Random(f"{kind}{seed}")))
-        started = time.process_time()          # the machine may be busy with other things
+        started = time.process_time()  # the machine may be busy with other things
         try:
             check(read_document(path))
         except DocumentError as error:
@@ -194,7 +222,11 @@ def test_long_fuzz_through_the_child(healthy: tuple[str, bytes, str], tmp_path: 
 
 def check(document: Document) -> None:
     """Sections cover the text in order, pages are ordered and named."""
-    assert document.sections and document.sections[0].start == 0 and document.sections[-1].end == len(document.text)
+    assert (
+        document.sections
+        and document.sections[0].start == 0
+        and document.sections[-1].end == len(document.text)
+    )
     for left, right in zip(document.sections, document.sections[1:], strict=False):
         assert left.end == right.start and left.start < left.end
     assert list(document.page_starts) == sorted(document.page_starts)
@@ -203,15 +235,27 @@ def check(document: Document) -> None:
     document.text.encode("utf-8")
 
 
-@pytest.mark.parametrize("objects", [
-    ["<</Type/Catalog/Pages 2 0 R>>", "<</Type/Pages/Count 3/Kids[2 0 R 2 0 R]>>"],
-    ["<</Type/Catalog/Pages 2 0 R>>", "<</Type/Pages/Count 2000000000/Kids[]>>"],
-    ["<</Type/Catalog/Pages 2 0 R/Outlines 3 0 R>>", "<</Type/Pages/Count 0/Kids[]>>",
-     "<</First 4 0 R/Last 4 0 R>>", "<</Title(a)/Next 4 0 R/First 4 0 R/Parent 3 0 R>>"],
-    ["<</Type/Catalog/Pages 1 0 R>>"],
-    ["<</Type/Catalog/Pages 2 0 R>>", "<</Type/Pages/Count 1/Kids[3 0 R]>>",
-     "<</Type/Page/Parent 2 0 R/MediaBox[0 0 1e30 1e30]/Contents 4 0 R>>", "<</Length 99999999>>stream\nBT ET\nendstream"],
-], ids=["circular pages", "giant page count", "circular outline", "catalogue as pages", "absurd sizes"])
+@pytest.mark.parametrize(
+    "objects",
+    [
+        ["<</Type/Catalog/Pages 2 0 R>>", "<</Type/Pages/Count 3/Kids[2 0 R 2 0 R]>>"],
+        ["<</Type/Catalog/Pages 2 0 R>>", "<</Type/Pages/Count 2000000000/Kids[]>>"],
+        [
+            "<</Type/Catalog/Pages 2 0 R/Outlines 3 0 R>>",
+            "<</Type/Pages/Count 0/Kids[]>>",
+            "<</First 4 0 R/Last 4 0 R>>",
+            "<</Title(a)/Next 4 0 R/First 4 0 R/Parent 3 0 R>>",
+        ],
+        ["<</Type/Catalog/Pages 1 0 R>>"],
+        [
+            "<</Type/Catalog/Pages 2 0 R>>",
+            "<</Type/Pages/Count 1/Kids[3 0 R]>>",
+            "<</Type/Page/Parent 2 0 R/MediaBox[0 0 1e30 1e30]/Contents 4 0 R>>",
+            "<</Length 99999999>>stream\nBT ET\nendstream",
+        ],
+    ],
+    ids=["circular pages", "giant page count", "circular outline", "catalogue as pages", "absurd sizes"],
+)
 def test_absurd_page_trees_end_in_a_sentence(objects: list[str], tmp_path: Path):
     path = tmp_path / "absurd.pdf"
     path.write_bytes(pdf_of(objects))

@@ -1,4 +1,6 @@
-"""Every awkward file ends as its expectation says: the right text or one clear sentence, never a crash, a hang or a leak."""
+"""Every awkward file ends as its expectation says: the right text or one clear sentence, never a crash, a
+hang or a leak.
+"""
 
 from __future__ import annotations
 
@@ -18,11 +20,24 @@ from core.documents import Limits, ReadingCancelled, read_safely
 from core.errors import DocumentError, PasswordNeeded
 
 FILES = (
-    "pdf-open-password.pdf", "pdf-empty-user-password-rc4.pdf", "pdf-scan-no-text.pdf",
+    "pdf-open-password.pdf",
+    "pdf-empty-user-password-rc4.pdf",
+    "pdf-scan-no-text.pdf",
     "pdf-no-outline-ligatures.pdf",
-    "pdf-two-columns.pdf", "pdf-broken-xref.pdf", "docx-renamed.pdf", "zero-bytes.epub", "epub-no-toc.epub",
-    "epub-obfuscated-fonts.epub", "epub-malformed-xhtml.epub", "epub-is-a-jpeg.epub", "epub-path-traversal.epub",
-    "epub-zip-bomb.epub", "epub-xxe.epub", "txt-utf16le-bom.txt", "txt-windows-1252.txt", "binary-renamed.txt",
+    "pdf-two-columns.pdf",
+    "pdf-broken-xref.pdf",
+    "docx-renamed.pdf",
+    "zero-bytes.epub",
+    "epub-no-toc.epub",
+    "epub-obfuscated-fonts.epub",
+    "epub-malformed-xhtml.epub",
+    "epub-is-a-jpeg.epub",
+    "epub-path-traversal.epub",
+    "epub-zip-bomb.epub",
+    "epub-xxe.epub",
+    "txt-utf16le-bom.txt",
+    "txt-windows-1252.txt",
+    "binary-renamed.txt",
 )
 BOOKS = ("moby-dick.epub", "the-time-machine.txt", "the-war-of-the-worlds.epub", "viking-tales.pdf")
 
@@ -58,15 +73,23 @@ def test_hostile_file_behaves_as_expected(name: str, shared_data: Path, expectat
         assert len(document.chapters) == wanted["chapters"]
 
 
-@pytest.mark.parametrize("name", [*(f"hostile/{name}" for name in FILES), *(f"books/{name}" for name in BOOKS)])
-def test_extract_says_of_every_shared_file_what_it_is(name: str, shared_data: Path, expectations: dict[str, dict],
-                                                      capsys: pytest.CaptureFixture[str]):
+@pytest.mark.parametrize(
+    "name", [*(f"hostile/{name}" for name in FILES), *(f"books/{name}" for name in BOOKS)]
+)
+def test_extract_says_of_every_shared_file_what_it_is(
+    name: str, shared_data: Path, expectations: dict[str, dict], capsys: pytest.CaptureFixture[str]
+):
     """`extract FILE --json`, as a person types it: facts and exit code 0, or one sentence and exit code 1."""
     wanted = expectations.get(Path(name).name, {"expect": "text"})
     status = cli.main(["extract", str(shared_data / name), "--json"])
     said = capsys.readouterr()
     if wanted["expect"] == "error":
-        assert status == 1 and said.out == "" and re.search(wanted["error_regex"], said.err, re.I) and said.err.count("\n") == 1
+        assert (
+            status == 1
+            and said.out == ""
+            and re.search(wanted["error_regex"], said.err, re.I)
+            and said.err.count("\n") == 1
+        )
     else:
         facts = json.loads(said.out)
         assert status == 0 and facts["words"] > 0 and facts["chapters"] and facts["title"]
@@ -96,8 +119,10 @@ def test_traversal_writes_nothing(shared_data: Path, tmp_path: Path, monkeypatch
 def test_zip_bomb_costs_neither_memory_nor_time(shared_data: Path):
     started = time.monotonic()
     with pytest.raises(DocumentError):
-        read_safely(shared_data / "hostile" / "epub-zip-bomb.epub", limits=Limits(memory_bytes=500 << 20, time_s=30))
-    assert time.monotonic() - started < 30     # unpacked it would be 2 GiB
+        read_safely(
+            shared_data / "hostile" / "epub-zip-bomb.epub", limits=Limits(memory_bytes=500 << 20, time_s=30)
+        )
+    assert time.monotonic() - started < 30  # unpacked it would be 2 GiB
 
 
 def text_file(folder: Path, content: bytes) -> Path:
@@ -112,7 +137,7 @@ def test_slow_file_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     started = time.monotonic()
     with pytest.raises(DocumentError, match="given up"):
         read_safely(text_file(tmp_path, b"A book."), limits=Limits(time_s=1.0))
-    assert time.monotonic() - started < 30     # the child sleeps for 60
+    assert time.monotonic() - started < 30  # the child sleeps for 60
 
 
 def test_cancel_ends_the_child_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -121,7 +146,7 @@ def test_cancel_ends_the_child_at_once(tmp_path: Path, monkeypatch: pytest.Monke
     started = time.monotonic()
     with pytest.raises(ReadingCancelled):
         read_safely(text_file(tmp_path, b"A book."), should_stop=lambda: time.monotonic() - started > 0.3)
-    assert time.monotonic() - started < 30     # the child sleeps for 60
+    assert time.monotonic() - started < 30  # the child sleeps for 60
     assert {child.pid for child in psutil.Process().children()} <= before
 
 
@@ -137,14 +162,23 @@ def test_crashed_parser_is_one_sentence(tmp_path: Path, monkeypatch: pytest.Monk
         read_safely(text_file(tmp_path, b"A book."))
 
 
-@pytest.mark.parametrize("attempt", ["open('written', 'w')", "__import__('socket').create_connection(('127.0.0.1', 9), 1)",
-                                     "__import__('subprocess').run(['true'])", "__import__('os').remove('core')"])
+@pytest.mark.parametrize(
+    "attempt",
+    [
+        "open('written', 'w')",
+        "__import__('socket').create_connection(('127.0.0.1', 9), 1)",
+        "__import__('subprocess').run(['true'])",
+        "__import__('os').remove('core')",
+    ],
+)
 def test_child_can_neither_write_nor_call_out(attempt: str):
     """Defence in depth: even code run by a parser's flaw finds these doors shut."""
     import subprocess
 
     code = f"import sys; from core.documents.child import _refuse; sys.addaudithook(_refuse); {attempt}"
-    done = subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).resolve().parents[2], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=Path(__file__).resolve().parents[2], capture_output=True, text=True
+    )
     assert done.returncode == 1 and "not allowed while reading a book" in done.stderr
 
 
@@ -158,12 +192,16 @@ def plant(folder: Path, monkeypatch: pytest.MonkeyPatch, code: str) -> None:
     package.mkdir()
     (package / "charset_normalizer.py").write_text(code, "utf-8")
     (package / "sitecustomize.py").write_text(
-        "import sys\nif 'core.documents.child' in ' '.join(sys.orig_argv):\n    import charset_normalizer\n", "utf-8")
+        "import sys\nif 'core.documents.child' in ' '.join(sys.orig_argv):\n    import charset_normalizer\n",
+        "utf-8",
+    )
     import core.documents.safely as safely
 
     start = safely.subprocess.Popen
 
     def planted(*args, env, **kwargs):
-        return start(*args, env={**env, "PYTHONPATH": os.pathsep.join([str(package), env["PYTHONPATH"]])}, **kwargs)
+        return start(
+            *args, env={**env, "PYTHONPATH": os.pathsep.join([str(package), env["PYTHONPATH"]])}, **kwargs
+        )
 
     monkeypatch.setattr(safely.subprocess, "Popen", planted)

@@ -25,13 +25,18 @@ def test_scan_without_the_extra_says_what_to_install(shared_data: Path, monkeypa
 
 
 def test_some_scanned_pages_are_counted_and_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """A book with a few pictured pages opens; the app offers OCR by this count, the command line by the warning."""
+    """A book with a few pictured pages opens; the app offers OCR by this count, the command line by the
+    warning.
+    """
     monkeypatch.setattr(ocr, "available", lambda: False)
     path = tmp_path / "mixed.pdf"
     path.write_bytes(mixed_pdf(words=6, pictures=5))
     document = read_document(path)
     assert document.pictures == 5
-    assert document.warnings[0].startswith("5 of 11 pages are pictures") and "requirements-ocr.txt" in document.warnings[0]
+    assert (
+        document.warnings[0].startswith("5 of 11 pages are pictures")
+        and "requirements-ocr.txt" in document.warnings[0]
+    )
     path.write_bytes(mixed_pdf(words=6, pictures=2))
     document = read_document(path)
     assert (document.pictures, document.warnings) == (0, ()), "a cover and a plate are no scan"
@@ -45,7 +50,9 @@ def mixed_pdf(*, words: int, pictures: int) -> bytes:
     buffer = io.BytesIO()
     canvas = Canvas(buffer, pagesize=(300, 400))
     for number in range(words):
-        for line, said in enumerate(("The keeper of a", "small house by the sea", "wrote into his log", "what he saw.")):
+        for line, said in enumerate(
+            ("The keeper of a", "small house by the sea", "wrote into his log", "what he saw.")
+        ):
             canvas.drawString(40, 300 - 14 * line, f"{said} {'abcdefgh'[number] * 3}")
         canvas.showPage()
     for _ in range(pictures):
@@ -57,8 +64,12 @@ def mixed_pdf(*, words: int, pictures: int) -> bytes:
 
 def test_recognised_lines_become_paragraphs_in_page_order(shared_data: Path, monkeypatch: pytest.MonkeyPatch):
     """Boxes are pixels from the top left, lines are points from the bottom left."""
-    said = ["The first line of a page that was read from its picture", "goes on here and ends.", "A second paragraph begins a little far-",
-            "ther down the same page."]
+    said = [
+        "The first line of a page that was read from its picture",
+        "goes on here and ends.",
+        "A second paragraph begins a little far-",
+        "ther down the same page.",
+    ]
     tops = [200, 240, 360, 400]
     boxes = [[(100, top), (1000, top), (1000, top + 30), (100, top + 30)] for top in tops]
     engine = ModuleType("rapidocr")
@@ -66,8 +77,13 @@ def test_recognised_lines_become_paragraphs_in_page_order(shared_data: Path, mon
     monkeypatch.setitem(sys.modules, "rapidocr", engine)
     monkeypatch.setattr(ocr, "available", lambda: True)
     steps: list[str] = []
-    document = read_document(shared_data / "hostile" / SCAN, ocr=True, progress=lambda stage, fraction: steps.append(stage))
-    assert document.text == f"{said[0]} {said[1]}\n\nA second paragraph begins a little farther down the same page."
+    document = read_document(
+        shared_data / "hostile" / SCAN, ocr=True, progress=lambda stage, fraction: steps.append(stage)
+    )
+    assert (
+        document.text
+        == f"{said[0]} {said[1]}\n\nA second paragraph begins a little farther down the same page."
+    )
     assert "Reading scanned pages" in steps and document.warnings == ("1 scanned pages were read by OCR.",)
 
 

@@ -7,31 +7,51 @@ from core.documents.locations import Locator
 from core.documents.quotes import QuoteIndex, find_quotes
 
 FRONT = "Contents\n\nThe sea was calm that night.\n\n"
-ONE = "Chapter 1\n\n“Call me\nIshmael,” he said—and the sea was calm that night. It wasn't cold; nobody _slept_ well-wrapped.\n\n"
-TWO = "Chapter 2\n\nA storm came. The captain sang, and the mate, who was old, wept for his ship. 今天的天气很好我们去公园。"
+ONE = (
+    "Chapter 1\n\n“Call me\nIshmael,” he said—and the sea was calm that night. It wasn't cold; nobody "
+    "_slept_ well-wrapped.\n\n"
+)
+TWO = (
+    "Chapter 2\n\nA storm came. The captain sang, and the mate, who was old, wept for his ship. "
+    "今天的天气很好我们去公园。"
+)
 TEXT = FRONT + ONE + TWO
 BOOK = Document(
-    title="Sea", author="A. Nobody", language="en", format="txt", text=TEXT,
-    sections=(Section("Contents", 0, len(FRONT), kind="front"), Section("Chapter 1", len(FRONT), len(FRONT + ONE)),
-              Section("Chapter 2", len(FRONT + ONE), len(TEXT))),
-    page_starts=(0, len(FRONT), len(FRONT + ONE)), page_labels=("i", "1", "2"))
+    title="Sea",
+    author="A. Nobody",
+    language="en",
+    format="txt",
+    text=TEXT,
+    sections=(
+        Section("Contents", 0, len(FRONT), kind="front"),
+        Section("Chapter 1", len(FRONT), len(FRONT + ONE)),
+        Section("Chapter 2", len(FRONT + ONE), len(TEXT)),
+    ),
+    page_starts=(0, len(FRONT), len(FRONT + ONE)),
+    page_labels=("i", "1", "2"),
+)
 
 
 def only(answer: str):
     quotes = find_quotes(answer, BOOK)
     assert len(quotes) == 1, quotes
-    assert answer[quotes[0].start:quotes[0].end] == quotes[0].text
+    assert answer[quotes[0].start : quotes[0].end] == quotes[0].text
     return quotes[0]
 
 
 def test_quote_is_found_with_chapter_and_page():
     quote = only('He begins with "Call me Ishmael, he said" and more.')
     assert (quote.chapter, quote.page) == ("Chapter 1", "1")
-    assert TEXT[quote.found:quote.found_end] == "Call me\nIshmael,” he said"
+    assert TEXT[quote.found : quote.found_end] == "Call me\nIshmael,” he said"
 
 
 def test_dashes_quotes_spaces_case_and_emphasis_do_not_matter():
-    for said in ("“HE SAID - and the sea”", "‘It wasn’t cold; nobody slept’", '"nobody slept well wrapped"', "«he said—and  the sea»"):
+    for said in (
+        "“HE SAID - and the sea”",
+        "‘It wasn’t cold; nobody slept’",
+        '"nobody slept well wrapped"',
+        "«he said—and  the sea»",
+    ):
         assert only(f"It says {said}.").found is not None, said
 
 
@@ -52,7 +72,10 @@ def test_story_is_preferred_to_the_front_matter():
 
 def test_omissions_are_followed_in_order():
     quote = only("“The captain sang … wept for his ship”")
-    assert TEXT[quote.found:quote.found_end] == "The captain sang, and the mate, who was old, wept for his ship"
+    assert (
+        TEXT[quote.found : quote.found_end]
+        == "The captain sang, and the mate, who was old, wept for his ship"
+    )
     assert only("“wept for his ship ... The captain sang”").found is None
 
 
@@ -61,7 +84,9 @@ def test_short_words_in_quotes_are_names_not_quotations():
 
 
 def test_block_quotation_and_apostrophes():
-    assert only("He writes:\n> It wasn't cold; nobody slept\nThat's the captain's view.").chapter == "Chapter 1"
+    assert (
+        only("He writes:\n> It wasn't cold; nobody slept\nThat's the captain's view.").chapter == "Chapter 1"
+    )
 
 
 def test_chinese_is_matched_by_character():

@@ -1,4 +1,6 @@
-"""PDFs in scripts that run leftwards or without spaces: letters in the order of reading, paragraphs and columns as on the page."""
+"""PDFs in scripts that run leftwards or without spaces: letters in the order of reading, paragraphs and
+columns as on the page.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +13,14 @@ from tests.documents.minimal_pdf import SIZE, Placed, text_pdf
 
 RIGHT, TOP, LEADING = 370, 540, 14
 HEBREW = [  # lines of two paragraphs; the second begins with an indent
-    ("בראשית ברא אלהים את השמים ואת", 0), ("הארץ והארץ היתה תהו ובהו וחשך", 0), ("על פני תהום ורוח אלהים מרחפת", 0), ("על פני המים.", 0),
-    ("ויאמר אלהים יהי אור ויהי אור", 2), ("וירא אלהים את האור כי טוב ויב", 0), ("דל אלהים בין האור ובין החשך.", 0)]
+    ("בראשית ברא אלהים את השמים ואת", 0),
+    ("הארץ והארץ היתה תהו ובהו וחשך", 0),
+    ("על פני תהום ורוח אלהים מרחפת", 0),
+    ("על פני המים.", 0),
+    ("ויאמר אלהים יהי אור ויהי אור", 2),
+    ("וירא אלהים את האור כי טוב ויב", 0),
+    ("דל אלהים בין האור ובין החשך.", 0),
+]
 
 
 def read(pages: list[list[Placed]], folder: Path) -> Document:
@@ -22,12 +30,19 @@ def read(pages: list[list[Placed]], folder: Path) -> Document:
 
 
 def leftwards(lines: list[tuple[str, int]], right: float = RIGHT) -> list[Placed]:
-    """Lines that begin at the right margin, drawn as most programs draw them: from left to right as they look."""
-    return [(right - SIZE * (len(text) + indent), TOP - LEADING * row, text[::-1]) for row, (text, indent) in enumerate(lines)]
+    """Lines that begin at the right margin, drawn as most programs draw them: from left to right as they
+    look.
+    """
+    return [
+        (right - SIZE * (len(text) + indent), TOP - LEADING * row, text[::-1])
+        for row, (text, indent) in enumerate(lines)
+    ]
 
 
 def test_hebrew_is_in_logical_order_and_its_paragraphs_begin_at_the_right(tmp_path: Path):
-    """Margins taken from the left tear paragraphs apart at every line of another length, and miss those that begin."""
+    """Margins taken from the left tear paragraphs apart at every line of another length, and miss those that
+    begin.
+    """
     whole = [" ".join(text for text, _ in part) for part in (HEBREW[:4], HEBREW[4:])]
     assert read([leftwards(HEBREW)], tmp_path).text == "\n\n".join(whole)
 
@@ -40,7 +55,20 @@ def test_a_hebrew_paragraph_goes_on_over_the_page(tmp_path: Path):
 
 def test_columns_of_hebrew_are_read_from_the_right_one_on(tmp_path: Path):
     """Also when both are drawn row by row across the page."""
-    words = ["בראשית", "ברא", "אלהים", "השמים", "הארץ", "היתה", "תהו", "ובהו", "וחשך", "תהום", "ורוח", "מרחפת"]
+    words = [
+        "בראשית",
+        "ברא",
+        "אלהים",
+        "השמים",
+        "הארץ",
+        "היתה",
+        "תהו",
+        "ובהו",
+        "וחשך",
+        "תהום",
+        "ורוח",
+        "מרחפת",
+    ]
     right = [(" ".join((words[row], words[row + 1], words[row + 2])), 0) for row in range(10)]
     left = [(" ".join((words[row + 2], words[row], words[row + 1])), 0) for row in range(10)]
     rows = [piece for pair in zip(leftwards(left, 200), leftwards(right, 400), strict=True) for piece in pair]
@@ -64,9 +92,12 @@ def test_arabic_in_the_shapes_of_print_is_spelt_with_its_letters(tmp_path: Path)
 def test_stretched_lines_of_japanese_get_no_spaces(gap: float, tmp_path: Path):
     """A justified line is set in pieces with gaps; Japanese has no spaces between words that they could be."""
     lines = ["吾輩は猫である。名前はまだ無い。", "どこで生れたかとんと見当がつかぬ。"]
-    pieces = [(50 + (SIZE + gap / 2) * start, TOP - LEADING * row, line[start:start + 2])
-              for row, line in enumerate(lines) for start in range(0, len(line) - 1, 2)]
-    whole = "".join(line[:len(line) // 2 * 2] for line in lines)
+    pieces = [
+        (50 + (SIZE + gap / 2) * start, TOP - LEADING * row, line[start : start + 2])
+        for row, line in enumerate(lines)
+        for start in range(0, len(line) - 1, 2)
+    ]
+    whole = "".join(line[: len(line) // 2 * 2] for line in lines)
     assert read([pieces], tmp_path).text == whole
 
 
@@ -77,6 +108,11 @@ def test_a_wide_space_of_a_chinese_title_stays_and_latin_words_keep_theirs(tmp_p
 
 def test_short_last_lines_end_chinese_paragraphs(tmp_path: Path):
     """Without spaces a whole line looks like one long word that would never have fitted."""
-    lines = ["话说天下大势分久必合合久必分", "周末七国分争并入于秦。", "及秦灭之后楚汉分争又并入于汉", "汉朝自高祖而起义。"] * 2
+    lines = [
+        "话说天下大势分久必合合久必分",
+        "周末七国分争并入于秦。",
+        "及秦灭之后楚汉分争又并入于汉",
+        "汉朝自高祖而起义。",
+    ] * 2
     text = read([[(50, TOP - LEADING * row, line) for row, line in enumerate(lines)]], tmp_path).text
     assert text.split("\n\n")[:2] == ["".join(lines[:2]), "".join(lines[2:4])]

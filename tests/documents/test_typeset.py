@@ -1,4 +1,6 @@
-"""A book set in print and read back is the same book: word for word, paragraph for paragraph, however it was set."""
+"""A book set in print and read back is the same book: word for word, paragraph for paragraph, however it was
+set.
+"""
 
 from __future__ import annotations
 
@@ -35,8 +37,16 @@ Chapters = list[tuple[str, list[str]]]
 def some_chapters(shared_data: Path) -> Chapters:
     """Five chapters of a real book as plain paragraphs: the truth."""
     book = read_document(shared_data / "books" / "the-war-of-the-worlds.epub")
-    return [(section.title, [" ".join(part.split()) for part in book.text[section.start:section.end].strip().split("\n\n")[2:]])
-            for section in book.chapters[:5]]
+    return [
+        (
+            section.title,
+            [
+                " ".join(part.split())
+                for part in book.text[section.start : section.end].strip().split("\n\n")[2:]
+            ],
+        )
+        for section in book.chapters[:5]
+    ]
 
 
 def printed(chapters: Chapters, style: Style, folder: Path) -> Document:
@@ -52,7 +62,9 @@ def printed(chapters: Chapters, style: Style, folder: Path) -> Document:
 def body(document: Document, index: int) -> str:
     """A chapter without its footnotes, which follow their paragraph as "[3] ..."."""
     section = document.chapters[index]
-    return "\n".join(part for part in document.text[section.start:section.end].split("\n\n") if not part.startswith("["))
+    return "\n".join(
+        part for part in document.text[section.start : section.end].split("\n\n") if not part.startswith("[")
+    )
 
 
 @pytest.mark.parametrize("name", STYLES)
@@ -60,7 +72,9 @@ def test_print_reads_back_as_it_was(name: str, shared_data: Path, tmp_path: Path
     """Running heads, page numbers, broken words, columns and notes must leave no trace in the sentences."""
     chapters = some_chapters(shared_data)
     document = printed(chapters, STYLES[name], tmp_path)
-    assert [" ".join(section.title.split()) for section in document.chapters] == [title for title, _ in chapters]
+    assert [" ".join(section.title.split()) for section in document.chapters] == [
+        title for title, _ in chapters
+    ]
     for index, (title, paragraphs) in enumerate(chapters):
         error, places = word_error(f"{title} {' '.join(paragraphs)}", body(document, index))
         assert error < 0.003, (title, places)
@@ -71,10 +85,15 @@ def test_print_reads_back_as_it_was(name: str, shared_data: Path, tmp_path: Path
 SAMPLE = REPO / "assets" / "samples" / "the-light-on-the-holm.epub"
 
 
-@pytest.mark.parametrize(("style", "least"), [
-    (Style(), 1.0), (replace(WIDE, row_by_row=True), 0.98), (Style(notes_every=3), 0.98)], ids=["plain", "columns", "notes"])
+@pytest.mark.parametrize(
+    ("style", "least"),
+    [(Style(), 1.0), (replace(WIDE, row_by_row=True), 0.98), (Style(notes_every=3), 0.98)],
+    ids=["plain", "columns", "notes"],
+)
 def test_paragraphs_of_a_talkative_book_stay_apart(style: Style, least: float, tmp_path: Path):
-    """Short lines of dialogue look like the lines of one indented paragraph; a chapter's last column may hold four lines."""
+    """Short lines of dialogue look like the lines of one indented paragraph; a chapter's last column may hold
+    four lines.
+    """
     chapters = chapters_of(read_document(SAMPLE))
     document = printed(chapters, style, tmp_path)
     truth = {paragraph for _, paragraphs in chapters for paragraph in paragraphs}
@@ -84,7 +103,10 @@ def test_paragraphs_of_a_talkative_book_stay_apart(style: Style, least: float, t
 def test_samples_in_the_documentation_are_what_comes_out(tmp_path: Path):
     """The passages after "After:" in docs/documents.md, looked up in the sample set as it says there."""
     chapters = chapters_of(read_document(SAMPLE))
-    read = "\n\n".join(printed(chapters, style, tmp_path).text for style in (replace(WIDE, row_by_row=True), Style(notes_every=3)))
+    read = "\n\n".join(
+        printed(chapters, style, tmp_path).text
+        for style in (replace(WIDE, row_by_row=True), Style(notes_every=3))
+    )
     page = (REPO / "docs" / "documents.md").read_text(encoding="utf-8")
     shown = re.findall(r"^After:\n\n((?:>.*\n)+)", page, re.M)
     assert len(shown) == 2

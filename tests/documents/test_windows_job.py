@@ -1,4 +1,6 @@
-"""The job object of the reading child, on a kernel32 by script: which limits are asked for, and that it closes."""
+"""The job object of the reading child, on a kernel32 by script: which limits are asked for, and that it
+closes.
+"""
 
 from __future__ import annotations
 
@@ -29,6 +31,7 @@ class Kernel32:
                 self.limits, size = given[2]._obj, given[3]
                 assert size == ctypes.sizeof(self.limits)
             return 0 if name == self.refused else JOB if name == "CreateJobObjectW" else 1
+
         return call
 
 
@@ -36,16 +39,28 @@ class Kernel32:
 def test_process_is_put_into_a_job_that_ends_it_and_limits_its_memory(memory_bytes: int | None, flags: int):
     kernel32 = Kernel32()
     job = WindowsJob(PROCESS, memory_bytes=memory_bytes, kernel32=kernel32)
-    assert kernel32.calls == [("CreateJobObjectW", (None, None)), ("SetInformationJobObject", (JOB, 9)),
-                              ("AssignProcessToJobObject", (JOB, PROCESS))]
-    assert (kernel32.limits.BasicLimitInformation.LimitFlags, kernel32.limits.ProcessMemoryLimit) == (flags, memory_bytes or 0)
+    assert kernel32.calls == [
+        ("CreateJobObjectW", (None, None)),
+        ("SetInformationJobObject", (JOB, 9)),
+        ("AssignProcessToJobObject", (JOB, PROCESS)),
+    ]
+    assert (kernel32.limits.BasicLimitInformation.LimitFlags, kernel32.limits.ProcessMemoryLimit) == (
+        flags,
+        memory_bytes or 0,
+    )
     job.close()
     job.close()
-    assert [name for name, _ in kernel32.calls].count("CloseHandle") == 1, "a handle closed twice may be another's by then"
+    assert [name for name, _ in kernel32.calls].count("CloseHandle") == 1, (
+        "a handle closed twice may be another's by then"
+    )
 
 
-@pytest.mark.parametrize("refused", ["CreateJobObjectW", "SetInformationJobObject", "AssignProcessToJobObject"])
-def test_a_refusal_is_logged_and_the_book_is_read_all_the_same(refused: str, caplog: pytest.LogCaptureFixture):
+@pytest.mark.parametrize(
+    "refused", ["CreateJobObjectW", "SetInformationJobObject", "AssignProcessToJobObject"]
+)
+def test_a_refusal_is_logged_and_the_book_is_read_all_the_same(
+    refused: str, caplog: pytest.LogCaptureFixture
+):
     kernel32 = Kernel32(refused)
     with caplog.at_level(logging.WARNING):
         WindowsJob(PROCESS, memory_bytes=1, kernel32=kernel32).close()

@@ -20,14 +20,22 @@ DROP = """([data, name, selector]) => {
   for (const type of ["dragenter", "dragover", "drop"])
     target.dispatchEvent(new DragEvent(type, { bubbles: true, cancelable: true, dataTransfer: transfer }));
 }"""
-FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update", "--disable-sync",
-         "--no-first-run")
+FLAGS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+)
 
 
 @pytest.fixture(scope="session")
 def browser():
     """Chromium: the one of the system (TRIFORCE_CHROMIUM names another), else the one Playwright installed."""
-    api = pytest.importorskip("playwright.sync_api", reason="no Playwright: pip install -r requirements-test.txt")
+    api = pytest.importorskip(
+        "playwright.sync_api", reason="no Playwright: pip install -r requirements-test.txt"
+    )
     named = os.environ.get("TRIFORCE_CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
     with api.sync_playwright() as playwright:
         if not named and not Path(playwright.chromium.executable_path).exists():
@@ -53,7 +61,9 @@ def serve(home) -> Callable:
 
     def start(engine, *, read=plainly, models=None, **changes) -> str:
         models = models or Models(Settings(), look=imagined_hardware)
-        server = Server(make_desk(engine, models=models, read=read, can_ocr=lambda: True), Settings(port=0, **changes))
+        server = Server(
+            make_desk(engine, models=models, read=read, can_ocr=lambda: True), Settings(port=0, **changes)
+        )
         servers.append(server)
         address = server.start()
         engine.start()
@@ -67,17 +77,37 @@ def serve(home) -> Callable:
 
 @pytest.fixture
 def open_page(browser) -> Callable:
-    """A function that opens an address in a fresh browser profile. Errors and foreign requests fail the test at its end."""
+    """A function that opens an address in a fresh browser profile. Errors and foreign requests fail the test
+    at its end.
+    """
     contexts, wrong = [], []
 
     def watch(page) -> None:
-        page.on("console", lambda message: wrong.append(message.text) if message.type == "error" and not any(
-            words in message.text for words in LEAVING) else None)
+        page.on(
+            "console",
+            lambda message: (
+                wrong.append(message.text)
+                if message.type == "error" and not any(words in message.text for words in LEAVING)
+                else None
+            ),
+        )
         page.on("pageerror", lambda error: wrong.append(str(error)))
-        page.on("requestfailed", lambda request: None if "ERR_ABORTED" in (request.failure or "") else wrong.append(
-            f"{request.url} failed: {request.failure}"))
-        page.on("request", lambda request: None if request.url.startswith(("http://127.0.0.1:", "data:", "blob:")) else
-                wrong.append(f"foreign request {request.url}"))
+        page.on(
+            "requestfailed",
+            lambda request: (
+                None
+                if "ERR_ABORTED" in (request.failure or "")
+                else wrong.append(f"{request.url} failed: {request.failure}")
+            ),
+        )
+        page.on(
+            "request",
+            lambda request: (
+                None
+                if request.url.startswith(("http://127.0.0.1:", "data:", "blob:"))
+                else wrong.append(f"foreign request {request.url}")
+            ),
+        )
 
     def start(url: str, *, width: int = 1280, height: int = 800, **options):
         context = browser.new_context(viewport={"width": width, "height": height}, **options)
@@ -97,7 +127,9 @@ def open_page(browser) -> Callable:
 
 @pytest.fixture
 def drop() -> Callable:
-    """A function that drops a file on an element the way a person does: dragenter, dragover, drop with a DataTransfer."""
+    """A function that drops a file on an element the way a person does: dragenter, dragover, drop with a
+    DataTransfer.
+    """
 
     def do(page, path: Path, selector: str = ".drop-hero", name: str | None = None) -> None:
         page.evaluate(DROP, [base64.b64encode(path.read_bytes()).decode(), name or path.name, selector])

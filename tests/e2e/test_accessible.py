@@ -1,4 +1,6 @@
-"""The page in each of its states against the WCAG 2.2 A and AA rules of axe-core (https://github.com/dequelabs/axe-core)."""
+"""The page in each of its states against the WCAG 2.2 A and AA rules of axe-core
+(https://github.com/dequelabs/axe-core).
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,9 @@ import pytest
 
 from tests.app.fake_runtime import SUMMARY, FakeRuntime
 
-axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="no axe: pip install -r requirements-test.txt")
+axe = pytest.importorskip(
+    "axe_playwright_python.sync_playwright", reason="no axe: pip install -r requirements-test.txt"
+)
 pytestmark = pytest.mark.e2e
 RULES = {"runOnly": {"type": "tag", "values": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]}}
 SETTLED = """() => Promise.allSettled(document.getAnimations().filter((a) => a.effect?.getTiming().iterations !== Infinity)
@@ -14,10 +18,16 @@ SETTLED = """() => Promise.allSettled(document.getAnimations().filter((a) => a.e
 
 
 def problems(page) -> list[str]:
-    """Rule, first element and why, for each violation; animations that end are waited for, since axe reads colours."""
+    """Rule, first element and why, for each violation; animations that end are waited for, since axe reads
+    colours.
+    """
     page.evaluate(SETTLED)
     found = axe.Axe().run(page, options=RULES).response["violations"]
-    return [f"{rule['id']}: {node['html'][:160]} ({node['failureSummary'][:300]})" for rule in found for node in rule["nodes"][:2]]
+    return [
+        f"{rule['id']}: {node['html'][:160]} ({node['failureSummary'][:300]})"
+        for rule in found
+        for node in rule["nodes"][:2]
+    ]
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -1,4 +1,6 @@
-"""The main job in a real browser, on a scripted engine: the page, its channel and its server are the real ones."""
+"""The main job in a real browser, on a scripted engine: the page, its channel and its server are the real
+ones.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ from core.hardware.gpus import imagined_hardware
 from tests.app.fake_runtime import ANSWER, SUMMARY, FakeRuntime
 from tests.hub import serving
 
-LONG = "\n\n".join([SUMMARY] * 8)              # long enough to be stopped on a slow machine
+LONG = "\n\n".join([SUMMARY] * 8)  # long enough to be stopped on a slow machine
 pytestmark = pytest.mark.e2e
 
 
@@ -55,7 +57,9 @@ def test_drop_prefill_stream_stop_follow_up(serve, open_page, drop, sample, widt
     early, early_text = page.inner_text("#stat-tbt-last"), page.inner_text("#live-text")
     page.wait_for_function("text => document.querySelector('#stat-tbt-last').innerText !== text", arg=early)
     assert number(page, "stat-acceptance-draft") > 0 and number(page, "stat-acceptance-retrieval") > 0
-    page.wait_for_function("text => document.querySelector('#live-text').innerText.length > text.length + 20", arg=early_text)
+    page.wait_for_function(
+        "text => document.querySelector('#live-text').innerText.length > text.length + 20", arg=early_text
+    )
     page.wait_for_selector(".plot .line-tbt")
 
     page.click("#stop button")
@@ -93,7 +97,9 @@ def test_a_reloaded_page_finds_the_running_answer(serve, open_page, drop, sample
     before = page.inner_text("#live-text")
     page.reload()
     page.wait_for_selector("#live-text p")
-    assert page.inner_text("#live-text").startswith(before[:40]) and len(page.inner_text("#live-text")) >= len(before)
+    assert page.inner_text("#live-text").startswith(before[:40]) and len(
+        page.inner_text("#live-text")
+    ) >= len(before)
     fake.pace = 0.001
     page.wait_for_selector("#turns .answer footer")
 
@@ -109,9 +115,13 @@ def test_escape_stops_and_regenerate_answers_again(serve, open_page, drop, sampl
     page.wait_for_selector("#turns .answer footer")
     fake.pace, fake.answer = 0.005, ANSWER
     page.click("[data-act=regenerate]")
-    page.wait_for_function("document.querySelector('#turns .answer .text')?.innerText.includes('without a single correction')")
+    page.wait_for_function(
+        "document.querySelector('#turns .answer .text')?.innerText.includes('without a single correction')"
+    )
     assert page.locator("#turns .answer").count() == 1 and len(fake.asked) == 2
-    assert fake.asked[0]["params"]["seed"] != fake.asked[1]["params"]["seed"], "regenerating must not repeat the same draw"
+    assert fake.asked[0]["params"]["seed"] != fake.asked[1]["params"]["seed"], (
+        "regenerating must not repeat the same draw"
+    )
 
 
 def test_cancelling_the_prefill(serve, open_page, drop, sample):
@@ -140,7 +150,9 @@ def test_chapters_fit_and_settings_reach_the_engine(serve, open_page, drop, samp
     page.click("#summarize")
     page.wait_for_selector("#turns .answer footer")
     asked = fake.asked[0]
-    assert asked["chapters"] == (3, 8) and asked["fit"] == "sections" and asked["params"]["temperature"] == 0.9
+    assert (
+        asked["chapters"] == (3, 8) and asked["fit"] == "sections" and asked["params"]["temperature"] == 0.9
+    )
     assert {"top_p", "repetition_penalty", "max_new_tokens", "mode", "seed"} <= asked["params"].keys()
 
 
@@ -149,20 +161,29 @@ def test_tokens_are_coloured_by_level_with_a_legend(serve, open_page, drop, samp
     drop(page, sample)
     page.click("#summarize")
     page.wait_for_selector("#turns .answer footer")
-    look = "element => getComputedStyle(element).textDecorationStyle + getComputedStyle(element).backgroundColor"
+    look = (
+        "element => getComputedStyle(element).textDecorationStyle + getComputedStyle(element).backgroundColor"
+    )
     plain = page.eval_on_selector("#turns .lv-draft", look)
     page.click(".levels-switch")
     assert page.is_visible(".legend")
     seen = {page.eval_on_selector(f"#turns .lv-{level}", look) for level in ("draft", "retrieval", "target")}
     assert len(seen) == 3 and plain not in seen
-    styles = {page.eval_on_selector(f"#turns .lv-{level}", "element => getComputedStyle(element).textDecorationStyle")
-              for level in ("draft", "retrieval", "target")}
+    styles = {
+        page.eval_on_selector(
+            f"#turns .lv-{level}", "element => getComputedStyle(element).textDecorationStyle"
+        )
+        for level in ("draft", "retrieval", "target")
+    }
     assert len(styles) == 3, "colour must not be the only sign"
 
 
 def test_book_text_and_model_output_stay_text(serve, open_page, drop, tmp_path):
     """A hostile book or a prompted model must not run code in the page."""
-    attack = '<img src=x onerror="document.title=1"><script>document.title=2</script> ${document.title=3} {{document}} `x`'
+    attack = (
+        '<img src=x onerror="document.title=1"><script>document.title=2</script> ${document.title=3} '
+        "{{document}} `x`"
+    )
     bad = tmp_path / "bad.txt"
     bad.write_text(f"Chapter 1\n\n{attack}\n\n" + "Some words to read. " * 200)
     page = open_page(serve(engine(pace=0.005, summary=f"It says {attack} twice: {attack}")))
@@ -188,7 +209,9 @@ def test_reader_pane_follows_the_chapter_choice(serve, open_page, drop, sample):
 
 def test_quotations_are_marked_and_open_the_book_at_the_passage(serve, open_page, drop, sample):
     """A quotation the reader can check is worth more than one to believe."""
-    told = 'Her watch “was never wrong and was no great company”, she says, and “it ran backwards on Sundays”.'
+    told = (
+        "Her watch “was never wrong and was no great company”, she says, and “it ran backwards on Sundays”."
+    )
     page = open_page(serve(engine(pace=0.005, summary=told)))
     drop(page, sample)
     page.click("#summarize")
@@ -221,8 +244,10 @@ def test_a_file_over_the_limit_is_refused_before_and_by_the_server(serve, open_p
     page = open_page(url)
     drop(page, big)
     page.wait_for_selector(".notice-error:has-text('limit of 1 MB')")
-    answer = page.request.post(f"http://127.0.0.1:{serve.address.port}/gradio_api/upload",
-                               multipart={"files": {"name": "a.txt", "mimeType": "text/plain", "buffer": big.read_bytes()}})
+    answer = page.request.post(
+        f"http://127.0.0.1:{serve.address.port}/gradio_api/upload",
+        multipart={"files": {"name": "a.txt", "mimeType": "text/plain", "buffer": big.read_bytes()}},
+    )
     assert answer.status == 413
 
 
@@ -333,12 +358,17 @@ def test_the_server_is_locked_to_this_browser(serve, open_page, browser):
     assert stranger.request.get(base + "/config").status == 401
     page = open_page(url)
     for headers in ({"Origin": "http://evil.example"}, {"Sec-Fetch-Site": "cross-site"}):
-        answer = page.request.post(base + "/gradio_api/upload", headers=headers,
-                                   multipart={"files": {"name": "a.txt", "mimeType": "text/plain", "buffer": b"x"}})
+        answer = page.request.post(
+            base + "/gradio_api/upload",
+            headers=headers,
+            multipart={"files": {"name": "a.txt", "mimeType": "text/plain", "buffer": b"x"}},
+        )
         assert answer.status == 403
     assert page.request.get(base + "/config", headers={"Host": "evil.example"}).status == 421
     for closed in ("/docs", "/redoc", "/openapi.json", "/gradio_api/mcp/", "/monitoring", "/gradio_api/runs"):
         assert page.request.get(base + closed).status in (401, 403, 404, 405), closed
     named = page.request.get(base + "/gradio_api/info").json()
-    assert named["named_endpoints"] == {} and named["unnamed_endpoints"] == {}, "no event may be called from outside the page"
+    assert named["named_endpoints"] == {} and named["unnamed_endpoints"] == {}, (
+        "no event may be called from outside the page"
+    )
     stranger.close()

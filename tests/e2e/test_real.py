@@ -1,4 +1,6 @@
-"""The whole product: the app as its own process, the embedded model, a browser; and nothing is left when it is killed."""
+"""The whole product: the app as its own process, the embedded model, a browser; and nothing is left when it
+is killed.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +19,10 @@ from tests.app.fake_runtime import wait_until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 REPO = Path(__file__).resolve().parents[2]
-START = ("import sys; from app.main import run; from core.config import load_settings\n"
-         "sys.exit(run(load_settings(None, {'port': 0, 'threads': 2, 'max_new_tokens': 48}), False))")
+START = (
+    "import sys; from app.main import run; from core.config import load_settings\n"
+    "sys.exit(run(load_settings(None, {'port': 0, 'threads': 2, 'max_new_tokens': 48}), False))"
+)
 STORY = """Chapter 1
 
 Mara kept the ferry on the river Lind. Every morning she wrote the height of the water on the door of the boathouse with a piece
@@ -40,7 +44,9 @@ def app(home_with_model):
     assert found, f"the app did not start: {line!r}"
     process.url = found.group()
     yield process
-    for left in [*psutil.Process(process.pid).children(recursive=True), process] if process.poll() is None else []:
+    for left in (
+        [*psutil.Process(process.pid).children(recursive=True), process] if process.poll() is None else []
+    ):
         left.kill()
     process.wait()
 
@@ -65,7 +71,9 @@ def test_a_real_book_is_read_answered_and_asked_again(app, open_page, drop, tmp_
     page.wait_for_selector("#prefill-box [role=progressbar], #live-text p")
     page.wait_for_selector("#turns .answer footer")
     assert len(page.inner_text("#turns .answer .text").split()) >= 10
-    assert re.search(r"\d", page.inner_text("#stat-tbt-p50")) and "%" in page.inner_text("#stat-acceptance-retrieval")
+    assert re.search(r"\d", page.inner_text("#stat-tbt-p50")) and "%" in page.inner_text(
+        "#stat-acceptance-retrieval"
+    )
     page.fill("#question textarea", "Who keeps the ferry?")
     page.press("#question textarea", "Enter")
     page.wait_for_selector("#turns .answer >> nth=1")
@@ -97,7 +105,9 @@ def test_no_process_is_left_when_the_app_is_ended(app, open_page, how):
 
 def test_a_second_start_shows_the_first_app(app):
     asked = time.monotonic()
-    second = subprocess.run([sys.executable, "-c", START], cwd=REPO, capture_output=True, text=True, timeout=60, check=False)
+    second = subprocess.run(
+        [sys.executable, "-c", START], cwd=REPO, capture_output=True, text=True, timeout=60, check=False
+    )
     assert second.returncode == 0 and app.url in second.stdout and "already open" in second.stdout
     assert time.monotonic() - asked < 30
 

@@ -1,4 +1,6 @@
-"""On a CUDA GPU (`pytest -m gpu`): the same answers as on the CPU, offloaded as on chip, and no memory lost. Skipped without one."""
+"""On a CUDA GPU (`pytest -m gpu`): the same answers as on the CPU, offloaded as on chip, and no memory lost.
+Skipped without one.
+"""
 
 from __future__ import annotations
 
@@ -32,9 +34,19 @@ def no_gradients() -> Iterator[None]:
         yield
 
 
-def offloaded(model: LlamaModel, capacity: int, *, layers: int = 1, blocks: int | None = None) -> OffloadedKVCache:
-    return OffloadedKVCache(model.config.kv_shape, capacity, model.backend, block_tokens=32, resident_layers=layers, resident_blocks=blocks,
-                            staging_blocks=2, fresh_tokens=40)
+def offloaded(
+    model: LlamaModel, capacity: int, *, layers: int = 1, blocks: int | None = None
+) -> OffloadedKVCache:
+    return OffloadedKVCache(
+        model.config.kv_shape,
+        capacity,
+        model.backend,
+        block_tokens=32,
+        resident_layers=layers,
+        resident_blocks=blocks,
+        staging_blocks=2,
+        fresh_tokens=40,
+    )
 
 
 def offloaded_engine(model: LlamaModel, **split: int) -> Engine:
@@ -44,13 +56,17 @@ def offloaded_engine(model: LlamaModel, **split: int) -> Engine:
 @pytest.mark.parametrize("dtype", HALF)
 @pytest.mark.parametrize(("n", "length", "causal"), SHAPES)
 def test_attention_equals_dense(dtype: torch.dtype, n: int, length: int, causal: bool):
-    """Whichever library's kernel was chosen, over blocks, grouped heads, borders inside and outside the rows' own square."""
+    """Whichever library's kernel was chosen, over blocks, grouped heads, borders inside and outside the rows'
+    own square.
+    """
     backend = CudaBackend(dtype)
     q, k, v = (part.to(backend.device, dtype) for part in material(n, length))
-    v[v.abs() > 100] = 0                       # the nonsense behind the length is too large for 16 bits
+    v[v.abs() > 100] = 0  # the nonsense behind the length is too large for 16 bits
     want, want_lse = dense(q.cpu(), k.cpu(), v.cpu(), length, causal)
     out, lse = backend.attend_part(q, k, v, length=length, causal=causal)
-    assert torch.allclose(out.cpu().double(), want, atol=3e-2) and torch.allclose(lse.cpu().double(), want_lse, atol=3e-2)
+    assert torch.allclose(out.cpu().double(), want, atol=3e-2) and torch.allclose(
+        lse.cpu().double(), want_lse, atol=3e-2
+    )
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -61,7 +77,9 @@ def test_the_cpu_and_the_gpu_agree(family: str, kv_heads: int):
     rows = []
     for model in (ours(reference), ours(reference, backend=CudaBackend(torch.float32))):
         cache = FullKVCache(model.config.kv_shape, 200, model.backend, block_tokens=32)
-        for _ in model.prefill(PROMPT[:-5], cache, segment_tokens=48, chunk_tokens=20, should_stop=lambda: False):
+        for _ in model.prefill(
+            PROMPT[:-5], cache, segment_tokens=48, chunk_tokens=20, should_stop=lambda: False
+        ):
             pass
         rows.append(model.forward(PROMPT[-5:], cache).cpu())
     assert float((rows[0] - rows[1]).abs().max()) < 1e-4 * float(rows[0].abs().max())
@@ -92,23 +110,33 @@ def test_replay_equals_eager(kind: type[Middle] | type[Level0], kv_heads: int):
 def test_answers_by_graphs_are_the_cpus(mode: str, graphs: str):
     """Two conversations in the memory that was recorded, whatever the measurement on this card decides."""
     params = replace(GREEDY, mode=mode, max_new_tokens=64)
-    one, other = prepared(CpuBackend(), kv_heads=2), prepared(CudaBackend(torch.float32), kv_heads=2, graphs=graphs)
+    one, other = (
+        prepared(CpuBackend(), kv_heads=2),
+        prepared(CudaBackend(torch.float32), kv_heads=2, graphs=graphs),
+    )
     for ids in (PROMPT, PROMPT[30:]):
         assert run(one, one.new_context(400), ids, params) == run(other, other.new_context(400), ids, params)
 
 
 def test_rows_survive_large_blocks_bit_for_bit():
-    """Blocks of megabytes, so that copies really run beside the computation; three times over the same ring."""
+    """Blocks of megabytes, so that copies really run beside the computation; three times over the same
+    ring.
+    """
     backend = CudaBackend(torch.float16)
     shape, heads, length = KVShape(layers=4, kv_heads=8, head_dim=128), 16, 12_000
-    cache = OffloadedKVCache(shape, 16_384, backend, block_tokens=2048, resident_layers=1, staging_blocks=3, fresh_tokens=64)
+    cache = OffloadedKVCache(
+        shape, 16_384, backend, block_tokens=2048, resident_layers=1, staging_blocks=3, fresh_tokens=64
+    )
     full = FullKVCache(shape, 16_384, backend, block_tokens=2048)
     dice = torch.Generator(device=backend.device).manual_seed(0)
 
     def feed(n: int) -> None:
         for layer in range(shape.layers):
             q = torch.randn(n, heads, 128, generator=dice, device=backend.device, dtype=torch.float16)
-            k, v = (torch.randn(n, 8, 128, generator=dice, device=backend.device, dtype=torch.float16) for _ in range(2))
+            k, v = (
+                torch.randn(n, 8, 128, generator=dice, device=backend.device, dtype=torch.float16)
+                for _ in range(2)
+            )
             got, want = cache.attend(layer, q, k, v), full.attend(layer, q, k, v)
             assert torch.allclose(got, want, atol=2e-3)
         for one in (cache, full):
@@ -119,7 +147,9 @@ def test_rows_survive_large_blocks_bit_for_bit():
     for _ in range(20):
         feed(7)
     for layer in range(shape.layers):
-        for got, want in zip(cache.rows(layer, 0, cache.length), full.rows(layer, 0, full.length), strict=True):
+        for got, want in zip(
+            cache.rows(layer, 0, cache.length), full.rows(layer, 0, full.length), strict=True
+        ):
             assert torch.equal(got.cpu(), want.cpu())
 
 
@@ -139,7 +169,8 @@ def test_host_memory_is_page_locked_again_and_again():
     memory = CudaBackend(torch.float16).host_memory((3, 5, 1000))
     assert memory.is_pinned() and bool((memory == 0).all())
     del memory
-    assert CudaBackend(torch.float16).host_memory((3, 5, 1000)).is_pinned()       # perhaps at the same address
+    # perhaps at the same address
+    assert CudaBackend(torch.float16).host_memory((3, 5, 1000)).is_pinned()
 
 
 def test_a_full_device_raises_what_the_backend_names():

@@ -1,4 +1,6 @@
-"""On a CUDA GPU (`pytest -m gpu`): laws, draws and verdicts are the CPU's, and the host waits once for each. Skipped without one."""
+"""On a CUDA GPU (`pytest -m gpu`): laws, draws and verdicts are the CPU's, and the host waits once for each.
+Skipped without one.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ from core.decoding.verify import Draft, Verdict, draw, verify
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA GPU")]
 VOCAB, HISTORY = 32_000, list(range(300))
-SETTINGS = pytest.mark.parametrize("settings", [(0.0, 1.0, 1.0), (0.6, 0.9, 1.0), (1.0, 1.0, 1.2), (1.3, 0.95, 1.1)])
+SETTINGS = pytest.mark.parametrize(
+    "settings", [(0.0, 1.0, 1.0), (0.6, 0.9, 1.0), (1.0, 1.0, 1.2), (1.3, 0.95, 1.1)]
+)
 
 
 def levels(rounds: int, device: str) -> list[torch.Tensor]:
@@ -50,9 +54,14 @@ def waits() -> Iterator[list[str]]:
 def test_the_same_tokens_as_on_the_cpu(settings: tuple[float, float, float]):
     """By the same random numbers; a token in a hundred may be a near-tie of softmax or summation."""
     sampling = Sampling(*settings)
-    here, there = ([judged(both, sampling, SeededRandomness(number)) for number, both in enumerate(levels(100, device))]
-                   for device in ("cpu", "cuda"))
-    differ = sum((one.accepted, one.token) != (other.accepted, other.token) for one, other in zip(here, there, strict=True))
+    here, there = (
+        [judged(both, sampling, SeededRandomness(number)) for number, both in enumerate(levels(100, device))]
+        for device in ("cpu", "cuda")
+    )
+    differ = sum(
+        (one.accepted, one.token) != (other.accepted, other.token)
+        for one, other in zip(here, there, strict=True)
+    )
     assert differ <= 1
     assert len({one.accepted for one in here}) > 1
 
@@ -61,7 +70,10 @@ def test_the_same_tokens_as_on_the_cpu(settings: tuple[float, float, float]):
 def test_the_same_seed_says_the_same_again(settings: tuple[float, float, float]):
     """Sums on a GPU have no fixed order; draws must not hang on it."""
     sampling, rounds = Sampling(*settings), levels(50, "cuda")
-    first, second = ([judged(both, sampling, SeededRandomness(number)) for number, both in enumerate(rounds)] for _ in range(2))
+    first, second = (
+        [judged(both, sampling, SeededRandomness(number)) for number, both in enumerate(rounds)]
+        for _ in range(2)
+    )
     assert first == second
 
 
@@ -70,13 +82,15 @@ def test_the_host_waits_once_per_verification(settings: tuple[float, float, floa
     """Everything from the logits on: a second wait would show here."""
     sampling, randomness = Sampling(*settings), SeededRandomness(0)
     rounds = levels(6, "cuda")
-    judged(rounds[0], sampling, randomness)                        # kernels are loaded, uniforms are there
+    judged(rounds[0], sampling, randomness)  # kernels are loaded, uniforms are there
     for target, other in rounds:
         q = sampling.probs(other, HISTORY, (1, 2, 3))
         tokens = tuple(draw(row, randomness)[0] for row in q[:3])
         for laws in (q[:3], None):
             with waits() as said:
-                verify(Draft(tokens, laws), sampling.probs(target, HISTORY, tokens), randomness, logits=target)
+                verify(
+                    Draft(tokens, laws), sampling.probs(target, HISTORY, tokens), randomness, logits=target
+                )
             assert len(said) == 1, said
     with waits() as said:
         draw(sampling.probs(rounds[0][0][:1], HISTORY)[0], randomness, rounds[0][0][:1])

@@ -9,18 +9,33 @@ from core.hardware.facts import GIB
 from core.hardware.gpus import imagine, imagined_hardware, known_gpus, look_up
 
 
-@pytest.mark.parametrize(("name", "expected"), [
-    ("NVIDIA GeForce RTX 4090", "RTX 4090"), ("rtx4070ti", "RTX 4070 Ti"), ("4090", "RTX 4090"), ("RTX 3060 12", "RTX 3060"),
-    ("NVIDIA GeForce RTX 4070 Ti SUPER", "RTX 4070 Ti SUPER"), ("RTX4070TiSUPER", "RTX 4070 Ti SUPER"),
-    ("NVIDIA GeForce RTX 4060 Ti", "RTX 4060 Ti"), ("NVIDIA A100-SXM4-80GB", "A100 80 GB"), ("A100", "A100 80 GB"),
-    ("NVIDIA A100-PCIE-40GB", "A100 40 GB"), ("NVIDIA H100 80GB HBM3", "H100"), ("NVIDIA L40", "L40"), ("NVIDIA L40S", "L40S"),
-    ("NVIDIA RTX 6000 Ada Generation", "RTX 6000 Ada"), ("NVIDIA RTX A6000", "RTX A6000"),
-])
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("NVIDIA GeForce RTX 4090", "RTX 4090"),
+        ("rtx4070ti", "RTX 4070 Ti"),
+        ("4090", "RTX 4090"),
+        ("RTX 3060 12", "RTX 3060"),
+        ("NVIDIA GeForce RTX 4070 Ti SUPER", "RTX 4070 Ti SUPER"),
+        ("RTX4070TiSUPER", "RTX 4070 Ti SUPER"),
+        ("NVIDIA GeForce RTX 4060 Ti", "RTX 4060 Ti"),
+        ("NVIDIA A100-SXM4-80GB", "A100 80 GB"),
+        ("A100", "A100 80 GB"),
+        ("NVIDIA A100-PCIE-40GB", "A100 40 GB"),
+        ("NVIDIA H100 80GB HBM3", "H100"),
+        ("NVIDIA L40", "L40"),
+        ("NVIDIA L40S", "L40S"),
+        ("NVIDIA RTX 6000 Ada Generation", "RTX 6000 Ada"),
+        ("NVIDIA RTX A6000", "RTX A6000"),
+    ],
+)
 def test_names_as_drivers_and_people_write_them(name, expected):
     assert look_up(name).name == expected
 
 
-@pytest.mark.parametrize("name", ["NVIDIA GeForce RTX 4090 Laptop GPU", "GeForce GTX 1080", "RX 7900 XTX", "", "NVIDIA"])
+@pytest.mark.parametrize(
+    "name", ["NVIDIA GeForce RTX 4090 Laptop GPU", "GeForce GTX 1080", "RX 7900 XTX", "", "NVIDIA"]
+)
 def test_others_are_not_guessed(name):
     """A laptop GPU has its desktop namesake's name and about half its speed."""
     assert look_up(name) is None
@@ -38,7 +53,7 @@ def test_imagined_machines():
     assert (machine.system, machine.pinnable_bytes) == ("Windows", 32 * GIB)
     assert machine.gpus[0].free_bytes < machine.gpus[0].vram_bytes == 24 * GIB
     assert imagined_hardware(gpu="RTX 4090", vram_gib=48).gpus[0].vram_bytes == 48 * GIB
-    assert imagined_hardware(gpu="RTX 4060 Ti").gpus[0].pcie_gb_per_s == 12.5      # eight lanes
+    assert imagined_hardware(gpu="RTX 4060 Ti").gpus[0].pcie_gb_per_s == 12.5  # eight lanes
     assert imagined_hardware(gpu="none").gpus == ()
 
 
@@ -46,7 +61,11 @@ def test_this_machine_with_parts_exchanged():
     base = imagined_hardware(gpu="RTX 3060", ram_gib=16)
     assert imagine(base) is base
     with_card = imagine(base, gpu="RTX 4090", pcie_gb_per_s=20)
-    assert (with_card.gpus[0].name, with_card.gpus[0].pcie_gb_per_s, with_card.ram_bytes) == ("RTX 4090", 20, 16 * GIB)
+    assert (with_card.gpus[0].name, with_card.gpus[0].pcie_gb_per_s, with_card.ram_bytes) == (
+        "RTX 4090",
+        20,
+        16 * GIB,
+    )
     assert with_card.cpu_flags == base.cpu_flags
     more_ram = imagine(base, ram_gib=128)
     assert (more_ram.gpus[0].name, more_ram.ram_bytes) == ("RTX 3060", 128 * GIB)

@@ -52,8 +52,14 @@ def fake_driver(cards: list[dict], *, init_error: Exception | None = None) -> ty
     module.nvmlDeviceGetCount = lambda: len(cards)
     module.nvmlDeviceGetHandleByIndex = lambda index: cards[index]
     for name, key in {
-        "Name": "name", "MemoryInfo": "memory", "CudaComputeCapability": "capability", "MaxPcieLinkGeneration": "generation",
-        "CurrPcieLinkWidth": "lanes", "MemoryBusWidth": "bits", "MaxClockInfo": "clock", "NumGpuCores": "cores",
+        "Name": "name",
+        "MemoryInfo": "memory",
+        "CudaComputeCapability": "capability",
+        "MaxPcieLinkGeneration": "generation",
+        "CurrPcieLinkWidth": "lanes",
+        "MemoryBusWidth": "bits",
+        "MaxClockInfo": "clock",
+        "NumGpuCores": "cores",
     }.items():
         setattr(module, f"nvmlDeviceGet{name}", ask(key))
     return module
@@ -63,14 +69,25 @@ def memory(total_gib: float, free_gib: float) -> types.SimpleNamespace:
     return types.SimpleNamespace(total=int(total_gib * GIB), free=int(free_gib * GIB))
 
 
-CARD = {"name": b"NVIDIA GeForce RTX 4090", "memory": memory(23.99, 22.5), "capability": (8, 9), "generation": 4, "lanes": 16}
+CARD = {
+    "name": b"NVIDIA GeForce RTX 4090",
+    "memory": memory(23.99, 22.5),
+    "capability": (8, 9),
+    "generation": 4,
+    "lanes": 16,
+}
 
 
 def test_a_known_card(monkeypatch):
     monkeypatch.setitem(sys.modules, "pynvml", fake_driver([CARD]))
     (gpu,), problems = nvml.read_gpus()
     assert (gpu.name, gpu.driver, gpu.known, problems) == ("NVIDIA GeForce RTX 4090", "575.64", True, ())
-    assert (gpu.memory_gb_per_s, gpu.tflops, gpu.pcie_gb_per_s, gpu.compute_capability) == (1008, 165.2, 25.0, (8, 9))
+    assert (gpu.memory_gb_per_s, gpu.tflops, gpu.pcie_gb_per_s, gpu.compute_capability) == (
+        1008,
+        165.2,
+        25.0,
+        (8, 9),
+    )
     assert gpu.free_bytes == int(22.5 * GIB)
 
 
@@ -81,12 +98,19 @@ def test_a_narrow_slot_is_seen(monkeypatch):
 
 
 def test_an_unknown_card_is_judged_by_clocks_and_bus_width(monkeypatch):
-    card = {**CARD, "name": "NVIDIA RTX 9999", "bits": 384, ("clock", 2): 10_501, ("clock", 1): 2520, "cores": 16_384}
+    card = {
+        **CARD,
+        "name": "NVIDIA RTX 9999",
+        "bits": 384,
+        ("clock", 2): 10_501,
+        ("clock", 1): 2520,
+        "cores": 16_384,
+    }
     monkeypatch.setitem(sys.modules, "pynvml", fake_driver([card]))
     gpu = nvml.read_gpus()[0][0]
     assert not gpu.known
-    assert gpu.memory_gb_per_s == pytest.approx(1008, rel=0.01)        # 384 bit x 21 Gbit/s
-    assert 100 < gpu.tflops < 165                                      # cautious, in the right place
+    assert gpu.memory_gb_per_s == pytest.approx(1008, rel=0.01)  # 384 bit x 21 Gbit/s
+    assert 100 < gpu.tflops < 165  # cautious, in the right place
 
 
 def test_a_card_that_answers_almost_nothing(monkeypatch):
@@ -106,9 +130,9 @@ def test_one_fallen_card_does_not_hide_the_other(monkeypatch):
     assert "GPU 0 does not answer" in problems[0]
 
 
-@pytest.mark.parametrize(("error", "expected"), [
-    (NVMLError_LibraryNotFound("no library"), 0), (NVMLError("Unknown Error"), 1),
-])
+@pytest.mark.parametrize(
+    ("error", "expected"), [(NVMLError_LibraryNotFound("no library"), 0), (NVMLError("Unknown Error"), 1)]
+)
 def test_no_driver_is_no_problem_and_a_broken_one_is(monkeypatch, error, expected):
     monkeypatch.setitem(sys.modules, "pynvml", fake_driver([], init_error=error))
     gpus, problems = nvml.read_gpus()
@@ -132,10 +156,18 @@ def child_says(monkeypatch, words: str) -> list[tuple[str, ...]]:
     return asked
 
 
-@pytest.mark.parametrize(("name", "known"), [("NVIDIA GeForce RTX 4090", True), ("NVIDIA Something 99", False)])
+@pytest.mark.parametrize(
+    ("name", "known"), [("NVIDIA GeForce RTX 4090", True), ("NVIDIA Something 99", False)]
+)
 def test_torch_is_asked_where_the_management_library_is_silent(monkeypatch, name, known):
     monkeypatch.setitem(sys.modules, "pynvml", None)
-    found = {"name": name, "vram_bytes": 24 * GIB, "free_bytes": 23 * GIB, "compute_capability": [8, 9], "index": 0}
+    found = {
+        "name": name,
+        "vram_bytes": 24 * GIB,
+        "free_bytes": 23 * GIB,
+        "compute_capability": [8, 9],
+        "index": 0,
+    }
     asked = child_says(monkeypatch, json.dumps({"gpus": [found]}))
     (gpu,) = probe.probe().gpus
     assert asked == [("--gpus",)]
@@ -145,7 +177,9 @@ def test_torch_is_asked_where_the_management_library_is_silent(monkeypatch, name
 
 def test_torch_is_not_asked_where_there_is_no_driver(monkeypatch):
     """That costs seconds at every start of a PC without a card."""
-    monkeypatch.setitem(sys.modules, "pynvml", fake_driver([], init_error=NVMLError_LibraryNotFound("no library")))
+    monkeypatch.setitem(
+        sys.modules, "pynvml", fake_driver([], init_error=NVMLError_LibraryNotFound("no library"))
+    )
     asked = child_says(monkeypatch, "{}")
     assert (probe.probe().gpus, asked) == ((), [])
 
@@ -170,7 +204,9 @@ def test_this_machine(tmp_path):
 
 
 def test_what_could_be_page_locked_is_remembered(tmp_path):
-    """An earlier run learned it from the system's refusal; measuring again forgets it, because memory may have been short that day."""
+    """An earlier run learned it from the system's refusal; measuring again forgets it, because memory may
+    have been short that day.
+    """
     usual = probe.probe(tmp_path, measure=False).pinnable_bytes
     Measurements(tmp_path).put(PAGE_LOCKED, {"bytes": 5})
     assert probe.probe(tmp_path, measure=False).pinnable_bytes == 5
@@ -185,7 +221,8 @@ def test_without_a_folder_nothing_is_measured_or_written(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
-# ---- measured once, kept, measured again ------------------------------------------------------------------------------
+# ---- measured once, kept, measured again -------------------------------------------------------------------
+
 
 @pytest.fixture
 def bus(monkeypatch):
@@ -255,7 +292,10 @@ def test_what_the_measuring_child_may_do(monkeypatch):
     """Crash, hang, babble: words, never an exception."""
     good = answer_of(monkeypatch, code=0, out='a warning\n{"h2d_gb_per_s": 25.1, "d2h_gb_per_s": 26.0}\n')
     assert good["h2d_gb_per_s"] == 25.1
-    assert "code -11: Segmentation" in answer_of(monkeypatch, code=-11, out="", err="Segmentation fault")["problem"]
+    assert (
+        "code -11: Segmentation"
+        in answer_of(monkeypatch, code=-11, out="", err="Segmentation fault")["problem"]
+    )
     assert "no answer" in answer_of(monkeypatch, error=subprocess.TimeoutExpired("x", 1))["problem"]
     assert "problem" in answer_of(monkeypatch, error=OSError("no such file"))
     assert "problem" in answer_of(monkeypatch, code=0, out="[1]\n")
@@ -267,7 +307,8 @@ def test_a_folder_that_cannot_be_written_costs_only_the_measurement(tmp_path):
     assert (found.disk_gb_per_s, found.disk_free_bytes) == (None, None)
 
 
-# ---- memory and cores -------------------------------------------------------------------------------------------------
+# ---- memory and cores --------------------------------------------------------------------------------------
+
 
 def test_a_containers_memory_limit_counts(tmp_path):
     (tmp_path / "memory.max").write_text("1000\n")
@@ -286,18 +327,24 @@ def test_wsl_pins_by_windows_rules(monkeypatch):
     assert probe._pinning_system("Linux") == "Linux"
 
 
-@pytest.mark.parametrize(("name", "flags", "pays"), [
-    ("Intel(R) Xeon(R) Processor", {"avx512f", "avx512_bf16"}, False),
-    ("Intel(R) Xeon(R) Platinum", {"avx512_bf16", "amx_bf16"}, True),
-    ("AMD Ryzen 9 7950X 16-Core Processor", {"avx512_bf16"}, True),
-])
+@pytest.mark.parametrize(
+    ("name", "flags", "pays"),
+    [
+        ("Intel(R) Xeon(R) Processor", {"avx512f", "avx512_bf16"}, False),
+        ("Intel(R) Xeon(R) Platinum", {"avx512_bf16", "amx_bf16"}, True),
+        ("AMD Ryzen 9 7950X 16-Core Processor", {"avx512_bf16"}, True),
+    ],
+)
 def test_where_bfloat16_products_pay(monkeypatch: pytest.MonkeyPatch, name: str, flags: set[str], pays: bool):
     monkeypatch.setattr(cpu, "cpu_name", lambda: name)
     monkeypatch.setattr(cpu, "cpu_flags", lambda: frozenset(flags))
     assert cpu.bfloat16_products_pay() == pays
 
 
-CPUINFO = "processor\t: 0\nmodel name\t: A CPU @ 3 GHz\nflags\t\t: fpu avx2 avx512_bf16\n\nprocessor\t: 1\nflags\t\t: other\n"
+CPUINFO = (
+    "processor\t: 0\nmodel name\t: A CPU @ 3 GHz\nflags\t\t: fpu avx2 avx512_bf16\n\nprocessor\t: "
+    "1\nflags\t\t: other\n"
+)
 
 
 def test_cpu_facts_from_text(monkeypatch, tmp_path):

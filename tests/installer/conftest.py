@@ -57,13 +57,19 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def ready(root: Path) -> Callable[[str], Path]:
-    """A function that makes an environment that counts as ready, whose app is the given program. Returns the launcher."""
+    """A function that makes an environment that counts as ready, whose app is the given program. Returns the
+    launcher.
+    """
 
     def make(program: str) -> Path:
         environment = Environment(root)
         subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(environment.folder)], check=True)
-        record = Record(python=environment._interpreter(), torch="cpu", requirements=environment._hash("requirements.txt"),
-                        driver_in_sight=torch_build.driver_in_sight())
+        record = Record(
+            python=environment._interpreter(),
+            torch="cpu",
+            requirements=environment._hash("requirements.txt"),
+            driver_in_sight=torch_build.driver_in_sight(),
+        )
         environment._write(record)
         (root / "app" / "cli.py").write_text(textwrap.dedent(program))
         return root / "launcher.py"

@@ -1,4 +1,6 @@
-"""The environment: made once, finished when interrupted, made anew when broken. Only stdlib venvs are really made."""
+"""The environment: made once, finished when interrupted, made anew when broken. Only stdlib venvs are really
+made.
+"""
 
 from __future__ import annotations
 
@@ -25,11 +27,17 @@ posix_only = pytest.mark.skipif(os.name == "nt", reason="POSIX file locks")
 
 @pytest.fixture
 def installs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Every package installation asked for, none done; the environment itself is real but its pip is a stub."""
+    """Every package installation asked for, none done; the environment itself is real but its pip is a
+    stub.
+    """
     asked: list[str] = []
-    monkeypatch.setattr(Pip, "install_torch", lambda self, build, *, replace, progress: asked.append(f"torch {build.name}"))
+    monkeypatch.setattr(
+        Pip, "install_torch", lambda self, build, *, replace, progress: asked.append(f"torch {build.name}")
+    )
     monkeypatch.setattr(Pip, "check_torch", lambda self: None)
-    monkeypatch.setattr(Pip, "install", lambda self, title, arguments, progress: asked.append(Path(arguments[-1]).name))
+    monkeypatch.setattr(
+        Pip, "install", lambda self, title, arguments, progress: asked.append(Path(arguments[-1]).name)
+    )
     monkeypatch.setattr(torch_build, "find_driver", lambda: None)
     monkeypatch.setattr(torch_build, "driver_in_sight", lambda: False)
     monkeypatch.setattr(environment_module, "FREE_BYTES_NEEDED", {"cpu": 1, "cuda": 1})
@@ -44,7 +52,9 @@ def installs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return asked
 
 
-def test_first_start_installs_once_and_the_second_does_nothing(root: Path, installs: list[str], silent: Progress):
+def test_first_start_installs_once_and_the_second_does_nothing(
+    root: Path, installs: list[str], silent: Progress
+):
     """A second start must not look at anything but the record."""
     environment = Environment(root)
     assert not environment.is_ready(extras=False)
@@ -63,7 +73,9 @@ def test_test_extras_are_added_to_the_same_environment(root: Path, installs: lis
     assert installs == [*ALL, "requirements-test.txt"]
 
 
-def test_changed_requirements_are_installed_and_torch_is_left_alone(root: Path, installs: list[str], silent: Progress):
+def test_changed_requirements_are_installed_and_torch_is_left_alone(
+    root: Path, installs: list[str], silent: Progress
+):
     """An update of the program must not fetch gigabytes of torch again."""
     environment = Environment(root)
     environment.make_ready(extras=False, progress=silent)
@@ -123,7 +135,9 @@ def test_a_torn_or_foreign_record_counts_as_none(root: Path, text: str):
     assert not environment.is_ready(extras=False)
 
 
-def test_a_package_cut_off_while_unpacking_is_installed_again(root: Path, installs: list[str], silent: Progress):
+def test_a_package_cut_off_while_unpacking_is_installed_again(
+    root: Path, installs: list[str], silent: Progress
+):
     """pip takes metadata without its last file for an installed package."""
     environment = Environment(root)
     environment.make_ready(extras=False, progress=silent)
@@ -139,7 +153,9 @@ def test_a_package_cut_off_while_unpacking_is_installed_again(root: Path, instal
     assert not (site / "torn-1.0.dist-info").exists()
 
 
-def test_a_gpu_that_came_later_is_noticed(root: Path, installs: list[str], monkeypatch: pytest.MonkeyPatch, silent: Progress):
+def test_a_gpu_that_came_later_is_noticed(
+    root: Path, installs: list[str], monkeypatch: pytest.MonkeyPatch, silent: Progress
+):
     """The CPU build would otherwise stay for ever."""
     environment = Environment(root)
     environment.make_ready(extras=False, progress=silent)
@@ -160,9 +176,12 @@ def test_too_little_space_is_said_before_the_download(root, installs, monkeypatc
 
 
 @pytest.mark.parametrize(
-    ("number", "words"), [(errno.EACCES, "write to"), (errno.EROFS, "write to"), (errno.ENOSPC, "disk is full")]
+    ("number", "words"),
+    [(errno.EACCES, "write to"), (errno.EROFS, "write to"), (errno.ENOSPC, "disk is full")],
 )
-def test_a_folder_that_takes_no_files_is_told(root: Path, installs, monkeypatch, silent: Progress, number: int, words: str):
+def test_a_folder_that_takes_no_files_is_told(
+    root: Path, installs, monkeypatch, silent: Progress, number: int, words: str
+):
     """A program folder on a read-only or full drive must not end in a traceback."""
 
     def refuse(self: Environment, record: Record, **changes: object) -> Record:
@@ -200,8 +219,15 @@ def test_a_python_without_ensurepip_uses_the_pip_outside(root, installs, monkeyp
 def test_two_starts_at_once_make_one_environment(root, installs, monkeypatch, silent):
     """A double double-click must not run two pips in one folder."""
     holder = subprocess.Popen(
-        [sys.executable, "-c", "import fcntl, sys, time; file = open(sys.argv[1], 'a+b'); fcntl.flock(file, fcntl.LOCK_EX);"
-         "print('held', flush=True); time.sleep(1.5)", str(root / ".venv.lock")], stdout=subprocess.PIPE)
+        [
+            sys.executable,
+            "-c",
+            "import fcntl, sys, time; file = open(sys.argv[1], 'a+b'); fcntl.flock(file, fcntl.LOCK_EX);"
+            "print('held', flush=True); time.sleep(1.5)",
+            str(root / ".venv.lock"),
+        ],
+        stdout=subprocess.PIPE,
+    )
     assert holder.stdout.readline() == b"held\n"
     begun = time.monotonic()
     Environment(root).make_ready(extras=False, progress=silent)

@@ -34,7 +34,9 @@ def test_without_a_gpu_no_cuda_build_is_fetched(tmp_path, monkeypatch, local, ex
     assert asked == [expected]
 
 
-def test_an_unreachable_cpu_index_falls_back_with_a_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, silent: Progress):
+def test_an_unreachable_cpu_index_falls_back_with_a_word(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, silent: Progress
+):
     """Behind a mirror that has PyPI only, the program still gets installed, and the size is not a surprise."""
     monkeypatch.setattr(sys, "platform", "linux")
     monkeypatch.setattr(Pip, "_ask", lambda self, *arguments, timeout: "")
@@ -47,7 +49,8 @@ def test_an_unreachable_cpu_index_falls_back_with_a_word(tmp_path: Path, monkeyp
 
     monkeypatch.setattr(Pip, "install", install)
     Pip(Path(sys.executable), scratch=tmp_path / "tmp", log=tmp_path / "log").install_torch(
-        Build("cpu"), replace=False, progress=silent)
+        Build("cpu"), replace=False, progress=silent
+    )
     assert asked[-1] == ["torch>=2.11,<3"]
     assert any("several GB" in step for step in silent.steps)
 
@@ -55,11 +58,19 @@ def test_an_unreachable_cpu_index_falls_back_with_a_word(tmp_path: Path, monkeyp
 @pytest.mark.parametrize(
     ("line", "scratch", "words"),
     [
-        ("Downloading torch-2.13.0-cp311-none-linux_x86_64.whl (900.5 MB)", 450_000_000, "downloading torch, 450 of 900 MB"),
+        (
+            "Downloading torch-2.13.0-cp311-none-linux_x86_64.whl (900.5 MB)",
+            450_000_000,
+            "downloading torch, 450 of 900 MB",
+        ),
         ("  Downloading https://host/x/torch-2.13.0.whl (2.5 GB)", 10, "downloading torch, 0 of 2500 MB"),
         ("Downloading six-1.17.0-py2.py3-none-any.whl.metadata (1.7 kB)", 0, "downloading six"),
         ("Collecting transformers<6,>=5.17 (from -r requirements.txt (line 4))", 0, "preparing transformers"),
-        ("Installing collected packages: a, b, c\n  Successfully uninstalled a-1.0", 0, "unpacking 3 packages"),
+        (
+            "Installing collected packages: a, b, c\n  Successfully uninstalled a-1.0",
+            0,
+            "unpacking 3 packages",
+        ),
         ("WARNING: the index is slow today", 0, "starting"),
     ],
 )
@@ -71,7 +82,10 @@ def test_pips_lines_become_progress(line: str, scratch: int, words: str):
 @pytest.mark.parametrize(
     ("line", "cause"),
     [
-        ("ERROR: Could not install packages due to an OSError: [Errno 28] No space left on device", "the disk is full"),
+        (
+            "ERROR: Could not install packages due to an OSError: [Errno 28] No space left on device",
+            "the disk is full",
+        ),
         ("WARNING: Retrying after connection broken by 'NewConnectionError(...)'", "could not be reached"),
         ("SSLError(SSLCertVerificationError(1, '[SSL: CERTIFICATE_VERIFY_FAILED]'))", "secure connection"),
         ("ERROR: No matching distribution found for torch", "no fitting version"),
@@ -88,7 +102,9 @@ def test_a_failed_pip_is_explained(tmp_path: Path, line: str, cause: str):
 def test_pip_that_fails_leaves_its_words_in_the_log(tmp_path: Path, silent: Progress):
     """A report of a failed setup needs them."""
     fake = tmp_path / "fake python.py"
-    fake.write_text("import sys\nprint('Collecting torch')\nsys.exit('ERROR: No matching distribution found for torch')\n")
+    fake.write_text(
+        "import sys\nprint('Collecting torch')\nsys.exit('ERROR: No matching distribution found for torch')\n"
+    )
     pip = Pip(Path(sys.executable), scratch=tmp_path / "tmp", log=tmp_path / "setup.log")
     pip._python = _Command(sys.executable, fake)
     with pytest.raises(SetupError, match="no fitting version"):
@@ -101,7 +117,11 @@ class _Command(str):
 
     def __new__(cls, python: str, script: Path) -> _Command:
         wrapper = script.with_suffix(".sh" if os.name != "nt" else ".bat")
-        line = f'#!/bin/sh\nexec "{python}" "{script}" "$@"\n' if os.name != "nt" else f'@"{python}" "{script}" %*\r\n'
+        line = (
+            f'#!/bin/sh\nexec "{python}" "{script}" "$@"\n'
+            if os.name != "nt"
+            else f'@"{python}" "{script}" %*\r\n'
+        )
         wrapper.write_text(line)
         wrapper.chmod(0o755)
         return super().__new__(cls, str(wrapper))

@@ -25,8 +25,13 @@ def test_a_shim_finds_python_and_passes_arguments_on(root: Path, shim: str, read
     bin_folder.mkdir()
     (bin_folder / "python3.12").symlink_to(sys.executable)
     environ = {**os.environ, "PATH": f"{bin_folder}:/usr/bin:/bin"}
-    said = subprocess.run([str(root / "installer" / shim), "extract", "ein Buch"], env=environ, capture_output=True,
-                          encoding="utf-8", cwd="/")
+    said = subprocess.run(
+        [str(root / "installer" / shim), "extract", "ein Buch"],
+        env=environ,
+        capture_output=True,
+        encoding="utf-8",
+        cwd="/",
+    )
     assert said.stdout == "['extract', 'ein Buch']\n"
     assert said.returncode == 3
 
@@ -42,8 +47,13 @@ def test_a_shim_without_a_fitting_python_says_how_to_get_one(root: Path, shim: s
     for name in ("python3", "python3.12"):
         (bin_folder / name).write_text("#!/bin/sh\nexit 1\n")
         (bin_folder / name).chmod(0o755)
-    said = subprocess.run([str(root / "installer" / shim)], env={"PATH": str(bin_folder)}, capture_output=True,
-                          encoding="utf-8", stdin=subprocess.DEVNULL)
+    said = subprocess.run(
+        [str(root / "installer" / shim)],
+        env={"PATH": str(bin_folder)},
+        capture_output=True,
+        encoding="utf-8",
+        stdin=subprocess.DEVNULL,
+    )
     assert said.returncode == 1
     assert "3.10 to 3.13" in said.stderr
 
@@ -54,13 +64,17 @@ def test_the_menu_entry_starts_the_shim_whatever_its_path(root: Path, tmp_path: 
     odd = root.parent / 'a "b" $c %d `e` \\f'
     root.rename(odd)
     data = tmp_path / "share"
-    subprocess.run([str(odd / "installer/linux/add-to-menu.sh")], env={**os.environ, "XDG_DATA_HOME": str(data)}, check=True,
-                   capture_output=True)
+    subprocess.run(
+        [str(odd / "installer/linux/add-to-menu.sh")],
+        env={**os.environ, "XDG_DATA_HOME": str(data)},
+        check=True,
+        capture_output=True,
+    )
     entry = (data / "applications" / "triforce-chat.desktop").read_text(encoding="utf-8")
     value = next(line for line in entry.splitlines() if line.startswith("Exec=")).removeprefix("Exec=")
-    unescaped = value.replace("\\\\", "\\")                             # the string value's own escapes
+    unescaped = value.replace("\\\\", "\\")  # the string value's own escapes
     assert unescaped.startswith('"') and unescaped.endswith('"')
-    path = "".join(_unquote(unescaped[1:-1])).replace("%%", "%")       # the quoted argument's escapes
+    path = "".join(_unquote(unescaped[1:-1])).replace("%%", "%")  # the quoted argument's escapes
     assert path == str(odd / "installer/linux/triforce-chat.sh")
 
 

@@ -1,4 +1,6 @@
-"""From the command line to a running command: arguments, streams, status, signals, and Pythons that do not fit."""
+"""From the command line to a running command: arguments, streams, status, signals, and Pythons that do not
+fit.
+"""
 
 from __future__ import annotations
 
@@ -20,16 +22,24 @@ REPO = Path(__file__).resolve().parents[2]
 posix_only = pytest.mark.skipif(os.name == "nt", reason="POSIX processes and signals")
 
 
-def test_arguments_exit_status_and_streams_pass_through(root: Path, tmp_path: Path, ready: Callable[[str], Path]):
-    """Scripts rely on stdout holding the command's output alone, and on its status; the user's folder stays the current one."""
+def test_arguments_exit_status_and_streams_pass_through(
+    root: Path, tmp_path: Path, ready: Callable[[str], Path]
+):
+    """Scripts rely on stdout holding the command's output alone, and on its status; the user's folder stays
+    the current one.
+    """
     launcher = ready("""
         import os, sys
         print("out", sys.argv[1:], os.getcwd())
         print("err", file=sys.stderr)
         sys.exit(2)
     """)
-    said = subprocess.run([sys.executable, str(launcher), "extract", "mein Buch.epub"], cwd=tmp_path, capture_output=True,
-                          encoding="utf-8")
+    said = subprocess.run(
+        [sys.executable, str(launcher), "extract", "mein Buch.epub"],
+        cwd=tmp_path,
+        capture_output=True,
+        encoding="utf-8",
+    )
     assert said.stdout == f"out ['extract', 'mein Buch.epub'] {tmp_path}\n"
     assert (said.stderr, said.returncode) == ("err\n", 2)
 
@@ -37,12 +47,18 @@ def test_arguments_exit_status_and_streams_pass_through(root: Path, tmp_path: Pa
 def test_no_arguments_open_the_app(root: Path, ready: Callable[[str], Path]):
     """What a double click does."""
     launcher = ready("import sys; print(sys.argv[1:])")
-    said = subprocess.run([sys.executable, str(launcher)], capture_output=True, encoding="utf-8", stdin=subprocess.DEVNULL)
+    said = subprocess.run(
+        [sys.executable, str(launcher)], capture_output=True, encoding="utf-8", stdin=subprocess.DEVNULL
+    )
     assert said.stdout == "['app']\n"
 
 
-def test_the_app_is_closed_to_others_and_modules_come_from_its_folder(root: Path, tmp_path: Path, ready: Callable[[str], Path]):
-    """GRADIO_* variables can open the app to the network; a folder named app in the current folder must not be run."""
+def test_the_app_is_closed_to_others_and_modules_come_from_its_folder(
+    root: Path, tmp_path: Path, ready: Callable[[str], Path]
+):
+    """GRADIO_* variables can open the app to the network; a folder named app in the current folder must not
+    be run.
+    """
     launcher = ready("""
         from os import environ
         print(sorted(name for name in environ if name.startswith("GRADIO_")), environ["NO_PROXY"], environ["PYTHONPATH"])
@@ -50,8 +66,13 @@ def test_the_app_is_closed_to_others_and_modules_come_from_its_folder(root: Path
     (tmp_path / "app").mkdir()
     (tmp_path / "app" / "cli.py").write_text("print('the wrong one')")
     environ = {**os.environ, "GRADIO_SHARE": "True", "GRADIO_SERVER_NAME": "0.0.0.0", "NO_PROXY": "intranet"}
-    said = subprocess.run([sys.executable, str(launcher), "doctor"], cwd=tmp_path, env=environ, capture_output=True,
-                          encoding="utf-8")
+    said = subprocess.run(
+        [sys.executable, str(launcher), "doctor"],
+        cwd=tmp_path,
+        env=environ,
+        capture_output=True,
+        encoding="utf-8",
+    )
     assert said.stdout == f"['GRADIO_ANALYTICS_ENABLED'] intranet,127.0.0.1,localhost {root}\n"
 
 
@@ -65,7 +86,9 @@ def test_a_missing_package_is_told_with_the_remedy(root: Path, ready: Callable[[
 
 @posix_only
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, -signal.SIGTERM), (signal.SIGINT, 130)])
-def test_signals_reach_the_app_and_leave_nothing_behind(root: Path, number: int, status: int, ready: Callable[[str], Path]):
+def test_signals_reach_the_app_and_leave_nothing_behind(
+    root: Path, number: int, status: int, ready: Callable[[str], Path]
+):
     """Closing the launcher must close the app: they are one process."""
     launcher = ready("""
         import os, time
@@ -80,7 +103,9 @@ def test_signals_reach_the_app_and_leave_nothing_behind(root: Path, number: int,
 
 
 def test_the_launcher_itself_costs_little(root: Path, ready: Callable[[str], Path]):
-    """A second start is the app's own time and not much else (0.3 s allowed; a slow machine is given five times that)."""
+    """A second start is the app's own time and not much else (0.3 s allowed; a slow machine is given five
+    times that).
+    """
     launcher = ready("pass")
     bare = [str(Environment(root).python), "-c", "pass"]
     costs = []
@@ -96,14 +121,21 @@ def test_the_launcher_itself_costs_little(root: Path, ready: Callable[[str], Pat
 def test_missing_files_are_told_as_an_archive_that_was_not_unpacked(tmp_path: Path):
     """Windows starts a file out of a zip in an empty temporary folder."""
     shutil.copy(REPO / "launcher.py", tmp_path / "launcher.py")
-    said = subprocess.run([sys.executable, str(tmp_path / "launcher.py")], capture_output=True, encoding="utf-8", cwd=tmp_path,
-                          env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"})
+    said = subprocess.run(
+        [sys.executable, str(tmp_path / "launcher.py")],
+        capture_output=True,
+        encoding="utf-8",
+        cwd=tmp_path,
+        env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
+    )
     assert said.returncode == 1 and "Unpack the whole archive" in said.stderr
 
 
 def test_help_before_the_first_setup_installs_nothing(root: Path):
     """Asking what a program can do must not fetch gigabytes."""
-    said = subprocess.run([sys.executable, str(root / "launcher.py"), "--help"], capture_output=True, encoding="utf-8")
+    said = subprocess.run(
+        [sys.executable, str(root / "launcher.py"), "--help"], capture_output=True, encoding="utf-8"
+    )
     assert said.returncode == 0 and "launcher.py test" in said.stdout
     assert not (root / ".venv").exists()
 
@@ -119,7 +151,9 @@ def test_the_python_versions_it_accepts(version: tuple[int, ...], fits: bool):
     assert launcher.fits(version) is fits
 
 
-def test_an_unfit_python_hands_over_or_says_what_to_install(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture):
+def test_an_unfit_python_hands_over_or_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+):
     """`python3` is often the system's old one while a newer one is installed beside it."""
     import launcher
 

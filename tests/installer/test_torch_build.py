@@ -12,19 +12,20 @@ from installer.torch_build import Driver, choose, parse_nvidia_smi
     [
         (None, "linux", "cpu"),
         (None, "win32", "cpu"),
-        (Driver((580, 65, 6), (8, 9)), "linux", "cu130"),       # RTX 4090, newest driver
-        (Driver((580, 65, 6), (12, 0)), "linux", "cu130"),      # RTX 5090
-        (Driver((581, 15), (7, 5)), "win32", "cu130"),          # RTX 2080
-        (Driver((580, 65, 6), (6, 1)), "linux", "cu126"),       # GTX 1080: cu130 has no code for it
+        (Driver((580, 65, 6), (8, 9)), "linux", "cu130"),  # RTX 4090, newest driver
+        (Driver((580, 65, 6), (12, 0)), "linux", "cu130"),  # RTX 5090
+        (Driver((581, 15), (7, 5)), "win32", "cu130"),  # RTX 2080
+        (Driver((580, 65, 6), (6, 1)), "linux", "cu126"),  # GTX 1080: cu130 has no code for it
         (Driver((580, 65, 6), (7, 0)), "linux", "cu126"),
-        (Driver((570, 124), (12, 0)), "linux", "cu128"),        # RTX 5090, older driver: cu126 has no code for it
+        # RTX 5090, older driver: cu126 has no code for it
+        (Driver((570, 124), (12, 0)), "linux", "cu128"),
         (Driver((570, 124), (8, 9)), "linux", "cu126"),
         (Driver((550, 54), (8, 6)), "win32", "cu126"),
-        (Driver((525, 60, 13), (8, 6)), "linux", "cu126"),      # the oldest driver for CUDA 12
-        (Driver((525, 60, 13), (8, 6)), "win32", "cpu"),        # Windows wants 528.33
+        (Driver((525, 60, 13), (8, 6)), "linux", "cu126"),  # the oldest driver for CUDA 12
+        (Driver((525, 60, 13), (8, 6)), "win32", "cpu"),  # Windows wants 528.33
         (Driver((528, 33), (8, 6)), "win32", "cu126"),
         (Driver((470, 256), (8, 6)), "linux", "cpu"),
-        (Driver((580, 65), (0, 0)), "linux", "cu130"),          # capability unknown
+        (Driver((580, 65), (0, 0)), "linux", "cu130"),  # capability unknown
         (Driver((580, 65), (8, 9)), "darwin", "cpu"),
     ],
 )
@@ -49,7 +50,7 @@ def test_the_users_choice_wins_and_a_typo_is_refused():
     ("text", "driver"),
     [
         ("580.65.06, 8.9\n", Driver((580, 65, 6), (8, 9))),
-        ("570.124.04, 12.0\n570.124.04, 6.1\n", Driver((570, 124, 4), (6, 1))),      # the weakest counts
+        ("570.124.04, 12.0\n570.124.04, 6.1\n", Driver((570, 124, 4), (6, 1))),  # the weakest counts
         ("550.54\n", Driver((550, 54), (0, 0))),
         ("NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.", None),
         ("", None),

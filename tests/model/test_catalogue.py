@@ -11,15 +11,24 @@ from core.errors import UserError
 from core.model.catalogue import EMBEDDED, draft_for, find, from_folder, load
 from core.model.shapes import FAMILIES
 
-CONFIG = {"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 2, "vocab_size": 128,
-          "intermediate_size": 96, "max_position_embeddings": 512}
+CONFIG = {
+    "model_type": "llama",
+    "hidden_size": 64,
+    "num_attention_heads": 4,
+    "num_hidden_layers": 2,
+    "vocab_size": 128,
+    "intermediate_size": 96,
+    "max_position_embeddings": 512,
+}
 
 
 def folder_with(tmp_path, name="my-model", **files):
     folder = tmp_path / name
     folder.mkdir()
     for file, content in files.items():
-        (folder / file.replace("__", ".")).write_text(content if isinstance(content, str) else json.dumps(content))
+        (folder / file.replace("__", ".")).write_text(
+            content if isinstance(content, str) else json.dumps(content)
+        )
     return folder
 
 
@@ -69,7 +78,9 @@ def test_load_gives_the_callers_own():
     assert load()
 
 
-@pytest.mark.parametrize("name", ["lwm-text-chat-128k", "LargeWorldModel/LWM-Text-Chat-128K", " LWM-Text-Chat-128K "])
+@pytest.mark.parametrize(
+    "name", ["lwm-text-chat-128k", "LargeWorldModel/LWM-Text-Chat-128K", " LWM-Text-Chat-128K "]
+)
 def test_names_as_people_write_them(name):
     assert find(name).name == "LWM-Text-Chat-128K"
 
@@ -90,7 +101,9 @@ def test_pairing_rules():
 
 
 def test_a_folder_of_ones_own(tmp_path):
-    folder = folder_with(tmp_path, config__json=CONFIG, chat_template__jinja="{{ messages }}", model__safetensors="")
+    folder = folder_with(
+        tmp_path, config__json=CONFIG, chat_template__jinja="{{ messages }}", model__safetensors=""
+    )
     entry = find(str(folder))
     assert (entry.name, entry.folder, entry.chat, entry.weights) == ("my-model", folder, True, "safetensors")
     assert (entry.shape.layers, entry.native_context, entry.draft) == (2, 512, None)
@@ -104,7 +117,9 @@ def test_a_llama_2_chat_folder_is_known_by_its_name(tmp_path):
 
 
 def test_a_base_model_folder_with_pickled_weights(tmp_path):
-    folder = folder_with(tmp_path, config__json=CONFIG, pytorch_model__bin="", tokenizer_config__json={"bos_token": "<s>"})
+    folder = folder_with(
+        tmp_path, config__json=CONFIG, pytorch_model__bin="", tokenizer_config__json={"bos_token": "<s>"}
+    )
     entry = from_folder(folder)
     assert (entry.chat, entry.weights) == (False, "bin")
 
@@ -113,13 +128,23 @@ def test_a_folder_that_is_a_known_model_keeps_what_is_known(tmp_path):
     """A hand-copied download still knows its draft, licence and reading record."""
     known = find("Qwen2.5-0.5B-Instruct")
     shape = known.shape
-    config = {"model_type": "qwen2", "hidden_size": shape.hidden, "num_attention_heads": shape.heads, "vocab_size": shape.vocab,
-              "num_key_value_heads": shape.kv_heads, "num_hidden_layers": shape.layers, "tie_word_embeddings": True,
-              "intermediate_size": shape.intermediate, "max_position_embeddings": 32768}
+    config = {
+        "model_type": "qwen2",
+        "hidden_size": shape.hidden,
+        "num_attention_heads": shape.heads,
+        "vocab_size": shape.vocab,
+        "num_key_value_heads": shape.kv_heads,
+        "num_hidden_layers": shape.layers,
+        "tie_word_embeddings": True,
+        "intermediate_size": shape.intermediate,
+        "max_position_embeddings": 32768,
+    }
     entry = from_folder(folder_with(tmp_path, name="Qwen2.5-0.5B-Instruct", config__json=config))
     assert (entry.licence, entry.reading) == (known.licence, known.reading)
     assert entry.folder is not None
-    impostor = from_folder(folder_with(tmp_path / "Qwen2.5-0.5B-Instruct", name="Qwen2.5-0.5B-Instruct", config__json=CONFIG))
+    impostor = from_folder(
+        folder_with(tmp_path / "Qwen2.5-0.5B-Instruct", name="Qwen2.5-0.5B-Instruct", config__json=CONFIG)
+    )
     assert impostor.licence == "see the folder"
 
 

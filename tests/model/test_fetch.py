@@ -28,8 +28,14 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
 
 
 def start(name: str) -> subprocess.Popen[bytes]:
-    return subprocess.Popen([sys.executable, "-m", "core.model.fetch", name], cwd=REPO, env={**os.environ}, stdin=subprocess.PIPE,
-                            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    return subprocess.Popen(
+        [sys.executable, "-m", "core.model.fetch", name],
+        cwd=REPO,
+        env={**os.environ},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
 
 
 def told(child: subprocess.Popen[bytes]) -> list[dict]:

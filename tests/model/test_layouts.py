@@ -20,8 +20,14 @@ from tests.text.test_tokenizer import make
 from tests.tiny import VOCAB, oracle
 
 YARN = {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "original_max_position_embeddings": 128}
-LLAMA3 = {"rope_type": "llama3", "rope_theta": 10000.0, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
-          "original_max_position_embeddings": 128}
+LLAMA3 = {
+    "rope_type": "llama3",
+    "rope_theta": 10000.0,
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 128,
+}
 
 
 def sharded_bin(model: torch.nn.Module, folder: Path) -> None:
@@ -47,15 +53,30 @@ def older_config(folder: Path) -> None:
     config = json.loads(path.read_text())
     rope = config.pop("rope_parameters")
     config["rope_theta"], kind = rope.pop("rope_theta"), rope.pop("rope_type")
-    config["rope_scaling"] = {"type": kind, **rope} if kind == "yarn" else {"rope_type": kind, **rope} if kind != "default" else None
+    config["rope_scaling"] = (
+        {"type": kind, **rope}
+        if kind == "yarn"
+        else {"rope_type": kind, **rope}
+        if kind != "default"
+        else None
+    )
     path.write_text(json.dumps(config))
 
 
 @pytest.mark.parametrize("tokenizer", ["sentencepiece", "fast"])
-@pytest.mark.parametrize(("save", "rope", "older"), [
-    (sharded_bin, None, True), (sharded_bin, YARN, True), (sharded_safetensors, LLAMA3, True), (sharded_safetensors, YARN, False),
-], ids=["LWM", "Yarn-Llama-2", "Llama-3.1", "safetensors-yarn"])
-def test_from_the_hub_to_logits(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, save, rope, older, tokenizer):
+@pytest.mark.parametrize(
+    ("save", "rope", "older"),
+    [
+        (sharded_bin, None, True),
+        (sharded_bin, YARN, True),
+        (sharded_safetensors, LLAMA3, True),
+        (sharded_safetensors, YARN, False),
+    ],
+    ids=["LWM", "Yarn-Llama-2", "Llama-3.1", "safetensors-yarn"],
+)
+def test_from_the_hub_to_logits(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, save, rope, older, tokenizer
+):
     from huggingface_hub import constants
 
     reference = oracle(rope=rope)
@@ -69,7 +90,9 @@ def test_from_the_hub_to_logits(home: Path, tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(hub_client, "SPARE_BYTES", 0)
     with serving() as (hub, url):
         monkeypatch.setattr(constants, "ENDPOINT", url)
-        monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", url + "/{repo_id}/resolve/{revision}/{filename}")
+        monkeypatch.setattr(
+            constants, "HUGGINGFACE_CO_URL_TEMPLATE", url + "/{repo_id}/resolve/{revision}/{filename}"
+        )
         hub.files = {path.name: path.read_bytes() for path in source.iterdir()}
         folder = download("someone/tiny", pickled=save is sharded_bin)
     assert not list(folder.glob("*.bin"))

@@ -1,4 +1,6 @@
-"""The model file against transformers' own classes: same weights, same logits, whatever the pieces they are computed in."""
+"""The model file against transformers' own classes: same weights, same logits, whatever the pieces they are
+computed in.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +14,18 @@ IDS = [int(token) for token in torch.randint(0, VOCAB, (75,), generator=torch.Ge
 ROPES = {
     "linear": {"rope_type": "linear", "rope_theta": 10000.0, "factor": 4.0},
     "dynamic": {"rope_type": "dynamic", "rope_theta": 10000.0, "factor": 2.0},
-    "yarn": {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "original_max_position_embeddings": 32},
+    "yarn": {
+        "rope_type": "yarn",
+        "rope_theta": 10000.0,
+        "factor": 4.0,
+        "original_max_position_embeddings": 32,
+    },
     "llama3": {
-        "rope_type": "llama3", "rope_theta": 10000.0, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+        "rope_type": "llama3",
+        "rope_theta": 10000.0,
+        "factor": 8.0,
+        "low_freq_factor": 1.0,
+        "high_freq_factor": 4.0,
         "original_max_position_embeddings": 64,
     },
 }
@@ -24,7 +35,9 @@ def logits(model: object, segment: int, chunk: int, rows: int = 5) -> torch.Tens
     """The last `rows` rows: all but them prefilled in segments and chunks, then one pass."""
     cache = FullKVCache(model.config.kv_shape, 128, model.backend, block_tokens=32)
     with torch.inference_mode():
-        for _ in model.prefill(IDS[:-rows], cache, segment_tokens=segment, chunk_tokens=chunk, should_stop=lambda: False):
+        for _ in model.prefill(
+            IDS[:-rows], cache, segment_tokens=segment, chunk_tokens=chunk, should_stop=lambda: False
+        ):
             pass
         return model.forward(IDS[-rows:], cache)
 
@@ -41,14 +54,18 @@ def same(reference: torch.nn.Module, model: object) -> None:
 @pytest.mark.parametrize("kv_heads", [4, 2], ids=["MHA", "GQA"])
 @pytest.mark.parametrize("tied", [False, True], ids=["untied", "tied"])
 def test_logits_equal_transformers(family: str, kv_heads: int, tied: bool):
-    """Biases (Qwen2), q/k norms (Qwen3), grouped heads, tied embeddings; odd segments and chunks against one pass."""
+    """Biases (Qwen2), q/k norms (Qwen3), grouped heads, tied embeddings; odd segments and chunks against one
+    pass.
+    """
     reference = oracle(family, kv_heads=kv_heads, tied=tied)
     same(reference, ours(reference))
 
 
 @pytest.mark.parametrize("kind", ROPES)
 def test_rope_kinds_equal_transformers(kind: str):
-    """Kinds whose frequencies depend on the longest position are frozen at the given length: one transformers pass of that length."""
+    """Kinds whose frequencies depend on the longest position are frozen at the given length: one transformers
+    pass of that length.
+    """
     reference = oracle(rope=ROPES[kind], max_position_embeddings=32 if kind == "dynamic" else 128)
     same(reference, ours(reference, positions=len(IDS)))
 

@@ -45,11 +45,29 @@ print(max(seen) - before)
 
 def checkpoint(folder: Path) -> int:
     """A random Llama in bfloat16, in two files; returns its bytes."""
-    config = {"model_type": "llama", "hidden_size": HIDDEN, "intermediate_size": WIDE, "num_hidden_layers": LAYERS,
-              "num_attention_heads": 8, "num_key_value_heads": 8, "head_dim": HEAD, "vocab_size": VOCAB, "rms_norm_eps": 1e-5,
-              "max_position_embeddings": 128, "tie_word_embeddings": False, "rope_theta": 10000.0, "bos_token_id": 0, "eos_token_id": 1,
-              "torch_dtype": "bfloat16", "architectures": ["LlamaForCausalLM"]}
-    sizes = {"model.embed_tokens.weight": (VOCAB, HIDDEN), "lm_head.weight": (VOCAB, HIDDEN), "model.norm.weight": (HIDDEN,)}
+    config = {
+        "model_type": "llama",
+        "hidden_size": HIDDEN,
+        "intermediate_size": WIDE,
+        "num_hidden_layers": LAYERS,
+        "num_attention_heads": 8,
+        "num_key_value_heads": 8,
+        "head_dim": HEAD,
+        "vocab_size": VOCAB,
+        "rms_norm_eps": 1e-5,
+        "max_position_embeddings": 128,
+        "tie_word_embeddings": False,
+        "rope_theta": 10000.0,
+        "bos_token_id": 0,
+        "eos_token_id": 1,
+        "torch_dtype": "bfloat16",
+        "architectures": ["LlamaForCausalLM"],
+    }
+    sizes = {
+        "model.embed_tokens.weight": (VOCAB, HIDDEN),
+        "lm_head.weight": (VOCAB, HIDDEN),
+        "model.norm.weight": (HIDDEN,),
+    }
     for layer in range(LAYERS):
         stem = f"model.layers.{layer}."
         sizes |= {f"{stem}self_attn.{one}_proj.weight": (HIDDEN, HIDDEN) for one in "qkvo"}
@@ -71,7 +89,12 @@ def checkpoint(folder: Path) -> int:
 def test_loading_takes_little_more_memory_than_the_weights(tmp_path: Path):
     """The file is mapped, not read; what is stacked for one product is one layer's, not the model's."""
     weights = checkpoint(tmp_path)
-    said = subprocess.run([sys.executable, "-c", MEASURE, str(tmp_path)], capture_output=True, text=True, timeout=120,
-                          cwd=Path(__file__).resolve().parents[2])
+    said = subprocess.run(
+        [sys.executable, "-c", MEASURE, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        cwd=Path(__file__).resolve().parents[2],
+    )
     assert said.returncode == 0, said.stderr
     assert int(said.stdout) < 1.3 * weights

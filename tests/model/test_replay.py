@@ -1,4 +1,6 @@
-"""Replay equals eager: recorded passes over caches that grow, roll back, evict, are selected anew and serve the next conversation."""
+"""Replay equals eager: recorded passes over caches that grow, roll back, evict, are selected anew and serve
+the next conversation.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,10 @@ from tests.test_engine import GREEDY, PROMPT, run
 from tests.tiny import FAMILIES, PLAN, VOCAB, oracle, ours
 
 ROWS = range(1, 5)
-OPS = st.lists(st.tuples(st.sampled_from(["feed", "feed", "feed", "rollback", "commit", "next"]), st.integers(1, 4)), max_size=20)
+OPS = st.lists(
+    st.tuples(st.sampled_from(["feed", "feed", "feed", "rollback", "commit", "next"]), st.integers(1, 4)),
+    max_size=20,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -40,12 +45,24 @@ def no_gradients() -> Iterator[None]:
         yield
 
 
-def retrieval(model: LlamaModel, source: FullKVCache, like: RetrievalKVCache | None = None) -> RetrievalKVCache:
-    return RetrievalKVCache(source, budget=32, chunk=8, recent=8, tail_tokens=24, slack=40, store=like and like.store)
+def retrieval(
+    model: LlamaModel, source: FullKVCache, like: RetrievalKVCache | None = None
+) -> RetrievalKVCache:
+    return RetrievalKVCache(
+        source, budget=32, chunk=8, recent=8, tail_tokens=24, slack=40, store=like and like.store
+    )
 
 
 def streaming(model: LlamaModel, like: StreamingKVCache | None = None) -> StreamingKVCache:
-    return StreamingKVCache(model.config.kv_shape, model.backend, model.rope.rotate, sinks=3, window=9, slack=90, store=like and like.store)
+    return StreamingKVCache(
+        model.config.kv_shape,
+        model.backend,
+        model.rope.rotate,
+        sinks=3,
+        window=9,
+        slack=90,
+        store=like and like.store,
+    )
 
 
 def full(model: LlamaModel) -> FullKVCache:
@@ -53,7 +70,9 @@ def full(model: LlamaModel) -> FullKVCache:
 
 
 class Middle:
-    """A model, its full cache with part of a book in it, and a retrieval cache over that, driven as the decoder drives them."""
+    """A model, its full cache with part of a book in it, and a retrieval cache over that, driven as the
+    decoder drives them.
+    """
 
     def __init__(self, backend: Backend, *, graphs: bool, kv_heads: int, family: str = "llama") -> None:
         self.model = ours(oracle(family, kv_heads=kv_heads), backend=backend)
@@ -82,7 +101,9 @@ class Middle:
         self.cache.rollback(max(len(self.tokens), self.cache.length - n))
 
     def commit(self, n: int) -> None:
-        """n tokens are verified by the full cache, which is observed; then the retrieval cache is selected anew."""
+        """n tokens are verified by the full cache, which is observed; then the retrieval cache is selected
+        anew.
+        """
         tokens = [(len(self.tokens) * 5 + i) % VOCAB for i in range(n)]
         self.source.observer = self.cache.observe
         self.model.forward(tokens, self.source)
@@ -100,7 +121,9 @@ class Level0:
     def __init__(self, backend: Backend, *, graphs: bool, kv_heads: int, family: str = "llama") -> None:
         self.model = ours(oracle(family, kv_heads=kv_heads), backend=backend)
         ids = torch.arange(3, VOCAB, 2)
-        self.model._head = PartialHead(backend.linear(self.model.embedding[ids]), ids.to(backend.device), VOCAB)
+        self.model._head = PartialHead(
+            backend.linear(self.model.embedding[ids]), ids.to(backend.device), VOCAB
+        )
         self.cache = streaming(self.model)
         self.passes: LlamaModel | ShortPasses = self.model
         if graphs:
@@ -122,17 +145,26 @@ class Level0:
 
 
 def compare(
-    kind: type[Middle] | type[Level0], ops: list[tuple[str, int]], backend: Backend, *, like: Backend | None = None, off: float = 1e-4,
+    kind: type[Middle] | type[Level0],
+    ops: list[tuple[str, int]],
+    backend: Backend,
+    *,
+    like: Backend | None = None,
+    off: float = 1e-4,
     **sizes: object,
 ) -> None:
-    """Does the same to eager passes on `like`, the CPU, and to replayed ones on `backend`, and compares what every pass says."""
+    """Does the same to eager passes on `like`, the CPU, and to replayed ones on `backend`, and compares what
+    every pass says.
+    """
     eager, replayed = kind(like or CpuBackend(), graphs=False, **sizes), kind(backend, graphs=True, **sizes)
     assert replayed.passes.rows == tuple(ROWS)
     for op, n in ops:
         if op == "feed" and eager.cache.length - eager.cache.committed < 30:
             want, got = eager.feed(n), replayed.feed(n)
             got, want = (logits.cpu().nan_to_num(neginf=0.0) for logits in (got, want))
-            assert float((got - want).abs().max()) <= off * float(want.abs().max()), f"{n} rows are off by {(got - want).abs().max()}"
+            assert float((got - want).abs().max()) <= off * float(want.abs().max()), (
+                f"{n} rows are off by {(got - want).abs().max()}"
+            )
         elif op == "next":
             eager.begin()
             replayed.begin()
@@ -147,7 +179,8 @@ def compare(
 @given(ops=OPS)
 def test_any_sequence(kind: type[Middle] | type[Level0], kv_heads: int, ops: list[tuple[str, int]]):
     """Growth, rollback, commit with eviction or selection, and a second conversation in the same memory."""
-    with torch.inference_mode():                           # hypothesis calls this many times within one fixture
+    # hypothesis calls this many times within one fixture
+    with torch.inference_mode():
         compare(kind, ops, RecordingBackend(), kv_heads=kv_heads)
 
 
@@ -155,15 +188,33 @@ def test_any_sequence(kind: type[Middle] | type[Level0], kv_heads: int, ops: lis
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_family(kind: type[Middle] | type[Level0], family: str):
     """Biases, and norms of queries and keys, are recorded with the rest."""
-    ops = [("feed", 2), ("feed", 1), ("rollback", 1), ("feed", 4), ("commit", 3), ("feed", 3), ("next", 1), ("feed", 1)]
+    ops = [
+        ("feed", 2),
+        ("feed", 1),
+        ("rollback", 1),
+        ("feed", 4),
+        ("commit", 3),
+        ("feed", 3),
+        ("next", 1),
+        ("feed", 1),
+    ]
     backend = RecordingBackend()
     compare(kind, ops * 3, backend, kv_heads=2, family=family)
-    assert backend.recorded == len(ROWS) and backend.replayed == len(ROWS) + 15          # each was tried once
+    assert backend.recorded == len(ROWS) and backend.replayed == len(ROWS) + 15  # each was tried once
 
 
-# ---- a value that was recorded and not a tensor is found ------------------------------------------------------------------
+# ---- a value that was recorded and not a tensor is found ---------------------------------------------------
 
-BUSY = [("feed", 2), ("feed", 1), ("commit", 2), ("feed", 3), ("rollback", 2), ("feed", 1), ("commit", 4), ("feed", 2)]
+BUSY = [
+    ("feed", 2),
+    ("feed", 1),
+    ("commit", 2),
+    ("feed", 3),
+    ("rollback", 2),
+    ("feed", 1),
+    ("commit", 4),
+    ("feed", 2),
+]
 
 
 def slots_stay(rows: FixedRows, position: int, slot: int) -> None:
@@ -204,14 +255,22 @@ def break_ids(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ReplayedPass, "forward", lambda one, ids, cache: honest(one, [0] * len(ids), cache))
 
 
-MUTANTS = {"slots stay": partial(break_place, mutant=slots_stay), "positions stay": partial(break_place, mutant=positions_stay),
-           "tensors are new": partial(break_place, mutant=new_tensors), "a length in the code": break_attention, "ids stay": break_ids}
+MUTANTS = {
+    "slots stay": partial(break_place, mutant=slots_stay),
+    "positions stay": partial(break_place, mutant=positions_stay),
+    "tensors are new": partial(break_place, mutant=new_tensors),
+    "a length in the code": break_attention,
+    "ids stay": break_ids,
+}
 
 
 @pytest.mark.parametrize("kind", [Middle, Level0])
 @pytest.mark.parametrize("mutant", MUTANTS)
 def test_what_was_recorded_and_should_not_be_is_found(
-    kind: type[Middle] | type[Level0], mutant: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    kind: type[Middle] | type[Level0],
+    mutant: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ):
     """By the product before it replays anything, and by the comparison above without that."""
     MUTANTS[mutant](monkeypatch)
@@ -222,7 +281,8 @@ def test_what_was_recorded_and_should_not_be_is_found(
         compare(kind, BUSY, RecordingBackend(), kv_heads=2)
 
 
-# ---- answers --------------------------------------------------------------------------------------------------------------
+# ---- answers -----------------------------------------------------------------------------------------------
+
 
 def prepared(backend: Backend, *, kv_heads: int, graphs: str = "on") -> Engine:
     """An engine whose short passes are recorded, with a draft model of its own vocabulary."""
@@ -230,8 +290,15 @@ def prepared(backend: Backend, *, kv_heads: int, graphs: str = "on") -> Engine:
     plan = replace(PLAN, cuda_graphs=graphs)
     composer = Composer(plan, model, small_draft(backend))
     composer.prepare()
-    return Engine(model, plan, new_cache=lambda capacity: FullKVCache(model.config.kv_shape, capacity + 32, backend, block_tokens=64),
-                  compose=composer.compose, peak_memory=lambda: 1)
+    return Engine(
+        model,
+        plan,
+        new_cache=lambda capacity: FullKVCache(
+            model.config.kv_shape, capacity + 32, backend, block_tokens=64
+        ),
+        compose=composer.compose,
+        peak_memory=lambda: 1,
+    )
 
 
 def small_draft(backend: Backend) -> LlamaModel:
@@ -244,7 +311,9 @@ def small_draft(backend: Backend) -> LlamaModel:
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
 @pytest.mark.parametrize("mode", ["triforce", "retrieval", "draft"])
 def test_the_same_answers(mode: str, temperature: float, kv_heads: int):
-    """Two conversations in turns, long enough for selections and evictions: the same tokens, greedy and by the same seed."""
+    """Two conversations in turns, long enough for selections and evictions: the same tokens, greedy and by
+    the same seed.
+    """
     backend = RecordingBackend()
     params = replace(GREEDY, mode=mode, temperature=temperature, max_new_tokens=64, seed=3)
     answers = []
@@ -263,7 +332,9 @@ def test_another_budget_has_memory_of_its_own():
     params, backend = replace(GREEDY, mode="retrieval", budget=80), RecordingBackend()
     plain, recorded = prepared(CpuBackend(), kv_heads=2), prepared(backend, kv_heads=2)
     tried = backend.replayed
-    assert run(recorded, recorded.new_context(400), PROMPT, params) == run(plain, plain.new_context(400), PROMPT, params)
+    assert run(recorded, recorded.new_context(400), PROMPT, params) == run(
+        plain, plain.new_context(400), PROMPT, params
+    )
     assert backend.replayed == tried
 
 
@@ -272,11 +343,14 @@ def test_no_memory_for_a_recording(recordings: int):
     """Then and from then on passes are eager, and the answer is the same."""
     backend = RecordingBackend(full=recordings)
     plain, recorded = (prepared(one, kv_heads=2) for one in (CpuBackend(), backend))
-    assert run(recorded, recorded.new_context(400), PROMPT, GREEDY) == run(plain, plain.new_context(400), PROMPT, GREEDY)
+    assert run(recorded, recorded.new_context(400), PROMPT, GREEDY) == run(
+        plain, plain.new_context(400), PROMPT, GREEDY
+    )
     assert backend.recorded == recordings
 
 
-# ---- the choice -----------------------------------------------------------------------------------------------------------
+# ---- the choice --------------------------------------------------------------------------------------------
+
 
 class Clock:
     """Passes take as long as the script says, one way and the other in turns."""
@@ -297,7 +371,11 @@ def test_whichever_is_faster_is_kept():
     cache.advance(12)
     passes = ShortPasses(model, cache, (1, 2, 3), clock=Clock((4e-3, 1e-3), (3e-3, 5e-3), (3e-3, 2.95e-3)))
     assert passes.rows == (1,)
-    assert [(round(one.eager_ms, 6), round(one.replay_ms, 6)) for one in passes.times] == [(4, 1), (3, 5), (3, 2.95)]
+    assert [(round(one.eager_ms, 6), round(one.replay_ms, 6)) for one in passes.times] == [
+        (4, 1),
+        (3, 5),
+        (3, 2.95),
+    ]
     assert cache.length == 12
 
 
@@ -317,12 +395,17 @@ def test_what_was_measured_decides_the_next_time(tmp_path: Path):
     for one in values[key]["times"]:
         one.update(eager_ms=4.0, replay_ms=1.0 if one["rows"] == 2 else 5.0)
     path.write_text(json.dumps(values))
-    said = "CUDA graphs: used for middle passes of 2 rows; one row takes 4.0 ms launched by operation and 5.0 ms replayed."
+    said = (
+        "CUDA graphs: used for middle passes of 2 rows; one row takes 4.0 ms launched by operation and "
+        "5.0 ms replayed."
+    )
     assert prepare() == ((said,), 1)
     values[key]["times"][1] = {"rows": "two"}
     path.write_text(json.dumps(values))
     assert prepare()[1] == 3
-    assert [line.endswith("ms replayed.") and "middle passes of tiny" in line for line in measured.said()] == [True]
+    assert [
+        line.endswith("ms replayed.") and "middle passes of tiny" in line for line in measured.said()
+    ] == [True]
     assert [one["rows"] for one in json.loads(path.read_text())[key]["times"]] == [1, 2, 3]
 
 
@@ -335,9 +418,17 @@ def test_long_passes_are_not_recorded():
 def test_what_a_user_is_told():
     """One sentence for each level, with the times where there are any."""
     backend = RecordingBackend()
-    for graphs, said in (("on", "CUDA graphs: used for middle passes of 1, 2, 3 rows."), ("auto", "ms replayed"), ("off", None)):
-        composer = Composer(replace(PLAN, cuda_graphs=graphs), ours(oracle(), backend=backend), small_draft(backend))
+    for graphs, said in (
+        ("on", "CUDA graphs: used for middle passes of 1, 2, 3 rows."),
+        ("auto", "ms replayed"),
+        ("off", None),
+    ):
+        composer = Composer(
+            replace(PLAN, cuda_graphs=graphs), ours(oracle(), backend=backend), small_draft(backend)
+        )
         notes = composer.prepare()
-        assert len(notes) == (2 if said else 0) and all(said in note or "draft" in note for note in notes), notes
+        assert len(notes) == (2 if said else 0) and all(said in note or "draft" in note for note in notes), (
+            notes
+        )
     composer = Composer(replace(PLAN, cuda_graphs="on"), ours(oracle()), None)
     assert composer.prepare() == ("CUDA graphs: not used for middle passes.",)

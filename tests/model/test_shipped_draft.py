@@ -28,17 +28,25 @@ def test_it_is_small_and_carries_its_card():
 
 
 def test_it_agrees_with_its_target_far_more_often_than_chance(embedded_model_dir: Path):
-    """Rows of the head in another order, or positions other than in training, leave a draft that nobody accepts."""
+    """Rows of the head in another order, or positions other than in training, leave a draft that nobody
+    accepts.
+    """
     backend = CpuBackend(torch.float32)
     target = load_model(embedded_model_dir, backend, positions=512)
-    draft = load_draft(find(DRAFT).folder, backend, target=target, target_dir=embedded_model_dir, positions=512)
+    draft = load_draft(
+        find(DRAFT).folder, backend, target=target, target_dir=embedded_model_dir, positions=512
+    )
     ids = Tokenizer.load(embedded_model_dir).encode(SAMPLE.read_text(encoding="utf-8"))[:400]
     with torch.inference_mode():
-        wanted = target.forward(ids, FullKVCache(target.config.kv_shape, 512, backend, block_tokens=512)).argmax(-1)
-        cache = StreamingKVCache(draft.config.kv_shape, backend, draft.rope.rotate, sinks=16, window=240, slack=16)
+        wanted = target.forward(
+            ids, FullKVCache(target.config.kv_shape, 512, backend, block_tokens=512)
+        ).argmax(-1)
+        cache = StreamingKVCache(
+            draft.config.kv_shape, backend, draft.rope.rotate, sinks=16, window=240, slack=16
+        )
         rows = []
         for start in range(0, len(ids), 8):
-            rows.append(draft.forward(ids[start:start + 8], cache).argmax(-1))
+            rows.append(draft.forward(ids[start : start + 8], cache).argmax(-1))
             cache.commit(cache.length)
     agreed = float((torch.cat(rows) == wanted).float().mean())
     assert agreed > 0.2, f"{agreed:.0%} of the likeliest tokens are the target's"

@@ -12,7 +12,8 @@ from core.planning.plan import Plan
 from core.stats import StatsRecorder
 from tests.tiny import PLAN
 
-FAST = replace(PLAN, pcie_gb_per_s=25.0, expected_middle_ms=20.0, gamma=9)      # 10 GB and 10 middle passes: 0.6 s
+# 10 GB and 10 middle passes: 0.6 s
+FAST = replace(PLAN, pcie_gb_per_s=25.0, expected_middle_ms=20.0, gamma=9)
 
 
 def rounds(seconds: float, moved: int) -> StatsRecorder:

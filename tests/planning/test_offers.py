@@ -40,8 +40,13 @@ def test_without_gpu_the_embedded_model_runs():
 def test_with_gpu_the_largest_downloaded_chat_model_that_fits_runs():
     assert choose(PC_4090, Settings(), is_downloaded=only_embedded, devices=BOTH).entry.name == EMBEDDED
     assert choose(PC_4090, Settings(), is_downloaded=everything, devices=BOTH).entry.name == "Qwen3-8B"
-    assert choose(PC_3060, Settings(), is_downloaded=everything, devices=BOTH).entry.name == "Qwen3-4B-Instruct-2507"
-    assert choose(PC_4090, Settings(device="cpu"), is_downloaded=everything, devices=BOTH).entry.name == EMBEDDED
+    assert (
+        choose(PC_3060, Settings(), is_downloaded=everything, devices=BOTH).entry.name
+        == "Qwen3-4B-Instruct-2507"
+    )
+    assert (
+        choose(PC_4090, Settings(device="cpu"), is_downloaded=everything, devices=BOTH).entry.name == EMBEDDED
+    )
 
 
 def test_without_a_backend_for_the_gpu_the_cpu_runs_and_it_is_said():
@@ -52,8 +57,9 @@ def test_without_a_backend_for_the_gpu_the_cpu_runs_and_it_is_said():
 
 
 def test_the_users_model_wins_and_is_refused_when_it_does_not_fit():
-    chosen = choose(PC_4090, Settings(model="llama-3.1-8b-instruct"), is_downloaded=only_embedded,
-                    devices=BOTH)
+    chosen = choose(
+        PC_4090, Settings(model="llama-3.1-8b-instruct"), is_downloaded=only_embedded, devices=BOTH
+    )
     assert chosen.entry.name == "Llama-3.1-8B-Instruct"
     with pytest.raises(PlanError, match="choose Qwen3-4B"):
         choose(PC_3060, Settings(model="Qwen3-8B"), is_downloaded=everything, devices=BOTH)
@@ -66,7 +72,9 @@ def test_offers_put_what_fits_first_and_say_why_not():
     fits = [offer.plan is not None for offer in found]
     assert fits == sorted(fits, reverse=True)
     assert all(offer.reason for offer in found if offer.plan is None)
-    assert {"Llama-3.1-8B-Instruct", "Mistral-Nemo-Instruct-2407"} <= {one.entry.name for one in found if one.plan is None}
+    assert {"Llama-3.1-8B-Instruct", "Mistral-Nemo-Instruct-2407"} <= {
+        one.entry.name for one in found if one.plan is None
+    }
     assert "llama-68m" not in {offer.entry.name for offer in found}
 
 
@@ -88,7 +96,9 @@ def test_plan_for_names_the_draft_only_when_it_is_used():
 
 def test_a_base_model_is_labelled_in_its_plan():
     choice = plan_for(PC_4090, Settings(context_tokens=32_768), find("Yarn-Llama-2-7b-128k"))
-    assert any("not tuned for chat" in note for note in choice.plan.notes) and choice.entry.frame == "completion"
+    assert (
+        any("not tuned for chat" in note for note in choice.plan.notes) and choice.entry.frame == "completion"
+    )
     assert not any("not tuned" in note for note in plan_for(PC_4090, Settings(), find("Qwen3-8B")).plan.notes)
 
 
@@ -96,15 +106,21 @@ def test_a_draft_that_was_not_downloaded_is_done_without_and_said():
     """The engine cannot load what is not there, and must not refuse the model for it."""
     large = imagined_hardware(gpu="RTX 4090", ram_gib=128)
     settings = Settings(model="LWM-Text-Chat-128K", context_tokens=131_072)
-    choice = choose(large, settings, is_downloaded=lambda entry: entry.name == "LWM-Text-Chat-128K", devices=BOTH)
+    choice = choose(
+        large, settings, is_downloaded=lambda entry: entry.name == "LWM-Text-Chat-128K", devices=BOTH
+    )
     assert choice.draft is None and choice.plan.draft_model is None
     assert any("llama-68m could draft" in note and "models download" in note for note in choice.plan.notes)
-    named = choose(large, replace(settings, draft_model="llama-68m"), is_downloaded=only_embedded, devices=BOTH)
+    named = choose(
+        large, replace(settings, draft_model="llama-68m"), is_downloaded=only_embedded, devices=BOTH
+    )
     assert named.draft.name == "llama-68m"
 
 
 def test_plan_as_text_names_every_line():
-    plan = plan_for(imagined_hardware(gpu="RTX 4090", ram_gib=128), Settings(), find("LWM-Text-Chat-128K")).plan
+    plan = plan_for(
+        imagined_hardware(gpu="RTX 4090", ram_gib=128), Settings(), find("LWM-Text-Chat-128K")
+    ).plan
     text = format_plan(plan)
     assert all(line.name in text for line in plan.budget)
     assert all(note in text for note in plan.notes)
@@ -112,12 +128,15 @@ def test_plan_as_text_names_every_line():
     assert f"{plan.on_chip_layers} of 32 layers" in text
 
 
-@pytest.mark.parametrize(("seconds", "text"), [(3.24, "3.2 s"), (53, "53 s"), (600, "10 min"), (7200, "2.0 h")])
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(3.24, "3.2 s"), (53, "53 s"), (600, "10 min"), (7200, "2.0 h")]
+)
 def test_durations(seconds, text):
     assert duration(seconds) == text
 
 
-# ---- doctor -----------------------------------------------------------------------------------------------------------
+# ---- doctor ------------------------------------------------------------------------------------------------
+
 
 def test_a_healthy_machine():
     report = doctor.doctor_report(NO_GPU, Settings())
@@ -135,7 +154,13 @@ def test_what_is_wrong_is_said(monkeypatch):
     monkeypatch.setattr(doctor, "PACKAGES", ("psutil", "a-package-nobody-has"))
     monkeypatch.setattr(offering, "runnable_devices", lambda: BOTH)
     slow = replace(PC_4090.gpus[0], pcie_gb_per_s=6.2, pcie_measured=True)
-    sick = replace(PC_4090, gpus=(slow,), disk_path="/data", disk_free_bytes=10**9, problems=("GPU 1 does not answer (lost).",))
+    sick = replace(
+        PC_4090,
+        gpus=(slow,),
+        disk_path="/data",
+        disk_free_bytes=10**9,
+        problems=("GPU 1 does not answer (lost).",),
+    )
     report = doctor.doctor_report(sick, Settings(model="Yarn-Llama-2-13b-128k"))
     text = doctor.format_doctor(report)
     assert report["would_run"] is None

@@ -1,4 +1,6 @@
-"""The planner: properties over a table of imagined machines, rows checked by hand, and what impossible cases say."""
+"""The planner: properties over a table of imagined machines, rows checked by hand, and what impossible cases
+say.
+"""
 
 from __future__ import annotations
 
@@ -21,9 +23,15 @@ from core.planning.planner import plan
 
 CARDS = ("RTX 3060", "RTX 3070", "RTX 3080", "RTX 3090", "RTX 4070 Ti", "RTX 4090", "RTX 5090", "A100 80 GB")
 RAMS = (16, 32, 64, 128)
-PCIES = (12.0, 25.0, 52.0)                 # generations 3, 4, 5
+PCIES = (12.0, 25.0, 52.0)  # generations 3, 4, 5
 CONTEXTS = (8192, 32_768, 131_072)
-SAME_SHAPE = {"LWM-Text-Chat-256K", "LWM-Text-Chat-512K", "LWM-Text-Chat-1M", "Yarn-Llama-2-7b-128k", "Qwen2.5-7B-Instruct-1M"}
+SAME_SHAPE = {
+    "LWM-Text-Chat-256K",
+    "LWM-Text-Chat-512K",
+    "LWM-Text-Chat-1M",
+    "Yarn-Llama-2-7b-128k",
+    "Qwen2.5-7B-Instruct-1M",
+}
 TARGETS = tuple(entry for entry in load().values() if entry.role == "target" and entry.name not in SAME_SHAPE)
 SHAPES = tuple(entry.shape for entry in load().values() if entry.role == "target")
 
@@ -33,8 +41,13 @@ def planned(hardware: Hardware, name: str, *, context: int | None, **settings) -
     entry = find(name)
     draft = draft_for(entry)
     try:
-        return plan(hardware, Settings(context_tokens=context, **settings), target=entry.shape,
-                    draft=draft.shape if draft else None, alternatives=SHAPES)
+        return plan(
+            hardware,
+            Settings(context_tokens=context, **settings),
+            target=entry.shape,
+            draft=draft.shape if draft else None,
+            alternatives=SHAPES,
+        )
     except PlanError as error:
         return error
 
@@ -49,7 +62,10 @@ def table() -> dict[tuple, tuple[Hardware, Plan | PlanError]]:
         hardware = imagined_hardware(gpu=card, ram_gib=ram, pcie_gb_per_s=pcie)
         for entry, context in product(TARGETS, CONTEXTS):
             if context <= entry.shape.longest_context:
-                rows[card, ram, pcie, entry.name, context] = hardware, planned(hardware, entry.name, context=context)
+                rows[card, ram, pcie, entry.name, context] = (
+                    hardware,
+                    planned(hardware, entry.name, context=context),
+                )
     return rows
 
 
@@ -77,7 +93,9 @@ def test_lines_hold_the_weights_and_the_whole_kv_cache(table):
         shape = find(found.model).shape
         kv = sum(line.bytes for line in found.budget if line.name.startswith("KV cache"))
         assert kv >= found.context_tokens * shape.kv_bytes_per_token(found.dtype), key
-        assert next(line.bytes for line in found.budget if line.name == "weights") == shape.weight_bytes(found.dtype), key
+        assert next(line.bytes for line in found.budget if line.name == "weights") == shape.weight_bytes(
+            found.dtype
+        ), key
         assert any(line.name == "kept free" for line in found.budget), key
         assert 0 <= found.on_chip_layers <= found.layers, key
         assert (found.staging_blocks == 0) == (found.on_chip_layers == found.layers), key
@@ -131,29 +149,38 @@ def test_faster_gpu_memory_and_arithmetic_never_give_a_slower_plan():
         assert both.expected_prefill_s < slow.expected_prefill_s
 
 
-# ---- rows checked by hand ---------------------------------------------------------------------------------------------
+# ---- rows checked by hand ----------------------------------------------------------------------------------
+
 
 def test_the_papers_4090_row():
     """LWM 7B, 128K, RTX 4090, 128 GB, 25 GB/s, acceptance .92: 312 ms are published for this card.
 
-    By hand: weights 6.738e9 x 2 = 13.48 GB. KV 32 layers x 2.147 GB = 68.7 GB. Free: 24 GiB - 0.5 = 25.23 GB. Prefill's work
-    space: two layers 4.29 GB + hidden 2 x 32768 x 4096 x 2 = 0.54 GB + chunk; retrieval (4096 + 512) x 512 KiB = 2.42 GB;
-    context 0.54, reserve 1.07: together 22.7 GB, so one layer (2.15 GB) more fits and two do not. Verification streams
-    31 x 2.147 = 66.6 GB at 25 GB/s: 2.66 s.
+    By hand: weights 6.738e9 x 2 = 13.48 GB. KV 32 layers x 2.147 GB = 68.7 GB. Free: 24 GiB - 0.5 = 25.23 GB.
+    Prefill's work space: two layers 4.29 GB + hidden 2 x 32768 x 4096 x 2 = 0.54 GB + chunk; retrieval (4096
+    + 512) x 512 KiB = 2.42 GB; context 0.54, reserve 1.07: together 22.7 GB, so one layer (2.15 GB) more fits
+    and two do not. Verification streams 31 x 2.147 = 66.6 GB at 25 GB/s: 2.66 s.
     """
-    found = planned(imagined_hardware(gpu="RTX 4090", ram_gib=128, pcie_gb_per_s=25), "lwm-text-chat-128k", context=131_072)
+    found = planned(
+        imagined_hardware(gpu="RTX 4090", ram_gib=128, pcie_gb_per_s=25),
+        "lwm-text-chat-128k",
+        context=131_072,
+    )
     assert found.on_chip_layers == 1
     assert found.bytes_in("pinned RAM") == 31 * 131_072 * 16_384
     assert 2660 <= found.expected_plain_tbt_ms <= 2700
     assert 200 <= found.expected_tbt_ms <= 312
     assert found.draft_model == "llama-68m"
-    assert 50 <= found.expected_prefill_s <= 60            # 1.70 + 4.50 PFLOP at 140 and 110 TFLOP/s
+    assert 50 <= found.expected_prefill_s <= 60  # 1.70 + 4.50 PFLOP at 140 and 110 TFLOP/s
 
 
 def test_llama_31_8b_at_128k_on_a_4090():
-    """By hand: weights 16.06 GB, one layer's KV 131072 x 4 KiB = 0.537 GB, 32 layers 17.2 GB. Decode would hold 7 GB of KV
-    (13 layers); prefill's two layers and the reserve leave 9."""
-    found = planned(imagined_hardware(gpu="RTX 4090", ram_gib=64, pcie_gb_per_s=25), "Llama-3.1-8B-Instruct", context=131_072)
+    """By hand: weights 16.06 GB, one layer's KV 131072 x 4 KiB = 0.537 GB, 32 layers 17.2 GB. Decode would
+    hold 7 GB of KV (13 layers); prefill's two layers and the reserve leave 9."""
+    found = planned(
+        imagined_hardware(gpu="RTX 4090", ram_gib=64, pcie_gb_per_s=25),
+        "Llama-3.1-8B-Instruct",
+        context=131_072,
+    )
     assert found.on_chip_layers == 9
     assert found.bytes_in("pinned RAM") == 23 * 131_072 * 4096
     assert found.expected_plain_tbt_ms == pytest.approx(23 * 131_072 * 4096 / 25e9 * 1e3, rel=0.02)
@@ -191,9 +218,16 @@ def test_4_bit_kernels_only_for_a_4_bit_checkpoint_in_bfloat16():
 
 
 def test_cpu_times_near_the_measured_ones():
-    """Measured on two AVX-512 cores: a pass behind so many tokens (docs/LOG.md), and prefill (benchmarks/results/peers.json)."""
-    hardware = replace(imagined_hardware(ram_gib=16, cores=2), cpu_flags=frozenset({"avx512f", "avx512_bf16"}))
-    for kernel, measured_ms in (("auto", {1000: 19.7, 4000: 30.0, 8000: 38.4, 16_000: 53.6}), ("float", {8000: 62.3, 16_000: 74.9})):
+    """Measured on two AVX-512 cores: a pass behind so many tokens (docs/LOG.md), and prefill
+    (benchmarks/results/peers.json).
+    """
+    hardware = replace(
+        imagined_hardware(ram_gib=16, cores=2), cpu_flags=frozenset({"avx512f", "avx512_bf16"})
+    )
+    for kernel, measured_ms in (
+        ("auto", {1000: 19.7, 4000: 30.0, 8000: 38.4, 16_000: 53.6}),
+        ("float", {8000: 62.3, 16_000: 74.9}),
+    ):
         for context, ms in measured_ms.items():
             found = planned(hardware, "SmolLM2-135M-Instruct", context=context, weights_kernel=kernel)
             assert found.expected_plain_tbt_ms == pytest.approx(ms, rel=0.25), (kernel, context)
@@ -203,20 +237,28 @@ def test_cpu_times_near_the_measured_ones():
 
 
 def test_what_prefill_copies_on_a_cpu_is_counted():
-    """In pieces of the sizes that the backend takes. One layer of this shape held 359 MiB at most beside its weights and cache (torch's
-    memory profile of a segment behind 12,000 tokens).
+    """In pieces of the sizes that the backend takes. One layer of this shape held 359 MiB at most beside its
+    weights and cache (torch's memory profile of a segment behind 12,000 tokens).
     """
-    assert (budget.CPU_PIECE_TOKENS, budget.CPU_PIECE_NUMBERS) == (cpu._PIECE_TOKENS, linear_cpu._PIECE_NUMBERS)
+    assert (budget.CPU_PIECE_TOKENS, budget.CPU_PIECE_NUMBERS) == (
+        cpu._PIECE_TOKENS,
+        linear_cpu._PIECE_NUMBERS,
+    )
     hardware = replace(imagined_hardware(ram_gib=64), cpu_flags=frozenset({"avx512f", "avx512_bf16"}))
     found = planned(hardware, "Llama-3.1-8B-Instruct", context=16_384)
     (work,) = (line.bytes for line in found.budget if line.name == "work space (prefill)")
     assert work == pytest.approx(359 * budget.MIB, rel=0.25)
 
 
-# ---- refusals ---------------------------------------------------------------------------------------------------------
+# ---- refusals ----------------------------------------------------------------------------------------------
+
 
 def test_llama_2_7b_at_128k_on_a_64_gb_pc_is_refused_before_loading():
-    found = planned(imagined_hardware(gpu="RTX 4090", ram_gib=64, pcie_gb_per_s=25), "Yarn-Llama-2-7b-128k", context=131_072)
+    found = planned(
+        imagined_hardware(gpu="RTX 4090", ram_gib=64, pcie_gb_per_s=25),
+        "Yarn-Llama-2-7b-128k",
+        context=131_072,
+    )
     message = str(found)
     assert isinstance(found, PlanError)
     assert "GB of RAM" in message
@@ -264,12 +306,14 @@ def test_weights_too_large_for_the_card():
 
 def test_context_beyond_the_model_is_refused():
     hardware = imagined_hardware(gpu="RTX 4090", ram_gib=128)
-    assert "handles at most 131,072 tokens" in str(planned(hardware, "Llama-3.1-8B-Instruct", context=200_000))
+    assert "handles at most 131,072 tokens" in str(
+        planned(hardware, "Llama-3.1-8B-Instruct", context=200_000)
+    )
 
 
-@pytest.mark.parametrize(("key", "value"), [
-    ("on_chip_layers", 20), ("retrieval_budget", 60_000), ("staging_block_mib", 1024),
-])
+@pytest.mark.parametrize(
+    ("key", "value"), [("on_chip_layers", 20), ("retrieval_budget", 60_000), ("staging_block_mib", 1024)]
+)
 def test_a_figure_of_the_user_that_breaks_the_plan_is_named(key, value):
     hardware = imagined_hardware(gpu="RTX 4090", ram_gib=64)
     extra = {"staging_blocks": 16} if key == "staging_block_mib" else {}
@@ -278,7 +322,9 @@ def test_a_figure_of_the_user_that_breaks_the_plan_is_named(key, value):
 
 
 def test_cuda_wanted_and_not_there():
-    hardware = replace(imagined_hardware(ram_gib=16), problems=("The NVIDIA driver does not answer (fault).",))
+    hardware = replace(
+        imagined_hardware(ram_gib=16), problems=("The NVIDIA driver does not answer (fault).",)
+    )
     found = planned(hardware, "SmolLM2-135M-Instruct", context=None, device="cuda")
     assert "No usable CUDA GPU" in str(found)
     assert "does not answer" in str(found)
@@ -286,34 +332,65 @@ def test_cuda_wanted_and_not_there():
 
 def test_the_disk_is_a_place_with_lines():
     """Nobody should find out by a full disk what a model's files and the books read with it take."""
-    pc = replace(imagined_hardware(gpu="RTX 4090", ram_gib=128), disk_path="/data", disk_free_bytes=40 * GB, snapshot_bytes=10 * GB)
+    pc = replace(
+        imagined_hardware(gpu="RTX 4090", ram_gib=128),
+        disk_path="/data",
+        disk_free_bytes=40 * GB,
+        snapshot_bytes=10 * GB,
+    )
     found = planned(pc, "LWM-Text-Chat-128K", context=131_072)
     lines = {line.name: line.bytes for line in found.budget if line.place == "disk"}
     models = find("LWM-Text-Chat-128K").shape, find("llama-68m").shape
-    assert lines == {"model files": 2 * sum(shape.parameters for shape in models), "KV snapshots, at most": 5 * GB}
+    assert lines == {
+        "model files": 2 * sum(shape.parameters for shape in models),
+        "KV snapshots, at most": 5 * GB,
+    }
     assert any("68.7 GB would be kept on disk, more than the 5.0 GB allowed" in note for note in found.notes)
     assert not any("is free in" in note for note in found.notes)
 
-    off = planned(replace(pc, disk_free_bytes=10 * GB), "LWM-Text-Chat-128K", context=131_072, snapshot_quota_gb=0)
+    off = planned(
+        replace(pc, disk_free_bytes=10 * GB), "LWM-Text-Chat-128K", context=131_072, snapshot_quota_gb=0
+    )
     assert [line.name for line in off.budget if line.place == "disk"] == ["model files"]
     assert any("The model's files take 13.6 GB; 10.0 GB is free in /data." in note for note in off.notes)
 
 
-# ---- the user's word and the notes ------------------------------------------------------------------------------------
+# ---- the user's word and the notes -------------------------------------------------------------------------
+
 
 def test_every_override_reaches_the_plan():
-    figures = {"retrieval_budget": 2048, "retrieval_chunk": 16, "gamma": 9, "middle_gamma": 3, "draft_sinks": 4,
-               "draft_window": 500, "on_chip_layers": 3, "threads": 5, "dtype": "float16", "staging_blocks": 4,
-               "prefill_chunk_tokens": 1024, "assumed_acceptance": 0.8}
-    found = planned(imagined_hardware(gpu="RTX 4090", ram_gib=64), "Llama-3.1-8B-Instruct", context=65_536,
-                    prefill_segment_tokens=8192, staging_block_mib=64, pcie_gb_per_s=20, **figures)
+    figures = {
+        "retrieval_budget": 2048,
+        "retrieval_chunk": 16,
+        "gamma": 9,
+        "middle_gamma": 3,
+        "draft_sinks": 4,
+        "draft_window": 500,
+        "on_chip_layers": 3,
+        "threads": 5,
+        "dtype": "float16",
+        "staging_blocks": 4,
+        "prefill_chunk_tokens": 1024,
+        "assumed_acceptance": 0.8,
+    }
+    found = planned(
+        imagined_hardware(gpu="RTX 4090", ram_gib=64),
+        "Llama-3.1-8B-Instruct",
+        context=65_536,
+        prefill_segment_tokens=8192,
+        staging_block_mib=64,
+        pcie_gb_per_s=20,
+        **figures,
+    )
     assert {key: getattr(found, key) for key in figures} == figures
     assert (found.prefill_segment_tokens, found.pcie_gb_per_s) == (8192, 20)
     assert found.staging_block_bytes <= 64 << 20
 
 
 def test_cpu_override_ignores_the_gpu():
-    found = planned(imagined_hardware(gpu="RTX 4090", ram_gib=64), "SmolLM2-135M-Instruct", context=None, device="cpu")
+    found = planned(
+        imagined_hardware(gpu="RTX 4090", ram_gib=64), "SmolLM2-135M-Instruct", context=None, device="cpu"
+    )
     assert found.device == "cpu"
     assert "Not used: RTX 4090." in found.notes
 
@@ -329,8 +406,10 @@ def test_draft_model_none_means_none():
 def test_windows_pins_about_half():
     """The part that cannot be pinned is a line of its own, slower, and said."""
     entry = find("LWM-Text-Chat-128K")
-    linux, windows = (planned(imagined_hardware(gpu="RTX 4090", ram_gib=96, system=system), entry.name, context=131_072)
-                      for system in ("Linux", "Windows"))
+    linux, windows = (
+        planned(imagined_hardware(gpu="RTX 4090", ram_gib=96, system=system), entry.name, context=131_072)
+        for system in ("Linux", "Windows")
+    )
     pageable = [line for line in windows.budget if line.name == "KV cache, not pinned"]
     assert windows.bytes_in("pinned RAM") == 48 * GIB
     assert pageable[0].bytes > 0
@@ -350,17 +429,27 @@ def test_automatic_context_is_what_memory_allows_and_says_so():
     found = planned(imagined_hardware(gpu="RTX 4090", ram_gib=64), entry.name, context=None)
     assert found.context_tokens < 131_072
     assert any("Memory ends the context" in note for note in found.notes)
-    million = planned(imagined_hardware(gpu="A100 80 GB", ram_gib=128), "Qwen2.5-7B-Instruct-1M", context=None)
+    million = planned(
+        imagined_hardware(gpu="A100 80 GB", ram_gib=128), "Qwen2.5-7B-Instruct-1M", context=None
+    )
     assert million.context_tokens == 131_072
     assert any("raise context_tokens" in note for note in million.notes)
 
 
 def test_no_gain_is_claimed_where_plain_decoding_is_faster():
     """With an acceptance near zero nothing is gained; drafts of a length that the user fixed even lose."""
-    hardware, poor = imagined_hardware(gpu="RTX 4090", ram_gib=64), {"context": 8192, "assumed_acceptance": 0.1}
-    free, fixed = planned(hardware, "Llama-3.2-1B-Instruct", **poor), planned(hardware, "Llama-3.2-1B-Instruct", gamma=4, **poor)
+    hardware, poor = (
+        imagined_hardware(gpu="RTX 4090", ram_gib=64),
+        {"context": 8192, "assumed_acceptance": 0.1},
+    )
+    free, fixed = (
+        planned(hardware, "Llama-3.2-1B-Instruct", **poor),
+        planned(hardware, "Llama-3.2-1B-Instruct", gamma=4, **poor),
+    )
     assert free.expected_tbt_ms == free.expected_plain_tbt_ms
-    assert any("decoding is plain" in note for note in free.notes) and not any("times faster" in note for note in free.notes)
+    assert any("decoding is plain" in note for note in free.notes) and not any(
+        "times faster" in note for note in free.notes
+    )
     assert fixed.expected_tbt_ms > fixed.expected_plain_tbt_ms and fixed.gamma == 4
     assert any("faster here" in note for note in fixed.notes)
 

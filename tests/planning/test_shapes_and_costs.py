@@ -9,17 +9,35 @@ from core.model.catalogue import find
 from core.model.shapes import ModelShape
 from core.planning.costs import best_speculation, expected_tokens
 
-LLAMA = {"model_type": "llama", "hidden_size": 4096, "num_attention_heads": 32, "num_hidden_layers": 32, "vocab_size": 32000,
-         "intermediate_size": 11008, "max_position_embeddings": 4096}
+LLAMA = {
+    "model_type": "llama",
+    "hidden_size": 4096,
+    "num_attention_heads": 32,
+    "num_hidden_layers": 32,
+    "vocab_size": 32000,
+    "intermediate_size": 11008,
+    "max_position_embeddings": 4096,
+}
 
 
-@pytest.mark.parametrize(("name", "billions", "kib_per_token"), [
-    ("LWM-Text-Chat-128K", 6.738, 512), ("Yarn-Llama-2-13b-128k", 13.016, 800), ("Llama-3.1-8B-Instruct", 8.030, 128),
-    ("Llama-3.2-1B-Instruct", 1.236, 32), ("Llama-3.2-3B-Instruct", 3.213, 112), ("Qwen2.5-7B-Instruct", 7.616, 56),
-    ("Qwen2.5-0.5B-Instruct", 0.494, 12), ("Qwen3-8B", 8.191, 144), ("Qwen3-0.6B", 0.596, 112),
-    ("Mistral-7B-Instruct-v0.3", 7.248, 128), ("Mistral-Nemo-Instruct-2407", 12.248, 160),
-    ("SmolLM2-135M-Instruct", 0.1345, 22.5), ("llama-68m", 0.068, 6),
-])
+@pytest.mark.parametrize(
+    ("name", "billions", "kib_per_token"),
+    [
+        ("LWM-Text-Chat-128K", 6.738, 512),
+        ("Yarn-Llama-2-13b-128k", 13.016, 800),
+        ("Llama-3.1-8B-Instruct", 8.030, 128),
+        ("Llama-3.2-1B-Instruct", 1.236, 32),
+        ("Llama-3.2-3B-Instruct", 3.213, 112),
+        ("Qwen2.5-7B-Instruct", 7.616, 56),
+        ("Qwen2.5-0.5B-Instruct", 0.494, 12),
+        ("Qwen3-8B", 8.191, 144),
+        ("Qwen3-0.6B", 0.596, 112),
+        ("Mistral-7B-Instruct-v0.3", 7.248, 128),
+        ("Mistral-Nemo-Instruct-2407", 12.248, 160),
+        ("SmolLM2-135M-Instruct", 0.1345, 22.5),
+        ("llama-68m", 0.068, 6),
+    ],
+)
 def test_published_sizes(name, billions, kib_per_token):
     """A wrong figure in the catalogue shows in the parameter count its maker publishes."""
     shape = find(name).shape
@@ -28,7 +46,9 @@ def test_published_sizes(name, billions, kib_per_token):
 
 
 def test_llama_2_7b_at_128k_needs_68_7_gb_of_kv():
-    assert find("Yarn-Llama-2-7b-128k").shape.kv_bytes_per_token("float16") * 131_072 == pytest.approx(68.7e9, rel=1e-3)
+    assert find("Yarn-Llama-2-7b-128k").shape.kv_bytes_per_token("float16") * 131_072 == pytest.approx(
+        68.7e9, rel=1e-3
+    )
 
 
 def test_prefill_work_of_llama_31_8b_at_128k():
@@ -42,40 +62,69 @@ def test_shape_from_a_config_file():
     shape = ModelShape.from_hf_config(LLAMA, name="x")
     assert (shape.kv_heads, shape.head_dim, shape.tied) == (32, 128, False)
     assert (shape.native_context, shape.longest_context) == (4096, 16384)
-    grouped = ModelShape.from_hf_config({**LLAMA, "num_key_value_heads": 8, "head_dim": 64, "tie_word_embeddings": True})
+    grouped = ModelShape.from_hf_config(
+        {**LLAMA, "num_key_value_heads": 8, "head_dim": 64, "tie_word_embeddings": True}
+    )
     assert (grouped.kv_heads, grouped.head_dim, grouped.tied) == (8, 64, True)
 
 
-@pytest.mark.parametrize("scaling", [
-    {"rope_scaling": {"type": "yarn", "factor": 32}}, {"rope_scaling": {"rope_type": "llama3"}},
-    {"rope_parameters": {"rope_type": "yarn", "rope_theta": 1e4}},
-])
+@pytest.mark.parametrize(
+    "scaling",
+    [
+        {"rope_scaling": {"type": "yarn", "factor": 32}},
+        {"rope_scaling": {"rope_type": "llama3"}},
+        {"rope_parameters": {"rope_type": "yarn", "rope_theta": 1e4}},
+    ],
+)
 def test_a_stretched_checkpoint_is_not_stretched_again(scaling):
     shape = ModelShape.from_hf_config({**LLAMA, **scaling, "max_position_embeddings": 131_072})
     assert shape.longest_context == shape.native_context == 131_072
 
 
 def test_default_rope_parameters_are_no_scaling():
-    assert ModelShape.from_hf_config({**LLAMA, "rope_parameters": {"rope_type": "default"}}).longest_context == 16384
+    assert (
+        ModelShape.from_hf_config({**LLAMA, "rope_parameters": {"rope_type": "default"}}).longest_context
+        == 16384
+    )
 
 
-@pytest.mark.parametrize("config", [{"model_type": "gpt2"}, {}, {k: v for k, v in LLAMA.items() if k != "hidden_size"},
-                                    {**LLAMA, "num_hidden_layers": None}])
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"model_type": "gpt2"},
+        {},
+        {k: v for k, v in LLAMA.items() if k != "hidden_size"},
+        {**LLAMA, "num_hidden_layers": None},
+    ],
+)
 def test_models_that_cannot_run_are_refused(config):
     with pytest.raises(UserError):
         ModelShape.from_hf_config(config, name="x")
 
 
-@pytest.mark.parametrize(("p", "gamma", "tokens"), [(0.90, 12, 7.5), (0.93, 12, 8.7), (0.93, 24, 12.0), (0.965, 24, 16.8),
-                                                     (0.98, 12, 11.5), (1.0, 5, 6.0), (0.0, 5, 1.0)])
+@pytest.mark.parametrize(
+    ("p", "gamma", "tokens"),
+    [
+        (0.90, 12, 7.5),
+        (0.93, 12, 8.7),
+        (0.93, 24, 12.0),
+        (0.965, 24, 16.8),
+        (0.98, 12, 11.5),
+        (1.0, 5, 6.0),
+        (0.0, 5, 1.0),
+    ],
+)
 def test_expected_tokens_per_round(p, gamma, tokens):
     assert expected_tokens(p, gamma) == pytest.approx(tokens, rel=0.01)
 
 
 def test_the_published_4090_time_comes_out_of_the_round():
-    """Published: 312 ms on one 4090. With nothing on chip (2.7 s per verification), gamma 12, a 20 ms middle pass yielding
-    1.35 tokens and acceptance .94: 68.7 GB / 25.5 GB/s + 12 / 1.35 * 20 ms over E(.94, 12) = 9.2 tokens."""
-    found = best_speculation([68.7 / 25.5] * 40, [0.020] * 10, draft_s=0.0, p=0.94, q=0.35, gamma=12, middle_gamma=1)
+    """Published: 312 ms on one 4090. With nothing on chip (2.7 s per verification), gamma 12, a 20 ms middle
+    pass yielding 1.35 tokens and acceptance .94: 68.7 GB / 25.5 GB/s + 12 / 1.35 * 20 ms over E(.94, 12) =
+    9.2 tokens."""
+    found = best_speculation(
+        [68.7 / 25.5] * 40, [0.020] * 10, draft_s=0.0, p=0.94, q=0.35, gamma=12, middle_gamma=1
+    )
     assert found.tbt_s == pytest.approx(0.312, rel=0.03)
 
 

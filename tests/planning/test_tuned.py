@@ -21,10 +21,30 @@ from core.planning.wording import format_plan
 
 MACHINE = imagined_hardware(ram_gib=16, cores=2)
 RECORD = Tuned(
-    machine=machine_of(MACHINE), model=EMBEDDED, folder="", fingerprint="", version=tuned_file.version(), date="2026-11-21", device="cpu",
-    dtype="float32", kernel="float", threads=2, context_tokens=8192, on_chip_layers=30, draft_model=None, retrieval_budget=512,
-    retrieval_chunk=16, gamma=5, middle_gamma=2, acceptance=0.8, draft_acceptance=0.3, verify_ms=((1, 40.0), (9, 56.0), (33, 104.0)),
-    middle_ms=((1, 10.0), (9, 26.0)), draft_ms=0.0, tbt_ms=20.0, default_tbt_ms=25.0,
+    machine=machine_of(MACHINE),
+    model=EMBEDDED,
+    folder="",
+    fingerprint="",
+    version=tuned_file.version(),
+    date="2026-11-21",
+    device="cpu",
+    dtype="float32",
+    kernel="float",
+    threads=2,
+    context_tokens=8192,
+    on_chip_layers=30,
+    draft_model=None,
+    retrieval_budget=512,
+    retrieval_chunk=16,
+    gamma=5,
+    middle_gamma=2,
+    acceptance=0.8,
+    draft_acceptance=0.3,
+    verify_ms=((1, 40.0), (9, 56.0), (33, 104.0)),
+    middle_ms=((1, 10.0), (9, 26.0)),
+    draft_ms=0.0,
+    tbt_ms=20.0,
+    default_tbt_ms=25.0,
 )
 
 
@@ -37,9 +57,13 @@ def speculation(made: Plan) -> tuple[int, int, int, int]:
 
 
 def test_the_plan_takes_what_was_measured():
-    """Lengths, pass times, acceptance, and by them the expectation: 40 + 2 x 5 ms for six rows, middle passes of 14 ms for three."""
+    """Lengths, pass times, acceptance, and by them the expectation: 40 + 2 x 5 ms for six rows, middle passes
+    of 14 ms for three.
+    """
     made = planned()
-    assert speculation(made) == (512, 16, 5, 2) and made.tuned == "2026-11-21" and made.assumed_acceptance == 0.8
+    assert (
+        speculation(made) == (512, 16, 5, 2) and made.tuned == "2026-11-21" and made.assumed_acceptance == 0.8
+    )
     assert (made.expected_plain_tbt_ms, made.expected_middle_ms, made.expected_row_ms) == (40.0, 10.0, 2.0)
     tokens, per_pass = (1 - 0.8**6) / 0.2, (1 - 0.3**3) / 0.7
     assert made.expected_tbt_ms == pytest.approx((50 + 5 * 14 / per_pass) / tokens, abs=1e-3)
@@ -49,22 +73,34 @@ def test_the_plan_takes_what_was_measured():
 def test_the_user_wins():
     """A length in the settings is the user's; an assumed acceptance too, with the times as measured."""
     made = planned(gamma=9, middle_gamma=1, assumed_acceptance=0.5)
-    assert speculation(made) == (512, 16, 9, 1) and made.assumed_acceptance == 0.5 and made.expected_plain_tbt_ms == 40.0
-    assert any("gamma, middle_gamma: as set; retrieval_budget, retrieval_chunk were measured" in note for note in made.notes)
+    assert (
+        speculation(made) == (512, 16, 9, 1)
+        and made.assumed_acceptance == 0.5
+        and made.expected_plain_tbt_ms == 40.0
+    )
+    assert any(
+        "gamma, middle_gamma: as set; retrieval_budget, retrieval_chunk were measured" in note
+        for note in made.notes
+    )
     assert "an assumed acceptance of 0.50" in format_plan(made)
 
 
-@pytest.mark.parametrize(("changes", "settings", "why"), [
-    ({"machine": "another"}, {}, "another machine"),
-    ({"stale": "the model's files have changed since"}, {}, "files have changed"),
-    ({"threads": 4}, {}, "4 threads"),
-    ({}, {"retrieval_budget": 1024}, "retrieval_budget is set"),
-    ({"draft_model": "a draft"}, {}, "drafts by a draft"),
-    ({"kernel": "int4"}, {}, "int4 kernels"),
-    ({"on_chip_layers": 20}, {}, "30 layers fit"),
-])
+@pytest.mark.parametrize(
+    ("changes", "settings", "why"),
+    [
+        ({"machine": "another"}, {}, "another machine"),
+        ({"stale": "the model's files have changed since"}, {}, "files have changed"),
+        ({"threads": 4}, {}, "4 threads"),
+        ({}, {"retrieval_budget": 1024}, "retrieval_budget is set"),
+        ({"draft_model": "a draft"}, {}, "drafts by a draft"),
+        ({"kernel": "int4"}, {}, "int4 kernels"),
+        ({"on_chip_layers": 20}, {}, "30 layers fit"),
+    ],
+)
 def test_what_does_not_hold_here_is_not_used_and_said(changes: dict, settings: dict, why: str):
-    """Values of another machine, model or layout would be worse than the rules, and silence about it a riddle."""
+    """Values of another machine, model or layout would be worse than the rules, and silence about it a
+    riddle.
+    """
     made = planned(record=replace(RECORD, **changes), **settings)
     without = plan(MACHINE, Settings(**settings), target=find(EMBEDDED).shape)
     assert replace(made, notes=()) == replace(without, notes=())
@@ -75,14 +111,22 @@ def test_another_context_is_another_matter():
     """What was measured behind 8K says nothing of 2K, and nothing needs to be said about it."""
     made = planned(context_tokens=2048)
     assert made.tuned == "" and not any("not used" in note for note in made.notes)
-    assert planned(context_tokens=7000).tuned and [bucket(n) for n in (4096, 4097, 8192)] == [4096, 8192, 8192]
+    assert planned(context_tokens=7000).tuned and [bucket(n) for n in (4096, 4097, 8192)] == [
+        4096,
+        8192,
+        8192,
+    ]
 
 
 def test_doctor_and_plan_say_where_values_come_from():
     """Both show the notes; with nothing measured they name the command that would."""
     report = doctor_report(replace(MACHINE, tuned=(RECORD,)), Settings())
-    assert any("measured on this machine on 2026-11-21" in note for note in report["would_run"]["plan"]["notes"])
-    assert any("launcher.py tune" in note for note in plan(MACHINE, Settings(), target=find(EMBEDDED).shape).notes)
+    assert any(
+        "measured on this machine on 2026-11-21" in note for note in report["would_run"]["plan"]["notes"]
+    )
+    assert any(
+        "launcher.py tune" in note for note in plan(MACHINE, Settings(), target=find(EMBEDDED).shape).notes
+    )
     assert json.dumps(report["hardware"])
 
 
@@ -91,7 +135,8 @@ def test_times_between_and_beyond_the_measured_rows():
     assert [between(((1, 10.0), (4, 16.0)), rows) for rows in (1, 2, 4, 8)] == [10.0, 12.0, 16.0, 32.0]
 
 
-# ---- the file ---------------------------------------------------------------------------------------------------------------------
+# ---- the file ----------------------------------------------------------------------------------------------
+
 
 @pytest.fixture
 def record(tmp_path: Path) -> Tuned:
@@ -123,7 +168,10 @@ def test_a_stale_record_says_so(tmp_path: Path, record: Tuned):
     assert "no longer" in tuned_file.read(tmp_path)[0].stale
 
 
-@pytest.mark.parametrize("content", ["", "[]", "{}", '{"tuned": [{}]}', '{"tuned": [1]}', '{"tuned": [{"verify_ms": 3, "middle_ms": []}]}'])
+@pytest.mark.parametrize(
+    "content",
+    ["", "[]", "{}", '{"tuned": [{}]}', '{"tuned": [1]}', '{"tuned": [{"verify_ms": 3, "middle_ms": []}]}'],
+)
 def test_a_damaged_file_counts_as_empty(tmp_path: Path, content: str):
     """The program must start whatever became of it."""
     (tmp_path / tuned_file.NAME).write_text(content)

@@ -10,12 +10,16 @@ from core.text.detokenizer import Detokenizer, printable
 
 def decode_bytes(ids) -> str:
     """A byte-level vocabulary: each id is one byte; 256 and above are two-byte tokens."""
-    return b"".join(bytes([i]) if i < 256 else bytes(divmod(i - 256, 256)) for i in ids).decode("utf-8", errors="replace")
+    return b"".join(bytes([i]) if i < 256 else bytes(divmod(i - 256, 256)) for i in ids).decode(
+        "utf-8", errors="replace"
+    )
 
 
 @given(st.text(alphabet=st.characters(exclude_categories=("Cc", "Cs", "Co", "Cn")) | st.just("\n")))
 def test_pieces_add_up_and_are_never_broken(text: str):
-    """Tokens cut anywhere inside a character: the stream must give the same text without a replacement character."""
+    """Tokens cut anywhere inside a character: the stream must give the same text without a replacement
+    character.
+    """
     detokenizer = Detokenizer(decode_bytes)
     pieces = [detokenizer.feed(byte) for byte in text.encode()] + [detokenizer.flush()]
     assert "".join(pieces) == text.replace("\ufffd", "")

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from core.text.grounding import grounding
 
-PASSAGE = ("Old Harald climbed the lighthouse stair every evening. He lit the lamp, and he counted the boats that came home. "
-           "On Thursday one boat was missing, so he rang the bell until the village woke and the men rowed out into the fog.")
+PASSAGE = (
+    "Old Harald climbed the lighthouse stair every evening. He lit the lamp, and he counted the boats that "
+    "came home. "
+    "On Thursday one boat was missing, so he rang the bell until the village woke and the men rowed out into "
+    "the fog."
+)
 
 
 def test_a_faithful_summary_is_supported():
-    found = grounding("Harald lights the lamp and counts boats. One boat is missing; he rings the bell.", PASSAGE)
+    found = grounding(
+        "Harald lights the lamp and counts boats. One boat is missing; he rings the bell.", PASSAGE
+    )
     assert found.supported >= 0.75 and found.strangers == () and found.copied < 0.2 and found.score >= 0.75
 
 
@@ -24,7 +30,12 @@ def test_a_name_in_another_case_is_no_stranger():
 
 
 def test_talk_about_writing_is_not_supported():
-    assert grounding("This passage describes a classic literary device with vivid sensory detail.", PASSAGE).supported < 0.2
+    assert (
+        grounding(
+            "This passage describes a classic literary device with vivid sensory detail.", PASSAGE
+        ).supported
+        < 0.2
+    )
 
 
 def test_a_copy_of_the_passage_is_no_summary():

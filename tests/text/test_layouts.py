@@ -1,4 +1,6 @@
-"""Tokenizers in the files that checkpoints carry: sentencepiece alone, and whether a draft's tokens are its target's."""
+"""Tokenizers in the files that checkpoints carry: sentencepiece alone, and whether a draft's tokens are its
+target's.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,11 @@ import pytest
 from core.errors import UserError
 from core.text.tokenizer import Tokenizer, require_same_tokens
 
-TEXT = ["The keeper lit the lamp and wrote the hour into the log.", "Nobody came over the sea bed at low tide.", "She read it twice."] * 20
+TEXT = [
+    "The keeper lit the lamp and wrote the hour into the log.",
+    "Nobody came over the sea bed at low tide.",
+    "She read it twice.",
+] * 20
 
 
 def sentencepiece_folder(folder: Path, *, size: int = 340) -> Path:
@@ -19,14 +25,36 @@ def sentencepiece_folder(folder: Path, *, size: int = 340) -> Path:
     spm = pytest.importorskip("sentencepiece")
     folder.mkdir()
     spm.SentencePieceTrainer.train(
-        sentence_iterator=iter(TEXT), model_prefix=str(folder / "tokenizer"), vocab_size=size, model_type="bpe", byte_fallback=True,
-        unk_id=0, bos_id=1, eos_id=2, pad_id=-1, minloglevel=2, hard_vocab_limit=False, normalization_rule_name="identity",
-        remove_extra_whitespaces=False, allow_whitespace_only_pieces=True)
+        sentence_iterator=iter(TEXT),
+        model_prefix=str(folder / "tokenizer"),
+        vocab_size=size,
+        model_type="bpe",
+        byte_fallback=True,
+        unk_id=0,
+        bos_id=1,
+        eos_id=2,
+        pad_id=-1,
+        minloglevel=2,
+        hard_vocab_limit=False,
+        normalization_rule_name="identity",
+        remove_extra_whitespaces=False,
+        allow_whitespace_only_pieces=True,
+    )
     (folder / "tokenizer.vocab").unlink()
     (folder / "config.json").write_text(json.dumps({"model_type": "llama"}))
-    (folder / "tokenizer_config.json").write_text(json.dumps({
-        "tokenizer_class": "LlamaTokenizer", "add_bos_token": True, "add_eos_token": False, "bos_token": "<s>", "eos_token": "</s>",
-        "unk_token": "<unk>", "legacy": True}))
+    (folder / "tokenizer_config.json").write_text(
+        json.dumps(
+            {
+                "tokenizer_class": "LlamaTokenizer",
+                "add_bos_token": True,
+                "add_eos_token": False,
+                "bos_token": "<s>",
+                "eos_token": "</s>",
+                "unk_token": "<unk>",
+                "legacy": True,
+            }
+        )
+    )
     return folder
 
 
@@ -40,7 +68,7 @@ def test_a_sentencepiece_tokenizer_alone_is_enough(tmp_path: Path):
         ids = tokenizer.encode(text)
         assert tokenizer.decode(ids).strip() == text
         assert ids == reference.encode(text)
-    assert tokenizer.frame("You help.").opening[0] == 1                 # <s>, once
+    assert tokenizer.frame("You help.").opening[0] == 1  # <s>, once
 
 
 def test_a_draft_of_other_tokens_is_refused(tmp_path: Path):
@@ -52,7 +80,7 @@ def test_a_draft_of_other_tokens_is_refused(tmp_path: Path):
     with pytest.raises(UserError, match="another vocabulary"):
         require_same_tokens(target, shuffled(other, tmp_path / "shuffled"))
     (tmp_path / "trained").mkdir()
-    require_same_tokens(target, tmp_path / "trained")                   # a trained draft speaks its target's
+    require_same_tokens(target, tmp_path / "trained")  # a trained draft speaks its target's
 
 
 def shuffled(folder: Path, to: Path) -> Path:
@@ -61,6 +89,8 @@ def shuffled(folder: Path, to: Path) -> Path:
     facts = json.loads((to / "tokenizer.json").read_text(encoding="utf-8"))
     vocab = facts["model"]["vocab"]
     last = max(vocab.values())
-    facts["model"]["vocab"] = {token: last + 3 - number if number > 2 else number for token, number in vocab.items()}
+    facts["model"]["vocab"] = {
+        token: last + 3 - number if number > 2 else number for token, number in vocab.items()
+    }
     (to / "tokenizer.json").write_text(json.dumps(facts), encoding="utf-8")
     return to

@@ -16,14 +16,14 @@ def test_next_turn_continues_the_last_prompt_and_answer():
     first = build(FRAME, BOOK, (), [60, 61], room=1000)
     answered = [*first.ids, 70, 71, 72]
     second = build(FRAME, BOOK, [Turn((60, 61), (70, 71, 72))], [62], room=1000)
-    assert second.ids[:len(answered)] == answered
-    assert second.ids[len(answered):] == [3, 4, 62, 2]
+    assert second.ids[: len(answered)] == answered
+    assert second.ids[len(answered) :] == [3, 4, 62, 2]
 
 
 def test_conversations_about_a_book_share_system_and_book():
     one, other = (build(FRAME, BOOK, (), [question], room=1000) for question in (60, 61))
     assert one.head_tokens == other.head_tokens == 2 + len(BOOK)
-    assert one.ids[:one.head_tokens] == other.ids[:other.head_tokens]
+    assert one.ids[: one.head_tokens] == other.ids[: other.head_tokens]
 
 
 def test_oldest_turns_go_first_and_are_counted():

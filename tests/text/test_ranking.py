@@ -8,8 +8,11 @@ import pytest
 
 from core.text.ranking import PartIndex, terms
 
-PARTS = ["The keeper lit the lamp and wrote in the book.", "Nineteen crates came with the boat, and in them magnets.",
-         "The inspector asked about the watch of Mr. Crane."]
+PARTS = [
+    "The keeper lit the lamp and wrote in the book.",
+    "Nineteen crates came with the boat, and in them magnets.",
+    "The inspector asked about the watch of Mr. Crane.",
+]
 
 
 def best(texts: list[str], question: str) -> int:
@@ -17,8 +20,10 @@ def best(texts: list[str], question: str) -> int:
     return scores.index(max(scores))
 
 
-@pytest.mark.parametrize(("question", "part"), [
-    ("How many crates were there?", 1), ("Who lights the lamps?", 0), ("What did the INSPECTORS want?", 2)])
+@pytest.mark.parametrize(
+    ("question", "part"),
+    [("How many crates were there?", 1), ("Who lights the lamps?", 0), ("What did the INSPECTORS want?", 2)],
+)
 def test_question_finds_its_part(question: str, part: int):
     assert best(PARTS, question) == part
 
@@ -32,7 +37,9 @@ def test_words_meet_across_endings():
 
 
 def test_a_fact_in_a_long_part_is_found(shared_data):
-    """Counting words over whole parts lets long parts win: questions of the test books must reach the part of the answer."""
+    """Counting words over whole parts lets long parts win: questions of the test books must reach the part of
+    the answer.
+    """
     from core.conversation.reading import ReadingStyle, plan_reading
     from core.documents import read_document
 
@@ -43,10 +50,14 @@ def test_a_fact_in_a_long_part_is_found(shared_data):
     asked = found = 0
     for book in json.loads((shared_data / "books" / "facts.json").read_text(encoding="utf-8"))["books"]:
         document = read_document(shared_data / "books" / book["file"])
-        plan = plan_reading(document, Quarter(), context_tokens=8192, style=ReadingStyle(part_tokens=1536, whole_tokens=1536))
-        texts = [document.text[part.start:part.end] for part in plan.parts]
+        plan = plan_reading(
+            document, Quarter(), context_tokens=8192, style=ReadingStyle(part_tokens=1536, whole_tokens=1536)
+        )
+        texts = [document.text[part.start : part.end] for part in plan.parts]
         for fact in book["facts"]:
             asked += 1
-            found += " ".join(fact["evidence"].split()) in " ".join(texts[best(texts, fact["question"])].split())
+            found += " ".join(fact["evidence"].split()) in " ".join(
+                texts[best(texts, fact["question"])].split()
+            )
     assert asked >= 10
     assert found / asked >= 0.6

@@ -41,8 +41,10 @@ def test_the_answer_is_what_comes_before_the_first_stop_string(text: str, stops:
             assert end <= len("".join(vocabulary.pieces[:tokens])) < end + 3 and (tokens == 0) == (end == 0)
             return
         held = finder.unsettled(read)
-        assert held == max((n for stop in stops for n in range(1, len(stop)) if read.endswith(stop[:n])), default=0)
-        shown = read[:len(read) - held]
+        assert held == max(
+            (n for stop in stops for n in range(1, len(stop)) if read.endswith(stop[:n])), default=0
+        )
+        shown = read[: len(read) - held]
     assert finder.kept is None and not any(stop in text for stop in stops)
 
 

@@ -1,4 +1,6 @@
-"""The tokenizer wrapper on a small byte-level tokenizer made here, and on the embedded model's where it is at hand."""
+"""The tokenizer wrapper on a small byte-level tokenizer made here, and on the embedded model's where it is at
+hand.
+"""
 
 from __future__ import annotations
 
@@ -10,16 +12,24 @@ from transformers import PreTrainedTokenizerFast
 from core.errors import UserError
 from core.text.tokenizer import TEMPLATE_DATE, Tokenizer
 
-CHATML = ("{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
-          "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}")
+CHATML = (
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
 
 
 def make(template: str | None = CHATML, **options: str) -> Tokenizer:
     raw = RawTokenizer(models.BPE())
     raw.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     raw.decoder = decoders.ByteLevel()
-    raw.train_from_iterator(["a book about a book"], trainers.BpeTrainer(
-        vocab_size=300, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), special_tokens=["<|im_start|>", "<|im_end|>"]))
+    raw.train_from_iterator(
+        ["a book about a book"],
+        trainers.BpeTrainer(
+            vocab_size=300,
+            initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+            special_tokens=["<|im_start|>", "<|im_end|>"],
+        ),
+    )
     fast = PreTrainedTokenizerFast(tokenizer_object=raw, bos_token="<|im_start|>", eos_token="<|im_end|>")
     fast.add_tokens(["<think>"])
     fast.chat_template = template
@@ -43,7 +53,9 @@ def test_plain_text_survives(text: str):
 
 
 def test_frame_is_what_the_template_writes():
-    """System, then the first user text, then the answer: as one string they must equal the rendered template."""
+    """System, then the first user text, then the answer: as one string they must equal the rendered
+    template.
+    """
     tokenizer = make()
     frame = tokenizer.frame("You read.")
     shown = tokenizer._backend.decode
@@ -65,7 +77,10 @@ def test_template_without_system_role_gets_the_text_before_the_first_message():
     dropping = "{% set messages = messages | rejectattr('role', 'equalto', 'system') | list %}" + CHATML
     for template in (refusing, dropping):
         tokenizer = make(template)
-        assert tokenizer._backend.decode(list(tokenizer.frame("You read.").opening)) == "<|im_start|>user\nYou read.\n\n"
+        assert (
+            tokenizer._backend.decode(list(tokenizer.frame("You read.").opening))
+            == "<|im_start|>user\nYou read.\n\n"
+        )
 
 
 def test_template_that_repeats_a_message_is_refused():
@@ -79,14 +94,25 @@ def test_folder_without_tokenizer_is_told_to_the_user(tmp_path):
         Tokenizer.load(tmp_path)
 
 
-@pytest.mark.parametrize(("frame", "text"), [
-    ("lwm", "S USER: Q1 ASSISTANT:A1 USER: Q2 ASSISTANT:"),
-    ("llama2", "[INST] <<SYS>>\nS\n<</SYS>>\n\nQ1 [/INST]A1 </s><s>[INST] Q2 [/INST]"),
-    ("completion", "S\n\nQ1\n\nAnswer:A1\n\nQuestion: Q2\n\nAnswer:"),
-])
+@pytest.mark.parametrize(
+    ("frame", "text"),
+    [
+        ("lwm", "S USER: Q1 ASSISTANT:A1 USER: Q2 ASSISTANT:"),
+        ("llama2", "[INST] <<SYS>>\nS\n<</SYS>>\n\nQ1 [/INST]A1 </s><s>[INST] Q2 [/INST]"),
+        ("completion", "S\n\nQ1\n\nAnswer:A1\n\nQuestion: Q2\n\nAnswer:"),
+    ],
+)
 def test_without_a_template_the_models_own_form_is_written_out(frame: str, text: str):
     """A base model told USER and ASSISTANT makes up a dialogue; Llama-2-chat knows only its own marks."""
     tokenizer = make(None, frame=frame)
     found = tokenizer.frame("S")
-    pieces = (found.opening, tokenizer.encode("Q1"), found.ask, tokenizer.encode("A1"), found.bridge, tokenizer.encode("Q2"), found.ask)
+    pieces = (
+        found.opening,
+        tokenizer.encode("Q1"),
+        found.ask,
+        tokenizer.encode("A1"),
+        found.bridge,
+        tokenizer.encode("Q2"),
+        found.ask,
+    )
     assert tokenizer.decode([token for piece in pieces for token in piece]) == text

@@ -16,7 +16,9 @@ from tests.tiny import VOCAB, Named, oracle
 @pytest.mark.parametrize("family", ["llama", "qwen2", "qwen3"])
 @pytest.mark.parametrize(("sinks", "window", "length"), [(4, 8, 45), (3, 16, 20), (5, 7, 4), (0, 8, 30)])
 def test_training_sees_what_decoding_sees(family: str, sinks: int, window: int, length: int):
-    """A mask that is off by one, or sinks at another distance than in use, would train a draft for a cache that does not exist."""
+    """A mask that is off by one, or sinks at another distance than in use, would train a draft for a cache
+    that does not exist.
+    """
     model = oracle(family, tied=True)
     config, weights = from_source(model.config.to_dict(), name="tiny", eos=None), model.state_dict()
     backend = CpuBackend(torch.float32)
@@ -27,7 +29,9 @@ def test_training_sees_what_decoding_sees(family: str, sinks: int, window: int, 
     ids = torch.randint(VOCAB, (2, length), generator=torch.Generator().manual_seed(1))
     trained = network.logits(network(ids))
     for row in range(2):
-        cache = StreamingKVCache(config.kv_shape, backend, runtime.rope.rotate, sinks=sinks, window=window, slack=8)
+        cache = StreamingKVCache(
+            config.kv_shape, backend, runtime.rope.rotate, sinks=sinks, window=window, slack=8
+        )
         for place, token in enumerate(ids[row].tolist()):
             logits = runtime.forward([token], cache)[0]
             cache.commit(cache.length)

@@ -24,7 +24,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def laws(folder: Path, prompts: list[Prompt], head: list[int], *, new_tokens: int = 24) -> Laws:
-    teacher = Teacher(folder, head, eos_ids=load_config(folder).eos_ids, device=torch.device("cpu"), dtype=torch.float32)
+    teacher = Teacher(
+        folder, head, eos_ids=load_config(folder).eos_ids, device=torch.device("cpu"), dtype=torch.float32
+    )
     return [*teacher.write(prompts, new_tokens=new_tokens, seed=3)][-1]
 
 
@@ -35,7 +37,9 @@ def reference(ids: torch.Tensor) -> torch.Tensor:
 
 
 def test_the_stored_laws_are_the_targets(folder: Path):
-    """Row by row what one pass over the finished text says, within the head's vocabulary, at every temperature."""
+    """Row by row what one pass over the finished text says, within the head's vocabulary, at every
+    temperature.
+    """
     head = list(range(0, VOCAB, 1))[:80]
     stored = laws(folder, [Prompt((1, 2, 3, 4), 1.0, 1.0), Prompt((9, 8, 70, 6), 0.6, 1.1)], head)
     assert stored.ids.shape == (2, 28)
@@ -54,7 +58,7 @@ def test_greedy_rows_take_the_likeliest_token(folder: Path):
     stored = laws(folder, [Prompt((1, 2, 3, 4), 0.0, 1.0)], list(range(VOCAB)))
     ids = stored.ids[0].long()
     wanted = reference(ids)
-    wanted[:, EOS] = -torch.inf                            # a bare text has no end
+    wanted[:, EOS] = -torch.inf  # a bare text has no end
     assert wanted.argmax(-1)[3:-1].tolist() == ids[4:].tolist()
 
 
@@ -63,11 +67,11 @@ def test_when_an_answer_ends_the_user_goes_on(folder: Path):
     prompts = [Prompt((number, 2, 3, 4), 1.0, 1.0, ((50, 51, 52), (60, 61))) for number in range(10, 26)]
     stored = laws(folder, prompts, list(range(VOCAB)), new_tokens=60)
     rows = [row.tolist() for row in stored.ids]
-    assert all(EOS not in row[4:] for row in rows)         # the frame's own end takes its place
+    assert all(EOS not in row[4:] for row in rows)  # the frame's own end takes its place
     first = [row for row in rows if _holds(row, [50, 51, 52])]
     assert first
     assert all(_holds(row, [50, 51, 52]) for row in rows if _holds(row, [60, 61]))
 
 
 def _holds(row: list[int], piece: list[int]) -> bool:
-    return any(row[i:i + len(piece)] == piece for i in range(len(row)))
+    return any(row[i : i + len(piece)] == piece for i in range(len(row)))

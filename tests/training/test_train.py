@@ -22,8 +22,18 @@ from core.training.train import Site, train
 
 SITE = Site(torch.device("cpu"), torch.float32)
 STYLE = ReadingStyle(part_prompts=("What happens?",), answer_prompt="{question}", repetition_penalty=1.1)
-RECIPE = Recipe(target="tiny", tokens=6 * 160, epochs=2, head_tokens=640, sinks=4, window=16, prompt_tokens=64, new_tokens=16, shard_rows=2,
-                batch_rows=1)
+RECIPE = Recipe(
+    target="tiny",
+    tokens=6 * 160,
+    epochs=2,
+    head_tokens=640,
+    sinks=4,
+    window=16,
+    prompt_tokens=64,
+    new_tokens=16,
+    shard_rows=2,
+    batch_rows=1,
+)
 
 
 @pytest.fixture(scope="module")
@@ -34,8 +44,16 @@ def target_dir(embedded_model_dir: Path, tmp_path_factory: pytest.TempPathFactor
     folder = tmp_path_factory.mktemp("tiny")
     torch.manual_seed(5)
     config = LlamaConfig(
-        vocab_size=49152, hidden_size=32, intermediate_size=64, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2,
-        tie_word_embeddings=True, eos_token_id=2, max_position_embeddings=256, initializer_range=0.3,
+        vocab_size=49152,
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=3,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        tie_word_embeddings=True,
+        eos_token_id=2,
+        max_position_embeddings=256,
+        initializer_range=0.3,
     )
     LlamaForCausalLM(config).save_pretrained(folder)
     for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
@@ -47,7 +65,10 @@ def target_dir(embedded_model_dir: Path, tmp_path_factory: pytest.TempPathFactor
 def books(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("books")
     for number in (1, 2):
-        lines = [f"On day {day} the keeper of lamp {number} went up the stair and lit it once more." for day in range(60)]
+        lines = [
+            f"On day {day} the keeper of lamp {number} went up the stair and lit it once more."
+            for day in range(60)
+        ]
         (folder / f"book {number}.txt").write_text("\n\n".join(lines), encoding="utf-8")
     (folder / "picture.png").write_bytes(b"\x89PNG\r\n\x1a\n no book at all")
     return folder
@@ -57,7 +78,9 @@ class Stopped(Exception):
     """Somebody ends the run."""
 
 
-def run(target: Path, books: Path, out: Path, recipe: Recipe = RECIPE, *, stop_after: int | None = None) -> Path:
+def run(
+    target: Path, books: Path, out: Path, recipe: Recipe = RECIPE, *, stop_after: int | None = None
+) -> Path:
     def report(stage: str, fraction: float | None) -> None:
         if stop_after is not None and stage.startswith(f"Step {stop_after + 1} "):
             raise Stopped
@@ -80,7 +103,9 @@ def test_it_learns(trained: Path):
 
 
 def test_a_stopped_run_goes_on_as_if_it_had_not(trained: Path, target_dir: Path, books: Path, tmp_path: Path):
-    """Optimiser, order of the texts and chance all come back; what follows the last checkpoint is done again."""
+    """Optimiser, order of the texts and chance all come back; what follows the last checkpoint is done
+    again.
+    """
     with pytest.raises(Stopped):
         run(target_dir, books, tmp_path, stop_after=9)
     run(target_dir, books, tmp_path)
@@ -92,7 +117,9 @@ def test_a_stopped_run_goes_on_as_if_it_had_not(trained: Path, target_dir: Path,
 def test_more_tokens_keep_what_is_there(trained: Path, target_dir: Path, books: Path, tmp_path: Path):
     """A longer run goes on with the shards, the vocabulary and the steps of the shorter one."""
     shutil.copytree(trained, tmp_path / "longer")
-    before = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "longer" / "training").glob("laws-*")}
+    before = {
+        path.name: path.stat().st_mtime_ns for path in (tmp_path / "longer" / "training").glob("laws-*")
+    }
     longer = run(target_dir, books, tmp_path / "longer", replace(RECIPE, tokens=8 * 160, epochs=2))
     after = {path.name: path.stat().st_mtime_ns for path in (longer / "training").glob("laws-*")}
     assert before.items() < after.items()
@@ -100,7 +127,9 @@ def test_more_tokens_keep_what_is_there(trained: Path, target_dir: Path, books: 
 
 
 def test_the_result_drafts(trained: Path, target_dir: Path):
-    """The folder is a checkpoint that the runtime loads beside its target, small because the embedding stays there."""
+    """The folder is a checkpoint that the runtime loads beside its target, small because the embedding stays
+    there.
+    """
     backend = CpuBackend(torch.float32)
     target = load_model(target_dir, backend, positions=64)
     draft = load_draft(trained, backend, target=target, target_dir=target_dir, positions=64)

@@ -11,13 +11,17 @@ from core.planning.costs import expected_tokens
 from core.tuning.choice import Measured, Selection, candidates, choose, level_zero
 from tests.tiny import PLAN
 
-FLAT = ((1, 100.0), (33, 100.0))               # milliseconds of a pass, however many rows
+FLAT = ((1, 100.0), (33, 100.0))  # milliseconds of a pass, however many rows
 SMALL, LARGE = Selection(256, 8), Selection(1024, 8)
-MEASURED = Measured(FLAT, {256: ((1, 10.0), (9, 90.0)), 1024: ((1, 30.0), (9, 110.0))}, 0.0, {SMALL: 0.8, LARGE: 0.8}, 0.2)
+MEASURED = Measured(
+    FLAT, {256: ((1, 10.0), (9, 90.0)), 1024: ((1, 30.0), (9, 110.0))}, 0.0, {SMALL: 0.8, LARGE: 0.8}, 0.2
+)
 
 
 def test_equal_acceptance_goes_to_the_cheaper_cache():
-    """Rows that add 10 ms each do not pay at q = .2, so one is drafted at a time; E(.2, 1) = 1.2 tokens for 20 ms."""
+    """Rows that add 10 ms each do not pay at q = .2, so one is drafted at a time; E(.2, 1) = 1.2 tokens for
+    20 ms.
+    """
     choice = choose(MEASURED, Settings())
     assert choice.selection == SMALL and choice.lengths.middle_gamma == 1
     g = choice.lengths.gamma
@@ -26,6 +30,7 @@ def test_equal_acceptance_goes_to_the_cheaper_cache():
 
 def test_more_acceptance_pays_for_a_dearer_cache():
     """Not the acceptance alone decides, nor the pass alone."""
+
     def chosen(acceptance: float) -> Selection:
         return choose(replace(MEASURED, acceptance={SMALL: 0.8, LARGE: acceptance}), Settings()).selection
 
@@ -42,11 +47,15 @@ def test_what_the_user_set_stays():
 
 
 def test_the_plans_own_selection_is_tried_first():
-    """When time ends early, the default is the one thing that must be known; whole chunks, at most half of the context."""
+    """When time ends early, the default is the one thing that must be known; whole chunks, at most half of
+    the context.
+    """
     plan = replace(PLAN, retrieval_budget=512, context_tokens=3000)
     tried = candidates(plan, Settings())
     assert tried[0] == Selection(512, 8) and len(set(tried)) == len(tried) == 12
-    assert [one.budget for one in tried[1:4]] == [256, 128, 1024] and all(one.budget % one.chunk == 0 for one in tried)
+    assert [one.budget for one in tried[1:4]] == [256, 128, 1024] and all(
+        one.budget % one.chunk == 0 for one in tried
+    )
 
 
 def test_level_zero_is_what_an_answer_shows():

@@ -1,4 +1,6 @@
-"""Tuning as the command does it: what it is tuned for, and one run with the real model from command to planner."""
+"""Tuning as the command does it: what it is tuned for, and one run with the real model from command to
+planner.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +16,14 @@ from core.tuning.here import BUSY, LEAST_TEMPERATURE, _params
 
 
 def test_it_tunes_for_answers_as_the_user_wants_them():
-    """The model's own sampling, livelier where it is greedy; a temperature that the user set is not touched."""
+    """The model's own sampling, livelier where it is greedy; a temperature that the user set is not
+    touched.
+    """
     greedy = ReadingStyle(temperature=0.0, repetition_penalty=1.1)
-    assert _params(Settings(), greedy).temperature == LEAST_TEMPERATURE and _params(Settings(), greedy).repetition_penalty == 1.1
+    assert (
+        _params(Settings(), greedy).temperature == LEAST_TEMPERATURE
+        and _params(Settings(), greedy).repetition_penalty == 1.1
+    )
     assert _params(Settings(temperature=0.0), greedy).temperature == 0.0
     assert _params(Settings(), ReadingStyle(temperature=0.9)).temperature == 0.9
 
@@ -32,4 +39,6 @@ def test_from_the_command_to_the_plan(home_with_model: Path, capsys: pytest.Capt
     made = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert made["tuned"] == (found["tuned"]["date"] if found["kept"] else "")
     wanted = found["chosen" if found["kept"] else "default"]
-    assert [made[name] for name in ("retrieval_budget", "gamma")] == [wanted[name] for name in ("retrieval_budget", "gamma")]
+    assert [made[name] for name in ("retrieval_budget", "gamma")] == [
+        wanted[name] for name in ("retrieval_budget", "gamma")
+    ]

@@ -46,9 +46,19 @@ def model() -> LlamaModel:
     return ours(oracle())
 
 
-def tuned(model: LlamaModel, *, token_s: dict[bool, float], seconds: float = 1e6, settings: Settings | None = None,
-          plan: Plan = PLAN, stages: list[str] | None = None, new_cache: Callable[[int], TargetKVCache] | None = None) -> Outcome:
-    """A run in which a token of the default plan takes token_s[False] and one of the found plan token_s[True]."""
+def tuned(
+    model: LlamaModel,
+    *,
+    token_s: dict[bool, float],
+    seconds: float = 1e6,
+    settings: Settings | None = None,
+    plan: Plan = PLAN,
+    stages: list[str] | None = None,
+    new_cache: Callable[[int], TargetKVCache] | None = None,
+) -> Outcome:
+    """A run in which a token of the default plan takes token_s[False] and one of the found plan
+    token_s[True].
+    """
     clock = Clock()
 
     def engine_of(other: Plan) -> object:
@@ -65,8 +75,14 @@ def tuned(model: LlamaModel, *, token_s: dict[bool, float], seconds: float = 1e6
         return made
 
     def replan(found: Tuned) -> Plan:
-        return replace(plan, retrieval_budget=found.retrieval_budget, retrieval_chunk=found.retrieval_chunk, gamma=found.gamma,
-                       middle_gamma=found.middle_gamma, tuned=found.date)
+        return replace(
+            plan,
+            retrieval_budget=found.retrieval_budget,
+            retrieval_chunk=found.retrieval_chunk,
+            gamma=found.gamma,
+            middle_gamma=found.middle_gamma,
+            tuned=found.date,
+        )
 
     def label(**values) -> Tuned:
         return replace(RECORD, **values)
@@ -75,16 +91,33 @@ def tuned(model: LlamaModel, *, token_s: dict[bool, float], seconds: float = 1e6
         if stages is not None:
             stages.append(stage)
 
-    return Tuner(Bench(engine_of), plan, settings or Settings(), WARM, replan=replan, label=label, clock=clock, report=report,
-                 seconds=seconds).run(TEXT, [1, 2, 3])
+    return Tuner(
+        Bench(engine_of),
+        plan,
+        settings or Settings(),
+        WARM,
+        replan=replan,
+        label=label,
+        clock=clock,
+        report=report,
+        seconds=seconds,
+    ).run(TEXT, [1, 2, 3])
 
 
 def test_a_faster_plan_is_kept(model: LlamaModel, tmp_path: Path):
     """The race decides; what is stored is what was measured, and the report says both times."""
     stages: list[str] = []
     outcome = tuned(model, token_s={False: 0.2, True: 0.1}, stages=stages)
-    assert outcome.kept and outcome.chosen_tbt_ms == pytest.approx(100, rel=0.1) and outcome.default_tbt_ms == pytest.approx(200, rel=0.1)
-    assert outcome.tuned.model == "tiny" and outcome.tuned.verify_ms[0][0] == 1 and 0 < outcome.tuned.acceptance <= 1
+    assert (
+        outcome.kept
+        and outcome.chosen_tbt_ms == pytest.approx(100, rel=0.1)
+        and outcome.default_tbt_ms == pytest.approx(200, rel=0.1)
+    )
+    assert (
+        outcome.tuned.model == "tiny"
+        and outcome.tuned.verify_ms[0][0] == 1
+        and 0 < outcome.tuned.acceptance <= 1
+    )
     assert {one.budget for one in outcome.measured.acceptance} == {64, 128} == set(outcome.measured.middle_ms)
     done = stored(outcome, tmp_path)
     assert done.file is not None and [one.gamma for one in tuned_file.read(tmp_path)] == [outcome.tuned.gamma]
@@ -100,12 +133,15 @@ def test_a_slower_plan_is_not_kept_and_drops_an_older_one(model: LlamaModel, tmp
     assert not outcome.kept and done.file is None and done.dropped and tuned_file.read(tmp_path) == ()
     assert "default was no slower" in report_text(done) and "dropped" in report_text(done)
     assert not replace(outcome, chosen_tbt_ms=outcome.default_tbt_ms).kept
-    assert not replace(outcome, chosen=PLAN, chosen_tbt_ms=1.0).kept         # a plan without the values: they could not be used
+    # a plan without the values: they could not be used
+    assert not replace(outcome, chosen=PLAN, chosen_tbt_ms=1.0).kept
 
 
 def test_little_time_gives_a_result_all_the_same(model: LlamaModel):
     """A slow machine: less text, fewer passes, one race all the same; and no more than that."""
-    outcome = tuned(model, token_s={False: 0.2, True: 0.1}, seconds=0.01, plan=replace(PLAN, expected_prefill_s=1e6))
+    outcome = tuned(
+        model, token_s={False: 0.2, True: 0.1}, seconds=0.01, plan=replace(PLAN, expected_prefill_s=1e6)
+    )
     assert outcome.read_tokens == PLAN.prefill_segment_tokens + 3 < LEAST_PROMPT
     assert [one.chunk for one in outcome.measured.acceptance][:2] == [PLAN.retrieval_chunk] * 2
     assert len(outcome.measured.acceptance) == FEW_SELECTIONS and outcome.tuned.verify_ms
@@ -129,12 +165,24 @@ def test_little_memory_changes_no_figure(model: LlamaModel, monkeypatch: pytest.
 
 
 def test_an_offloaded_cache_is_measured_alike(model: LlamaModel):
-    """Its rows lie in host memory; filling it up and taking that back must leave what the race reads as it was."""
-    def offloaded(capacity: int) -> OffloadedKVCache:
-        return OffloadedKVCache(model.config.kv_shape, capacity + 32, model.backend, block_tokens=128, resident_layers=1, staging_blocks=2,
-                                fresh_tokens=128)
+    """Its rows lie in host memory; filling it up and taking that back must leave what the race reads as it
+    was.
+    """
 
-    there, here = (tuned(model, token_s={False: 0.2, True: 0.1}, new_cache=cache) for cache in (offloaded, None))
+    def offloaded(capacity: int) -> OffloadedKVCache:
+        return OffloadedKVCache(
+            model.config.kv_shape,
+            capacity + 32,
+            model.backend,
+            block_tokens=128,
+            resident_layers=1,
+            staging_blocks=2,
+            fresh_tokens=128,
+        )
+
+    there, here = (
+        tuned(model, token_s={False: 0.2, True: 0.1}, new_cache=cache) for cache in (offloaded, None)
+    )
     assert there.measured.acceptance == pytest.approx(here.measured.acceptance, abs=1e-4) and there.kept
 
 
@@ -150,5 +198,7 @@ def test_a_result_is_tabled(model: LlamaModel, tmp_path: Path):
     found = to_json(stored(tuned(model, token_s={False: 0.2, True: 0.1}), tmp_path))
     found["acceptance"] = [one for one in found["acceptance"] if (one["budget"], one["chunk"]) != (64, 4)]
     both, accepted = tables(found)
-    assert [row[0] for row in both.rows] == ["default", "chosen"] and both.rows[0][7] == pytest.approx(200, rel=0.1)
+    assert [row[0] for row in both.rows] == ["default", "chosen"] and both.rows[0][7] == pytest.approx(
+        200, rel=0.1
+    )
     assert accepted.rows[0][:2] == ("64", None) and accepted.rows[0][2] is not None
