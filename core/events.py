@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+
+# How far a long step is: what it is, in words, and its share in 0..1 or None when unknown.
+Progress = Callable[[str, float | None], None]
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,3 +29,18 @@ def subdir(name: str) -> Path:
     path = data_dir() / name
     path.mkdir(parents=True, exist_ok=True)
     return path
+
+
+def write_whole(path: Path, data: str | bytes) -> None:
+    """Put `data` in the file at `path` whole or not at all: a killed program leaves the old content.
+
+    Text is written as UTF-8. The folder is made when missing. Raises OSError, and then leaves nothing behind.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        part.write_bytes(data.encode("utf-8") if isinstance(data, str) else data)
+        part.replace(path)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise

@@ -131,14 +131,19 @@ def test_only_the_app_imports_gradio():
         (
             "core.decoding",
             ("core.engine", "core.conversation.session", "core.worker", "core.documents", "core.text"),
-            (),
+            ("core.text.words",),
         ),
         (
             "core.documents",
             ("core.model", "core.cache", "core.backend", "core.decoding", "core.engine", "core.text"),
-            (),
+            ("core.text.words",),
         ),
-        ("core.engine", ("core.conversation.session", "core.worker", "core.documents", "core.text"), ()),
+        (
+            "core.engine",
+            ("core.conversation.session", "core.worker", "core.documents", "core.text"),
+            ("core.text.words",),
+        ),
+        ("core.text", ("core.documents", "core.model", "core.conversation", "core.planning"), ()),
         ("core.conversation.session", ("core.worker",), ()),
     ],
 )
