@@ -10,6 +10,7 @@ from app.history import Conversation, Turn
 from app.job import Snapshot
 from app.library import BookEntry
 from app.markup import LEVELS, Citation, answer_html, plain_html
+from app.templating import render
 from app.values import Notice, Opening
 from core.documents.document import Document
 
@@ -281,35 +282,17 @@ def legend_html() -> str:
 
 def notice_html(notice: Notice | None) -> str:
     """The message above the conversation."""
-    if notice is None:
-        return ""
-    return (
-        f'<div class="notice notice-{notice.kind}" role="alert"><p>{escape(notice.text)}</p>'
-        '<button type="button" class="ghost" data-act="dismiss" '
-        f'aria-label="Dismiss">{_icon("close")}</button></div>'
-    )
+    return render("notice.html", kind=notice.kind, text=notice.text) if notice else ""
 
 
 def offer_html(opening: Opening | None) -> str:
     """The question whether OCR is to read a file's scanned pages; empty when no file waits for that."""
-    if opening is None or not opening.offer:
-        return ""
-    return (
-        f'<div class="notice notice-info" role="alert"><p>{escape(opening.offer)}</p><button type="button" '
-        'class="quiet-button" '
-        'data-act="read-pictures">Read them with OCR</button><button type="button" class="quiet-button" '
-        'data-act="cancel-opening">Not now</button></div>'
-    )
+    return render("offer.html", offer=opening.offer) if opening and opening.offer else ""
 
 
 def locked_html(opening: Opening | None) -> str:
     """The words above the password box; empty when no file is locked."""
-    if opening is None or not opening.locked:
-        return ""
-    return (
-        f'<div class="locked"><b>“{escape(opening.name)}” is protected</b><span>Enter its password to '
-        "read it.</span></div>"
-    )
+    return render("locked.html", name=opening.name) if opening and opening.locked else ""
 
 
 def spoken(now: Snapshot | None, opening: Opening | None) -> str:
@@ -357,7 +340,6 @@ def _plural(count: int, word: str) -> str:
 
 ICONS = {
     "bin": "M4 6h12M8 6V4h4v2M6 6l1 10h6l1-10",
-    "close": "M5 5l10 10M15 5L5 15",
     "copy": "M7 7V4h9v9h-3M4 7h9v9H4z",
     "again": "M15.500 8A6 6 0 1 0 16 11M16 4v4h-4",
     "spark": "M10 3l1.800 5.200L17 10l-5.200 1.800L10 17l-1.800-5.200L3 10l5.200-1.800z",
