@@ -33,7 +33,7 @@ import torch  # noqa: E402 (after the thread setting, which is read when torch l
 
 from benchmarks.store import Table, save  # noqa: E402
 from benchmarks.texts import LOOPS_BELOW, distinct  # noqa: E402
-from core.assemble import build_engine  # noqa: E402
+from core.assembly.engines import build_engine  # noqa: E402
 from core.cache.base import TargetKVCache  # noqa: E402
 from core.cache.retrieval import RetrievalKVCache  # noqa: E402
 from core.cache.selection import POLICIES, column_sums  # noqa: E402

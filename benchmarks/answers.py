@@ -13,7 +13,8 @@ import torch
 from benchmarks.passes import OutOfTime
 from benchmarks.store import Table
 from benchmarks.texts import LOOPS_BELOW, distinct
-from core.assemble import Composer, Room
+from core.assembly.composition import Composer
+from core.assembly.room import Room
 from core.cache.retrieval import RetrievalKVCache
 from core.decoding import forced
 from core.decoding.drafters import next_logits

@@ -188,7 +188,7 @@ def _offloaded(setup: Setup) -> dict[str, Run]:
 
 
 def _ours(setup: Setup) -> dict[str, Run]:
-    from core.assemble import build_engine
+    from core.assembly.engines import build_engine
     from core.decoding.decoder import Round
     from core.engine import Done, Params
 

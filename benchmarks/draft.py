@@ -30,7 +30,8 @@ bound_spinning()
 from benchmarks.calm import calmest  # noqa: E402 (after the thread setting, which is read when torch loads)
 from benchmarks.store import Table, save  # noqa: E402
 from benchmarks.texts import LOOPS_BELOW, distinct  # noqa: E402
-from core.assemble import Composer, build_engine  # noqa: E402
+from core.assembly.composition import Composer  # noqa: E402
+from core.assembly.engines import build_engine  # noqa: E402
 from core.config import load_settings  # noqa: E402
 from core.conversation.reading import ReadingStyle  # noqa: E402
 from core.decoding.decoder import Round  # noqa: E402

@@ -30,7 +30,7 @@ from benchmarks import answers  # noqa: E402 (the path above makes the repositor
 from benchmarks.expanded import LLAMA_2_7B, LLAMA_2_13B, LLAMA_3_8B, ExpandedWeights, Shape, expanded_config  # noqa: E402
 from benchmarks.passes import VERIFY_ROWS, OutOfTime, Speeds, measure, measured_speeds  # noqa: E402
 from benchmarks.store import RESULTS, Table, save  # noqa: E402
-from core.assemble import Room  # noqa: E402
+from core.assembly.room import Room  # noqa: E402
 from core.backend.base import Backend  # noqa: E402
 from core.backend.cpu import CpuBackend  # noqa: E402
 from core.backend.cuda import CudaBackend  # noqa: E402

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from core.assemble import Composer
+from core.assembly.composition import Composer
 from core.cache.base import KVCache, TargetKVCache
 from core.decoding.decoder import Decoder
 from core.decoding.drafters import Drafter, Model, VerifiedDrafter

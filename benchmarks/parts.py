@@ -10,7 +10,8 @@ from typing import Any
 
 import torch
 
-from core.assemble import build_engine, new_backend
+from core.assembly.engines import build_engine
+from core.assembly.models import new_backend
 from core.backend.base import Backend, Codes, Linear
 from core.config import Settings
 from core.engine import Engine

@@ -33,7 +33,7 @@ bound_spinning()
 import torch  # noqa: E402 (after the thread setting, which is read when torch loads)
 
 from benchmarks.store import REPO, Table, save  # noqa: E402
-from core.assemble import build_engine  # noqa: E402
+from core.assembly.engines import build_engine  # noqa: E402
 from core.backend.cpu import CpuBackend  # noqa: E402
 from core.cache.full import FullKVCache  # noqa: E402
 from core.config import load_settings  # noqa: E402

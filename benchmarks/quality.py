@@ -94,7 +94,7 @@ class Bench:
     """The engine, the books and the scores."""
 
     def __init__(self, data: Path, mode: str) -> None:
-        from core.assemble import build_engine
+        from core.assembly.engines import build_engine
         from core.model.embedded import ensure_embedded
         from core.text.tokenizer import Tokenizer
 

@@ -147,7 +147,7 @@ Compose = Callable[[Params, TargetKVCache, int], Decoder]
 
 class Engine:
     """Runs prompts. `compose(params, cache, answer_start)` builds the decoder for one answer (see
-    core.assemble).
+    core.assembly).
 
     `give_way()` is asked for a plan with less on the device when that is out of memory; None: there is none.
     """

@@ -221,7 +221,7 @@ def build(settings_json: dict[str, Any], report: Report) -> tuple[Session, dict[
 
     import psutil
 
-    from core.assemble import build_engine
+    from core.assembly.engines import build_engine
     from core.conversation.notes import NoteStore
     from core.conversation.reading import ReadingStyle
     from core.conversation.session import Session

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from core.assemble import Composer
+from core.assembly.composition import Composer
 from core.backend.base import Backend
 from core.backend.cpu import CpuBackend
 from core.cache.base import TargetKVCache

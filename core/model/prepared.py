@@ -14,6 +14,7 @@ from core.cache.base import SlotCache
 from core.hardware.measured import Measurements
 from core.model.llama import LlamaModel
 from core.model.replay import PassTimes, ShortPasses
+from core.text.words import translated as _
 
 
 def prepared(
@@ -44,18 +45,13 @@ def prepared(
 def told(level: str, passes: ShortPasses) -> str:
     """What recording a level's passes came to, in words for the panel."""
     rows = ", ".join(map(str, passes.rows))
-    said = (
-        f"CUDA graphs: used for {level} passes of {rows} rows"
-        if rows
-        else f"CUDA graphs: not used for {level} passes"
-    )
+    used = _("CUDA graphs: used for {level} passes of {rows} rows.").format(level=level, rows=rows)
+    said = used if rows else _("CUDA graphs: not used for {level} passes.").format(level=level)
     if not passes.times:
-        return said + "."
+        return said
     one = passes.times[0]
-    return (
-        f"{said}; one row takes {one.eager_ms:.1f} ms launched by operation and {one.replay_ms:.1f} ms "
-        "replayed."
-    )
+    times = _("One row takes {eager:.1f} ms launched by operation and {replayed:.1f} ms replayed.")
+    return f"{said} {times.format(eager=one.eager_ms, replayed=one.replay_ms)}"
 
 
 def _times(found: dict[str, Any] | None) -> tuple[PassTimes, ...]:

@@ -13,7 +13,7 @@ from typing import Any
 import psutil
 
 from core import paths
-from core.assemble import build_bench
+from core.assembly.engines import build_bench
 from core.config import Settings
 from core.conversation.reading import ReadingStyle
 from core.documents import read_document

@@ -30,7 +30,7 @@ from core.planning.tuned import Times, Tuned
 from core.tuning.choice import Choice, Measured, Selection, candidates, choose, level_zero
 
 if TYPE_CHECKING:
-    from core.assemble import Bench
+    from core.assembly.engines import Bench
 
 log = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from core.assemble import Composer
+from core.assembly.composition import Composer
 from core.backend.cuda import CudaBackend
 from core.cache.full import FullKVCache
 from core.engine import Engine

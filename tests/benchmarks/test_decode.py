@@ -17,7 +17,7 @@ from benchmarks import decode, embedded
 from benchmarks.decode import MODES, PLAIN, Bench, Run, answers
 from benchmarks.levels import Measured, Recorder
 from benchmarks.passes import OutOfTime
-from core.assemble import Composer
+from core.assembly.composition import Composer
 from core.backend.base import Backend
 from core.cache.disk import SnapshotFolder
 from core.cache.full import FullKVCache

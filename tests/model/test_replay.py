@@ -15,7 +15,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.assemble import Composer
+from core.assembly.composition import Composer
 from core.backend.base import Backend
 from core.backend.cpu import CpuBackend
 from core.cache.fixed import FixedRows
@@ -396,7 +396,7 @@ def test_what_was_measured_decides_the_next_time(tmp_path: Path):
         one.update(eager_ms=4.0, replay_ms=1.0 if one["rows"] == 2 else 5.0)
     path.write_text(json.dumps(values))
     said = (
-        "CUDA graphs: used for middle passes of 2 rows; one row takes 4.0 ms launched by operation and "
+        "CUDA graphs: used for middle passes of 2 rows. One row takes 4.0 ms launched by operation and "
         "5.0 ms replayed."
     )
     assert prepare() == ((said,), 1)

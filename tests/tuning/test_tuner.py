@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from tests.hardware.test_tuned import RECORD
 
 from benchmarks.tune import tables
-from core.assemble import Bench
+from core.assembly.engines import Bench
 from core.backend.base import Memory
 from core.cache.base import TargetKVCache
 from core.cache.offloaded import OffloadedKVCache
@@ -24,6 +23,7 @@ from core.planning.plan import Plan
 from core.planning.tuned import SPECULATION, Tuned
 from core.tuning.here import report_text, stored, to_json
 from core.tuning.tuner import FEW_SELECTIONS, LEAST_PROMPT, Outcome, Tuner
+from tests.planning.test_tuned import RECORD
 from tests.tiny import PLAN, VOCAB, engine, oracle, ours
 
 TEXT = [int(token) for token in torch.randint(0, VOCAB, (600,), generator=torch.Generator().manual_seed(11))]

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from core import assemble
-from core.assemble import Room, build_engine
+from core.assembly import models
+from core.assembly.engines import build_engine
+from core.assembly.room import Room
 from core.backend.base import Memory
 from core.backend.cpu import CpuBackend
 from core.cache.full import FullKVCache
@@ -180,8 +181,8 @@ def test_any_chunk_fits_the_blocks(folder: Path, plan: Plan, chunk: int):
 def test_a_cpu_multiplies_as_it_is_faster(
     monkeypatch: pytest.MonkeyPatch, dtype: str, pays: bool, products: torch.dtype
 ):
-    monkeypatch.setattr(assemble, "bfloat16_products_pay", lambda: pays)
-    backend = assemble.new_backend(replace(PLAN, dtype=dtype), Settings())
+    monkeypatch.setattr(models, "bfloat16_products_pay", lambda: pays)
+    backend = models.new_backend(replace(PLAN, dtype=dtype), Settings())
     seen = []
     monkeypatch.setattr(
         torch.nn.functional, "linear", lambda x, weight, bias=None: seen.append(x.dtype) or x @ weight.t()

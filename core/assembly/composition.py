@@ -1,0 +1,244 @@
+"""Which drafter stands in front of the full cache, in each mode."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from core.assembly.room import slack
+from core.cache.base import KVStore, TargetKVCache
+from core.cache.full import FullKVCache
+from core.cache.retrieval import RetrievalKVCache
+from core.cache.streaming import StreamingKVCache
+from core.decoding.decoder import Decoder, Refresh
+from core.decoding.draft_length import Costs, DraftLength, ExpectedGain, FixedLength
+from core.decoding.drafters import (
+    Drafter,
+    EmptyDrafter,
+    FirstDrafter,
+    Model,
+    ModelDrafter,
+    NgramDrafter,
+    VerifiedDrafter,
+)
+from core.decoding.randomness import Randomness, SeededRandomness
+from core.decoding.refresh import RetrievalRefresh
+from core.decoding.sampling import Sampling
+from core.engine import Params
+from core.errors import UserError
+from core.hardware.measured import Measurements
+from core.model.llama import LlamaModel
+from core.model.prepared import prepared, told
+from core.model.replay import ShortPasses
+from core.planning.plan import Plan
+
+log = logging.getLogger(__name__)
+
+H2O_MOST = 8192  # tokens whose column sums are bearable to compute
+
+
+class Composer:
+    """Builds the decoder of one answer: which drafter stands in front of the full cache in each mode."""
+
+    def __init__(self, plan: Plan, model: LlamaModel, draft: LlamaModel | None) -> None:
+        self._plan, self._model, self._draft = plan, model, draft
+        # of the target over a retrieval cache of the plan's budget
+        self._middle_passes: ShortPasses | None = None
+        self._draft_passes: ShortPasses | None = None  # of the draft model
+
+    def prepare(self, measured: Measurements | None = None) -> tuple[str, ...]:
+        """Records the passes of draft and middle level where the plan says so, before there is anything to
+        answer. Returns what to tell.
+
+        Their memory then serves one answer after the other, and must: a recorded pass knows no other. What is
+        in `measured` is not measured again.
+        """
+        if self._plan.cuda_graphs == "off":
+            return ()
+        try:
+            self._middle_passes = self._recorded("middle", self._model, self._rehearsed_retrieval(), measured)
+            if self._draft is not None:
+                self._draft_passes = self._recorded("draft", self._draft, self._rehearsed_draft(), measured)
+        except self._model.backend.out_of_memory as error:
+            log.warning("no memory to prepare short passes: %s", error)
+            self._model.backend.release()
+        return tuple(
+            told(level, passes)
+            for level, passes in (("middle", self._middle_passes), ("draft", self._draft_passes))
+            if passes
+        )
+
+    def _recorded(
+        self,
+        level: str,
+        model: LlamaModel,
+        cache: RetrievalKVCache | StreamingKVCache,
+        measured: Measurements | None,
+    ) -> ShortPasses:
+        """A draft of `middle_gamma` tokens makes a pass of one row more; the draft model's cache lags by as
+        much after a lookup.
+        """
+        rows = range(1, self._plan.middle_gamma + 2)
+        return prepared(
+            level, model, cache, rows, only_faster=self._plan.cuda_graphs == "auto", measured=measured
+        )
+
+    def _rehearsed_retrieval(self) -> RetrievalKVCache:
+        """A cache as full as after a selection. Its source holds nothing."""
+        plan = self._plan
+        source = FullKVCache(
+            self._model.config.kv_shape,
+            plan.retrieval_chunk,
+            self._model.backend,
+            block_tokens=plan.retrieval_chunk,
+        )
+        cache = self._retrieval(source, plan.retrieval_budget)
+        # no position beyond the rotary table
+        cache.advance(min(plan.retrieval_budget + cache.recent, plan.context_tokens))
+        return cache
+
+    def _rehearsed_draft(self) -> StreamingKVCache:
+        cache = self._streaming(self._draft)
+        cache.advance(cache.sinks + cache.window)
+        return cache
+
+    def compose(self, params: Params, cache: TargetKVCache, answer_start: int) -> Decoder:
+        """The decoder for one answer over `cache`."""
+        sampling = Sampling(params.temperature, params.top_p, params.repetition_penalty, answer_start)
+        randomness = SeededRandomness(params.seed)
+        gamma = params.gamma or self._plan.gamma
+        drafter, refresh = self._drafter(params, cache, sampling, randomness, answer_start)
+        return Decoder(
+            drafter,
+            self._model,
+            cache,
+            sampling,
+            randomness,
+            gamma=gamma,
+            eos_ids=self._model.config.eos_ids,
+            refresh=refresh,
+        )
+
+    def _drafter(
+        self,
+        params: Params,
+        cache: TargetKVCache,
+        sampling: Sampling,
+        randomness: Randomness,
+        context_tokens: int,
+    ) -> tuple[Drafter, Refresh | None]:
+        if params.mode == "autoregressive":
+            return EmptyDrafter(), None
+        if params.mode == "ngram":
+            return NgramDrafter(), None
+        if params.mode == "draft":
+            return self._level_zero(sampling, randomness), None
+        if params.mode == "streaming":
+            cache = self._streaming(self._model)
+            return self._middle(
+                EmptyDrafter(), self._model, cache, params, context_tokens, sampling, randomness
+            ), None
+        if params.selection == "h2o" and context_tokens > H2O_MOST:
+            raise UserError(  # no words of the catalogue: nobody but a benchmark asks for it
+                f"Selection by h2o is for comparison up to {H2O_MOST:,} tokens, not {context_tokens:,}."
+            )
+        budget = params.budget or self._plan.retrieval_budget
+        passes = self._middle_passes if budget == self._plan.retrieval_budget else None
+        retrieval = self._retrieval(cache, budget, params.selection, store=passes and passes.store)
+        below = EmptyDrafter() if params.mode == "retrieval" else self._level_zero(sampling, randomness)
+        middle = self._middle(
+            below, passes or self._model, retrieval, params, context_tokens, sampling, randomness
+        )
+        return middle, RetrievalRefresh(cache, retrieval)
+
+    def _level_zero(self, sampling: Sampling, randomness: Randomness) -> Drafter:
+        """The light drafter: lookup in book and answer, and where that finds nothing a small model over a
+        StreamingLLM cache.
+        """
+        if self._draft is None:
+            return NgramDrafter()
+        return FirstDrafter(NgramDrafter(), self._drafted(sampling, randomness))
+
+    def _drafted(self, sampling: Sampling, randomness: Randomness) -> ModelDrafter:
+        # a middle pass takes as long for the few rows of a short draft as for one, so only the draft's own
+        # passes count against it
+        costs = Costs(verify=self._plan.expected_middle_ms, row=0.0, middle=self._plan.expected_draft_ms)
+        passes = self._draft_passes
+        cache = self._streaming(self._draft, store=passes and passes.store)
+        return ModelDrafter(passes or self._draft, cache, sampling, randomness, length=ExpectedGain(costs))
+
+    def _middle(
+        self,
+        below: Drafter,
+        model: Model,
+        cache: RetrievalKVCache | StreamingKVCache,
+        params: Params,
+        context_tokens: int,
+        sampling: Sampling,
+        randomness: Randomness,
+    ) -> VerifiedDrafter:
+        costs = _costs(self._plan, context_tokens)
+        length: DraftLength = (
+            FixedLength() if params.gamma else ExpectedGain(costs, self._plan.assumed_acceptance)
+        )
+        level = "streaming" if params.mode == "streaming" else "retrieval"
+        return VerifiedDrafter(
+            below,
+            model,
+            cache,
+            sampling,
+            randomness,
+            gamma=self._plan.middle_gamma,
+            length=length,
+            eos_ids=self._model.config.eos_ids,
+            level=level,
+        )
+
+    def draft_pass(self) -> Callable[[], None]:
+        """One pass of the draft model over a full window, for timing it."""
+        cache, held = self._streaming(self._draft), self._plan.draft_sinks + self._plan.draft_window
+        self._draft.forward([0] * held, cache)
+
+        def once() -> None:
+            # reading a number waits for the device
+            self._draft.forward([0], cache)[-1, 0].item()
+            cache.rollback(held)
+
+        return once
+
+    def _retrieval(
+        self, source: TargetKVCache, budget: int, policy: str = "mass", store: KVStore | None = None
+    ) -> RetrievalKVCache:
+        return RetrievalKVCache(
+            source,
+            budget=budget,
+            chunk=self._plan.retrieval_chunk,
+            tail_tokens=self._plan.tail_tokens,
+            slack=slack(self._plan),
+            policy=policy,
+            store=store,
+        )
+
+    def _streaming(self, model: LlamaModel, store: KVStore | None = None) -> StreamingKVCache:
+        return StreamingKVCache(
+            model.config.kv_shape,
+            model.backend,
+            model.rope.rotate,
+            sinks=self._plan.draft_sinks,
+            window=self._plan.draft_window,
+            slack=slack(self._plan),
+            store=store,
+        )
+
+
+def _costs(plan: Plan, context_tokens: int) -> Costs:
+    """Pass times in milliseconds that the draft length weighs, for a cache of `context_tokens`; from the
+    plan, never from the clock.
+    """
+    share = context_tokens / max(1, plan.context_tokens)
+    beyond_middle = max(0.0, plan.expected_plain_tbt_ms - plan.expected_middle_ms)
+    return Costs(
+        verify=plan.expected_middle_ms + beyond_middle * share,
+        row=plan.expected_row_ms * share,
+        middle=plan.expected_middle_ms,
+    )

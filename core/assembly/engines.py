@@ -1,0 +1,122 @@
+"""An engine put together from a plan: the door of this folder."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from core import paths
+from core.assembly.composition import Composer
+from core.assembly.models import load_models, new_backend
+from core.assembly.room import Replan, Room
+from core.backend.base import Backend
+from core.cache.disk import SnapshotFolder, quota_bytes
+from core.cache.snapshot import SnapshotStore
+from core.config import Settings
+from core.engine import Engine
+from core.events import Progress
+from core.hardware.measured import Measurements
+from core.model.llama import LlamaModel
+from core.model.stored import fingerprint
+from core.planning.costs import MAX_MIDDLE_GAMMA
+from core.planning.plan import Plan
+
+
+def build_engine(
+    plan: Plan,
+    settings: Settings,
+    model_dir: Path,
+    *,
+    draft_dir: Path | None = None,
+    progress: Progress | None = None,
+    replan: Replan | None = None,
+    backend: Backend | None = None,
+    composer: Callable[[Plan, LlamaModel, LlamaModel | None], Composer] | None = None,
+    snapshots: Path | None = None,
+) -> Engine:
+    """The engine a plan asks for. Raises UserError when the plan's device is not there or the checkpoint does
+    not suit.
+
+    `replan(n)` plans anew with at most n on-chip layers, for a device that has less room than was planned.
+    `backend`: another than the plan's. `composer`: another choice of drafters, and `snapshots`: another
+    folder than the user's, for benchmarks.
+    """
+    backend = backend or new_backend(plan, settings)
+    model, draft = load_models(plan, backend, model_dir, draft_dir, progress)
+    room = Room(plan, settings, model, replan)
+    room.compare()
+    composed = (composer or Composer)(plan, model, draft)
+    notes = (*room.plan.notes, *composed.prepare(Measurements(paths.data_dir())))
+    return Engine(
+        model,
+        replace(room.plan, notes=notes),
+        new_cache=room.new_cache,
+        give_way=room.give_way,
+        compose=composed.compose,
+        peak_memory=backend.peak_memory_bytes,
+        snapshots=_snapshots(settings, plan, model, model_dir, snapshots),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """What a tuner measures with: engines of any plan over the same weights, a pass of the draft model."""
+
+    engine: Callable[[Plan], Engine]
+    draft_pass: Callable[[], None] | None = None
+
+
+def build_bench(
+    plan: Plan,
+    settings: Settings,
+    model_dir: Path,
+    *,
+    draft_dir: Path | None = None,
+    progress: Progress | None = None,
+) -> Bench:
+    """The models of a plan, loaded once. Its engines launch every pass anew, also where `build_engine` would
+    replay it.
+
+    Raises as `build_engine`.
+    """
+    # what the draft's cache and rotations are made for
+    longest = replace(plan, middle_gamma=MAX_MIDDLE_GAMMA)
+    model, draft = load_models(longest, new_backend(plan, settings), model_dir, draft_dir, progress)
+
+    def engine(other: Plan) -> Engine:
+        return Engine(
+            model,
+            other,
+            new_cache=Room(other, settings, model).new_cache,
+            compose=Composer(other, model, draft).compose,
+            peak_memory=model.backend.peak_memory_bytes,
+        )
+
+    return Bench(engine, Composer(longest, model, draft).draft_pass() if draft is not None else None)
+
+
+def _snapshots(
+    settings: Settings, plan: Plan, model: LlamaModel, model_dir: Path, folder: Path | None
+) -> SnapshotStore | None:
+    """Where books' KV is kept, for this model computed in this very way; None when the user wants none."""
+    if settings.snapshot_quota_gb == 0:
+        return None
+    key = {
+        "weights": fingerprint(model_dir),
+        "rope": model.rope.fingerprint,
+        "dtype": plan.dtype,
+        "kernel": plan.weights_kernel,
+        "device": plan.device,
+    }
+    root = folder or paths.subdir("snapshots")
+    kept = SnapshotFolder(root)
+    kept.drop_stale_parts()
+    return SnapshotStore(
+        kept,
+        json.dumps(key),
+        model.config.kv_shape,
+        model.backend.dtype,
+        quota_bytes=quota_bytes(settings.snapshot_quota_gb, root),
+    )

@@ -1,0 +1,76 @@
+"""The device of a plan, and the models loaded onto it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from core.assembly.room import MAX_GAMMA, slack
+from core.backend.base import Backend
+from core.backend.cpu import CpuBackend
+from core.backend.cuda import CudaBackend
+from core.config import Settings
+from core.errors import UserError
+from core.events import Progress
+from core.hardware.cpu import bfloat16_products_pay
+from core.hardware.facts import GIB
+from core.model.llama import LlamaModel
+from core.model.loader import load_draft, load_model
+from core.planning.budget import CUDA_CONTEXT_BYTES
+from core.planning.plan import Plan
+from core.text.words import translated as _
+
+
+def new_backend(plan: Plan, settings: Settings) -> Backend:
+    """The device that the plan is for. Raises UserError when it is not there, or cannot compute in the plan's
+    dtype.
+    """
+    dtypes = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+    if plan.device == "cuda":
+        cap = None if settings.vram_gib is None else int(settings.vram_gib * GIB) - CUDA_CONTEXT_BYTES
+        return CudaBackend(dtypes[plan.dtype], index=plan.gpu_index, memory_cap_bytes=cap)
+    if plan.dtype == "float16":
+        raise UserError(
+            _("The CPU computes in float32 or bfloat16, not in float16. Set dtype: auto in config.yaml.")
+        )
+    return CpuBackend(
+        dtypes[plan.dtype],
+        threads=plan.threads,
+        integer_kernels=plan.weights_kernel != "float",
+        wide_products=plan.dtype == "bfloat16" and not bfloat16_products_pay(),
+    )
+
+
+def load_models(
+    plan: Plan, backend: Backend, model_dir: Path, draft_dir: Path | None, progress: Progress | None
+) -> tuple[LlamaModel, LlamaModel | None]:
+    """Target and draft. Raises UserError when the device does not hold them or a checkpoint does not suit."""
+    try:
+        return _loaded(plan, backend, model_dir, draft_dir, progress)
+    except backend.out_of_memory as error:
+        raise UserError(
+            _(
+                "The weights of {model} do not fit into what is free of the GPU's memory. "
+                "Close other programs that use the GPU, or choose a smaller model."
+            ).format(model=plan.model)
+        ) from error
+
+
+def _loaded(
+    plan: Plan, backend: Backend, model_dir: Path, draft_dir: Path | None, progress: Progress | None
+) -> tuple[LlamaModel, LlamaModel | None]:
+    model = load_model(
+        model_dir,
+        backend,
+        positions=plan.context_tokens + MAX_GAMMA,
+        stretch=plan.context_stretch,
+        progress=progress,
+    )
+    slots = plan.draft_sinks + plan.draft_window + slack(plan)
+    draft = (
+        load_draft(draft_dir, backend, target=model, target_dir=model_dir, positions=slots)
+        if draft_dir
+        else None
+    )
+    return model, draft

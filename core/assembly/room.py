@@ -1,0 +1,130 @@
+"""The target model's caches on a device with so much room."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable
+from dataclasses import replace
+
+from core import paths
+from core.cache.base import TargetKVCache
+from core.cache.full import FullKVCache
+from core.cache.offloaded import OffloadedKVCache
+from core.config import Settings
+from core.hardware.facts import GB
+from core.hardware.measured import PAGE_LOCKED, Measurements
+from core.model.llama import LlamaModel
+from core.planning.plan import Plan
+from core.text.words import translated as _
+
+log = logging.getLogger(__name__)
+
+Replan = Callable[[int], Plan]
+MAX_GAMMA = 32  # tokens of the longest draft that anyone may ask for
+_BLOCK_STEP = 64  # tokens; keeps a block in host memory aligned whatever its number of rows
+_LOADED = ("weights", "4-bit codes", "draft model")  # budget lines of what is there after loading,
+_NOT_OURS = ("CUDA context", "program", "kept free")  # and of what no cache may take
+# measured: smaller blocks cost more to join, larger ones leave more of the last one empty
+_CPU_BLOCK_TOKENS = 512
+
+
+class Room:
+    """Makes the target model's caches, and plans anew when the device has less room than planned."""
+
+    def __init__(
+        self, plan: Plan, settings: Settings, model: LlamaModel, replan: Replan | None = None
+    ) -> None:
+        self.plan = plan
+        self._given_layers = settings.on_chip_layers is not None
+        self._model, self._backend = model, model.backend
+        self._replan = replan
+
+    def new_cache(self, capacity: int) -> TargetKVCache:
+        """An empty cache for `capacity` tokens and a draft behind them. Raises the backend's
+        `out_of_memory`.
+        """
+        shape, plan, tokens = self._model.config.kv_shape, self.plan, capacity + MAX_GAMMA
+        layers = self._layers_that_fit(tokens)
+        if plan.staging_blocks == 0 or layers == plan.layers:
+            return FullKVCache(
+                shape,
+                tokens,
+                self._backend,
+                block_tokens=_multiple(
+                    _CPU_BLOCK_TOKENS if plan.device == "cpu" else tokens, plan.retrieval_chunk
+                ),
+            )
+        blocks = max(1, round(tokens / plan.staging_block_tokens))
+        by_blocks = plan.residency == "blocks"
+        cache = OffloadedKVCache(
+            shape,
+            tokens,
+            self._backend,
+            block_tokens=_multiple(-(-tokens // blocks), math.lcm(_BLOCK_STEP, plan.retrieval_chunk)),
+            resident_layers=plan.layers if by_blocks else layers,
+            resident_blocks=blocks * layers // plan.layers if by_blocks else None,
+            staging_blocks=plan.staging_blocks,
+            fresh_tokens=slack(plan),
+        )
+        # the next plan counts on no more
+        if (limit := self._backend.page_locked_limit) is not None:
+            Measurements(paths.data_dir()).put(PAGE_LOCKED, {"bytes": limit})
+        return cache
+
+    def _layers_that_fit(self, tokens: int) -> int:
+        """The plan's on-chip layers are for its whole context: of a shorter one the same room holds more,
+        unless the user gave a number.
+        """
+        if self._given_layers:
+            return self.plan.on_chip_layers
+        return min(
+            self.plan.layers, self.plan.on_chip_layers * max(tokens, self.plan.context_tokens) // tokens
+        )
+
+    def give_way(self) -> Plan | None:
+        """Plans with a quarter fewer on-chip layers, at least one. Returns the plan, whose last note says so;
+        None without any left.
+        """
+        layers = self.plan.on_chip_layers
+        if layers == 0 or self._replan is None:
+            return None
+        found = self._replan(layers - max(1, layers // 4))
+        note = _(
+            "The GPU had less free memory than planned: the KV cache of {layers} layers stays there now."
+        ).format(layers=found.on_chip_layers)
+        self.plan = replace(found, notes=(*found.notes, note))
+        log.warning(note)
+        return self.plan
+
+    def compare(self) -> None:
+        """Logs what the weights take against what was planned, and gives way before anything breaks when the
+        rest will not fit.
+        """
+        place = "VRAM" if self.plan.device == "cuda" else "RAM"
+        while True:
+            memory, lines = self._backend.memory(), [line for line in self.plan.budget if line.place == place]
+            loaded = sum(line.bytes for line in lines if line.name in _LOADED)
+            wanted = sum(line.bytes for line in lines if line.name not in (*_LOADED, *_NOT_OURS))
+            log.info(
+                "%s: %.2f GB planned for what is loaded, %.2f in use; %.2f GB to come, %.2f free",
+                place,
+                loaded / GB,
+                memory.used_bytes / GB,
+                wanted / GB,
+                memory.free_bytes / GB,
+            )
+            if place == "RAM" or wanted <= memory.free_bytes or self.give_way() is None:
+                return
+
+
+def _multiple(tokens: int, step: int) -> int:
+    """The least multiple of `step` that is not below `tokens`."""
+    return -(-tokens // step) * step
+
+
+def slack(plan: Plan) -> int:
+    """Rows that speculation may take on top of a cache: what waits to be fed or committed, and the longest
+    draft behind it.
+    """
+    return 2 * (max(plan.gamma, MAX_GAMMA) + plan.middle_gamma + 2)
