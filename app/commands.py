@@ -65,9 +65,13 @@ def doctor(given: argparse.Namespace, settings: Settings) -> int:
     from core.hardware.probe import probe
     from core.model.fetch import is_downloaded
     from core.planning.doctor import doctor_report, format_doctor
+    from core.planning.known import known_in
 
     report = doctor_report(
-        probe(paths.data_dir(), again=given.measure), settings, is_downloaded=is_downloaded
+        probe(paths.data_dir(), again=given.measure),
+        settings,
+        is_downloaded=is_downloaded,
+        known=known_in(paths.data_dir()),
     )
     report["snapshots"] = _snapshot_facts(settings)
     report["measured"] = Measurements(paths.data_dir()).said()
@@ -81,6 +85,7 @@ def plan(given: argparse.Namespace, settings: Settings) -> int:
     from core.hardware.probe import probe
     from core.model.catalogue import find
     from core.model.fetch import is_downloaded
+    from core.planning.known import known_in
     from core.planning.offers import choose, plan_for
     from core.planning.wording import format_plan
 
@@ -93,12 +98,11 @@ def plan(given: argparse.Namespace, settings: Settings) -> int:
         pcie_gb_per_s=given.pcie,
         system=given.os,
     )
+    known = known_in(paths.data_dir())
     if settings.model is not None:
-        made = plan_for(machine, settings, find(settings.model)).plan
+        made = plan_for(machine, settings, find(settings.model), known=known).plan
     else:
-        made = choose(
-            machine, settings, is_downloaded=is_downloaded, devices=("cpu", "cuda") if imagined else None
-        ).plan
+        made = choose(machine, settings, is_downloaded=is_downloaded, known=known).plan
     say(json.dumps(made.to_json(), default=_plain) if given.json else format_plan(made))
     return 0
 
@@ -158,9 +162,15 @@ def _download(given: argparse.Namespace) -> None:
 def _list(given: argparse.Namespace, settings: Settings) -> None:
     from core.hardware.probe import probe
     from core.model.fetch import is_downloaded
+    from core.planning.known import known_in
     from core.planning.offers import offers
 
-    found = offers(probe(paths.data_dir(), measure=False), settings, is_downloaded=is_downloaded)
+    found = offers(
+        probe(paths.data_dir(), measure=False),
+        settings,
+        is_downloaded=is_downloaded,
+        known=known_in(paths.data_dir()),
+    )
     if given.json:
         say(
             json.dumps(

@@ -25,6 +25,7 @@ from core.hardware.facts import Hardware
 from core.hardware.probe import probe
 from core.model.catalogue import draft_for, find
 from core.model.fetch import is_downloaded
+from core.planning.known import NOTHING, Known, known_in
 from core.planning.offers import Offer, offers
 
 log = logging.getLogger(__name__)
@@ -65,11 +66,12 @@ class Fetching:
     error: str = ""
 
 
-def survey(hardware: Hardware, settings: Settings) -> tuple[Model, ...]:
+def survey(hardware: Hardware, settings: Settings, *, known: Known = NOTHING) -> tuple[Model, ...]:
     """What can be chosen: nothing without a CUDA GPU, where the embedded model is the choice."""
     if not hardware.gpus or settings.device == "cpu":
         return ()
-    return tuple(_model(offer) for offer in offers(hardware, settings, is_downloaded=is_downloaded))
+    found = offers(hardware, settings, is_downloaded=is_downloaded, known=known)
+    return tuple(_model(offer) for offer in found)
 
 
 def _model(offer: Offer) -> Model:
@@ -149,7 +151,7 @@ class Models:
 
     def _survey(self) -> None:
         try:
-            self.list = survey(self._look(), self._settings)
+            self.list = survey(self._look(), self._settings, known=known_in(paths.data_dir()))
         except Exception:  # a background thread's boundary: the app runs without the list
             log.exception("the models that fit could not be worked out")
         self.changed()

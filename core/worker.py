@@ -208,13 +208,14 @@ def build(settings_json: dict[str, Any], report: Report) -> tuple[Session, dict[
     from core.config import load_settings, use_data_dir
     from core.hardware.probe import probe
     from core.model.fetch import is_downloaded
+    from core.planning.known import known_in
     from core.planning.offers import choose, plan_for
 
     settings = load_settings(None, settings_json)
     use_data_dir(settings)
     report("Looking at this machine", None)
-    machine = probe(paths.data_dir())
-    choice = choose(machine, settings, is_downloaded=is_downloaded)
+    machine, known = probe(paths.data_dir()), known_in(paths.data_dir())
+    choice = choose(machine, settings, is_downloaded=is_downloaded, known=known)
     folder = model_folder(choice.entry, report)
     draft = model_folder(choice.draft, report) if choice.draft else None
     report("Loading the model", None)
@@ -229,7 +230,7 @@ def build(settings_json: dict[str, Any], report: Report) -> tuple[Session, dict[
 
     def replan(layers: int) -> Plan:
         fewer = replace(settings, on_chip_layers=layers, context_tokens=choice.plan.context_tokens)
-        return plan_for(machine, fewer, choice.entry, is_there=is_downloaded).plan
+        return plan_for(machine, fewer, choice.entry, is_there=is_downloaded, known=known).plan
 
     with ThreadPoolExecutor(1) as beside:  # its imports take a core, the weights the others
         loading = beside.submit(Tokenizer.load, folder, frame=choice.entry.frame)

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from functools import cache
+from graphlib import TopologicalSorter
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
@@ -61,13 +62,13 @@ def within(module: str, *packages: str) -> bool:
     return any(module == package or module.startswith(package + ".") for package in packages)
 
 
-def imports(module: str) -> set[str]:
-    """Everything the module imports, `from a import b` as both a and a.b, but not what only type checkers
-    read.
+def imports(module: str, *, typing: bool = False) -> set[str]:
+    """Everything the module imports, `from a import b` as both a and a.b; what only type checkers read by
+    `typing` alone.
     """
     package = module if path_of(module).name == "__init__.py" else module.rpartition(".")[0]
     found: set[str] = set()
-    for node in runtime_nodes(tree_of(module)):
+    for node in ast.walk(tree_of(module)) if typing else runtime_nodes(tree_of(module)):
         if isinstance(node, ast.Import):
             found.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -153,6 +154,24 @@ def test_imports_point_one_way(package: str, forbidden: tuple[str, ...], allowed
     importers = [module for module in modules("core") if within(module, package)]
     assert importers or not path_of(package).exists()
     assert offenders(importers, *forbidden, allowed=allowed) == []
+
+
+def test_the_folders_of_core_import_one_another_in_one_direction():
+    """Folders that import each other, directly or in a ring, are one folder. What only type checkers read counts
+    too.
+    """
+    folders = [f"core.{path.parent.name}" for path in (REPO / "core").glob("*/__init__.py")]
+    below = {
+        folder: {
+            other
+            for module in modules("core")
+            if within(module, folder)
+            for other in folders
+            if other != folder and any(within(name, other) for name in imports(module, typing=True))
+        }
+        for folder in folders
+    }
+    tuple(TopologicalSorter(below).static_order())  # CycleError names the ring
 
 
 def test_nothing_in_core_needs_training():

@@ -1,1 +1,1 @@
-"""What the machine is and what fits it: probe, data of known GPUs, planner. No torch but in the probe."""
+"""What the machine is: the probe and the data of known GPUs. Facts only. No torch but in the probe."""

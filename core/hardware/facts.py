@@ -5,10 +5,7 @@ only.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from core.planning.tuned import Tuned
+from typing import Any
 
 GIB = 1 << 30
 GB = 1_000_000_000
@@ -16,7 +13,7 @@ GB = 1_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """One CUDA GPU. Bandwidths in GB/s (1e9 bytes); `pcie_gb_per_s` is host to device, large pinned copies."""
+    """One CUDA GPU. Bandwidths in GB/s (1e9 bytes); `pcie_gb_per_s`: host to device, large pinned copies."""
 
     name: str
     vram_bytes: int
@@ -51,9 +48,7 @@ class Hardware:
     disk_path: str = ""
     disk_free_bytes: int | None = None
     disk_gb_per_s: float | None = None
-    snapshot_bytes: int = 0  # of the disk that KV snapshots take already
     problems: tuple[str, ...] = ()  # what was looked for and found broken, in plain words
-    tuned: tuple[Tuned, ...] = ()  # what `tune` measured earlier, of any model; it may be stale
 
     def to_json(self) -> dict[str, Any]:
         """Plain values; flags only as far as the planner looks at them."""

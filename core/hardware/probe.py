@@ -22,13 +22,11 @@ from pathlib import Path
 
 import psutil
 
-from core.cache.disk import SnapshotFolder
 from core.hardware.cpu import cores, cpu_flags, cpu_name
 from core.hardware.facts import GB, Gpu, Hardware
 from core.hardware.gpus import look_up, pinnable
 from core.hardware.measured import PAGE_LOCKED, Measurements
 from core.hardware.nvml import read_gpus
-from core.planning import tuned_file
 
 MIB = 1 << 20
 COPY_BLOCK_BYTES = 128 * MIB  # the staging ring's block size
@@ -72,8 +70,6 @@ def probe(data_folder: Path | None = None, *, measure: bool = True, again: bool 
         disk_free_bytes=_disk_free(data_folder),
         disk_gb_per_s=_disk_speed(data_folder, cache) if cache is not None and measure else None,
         problems=problems,
-        snapshot_bytes=SnapshotFolder(data_folder / "snapshots").usage().bytes if data_folder else 0,
-        tuned=tuned_file.read(data_folder) if data_folder else (),
     )
 
 

@@ -15,6 +15,7 @@ from core.errors import UserError
 from core.hardware.facts import GB, GIB, Hardware
 from core.hardware.gpus import look_up
 from core.model.catalogue import CatalogueEntry
+from core.planning.known import NOTHING, Known
 from core.planning.offers import choose
 from core.planning.wording import size, snapshot_line
 
@@ -43,6 +44,7 @@ def doctor_report(
     settings: Settings,
     *,
     is_downloaded: Callable[[CatalogueEntry], bool] = lambda entry: entry.embedded,
+    known: Known = NOTHING,
 ) -> dict[str, Any]:
     """{"system", "hardware", "packages", "would_run", "problems"}; JSON values. Finding problems is not an
     error.
@@ -54,7 +56,7 @@ def doctor_report(
         *_link_problems(hardware),
     ]
     try:
-        choice = choose(hardware, settings, is_downloaded=is_downloaded)
+        choice = choose(hardware, settings, is_downloaded=is_downloaded, known=known)
         would_run = {
             "model": choice.entry.name,
             "draft": choice.draft.name if choice.draft else None,

@@ -14,6 +14,7 @@ from core.hardware.facts import GIB, Gpu, Hardware
 from core.model.shapes import ModelShape
 from core.planning import costs
 from core.planning.budget import Layout, host_lines, lay_out, vram_lines
+from core.planning.known import NOTHING, Known
 from core.planning.plan import BudgetLine
 
 CONTEXT_STEP = 256  # an automatic context is a multiple of this
@@ -61,7 +62,7 @@ class Shortfall:
 # ---- the machine after the user's overrides ----------------------------------------------------------------
 
 
-def site_of(hardware: Hardware, settings: Settings) -> Site:
+def site_of(hardware: Hardware, settings: Settings, *, known: Known = NOTHING) -> Site:
     """The device to plan for. The GPU with the most free memory, unless the user wants the CPU or there is
     none.
     """
@@ -81,9 +82,7 @@ def site_of(hardware: Hardware, settings: Settings) -> Site:
         else max(GIB, hardware.ram_bytes * 0.06)
     )
     quota = quota_of(
-        settings.snapshot_quota_gb,
-        free_bytes=hardware.disk_free_bytes or 0,
-        used_bytes=hardware.snapshot_bytes,
+        settings.snapshot_quota_gb, free_bytes=hardware.disk_free_bytes or 0, used_bytes=known.snapshot_bytes
     )
     common = {
         "system": hardware.system,
@@ -135,7 +134,7 @@ def _overridden(gpu: Gpu, settings: Settings) -> Gpu:
 
 
 def _cpu_dtype(hardware: Hardware) -> str:
-    """bfloat16 only where the CPU multiplies it natively; elsewhere it is emulated and slower than float32."""
+    """bfloat16 only where the CPU multiplies it natively; emulated it is slower than float32."""
     return "bfloat16" if hardware.cpu_flags & {"avx512_bf16", "amx_bf16"} else "float32"
 
 

@@ -6,13 +6,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from importlib.util import find_spec
 
 from core.config import Settings
 from core.errors import PlanError, UserError
 from core.hardware.facts import Hardware
 from core.model.catalogue import EMBEDDED, CatalogueEntry, draft_for, find, load
 from core.planning.budget import MODEL_FILES
+from core.planning.known import NOTHING, Known
 from core.planning.plan import Plan
 from core.planning.planner import plan
 from core.planning.wording import size
@@ -45,6 +45,7 @@ def plan_for(
     entry: CatalogueEntry,
     *,
     is_there: Callable[[CatalogueEntry], bool] = lambda entry: True,
+    known: Known = NOTHING,
 ) -> Choice:
     """The plan for this model with its draft pairing, of which only a draft that `is_there` is used unless
     the user named it.
@@ -53,7 +54,7 @@ def plan_for(
     """
     draft = draft_for(entry, settings.draft_model)
     if draft is not None and settings.draft_model is None and not is_there(draft):
-        found = plan_for(hardware, replace(settings, draft_model="none"), entry)
+        found = plan_for(hardware, replace(settings, draft_model="none"), entry, known=known)
         note = (
             f"{draft.name} could draft for it and is not on this computer: launcher.py models download "
             f"{entry.name} fetches it."
@@ -61,7 +62,12 @@ def plan_for(
         return replace(found, plan=replace(found.plan, notes=(*found.plan.notes, note)))
     others = [other.shape for other in load().values() if other.role == "target" and other.chat]
     made = plan(
-        hardware, settings, target=entry.shape, draft=draft.shape if draft else None, alternatives=others
+        hardware,
+        settings,
+        target=entry.shape,
+        draft=draft.shape if draft else None,
+        alternatives=others,
+        known=known,
     )
     if not entry.chat:
         note = f"{entry.name} is a base model, not tuned for chat: it continues texts rather than answers."
@@ -69,46 +75,22 @@ def plan_for(
     return Choice(entry, draft if made.draft_model is not None else None, made)
 
 
-def runnable_devices() -> tuple[str, ...]:
-    """The devices this version has a backend for."""
-    return ("cpu", "cuda") if find_spec("core.backend.cuda") is not None else ("cpu",)
-
-
 def choose(
     hardware: Hardware,
     settings: Settings,
     *,
     is_downloaded: Callable[[CatalogueEntry], bool],
-    devices: tuple[str, ...] | None = None,
+    known: Known = NOTHING,
 ) -> Choice:
     """What to run: the model asked for, else the largest downloaded chat model that fits a GPU, else the
-    embedded model.
-
-    `devices` (default: those this version has a backend for) without "cuda": GPUs are left out, and the
-    plan's notes say so.
+    embedded model. Raises as `plan_for`.
     """
-    devices = runnable_devices() if devices is None else devices
-    if "cuda" in devices or not hardware.gpus:
-        return _choose(hardware, settings, is_downloaded)
-    choice = _choose(replace(hardware, gpus=()), settings, is_downloaded)
-    note = f"{hardware.gpus[0].name} is not used: this version computes on the CPU."
-    return replace(choice, plan=replace(choice.plan, notes=(*choice.plan.notes, note)))
-
-
-def _choose(
-    hardware: Hardware, settings: Settings, is_downloaded: Callable[[CatalogueEntry], bool]
-) -> Choice:
-    if settings.model is not None:
-        return plan_for(hardware, settings, find(settings.model), is_there=is_downloaded)
-    if hardware.gpus and settings.device != "cpu":
-        ready = [
-            offer.entry
-            for offer in offers(hardware, settings, is_downloaded=is_downloaded)
-            if offer.downloaded and offer.plan is not None and not offer.entry.embedded
-        ]
-        if ready:
-            return plan_for(hardware, settings, ready[0], is_there=is_downloaded)
-    return plan_for(hardware, settings, find(EMBEDDED), is_there=is_downloaded)
+    entry = find(settings.model or EMBEDDED)
+    if settings.model is None and hardware.gpus and settings.device != "cpu":
+        found = offers(hardware, settings, is_downloaded=is_downloaded, known=known)
+        ready = (offer.entry for offer in found if offer.downloaded and offer.plan is not None)
+        entry = next((one for one in ready if not one.embedded), entry)
+    return plan_for(hardware, settings, entry, is_there=is_downloaded, known=known)
 
 
 def offers(
@@ -116,12 +98,13 @@ def offers(
     settings: Settings,
     *,
     is_downloaded: Callable[[CatalogueEntry], bool] = lambda entry: entry.embedded,
+    known: Known = NOTHING,
 ) -> tuple[Offer, ...]:
     """Every target model of the catalogue on this machine: those that fit first, the larger before the
     smaller.
     """
     made = [
-        _offer(hardware, settings, entry, is_downloaded(entry))
+        _offer(hardware, settings, entry, downloaded=is_downloaded(entry), known=known)
         for entry in load().values()
         if entry.role == "target"
     ]
@@ -132,9 +115,11 @@ def offers(
     )
 
 
-def _offer(hardware: Hardware, settings: Settings, entry: CatalogueEntry, downloaded: bool) -> Offer:
+def _offer(
+    hardware: Hardware, settings: Settings, entry: CatalogueEntry, *, downloaded: bool, known: Known
+) -> Offer:
     try:
-        choice = plan_for(hardware, settings, entry)
+        choice = plan_for(hardware, settings, entry, known=known)
     except (PlanError, UserError) as error:
         return Offer(entry, None, str(error), downloaded)
     files, free = (

@@ -19,6 +19,7 @@ from core.model.shapes import ModelShape
 from core.planning import costs
 from core.planning.budget import Layout, disk_lines, host_lines, vram_lines
 from core.planning.fitting import Case, Shortfall, fitted, longest, site_of, smallest
+from core.planning.known import NOTHING, Known
 from core.planning.plan import AUTO_CONTEXT, Plan
 from core.planning.refusal import refusal
 from core.planning.tuned import Tuned, machine_of, newest
@@ -32,16 +33,17 @@ def plan(
     target: ModelShape,
     draft: ModelShape | None = None,
     alternatives: Sequence[ModelShape] = (),
+    known: Known = NOTHING,
 ) -> Plan:
     """The plan for `target` on this machine. `alternatives` are models that a refusal may offer instead.
 
     Raises PlanError with what is needed, what is there, and the smallest change that fits.
     """
     _check_asked(settings, target)
-    case = Case(site_of(hardware, settings), settings, target, draft)
+    case = Case(site_of(hardware, settings, known=known), settings, target, draft)
     limit = min(target.native_context, AUTO_CONTEXT)
     context = settings.context_tokens or longest(case, limit) or smallest(settings, limit)
-    record = newest(hardware.tuned, target.name, case.site.device, context)
+    record = newest(known.tuned, target.name, case.site.device, context)
     found = _tuned(case, context, record, machine_of(hardware)) if record else ""
     unused = found if isinstance(found, str) else ""
     if not isinstance(found, Plan):

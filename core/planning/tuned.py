@@ -28,7 +28,7 @@ class Tuned:
     model: str
     folder: str  # of the model, and the fingerprint of what was in it
     fingerprint: str
-    version: str  # see core.planning.tuned_file
+    version: str  # see core.planning.known
     date: str
     device: str
     dtype: str

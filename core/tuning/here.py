@@ -1,4 +1,4 @@
-"""Tuning this machine for the model that the settings name: what is measured with, and where the values go."""
+"""Tuning this machine for the model of the settings: what is measured with, and where the values go."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from core.errors import PlanError
 from core.hardware.probe import probe
 from core.model.fetch import is_downloaded
 from core.model.stored import fingerprint
-from core.planning import tuned_file
+from core.planning import known
 from core.planning.offers import choose, plan_for
 from core.planning.plan import Plan
 from core.planning.tuned import Tuned, machine_of
@@ -64,8 +64,7 @@ def tune(
     """
     report("Looking at this machine", None)
     busy = psutil.cpu_percent(interval=LOOK_S) / 100
-    # what an earlier run found must not count as the default
-    machine = replace(probe(paths.data_dir()), tuned=())
+    machine = probe(paths.data_dir())  # what an earlier run found must not count as the default
     choice = choose(machine, settings, is_downloaded=is_downloaded)
     folder = model_folder(choice.entry, report)
     draft = model_folder(choice.draft, report) if choice.draft else None
@@ -82,7 +81,7 @@ def tune(
     def replan(tuned: Tuned) -> Plan:
         same = replace(settings, context_tokens=choice.plan.context_tokens)
         try:
-            return plan_for(replace(machine, tuned=(tuned,)), same, choice.entry).plan
+            return plan_for(machine, same, choice.entry, known=known.Known((tuned,))).plan
         except PlanError:  # more than fits beside everything else
             return choice.plan
 
@@ -91,7 +90,7 @@ def tune(
         machine=machine_of(machine),
         folder=str(folder),
         fingerprint=fingerprint(folder),
-        version=tuned_file.version(),
+        version=known.version(),
         date=date.today().isoformat(),
     )
     tuner = Tuner(
@@ -115,8 +114,8 @@ def stored(outcome: Outcome, data_folder: Path, *, busy: float = 0.0) -> Stored:
     if busy > BUSY:
         return Stored(outcome, None, False, busy)
     if outcome.kept:
-        return Stored(outcome, tuned_file.keep(data_folder, outcome.tuned), False)
-    return Stored(outcome, None, tuned_file.forget(data_folder, outcome.tuned))
+        return Stored(outcome, known.keep(data_folder, outcome.tuned), False)
+    return Stored(outcome, None, known.forget(data_folder, outcome.tuned))
 
 
 def _params(settings: Settings, style: ReadingStyle) -> Params:

@@ -12,16 +12,12 @@ from core.errors import PlanError, UserError
 from core.hardware.gpus import imagined_hardware
 from core.model.catalogue import EMBEDDED, find
 from core.planning import doctor
-from core.planning import offers as offering
 from core.planning.offers import choose, offers, plan_for
 from core.planning.wording import duration, format_plan
 
 PC_4090 = imagined_hardware(gpu="RTX 4090", ram_gib=64)
 PC_3060 = imagined_hardware(gpu="RTX 3060", ram_gib=32)
 NO_GPU = imagined_hardware(ram_gib=16)
-
-
-BOTH = ("cpu", "cuda")
 
 
 def everything(entry):
@@ -38,31 +34,17 @@ def test_without_gpu_the_embedded_model_runs():
 
 
 def test_with_gpu_the_largest_downloaded_chat_model_that_fits_runs():
-    assert choose(PC_4090, Settings(), is_downloaded=only_embedded, devices=BOTH).entry.name == EMBEDDED
-    assert choose(PC_4090, Settings(), is_downloaded=everything, devices=BOTH).entry.name == "Qwen3-8B"
-    assert (
-        choose(PC_3060, Settings(), is_downloaded=everything, devices=BOTH).entry.name
-        == "Qwen3-4B-Instruct-2507"
-    )
-    assert (
-        choose(PC_4090, Settings(device="cpu"), is_downloaded=everything, devices=BOTH).entry.name == EMBEDDED
-    )
-
-
-def test_without_a_backend_for_the_gpu_the_cpu_runs_and_it_is_said():
-    """A PC with a GPU must start all the same, with a plan the engine can build."""
-    choice = choose(PC_4090, Settings(), is_downloaded=everything, devices=("cpu",))
-    assert (choice.entry.name, choice.plan.device) == (EMBEDDED, "cpu")
-    assert any("RTX 4090 is not used" in note for note in choice.plan.notes)
+    assert choose(PC_4090, Settings(), is_downloaded=only_embedded).entry.name == EMBEDDED
+    assert choose(PC_4090, Settings(), is_downloaded=everything).entry.name == "Qwen3-8B"
+    assert choose(PC_3060, Settings(), is_downloaded=everything).entry.name == "Qwen3-4B-Instruct-2507"
+    assert choose(PC_4090, Settings(device="cpu"), is_downloaded=everything).entry.name == EMBEDDED
 
 
 def test_the_users_model_wins_and_is_refused_when_it_does_not_fit():
-    chosen = choose(
-        PC_4090, Settings(model="llama-3.1-8b-instruct"), is_downloaded=only_embedded, devices=BOTH
-    )
+    chosen = choose(PC_4090, Settings(model="llama-3.1-8b-instruct"), is_downloaded=only_embedded)
     assert chosen.entry.name == "Llama-3.1-8B-Instruct"
     with pytest.raises(PlanError, match="choose Qwen3-4B"):
-        choose(PC_3060, Settings(model="Qwen3-8B"), is_downloaded=everything, devices=BOTH)
+        choose(PC_3060, Settings(model="Qwen3-8B"), is_downloaded=everything)
     with pytest.raises(UserError, match="nearest is Qwen3-8B"):
         choose(PC_3060, Settings(model="Qwen3-8"), is_downloaded=everything)
 
@@ -106,14 +88,10 @@ def test_a_draft_that_was_not_downloaded_is_done_without_and_said():
     """The engine cannot load what is not there, and must not refuse the model for it."""
     large = imagined_hardware(gpu="RTX 4090", ram_gib=128)
     settings = Settings(model="LWM-Text-Chat-128K", context_tokens=131_072)
-    choice = choose(
-        large, settings, is_downloaded=lambda entry: entry.name == "LWM-Text-Chat-128K", devices=BOTH
-    )
+    choice = choose(large, settings, is_downloaded=lambda entry: entry.name == "LWM-Text-Chat-128K")
     assert choice.draft is None and choice.plan.draft_model is None
     assert any("llama-68m could draft" in note and "models download" in note for note in choice.plan.notes)
-    named = choose(
-        large, replace(settings, draft_model="llama-68m"), is_downloaded=only_embedded, devices=BOTH
-    )
+    named = choose(large, replace(settings, draft_model="llama-68m"), is_downloaded=only_embedded)
     assert named.draft.name == "llama-68m"
 
 
@@ -152,7 +130,6 @@ def test_a_healthy_machine():
 
 def test_what_is_wrong_is_said(monkeypatch):
     monkeypatch.setattr(doctor, "PACKAGES", ("psutil", "a-package-nobody-has"))
-    monkeypatch.setattr(offering, "runnable_devices", lambda: BOTH)
     slow = replace(PC_4090.gpus[0], pcie_gb_per_s=6.2, pcie_measured=True)
     sick = replace(
         PC_4090,

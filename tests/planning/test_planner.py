@@ -18,6 +18,7 @@ from core.hardware.gpus import imagined_gpu, imagined_hardware
 from core.model.catalogue import draft_for, find, load
 from core.planning import budget
 from core.planning.fitting import site_of
+from core.planning.known import NOTHING, Known
 from core.planning.plan import Plan
 from core.planning.planner import plan
 
@@ -36,7 +37,9 @@ TARGETS = tuple(entry for entry in load().values() if entry.role == "target" and
 SHAPES = tuple(entry.shape for entry in load().values() if entry.role == "target")
 
 
-def planned(hardware: Hardware, name: str, *, context: int | None, **settings) -> Plan | PlanError:
+def planned(
+    hardware: Hardware, name: str, *, context: int | None, known: Known = NOTHING, **settings
+) -> Plan | PlanError:
     """The plan for a catalogue model with its draft pairing, or the refusal."""
     entry = find(name)
     draft = draft_for(entry)
@@ -47,6 +50,7 @@ def planned(hardware: Hardware, name: str, *, context: int | None, **settings) -
             target=entry.shape,
             draft=draft.shape if draft else None,
             alternatives=SHAPES,
+            known=known,
         )
     except PlanError as error:
         return error
@@ -332,13 +336,8 @@ def test_cuda_wanted_and_not_there():
 
 def test_the_disk_is_a_place_with_lines():
     """Nobody should find out by a full disk what a model's files and the books read with it take."""
-    pc = replace(
-        imagined_hardware(gpu="RTX 4090", ram_gib=128),
-        disk_path="/data",
-        disk_free_bytes=40 * GB,
-        snapshot_bytes=10 * GB,
-    )
-    found = planned(pc, "LWM-Text-Chat-128K", context=131_072)
+    pc = replace(imagined_hardware(gpu="RTX 4090", ram_gib=128), disk_path="/data", disk_free_bytes=40 * GB)
+    found = planned(pc, "LWM-Text-Chat-128K", context=131_072, known=Known(snapshot_bytes=10 * GB))
     lines = {line.name: line.bytes for line in found.budget if line.place == "disk"}
     models = find("LWM-Text-Chat-128K").shape, find("llama-68m").shape
     assert lines == {

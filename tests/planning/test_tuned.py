@@ -12,7 +12,7 @@ from core.config import Settings
 from core.hardware.facts import Hardware
 from core.hardware.gpus import imagined_hardware
 from core.model.catalogue import EMBEDDED, find
-from core.planning import tuned_file
+from core.planning import known
 from core.planning.doctor import doctor_report
 from core.planning.plan import Plan
 from core.planning.planner import plan
@@ -25,7 +25,7 @@ RECORD = Tuned(
     model=EMBEDDED,
     folder="",
     fingerprint="",
-    version=tuned_file.version(),
+    version=known.version(),
     date="2026-11-21",
     device="cpu",
     dtype="float32",
@@ -49,7 +49,7 @@ RECORD = Tuned(
 
 
 def planned(machine: Hardware = MACHINE, record: Tuned = RECORD, **settings) -> Plan:
-    return plan(replace(machine, tuned=(record,)), Settings(**settings), target=find(EMBEDDED).shape)
+    return plan(machine, Settings(**settings), target=find(EMBEDDED).shape, known=known.Known((record,)))
 
 
 def speculation(made: Plan) -> tuple[int, int, int, int]:
@@ -120,7 +120,7 @@ def test_another_context_is_another_matter():
 
 def test_doctor_and_plan_say_where_values_come_from():
     """Both show the notes; with nothing measured they name the command that would."""
-    report = doctor_report(replace(MACHINE, tuned=(RECORD,)), Settings())
+    report = doctor_report(MACHINE, Settings(), known=known.Known((RECORD,)))
     assert any(
         "measured on this machine on 2026-11-21" in note for note in report["would_run"]["plan"]["notes"]
     )
@@ -144,28 +144,28 @@ def record(tmp_path: Path) -> Tuned:
     folder = tmp_path / "model"
     folder.mkdir()
     (folder / "config.json").write_text("{}")
-    return replace(RECORD, folder=str(folder), fingerprint=tuned_file.fingerprint(folder))
+    return replace(RECORD, folder=str(folder), fingerprint=known.fingerprint(folder))
 
 
 def test_what_is_kept_is_read_again(tmp_path: Path, record: Tuned):
     """Exactly, and one per machine, model, device and size of context."""
-    tuned_file.keep(tmp_path, record)
-    tuned_file.keep(tmp_path, replace(record, context_tokens=16_384))
-    tuned_file.keep(tmp_path, replace(record, gamma=7, context_tokens=8000))
-    assert [(one.context_tokens, one.gamma) for one in tuned_file.read(tmp_path)] == [(16_384, 5), (8000, 7)]
-    assert tuned_file.forget(tmp_path, record) and not tuned_file.forget(tmp_path, record)
-    assert tuned_file.read(tmp_path) == (replace(record, context_tokens=16_384),)
+    known.keep(tmp_path, record)
+    known.keep(tmp_path, replace(record, context_tokens=16_384))
+    known.keep(tmp_path, replace(record, gamma=7, context_tokens=8000))
+    assert [(one.context_tokens, one.gamma) for one in known.read_tuned(tmp_path)] == [(16_384, 5), (8000, 7)]
+    assert known.forget(tmp_path, record) and not known.forget(tmp_path, record)
+    assert known.read_tuned(tmp_path) == (replace(record, context_tokens=16_384),)
 
 
 def test_a_stale_record_says_so(tmp_path: Path, record: Tuned):
     """Another version, a changed model, a model that is gone."""
-    tuned_file.keep(tmp_path, replace(record, version="format 0, torch 1"))
-    assert "format 0" in tuned_file.read(tmp_path)[0].stale
-    tuned_file.keep(tmp_path, record)
+    known.keep(tmp_path, replace(record, version="format 0, torch 1"))
+    assert "format 0" in known.read_tuned(tmp_path)[0].stale
+    known.keep(tmp_path, record)
     (tmp_path / "model" / "config.json").write_text('{"a": 1}')
-    assert "files have changed" in tuned_file.read(tmp_path)[0].stale
+    assert "files have changed" in known.read_tuned(tmp_path)[0].stale
     (tmp_path / "model" / "config.json").unlink()
-    assert "no longer" in tuned_file.read(tmp_path)[0].stale
+    assert "no longer" in known.read_tuned(tmp_path)[0].stale
 
 
 @pytest.mark.parametrize(
@@ -174,5 +174,5 @@ def test_a_stale_record_says_so(tmp_path: Path, record: Tuned):
 )
 def test_a_damaged_file_counts_as_empty(tmp_path: Path, content: str):
     """The program must start whatever became of it."""
-    (tmp_path / tuned_file.NAME).write_text(content)
-    assert tuned_file.read(tmp_path) == ()
+    (tmp_path / known.NAME).write_text(content)
+    assert known.read_tuned(tmp_path) == ()

@@ -18,7 +18,7 @@ from core.config import Settings
 from core.decoding.decoder import Round
 from core.engine import Params
 from core.model.llama import LlamaModel
-from core.planning import tuned_file
+from core.planning import known
 from core.planning.plan import Plan
 from core.planning.tuned import SPECULATION, Tuned
 from core.tuning.here import report_text, stored, to_json
@@ -120,7 +120,9 @@ def test_a_faster_plan_is_kept(model: LlamaModel, tmp_path: Path):
     )
     assert {one.budget for one in outcome.measured.acceptance} == {64, 128} == set(outcome.measured.middle_ms)
     done = stored(outcome, tmp_path)
-    assert done.file is not None and [one.gamma for one in tuned_file.read(tmp_path)] == [outcome.tuned.gamma]
+    assert done.file is not None and [one.gamma for one in known.read_tuned(tmp_path)] == [
+        outcome.tuned.gamma
+    ]
     assert "faster and are kept" in report_text(done) and to_json(done)["kept"] is True
     assert len(dict.fromkeys(stages)) == 5
 
@@ -128,9 +130,9 @@ def test_a_faster_plan_is_kept(model: LlamaModel, tmp_path: Path):
 def test_a_slower_plan_is_not_kept_and_drops_an_older_one(model: LlamaModel, tmp_path: Path):
     """A tie goes to the default, and values that once won do not outlive a race that says otherwise."""
     outcome = tuned(model, token_s={False: 0.1, True: 0.2})
-    tuned_file.keep(tmp_path, replace(outcome.tuned, gamma=31))
+    known.keep(tmp_path, replace(outcome.tuned, gamma=31))
     done = stored(outcome, tmp_path)
-    assert not outcome.kept and done.file is None and done.dropped and tuned_file.read(tmp_path) == ()
+    assert not outcome.kept and done.file is None and done.dropped and known.read_tuned(tmp_path) == ()
     assert "default was no slower" in report_text(done) and "dropped" in report_text(done)
     assert not replace(outcome, chosen_tbt_ms=outcome.default_tbt_ms).kept
     # a plan without the values: they could not be used
@@ -150,9 +152,9 @@ def test_little_time_gives_a_result_all_the_same(model: LlamaModel):
 def test_on_a_busy_machine_nothing_is_kept_or_dropped(model: LlamaModel, tmp_path: Path):
     """Times beside other work have chosen drafts of 32 tokens that were slower than plain decoding."""
     outcome = tuned(model, token_s={False: 0.2, True: 0.1})
-    tuned_file.keep(tmp_path, replace(outcome.tuned, gamma=31))
+    known.keep(tmp_path, replace(outcome.tuned, gamma=31))
     done = stored(outcome, tmp_path, busy=0.8)
-    assert done.file is None and [one.gamma for one in tuned_file.read(tmp_path)] == [31]
+    assert done.file is None and [one.gamma for one in known.read_tuned(tmp_path)] == [31]
     assert "80%" in report_text(done) and to_json(done)["kept"] is False
 
 

@@ -1,17 +1,18 @@
-"""Where tuned values are kept: `tuned.json` in the data folder. What no longer holds is read too, with the
-reason.
+"""What earlier runs left in the data folder and a plan rests on: tuned values, in `tuned.json`, and the room
+that snapshots take. Values that no longer hold are read too, with the reason.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-import os
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
 
+from core.cache.disk import SnapshotFolder
 from core.model.stored import fingerprint
+from core.paths import write_whole
 from core.planning.tuned import Tuned
 
 NAME = "tuned.json"
@@ -19,6 +20,22 @@ NAME = "tuned.json"
 FORMAT = 1
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """`tuned`: what `tune` measured, of any model; it may be stale. `snapshot_bytes`: what KV snapshots take."""
+
+    tuned: tuple[Tuned, ...] = ()
+    snapshot_bytes: int = 0
+
+
+NOTHING = Known()
+
+
+def known_in(data_folder: Path) -> Known:
+    """What is known from earlier runs that kept their data here."""
+    return Known(read_tuned(data_folder), SnapshotFolder(data_folder / "snapshots").usage().bytes)
 
 
 def version() -> str:
@@ -29,7 +46,7 @@ def version() -> str:
         return f"format {FORMAT}, no torch"
 
 
-def read(data_folder: Path) -> tuple[Tuned, ...]:
+def read_tuned(data_folder: Path) -> tuple[Tuned, ...]:
     """Everything that is stored; `stale` says what must not be used. A damaged file counts as empty."""
     try:
         kept = json.loads((data_folder / NAME).read_text(encoding="utf-8"))
@@ -62,7 +79,7 @@ def forget(data_folder: Path, like: Tuned) -> bool:
     """Drops what is stored for the same machine, model, device and size of context. Returns whether there was
     anything.
     """
-    kept, others = read(data_folder), _others(data_folder, like)
+    kept, others = read_tuned(data_folder), _others(data_folder, like)
     if len(others) == len(kept):
         return False
     _write(data_folder, others)
@@ -72,14 +89,12 @@ def forget(data_folder: Path, like: Tuned) -> bool:
 def _others(data_folder: Path, tuned: Tuned) -> list[Tuned]:
     return [
         one
-        for one in read(data_folder)
+        for one in read_tuned(data_folder)
         if one.machine != tuned.machine or not one.is_for(tuned.model, tuned.device, tuned.context_tokens)
     ]
 
 
 def _write(data_folder: Path, values: list[Tuned]) -> Path:
     path = data_folder / NAME
-    part = path.with_suffix(f".{os.getpid()}.part")
-    part.write_text(json.dumps({"tuned": [one.to_json() for one in values]}, indent=1), encoding="utf-8")
-    part.replace(path)
+    write_whole(path, json.dumps({"tuned": [one.to_json() for one in values]}, indent=1))
     return path
