@@ -7,8 +7,6 @@ from pathlib import Path
 from benchmarks.store import Result, Table, load
 
 LONGEST = 14  # rows that a page shows unfolded
-# benchmarks that the README shows in short -> which of their tables; () for all
-HEADLINES = {"peers": ("Ours against each peer, times as fast",), "decode": (), "startup": ()}
 PLAIN, OURS = "autoregressive", "triforce"
 DECODE_COLUMNS = (
     "Context",
@@ -33,21 +31,9 @@ def section(results: Path) -> str:
     return "\n\n".join(_result(result) for result in found) or NOTHING
 
 
-def headlines(results: Path) -> str:
-    """The digests of HEADLINES, and their tables where they are short enough to stand alone."""
-    found = [load(path) for name in HEADLINES if (path := results / f"{name}.json").is_file()]
-    return "\n\n".join(_headline(result) for result in found) or NOTHING
-
-
-def _headline(result: Result) -> str:
-    chosen = [table for table in result.tables if table.title in HEADLINES[result.benchmark]] or result.tables
-    short = [digest or table for table in chosen if (digest := _digest(table)) or len(table.rows) <= LONGEST]
-    return "\n\n".join([*map(_table, short), f"<sub>{_provenance(result)}</sub>"])
-
-
 def _result(result: Result) -> str:
     title = f"## {result.benchmark.capitalize()}"
-    return "\n\n".join([title, *map(_shown, result.tables), f"<sub>{_provenance(result)}</sub>"])
+    return "\n\n".join([title, *map(_shown, result.tables), f"<sub>{provenance(result)}</sub>"])
 
 
 def _digest(table: Table) -> Table | None:
@@ -163,7 +149,8 @@ def _cell(value: str | float | int | None) -> str:
     return f"{value:,}" if isinstance(value, int) else value
 
 
-def _provenance(result: Result) -> str:
+def provenance(result: Result) -> str:
+    """The file, the machine, the versions, the date and the commit of a result, in one sentence."""
     machine = result.machine
     versions = ", ".join(f"{name} {version}" for name, version in machine["packages"].items() if version)
     cores = f"{machine['physical_cores']} cores" if machine["physical_cores"] != 1 else "1 core"

@@ -1,5 +1,5 @@
-"""Writes the generated sections of the pages: settings from config.yaml, the annotated tree, and what
-benchmarks/results holds.
+"""Writes the generated sections of the pages: settings from config.yaml, the folders, what the planner offers
+on graphics cards, and what benchmarks/results holds.
 
     python benchmarks/tables.py            rewrite them
     python benchmarks/tables.py --check    exit 1 and name the sections that are out of date
@@ -11,10 +11,10 @@ without a result file is on no page.
 from __future__ import annotations
 
 import argparse
-import ast
 import re
 import subprocess
 import sys
+import textwrap
 from collections.abc import Callable, Collection
 from pathlib import Path
 
@@ -24,17 +24,19 @@ if not __package__:
     sys.path[0] = str(REPO)
 
 from benchmarks import measured  # noqa: E402 (the path above makes the repository importable)
-from core.config import RULES  # noqa: E402
+from benchmarks.store import load  # noqa: E402
+from core.config import RULES, Settings  # noqa: E402
+from core.hardware.gpus import imagined_hardware  # noqa: E402
+from core.planning.offers import offers  # noqa: E402
 
 RESULTS = REPO / "benchmarks" / "results"
+PAGE_WIDTH = 126  # characters of a line
 
 # --- settings ---
 
 
 def settings_table(config: str) -> str:
-    """One Markdown table per group of config.yaml: key, default, allowed values and the comment above the
-    key.
-    """
+    """One Markdown table per group of config.yaml: key, default, allowed values, comment."""
     lines: list[str] = []
     comment: list[str] = []
     explained = ""
@@ -68,123 +70,131 @@ def _cell(text: str) -> str:
     return text.replace("|", "\\|")
 
 
-# --- tree ---
+# --- the first page ---
 
-FOLDER_NOTES = {
-    ".ci": "what continuous integration runs",
-    "app": "the only package that imports Gradio",
-    "app/assets": "style sheets and scripts of the page",
-    "assets": "icons, sample books and a draft model, with the scripts that build them",
-    "assets/css": "the style of the page: colours, layout, conversation, panel",
+README_CONTEXTS = (8000, 32000)  # tokens; behind these the first page shows every peer
+SPEED_COLUMNS = {
+    "prefill": "reading",
+    "plain": "plain decoding",
+    "TriForce": "TriForce, T 0",
+    "TriForce, T 0.6": "TriForce, T 0.6",
+    "TriForce, T 1": "TriForce, T 1",
+}
+CARDS = (("RTX 4060", 8), ("RTX 4070", 12), ("RTX 4080", 16), ("RTX 4090", 24), ("RTX 5090", 32))
+CARD_RAM_GIB = 32
+CARD_CONTEXTS = (32_768, 131_072)
+
+
+def speed_table(results: Path) -> str:
+    """Ours against each peer behind README_CONTEXTS, and first the row of the shortest context it loses."""
+    file = results / "peers.json"
+    if not file.is_file():
+        return measured.NOTHING
+    result = load(file)
+    (table,) = (table for table in result.tables if set(SPEED_COLUMNS) < set(table.columns))
+    rows = [dict(zip(table.columns, row, strict=True)) for row in table.rows]
+    shortest = min(row["Context"] for row in rows)
+    worst = min((row for row in rows if row["Context"] == shortest), key=lambda row: row["plain"])
+    shown = [worst, *(row for row in rows if row["Context"] in README_CONTEXTS)]
+
+    heading = ["Tokens before", "Beside", *SPEED_COLUMNS.values()]
+    lines = [_row(heading), _row(["---:", "---", *("---:" for _ in SPEED_COLUMNS)])]
+    for row in shown:
+        lines.append(
+            _row([f"{row['Context']:,}", row["Peer"], *(_ratio(row[name]) for name in SPEED_COLUMNS)])
+        )
+    source = textwrap.fill(measured.provenance(result), PAGE_WIDTH, break_long_words=False)
+    return "\n".join([*lines, "", f"<sub>{source}</sub>"])
+
+
+def _ratio(value: float | None) -> str:
+    """Two digits: more would promise what one run cannot keep."""
+    return "–" if value is None else f"{value:.2g}"
+
+
+def card_table() -> str:
+    """The largest chat model that the planner offers on cards of each size, for CARD_CONTEXTS."""
+    heading = ["Graphics card", "For example", *(f"{tokens:,} tokens" for tokens in CARD_CONTEXTS)]
+    lines = [_row(heading), _row(["---"] * len(heading))]
+    for name, vram_gib in CARDS:
+        machine = imagined_hardware(gpu=name, ram_gib=CARD_RAM_GIB)
+        fitting = [offer for offer in offers(machine, Settings()) if offer.plan and offer.entry.chat]
+        largest = [
+            next(offer.entry.name for offer in fitting if offer.plan.context_tokens >= tokens)
+            for tokens in CARD_CONTEXTS
+        ]
+        lines.append(_row([f"{vram_gib} GB", name, *largest]))
+    return "\n".join(lines)
+
+
+def _row(cells: Collection[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
+
+
+FOLDERS = {
+    ".ci": "what must pass on every change",
+    "app": "the page and the command line; the only package that imports Gradio",
+    "app/templates": "the page's HTML",
+    "assets": "what comes with the program, and the scripts that build it",
+    "assets/css": "the style of the page",
     "assets/fonts": "the typeface Literata, with its licence",
-    "assets/js": "what the page does by itself: dropping files, themes, keys",
-    "assets/icons": "the mark as SVG, PNG and ICO, built by build_icons.py",
-    "assets/models": "draft models that come with the program",
-    "assets/models/smollm2-135m-draft": "drafts for the embedded model: weights, card, curves of its training",
-    "assets/samples": "sample books: Markdown sources, built EPUB, PDF and cover, and questions about them",
-    "benchmarks": "measures, prints and stores results",
-    "benchmarks/results": "measured figures as JSON, with machine, versions and date",
+    "assets/icons": "the mark",
+    "assets/js": "what the page does by itself: files dropped, keys, themes",
+    "assets/locale": "words for people, to be translated",
+    "assets/models": "a draft model for the embedded model",
+    "assets/samples": "two sample books, and questions about them",
+    "benchmarks": "programs that measure",
+    "benchmarks/results": "what they measured, as JSON",
     "core": "the runtime: no Gradio, no printing",
+    "core/assembly": "puts backend, model, caches and decoder of a plan together",
+    "core/backend": "the device: attention, products, memory, copies",
+    "core/cache": "KV caches: full, offloaded, retrieval, streaming, on disk",
+    "core/conversation": "what is read for a question, asked of the engine, shown to the reader",
+    "core/decoding": "drafts, one rule that verifies them, the round",
+    "core/documents": "any supported file to a Document",
+    "core/evidence": "where in the book an answer comes from",
+    "core/hardware": "what this machine is",
+    "core/model": "the Llama family, its files, the catalogue, downloads",
+    "core/planning": "what fits where and how fast it will be",
+    "core/text": "tokens, prompts, the words of the program",
+    "core/training": "trains a draft model",
+    "core/tuning": "measures what speculation costs and yields here",
     "docs": "for users and engineers",
     "docs/decisions": "one page per decision",
     "docs/images": "drawings for these pages",
-    "docs/screenshots": "the app, taken by take.py from the real thing",
-    "installer": "makes the environment; thin starters for each system",
-    "tests": "mirror core and app; data of their own or skipped with a reason",
-    "tests/e2e": "the app in a real browser",
+    "docs/screenshots": "the app, taken by take.py",
+    "examples": "the runtime without the app",
+    "installer": "makes the environment; starters for each system",
+    "tests": "mirror core and app",
 }
-FILE_NOTES = {
-    ".ci/run": "environment, linter, tests: what must pass on every change",
-    ".gitattributes": "line ends and binary files",
-    ".gitignore": "what git leaves out",
-    "LICENSE": "Apache License 2.0",
-    "README.md": "this page",
-    "requirements.txt": "what the app needs",
-    "requirements-test.txt": "what the tests need on top",
-    "requirements-ocr.txt": "optional: what reading scanned pages needs",
-    "pyproject.toml": "project facts, linter and test settings",
-    "config.yaml": "the user's settings, every key explained",
-}
-COLLAPSED = (
-    "assets/fonts",
-    "assets/icons",
-    "assets/models",
-    "assets/samples",
-    "benchmarks/results",
-    "docs/images",
-    "docs/screenshots",
-)
+DEEP = ("app", "assets", "benchmarks", "core", "docs")  # folders whose own folders are in the tree
 
 
-def tracked_files() -> list[str]:
-    """Paths of all files that belong to the project, sorted, folders first within each level."""
-    listed = subprocess.run(
-        ["git", "ls-files"], cwd=REPO, capture_output=True, text=True, check=True
-    ).stdout.splitlines()
-    return sorted(listed, key=_folders_last)
+def tracked_folders() -> list[str]:
+    """The project's folders, and those in DEEP, sorted."""
+    listed = subprocess.run(["git", "ls-files"], cwd=REPO, capture_output=True, text=True, check=True)
+    found = {tuple(path.split("/")[:-1][:2]) for path in listed.stdout.splitlines()} - {()}
+    tops = {folder[0] for folder in found}
+    return sorted(tops | {"/".join(folder) for folder in found if folder[0] in DEEP})
 
 
-def _folders_last(path: str) -> tuple[tuple[int, str], ...]:
-    *folders, name = path.split("/")
-    return (*((1, folder) for folder in folders), (0, name))
-
-
-def tree(paths: list[str]) -> str:
-    """An annotated tree: folders from FOLDER_NOTES or their package's docstring, files from what they say of
-    themselves.
-    """
-    rows: list[tuple[str, str]] = []
-    shown: set[str] = set()
-    for path in paths:
-        folders = path.split("/")[:-1]
-        for depth in range(1, len(folders) + 1):
-            folder = "/".join(folders[:depth])
-            if folder not in shown and not _inside_collapsed(folder):
-                shown.add(folder)
-                rows.append(("  " * (depth - 1) + folders[depth - 1] + "/", _folder_note(folder)))
-        if not path.endswith("__init__.py") and not _inside_collapsed(path):
-            rows.append(("  " * len(folders) + path.split("/")[-1], _file_note(path)))
-    width = max(len(name) for name, _ in rows) + 2
-    return "```\n" + "\n".join(f"{name:<{width}}{note}".rstrip() for name, note in rows) + "\n```"
-
-
-def _inside_collapsed(path: str) -> bool:
-    return any(path.startswith(f"{folder}/") for folder in COLLAPSED)
-
-
-def _folder_note(folder: str) -> str:
-    package = REPO / folder / "__init__.py"
-    return FOLDER_NOTES.get(folder) or (_docstring(package) if package.exists() else "")
-
-
-def _file_note(path: str) -> str:
-    if path in FILE_NOTES:
-        return FILE_NOTES[path]
-    file = REPO / path
-    if file.suffix == ".py":
-        return _docstring(file)
-    text = file.read_text(encoding="utf-8", errors="replace")
-    if file.suffix == ".md":
-        heading = re.search(r"^# (.+)$", text, re.MULTILINE)
-        return heading[1] if heading else ""
-    remark = re.search(r"^(?:#|//|rem|/\*|<#)(?!!) *(\w.+?)(?: \*/)?$", text, re.MULTILINE)
-    return _first_sentence(remark[1]) if remark else ""
-
-
-def _docstring(file: Path) -> str:
-    return _first_sentence(ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or "")
-
-
-def _first_sentence(text: str) -> str:
-    """Up to the first full stop that ends a sentence, on one line."""
-    paragraph = " ".join(text.split("\n\n")[0].split())
-    return re.split(r"(?<=[\w)`\"])\. ", paragraph)[0].rstrip(".")
+def tree(folders: Collection[str]) -> str:
+    """A line for each folder: its name, below the one it lies in, and what FOLDERS says of it."""
+    assert set(folders) <= set(FOLDERS), f"no line in FOLDERS: {set(folders) - set(FOLDERS)}"
+    names = ["  " * folder.count("/") + folder.split("/")[-1] + "/" for folder in folders]
+    width = max(map(len, names)) + 2
+    lines = [f"{name:<{width}}{FOLDERS[folder]}" for name, folder in zip(names, folders, strict=True)]
+    return "```\n" + "\n".join(lines) + "\n```"
 
 
 # --- the pages ---
 
 PAGES: dict[str, dict[str, Callable[[], str]]] = {
-    "README.md": {"headlines": lambda: measured.headlines(RESULTS), "tree": lambda: tree(tracked_files())},
+    "README.md": {
+        "cards": card_table,
+        "speed": lambda: speed_table(RESULTS),
+        "tree": lambda: tree(tracked_folders()),
+    },
     "docs/measured.md": {"measured": lambda: measured.section(RESULTS)},
     "docs/settings.md": {
         "settings": lambda: settings_table((REPO / "config.yaml").read_text(encoding="utf-8"))

@@ -9,17 +9,19 @@ import sys
 from functools import cache
 from pathlib import Path
 
+import pytest
 import yaml
 
 REPO = Path(__file__).resolve().parent.parent
 LAUNCHER_COMMANDS = ("test", "repair")
+PAGES = [REPO / "README.md", REPO / "CHANGELOG.md", *sorted((REPO / "docs").rglob("*.md"))]
+LONGEST_LINE = 130  # characters; tables and what programs write go on as far as they must
 
 
 @cache
 def docs() -> str:
-    """README and every page below docs/."""
-    pages = [REPO / "README.md", *sorted((REPO / "docs").rglob("*.md"))]
-    return "\n".join(page.read_text(encoding="utf-8") for page in pages)
+    """All pages."""
+    return "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
 
 
 @cache
@@ -51,6 +53,39 @@ def test_readme_names_the_two_commands():
     readme = (REPO / "README.md").read_text(encoding="utf-8")
     assert "python3 launcher.py\n" in readme
     assert "python3 launcher.py test" in readme
+
+
+def test_the_readme_fits_on_a_page():
+    """A first page of a hundred tables tells a stranger nothing."""
+    readme = (REPO / "README.md").read_bytes()
+    assert len(readme.splitlines()) <= 260
+    assert len(readme) <= 16_384
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(REPO).as_posix())
+def test_lines_end_where_a_person_can_read_them(page):
+    """A paragraph of three hundred columns is skipped by whoever opens the file."""
+    written = re.sub(r"(<!-- (\w+):begin -->).*?<!-- \2:end -->", r"\1", page.read_text("utf-8"), flags=re.S)
+    lines = enumerate(written.splitlines(), start=1)
+    free = ("|", "![", "<")  # a table, a picture, HTML
+    assert [n for n, line in lines if len(line) > LONGEST_LINE and not line.startswith(free)] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(REPO).as_posix())
+def test_every_file_and_module_that_is_named_exists(page):
+    """A room that moved leaves its old address behind in the pages."""
+    text = page.read_text("utf-8")
+    rooms = "app|assets|benchmarks|core|docs|examples|installer|tests"
+    paths = set(re.findall(rf"(?<![\w/.<])((?:{rooms})/[\w./-]*\w)", text))
+    assert sorted(path for path in paths if not (REPO / path).exists()) == []
+    modules = set(re.findall(r"`((?:app|benchmarks|core|installer)(?:\.[a-z_]+)+)", text))
+    assert sorted(module for module in modules if not stands(module)) == []
+
+
+def stands(module: str) -> bool:
+    """Whether the dotted name is a package, a module, or something in one."""
+    path = REPO.joinpath(*module.split("."))
+    return any(place.is_dir() or place.with_suffix(".py").is_file() for place in (path, path.parent))
 
 
 def test_every_key_of_the_settings_file_is_documented():
@@ -87,7 +122,7 @@ def test_every_flag_is_documented():
 def test_every_link_inside_the_docs_leads_somewhere():
     """A moved page or picture leaves a dead link behind."""
     dead = []
-    for page in [REPO / "README.md", *sorted((REPO / "docs").rglob("*.md"))]:
+    for page in PAGES:
         for target in re.findall(r"\]\((?!https?:|mailto:|#)([^)\s#]+)", page.read_text(encoding="utf-8")):
             if not (page.parent / target).exists():
                 dead.append(f"{page.relative_to(REPO)}: {target}")
