@@ -1,10 +1,12 @@
-"""Opens books and measures: seconds, memory, and how many words differ from the truth after a trip through
-print.
+"""Opens every file of the test data as the app does and says which ones are not read as they should be.
 
-    python benchmarks/documents.py [--data FOLDER] [--save documents]
+    python benchmarks/documents.py [--data FOLDER]
+    python benchmarks/documents.py --measure [--data FOLDER] [--save documents]
 
-Typesets EPUBs of the test data into PDFs in several styles (benchmarks/typeset.py), so the truth is known to
-the word. Needs the test requirements and the books (TRIFORCE_TEST_DATA, else ../shared/data beside the
+The first compares with what the folder expects (benchmarks/expected.py) and prints files, right, wrong and
+why. The second measures: seconds, and how many words differ from the truth after a trip through print. It
+typesets EPUBs of the test data into PDFs in several styles (benchmarks/typeset.py), so the truth is known to
+the word. Both need the test requirements and the data (TRIFORCE_TEST_DATA, else ../shared/data beside the
 repository).
 """
 
@@ -24,7 +26,8 @@ REPO = Path(__file__).resolve().parent.parent
 if not __package__:
     sys.path[0] = str(REPO)
 
-from benchmarks.store import Table, save  # noqa: E402 (the path above makes the repository importable)
+from benchmarks.expected import FOLDERS, expectations, wrong  # noqa: E402 (the path above is needed)
+from benchmarks.store import Table, save  # noqa: E402
 from benchmarks.typeset import Style, annotated, typeset  # noqa: E402
 from benchmarks.word_errors import word_error  # noqa: E402
 from core.documents import Document, read_document, read_safely  # noqa: E402
@@ -173,13 +176,37 @@ def _busy() -> str:
     return f", with {os.getloadavg()[0]:.0f} programs running on {os.cpu_count()} cores"
 
 
+def check(data: Path, names: list[str]) -> dict:
+    """Open the files of every folder, or those with one of `names` in their name; print what is wrong."""
+    files, failed = 0, {}
+    for folder in (data / name for name in FOLDERS):
+        for name, wanted in expectations(folder).items():
+            if names and not any(part in name for part in names):
+                continue
+            files += 1
+            started = time.perf_counter()
+            reasons = wrong(folder / name, wanted)
+            print(f"{'WRONG' if reasons else 'right'}  {time.perf_counter() - started:5.1f} s  {name}")
+            for reason in reasons:
+                print(f"       {reason[:300]}")
+            failed |= {f"{folder.name}/{name}": reasons} if reasons else {}
+    print(f"{files} files, {files - len(failed)} right, {len(failed)} wrong")
+    return {"files": files, "right": files - len(failed), "wrong": failed}
+
+
 def main() -> None:
-    """Measure, print, store; the last line is JSON."""
+    """Check, or measure and store; the last line is JSON. Ends with 1 when a file is read wrongly."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     default = os.environ.get("TRIFORCE_TEST_DATA") or REPO.parent / "shared" / "data"
     parser.add_argument("--data", type=Path, default=Path(default))
-    parser.add_argument("--save", metavar="NAME", help="write benchmarks/results/NAME.json")
+    parser.add_argument("--only", nargs="*", default=[], metavar="PART", help="files whose name holds a PART")
+    parser.add_argument("--measure", action="store_true", help="time and quality instead")
+    parser.add_argument("--save", metavar="NAME", help="measure, and write benchmarks/results/NAME.json")
     arguments = parser.parse_args()
+    if not (arguments.measure or arguments.save):
+        result = check(arguments.data, arguments.only)
+        print(json.dumps(result))
+        sys.exit(1 if result["wrong"] else 0)
     with tempfile.TemporaryDirectory() as folder:
         tables, details = measure(arguments.data, Path(folder))
     if arguments.save:

@@ -27,7 +27,7 @@ def book(chapters: int = 4, sentences: int = 12, title: str = "B") -> Document:
     for i in range(chapters):
         start, text = len(text), text + f"The {TOPICS[i % 4]} came again.\n\n" * (sentences // 2)
         sections.append(Section(f"Chapter {i + 1}", start, len(text)))
-    return Document(title, "", "en", "txt", text, tuple(sections), sha256=title)
+    return Document(title, "", "txt", text, tuple(sections), sha256=title)
 
 
 def encoded(text: str) -> list[int]:

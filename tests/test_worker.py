@@ -204,7 +204,7 @@ def storing(tmp_path: Path) -> Iterator[tuple[Pipe, Path]]:
     pipe = Pipe(SCRIPT_SAVE=str(told))
     try:
         pipe.load()
-        book = Document("B", "", "en", "txt", "Once upon a time.", (Section("One", 0, 17),), sha256="B")
+        book = Document("B", "", "txt", "Once upon a time.", (Section("One", 0, 17),), sha256="B")
         pipe.send(do="book", book_id="B", book=book.to_json())
         pipe.send(do="ask", id=2, book_id="B", with_book=True, conversation_id="c", question="one")
         pipe.answer(2)

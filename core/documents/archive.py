@@ -1,5 +1,6 @@
-"""A zip archive that cannot hurt: sizes, ratio and names are checked before anything is unpacked, and nothing
-is written.
+"""A zip archive that cannot hurt: sizes, ratio and names are checked before anything is unpacked.
+
+Nothing is written.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 from urllib.parse import unquote
 
 from core.errors import DocumentError
+from core.text.words import translated as _
 
 _READ_ERRORS = (
     zipfile.BadZipFile,
@@ -52,7 +54,9 @@ class SafeArchive:
             infos = self._zip.infolist()
         except _READ_ERRORS as error:
             raise DocumentError(
-                f"{name} is a damaged or cut-off archive and cannot be opened. Download it again."
+                _("{name} is a damaged or cut-off archive and cannot be opened. Download it again.").format(
+                    name=name
+                )
             ) from error
         self._check(infos)
         self.refused = tuple(info.filename for info in infos if _safe(info.filename) is None)
@@ -97,19 +101,23 @@ class SafeArchive:
         limits = self._limits
         if len(infos) > limits.entries:
             raise DocumentError(
-                f"{self._name} has {len(infos):,} entries, over the limit of {limits.entries:,} for a book. "
-                "It looks damaged or made to harm."
+                _(
+                    "{name} has {count:,} entries, over the limit of {limit:,} for a book. "
+                    "It looks damaged or made to harm."
+                ).format(name=self._name, count=len(infos), limit=limits.entries)
             )
         if sum(info.file_size for info in infos) > limits.total_bytes:
-            raise self._too_large("its content")
+            raise self._too_large(_("its content"))
         for info in infos:
             if info.file_size > 4 << 20 and info.file_size > limits.ratio * max(1, info.compress_size):
                 raise self._too_large(info.filename)
 
     def _too_large(self, what: str) -> DocumentError:
         return DocumentError(
-            f"{self._name} would unpack to far more than a book holds ({what[:80]} is too large). "
-            "It looks like a zip bomb and was not opened."
+            _(
+                "{name} would unpack to far more than a book holds ({what} is too large). "
+                "It looks like a zip bomb and was not opened."
+            ).format(name=self._name, what=what[:80])
         )
 
 

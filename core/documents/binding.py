@@ -10,22 +10,13 @@ from itertools import accumulate
 
 from core.documents.blocks import Block, Manuscript, Mark
 from core.documents.chapters import find_marks, join_title, title_key
-from core.documents.document import Document, Section
+from core.documents.document import READER_VERSION, Document, Section
 from core.documents.headings import read_heading
 from core.documents.matter import gutenberg_cuts, gutenberg_fields, kind_by_title, opens_the_book
 
 _GAP = "\n\n"  # between blocks
 _EVEN_SECTION_WORDS = 2500
 _DIVIDER_WORDS = 60  # a part's title page holds no more than this
-_LANGUAGES = {
-    "english": "en",
-    "german": "de",
-    "french": "fr",
-    "spanish": "es",
-    "italian": "it",
-    "dutch": "nl",
-    "finnish": "fi",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +44,10 @@ def bind(manuscript: Manuscript, *, sha256: str, fallback_title: str) -> Documen
         Section(part.title, starts[part.start], min(starts[end], len(text)), part.level, part.kind)
         for part, end in zip(parts, ends, strict=True)
     )
-    language = manuscript.language or _LANGUAGES.get(fields.get("language", "").lower(), "")
     author = manuscript.author or fields.get("author", "")
     return Document(
         title=title,
         author=author,
-        language=language,
         format=manuscript.format,
         text=text,
         sections=sections,
@@ -66,6 +55,7 @@ def bind(manuscript: Manuscript, *, sha256: str, fallback_title: str) -> Documen
         page_labels=manuscript.page_labels,
         warnings=manuscript.warnings,
         sha256=sha256,
+        reader_version=READER_VERSION,
         pictures=manuscript.pictures,
     )
 

@@ -35,7 +35,6 @@ class Manuscript:
     blocks: list[Block]
     title: str = ""
     author: str = ""
-    language: str = ""
     marks: list[Mark] = field(default_factory=list)
     # as many as the file has pages; empty when it has none or no labels
     page_labels: tuple[str, ...] = ()

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
+
+# Counts on whenever the same file gives another text or other chapters than before.
+READER_VERSION = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +27,6 @@ class Document:
 
     title: str
     author: str
-    language: str
     format: str  # "txt" | "markdown" | "html" | "epub" | "pdf" | "docx"
     text: str
     sections: tuple[Section, ...]
@@ -36,6 +38,8 @@ class Document:
     sha256: str = ""  # of the file's bytes
     # pages left out because they are pictures, which OCR may be able to read
     pictures: int = 0
+    # of the rules that cut this text into chapters; 0 for books read before they were counted
+    reader_version: int = 0
 
     @property
     def words(self) -> int:
@@ -67,7 +71,8 @@ class Document:
 
     @classmethod
     def from_json(cls, data: dict) -> Document:
-        """The inverse of `to_json`."""
+        """The inverse of `to_json`. Fields that other versions of the reader stored are passed over."""
+        known = {field.name for field in fields(cls)}
+        plain = {key: tuple(value) if isinstance(value, list) else value for key, value in data.items()}
         sections = tuple(Section(**section) for section in data["sections"])
-        tuples = {key: tuple(data[key]) for key in ("page_starts", "page_labels", "warnings")}
-        return cls(**{**data, **tuples, "sections": sections})
+        return cls(**{key: value for key, value in plain.items() if key in known} | {"sections": sections})

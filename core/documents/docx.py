@@ -8,8 +8,8 @@ from core.documents.archive import SafeArchive
 from core.documents.blocks import Manuscript
 from core.documents.clean import one_line
 from core.documents.html import parse, walk
-from core.documents.language import guess_language
 from core.errors import DocumentError
+from core.text.words import translated as _
 
 _STYLES = "p[style-name='Title'] => h1.title:fresh\np[style-name='Subtitle'] => p.subtitle:fresh"
 _LARGEST_PART_BYTES = 32 << 20  # mammoth keeps the whole tree of document.xml in memory
@@ -23,7 +23,9 @@ def read_docx(data: bytes, name: str) -> Manuscript:
     try:
         if len(archive.read("word/document.xml")) > _LARGEST_PART_BYTES:
             raise DocumentError(
-                f"{name} is too large for a Word document. Save it as EPUB or PDF and open that."
+                _("{name} is too large for a Word document. Save it as EPUB or PDF and open that.").format(
+                    name=name
+                )
             )
         html = mammoth.convert_to_html(
             io.BytesIO(data), style_map=_STYLES, convert_image=lambda image: [], id_prefix="docx-"
@@ -32,31 +34,27 @@ def read_docx(data: bytes, name: str) -> Manuscript:
         raise
     except Exception as error:  # mammoth has no error type of its own
         raise DocumentError(
-            f"{name} is a damaged Word document and cannot be opened. Open it in Word and save it again."
+            _(
+                "{name} is a damaged Word document and cannot be opened. Open it in Word and save it again."
+            ).format(name=name)
         ) from error
     page = walk(parse(f"<html><body>{html}</body></html>"))
     if not page.blocks:
-        raise DocumentError(f"{name} is a Word document without text.")
-    title, author, language = _properties(archive)
+        raise DocumentError(_("{name} is a Word document without text.").format(name=name))
+    title, author = _properties(archive)
     if not title and page.blocks[0].heading == 1:
         title = page.blocks[0].text
-    return Manuscript(
-        "docx",
-        page.blocks,
-        title=one_line(title),
-        author=author,
-        language=language or guess_language(block.text for block in page.blocks),
-    )
+    return Manuscript("docx", page.blocks, title=one_line(title), author=author)
 
 
-def _properties(archive: SafeArchive) -> tuple[str, str, str]:
-    """Title, author and language as the document's properties name them."""
+def _properties(archive: SafeArchive) -> tuple[str, str]:
+    """Title and author as the document's properties name them."""
     try:
         root = parse(archive.read("docProps/core.xml").decode("utf-8", errors="replace"))
     except KeyError:
-        return "", "", ""
+        return "", ""
 
     def value(tag: str) -> str:
         return one_line(str(root.xpath(f"string(//*[local-name()='{tag}'])")))
 
-    return value("title"), value("creator"), value("language").split("-")[0].lower()
+    return value("title"), value("creator")

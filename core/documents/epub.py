@@ -1,6 +1,4 @@
-"""EPUB 2 and 3 to a manuscript. The archive is checked first, then EbookLib reads it; one bad item is one
-warning.
-"""
+"""EPUB 2 and 3 to a manuscript: the archive is checked, then EbookLib reads it; a bad item is a warning."""
 
 from __future__ import annotations
 
@@ -9,7 +7,6 @@ import logging
 import posixpath
 import re
 import warnings as python_warnings
-from collections.abc import Callable
 from urllib.parse import unquote
 
 from lxml import etree
@@ -19,8 +16,10 @@ from core.documents.blocks import Block, Manuscript, Mark
 from core.documents.clean import one_line
 from core.documents.decode import decode_markup
 from core.documents.html import Page, parse, walk
-from core.documents.language import guess_language
 from core.errors import DocumentError
+from core.events import Progress
+from core.text.words import translated as _
+from core.text.words import translated_count as _n
 
 with python_warnings.catch_warnings():
     python_warnings.simplefilter("ignore")
@@ -46,12 +45,12 @@ _BROKEN = (
     etree.LxmlError,
     ebooklib_epub.EpubException,
 )
-Progress = Callable[[str, float | None], None]
 
 
 def read_epub(data: bytes, name: str, *, progress: Progress) -> Manuscript:
-    """The book's text in spine order with its table of contents. Raises DocumentError for DRM, bombs and
-    books without text.
+    """The book's text in spine order with its table of contents.
+
+    Raises DocumentError for DRM, bombs and books without text.
     """
     archive = SafeArchive(data, name)
     _refuse_drm(archive, name)
@@ -62,14 +61,16 @@ def read_epub(data: bytes, name: str, *, progress: Progress) -> Manuscript:
     items = reader.spine_items()
     for position, item_name in enumerate(items):
         if len(items) > 20 and position % 10 == 0:
-            progress("Reading the book", position / len(items))
+            progress(_("Reading the book"), position / len(items))
         page = reader.page(item_name)
         if page is not None and item_name not in pages:
             pages[item_name] = (len(blocks), page)
             blocks += page.blocks
     if not blocks:
         raise DocumentError(
-            f"{name} is an EPUB without readable text: its pages are missing, damaged or pictures."
+            _("{name} is an EPUB without readable text: its pages are missing, damaged or pictures.").format(
+                name=name
+            )
         )
     marks = [
         mark
@@ -77,7 +78,6 @@ def read_epub(data: bytes, name: str, *, progress: Progress) -> Manuscript:
         if (mark := _mark(title, level, target, pages, len(blocks)))
     ]
     blocks, labels = _printed_pages(blocks, pages)
-    language = (_first(book, "language") or "").split("-")[0].lower()
     return Manuscript(
         "epub",
         blocks,
@@ -86,7 +86,6 @@ def read_epub(data: bytes, name: str, *, progress: Progress) -> Manuscript:
         marks=marks,
         page_labels=labels,
         pages=len(labels),
-        language=language or guess_language(block.text for block in blocks),
         warnings=tuple(reader.notes),
     )
 
@@ -96,8 +95,10 @@ def _refuse_drm(archive: SafeArchive, name: str) -> None:
 
     def refusal(scheme: str) -> DocumentError:
         return DocumentError(
-            f"{name} is protected by {scheme} and cannot be opened here. Read it in the shop's own app, or "
-            "get a copy without DRM."
+            _(
+                "{name} is protected by {scheme} and cannot be opened here. "
+                "Read it in the shop's own app, or get a copy without DRM."
+            ).format(name=name, scheme=scheme)
         )
 
     try:
@@ -126,7 +127,14 @@ class _Reader(ebooklib_epub.EpubReader):
         self._documents: dict[str, bytes] = {}
         self.notes: list[str] = []
         if archive.refused:
-            self.note(f"{len(archive.refused)} entries with unsafe names were ignored.")
+            count = len(archive.refused)
+            self.note(
+                _n(
+                    "{count} entry with an unsafe name was ignored.",
+                    "{count} entries with unsafe names were ignored.",
+                    count,
+                ).format(count=count)
+            )
 
     def note(self, text: str) -> None:
         """One warning for the user; the first twenty are kept."""
@@ -157,7 +165,7 @@ class _Reader(ebooklib_epub.EpubReader):
             super()._load_metadata()
         except _BROKEN as error:
             log.info("metadata: %r", error)
-            self.note("The book's own data (title, author) is damaged.")
+            self.note(_("The book's own data (title, author) is damaged."))
 
     def _load_spine(self) -> None:
         try:
@@ -172,15 +180,17 @@ class _Reader(ebooklib_epub.EpubReader):
         """Left to `contents`."""
 
     def read_file(self, name: str) -> bytes:
-        """An entry's bytes; empty when it is no text, missing or unsafe. Pictures and fonts are never
-        unpacked.
-        """
+        """An entry's bytes; empty when it is no text, missing or unsafe: pictures and fonts stay packed."""
         if not name.lower().endswith(_TEXT_SUFFIXES):
             return b""
         try:
             return self._archive.read(name)
         except KeyError:
-            self.note(f"The item {posixpath.basename(name)[:80]} is missing or unreadable and was left out.")
+            self.note(
+                _("The item {name} is missing or unreadable and was left out.").format(
+                    name=posixpath.basename(name)[:80]
+                )
+            )
             return b""
 
     # ---- what the manuscript needs ----
@@ -196,7 +206,7 @@ class _Reader(ebooklib_epub.EpubReader):
         pages = [item for item in items.values() if isinstance(item, ebooklib_epub.EpubHtml)]
         texts = [item for item in in_spine or pages if not isinstance(item, ebooklib_epub.EpubNav)]
         if not texts:
-            self.note("The book's reading order is damaged; its files were read by name.")
+            self.note(_("The book's reading order is damaged; its files were read by name."))
             return sorted(
                 (name for name in self._archive.names if name.lower().endswith(_TEXT_SUFFIXES[:3])),
                 key=_natural,
@@ -214,9 +224,7 @@ class _Reader(ebooklib_epub.EpubReader):
         return walk(parse(decode_markup(data)[0]))
 
     def contents(self) -> list[tuple[str, int, str]]:
-        """(title, level, archive name#anchor) of the navigation document, else of the NCX; empty without
-        either.
-        """
+        """(title, level, archive name#anchor) of the navigation document, else of the NCX, else empty."""
         navs = [item for item in self.book.get_items() if isinstance(item, ebooklib_epub.EpubNav)]
         for item in navs:
             entries = self._nav_entries(item.content or b"", posixpath.dirname(self.path(item.file_name)))

@@ -10,18 +10,19 @@ def _alternatives(words: str) -> str:
     return "|".join(words.split())
 
 
-_PART_NAMES = """book part volume vol act teil buch akt band livre partie acte tome parte libro acto tomo atto deel boek del bok
-    osa część část часть книга том"""
-_CHAPTER_NAMES = """chapter chap letter canto scene stave section lesson lecture tale fytte adventure kapitel brief
-    abschnitt chapitre lettre capítulo capitulo carta capitolo hoofdstuk luku rozdział kapitola глава письмо κεφάλαιο
-    bölüm fejezet chương"""
+_PART_NAMES = """book part volume vol act teil buch akt band livre partie acte tome parte libro acto tomo atto
+    deel boek del bok osa część část часть книга том"""
+_CHAPTER_NAMES = """chapter chap letter canto scene stave section lesson lecture tale fytte adventure kapitel
+    brief abschnitt chapitre lettre capítulo capitulo carta capitolo hoofdstuk luku rozdział kapitola глава
+    письмо κεφάλαιο bölüm fejezet chương"""
 _PART_WORDS = frozenset([*_PART_NAMES.split(), "卷", "部", "篇"])
 _WORDS = _alternatives(_CHAPTER_NAMES + " " + _PART_NAMES)
 _NUMBER_WORDS = _alternatives(
-    """one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen
-    nineteen twenty thirty forty fifty sixty seventy eighty ninety hundred first second third fourth fifth sixth seventh
-    eighth ninth tenth eleventh twelfth last the and erste[rs]? zweite[rs]? dritte[rs]? vierte[rs]? premi[eè]re?
-    deuxième seconde? troisième primer[ao]? segund[ao] tercer[ao]? prim[ao] terz[ao] первая вторая третья четвёртая"""
+    """one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen
+    seventeen eighteen nineteen twenty thirty forty fifty sixty seventy eighty ninety hundred first second
+    third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth last the and erste[rs]? zweite[rs]?
+    dritte[rs]? vierte[rs]? premi[eè]re? deuxième seconde? troisième primer[ao]? segund[ao] tercer[ao]?
+    prim[ao] terz[ao] первая вторая третья четвёртая"""
 )
 _ROMAN = r"(?=[ivxlcdm])m{0,3}(?:c[md]|d?c{0,4})(?:x[cl]|l?x{0,4})(?:i[xv]|v?i{0,4})"
 _NUMBER = rf"(?:\d{{1,3}}|{_ROMAN}|(?:(?:{_NUMBER_WORDS})\b[\s-]*)+)"
@@ -41,10 +42,11 @@ _CJK = re.compile(
 )
 _NUMBERED = re.compile(rf"(?P<number>\d{{1,3}}|{_ROMAN})(?:(?P<stop>[.:)—–])\s*|\s+|\Z){_REST}", re.I | re.S)
 _SPECIAL_NAMES = _alternatives(
-    r"""prologue epilogue introduction introductory preface foreword afterword conclusion postscript interlude prelude coda
-    appendix(?:\s+\w{1,4})? contents table\s+of\s+contents index bibliography glossary notes endnotes acknowledge?ments
-    dedication prolog epilog vorwort einleitung nachwort inhalt prólogo epílogo introducción prefazione prologo epilogo
-    introduzione avant-propos préface épilogue 序 序章 序言 前言 楔子 尾声 后记 後記
+    r"""prologue epilogue introduction introductory preface foreword afterword conclusion postscript interlude
+    prelude coda appendix(?:\s+\w{1,4})? contents table\s+of\s+contents index bibliography glossary notes
+    endnotes acknowledge?ments dedication prolog epilog vorwort einleitung nachwort inhalt prólogo epílogo
+    introducción prefazione prologo epilogo introduzione avant-propos préface épilogue 序 序章 序言
+    前言 楔子 尾声 后记 後記
     пролог эпилог предисловие введение послесловие"""
 )
 _SPECIAL = re.compile(rf"(?:the\s+)?(?:{_SPECIAL_NAMES})[.:]?\Z", re.I)

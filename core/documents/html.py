@@ -1,6 +1,4 @@
-"""HTML and XHTML to blocks, with the blocks that anchors point at. Entities from outside are never
-followed.
-"""
+"""HTML and XHTML to blocks, with the blocks that anchors point at. No entity from outside is followed."""
 
 from __future__ import annotations
 
@@ -14,7 +12,7 @@ from lxml import html as lxml_html
 from core.documents.blocks import Block, Manuscript, Mark
 from core.documents.clean import one_line, paragraph, repair_mojibake
 from core.documents.decode import decode_markup
-from core.documents.language import guess_language
+from core.text.words import translated as _
 
 _HEADINGS = {f"h{n}": n for n in range(1, 7)}
 _FLUSH = {
@@ -95,26 +93,21 @@ class Page:
 
 def read_html(data: bytes) -> Manuscript:
     """A web page or a book in one HTML file."""
-    text, _ = decode_markup(data)
-    text, repaired = repair_mojibake(text)
+    text, repaired = repair_mojibake(decode_markup(data)[0])
     root = parse(text)
     page = walk(root)
     author = root.xpath(
         "string(//meta[translate(@name,'AUTHOR','author')='author' or @name='DC.Creator']/@content)"
     )
-    language = root.get("lang") or root.get("{http://www.w3.org/XML/1998/namespace}lang") or ""
     marks = _contents(root, page)
-    warnings = (
-        ("Some characters had been garbled by a wrong encoding and were repaired.",) if repaired else ()
-    )
+    garbled = _("Some characters had been garbled by a wrong encoding and were repaired.")
     title = page.title or next((block.text for block in page.blocks if block.heading == 1), "")
     return Manuscript(
         "html",
         page.blocks,
         title=one_line(title),
         author=one_line(author),
-        warnings=warnings,
-        language=language or guess_language(block.text for block in page.blocks),
+        warnings=(garbled,) if repaired else (),
         marks=marks,
     )
 

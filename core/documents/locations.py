@@ -1,6 +1,4 @@
-"""Where in the book an offset lies, in the reader's words: chapter and page. Fast enough to ask for every
-token.
-"""
+"""Where in the book an offset lies, in the reader's words: chapter and page. Quick enough for every token."""
 
 from __future__ import annotations
 
@@ -39,14 +37,3 @@ class Locator:
     def section_title(self, offset: int) -> str:
         """The title of the section that holds `offset`."""
         return self._document.sections[self.section_index(offset)].title
-
-    def span(self, start: int, end: int) -> str:
-        """What `text[start:end]` covers: "Chapter 3", "Chapter 3 to Chapter 5", with pages where the book has
-        them.
-        """
-        first, last = self.section_title(start), self.section_title(max(start, end - 1))
-        named = first if first == last else f"{first} to {last}"
-        from_page, to_page = self._document.page_at(start), self._document.page_at(max(start, end - 1))
-        if from_page is None:
-            return named
-        return f"{named}, p. {from_page}" if from_page == to_page else f"{named}, pp. {from_page}–{to_page}"

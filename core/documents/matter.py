@@ -26,8 +26,8 @@ _BACK = re.compile(
     r"discussion questions|suggestions (?:to|for) (?:teachers|further reading|readers).*|"
     r"about the (?:author|publisher|translator).*|.*project gutenberg.*licen[cs]e.*|(?:the )?(?:full "
     r")?licen[cs]e|"
-    r"back ?matter|literatur(?:verzeichnis)?|register|stichwortverzeichnis|bibliographie|glossaire|bibliografía|"
-    r"bibliografia|errata|索引|参考文献|end of (?:the |this )?project gutenberg.*",
+    r"back ?matter|literatur(?:verzeichnis)?|register|stichwortverzeichnis|bibliographie|"
+    r"glossaire|bibliografía|bibliografia|errata|索引|参考文献|end of (?:the |this )?project gutenberg.*",
     re.I,
 )
 _OPENING = re.compile(
@@ -106,12 +106,12 @@ def _end_of_notice(blocks: Sequence[Block]) -> int:
 
 
 def gutenberg_fields(blocks: Sequence[Block]) -> dict[str, str]:
-    """ "title", "author", "language" as the Project Gutenberg header names them."""
+    """ "title" and "author" as the Project Gutenberg header names them."""
     fields: dict[str, str] = {}
     for block in blocks[:40]:
         lines = block.text.split("\n")
         for position, line in enumerate(lines):
-            found = re.match(r"(title|author|language)\s*:\s*(.+)", line.strip(), re.I)
+            found = re.match(r"(title|author)\s*:\s*(.+)", line.strip(), re.I)
             if found and found.group(1).lower() not in fields:
                 following = lines[position + 1 : position + 2]
                 goes_on = following and ":" not in following[0] and found.group(1).lower() == "title"

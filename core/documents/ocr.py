@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from core.errors import DocumentError, ScannedPages
+from core.events import Progress
+from core.text.words import translated as _
 
 if TYPE_CHECKING:  # the app asks `available` without loading a PDF engine
     import pypdfium2
@@ -30,35 +31,35 @@ def available() -> bool:
 def how_to() -> str:
     """One sentence that tells the user how to get text out of pictures."""
     if available():
-        return (
+        return _(
             "OCR can read them, in some seconds per page: with the app's button, or with --ocr on the "
             "command line."
         )
-    return (
-        f'To read them, install the OCR extra with the command "{sys.executable}" -m pip install -r '
-        f'"{_REQUIREMENTS}" '
-        "and open the file again, or run an OCR program on it first."
-    )
+    command = f'"{sys.executable}" -m pip install -r "{_REQUIREMENTS}"'
+    return _(
+        "To read them, install the OCR extra with the command {command} and open the file again, "
+        "or run an OCR program on it first."
+    ).format(command=command)
 
 
 def recognise(
-    pdf: pypdfium2.PdfDocument,
-    pages: list[list[Line]],
-    scanned: list[int],
-    name: str,
-    progress: Callable[[str, float | None], None],
+    pdf: pypdfium2.PdfDocument, pages: list[list[Line]], scanned: list[int], name: str, progress: Progress
 ) -> list[list[Line]]:
     """The pages, with the lines of the `scanned` ones read from their pictures."""
     if not available():
         raise ScannedPages(
-            f"{len(scanned)} of {len(pages)} pages of {name} are pictures and need OCR. {how_to()}"
+            _("{count} of {pages} pages of {name} are pictures and need OCR.").format(
+                count=len(scanned), pages=len(pages), name=name
+            )
+            + " "
+            + how_to()
         )
     from rapidocr import RapidOCR
 
     engine = RapidOCR()
     result = list(pages)
     for position, number in enumerate(scanned):
-        progress("Reading scanned pages", position / len(scanned))
+        progress(_("Reading scanned pages"), position / len(scanned))
         page = pdf[number]
         found = engine(page.render(scale=_DPI / 72).to_numpy())
         boxes = found.boxes if found.boxes is not None else []
@@ -67,7 +68,7 @@ def recognise(
             for box, text in zip(boxes, found.txts or (), strict=False)
         ]
     if not any(result):
-        raise DocumentError(f"{name} is a scan in which no text could be recognised.")
+        raise DocumentError(_("{name} is a scan in which no text could be recognised.").format(name=name))
     return result
 
 

@@ -1,6 +1,4 @@
-"""PDF to a manuscript: text by PDFium, cleaned of print's habits; outline, page labels and encryption by
-pypdf.
-"""
+"""PDF to a manuscript: text by PDFium, cleaned of print's habits; outline and page labels by pypdf."""
 
 from __future__ import annotations
 
@@ -8,7 +6,6 @@ import io
 import logging
 import re
 from collections import Counter
-from collections.abc import Callable
 from statistics import median
 
 import pypdf
@@ -19,12 +16,14 @@ from core.documents.blocks import Block, Manuscript, Mark
 from core.documents.chapters import title_key
 from core.documents.clean import one_line
 from core.documents.headings import read_heading
-from core.documents.language import guess_language
 from core.documents.pdf_furniture import without_furniture
 from core.documents.pdf_layout import PageLayout, body_size, lay_out, with_drop_capitals
 from core.documents.pdf_page import Line, PageText, merged
 from core.documents.pdf_paragraphs import glued_words, to_blocks, vocabulary
 from core.errors import DocumentError, PasswordNeeded, ScannedPages
+from core.events import Progress
+from core.text.words import translated as _
+from core.text.words import translated_count as _n
 
 log = logging.getLogger(__name__)
 logging.getLogger("pypdf").setLevel(logging.ERROR)  # its remarks on odd files are for nobody's screen
@@ -49,7 +48,6 @@ _TRIED_FIRST = 12
 _SCAN_CHARS = 25  # a page with fewer characters has no text layer worth the name
 # so many pages without text are a cover and illustrations, not worth a word
 _PLATES = 3
-Progress = Callable[[str, float | None], None]
 
 
 def read_pdf(data: bytes, name: str, *, password: str | None, progress: Progress, ocr: bool) -> Manuscript:
@@ -58,8 +56,9 @@ def read_pdf(data: bytes, name: str, *, password: str | None, progress: Progress
     try:
         if len(pdf) > MAX_PAGES:
             raise DocumentError(
-                f"{name} has {len(pdf):,} pages, over the limit of {MAX_PAGES:,} for one book. Split it "
-                "first."
+                _(
+                    "{name} has {pages:,} pages, over the limit of {limit:,} for one book. Split it first."
+                ).format(name=name, pages=len(pdf), limit=MAX_PAGES)
             )
         pages = _pages(pdf, progress)
         known = _part_glued_words(pdf, pages)
@@ -78,7 +77,7 @@ def read_pdf(data: bytes, name: str, *, password: str | None, progress: Progress
     lines, printed = without_furniture([merged(page) for page in pages], body)
     kept = [_kept(page, clean) for page, clean in zip(pages, lines, strict=True)]
     openings: dict[int, list[float]] = {}
-    for _, _, page, top in outline:
+    for *_label, page, top in outline:
         openings.setdefault(page, []).append(1e6 if top is None else top)
     blocks, places = _laid_out(kept, body, openings, known)
     if not labels and len(printed) > 0.6 * len(pages):
@@ -97,7 +96,6 @@ def read_pdf(data: bytes, name: str, *, password: str | None, progress: Progress
         pages=len(pages),
         warnings=warnings,
         pictures=len(pictures) if warnings and not ocr else 0,
-        language=guess_language(block.text for block in blocks),
     )
 
 
@@ -107,14 +105,19 @@ def _opened(data: bytes, name: str, password: str | None) -> pypdfium2.PdfDocume
     except pypdfium2.PdfiumError as error:
         reason = str(error).lower()
         if "password" in reason:
-            wrong = "The password given does not open it." if password else "Give its password to open it."
-            raise PasswordNeeded(f"{name} is protected by a password. {wrong}") from error
+            wrong = _("{name} is protected by a password. The password given does not open it.")
+            needed = _("{name} is protected by a password. Give its password to open it.")
+            raise PasswordNeeded((wrong if password else needed).format(name=name)) from error
         if "security" in reason:
             raise DocumentError(
-                f"{name} is encrypted in a way that cannot be opened here (a certificate or DRM)."
+                _("{name} is encrypted in a way that cannot be opened here (a certificate or DRM).").format(
+                    name=name
+                )
             ) from error
         raise DocumentError(
-            f"{name} is a damaged or cut-off PDF and cannot be opened. Download or copy it again."
+            _("{name} is a damaged or cut-off PDF and cannot be opened. Download or copy it again.").format(
+                name=name
+            )
         ) from error
 
 
@@ -123,7 +126,7 @@ def _pages(pdf: pypdfium2.PdfDocument, progress: Progress) -> list[list[Line]]:
     pages: list[list[Line]] = []
     for number in range(len(pdf)):
         if number % 20 == 0:
-            progress("Reading pages", number / len(pdf))
+            progress(_("Reading pages"), number / len(pdf))
         pages.append(_lines(pdf, number))
     return pages
 
@@ -172,7 +175,7 @@ def _pictures(pdf: pypdfium2.PdfDocument, pages: list[list[Line]], name: str) ->
     ]
     pictures = [number for number in empty if _has_picture(pdf, number)]
     if not any(pages) and not pictures:
-        raise DocumentError(f"{name} is a PDF without any text.")
+        raise DocumentError(_("{name} is a PDF without any text.").format(name=name))
     return pictures
 
 
@@ -182,9 +185,9 @@ def _with_ocr(
     """(pages, warnings): the pictures' text read by OCR."""
     from core.documents.ocr import recognise
 
-    return recognise(pdf, pages, pictures, name, progress), (
-        f"{len(pictures)} scanned pages were read by OCR.",
-    )
+    count = len(pictures)
+    said = _n("{count} scanned page was read by OCR.", "{count} scanned pages were read by OCR.", count)
+    return recognise(pdf, pages, pictures, name, progress), (said.format(count=count),)
 
 
 def _left_out(pages: list[list[Line]], pictures: list[int], name: str) -> tuple[str, ...]:
@@ -196,12 +199,16 @@ def _left_out(pages: list[list[Line]], pictures: list[int], name: str) -> tuple[
     empty = sum(sum(len(line.text) for line in lines) < _SCAN_CHARS for lines in pages)
     if pictures and empty > 0.5 * len(pages):
         raise ScannedPages(
-            f"{len(pictures)} of {len(pages)} pages of {name} are pictures without a text layer, as in a "
-            f"scan. {how_to()}"
+            _("{count} of {pages} pages of {name} are pictures without a text layer, as in a scan.").format(
+                count=len(pictures), pages=len(pages), name=name
+            )
+            + " "
+            + how_to()
         )
     if len(pictures) <= _PLATES:
         return ()
-    return (f"{len(pictures)} of {len(pages)} pages are pictures without text and were left out. {how_to()}",)
+    said = _("{count} of {pages} pages are pictures without text and were left out.")
+    return (said.format(count=len(pictures), pages=len(pages)) + " " + how_to(),)
 
 
 def _has_picture(pdf: pypdfium2.PdfDocument, number: int) -> bool:
@@ -297,7 +304,7 @@ def _marks(outline: list[_Entry], blocks: list[Block], places: list[tuple[int, f
     place.
     """
     by_page: dict[int, list[int]] = {}
-    for index, (page, _) in enumerate(places):
+    for index, (page, _height) in enumerate(places):
         by_page.setdefault(page, []).append(index)
     marks = []
     for title, level, page, top in outline:

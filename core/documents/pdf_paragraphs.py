@@ -192,7 +192,7 @@ def _is_heading(item: Placed, body: float) -> bool:
 
 
 def _relation(open_: Placed, line: Line, region: Region, body: float) -> str:
-    """ "join" (one sentence goes on), "line" (a new line of verse or a list), or "break" (a new paragraph)."""
+    """ "join" (one sentence goes on), "line" (a line of verse or a list), or "break" (a new paragraph)."""
     last = open_.line
     same = open_.region is region
     if abs(last.size - line.size) > 0.12 * max(last.size, line.size):

@@ -11,8 +11,8 @@ from core.documents.blocks import Block, Manuscript
 from core.documents.clean import paragraph, repair_mojibake, tidy
 from core.documents.decode import decode
 from core.documents.headings import read_heading
-from core.documents.language import guess_language
 from core.errors import DocumentError
+from core.text.words import translated as _
 
 _BLANKS = re.compile(r"\n[ \t]*\n\s*")
 _HEADING = re.compile(r"(#{1,6})\s+(.*?)\s*#*\Z")
@@ -29,14 +29,7 @@ def read_text(data: bytes) -> Manuscript:
     text, warnings = _decoded(data)
     blocks = [Block(part) for part in _paragraphs(text)]
     title, author = _title_page(blocks)
-    return Manuscript(
-        "txt",
-        blocks,
-        title=title,
-        author=author,
-        warnings=warnings,
-        language=guess_language(block.text for block in blocks),
-    )
+    return Manuscript("txt", blocks, title=title, author=author, warnings=warnings)
 
 
 def read_markdown(data: bytes) -> Manuscript:
@@ -56,14 +49,7 @@ def read_markdown(data: bytes) -> Manuscript:
     text = re.sub(r"\[([^\]\n]+)\]\([^)\n]*\)", r"\1", text)
     blocks = [_markdown_block(part) for part in _paragraphs(text) if not re.fullmatch(r"[-*_ ]{3,}", part)]
     title = fields.get("title") or next((block.text for block in blocks if block.heading == 1), "")
-    return Manuscript(
-        "markdown",
-        blocks,
-        title=title,
-        author=fields.get("author", ""),
-        warnings=warnings,
-        language=fields.get("lang", "") or guess_language(block.text for block in blocks),
-    )
+    return Manuscript("markdown", blocks, title=title, author=fields.get("author", ""), warnings=warnings)
 
 
 def _markdown_block(text: str) -> Block:
@@ -72,17 +58,18 @@ def _markdown_block(text: str) -> Block:
 
 
 def _decoded(data: bytes) -> tuple[str, tuple[str, ...]]:
-    text, _ = decode(data)
-    text, repaired = repair_mojibake(text.replace("\r\n", "\n").replace("\r", "\n"))
+    text, repaired = repair_mojibake(decode(data)[0].replace("\r\n", "\n").replace("\r", "\n"))
     broken = sum(not char.isprintable() and char not in "\n\t\f\v\x1a\x1b" for char in text[:200_000])
     if broken > 0.05 * min(len(text), 200_000):
         raise DocumentError(
-            "This is not a readable text file: most of it is binary or in an unknown encoding. "
-            "Save it as UTF-8 text and try again."
+            _(
+                "This is not a readable text file: most of it is binary or in an unknown encoding. "
+                "Save it as UTF-8 text and try again."
+            )
         )
-    return tidy(text), (
-        "Some characters had been garbled by a wrong encoding and were repaired.",
-    ) if repaired else ()
+    if not repaired:
+        return tidy(text), ()
+    return tidy(text), (_("Some characters had been garbled by a wrong encoding and were repaired."),)
 
 
 def _paragraphs(text: str) -> list[str]:

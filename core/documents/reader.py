@@ -1,11 +1,8 @@
-"""`read_document`: any supported file to a Document, in this process. Use `read_safely` for files from
-outside.
-"""
+"""`read_document`: any supported file to a Document, in this process. `read_safely` is for outside files."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
 from pathlib import Path
 
 from core.documents.binding import bind
@@ -13,10 +10,12 @@ from core.documents.blocks import Manuscript
 from core.documents.document import Document
 from core.documents.sniff import sniff
 from core.errors import DocumentError
+from core.events import Progress
+from core.text.words import size
+from core.text.words import translated as _
 
-MAX_FILE_BYTES = 500 << 20
+MAX_FILE_BYTES = 500_000_000
 MAX_CHARS = 30_000_000
-Progress = Callable[[str, float | None], None]
 
 
 def read_document(
@@ -33,11 +32,13 @@ def read_document(
     manuscript = _manuscript(data, path, password, progress or _silent, ocr)
     length = sum(len(block.text) for block in manuscript.blocks)
     if length == 0:
-        raise DocumentError(f"{path.name} holds no readable text.")
+        raise DocumentError(_("{name} holds no readable text.").format(name=path.name))
     if length > MAX_CHARS:
         raise DocumentError(
-            f"{path.name} holds {length:,} characters of text, over the limit of {MAX_CHARS:,}. "
-            "Split it into volumes first."
+            _(
+                "{name} holds {length:,} characters of text, over the limit of {limit:,}. "
+                "Split it into volumes first."
+            ).format(name=path.name, length=length, limit=MAX_CHARS)
         )
     return bind(manuscript, sha256=hashlib.sha256(data).hexdigest(), fallback_title=path.stem)
 
@@ -69,18 +70,21 @@ def _manuscript(data: bytes, path: Path, password: str | None, progress: Progres
 def _bytes(path: Path) -> bytes:
     try:
         if path.is_dir():
-            raise DocumentError(f"{path.name} is a folder, not a book. Choose a file.")
-        size = path.stat().st_size
-        if size > MAX_FILE_BYTES:
+            raise DocumentError(_("{name} is a folder, not a book. Choose a file.").format(name=path.name))
+        amount = path.stat().st_size
+        if amount > MAX_FILE_BYTES:
             raise DocumentError(
-                f"{path.name} has {size >> 20:,} MB, over the limit of {MAX_FILE_BYTES >> 20} MB for one "
-                "book."
+                _("{name} has {amount}, over the limit of {limit} for one book.").format(
+                    name=path.name, amount=size(amount), limit=size(MAX_FILE_BYTES)
+                )
             )
         return path.read_bytes()
     except FileNotFoundError as error:
-        raise DocumentError(f"There is no file {path}.") from error
+        raise DocumentError(_("There is no file {path}.").format(path=path)) from error
     except OSError as error:
-        raise DocumentError(f"{path.name} cannot be read: {error.strerror or error}.") from error
+        raise DocumentError(
+            _("{name} cannot be read: {reason}.").format(name=path.name, reason=error.strerror or error)
+        ) from error
 
 
 def _silent(stage: str, fraction: float | None) -> None:

@@ -1,6 +1,4 @@
-"""`read_safely`: reads a file from outside in a process of its own, with limits on memory and time. The
-caller stays up.
-"""
+"""`read_safely`: reads a file from outside in a process of its own, with limits on memory and time."""
 
 from __future__ import annotations
 
@@ -22,6 +20,9 @@ import psutil
 from core.documents.document import Document
 from core.documents.windows_job import contained, interpreter
 from core.errors import DocumentError, PasswordNeeded, ScannedPages
+from core.events import Progress
+from core.text.words import duration, size
+from core.text.words import translated as _
 
 _ROOT = Path(__file__).resolve().parents[2]
 _POLL_S = 0.1
@@ -29,7 +30,7 @@ _POLL_S = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one file may cost. `time_s` is wall-clock; OCR, which takes seconds per page, gets `ocr_time_s`."""
+    """What one file may cost. `time_s` is wall-clock; OCR takes seconds per page and gets `ocr_time_s`."""
 
     memory_bytes: int = 2 << 30
     time_s: float = 120.0
@@ -44,7 +45,7 @@ def read_safely(
     path: str | Path,
     *,
     password: str | None = None,
-    progress: Callable[[str, float | None], None] | None = None,
+    progress: Progress | None = None,
     should_stop: Callable[[], bool] | None = None,
     ocr: bool = False,
     limits: Limits | None = None,
@@ -144,12 +145,13 @@ def _check(
     should_stop: Callable[[], bool] | None,
 ) -> None:
     if should_stop and should_stop():
-        raise ReadingCancelled(f"Reading {path.name} was cancelled.")
+        raise ReadingCancelled(_("Reading {name} was cancelled.").format(name=path.name))
     if late:
-        minutes = (limits.ocr_time_s if ocr else limits.time_s) / 60
         raise DocumentError(
-            f"{path.name} took over {minutes:.0f} min to read and was given up: it is damaged or built to be "
-            "slow. Try to save it anew from the program it comes from."
+            _(
+                "{name} took over {time} to read and was given up: it is damaged or built to be slow. "
+                "Try to save it anew from the program it comes from."
+            ).format(name=path.name, time=duration(limits.ocr_time_s if ocr else limits.time_s))
         )
     with contextlib.suppress(psutil.Error):
         if psutil.Process(child.pid).memory_info().rss > limits.memory_bytes:
@@ -167,8 +169,10 @@ def _result(message: dict[str, Any], path: Path, limits: Limits) -> Document:
 
 def _too_large(path: Path, limits: Limits) -> DocumentError:
     return DocumentError(
-        f"{path.name} needs more than {limits.memory_bytes / 2**30:.1f} GB of memory to read, over the "
-        "limit for one book. It is damaged or far too large; try to split it."
+        _(
+            "{name} needs more than {limit} of memory to read, over the limit for one book. "
+            "It is damaged or far too large; try to split it."
+        ).format(name=path.name, limit=size(limits.memory_bytes))
     )
 
 
@@ -178,10 +182,14 @@ def _broken(path: Path, child: subprocess.Popen[bytes], limits: Limits) -> Docum
         child.wait(timeout=5)
     if sys.platform != "win32" and child.returncode in (-24, -25):  # SIGXCPU, SIGXFSZ
         return DocumentError(
-            f"{path.name} took more than {limits.time_s:.0f} s of computing to read and was given up."
+            _("{name} took more than {time} of computing to read and was given up.").format(
+                name=path.name, time=duration(limits.time_s)
+            )
         )
     return DocumentError(
-        f"{path.name} is damaged: its parser failed on it. Try to save it anew, or convert it to EPUB."
+        _("{name} is damaged: its parser failed on it. Try to save it anew, or convert it to EPUB.").format(
+            name=path.name
+        )
     )
 
 

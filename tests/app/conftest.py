@@ -21,7 +21,6 @@ def book() -> Document:
     return Document(
         title="The Lamp",
         author="A. Keeper",
-        language="en",
         format="txt",
         text=text,
         sha256="a" * 64,

@@ -12,7 +12,6 @@ def book(letter: str, text: str = "Once. Twice.") -> Document:
     return Document(
         title=f"Book {letter}",
         author="A. Writer",
-        language="en",
         format="txt",
         text=text,
         sections=(Section("One", 0, 6), Section("Two", 6, len(text))),

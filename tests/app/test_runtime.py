@@ -23,7 +23,7 @@ from core.errors import UserError
 from core.events import Delta, Failed, Finished, Loading
 
 SCRIPT = Path(__file__).resolve().parent.parent / "scripted_worker.py"
-BOOK = Document("B", "", "en", "txt", "The keeper came.\n\n" * 40, (Section("One", 0, 18 * 40),), sha256="b")
+BOOK = Document("B", "", "txt", "The keeper came.\n\n" * 40, (Section("One", 0, 18 * 40),), sha256="b")
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from app.views import progress_html, stage_html
 from core.documents.document import Document, Section
 from core.events import Prefill
 
-BOOK = Document("B", "", "en", "txt", "Once upon a time.", (Section("One", 0, 17),), sha256="b")
+BOOK = Document("B", "", "txt", "Once upon a time.", (Section("One", 0, 17),), sha256="b")
 CARD = {
     "tokens": 7000,
     "share_of_context": 0.85,

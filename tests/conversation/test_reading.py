@@ -36,7 +36,7 @@ def book(
                 kind=kinds[i] if kinds else "chapter",
             )
         )
-    return Document("A Book", "", "en", "txt", text, tuple(sections))
+    return Document("A Book", "", "txt", text, tuple(sections))
 
 
 STYLE = ReadingStyle(part_tokens=100, whole_tokens=200)
@@ -99,7 +99,7 @@ def test_text_without_spaces_is_cut_too():
         def count(self, text: str) -> int:
             return len(text)
 
-    document = Document("", "", "", "txt", "x" * 1000, (Section("", 0, 1000),))
+    document = Document("", "", "txt", "x" * 1000, (Section("", 0, 1000),))
     made = plan_reading(document, Characters(), context_tokens=500, style=STYLE, reserve=100)
     assert len(made.parts) == 10
     assert "".join(document.text[part.start : part.end] for part in made.parts) == document.text
@@ -146,7 +146,7 @@ def test_chapters_that_do_not_exist_are_refused(chapters):
 
 def test_book_without_text_is_refused():
     with pytest.raises(UserError, match="no text"):
-        plan(Document("Empty", "", "", "txt", " \n ", (Section("", 0, 3),)))
+        plan(Document("Empty", "", "txt", " \n ", (Section("", 0, 3),)))
 
 
 def test_heading_of_a_part_belongs_to_the_chapter_after_it():

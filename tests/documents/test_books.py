@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -89,3 +90,11 @@ def test_words_are_about_as_many_as_counted_by_hand(book):
 def test_document_survives_json(book):
     document, _ = book
     assert Document.from_json(json.loads(json.dumps(document.to_json()))) == document
+
+
+def test_book_stored_by_an_older_reader_still_opens(book):
+    """Shelves hold books with fields that are gone (language) and without the new ones."""
+    document, _ = book
+    stored = json.loads(json.dumps(document.to_json())) | {"language": "en"}
+    del stored["reader_version"]
+    assert Document.from_json(stored) == replace(document, reader_version=0)

@@ -51,7 +51,8 @@ def own_file(kind: str) -> bytes:
             f"<h2>{part[2:]}</h2>" if part.startswith("# ") else f"<p>{part}</p>"
             for part in book.split("\n\n")
         )
-        return f"<!doctype html><html lang=en><head><meta charset=utf-8><title>The Light</title></head><body>{paragraphs}</body>".encode()
+        head = "<head><meta charset=utf-8><title>The Light</title></head>"
+        return f"<!doctype html><html lang=en>{head}<body>{paragraphs}</body>".encode()
     if kind == "own docx":
         return docx_of(book)
     if kind in ("own epub", "own pdf"):
@@ -64,8 +65,9 @@ def docx_of(book: str) -> bytes:
     space = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
     heading = '<w:pPr><w:pStyle w:val="Heading1"/></w:pPr>'
     body = "".join(
-        f"<w:p>{heading if part.startswith('# ') else ''}<w:r><w:t>{escape(part.lstrip('# '))}</w:t></w:r></w:p>"
+        f"<w:p>{style}<w:r><w:t>{escape(part.lstrip('# '))}</w:t></w:r></w:p>"
         for part in book.split("\n\n")
+        for style in [heading if part.startswith("# ") else ""]
     )
     package = "http://schemas.openxmlformats.org/package/2006"
     office = "http://schemas.openxmlformats.org/officeDocument/2006/relationships/officeDocument"

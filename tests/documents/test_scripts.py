@@ -90,7 +90,7 @@ def test_arabic_in_the_shapes_of_print_is_spelt_with_its_letters(tmp_path: Path)
 
 @pytest.mark.parametrize("gap", [0.0, 2.5, 6.0])
 def test_stretched_lines_of_japanese_get_no_spaces(gap: float, tmp_path: Path):
-    """A justified line is set in pieces with gaps; Japanese has no spaces between words that they could be."""
+    """A justified line is set in pieces with gaps; Japanese has no spaces that they could be."""
     lines = ["吾輩は猫である。名前はまだ無い。", "どこで生れたかとんと見当がつかぬ。"]
     pieces = [
         (50 + (SIZE + gap / 2) * start, TOP - LEADING * row, line[start : start + 2])
