@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from core.documents.document import Document
@@ -18,6 +18,8 @@ class Engine(Protocol):
     plan: dict | None
     model_name: str
     context_tokens: int
+    # called from any thread after a change of the above; it must only take notice
+    changed: Callable[[], None]
 
     def start(self) -> None: ...
     def save(self, timeout_s: float) -> None: ...

@@ -27,8 +27,8 @@ TURN_KEYS = ("ids", "level_pieces", "sources")
 
 
 class Desk:
-    """One book open, one conversation, at most one answer in the making. Thread-safe; every change raises
-    `version`.
+    """One book open, one conversation, at most one answer in the making. Thread-safe; who watches is told of
+    every change.
     """
 
     def __init__(
@@ -49,6 +49,7 @@ class Desk:
         self._hurry = threading.Event()
         self._cards: dict[tuple[str, str], dict] = {}
         self._carding: set[tuple[str, str]] = set()
+        self._told: Callable[[], None] = lambda: None
         self.version = 0
         self.shelf_version = 0
         self.book_id = ""
@@ -66,6 +67,10 @@ class Desk:
             self.select_book(entries[0].id)
 
     # --- what the page shows
+
+    def watch(self, told: Callable[[], None]) -> None:
+        """`told` is called after every change of what is shown, from any thread; it must only take notice."""
+        self._told = self.engine.changed = told
 
     @property
     def book(self) -> Document | None:
@@ -309,6 +314,7 @@ class Desk:
         """Something is to be shown anew."""
         with self._lock:
             self.version += 1
+        self._told()
 
     # --- inside
 

@@ -65,6 +65,11 @@ class History:
         with self._lock:
             self._db.close()
 
+    @property
+    def version(self) -> int:
+        """Rises with every change of a conversation."""
+        return self._db.total_changes
+
     def create(self, book_id: str) -> Conversation:
         """A new, empty conversation about the book."""
         now = self._clock()

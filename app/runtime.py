@@ -16,7 +16,7 @@ import queue
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -78,6 +78,8 @@ class Runtime:
         self.plan: dict[str, Any] | None = None
         self.model_name = ""
         self.context_tokens = 0
+        # called after every change of these, from any thread and with the lock held: it must only take notice
+        self.changed: Callable[[], None] = lambda: None
 
     # ---- life ----------------------------------------------------------------------------------------------
 
@@ -108,7 +110,7 @@ class Runtime:
             process, self._process = self._process, None
             self._outbox.put(None)
             self._fail_all("The engine was closed.")
-            self._changed.notify_all()
+            self._tell()
         if process is not None:
             _end(process)
 
@@ -352,7 +354,7 @@ class Runtime:
                 self._get_ready(message["ready"])
             elif self.state == "loading" and isinstance(event, Loading):
                 self.loading_stage, self.loading_fraction = event.stage, event.fraction
-                self._changed.notify_all()
+                self._tell()
             elif self.state == "loading" and isinstance(event, Failed):
                 self.error = event.message
                 self._become("failed")
@@ -398,7 +400,11 @@ class Runtime:
 
     def _become(self, state: str) -> None:
         self.state = state
+        self._tell()
+
+    def _tell(self) -> None:
         self._changed.notify_all()
+        self.changed()
 
 
 def _events(inbox: queue.Queue[dict[str, Any]]) -> Iterator[Event]:

@@ -57,6 +57,7 @@ class FakeRuntime:
             prefill_steps,
         )
         self.summary, self.answer = summary, answer
+        self.changed: Callable[[], None] = lambda: None
         self.state = "starting"
         self.error = ""
         self.loading_fraction: float | None = None
@@ -71,6 +72,16 @@ class FakeRuntime:
         self.save_s = 0.0
         self._known: set[str] = set()
         self._stop = threading.Event()
+
+    @property
+    def state(self) -> str:
+        """starting | loading | ready | busy | failed"""
+        return self._state
+
+    @state.setter
+    def state(self, state: str) -> None:
+        self._state = state
+        self.changed()
 
     def start(self) -> None:
         """Becomes ready after `load_s`, as a worker that loads its model."""

@@ -245,3 +245,14 @@ def test_killed_app_leaves_no_engine_behind():
     app.kill()
     app.wait(5)
     assert gone(pid)
+
+
+def test_who_watches_is_told_of_every_change(make):
+    """A page that is not told would show a loading engine for ever."""
+    runtime, seen = make(), []
+    runtime.changed = lambda: seen.append((runtime.state, runtime.loading_fraction))
+    runtime.start()
+    assert runtime.wait_ready(20)
+    last(ask(runtime))
+    assert [state for state, _ in seen if state != "loading"] == ["ready", "busy", "ready"]
+    assert ("loading", 0.5) in seen
