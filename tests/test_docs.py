@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.test_architecture import imports, modules
+
 REPO = Path(__file__).resolve().parent.parent
 LAUNCHER_COMMANDS = ("test", "repair")
 PAGES = [REPO / "README.md", REPO / "CHANGELOG.md", *sorted((REPO / "docs").rglob("*.md"))]
@@ -80,6 +82,23 @@ def test_every_file_and_module_that_is_named_exists(page):
     assert sorted(path for path in paths if not (REPO / path).exists()) == []
     modules = set(re.findall(r"`((?:app|benchmarks|core|installer)(?:\.[a-z_]+)+)", text))
     assert sorted(module for module in modules if not stands(module)) == []
+
+
+def test_the_rooms_stand_in_the_order_that_is_drawn():
+    """A diagram of imports that no longer hold sends the next change the wrong way."""
+    page = (REPO / "docs" / "architecture.md").read_text("utf-8")
+    drawn = page.split("## Rooms")[1].split("```")[1].strip().splitlines()
+    rows = [re.split(r"  +", line)[0].split(", ") for line in drawn]
+    height = {f"core.{room}": -row for row, rooms in enumerate(rows) for room in rooms}
+    rooms = {module: ".".join(module.split(".")[:2]) for module in modules("core") if module != "core"}
+    assert set(rooms.values()) - set(height) == set()
+    upwards = {
+        f"{module} -> {name}"
+        for module, room in rooms.items()
+        for name in imports(module, typing=True)
+        if name != "core" and height.get(".".join(name.split(".")[:2]), -99) > height[room]
+    }
+    assert upwards == set()
 
 
 def stands(module: str) -> bool:
