@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import platformdirs
@@ -23,23 +25,29 @@ def data_dir() -> Path:
 
 
 def subdir(name: str) -> Path:
-    """A folder below the root, such as "models", "books", "snapshots", "logs", "run" or "tmp"; created when
-    missing.
-    """
+    """A folder below the root, such as "models", "books" or "snapshots"; created when missing."""
     path = data_dir() / name
     path.mkdir(parents=True, exist_ok=True)
     return path
 
 
 def write_whole(path: Path, data: str | bytes) -> None:
-    """Put `data` in the file at `path` whole or not at all: a killed program leaves the old content.
+    """Put `data` in the file at `path` whole or not at all: see `whole_file`. Text is written as UTF-8."""
+    with whole_file(path) as part:
+        part.write_bytes(data.encode("utf-8") if isinstance(data, str) else data)
 
-    Text is written as UTF-8. The folder is made when missing. Raises OSError, and then leaves nothing behind.
+
+@contextlib.contextmanager
+def whole_file(path: Path) -> Iterator[Path]:
+    """The name under which to write what is to be at `path`, where it gets when the block ends. A program that is
+    killed leaves the old file.
+
+    The folder is made when missing. What the block raises leaves nothing behind. Raises OSError.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        part.write_bytes(data.encode("utf-8") if isinstance(data, str) else data)
+        yield part
         part.replace(path)
     except BaseException:
         part.unlink(missing_ok=True)

@@ -82,7 +82,7 @@ NOISE = frozenset(
 
 
 def _words(name: str) -> tuple[list[str], float | None]:
-    """A name's telling words and the GB stated in it: "NVIDIA GeForce RTX 4060Ti 16GB" -> ([4060, ti], 16)."""
+    """A name's telling words and the GB stated in it: "GeForce RTX 4060Ti 16GB" -> ([4060, ti], 16)."""
     text = re.sub(r"(\d{4})(ti|super)", r"\1 \2", name.lower())
     text = re.sub(r"(rtx|gtx|ti)(?=\d|super)", r"\1 ", text)
     words = [re.sub(r"^(\d{1,3})gi?b$", r"\1", word) for word in re.split(r"[^a-z0-9]+", text)]

@@ -6,10 +6,11 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import platform
 import time
 from pathlib import Path
+
+from core.paths import write_whole
 
 log = logging.getLogger(__name__)
 
@@ -59,9 +60,7 @@ class Measurements:
         )
 
     def _write(self, values: dict) -> None:
-        part = self._path.with_suffix(f".{os.getpid()}.part")
         try:
-            part.write_text(json.dumps(values, indent=1), encoding="utf-8")
-            part.replace(self._path)
+            write_whole(self._path, json.dumps(values, indent=1))
         except OSError as error:
             log.warning("measurement not kept in %s: %s", self._path, error)

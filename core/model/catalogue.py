@@ -89,7 +89,7 @@ def find(name: str) -> CatalogueEntry:
 
 
 def from_folder(folder: Path) -> CatalogueEntry:
-    """An entry for any local checkpoint folder of a covered architecture. Raises UserError when it is none."""
+    """An entry for a local checkpoint folder of a covered architecture. Raises UserError when it is none."""
     try:
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:

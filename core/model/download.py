@@ -16,15 +16,14 @@ import json
 import logging
 import shutil
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from core.errors import UserError
+from core.events import Progress
 from core.model.stored import finish, finished
 from core.paths import subdir
-
-Progress = Callable[[str, float | None], None]
 
 WANTED = (
     "*.safetensors",
@@ -165,6 +164,7 @@ def _fetch(
     bins = [file for file in files if _matches(file.name, PICKLED)]
     converted = converted_names([file.name for file in bins])
     stage = folder.parent / f".{folder.name}.part"
+    _unlink(stage.glob("*.part"))  # of a conversion that was killed
     _require_free_space(repo, files, stage, extra=max((file.size for file in bins), default=0))
     stage.mkdir(exist_ok=True)
     total, before = sum(file.size for file in files), 0
@@ -179,8 +179,7 @@ def _fetch(
         from core.model.unpickle import to_safetensors
 
         to_safetensors(stage, converted, report)
-    for leftover in stage.glob("*.incomplete"):  # of a commit that is no longer the newest
-        leftover.unlink()
+    _unlink(stage.glob("*.incomplete"))  # of a commit that is no longer the newest
     _check_files(stage)
     finish(
         stage, repo=repo, revision=commit, sha256={file.name: file.sha256 for file in files if file.sha256}
@@ -208,6 +207,11 @@ def _fetch_file(repo: str, commit: str, file: RemoteFile, stage: Path, bar: type
             tqdm_class=bar,
         )
     part.replace(stage / file.name)
+
+
+def _unlink(leftovers: Iterable[Path]) -> None:
+    for leftover in leftovers:
+        leftover.unlink()
 
 
 def _bar(before: int, total: int, report: Progress, should_stop: Callable[[], bool]) -> type:

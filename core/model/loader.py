@@ -5,7 +5,6 @@ decoding.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,11 +13,11 @@ from safetensors import safe_open
 
 from core.backend.base import Backend, Codes, Linear
 from core.errors import UserError
+from core.events import Progress
 from core.model.config import ModelConfig, load_config
 from core.model.llama import Layer, LlamaModel
 from core.model.rope import Rope
 
-Progress = Callable[[str, float | None], None]
 MOST_PADDING = 1024  # rows; Qwen2.5 has 151,936 below 7B and 152,064 from there on
 HEAD_IDS = "head_ids"  # int32 [head]: the tokens that a trained draft's head covers
 

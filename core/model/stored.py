@@ -9,6 +9,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from core.paths import write_whole
+
 MARKER = "complete.json"
 
 
@@ -22,9 +24,7 @@ def finish(folder: Path, **facts: Any) -> None:
         if path.is_file()
     }
     files.pop(MARKER, None)
-    part = folder.parent / f"{folder.name}.{MARKER}.part"
-    part.write_text(json.dumps({**facts, "files": files}, indent=1), encoding="utf-8")
-    part.replace(folder / MARKER)
+    write_whole(folder / MARKER, json.dumps({**facts, "files": files}, indent=1))
 
 
 def finished(folder: Path) -> dict[str, Any] | None:

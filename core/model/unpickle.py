@@ -6,15 +6,14 @@ from __future__ import annotations
 
 import json
 import pickle
-from collections.abc import Callable
 from pathlib import Path
 
 import torch
 from safetensors.torch import save_file
 
 from core.errors import UserError
-
-Progress = Callable[[str, float | None], None]
+from core.events import Progress
+from core.paths import whole_file
 
 
 def to_safetensors(folder: Path, shards: dict[str, str], progress: Progress) -> None:
@@ -26,9 +25,8 @@ def to_safetensors(folder: Path, shards: dict[str, str], progress: Progress) -> 
     for number, (pickled, name) in enumerate(shards.items()):
         progress(f"Converting {pickled}", number / len(shards))
         if (folder / pickled).exists():
-            part = folder / f"{name}.part"
-            save_file(_tensors(folder / pickled), part, metadata={"format": "pt"})
-            part.replace(folder / name)
+            with whole_file(folder / name) as part:
+                save_file(_tensors(folder / pickled), part, metadata={"format": "pt"})
             (folder / pickled).unlink()
     _write_index(folder)
 

@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """`tuned`: what `tune` measured, of any model; it may be stale. `snapshot_bytes`: what KV snapshots take."""
+    """`tuned`: what `tune` measured, of any model, stale or not. `snapshot_bytes`: what KV snapshots take."""
 
     tuned: tuple[Tuned, ...] = ()
     snapshot_bytes: int = 0

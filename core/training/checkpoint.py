@@ -14,6 +14,7 @@ import torch
 from safetensors.torch import save_file
 
 from core.errors import UserError
+from core.paths import whole_file, write_whole
 from core.training.network import DraftNetwork
 from core.training.recipe import Recipe
 
@@ -31,7 +32,7 @@ class Workshop:
         lasting = {key: value for key, value in asdict(recipe).items() if key not in Recipe.MAY_CHANGE}
         lasting = json.loads(json.dumps(lasting))
         if not path.is_file():
-            _write(path, json.dumps(lasting, indent=1).encode())
+            write_whole(path, json.dumps(lasting, indent=1))
         begun = json.loads(path.read_text(encoding="utf-8"))
         if begun != lasting:
             other = ", ".join(
@@ -45,14 +46,13 @@ class Workshop:
         """The head's token ids: those of the first call, whatever texts are added later."""
         path = self.folder / "vocabulary.json"
         if not path.is_file():
-            _write(path, json.dumps(make()).encode())
+            write_whole(path, json.dumps(make()))
         return json.loads(path.read_text(encoding="utf-8"))
 
     def save_state(self, state: Mapping[str, Any]) -> None:
         """Everything a later run needs to go on as if it had not stopped."""
-        part = self.folder / "state.part"
-        torch.save(dict(state), part)
-        part.replace(self.folder / "state.pt")
+        with whole_file(self.folder / "state.pt") as part:
+            torch.save(dict(state), part)
 
     def load_state(self, device: torch.device) -> dict[str, Any] | None:
         """What `save_state` wrote last, or None."""
@@ -70,9 +70,8 @@ class Workshop:
             for name, value in network.state_dict().items()
         }
         tensors["head_ids"] = torch.tensor(head_ids, dtype=torch.int32)
-        part = self.out / "model.part"
-        save_file(tensors, part, metadata={"format": "pt"})
-        part.replace(self.out / "model.safetensors")
+        with whole_file(self.out / "model.safetensors") as part:
+            save_file(tensors, part, metadata={"format": "pt"})
         config = {
             **target_config,
             "num_hidden_layers": recipe.layers,
@@ -85,10 +84,4 @@ class Workshop:
             },
         }
         config.pop("layer_types", None)
-        _write(self.out / "config.json", json.dumps(config, indent=1).encode())
-
-
-def _write(path: Path, content: bytes) -> None:
-    part = path.with_suffix(".part")
-    part.write_bytes(content)
-    part.replace(path)
+        write_whole(self.out / "config.json", json.dumps(config, indent=1))

@@ -8,6 +8,7 @@ from typing import Any
 
 from PIL import Image, ImageDraw, ImageFont
 
+from core.paths import whole_file
 from core.training.shards import LAW_TEMPERATURES
 
 _SIZE, _PLOT, _LEFT, _TOP = (960, 720), (800, 250), 90, 50  # pixels
@@ -36,9 +37,8 @@ def draw(history: Sequence[Mapping[str, Any]], path: Path) -> None:
         accepted,
         top=_TOP * 2 + _PLOT[1] + 40,
     )
-    part = path.with_suffix(".part")
-    picture.save(part, "PNG")
-    part.replace(path)
+    with whole_file(path) as part:
+        picture.save(part, "PNG")
 
 
 def _plot(

@@ -11,6 +11,8 @@ from pathlib import Path
 import torch
 from safetensors.torch import load_file, save_file
 
+from core.paths import whole_file
+
 LAW_TEMPERATURES = (0.6, 1.0)  # at which the draft is compared with the target
 KEPT = 64  # likeliest tokens stored of each law
 _MIXED = 4  # shards in memory at a time
@@ -43,9 +45,8 @@ class Shards:
 
     def save(self, number: int, laws: Laws) -> None:
         """Writes one shard under its name at the end only."""
-        part = self._path(number).with_suffix(".part")
-        save_file({field.name: getattr(laws, field.name) for field in fields(Laws)}, part)
-        part.replace(self._path(number))
+        with whole_file(self._path(number)) as part:
+            save_file({field.name: getattr(laws, field.name) for field in fields(Laws)}, part)
 
     def load(self, number: int) -> Laws:
         """One shard."""

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from core.conversation.reading import ReadingStyle
+from core.events import Progress
 from core.model.config import ModelConfig, load_config
 from core.model.loader import Weights
 from core.text.tokenizer import Tokenizer
@@ -26,7 +27,6 @@ from core.training.recipe import Recipe
 from core.training.shards import Laws, Shards, batches
 from core.training.teacher import Teacher
 
-Report = Callable[[str, float | None], None]
 _WARM_UP = 0.05  # of all steps
 _LEAST = 0.1  # of the learning rate, at the end
 _LONGEST_GRADIENT = 1.0
@@ -58,7 +58,7 @@ def train(
     *,
     out: Path,
     site: Site,
-    report: Report,
+    report: Progress,
     every: int = 20,
 ) -> Path:
     """Trains until the recipe is done and returns `out`, which then holds the draft. What is there already is
@@ -165,7 +165,7 @@ class Learner:
 
 
 def _teach(
-    recipe: Recipe, prompts: Prompts, shards: Shards, teacher: Callable[[], Teacher], report: Report
+    recipe: Recipe, prompts: Prompts, shards: Shards, teacher: Callable[[], Teacher], report: Progress
 ) -> None:
     """Has the target write the shards that are missing."""
     missing = [number for number in (0, *recipe.shards) if number not in shards]

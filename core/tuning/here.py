@@ -19,6 +19,7 @@ from core.conversation.reading import ReadingStyle
 from core.documents import read_document
 from core.engine import Params
 from core.errors import PlanError
+from core.events import Progress
 from core.hardware.probe import probe
 from core.model.fetch import is_downloaded
 from core.model.stored import fingerprint
@@ -27,7 +28,7 @@ from core.planning.offers import choose, plan_for
 from core.planning.plan import Plan
 from core.planning.tuned import Tuned, machine_of
 from core.text.tokenizer import Tokenizer
-from core.tuning.tuner import Outcome, Report, Tuner
+from core.tuning.tuner import Outcome, Tuner
 from core.worker import model_folder
 
 BUSY = 0.25  # of the processors; times taken beside other work say little
@@ -55,7 +56,7 @@ class Stored:
 def tune(
     settings: Settings,
     *,
-    report: Report,
+    report: Progress,
     books: Sequence[Path] = (),
     clock: Callable[[], float] = time.perf_counter,
 ) -> Stored:

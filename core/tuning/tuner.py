@@ -23,6 +23,7 @@ from core.decoding.forced import Expected, Lane, Watch
 from core.decoding.refresh import RetrievalRefresh
 from core.decoding.sampling import Sampling
 from core.engine import Context, Engine, Params
+from core.events import Progress
 from core.model.llama import LlamaModel
 from core.planning import costs
 from core.planning.plan import Plan
@@ -54,8 +55,6 @@ WIDEST_CHUNK = 64
 VERIFY_ROWS = (1, 2, 4, 8, 16, 33)
 MIDDLE_ROWS = (1, 2, 4, 5, 9)
 REPEATS = 3
-
-Report = Callable[[str, float | None], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +93,7 @@ class Tuner:
         replan: Callable[[Tuned], Plan],
         label: Callable[..., Tuned],
         clock: Callable[[], float],
-        report: Report,
+        report: Progress,
         seconds: float = SECONDS,
     ) -> None:
         self._bench, self._plan, self._settings, self._params = bench, plan, settings, params
