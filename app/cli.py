@@ -11,9 +11,9 @@ import os
 import sys
 from collections.abc import Callable
 
+from core.config import FITS, MODES
 from core.errors import UserError
 
-MODES = ("triforce", "retrieval", "draft", "ngram", "streaming", "autoregressive")
 DONE, USER, USAGE, INTERRUPTED = 0, 1, 2, 130
 
 
@@ -247,11 +247,7 @@ def _reading(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--chapters", type=_chapters, metavar="1-3", help="read only these chapters (`extract` numbers them)"
     )
-    parser.add_argument(
-        "--fit",
-        choices=("auto", "whole", "sections"),
-        help="whole: refuse what does not fit; sections: in parts",
-    )
+    parser.add_argument("--fit", choices=FITS, help="whole: refuse what does not fit; sections: in parts")
     parser.add_argument(
         "--model", metavar="NAME", help="a name from `models list` or a folder with a checkpoint"
     )

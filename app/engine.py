@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
+from core.ask import Ask
 from core.documents.document import Document
 from core.events import Event
 
@@ -26,18 +27,7 @@ class Engine(Protocol):
     def use(self, model: str) -> None: ...
     def close(self) -> None: ...
     def card(self, book: Document) -> dict: ...
-    def ask(
-        self,
-        *,
-        book: Document | None,
-        book_id: str,
-        conversation_id: str,
-        question: str | None,
-        chapters: tuple[int, int] | None,
-        fit: str,
-        params: dict,
-        history: list[dict],
-    ) -> Iterator[Event]: ...
+    def ask(self, ask: Ask) -> Iterator[Event]: ...
     def stop(self) -> None: ...
     def forget(self, conversation_id: str) -> None: ...
     def forget_book(self, book_id: str) -> None: ...

@@ -7,6 +7,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from app.engine import Engine
@@ -15,7 +16,8 @@ from app.intake import Intake
 from app.job import Job
 from app.library import Library
 from app.models import Models, remember
-from app.values import Notice, Passage, Wish
+from app.values import Notice, Passage
+from core.ask import Ask, Exchange
 from core.documents.document import Document
 from core.errors import UserError
 
@@ -23,7 +25,6 @@ log = logging.getLogger(__name__)
 SUMMARIZE = "Summarize this book"
 STOP_WAIT_S = 5.0
 SAVE_WAIT_S = 30.0  # 4 GB at 150 MB/s; more than that goes on after the next start
-TURN_KEYS = ("ids", "level_pieces", "sources")
 
 
 class Desk:
@@ -199,18 +200,18 @@ class Desk:
 
     # --- answers
 
-    def summarize(self, wish: Wish) -> None:
+    def summarize(self, wish: Ask) -> None:
         """Asks for a summary of the open book."""
         if self.book is None:
             self.say("Open a book first: drop a PDF, EPUB or TXT on the page, or choose the sample.")
         else:
             self._ask(None, wish)
 
-    def ask(self, question: str, wish: Wish) -> bool:
+    def ask(self, question: str, wish: Ask) -> bool:
         """Asks a question; False when it could not be taken (the text should stay in its box)."""
         return bool(question.strip()) and self._ask(question.strip(), wish)
 
-    def regenerate(self, wish: Wish) -> None:
+    def regenerate(self, wish: Ask) -> None:
         """Answers the last question again; the old answer is dropped."""
         turns = self.turns
         if self.busy or not turns or turns[-1].role != "assistant":
@@ -219,7 +220,7 @@ class Desk:
         self.history.cut(self.conversation_id, question.number)
         asked = question.extra
         chapters = tuple(asked["chapters"]) if asked.get("chapters") else None
-        again = Wish(chapters=chapters, fit=asked.get("fit", "auto"), params=wish.params)
+        again = Ask(chapters=chapters, fit=asked.get("fit", "auto"), params=wish.params)
         self._ask(None if asked.get("summary") else question.text, again)
 
     def stop(self) -> None:
@@ -318,7 +319,7 @@ class Desk:
 
     # --- inside
 
-    def _ask(self, question: str | None, wish: Wish) -> bool:
+    def _ask(self, question: str | None, wish: Ask) -> bool:
         if self.engine.state == "failed":
             self.say("The engine is not running. Restart it with the button at the top, then ask again.")
             return False
@@ -327,7 +328,7 @@ class Desk:
                 return False
             if not self.conversation_id:
                 self.conversation_id = self.history.create(self.book_id).id
-            before = _for_engine(self.turns)
+            history = _exchanges(self.turns)
             text = _summary_words(wish.chapters) if question is None else question
             self.history.add(
                 self.conversation_id,
@@ -335,16 +336,10 @@ class Desk:
                 text,
                 extra={"summary": question is None, "chapters": wish.chapters, "fit": wish.fit},
             )
-            events = self.engine.ask(
-                book=self.book,
-                book_id=self.book_id,
-                conversation_id=self.conversation_id,
-                question=question,
-                chapters=wish.chapters,
-                fit=wish.fit,
-                params=wish.params or {},
-                history=before,
+            whole = replace(
+                wish, question=question, book=self.book, conversation_id=self.conversation_id, history=history
             )
+            events = self.engine.ask(whole)
             self.job = Job(
                 events, self.history, self.conversation_id, changed=self.change, stop=self.engine.stop
             )
@@ -377,13 +372,10 @@ def _summary_words(chapters: tuple[int, int] | None) -> str:
     return f"Summarize chapter {first}" if first == last else f"Summarize chapters {first} to {last}"
 
 
-def _for_engine(turns: list[Turn]) -> list[dict]:
-    """The finished exchanges; a question whose answer failed or never began would confuse the next one."""
-    kept: list[Turn] = []
-    for question, answer in zip(turns[::2], turns[1::2], strict=False):
-        if answer.state != "failed" and answer.text:
-            kept += [question, answer]
-    return [
-        {"role": turn.role, "text": turn.text, **{key: turn.extra.get(key, []) for key in TURN_KEYS}}
-        for turn in kept
-    ]
+def _exchanges(turns: list[Turn]) -> tuple[Exchange, ...]:
+    """What was said, for the engine; a question whose answer failed or never began would confuse the next one."""
+    return tuple(
+        Exchange(question.text, answer.text, tuple(answer.extra.get("ids", ())))
+        for question, answer in zip(turns[::2], turns[1::2], strict=False)
+        if answer.state != "failed" and answer.text
+    )

@@ -16,18 +16,19 @@ import queue
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
 
 from core import paths
+from core.ask import Ask
 from core.cache.disk import SnapshotFolder
 from core.config import Settings
 from core.conversation.notes import NoteStore
 from core.documents.document import Document
 from core.errors import UserError
 from core.events import Event, Failed, Finished, Loading
-from core.wire import from_line, to_line, unpack
+from core.wire import from_line, pack_ask, to_line, unpack
 
 log = logging.getLogger(__name__)
 
@@ -139,10 +140,9 @@ class Runtime:
         self.start()
         if not self.wait_ready(None):
             raise UserError(self.error or "The engine is not running.")
-        book_id = book.sha256 or str(id(book))
         with self._lock:
-            self._hand_over(book, book_id)
-            number, inbox = self._post({"do": "card", "book_id": book_id})
+            self._hand_over(book)
+            number, inbox = self._post({"do": "card", "book_id": book.sha256})
         try:
             message = inbox.get(timeout=_CARD_WAIT_S)
         except queue.Empty:
@@ -153,20 +153,8 @@ class Runtime:
             return message["card"]
         raise UserError(unpack(message["event"]).message)
 
-    def ask(
-        self,
-        *,
-        book: Document | None,
-        book_id: str,
-        conversation_id: str,
-        question: str | None,
-        chapters: tuple[int, int] | None = None,
-        fit: str = "auto",
-        params: Mapping[str, Any] | None = None,
-        history: Sequence[Mapping[str, Any]] = (),
-        fresh: bool = False,
-    ) -> Iterator[Event]:
-        """The events of one answer, ending with Finished or Failed. `question` None asks for a summary.
+    def ask(self, ask: Ask) -> Iterator[Event]:
+        """The events of one answer, ending with Finished or Failed.
 
         While the engine loads, its progress comes first. To answer a question again, cut `history` and ask it
         again.
@@ -179,22 +167,9 @@ class Runtime:
                 failed = Failed(busy if self.state == "busy" else self.error or "The engine is not running.")
             else:
                 failed = None
-                if book is not None:
-                    self._hand_over(book, book_id)
-                number, inbox = self._post(
-                    {
-                        "do": "ask",
-                        "book_id": book_id,
-                        "with_book": book is not None,
-                        "conversation_id": conversation_id,
-                        "question": question,
-                        "chapters": chapters,
-                        "fit": fit,
-                        "params": dict(params or {}),
-                        "history": [_for_engine(turn) for turn in history],
-                        "fresh": fresh,
-                    }
-                )
+                if ask.book is not None:
+                    self._hand_over(ask.book)
+                number, inbox = self._post({"do": "ask", "ask": pack_ask(ask)})
                 self._answering = number
                 self._become("busy")
         if failed is not None:
@@ -266,10 +241,10 @@ class Runtime:
             told = now
             yield now
 
-    def _hand_over(self, book: Document, book_id: str) -> None:
-        if self._known_book != book_id:
-            self._send({"do": "book", "book_id": book_id, "book": book.to_json()})
-            self._known_book = book_id
+    def _hand_over(self, book: Document) -> None:
+        if self._known_book != book.sha256:
+            self._send({"do": "book", "book_id": book.sha256, "book": book.to_json()})
+            self._known_book = book.sha256
 
     def _done_answering(self, number: int) -> None:
         """Also reached when the caller stops listening in the middle: then the engine must stop, too."""
@@ -331,7 +306,7 @@ class Runtime:
         threading.Thread(
             target=self._listen, args=(self._process,), name="engine events", daemon=True
         ).start()
-        self._post({"do": "load", "settings": _plain(self._settings)})
+        self._post({"do": "load", "settings": self._settings.to_json()})
 
     def _listen(self, process: subprocess.Popen[bytes]) -> None:
         """Deliver what the engine says until its pipe closes."""
@@ -413,19 +388,6 @@ def _events(inbox: queue.Queue[dict[str, Any]]) -> Iterator[Event]:
         yield event
         if isinstance(event, (Finished, Failed)):
             return
-
-
-def _for_engine(turn: Mapping[str, Any]) -> dict[str, Any]:
-    return {"role": turn["role"], "text": turn.get("text", ""), "ids": list(turn.get("ids") or ())}
-
-
-def _plain(settings: Settings) -> dict[str, Any]:
-    """The settings as overrides: what was left to the program stays "auto"."""
-    values = dataclasses.asdict(settings)
-    return {
-        name: str(value) if isinstance(value, Path) else "auto" if value is None else value
-        for name, value in values.items()
-    }
 
 
 def _log_path() -> Path:

@@ -8,11 +8,12 @@ import queue
 import sys
 import threading
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from app.runtime import Runtime
 from app.terminal import read_book, say, status, tell
+from core.ask import Ask, Exchange
 from core.config import Settings
 from core.documents.document import Document
 from core.errors import UserError
@@ -34,16 +35,8 @@ def summarize(given: argparse.Namespace, settings: Settings) -> int:
     try:
         runtime.start()  # the model is loaded while the book is read
         book = read_book(given.file, given.password, ocr=given.ocr)
-        events = runtime.ask(
-            book=book,
-            book_id=book.sha256,
-            conversation_id="command line",
-            question=given.question,
-            chapters=given.chapters,
-            fit=settings.fit,
-            params=_params(settings),
-            fresh=True,
-        )
+        ask = Ask(given.question, book, "command line", chapters=given.chapters, fit=settings.fit, fresh=True)
+        events = runtime.ask(replace(ask, params=_params(settings)))
         finished = _Stream(runtime).show(events)
         _report(finished)
         if given.json:
@@ -112,7 +105,7 @@ class _Chat:
         self, runtime: Runtime, book: Document, settings: Settings, chapters: tuple[int, int] | None
     ) -> None:
         self._runtime, self._book, self._settings, self._chapters = runtime, book, settings, chapters
-        self._turns: list[dict[str, Any]] = []
+        self._said: list[Exchange] = []
         self._asked: str | None = None
 
     def run(self) -> None:
@@ -129,11 +122,11 @@ class _Chat:
     def _obey(self, word: str, rest: str) -> None:
         if word == "/summary":
             self._ask(None)
-        elif word == "/again" and self._turns:
-            del self._turns[-2:]
+        elif word == "/again" and self._said:
+            self._said.pop()
             self._ask(self._asked)
         elif word == "/new":
-            self._turns.clear()
+            self._said.clear()
             self._runtime.forget("chat")
         elif word == "/chapters":
             self._chapters = None if rest in ("", "all") else _range(rest)
@@ -143,22 +136,20 @@ class _Chat:
     def _ask(self, question: str | None) -> None:
         self._asked = question
         events = self._runtime.ask(
-            book=self._book,
-            book_id=self._book.sha256,
-            conversation_id="chat",
-            question=question,
-            chapters=self._chapters,
-            fit=self._settings.fit,
-            params=_params(self._settings),
-            history=self._turns,
+            Ask(
+                question,
+                self._book,
+                "chat",
+                chapters=self._chapters,
+                fit=self._settings.fit,
+                params=_params(self._settings),
+                history=tuple(self._said),
+            )
         )
         finished = _Stream(self._runtime).show(events)
         _report(finished)
         if finished.token_ids:
-            self._turns += [
-                {"role": "user", "text": question or "Summarize this book"},
-                {"role": "assistant", "text": finished.text, "ids": list(finished.token_ids)},
-            ]
+            self._said.append(Exchange(question or "Summarize this book", finished.text, finished.token_ids))
 
 
 class _Stream:

@@ -14,7 +14,7 @@ from app import views
 from app.handlers import Desk
 from app.page import REGIONS, Page
 from app.stats_panel import MODES
-from app.values import Wish
+from core.ask import Ask
 
 log = logging.getLogger(__name__)
 TICK_S = 0.06  # at most 17 updates a second; the newest state wins
@@ -273,7 +273,7 @@ def _wire(
     bus: gr.HTML,
     pulse: gr.HTML,
 ) -> None:
-    def wish(values: tuple) -> Wish:
+    def wish(values: tuple) -> Ask:
         return make_wish(values[:3], dict(zip(names, values[3:], strict=True)), desk)
 
     def ask(text: str, *values: Any) -> str:
@@ -342,8 +342,8 @@ def _chapter_choices(desk: Desk) -> list:
     ]
 
 
-def make_wish(choice: tuple, params: dict[str, Any], desk: Desk) -> Wish:
-    """The choices of the page as a Wish; `choice` is (first chapter or 0, last chapter or 0, fit)."""
+def make_wish(choice: tuple, params: dict[str, Any], desk: Desk) -> Ask:
+    """The choices of the page as an Ask; `choice` is (first chapter or 0, last chapter or 0, fit)."""
     first, last, fit = choice
     book = desk.book
     count = len(book.chapters) if book else 0
@@ -359,10 +359,10 @@ def make_wish(choice: tuple, params: dict[str, Any], desk: Desk) -> Wish:
         if value is not None
     }
     whole["seed"] = whole.get("seed") or 1 + secrets.randbelow(2**31 - 1)
-    return Wish(chapters=chapters, fit=fit or AUTO, params=whole)
+    return Ask(chapters=chapters, fit=fit or AUTO, params=whole)
 
 
-def dispatch(desk: Desk, data: dict[str, Any], wish: Wish) -> None:
+def dispatch(desk: Desk, data: dict[str, Any], wish: Ask) -> None:
     """One action of the page's own buttons. The data comes from a browser: unknown acts and wrong types are
     ignored.
     """

@@ -44,12 +44,3 @@ class Passage:
 
     offset: int = 0
     length: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Wish:
-    """How an answer is to be made: the choices around the question."""
-
-    chapters: tuple[int, int] | None = None
-    fit: str = "auto"
-    params: dict | None = None

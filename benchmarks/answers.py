@@ -13,6 +13,7 @@ import torch
 from benchmarks.passes import OutOfTime
 from benchmarks.store import Table
 from benchmarks.texts import LOOPS_BELOW, distinct
+from core.ask import Params
 from core.assembly.composition import Composer
 from core.assembly.room import Room
 from core.cache.retrieval import RetrievalKVCache
@@ -20,7 +21,7 @@ from core.decoding import forced
 from core.decoding.drafters import next_logits
 from core.decoding.refresh import RetrievalRefresh
 from core.decoding.sampling import Sampling
-from core.engine import Done, Engine, Params, Prefilled
+from core.engine import Done, Engine, Prefilled
 from core.model.llama import LlamaModel
 from core.planning.plan import Plan
 

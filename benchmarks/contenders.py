@@ -188,9 +188,10 @@ def _offloaded(setup: Setup) -> dict[str, Run]:
 
 
 def _ours(setup: Setup) -> dict[str, Run]:
+    from core.ask import Params
     from core.assembly.engines import build_engine
     from core.decoding.decoder import Round
-    from core.engine import Done, Params
+    from core.engine import Done
 
     engine = build_engine(setup.plan, setup.settings, setup.folder)
     context = engine.new_context(engine.context_tokens)
@@ -230,8 +231,8 @@ def by_part(setup: Setup, ids: list[int], count: int, book_id: str) -> dict[str,
 
 def token_parts(engine: Any, parts: Parts, context: Any, ids: list[int], count: int) -> dict[str, float]:
     """See `by_part`; the medians over the tokens but the first, whose round follows the prefill."""
+    from core.ask import Params
     from core.decoding.decoder import Round
-    from core.engine import Params
 
     found: list[dict[str, float]] = []
     for event in engine.generate(

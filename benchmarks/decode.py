@@ -39,9 +39,10 @@ from benchmarks.passes import OutOfTime  # noqa: E402
 from benchmarks.store import Table, save  # noqa: E402
 from benchmarks.texts import LOOPS_BELOW, distinct  # noqa: E402
 from benchmarks.transfer import memory_read_gb_per_s  # noqa: E402
+from core.ask import Params  # noqa: E402
 from core.assembly.engines import build_engine  # noqa: E402
 from core.decoding.decoder import Round  # noqa: E402
-from core.engine import Context, Done, Engine, Params  # noqa: E402
+from core.engine import Context, Done, Engine  # noqa: E402
 from core.hardware.facts import GB  # noqa: E402
 from core.model import catalogue  # noqa: E402
 from core.model.embedded import ensure_embedded  # noqa: E402

@@ -30,6 +30,7 @@ bound_spinning()
 from benchmarks.calm import calmest  # noqa: E402 (after the thread setting, which is read when torch loads)
 from benchmarks.store import Table, save  # noqa: E402
 from benchmarks.texts import LOOPS_BELOW, distinct  # noqa: E402
+from core.ask import Params  # noqa: E402
 from core.assembly.composition import Composer  # noqa: E402
 from core.assembly.engines import build_engine  # noqa: E402
 from core.config import load_settings  # noqa: E402
@@ -40,7 +41,7 @@ from core.decoding.randomness import Randomness  # noqa: E402
 from core.decoding.sampling import Sampling  # noqa: E402
 from core.decoding.verify import Draft  # noqa: E402
 from core.documents import read_document  # noqa: E402
-from core.engine import Context, Done, Engine, Params  # noqa: E402
+from core.engine import Context, Done, Engine  # noqa: E402
 from core.events import Stats  # noqa: E402
 from core.hardware.probe import probe  # noqa: E402
 from core.model import catalogue  # noqa: E402

@@ -13,9 +13,10 @@ import torch
 from safetensors import safe_open
 
 from benchmarks.passes import OutOfTime
+from core.ask import Params
 from core.config import Settings, load_settings
 from core.documents import read_document
-from core.engine import Context, Engine, Params
+from core.engine import Context, Engine
 from core.events import Stats
 from core.hardware.probe import probe
 from core.model import catalogue

@@ -13,11 +13,11 @@ from typing import Any
 
 import torch
 
+from core.ask import Params
 from core.assembly.composition import Composer
 from core.cache.base import KVCache, TargetKVCache
 from core.decoding.decoder import Decoder
 from core.decoding.drafters import Drafter, Model, VerifiedDrafter
-from core.engine import Params
 from core.hardware.measured import Measurements
 from core.model.llama import LlamaModel
 from core.planning.plan import Plan

@@ -33,6 +33,7 @@ bound_spinning()
 import torch  # noqa: E402 (after the thread setting, which is read when torch loads)
 
 from benchmarks.store import REPO, Table, save  # noqa: E402
+from core.ask import Params  # noqa: E402
 from core.assembly.engines import build_engine  # noqa: E402
 from core.backend.cpu import CpuBackend  # noqa: E402
 from core.cache.full import FullKVCache  # noqa: E402
@@ -41,7 +42,7 @@ from core.conversation.verification import gap  # noqa: E402
 from core.decoding.decoder import Round  # noqa: E402
 from core.decoding.sampling import Sampling  # noqa: E402
 from core.documents import read_document  # noqa: E402
-from core.engine import Engine, Params  # noqa: E402
+from core.engine import Engine  # noqa: E402
 from core.hardware.probe import probe  # noqa: E402
 from core.model import catalogue  # noqa: E402
 from core.model.embedded import ensure_embedded  # noqa: E402

@@ -36,9 +36,10 @@ from torch.profiler import ProfilerActivity, profile, record_function  # noqa: E
 
 from benchmarks import decode, embedded  # noqa: E402
 from benchmarks.levels import LEVELS, Recorder  # noqa: E402
+from core.ask import Params  # noqa: E402
 from core.assembly.engines import build_engine  # noqa: E402
 from core.decoding.decoder import Round  # noqa: E402
-from core.engine import Engine, Params  # noqa: E402
+from core.engine import Engine  # noqa: E402
 from core.model.embedded import ensure_embedded  # noqa: E402
 
 MARK = "level: "  # how the ranges of levels are named in the trace

@@ -25,11 +25,11 @@ from core.backend.threads import bound_spinning
 bound_spinning()
 
 from benchmarks.store import Table, save  # noqa: E402 (after the thread setting, which is read when torch loads)
+from core.ask import Params  # noqa: E402
 from core.config import load_settings  # noqa: E402
 from core.conversation.answering import answer  # noqa: E402
 from core.conversation.reading import ReadingStyle  # noqa: E402
 from core.documents import Document, read_document  # noqa: E402
-from core.engine import Params  # noqa: E402
 from core.hardware.probe import probe  # noqa: E402
 from core.planning.offers import choose  # noqa: E402
 from core.text.circling import distinct_share  # noqa: E402

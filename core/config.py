@@ -257,6 +257,15 @@ def override(settings: Settings, overrides: Mapping[str, Any]) -> Settings:
     return changed
 
 
+def checked(key: str, value: Any) -> Any:
+    """`value` as the rule of `key` reads it. Raises UserError with what is allowed."""
+    rule = RULES[key]
+    try:
+        return rule.parse(value)
+    except (ValueError, OverflowError):
+        raise UserError(f"{key} is {value!r}; allowed is {rule.allowed}.") from None
+
+
 def use_data_dir(settings: Settings) -> None:
     """Make `data_dir` the root of core.paths for this process and its children. TRIFORCE_HOME, when set, has
     the last word.

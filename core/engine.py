@@ -16,8 +16,8 @@ from typing import Any
 
 import torch
 
+from core.ask import Params
 from core.cache.base import Observer, TargetKVCache
-from core.cache.selection import POLICIES
 from core.cache.snapshot import SnapshotStore
 from core.conversation.verification import NEAR_TIE, recheck
 from core.decoding.decoder import Decoder, Ends, Refresh, Round, never
@@ -32,52 +32,6 @@ from core.stats import StatsRecorder
 log = logging.getLogger(__name__)
 
 _WORTH_LOADING = 256  # tokens a prompt must lack before the disk is looked at
-MODES = ("triforce", "retrieval", "draft", "ngram", "streaming", "autoregressive")
-
-
-@dataclass(frozen=True, slots=True)
-class Params:
-    """How one answer is generated. `budget` and `gamma` override the plan's. Raises UserError for values out
-    of range.
-
-    `stop` are texts before which the answer ends. The engine knows no text: whoever calls it turns them into
-    `ends` (core.conversation.answering).
-    """
-
-    max_new_tokens: int = 512
-    temperature: float = 0.3
-    top_p: float = 0.9
-    repetition_penalty: float = 1.0
-    seed: int = 0
-    mode: str = "triforce"
-    budget: int | None = None
-    gamma: int | None = None
-    stop: tuple[str, ...] = ()
-    # how the retrieval cache selects; the others are for comparison (core.cache.selection)
-    selection: str = "mass"
-
-    def __post_init__(self) -> None:
-        checks = {
-            f"max_new_tokens is {self.max_new_tokens}; it must be at least 1": self.max_new_tokens >= 1,
-            f"temperature is {self.temperature}; it must be 0 or more": self.temperature >= 0,
-            f"top_p is {self.top_p}; it must lie above 0 and at most at 1": 0 < self.top_p <= 1,
-            f"repetition_penalty is {self.repetition_penalty}; it must be 1 or more": self.repetition_penalty
-            >= 1,
-            f"mode is {self.mode!r}; choose one of {', '.join(MODES)}": self.mode in MODES,
-            f"selection is {self.selection!r}; choose one of {', '.join(POLICIES)}": self.selection
-            in POLICIES,
-            f"budget is {self.budget}; it must be at least 64 tokens": self.budget is None
-            or self.budget >= 64,
-            f"gamma is {self.gamma}; it must lie between 1 and 32": self.gamma is None
-            or 1 <= self.gamma <= 32,
-            f"stop is {self.stop!r}; it must be a list of texts of at least one character": all(
-                isinstance(text, str) and text for text in self.stop
-            )
-            and not isinstance(self.stop, str),
-        }
-        for message, fine in checks.items():
-            if not fine:
-                raise UserError(message + ".")
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,9 +5,10 @@ only.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
-from typing import Any
+from dataclasses import asdict, fields
+from typing import TYPE_CHECKING, Any
 
+from core.ask import Ask, Exchange
 from core.events import (
     Acceptance,
     Delta,
@@ -21,6 +22,9 @@ from core.events import (
     Stats,
     Verified,
 )
+
+if TYPE_CHECKING:
+    from core.documents.document import Document
 
 _KINDS: dict[str, type] = {
     kind.__name__: kind for kind in (Loading, Reading, Prefill, Delta, Finished, Failed)
@@ -57,6 +61,20 @@ def unpack(values: dict[str, Any]) -> Event:
         for name in ("token_ids", "sources", "notes"):
             values[name] = tuple(values[name])
     return kind(**values)
+
+
+def pack_ask(ask: Ask) -> dict[str, Any]:
+    """A question as plain values; its book, which is large, as its id."""
+    values = {one.name: getattr(ask, one.name) for one in fields(ask)}
+    said = [asdict(exchange) for exchange in ask.history]
+    return {**values, "book": ask.book_id, "params": dict(ask.params), "history": said}
+
+
+def unpack_ask(values: dict[str, Any], book: Document | None) -> Ask:
+    """The question that `pack_ask` packed, about `book`."""
+    chapters = tuple(values["chapters"]) if values["chapters"] else None
+    said = tuple(Exchange(one["question"], one["answer"], tuple(one["ids"])) for one in values["history"])
+    return Ask(**{**values, "book": book, "chapters": chapters, "history": said})
 
 
 def unpack_stats(values: dict[str, Any]) -> Stats:

@@ -18,7 +18,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -26,7 +26,7 @@ from core.backend.threads import bound_spinning
 from core.documents.document import Document
 from core.errors import UserError
 from core.events import Event, Failed, Loading
-from core.wire import from_line, pack, to_line
+from core.wire import from_line, pack, to_line, unpack_ask
 
 if TYPE_CHECKING:
     from core.conversation.session import Session
@@ -94,7 +94,13 @@ class Worker:
         os._exit(0)
 
     def _hear(self, message: dict[str, Any]) -> None:
-        at_once = {"stop": self._stop, "book": self._take_book, "forget": self._forget, "card": self._card}
+        at_once = {
+            "stop": self._stop,
+            "book": self._take_book,
+            "ask": self._take_ask,
+            "forget": self._forget,
+            "card": self._card,
+        }
         if message["do"] in at_once:
             self._guarded(message, at_once[message["do"]])
         else:
@@ -106,6 +112,12 @@ class Worker:
     def _take_book(self, message: dict[str, Any]) -> None:
         # the newest only: books are large
         self._books = {message["book_id"]: Document.from_json(message["book"])}
+
+    def _take_ask(self, message: dict[str, Any]) -> None:
+        # bound to its book now: by the time it is answered another book may have come
+        book_id = message["ask"]["book"]
+        ask = unpack_ask(message["ask"], self._books[book_id] if book_id else None)
+        self._todo.put({**message, "ask": ask})
 
     def _forget(self, message: dict[str, Any]) -> None:
         if self._session is not None:
@@ -125,16 +137,10 @@ class Worker:
         self._send(id=message["id"], ready=facts)
 
     def _ask(self, message: dict[str, Any]) -> None:
-        from core.conversation.asking import Ask
-
         assert self._session is not None, "a question was asked before the engine was ready"
         number = message["id"]
-        given = {f.name: message[f.name] for f in fields(Ask) if f.name in message}
-        if given.get("chapters"):
-            given["chapters"] = tuple(given["chapters"])
-        given["book"] = self._books[message["book_id"]] if message["with_book"] else None
         with contextlib.closing(
-            self._session.ask(Ask(**given), should_stop=lambda: number in self._stopped)
+            self._session.ask(message["ask"], should_stop=lambda: number in self._stopped)
         ) as events:
             for event in events:
                 self._send_event(number, event)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from core.ask import Params
 from core.decoding.decoder import Round
-from core.engine import Done, Params, Prefilled
+from core.engine import Done, Prefilled
 from core.events import Acceptance, Stats
 from core.text.tokenizer import Frame
 

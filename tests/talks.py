@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from core.conversation.asking import Ask
+from core.ask import Ask, Exchange
 from core.conversation.reading import ReadingStyle
 from core.conversation.session import Session
 from core.documents.document import Document, Section
@@ -46,14 +46,7 @@ def ask(session: Session, document: Document | None, question: str | None, **opt
     should_stop = options.pop("should_stop", lambda: False)
     return list(
         session.ask(
-            Ask(
-                document,
-                document.sha256 if document else "",
-                options.pop("conversation", "c"),
-                question,
-                **options,
-            ),
-            should_stop=should_stop,
+            Ask(question, document, options.pop("conversation", "c"), **options), should_stop=should_stop
         )
     )
 
@@ -63,11 +56,8 @@ def finished(events: list) -> Finished:
     return events[-1]
 
 
-def turns(question: str, done: Finished) -> list[dict]:
-    return [
-        {"role": "user", "text": question},
-        {"role": "assistant", "text": done.text, "ids": list(done.token_ids)},
-    ]
+def turns(question: str, done: Finished) -> tuple[Exchange, ...]:
+    return (Exchange(question, done.text, done.token_ids),)
 
 
 def reply_by_prompt(ids, params):

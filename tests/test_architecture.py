@@ -16,6 +16,7 @@ import pytest
 
 REPO = Path(__file__).resolve().parent.parent
 NO_TORCH = (
+    "core.ask",
     "core.config",
     "core.stats",
     "core.events",

@@ -9,9 +9,11 @@ from dataclasses import replace
 import pytest
 import torch
 
+from core.ask import Params
 from core.cache.full import FullKVCache
 from core.cache.offloaded import OffloadedKVCache
-from core.engine import MODES, Done, Engine, Params, Prefilled
+from core.config import MODES
+from core.engine import Done, Engine, Prefilled
 from core.model.llama import LlamaModel
 from tests.cache.late import LateBackend
 from tests.test_engine import GREEDY, PROMPT, run

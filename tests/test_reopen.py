@@ -14,10 +14,12 @@ from pathlib import Path
 import pytest
 import torch
 
+from core.ask import Params
 from core.cache.disk import GB, SnapshotFolder
 from core.cache.offloaded import OffloadedKVCache
 from core.cache.snapshot import SnapshotStore
-from core.engine import MODES, Context, Done, Engine, Params, Prefilled
+from core.config import MODES
+from core.engine import Context, Done, Engine, Prefilled
 from tests.tiny import VOCAB, engine, oracle, ours
 
 REPO = Path(__file__).resolve().parent.parent

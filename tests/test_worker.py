@@ -9,15 +9,20 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from core.ask import Ask, Exchange
 from core.documents.document import Document, Section
 from core.events import Acceptance, Delta, Failed, Finished, Loading, Piece, Prefill, Reading, Stats, Verified
-from core.wire import from_line, pack, to_line, unpack
+from core.wire import from_line, pack, pack_ask, to_line, unpack, unpack_ask
 
 HERE = Path(__file__).resolve().parent
+
+
+BOOK = Document("B", "", "txt", "Once upon a time.", (Section("One", 0, 17),), sha256="B")
 
 
 class Pipe:
@@ -47,8 +52,8 @@ class Pipe:
             pass
         return message["ready"]
 
-    def ask(self, number: int, question: str) -> None:
-        self.send(do="ask", id=number, book_id="", with_book=False, conversation_id="c", question=question)
+    def ask(self, number: int, question: str | None, book: Document | None = None) -> None:
+        self.send(do="ask", id=number, ask=pack_ask(Ask(question, book)))
 
     def answer(self, number: int):
         while True:
@@ -89,6 +94,40 @@ def test_events_survive_the_wire():
         assert unpack(from_line(to_line({"event": pack(event)}))["event"]) == event
 
 
+def test_a_question_survives_the_wire():
+    """A field that is lost on the way is answered by its default, and nobody sees why."""
+    ask = Ask(
+        "Who?",
+        BOOK,
+        "c",
+        chapters=(2, 3),
+        fit="sections",
+        params={"seed": 7, "stop": ["END"]},
+        history=(Exchange("And?", "So.", (1, 2)),),
+        fresh=True,
+    )
+    sent = from_line(to_line({"ask": pack_ask(ask)}))["ask"]
+    assert sent["book"] == "B" and unpack_ask(sent, BOOK) == ask
+    assert unpack_ask(from_line(to_line(pack_ask(Ask()))), None) == Ask()
+
+
+def test_a_question_is_bound_to_its_book_when_it_is_heard():
+    """A second book may come before the first question is answered: it must not lose its book."""
+    pipe = Pipe(SCRIPT_SLOW="0.005")
+    try:
+        pipe.load()
+        other = replace(BOOK, sha256="C", title="C")
+        pipe.send(do="book", book_id="B", book=BOOK.to_json())
+        pipe.ask(2, "one", BOOK)
+        pipe.ask(3, "two", BOOK)
+        pipe.send(do="book", book_id="C", book=other.to_json())
+        assert pipe.answer(2).reason == "stop"
+        assert "You asked 'two'." in getattr(pipe.answer(3), "text", "")
+    finally:
+        pipe.process.kill()
+        pipe.process.wait(5)
+
+
 def test_answer_goes_over_the_pipe(pipe: Pipe):
     pipe.ask(2, "one")
     assert pipe.answer(2).text == "You asked 'one'."
@@ -105,7 +144,7 @@ def test_mistake_of_ours_is_one_failed_answer(pipe: Pipe):
 
 
 def test_user_error_keeps_its_words(pipe: Pipe):
-    pipe.send(do="ask", id=2, book_id="", with_book=False, conversation_id="c", question=None)
+    pipe.ask(2, None)
     assert pipe.answer(2).message.startswith("There is no book")
 
 
@@ -204,9 +243,8 @@ def storing(tmp_path: Path) -> Iterator[tuple[Pipe, Path]]:
     pipe = Pipe(SCRIPT_SAVE=str(told))
     try:
         pipe.load()
-        book = Document("B", "", "txt", "Once upon a time.", (Section("One", 0, 17),), sha256="B")
-        pipe.send(do="book", book_id="B", book=book.to_json())
-        pipe.send(do="ask", id=2, book_id="B", with_book=True, conversation_id="c", question="one")
+        pipe.send(do="book", book_id="B", book=BOOK.to_json())
+        pipe.ask(2, "one", BOOK)
         pipe.answer(2)
         yield pipe, told
     finally:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
+from core.ask import Params
 from core.assembly.room import slack
 from core.cache.base import KVStore, TargetKVCache
 from core.cache.full import FullKVCache
@@ -24,7 +25,6 @@ from core.decoding.drafters import (
 from core.decoding.randomness import Randomness, SeededRandomness
 from core.decoding.refresh import RetrievalRefresh
 from core.decoding.sampling import Sampling
-from core.engine import Params
 from core.errors import UserError
 from core.hardware.measured import Measurements
 from core.model.llama import LlamaModel

@@ -8,7 +8,8 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from core.engine import Done, Params, Prefilled, Round
+from core.ask import Params
+from core.engine import Done, Prefilled, Round
 from core.events import Delta, Piece, Prefill, Stats
 from core.text.circling import before_circling, circles
 from core.text.detokenizer import Detokenizer

@@ -1,37 +1,17 @@
-"""What a question brings with it: its wording, its settings, the turns before it, and what a conversation
-remembers of them.
-"""
+"""What a question brings with it: its wording, its parameters and turns, and what a conversation remembers."""
 
 from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from core.ask import Ask, Params
 from core.conversation.reading import Part, ReadingStyle
-from core.documents.document import Document
-from core.engine import Params
 from core.text.prompt import Turn
 from core.text.tokenizer import Tokenizer
-
-
-@dataclass(frozen=True, slots=True)
-class Ask:
-    """One question about a book, or the wish for a summary (`question` None). `history`: the turns before it,
-    oldest first.
-    """
-
-    book: Document | None
-    book_id: str
-    conversation_id: str
-    question: str | None
-    chapters: tuple[int, int] | None = None
-    fit: str = "auto"
-    params: Mapping[str, Any] = field(default_factory=dict)
-    history: Sequence[Mapping[str, Any]] = ()
-    fresh: bool = False  # read every part again, even when its summary is known
 
 
 @dataclass(slots=True)
@@ -65,37 +45,26 @@ class Conversations:
 
     def turns(self, ask: Ask) -> list[Turn]:
         """The history as ids: answers as they were produced, questions as they were asked."""
-        turns, question = [], None
-        for entry in ask.history:
-            if entry["role"] == "user":
-                question = entry
-            elif question is not None:
-                ids = tuple(entry.get("ids") or self._tokenizer.encode(entry.get("text", "")))
-                known = self.memory(ask).questions.get(ids)
-                turns.append(
-                    Turn(
-                        known or tuple(self._tokenizer.encode(asked_of_text(self._style, question["text"]))),
-                        ids,
-                    )
-                )
-                question = None
+        known, encode = self.memory(ask).questions, self._tokenizer.encode
+        turns = []
+        for said in ask.history:
+            ids = said.ids or tuple(encode(said.answer))
+            question = known.get(ids) or tuple(encode(asked_of_text(self._style, said.question)))
+            turns.append(Turn(question, ids))
         return [turn for turn in turns if turn.answer]
 
     def params(self, ask: Ask) -> Params:
         """Settings of the answer: asked for, else configured, else as suits the model. Without a seed each
         attempt has its own.
         """
-        names = {one.name for one in fields(Params)}
         style = {name: getattr(self._style, name) for name in ("temperature", "top_p", "repetition_penalty")}
         given = {**style, **_told(self._defaults), **_told(ask.params)}
-        unknown = set(given) - names
-        assert not unknown, f"unknown parameters {sorted(unknown)}"
         turn = len(ask.history)
         if given.get("seed") is None:
             attempts = self.memory(ask).attempts
             given["seed"] = _seed(ask.conversation_id, turn, attempts[turn])
             attempts[turn] += 1
-        return Params(**{**given, "stop": tuple(given.get("stop", ()))})
+        return Params(**given)
 
     def note_params(self, ask: Ask, number: int) -> Params:
         """Settings of the summary of one part: the model's own, and the same each time, since it is kept for

@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Protocol
 
+from core.config import FITS
 from core.documents.document import Document, Section
 from core.errors import UserError
 
-FITS = ("auto", "whole", "sections")
 # a chapter up to so many times the part length is read in one go
 _STRETCH = 1.3
 

@@ -13,14 +13,14 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import asdict, fields, replace
 from typing import Any
 
+from core.ask import Ask, Params
 from core.conversation.answering import Answer, Engine, answer
-from core.conversation.asking import Ask, Conversations, asked, asked_of_text, quoting
+from core.conversation.asking import Conversations, asked, asked_of_text, quoting
 from core.conversation.contexts import ContextShelf
 from core.conversation.notes import Note, NoteStore, joined
 from core.conversation.reading import Part, ReadingPlan, ReadingStyle, place_name, plan_reading
 from core.conversation.summary import Read, Stretches, Summarizer, assembled
 from core.documents.document import Document
-from core.engine import Params
 from core.errors import UserError
 from core.events import Event, Finished, Prefill, Reading, Stats, Verified
 from core.text.prompt import build

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from core.ask import Params
 from core.conversation.answering import Answer
 from core.conversation.notes import Note, NoteStore, grouped, joined, says_little, settled
 from core.conversation.reading import ReadingStyle
-from core.engine import Params
 from core.events import Delta, Event, Piece, Reading, Stats
 from core.stats import combined
 from core.text.grounding import grounding

@@ -13,11 +13,11 @@ from typing import Any
 import psutil
 
 from core import paths
+from core.ask import Params
 from core.assembly.engines import build_bench
 from core.config import Settings
 from core.conversation.reading import ReadingStyle
 from core.documents import read_document
-from core.engine import Params
 from core.errors import PlanError
 from core.events import Progress
 from core.hardware.probe import probe

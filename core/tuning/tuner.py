@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from core.ask import Params
 from core.cache.base import KVCache, TargetKVCache
 from core.cache.retrieval import RetrievalKVCache
 from core.config import Settings
@@ -22,7 +23,7 @@ from core.decoding.decoder import Round
 from core.decoding.forced import Expected, Lane, Watch
 from core.decoding.refresh import RetrievalRefresh
 from core.decoding.sampling import Sampling
-from core.engine import Context, Engine, Params
+from core.engine import Context, Engine
 from core.events import Progress
 from core.model.llama import LlamaModel
 from core.planning import costs

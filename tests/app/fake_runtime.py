@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
+from core.ask import Ask
 from core.documents.document import Document
 from core.events import Acceptance, Delta, Event, Failed, Finished, Piece, Prefill, Reading, Stats
 
@@ -64,7 +65,7 @@ class FakeRuntime:
         self.model_name = ""
         self.context_tokens = 8192
         self.plan: dict | None = None
-        self.asked: list[dict] = []
+        self.asked: list[Ask] = []
         self.forgotten: list[str] = []
         self.forgotten_books: list[str] = []
         self.prefilled_tokens: list[int] = []  # per question: how much had to be read
@@ -138,35 +139,15 @@ class FakeRuntime:
             "notes": [f"Left out: {', '.join(left_out)}"] if left_out else [],
         }
 
-    def ask(
-        self,
-        *,
-        book: Document | None,
-        book_id: str,
-        conversation_id: str,
-        question: str | None,
-        chapters: tuple[int, int] | None = None,
-        fit: str = "auto",
-        params: dict | None = None,
-        history: list[dict] | None = None,
-    ) -> Iterator[Event]:
+    def ask(self, ask: Ask) -> Iterator[Event]:
         """The scripted answer. The first question about a book prefills it, the following ones only
         themselves.
         """
-        self.asked.append(
-            {
-                "question": question,
-                "chapters": chapters,
-                "fit": fit,
-                "params": dict(params or {}),
-                "history": list(history or []),
-                "conversation_id": conversation_id,
-            }
-        )
+        self.asked.append(ask)
         self._stop.clear()
         self.state = "busy"
         try:
-            yield from self._answer(book, book_id, question)
+            yield from self._answer(ask.book, ask.book_id, ask.question)
         finally:
             self.state = "ready"
 

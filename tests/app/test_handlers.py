@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import pytest
 
-from app.values import Wish
 from app.views import offer_html
 from core import events
+from core.ask import Ask
 from core.errors import DocumentError, PasswordNeeded, ScannedPages
 from tests.app.fake_runtime import ANSWER, SUMMARY, FakeRuntime, wait_until
 
@@ -207,7 +207,7 @@ def test_a_book_read_while_an_answer_is_written_waits_on_the_shelf(make_desk, en
     desk.select_book(book.sha256)
     desk.intake.upload(str(path), "old.pdf")
     engine.pace = 0.05
-    desk.summarize(Wish())
+    desk.summarize(Ask())
     go.set()
     wait_until(lambda: desk.intake.opening is None)
     assert (
@@ -234,17 +234,18 @@ def test_a_file_that_waited_too_long_asks_to_be_dropped_again(make_desk, engine,
 
 
 def test_summary_then_follow_up_with_the_first_turn_as_history(desk, engine):
-    desk.summarize(Wish(params={"temperature": 0.0}))
+    desk.summarize(Ask(params={"temperature": 0.0}))
     done(desk)
     assert desk.turns[-1].text == SUMMARY and desk.turns[-1].state == "finished"
-    assert desk.ask("What does he hide?", Wish(chapters=(1, 2)))
+    assert desk.ask("What does he hide?", Ask(chapters=(1, 2)))
     done(desk)
     assert [turn.text for turn in desk.turns[2:]] == ["What does he hide?", ANSWER]
     first, second = engine.asked
-    assert first["question"] is None and first["params"] == {"temperature": 0.0} and first["history"] == []
-    assert second["chapters"] == (1, 2) and second["conversation_id"] == first["conversation_id"]
-    assert [turn["role"] for turn in second["history"]] == ["user", "assistant"]
-    assert second["history"][1]["ids"], "turns go back as token ids, never as text to encode again"
+    assert first.question is None and first.params == {"temperature": 0.0} and first.history == ()
+    assert second.chapters == (1, 2) and second.conversation_id == first.conversation_id
+    (said,) = second.history
+    assert (said.question, said.answer) == ("Summarize this book", SUMMARY)
+    assert said.ids, "turns go back as token ids, never as text to encode again"
     assert engine.prefilled_tokens[1] < engine.prefilled_tokens[0]
 
 
@@ -255,7 +256,7 @@ def test_stop_keeps_what_was_written(make_desk, book):
     desk = make_desk(engine)
     desk.library.add(book)
     desk.select_book(book.sha256)
-    desk.summarize(Wish())
+    desk.summarize(Ask())
     wait_until(lambda: desk.job.snapshot.pieces)
     desk.stop()
     done(desk)
@@ -264,13 +265,13 @@ def test_stop_keeps_what_was_written(make_desk, book):
 
 
 def test_regenerate_replaces_the_last_answer_and_repeats_its_choices(desk, engine):
-    desk.summarize(Wish(chapters=(2, 2), fit="sections"))
+    desk.summarize(Ask(chapters=(2, 2), fit="sections"))
     done(desk)
-    desk.regenerate(Wish(chapters=(1, 1), params={"seed": 7}))
+    desk.regenerate(Ask(chapters=(1, 1), params={"seed": 7}))
     done(desk)
     again = engine.asked[-1]
-    assert again["question"] is None and again["chapters"] == (2, 2) and again["fit"] == "sections"
-    assert again["params"] == {"seed": 7} and again["history"] == []
+    assert again.question is None and again.chapters == (2, 2) and again.fit == "sections"
+    assert again.params == {"seed": 7} and again.history == ()
     assert [turn.role for turn in desk.turns] == ["user", "assistant"]
     assert desk.turns[0].text == "Summarize chapter 2"
 
@@ -278,7 +279,7 @@ def test_regenerate_replaces_the_last_answer_and_repeats_its_choices(desk, engin
 def test_one_answer_at_a_time(desk, engine):
     """Two questions at once would mix their tokens in one conversation."""
     results = []
-    threads = [threading.Thread(target=lambda: results.append(desk.ask("Why?", Wish()))) for _ in range(8)]
+    threads = [threading.Thread(target=lambda: results.append(desk.ask("Why?", Ask()))) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -294,13 +295,13 @@ def test_a_failed_answer_is_told_kept_and_not_sent_to_the_engine_again(make_desk
     desk = make_desk(engine)
     desk.library.add(book)
     desk.select_book(book.sha256)
-    desk.ask("Who?", Wish())
+    desk.ask("Who?", Ask())
     done(desk)
     assert desk.turns[-1].state == "failed" and "out of memory" in desk.turns[-1].extra["error"]
     engine.fail = ""
-    desk.ask("Who, again?", Wish())
+    desk.ask("Who, again?", Ask())
     done(desk)
-    assert engine.asked[-1]["history"] == [] and desk.turns[-1].text == ANSWER
+    assert engine.asked[-1].history == () and desk.turns[-1].text == ANSWER
 
 
 def test_an_engine_that_breaks_off_leaves_no_endless_progress(make_desk, book):
@@ -314,7 +315,7 @@ def test_an_engine_that_breaks_off_leaves_no_endless_progress(make_desk, book):
     desk = make_desk(engine)
     desk.library.add(book)
     desk.select_book(book.sha256)
-    desk.ask("Who?", Wish())
+    desk.ask("Who?", Ask())
     done(desk)
     assert desk.job.snapshot.phase == "failed" and "pipe closed" not in desk.job.snapshot.error
 
@@ -326,7 +327,7 @@ def test_reading_in_parts_keeps_each_parts_text_beside_the_answer(make_desk, boo
     desk = make_desk(engine)
     desk.library.add(book)
     desk.select_book(book.sha256)
-    desk.summarize(Wish(fit="sections"))
+    desk.summarize(Ask(fit="sections"))
     done(desk)
     assert desk.turns[-1].text == SUMMARY
     assert desk.turns[-1].extra["parts"] == [
@@ -350,7 +351,7 @@ def test_cancel_while_the_engine_still_loads(make_desk, book):
     desk = make_desk(engine)
     desk.library.add(book)
     desk.select_book(book.sha256)
-    desk.ask("Who?", Wish())
+    desk.ask("Who?", Ask())
     wait_until(lambda: desk.job.snapshot.phase == "loading")
     desk.stop()
     done(desk)
@@ -361,7 +362,7 @@ def test_cancel_while_the_engine_still_loads(make_desk, book):
 
 
 def test_forgetting_a_book_clears_disk_engine_and_desk(desk, engine, book, tmp_path):
-    desk.summarize(Wish())
+    desk.summarize(Ask())
     done(desk)
     talk = desk.conversation_id
     desk.forget_book(book.sha256)
@@ -382,7 +383,7 @@ def test_books_and_conversations_cannot_change_under_a_running_answer(make_desk,
     desk = make_desk(engine)
     desk.library.add(book)
     desk.select_book(book.sha256)
-    desk.summarize(Wish())
+    desk.summarize(Ask())
     talk = desk.conversation_id
     desk.forget_book(book.sha256)
     desk.new_conversation()

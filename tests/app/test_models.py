@@ -14,7 +14,7 @@ import pytest
 from app import models as shelf
 from app.model_list import fetching_html, models_html
 from app.models import Fetching, Models, remember, remembered, survey
-from app.values import Wish
+from core.ask import Ask
 from core.config import Settings
 from core.hardware.facts import GB
 from core.hardware.gpus import imagined_hardware
@@ -93,7 +93,7 @@ def test_a_download_is_paused_and_goes_on(desk, hub: Hub):
 
 def test_an_answer_is_not_interrupted_by_a_model_that_arrives(desk, hub: Hub):
     desk.engine.pace = 0.2
-    desk.ask("Who?", Wish())
+    desk.ask("Who?", Ask())
     desk.models.fetch(SMALL)
     wait_until(lambda: desk.notice and "choose it in the list" in desk.notice.text, 60)
     assert desk.busy and desk.engine.model_name == EMBEDDED

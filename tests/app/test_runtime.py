@@ -15,6 +15,7 @@ import pytest
 
 from app.runtime import Runtime
 from core import paths
+from core.ask import Ask, Exchange
 from core.cache.disk import SnapshotFolder
 from core.config import Settings
 from core.conversation.notes import NoteStore
@@ -40,9 +41,7 @@ def make() -> Iterator[Callable[[], Runtime]]:
 
 
 def ask(runtime: Runtime, question: str | None = "one", **options) -> Iterator:
-    return runtime.ask(
-        **{"book": None, "book_id": "", "conversation_id": "c", "question": question, **options}
-    )
+    return runtime.ask(Ask(question, conversation_id="c", **options))
 
 
 def last(events: Iterator):
@@ -109,7 +108,7 @@ def test_killed_engine_is_started_again_and_the_conversation_goes_on(make, monke
     """kill -9 in the middle of an answer: a message, a new engine, the same history."""
     monkeypatch.setenv("SCRIPT_SLOW", "0.05")
     runtime = make()
-    events = ask(runtime, book=BOOK, book_id="b")
+    events = ask(runtime, book=BOOK)
     next(e for e in events if isinstance(e, Delta))
     old = runtime.pid
     os.kill(old, signal.SIGKILL)
@@ -120,9 +119,9 @@ def test_killed_engine_is_started_again_and_the_conversation_goes_on(make, monke
         and "nothing of the conversation is lost" in failed.message
     )
     monkeypatch.delenv("SCRIPT_SLOW")
-    history = [{"role": "user", "text": "one"}, {"role": "assistant", "text": "kept", "ids": [110, 111]}]
+    history = (Exchange("one", "kept", (110, 111)),)
     os.kill(runtime.pid, signal.SIGKILL)  # the restarted one as well, while it loads
-    done = last(ask(runtime, "two", book=BOOK, book_id="b", history=history))
+    done = last(ask(runtime, "two", book=BOOK, history=history))
     assert isinstance(done, Finished) and "two" in done.text
     assert runtime.pid != old
 
@@ -200,7 +199,7 @@ def test_the_wait_for_storing_has_an_end(make, monkeypatch, tmp_path, how):
     told = tmp_path / "told"
     monkeypatch.setenv("SCRIPT_SAVE", str(told))
     runtime = make()
-    assert last(ask(runtime, book=BOOK, book_id="b")).reason == "stop"
+    assert last(ask(runtime, book=BOOK)).reason == "stop"
     if how == "stop":
         threading.Timer(0.5, runtime.stop).start()
     started = time.monotonic()
@@ -233,9 +232,9 @@ def test_killed_app_leaves_no_engine_behind():
     code = (
         "import sys\n"
         f"sys.path.insert(0, {str(SCRIPT.parent.parent)!r})\n"
-        "from app.runtime import Runtime\nfrom core.config import Settings\nfrom core.events import Delta\n"
+        "from app.runtime import Runtime\nfrom core.ask import Ask\nfrom core.config import Settings\nfrom core.events import Delta\n"
         f"r = Runtime(Settings(), worker=(sys.executable, {str(SCRIPT)!r}))\n"
-        "for e in r.ask(book=None, book_id='', conversation_id='c', question='one'):\n"
+        "for e in r.ask(Ask('one')):\n"
         "    if isinstance(e, Delta):\n        print(r.pid, flush=True)\n"
     )
     app = subprocess.Popen(

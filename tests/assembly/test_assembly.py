@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from core.ask import Params
 from core.assembly import models
 from core.assembly.engines import build_engine
 from core.assembly.room import Room
@@ -19,8 +20,8 @@ from core.backend.base import Memory
 from core.backend.cpu import CpuBackend
 from core.cache.full import FullKVCache
 from core.cache.offloaded import OffloadedKVCache
-from core.config import Settings
-from core.engine import MODES, Context, Done, Engine, Params, Prefilled
+from core.config import MODES, Settings
+from core.engine import Context, Done, Engine, Prefilled
 from core.errors import UserError
 from core.hardware.facts import GB
 from core.hardware.gpus import imagined_hardware

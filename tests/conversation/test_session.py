@@ -8,7 +8,7 @@ import dataclasses
 
 import pytest
 
-from core.conversation.asking import Ask
+from core.ask import Ask, Exchange
 from core.conversation.notes import NoteStore
 from core.conversation.session import Session
 from core.errors import UserError
@@ -53,12 +53,7 @@ def test_answers_are_never_encoded_again():
     session, engine = make()
     small = book(1)
     ids = [1234, 2345]
-    ask(
-        session,
-        small,
-        "And then?",
-        history=[{"role": "user", "text": "Who?"}, {"role": "assistant", "text": "other", "ids": ids}],
-    )
+    ask(session, small, "And then?", history=(Exchange("Who?", "other", tuple(ids)),))
     prompt = engine.prompts[0]
     assert any(prompt[i : i + 2] == ids for i in range(len(prompt)))
     assert not any(prompt[i : i + 5] == encoded("other") for i in range(len(prompt)))
@@ -91,11 +86,7 @@ def test_same_turn_repeats_and_asking_again_differs():
 def test_full_context_drops_oldest_turns_and_says_so():
     session, engine = make(context_tokens=800)
     small = book(1, 8)
-    long_turns = [
-        {"role": role, "text": "x" * 90, "ids": encoded("y" * 90)}
-        for _ in range(4)
-        for role in ("user", "assistant")
-    ]
+    long_turns = (Exchange("x" * 90, "x" * 90, tuple(encoded("y" * 90))),) * 4
     done = finished(ask(session, small, "And?", history=long_turns, params={"max_new_tokens": 50}))
     assert any("left out" in note for note in done.notes)
     assert len(engine.prompts[0]) <= 800
@@ -116,7 +107,7 @@ def test_circling_answer_is_stopped_and_said_so():
 def test_stop_keeps_what_was_said():
     session, _ = make(lambda ids, params: encoded("a" * 5 + "b" * 5))
     heard = []
-    events = session.ask(Ask(book(1), "B", "c", "Who?"), should_stop=lambda: len(heard) >= 3)
+    events = session.ask(Ask("Who?", book(1), "c"), should_stop=lambda: len(heard) >= 3)
     for event in events:
         if isinstance(event, Delta):
             heard.append(event.text)

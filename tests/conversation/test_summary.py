@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from core.conversation.asking import Ask
+from core.ask import Ask
 from core.conversation.notes import NoteStore
 from core.events import Delta, Reading
 from tests.fakes import EOS, CharTokenizer
@@ -49,7 +49,7 @@ def test_stopped_reading_goes_on_where_it_stopped(tmp_path):
     """A reading of an hour must survive a stop, and even a new process."""
     session, engine = make(reply_by_prompt, notes=NoteStore(tmp_path))
     stopped = []
-    for event in session.ask(Ask(book(), "B", "c", None), should_stop=lambda: len(stopped) > 0):
+    for event in session.ask(Ask(None, book(), "c"), should_stop=lambda: len(stopped) > 0):
         if isinstance(event, Reading) and event.index == 3:
             stopped.append(event)
     assert event.reason == "user"
@@ -147,7 +147,7 @@ def test_stopping_between_stretches_keeps_what_was_told():
         context_tokens=1500,
     )
     told = []
-    for event in session.ask(Ask(book(30), "B", "c", None), should_stop=lambda: len(told) > 1):
+    for event in session.ask(Ask(None, book(30), "c"), should_stop=lambda: len(told) > 1):
         if isinstance(event, Reading) and event.purpose == "whole summary":
             told.append(event)
     assert (

@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from core.engine import MODES, Done, Engine, Params, Prefilled
+from core.ask import Params
+from core.config import MODES
+from core.engine import Done, Engine, Prefilled
 from tests.decoding.embedded import embedded
 from tests.tiny import engine, oracle, ours
 

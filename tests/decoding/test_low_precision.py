@@ -12,9 +12,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from core.ask import Params
 from core.conversation.verification import NEAR_TIE, gap
 from core.decoding.sampling import Sampling
-from core.engine import Params
 from tests.conftest import REPO
 from tests.decoding.embedded import low_precision
 from tests.decoding.test_greedy import answer

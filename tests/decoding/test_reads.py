@@ -8,13 +8,14 @@ from dataclasses import replace
 import pytest
 import torch
 
+from core.ask import Params
+from core.config import MODES
 from core.decoding import sampling
 from core.decoding import verify as rule
 from core.decoding.randomness import SeededRandomness
 from core.decoding.sampling import Sampling
 from core.decoding.transfer import read
 from core.decoding.verify import Draft, Verdict, draw, verify
-from core.engine import MODES, Params
 from core.model.llama import LlamaModel
 from tests.decoding.conftest import unseen
 from tests.decoding.far import Far, far_away

@@ -71,8 +71,8 @@ def test_drop_prefill_stream_stop_follow_up(serve, open_page, drop, sample, widt
     page.press("#question textarea", "Enter")
     page.wait_for_selector("#turns .answer >> nth=1")
     assert page.input_value("#question textarea") == ""
-    assert fake.asked[1]["question"] == "What does Mr. Tull hide?" and len(fake.asked[1]["history"]) == 2
-    assert fake.asked[1]["history"][1]["text"].split()[:5] == stopped.split()[:5]
+    assert fake.asked[1].question == "What does Mr. Tull hide?" and len(fake.asked[1].history) == 1
+    assert fake.asked[1].history[0].answer.split()[:5] == stopped.split()[:5]
 
 
 def test_follow_up_after_a_whole_summary_does_not_prefill_again(serve, open_page, drop, sample):

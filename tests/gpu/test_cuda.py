@@ -15,7 +15,8 @@ from core.backend.cuda import CudaBackend
 from core.cache.base import KVShape
 from core.cache.full import FullKVCache
 from core.cache.offloaded import OffloadedKVCache
-from core.engine import MODES, Engine
+from core.config import MODES
+from core.engine import Engine
 from core.model.llama import LlamaModel
 from tests.backend.test_cpu_attention import SHAPES, dense, material
 from tests.model.test_replay import BUSY, Level0, Middle, compare, prepared

@@ -10,13 +10,13 @@ import pytest
 import torch
 
 from benchmarks.tune import tables
+from core.ask import Params
 from core.assembly.engines import Bench
 from core.backend.base import Memory
 from core.cache.base import TargetKVCache
 from core.cache.offloaded import OffloadedKVCache
 from core.config import Settings
 from core.decoding.decoder import Round
-from core.engine import Params
 from core.model.llama import LlamaModel
 from core.planning import known
 from core.planning.plan import Plan

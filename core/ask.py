@@ -1,0 +1,75 @@
+"""One question as one value: what is asked about which book, and how its answer is generated.
+
+App, wire, worker and session pass it whole. Knows nothing of models; no torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any
+
+from core.config import RULES, checked
+
+if TYPE_CHECKING:
+    from core.documents.document import Document
+
+
+@dataclass(frozen=True, slots=True)
+class Params:
+    """How one answer is generated. What is a setting, too, keeps to its rule in core.config: UserError.
+
+    `stop` are texts before which the answer ends. The engine knows no text: whoever calls it turns them into
+    `ends` (core.conversation.answering). `budget` and `gamma` override the plan's.
+    """
+
+    max_new_tokens: int = 512
+    temperature: float = 0.3
+    top_p: float = 0.9
+    repetition_penalty: float = 1.0
+    seed: int = 0
+    mode: str = "triforce"
+    budget: int | None = None
+    gamma: int | None = None
+    stop: tuple[str, ...] = ()
+    # how the retrieval cache selects; the others are for comparison (core.cache.selection)
+    selection: str = "mass"
+
+    def __post_init__(self) -> None:
+        for name in (one.name for one in fields(self) if one.name in RULES):
+            if (value := getattr(self, name)) is not None:
+                object.__setattr__(self, name, checked(name, value))
+        if self.budget is not None:
+            checked("retrieval_budget", self.budget)
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """What was asked before and answered; `ids`: the answer's tokens as they were produced, where known."""
+
+    question: str
+    answer: str
+    ids: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """One question, or the wish for a summary (`question` None), about a book, or without one.
+
+    `params`: fields of Params that are to differ from the settings. `history`: what was said before, oldest
+    first. `fresh`: read every part again, even when its summary is known.
+    """
+
+    question: str | None = None
+    book: Document | None = None
+    conversation_id: str = ""
+    chapters: tuple[int, int] | None = None
+    fit: str = "auto"
+    params: Mapping[str, Any] = field(default_factory=dict)
+    history: tuple[Exchange, ...] = ()
+    fresh: bool = False
+
+    @property
+    def book_id(self) -> str:
+        """The book by name; "" without one."""
+        return self.book.sha256 if self.book is not None else ""
