@@ -12,10 +12,13 @@ from core.documents.blocks import Block, Manuscript, Mark
 from core.documents.chapters import find_marks, join_title, title_key
 from core.documents.document import READER_VERSION, Document, Section
 from core.documents.headings import read_heading
+from core.documents.legible import is_legible
 from core.documents.matter import gutenberg_cuts, gutenberg_fields, kind_by_title, opens_the_book
+from core.text.words import translated as _
 
 _GAP = "\n\n"  # between blocks
 _EVEN_SECTION_WORDS = 2500
+_SAMPLE_CHARS = 200_000
 _DIVIDER_WORDS = 60  # a part's title page holds no more than this
 
 
@@ -53,10 +56,20 @@ def bind(manuscript: Manuscript, *, sha256: str, fallback_title: str) -> Documen
         sections=sections,
         page_starts=_page_starts(manuscript, blocks, starts, len(text)),
         page_labels=manuscript.page_labels,
-        warnings=manuscript.warnings,
+        warnings=manuscript.warnings + _doubts(text),
         sha256=sha256,
         reader_version=READER_VERSION,
         pictures=manuscript.pictures,
+    )
+
+
+def _doubts(text: str) -> tuple[str, ...]:
+    """What to tell of a text that is none."""
+    if is_legible(text[:_SAMPLE_CHARS]):
+        return ()
+    return (
+        _("The letters of this text make no words: its encoding is unknown, or it is no text. ")
+        + _("Save the book anew from the program it comes from, or take another format of it."),
     )
 
 

@@ -18,9 +18,11 @@ from core.documents.clean import one_line
 from core.documents.headings import read_heading
 from core.documents.pdf_furniture import without_furniture
 from core.documents.pdf_layout import PageLayout, body_size, lay_out, with_drop_capitals
-from core.documents.pdf_page import Line, PageText, merged
+from core.documents.pdf_page import Line, merged
 from core.documents.pdf_paragraphs import glued_words, to_blocks, vocabulary
-from core.errors import DocumentError, PasswordNeeded, ScannedPages
+from core.documents.pdf_turned import TurnedPage, page_lines
+from core.documents.pdf_unread import Unread, find_unread
+from core.errors import DocumentError, PasswordNeeded
 from core.events import Progress
 from core.text.words import translated as _
 from core.text.words import translated_count as _n
@@ -45,9 +47,6 @@ _PYPDF_ERRORS = (
 )
 # pages read again before deciding that a file has no glued words
 _TRIED_FIRST = 12
-_SCAN_CHARS = 25  # a page with fewer characters has no text layer worth the name
-# so many pages without text are a cover and illustrations, not worth a word
-_PLATES = 3
 
 
 def read_pdf(data: bytes, name: str, *, password: str | None, progress: Progress, ocr: bool) -> Manuscript:
@@ -60,21 +59,27 @@ def read_pdf(data: bytes, name: str, *, password: str | None, progress: Progress
                     "{name} has {pages:,} pages, over the limit of {limit:,} for one book. Split it first."
                 ).format(name=name, pages=len(pdf), limit=MAX_PAGES)
             )
-        pages = _pages(pdf, progress)
+        seen = _pages(pdf, progress)
+        pages = [page.lines for page in seen]
         known = _part_glued_words(pdf, pages)
-        pictures = _pictures(pdf, pages, name)
-        pages, warnings = (
-            _with_ocr(pdf, pages, pictures, name, progress)
-            if ocr and pictures
-            else (pages, _left_out(pages, pictures, name))
-        )
-        known = vocabulary(pages) if ocr and pictures else known
+        body = body_size(pages)
+        lines, printed = without_furniture([merged(page) for page in pages], body)
+        unread = find_unread(pdf, seen, lines, name)
+        warnings = unread.warnings()
+        if ocr and unread.for_ocr:
+            pages, said = _by_ocr(pdf, pages, unread, name, progress)
+            warnings = (said, *unread.slanted_warning())
+            known, body = vocabulary(pages), body_size(pages)
+            lines, printed = without_furniture([merged(page) for page in pages], body)
+        else:
+            unread.refuse(name)
+            for number in unread.garbled:
+                pages[number], lines[number] = [], []
         meta = {key: one_line(value) for key, value in pdf.get_metadata_dict().items()}
         outline, labels = _structure(data, password, pdf)
+        outline = [_on_shown_page(entry, seen) for entry in outline]
     finally:
         pdf.close()
-    body = body_size(pages)
-    lines, printed = without_furniture([merged(page) for page in pages], body)
     kept = [_kept(page, clean) for page, clean in zip(pages, lines, strict=True)]
     openings: dict[int, list[float]] = {}
     for *_label, page, top in outline:
@@ -95,7 +100,7 @@ def read_pdf(data: bytes, name: str, *, password: str | None, progress: Progress
         page_labels=labels,
         pages=len(pages),
         warnings=warnings,
-        pictures=len(pictures) if warnings and not ocr else 0,
+        pictures=len(unread.for_ocr) if warnings and not ocr else 0,
     )
 
 
@@ -121,27 +126,25 @@ def _opened(data: bytes, name: str, password: str | None) -> pypdfium2.PdfDocume
         ) from error
 
 
-def _pages(pdf: pypdfium2.PdfDocument, progress: Progress) -> list[list[Line]]:
+def _pages(pdf: pypdfium2.PdfDocument, progress: Progress) -> list[TurnedPage]:
     """The lines of every page. A page that cannot be read is empty."""
-    pages: list[list[Line]] = []
+    pages: list[TurnedPage] = []
     for number in range(len(pdf)):
         if number % 20 == 0:
             progress(_("Reading pages"), number / len(pdf))
-        pages.append(_lines(pdf, number))
+        pages.append(_page(pdf, number))
     return pages
 
 
-def _lines(pdf: pypdfium2.PdfDocument, number: int, glued: dict[str, int] | None = None) -> list[Line]:
+def _page(pdf: pypdfium2.PdfDocument, number: int, glued: dict[str, int] | None = None) -> TurnedPage:
     try:
         page = pdf[number]
-        text = PageText(page, number, glued)
-        lines = text.lines()
-        text.close()
+        result = page_lines(page, number, glued)
         page.close()
-        return lines
+        return result
     except pypdfium2.PdfiumError as error:
         log.info("page %d: %s", number + 1, error)
-        return []
+        return TurnedPage([])
 
 
 def _part_glued_words(pdf: pypdfium2.PdfDocument, pages: list[list[Line]]) -> Counter[str]:
@@ -162,61 +165,21 @@ def _part_glued_words(pdf: pypdfium2.PdfDocument, pages: list[list[Line]]) -> Co
     for tried, number in enumerate(suspects):
         if tried == _TRIED_FIRST and not parted:
             break  # this file's spaces are wide enough
-        again = _lines(pdf, number, glued)
+        again = _page(pdf, number, glued).lines
         parted += again != pages[number]
         pages[number] = again
     return vocabulary(pages) if parted else known
 
 
-def _pictures(pdf: pypdfium2.PdfDocument, pages: list[list[Line]], name: str) -> list[int]:
-    """The numbers of the pages that are pictures without a text layer."""
-    empty = [
-        number for number, lines in enumerate(pages) if sum(len(line.text) for line in lines) < _SCAN_CHARS
-    ]
-    pictures = [number for number in empty if _has_picture(pdf, number)]
-    if not any(pages) and not pictures:
-        raise DocumentError(_("{name} is a PDF without any text.").format(name=name))
-    return pictures
-
-
-def _with_ocr(
-    pdf: pypdfium2.PdfDocument, pages: list[list[Line]], pictures: list[int], name: str, progress: Progress
-) -> tuple[list[list[Line]], tuple[str, ...]]:
-    """(pages, warnings): the pictures' text read by OCR."""
+def _by_ocr(
+    pdf: pypdfium2.PdfDocument, pages: list[list[Line]], unread: Unread, name: str, progress: Progress
+) -> tuple[list[list[Line]], str]:
+    """The pages with what was unread read by OCR, and what to tell of it."""
     from core.documents.ocr import recognise
 
-    count = len(pictures)
+    count = len(unread.for_ocr)
     said = _n("{count} scanned page was read by OCR.", "{count} scanned pages were read by OCR.", count)
-    return recognise(pdf, pages, pictures, name, progress), (said.format(count=count),)
-
-
-def _left_out(pages: list[list[Line]], pictures: list[int], name: str) -> tuple[str, ...]:
-    """What to tell of pictures that are not read. A book of which they are the larger part is refused with
-    the way out.
-    """
-    from core.documents.ocr import how_to
-
-    empty = sum(sum(len(line.text) for line in lines) < _SCAN_CHARS for lines in pages)
-    if pictures and empty > 0.5 * len(pages):
-        raise ScannedPages(
-            _("{count} of {pages} pages of {name} are pictures without a text layer, as in a scan.").format(
-                count=len(pictures), pages=len(pages), name=name
-            )
-            + " "
-            + how_to()
-        )
-    if len(pictures) <= _PLATES:
-        return ()
-    said = _("{count} of {pages} pages are pictures without text and were left out.")
-    return (said.format(count=len(pictures), pages=len(pages)) + " " + how_to(),)
-
-
-def _has_picture(pdf: pypdfium2.PdfDocument, number: int) -> bool:
-    try:
-        kinds = (pypdfium2.raw.FPDF_PAGEOBJ_IMAGE, pypdfium2.raw.FPDF_PAGEOBJ_FORM)
-        return any(True for _ in pdf[number].get_objects(filter=kinds, max_depth=2))
-    except pypdfium2.PdfiumError:
-        return False
+    return recognise(pdf, pages, unread.for_ocr, name, progress), said.format(count=count)
 
 
 def _kept(pieces: list[Line], clean: list[Line]) -> list[Line]:
@@ -258,6 +221,11 @@ def _unsure(layout: PageLayout, gutters: list[int]) -> bool:
 # ---- outline and labels ----
 
 _Entry = tuple[str, int, int, float | None]  # title, level, page, y
+
+
+def _on_shown_page(entry: _Entry, seen: list[TurnedPage]) -> _Entry:
+    """The entry, without its height on a page whose lines are not where the file has them."""
+    return (*entry[:3], None) if entry[2] < len(seen) and seen[entry[2]].turned else entry
 
 
 def _structure(

@@ -5,6 +5,9 @@ PDFium gives a page's characters in one call and a character's place in one call
 only at the ends of a line and where something depends on them (a raised note mark, a gap that may be the
 space between columns).
 
+Places are those of the page as it is shown, turned by its own /Rotate. Text that lies in another direction is
+counted and left to `pdf_turned`.
+
 A page written from right to left is handed on as in a mirror: x grows in the direction of reading. So
 margins, indents and the order of columns mean the same in every script, and nothing behind this module knows
 of directions. PDFium itself puts the characters of such a line into logical order.
@@ -13,7 +16,9 @@ of directions. PDFium itself puts the characters of such a line into logical ord
 from __future__ import annotations
 
 import ctypes
+import math
 import re
+from collections import Counter
 from dataclasses import dataclass, replace
 
 import pypdfium2
@@ -46,6 +51,8 @@ _CJK_SPACE = re.compile(f"(?<={CJK}) (?={CJK})")
 _CJK_GAP_SIZES = 1.0
 # a space this many times the font size may be the gap between columns
 _GAP_SIZES = 1.15
+# scanned lines are never quite level; a watermark across the page is far from it
+_SLANT_DEGREES = 25
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +76,10 @@ class PageText:
         """
         self._number = number
         self._glued = glued or {}
+        self._rotation = page.get_rotation()
         self.width, self.height = page.get_size()
+        # letters of other lines, by their quarter turns against the clock; None is at a slant
+        self.turned: Counter[int | None] = Counter()
         self._text_page = page.get_textpage()
         self._chars = self._characters()
         self._x, self._y = ctypes.c_double(), ctypes.c_double()
@@ -80,9 +90,10 @@ class PageText:
         """Free PDFium's copy of the page's text."""
         self._text_page.close()
 
-    def lines(self) -> list[Line]:
-        """All lines in the file's own order; turned text (a stamp along the margin) is left out. x runs in
-        reading direction.
+    def lines(self, *, mixed: bool = False) -> list[Line]:
+        """All upright lines in the file's own order; x runs in reading direction.
+
+        `mixed`: the page holds lines in several directions, at which PDFium loses count of where lines end.
         """
         spans: list[tuple[int, int]] = []
         start = 0
@@ -91,6 +102,8 @@ class PageText:
             spans.append((start, found.end() if hyphen else found.start()))
             start = found.end()
         spans.append((start, len(self._chars)))
+        if mixed:
+            spans = [piece for span in spans for piece in self._level(*span)]
         lines = [line for begin, end in self._without_gaps(spans) if (line := self._line(begin, end))]
         return mirrored(lines, self.width) if _reads_leftwards(self._chars) else lines
 
@@ -106,20 +119,41 @@ class PageText:
 
     def _origin(self, index: int) -> tuple[float, float]:
         pdfium_c.FPDFText_GetCharOrigin(self._text_page, index, self._x, self._y)
-        return self._x.value, self._y.value
+        return self._shown(self._x.value, self._y.value)
+
+    def _shown(self, x: float, y: float) -> tuple[float, float]:
+        """A place of the page as it is stored, where the reader sees it."""
+        if self._rotation == 90:
+            return y, self.height - x
+        if self._rotation == 180:
+            return self.width - x, self.height - y
+        return (self.width - y, x) if self._rotation == 270 else (x, y)
 
     def _right_edge(self, index: int) -> float:
         pdfium_c.FPDFText_GetCharBox(self._text_page, index, self._left, self._right, self._bottom, self._top)
+        if self._rotation:
+            corners = ((self._left, self._bottom), (self._right, self._top))
+            return max(self._shown(x.value, y.value)[0] for x, y in corners)
         return self._right.value
 
     def _size(self, index: int) -> float:
-        """The size as printed: the nominal one times the text's own scale. 0 for turned text."""
+        """The size as printed: the nominal one times the text's own scale."""
         size = pdfium_c.FPDFText_GetFontSize(self._text_page, index)
         if not pdfium_c.FPDFText_GetMatrix(self._text_page, index, self._matrix):
             return size
-        if abs(self._matrix.b) > abs(self._matrix.a):
-            return 0.0
-        return size * (abs(self._matrix.d) or 1.0)
+        matrix = self._matrix
+        return size * (abs(matrix.c if abs(matrix.b) > abs(matrix.a) else matrix.d) or 1.0)
+
+    def _direction(self, index: int) -> int | None:
+        """How many quarter turns against the clock a letter lies off the upright; None at a slant."""
+        matrix = self._matrix
+        if not pdfium_c.FPDFText_GetMatrix(self._text_page, index, matrix):
+            return 0
+        angle = math.degrees(math.atan2(matrix.b, matrix.a)) - self._rotation
+        if matrix.a * matrix.d < matrix.b * matrix.c:  # as in a mirror
+            angle = 0.0 if abs(matrix.a) > abs(matrix.b) else angle
+        quarter = round(angle / 90)
+        return quarter % 4 if abs(angle - 90 * quarter) < _SLANT_DEGREES else None
 
     # ---- lines ----
 
@@ -130,16 +164,17 @@ class PageText:
             return None
         begin += len(raw) - len(raw.lstrip())
         end = begin + len(text)
-        size = max(
-            self._size(self._letter(begin, end, begin)),
-            self._size(self._letter(begin, end, (begin + end) // 2)),
-        )
+        middle = self._letter(begin, end, (begin + end) // 2)
+        direction = self._direction(middle)
+        if direction != 0:
+            self.turned[direction] += sum(map(str.isalpha, text))
+            return None
+        size = max(self._size(self._letter(begin, end, begin)), self._size(middle))
         if size <= 0:
             return None
         x0, y = self._origin(begin)
-        body = self._letter(begin, end, (begin + end) // 2)
-        if body != begin:
-            y = self._origin(body)[1]
+        if middle != begin:
+            y = self._origin(middle)[1]
         x1 = self._right_edge(end - 1)
         if _RTL.search(text):  # its last character is the leftmost one
             x0, x1 = min(x0, self._origin(end - 1)[0]), max(x1, self._right_edge(begin))
@@ -220,6 +255,18 @@ class PageText:
                 if gap > _GAP_SIZES * size:
                     found.append(index)
         return found
+
+    def _level(self, begin: int, end: int) -> list[tuple[int, int]]:
+        """The span cut at spaces after which the text stands at another height or in another direction."""
+        edges = [begin]
+        for space in range(begin + 1, end - 1):
+            if self._chars[space] != " ":
+                continue
+            before, after = space - 1, space + 1
+            height = abs(self._origin(before)[1] - self._origin(after)[1])
+            if self._direction(before) != self._direction(after) or height > 0.6 * self._size(after):
+                edges.append(after)
+        return list(zip(edges, [*edges[1:], end], strict=True))
 
     def _cut(self, begin: int, end: int) -> list[tuple[int, int]]:
         edges = [begin, *self._gaps(begin, end), end] if end - begin > 2 else [begin, end]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 # of a page and of its letters, in points; a letter is as wide as it is high
-WIDTH, HEIGHT, SIZE = 420, 595, 10
+WIDTH, HEIGHT, SIZE, LEADING = 420, 595, 10, 14
 Placed = tuple[float, float, str]  # x and y of the first letter as drawn, from left to right
 _TO_UNICODE = (
     "/CIDInit /ProcSet findresource begin 12 dict begin begincmap /CMapName /U def /CMapType 2 def 1 "
@@ -31,9 +31,10 @@ def pdf_of(objects: Sequence[str], root: int = 1) -> bytes:
     )
 
 
-def text_pdf(pages: Sequence[Sequence[Placed]]) -> bytes:
-    """Pages of text whose codes are the characters themselves. A piece needs two letters: PDFium skips single
-    ones without a glyph.
+def text_pdf(pages: Sequence[Sequence[Placed]], *, extra: str = "") -> bytes:
+    """Pages of text whose codes are the characters themselves; `extra` is drawn on every page.
+
+    A piece needs two letters: PDFium skips single ones without a glyph.
     """
     kids = " ".join(f"{6 + 2 * index} 0 R" for index in range(len(pages)))
     font = (
@@ -55,6 +56,7 @@ def text_pdf(pages: Sequence[Sequence[Placed]]) -> bytes:
             f"BT /F {SIZE} Tf 1 0 0 1 {x} {y} Tm <{text.encode('utf-16-be').hex()}> Tj ET\n"
             for x, y, text in page
         )
+        drawn += extra
         resources = f"/MediaBox[0 0 {WIDTH} {HEIGHT}]/Resources<</Font<</F 3 0 R>>>>"
         objects += [
             f"<</Type/Page/Parent 2 0 R{resources}/Contents {7 + 2 * index} 0 R>>",

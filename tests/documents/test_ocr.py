@@ -84,7 +84,7 @@ def test_recognised_lines_become_paragraphs_in_page_order(shared_data: Path, mon
         document.text
         == f"{said[0]} {said[1]}\n\nA second paragraph begins a little farther down the same page."
     )
-    assert "Reading scanned pages" in steps and document.warnings == ("1 scanned pages were read by OCR.",)
+    assert "Reading scanned pages" in steps and document.warnings == ("1 scanned page was read by OCR.",)
 
 
 @pytest.mark.slow

@@ -1,0 +1,68 @@
+"""Text that lies sideways or upside down: whole pages of it, or a turned table on an upright page.
+
+A page is read once in each direction that holds more than a stamp along the margin, each time turned so that
+these lines are upright. Knows nothing of paragraphs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import pypdfium2
+
+from core.documents.pdf_page import Line, PageText
+
+# letters in another direction that are more than a stamp or a watermark
+_STAMP_LETTERS = 80
+
+
+@dataclass(frozen=True, slots=True)
+class TurnedPage:
+    """A page's lines. `turned`: places are not those of the page as stored; `lost`: letters left out."""
+
+    lines: list[Line]
+    turned: bool = False
+    lost: int = 0
+
+
+def page_lines(page: pypdfium2.PdfPage, number: int, glued: dict[str, int] | None = None) -> TurnedPage:
+    """All lines of the page in whatever direction they lie; the direction of most of the text comes first."""
+    lines, turned = _read(page, number, glued)
+    own = page.get_rotation()
+    if not turned:
+        return TurnedPage(lines, own != 0)
+    if max(turned.values()) > _STAMP_LETTERS:
+        lines, turned = _read(page, number, glued, mixed=True)
+    mixed = bool(lines) or len(turned) > 1
+    views = {0: lines}
+    for quarter, letters in turned.items():
+        if quarter is not None and (letters > _STAMP_LETTERS or not lines):
+            page.set_rotation((own + 90 * quarter) % 360)
+            views[quarter] = _read(page, number, glued, mixed=mixed)[0]
+    page.set_rotation(own)
+    lost = sum(letters for quarter, letters in turned.items() if quarter is None and letters > _STAMP_LETTERS)
+    ordered = sorted(views.values(), key=lambda view: -sum(len(line.text) for line in view))
+    return TurnedPage(_stacked(ordered), own != 0 or ordered[0] is not lines, lost)
+
+
+def _read(
+    page: pypdfium2.PdfPage, number: int, glued: dict[str, int] | None, *, mixed: bool = False
+) -> tuple[list[Line], dict[int | None, int]]:
+    text = PageText(page, number, glued)
+    try:
+        return text.lines(mixed=mixed), dict(text.turned)
+    finally:
+        text.close()
+
+
+def _stacked(views: list[list[Line]]) -> list[Line]:
+    """One page of the views, each below the one before."""
+    result = list(views[0])
+    for view in views[1:]:
+        if not view or not result:
+            result += view
+            continue
+        floor = min(line.y for line in result)
+        drop = max(line.y for line in view) - floor + 4 * max(line.size for line in view)
+        result += [replace(line, y=line.y - drop) for line in view]
+    return result
