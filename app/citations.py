@@ -5,12 +5,11 @@ from __future__ import annotations
 from app.markup import Citation
 from core.documents.document import Document
 from core.documents.quotes import Quote, QuoteIndex, find_quotes
+from core.text.words import translated as _
 
 
 class Citations:
-    """Finds the quotations of an answer. Keeps the index of the book asked for last: building one takes a
-    moment.
-    """
+    """Finds the quotations of an answer. Keeps the index of the last book: building one takes a moment."""
 
     def __init__(self) -> None:
         self._book_id = ""
@@ -26,5 +25,6 @@ class Citations:
 def _citation(quote: Quote) -> Citation:
     if quote.found is None or quote.found_end is None:
         return Citation(quote.start, quote.end, None)
-    where = ", ".join(part for part in (quote.chapter, f"page {quote.page}" if quote.page else "") if part)
+    page = _("page {page}").format(page=quote.page) if quote.page else ""
+    where = ", ".join(part for part in (quote.chapter, page) if part)
     return Citation(quote.start, quote.end, quote.found, quote.found_end - quote.found, where)

@@ -1,22 +1,22 @@
-"""Model output and book text as HTML. Everything is escaped; the only tags are the ones made here."""
+"""The structure of an answer's text: blocks, lists, emphasis, levels, quotations. Values of block.html."""
 
 from __future__ import annotations
 
 import re
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from html import escape
+from typing import NamedTuple
 
-LEVELS = {"draft": "Draft", "ngram": "N-gram", "retrieval": "Retrieval", "target": "Full model"}
-LIST_ITEM = re.compile(r"^\s{0,3}(?:[-*•]|\d{1,3}[.)])\s+")
+LEVELS = ("draft", "ngram", "retrieval", "target")
+LIST_ITEM = re.compile(r"^\s{0,3}(?:[-*•]|(\d{1,3})[.)])\s+")
 HEADING = re.compile(r"^#{1,6}\s+")
 EMPHASIS = re.compile(r"\*\*(?=\S)(.+?)(?<=\S)\*\*|(?<![\w*])\*(?=[^\s*])([^*\n]+?)(?<=\S)\*(?![\w*])")
 
 
 @dataclass(frozen=True, slots=True)
 class Citation:
-    """A quotation in an answer: `text[start:end]` of the answer; `offset` in the book, None when it is not
-    there.
-    """
+    """A quotation: `text[start:end]` of the answer; `offset` in the book, None when it is not there."""
 
     start: int
     end: int
@@ -26,40 +26,64 @@ class Citation:
 
 
 @dataclass(frozen=True, slots=True)
-class _Range:
+class Run:
+    """Text of one level and one emphasis."""
+
+    text: str
+    level: str = ""
+    kind: str = ""  # "" | "strong" | "em"
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Runs inside one quotation, or between quotations."""
+
+    runs: tuple[Run, ...]
+    citation: Citation | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A paragraph or heading (one item), or a list. `start`: the number of the first item of an "ol"."""
+
+    tag: str  # "p" | "h4" | "ul" | "ol"
+    items: tuple[tuple[Stretch, ...], ...]
+    start: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """`text[start:end]`: a paragraph, a heading or a list's item with its number."""
+
+    tag: str
     start: int
     end: int
-    kind: str  # "hide" | "strong" | "em" | level name
+    number: int = 1
 
 
-def answer_html(pieces: tuple[tuple[str, str], ...], citations: tuple[Citation, ...] = ()) -> str:
-    """An answer's paragraphs, lists and headings, each run of text marked with its level, quotations as
-    buttons.
-    """
-    text = "".join(piece for piece, _ in pieces)
-    ranges, at = _inline(text), 0
-    for piece, level in pieces:
-        if level in LEVELS:
-            ranges.append(_Range(at, at + len(piece), level))
-        at += len(piece)
-    blocks, in_list = [], False
-    for kind, start, end in _blocks(text):
-        if (kind == "li") != in_list:
-            blocks.append("<ul>" if kind == "li" else "</ul>")
-            in_list = kind == "li"
-        blocks.append(f"<{kind}>{_spans(text, start, end, ranges, citations)}</{kind}>")
-    return "".join(blocks) + ("</ul>" if in_list else "")
+class _Tile(NamedTuple):
+    """`text[start:end]` of one level and one emphasis: "" | "strong" | "em" | "hide" (the asterisks)."""
+
+    start: int
+    end: int
+    level: str
+    kind: str
 
 
-def plain_html(text: str) -> str:
-    """Plain text: escaped, paragraphs at empty lines, line breaks kept."""
-    parts = [part.strip() for part in re.split(r"\n\s*\n", text) if part.strip()]
-    return "".join("<p>" + escape(part).replace("\n", "<br>") + "</p>" for part in parts)
+def blocks(pieces: Sequence[tuple[str, str]], citations: Sequence[Citation] = ()) -> tuple[Block, ...]:
+    """The blocks of an answer, given as (text, level) in a row, with its quotations."""
+    text = "".join(piece for piece, _level in pieces)
+    tiles = _tiles(text, pieces)
+    quoted = sorted(citations, key=lambda one: one.start)
+    return tuple(
+        Block(rows[0].tag, tuple(_stretches(text, row, tiles, quoted) for row in rows), rows[0].number)
+        for rows in _grouped(_lines(text))
+    )
 
 
-def _blocks(text: str) -> list[tuple[str, int, int]]:
-    """(tag, start, end) of every paragraph, list item and heading, in order."""
-    found: list[tuple[str, int, int]] = []
+def _lines(text: str) -> list[_Line]:
+    """Every paragraph, heading and item, in order. Text right below a line belongs to it."""
+    found: list[_Line] = []
     at, joins = 0, False
     for line in text.splitlines(keepends=True):
         start, end = at, at + len(line.rstrip())
@@ -67,76 +91,90 @@ def _blocks(text: str) -> list[tuple[str, int, int]]:
         if end <= start:
             joins = False
         elif match := LIST_ITEM.match(line):
-            found.append(("li", start + match.end(), end))
+            tag = "ol" if match[1] else "ul"
+            found.append(_Line(tag, start + match.end(), end, int(match[1] or 1)))
             joins = True
         elif match := HEADING.match(line):
-            found.append(("h4", start + match.end(), end))
+            found.append(_Line("h4", start + match.end(), end))
             joins = False
         elif joins:
-            found[-1] = (found[-1][0], found[-1][1], end)
+            last = found.pop()
+            found.append(_Line(last.tag, last.start, end, last.number))
         else:
-            found.append(("p", start, end))
+            found.append(_Line("p", start, end))
             joins = True
-    return [(kind, start, end) for kind, start, end in found if end > start]
+    return [line for line in found if line.end > line.start]
 
 
-def _inline(text: str) -> list[_Range]:
-    ranges = []
+def _grouped(lines: list[_Line]) -> list[list[_Line]]:
+    """Items in a row made one list. A number out of order begins another, so that it is shown as written."""
+    groups: list[list[_Line]] = []
+    for line in lines:
+        if groups and _goes_on(groups[-1], line):
+            groups[-1].append(line)
+        else:
+            groups.append([line])
+    return groups
+
+
+def _goes_on(rows: list[_Line], line: _Line) -> bool:
+    if line.tag != rows[0].tag or line.tag in ("p", "h4"):
+        return False
+    # Markdown may number every item with the same number and means a count
+    same = all(row.number == line.number for row in rows)
+    return line.tag == "ul" or same or line.number == rows[0].number + len(rows)
+
+
+def _tiles(text: str, pieces: Sequence[tuple[str, str]]) -> list[_Tile]:
+    """The whole text, cut wherever its level or its emphasis changes."""
+    levels, at = [], 0
+    for piece, level in pieces:
+        at += len(piece)
+        levels.append((at, level if level in LEVELS else ""))
+    marks = [*_emphasis(text), (len(text), "")]
+    found, at = [], 0
+    level, mark = 0, 0
+    while at < len(text):
+        end = min(levels[level][0], marks[mark][0])
+        if end > at:
+            found.append(_Tile(at, end, levels[level][1], marks[mark][1]))
+        at = end
+        level += levels[level][0] == at
+        mark += marks[mark][0] == at
+    return found
+
+
+def _emphasis(text: str) -> Iterator[tuple[int, str]]:
+    """(end, kind) of each stretch up to the last emphasis, in a row."""
     for match in EMPHASIS.finditer(text):
-        group = 1 if match.group(1) is not None else 2
-        start, end = match.span(group)
-        ranges += [
-            _Range(match.start(), start, "hide"),
-            _Range(end, match.end(), "hide"),
-            _Range(start, end, "strong" if group == 1 else "em"),
-        ]
-    return ranges
+        strong = match.group(1) is not None
+        start, end = match.span(1 if strong else 2)
+        yield match.start(), ""
+        yield start, "hide"
+        yield end, "strong" if strong else "em"
+        yield match.end(), "hide"
 
 
-def _spans(text: str, start: int, end: int, ranges: list[_Range], citations: tuple[Citation, ...]) -> str:
-    """`text[start:end]` as inline HTML; a citation that crosses the block's border is cut at it."""
-    out, at = [], start
-    for citation in sorted(citations, key=lambda one: one.start):
-        left, right = max(at, citation.start), min(end, citation.end)
-        if left >= right:
-            continue
-        out.append(_run(text, at, left, ranges))
-        out.append(_cited(_run(text, left, right, ranges), citation))
-        at = right
-    out.append(_run(text, at, end, ranges))
-    return "".join(out)
+def _stretches(
+    text: str, line: _Line, tiles: list[_Tile], citations: Sequence[Citation]
+) -> tuple[Stretch, ...]:
+    """The line in stretches; a quotation that crosses its border is cut at it."""
+    found, at = [], line.start
+    for citation in citations:
+        left, right = max(at, citation.start), min(line.end, citation.end)
+        if left < right:
+            found.append(Stretch(_runs(text, at, left, tiles)))
+            found.append(Stretch(_runs(text, left, right, tiles), citation))
+            at = right
+    found.append(Stretch(_runs(text, at, line.end, tiles)))
+    return tuple(found)
 
 
-def _run(text: str, start: int, end: int, ranges: list[_Range]) -> str:
-    near = [one for one in ranges if one.start < end and one.end > start]
-    edges = sorted(
-        {start, end, *(edge for one in near for edge in (one.start, one.end) if start < edge < end)}
-    )
-    out = []
-    for left, right in zip(edges, edges[1:], strict=False):
-        kinds = [one.kind for one in near if one.start <= left and one.end >= right]
-        if "hide" in kinds:
-            continue
-        piece = escape(text[left:right]).replace("\n", "<br>")
-        for kind in kinds:
-            if kind in LEVELS:
-                piece = f'<span class="lv lv-{kind}">{piece}</span>'
-        for tag in ("em", "strong"):
-            if tag in kinds:
-                piece = f"<{tag}>{piece}</{tag}>"
-        out.append(piece)
-    return "".join(out)
-
-
-def _cited(inner: str, citation: Citation) -> str:
-    if citation.offset is None:
-        return (
-            f'<span class="cite cite-missing" title="Not in the book">{inner}<sup>not in the '
-            "book</sup></span>"
-        )
-    where = escape(citation.where)
-    return (
-        f'<button type="button" class="cite" data-act="cite" data-offset="{citation.offset}" '
-        f'data-length="{citation.length}" title="Show in the book: '
-        f'{where}">{inner}<sup>{where}</sup></button>'
+def _runs(text: str, start: int, end: int, tiles: list[_Tile]) -> tuple[Run, ...]:
+    first = bisect_right(tiles, start, key=lambda tile: tile.end)
+    last = bisect_left(tiles, end, lo=first, key=lambda tile: tile.start)
+    return tuple(
+        Run(text[max(start, tile.start) : min(end, tile.end)], tile.level, tile.kind)
+        for tile in tiles[first:last]
+        if tile.kind != "hide"
     )

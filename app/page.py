@@ -11,7 +11,6 @@ from app.citations import Citations
 from app.engine import Engine
 from app.handlers import Desk
 from app.history import Turn
-from app.model_list import fetching_html, models_html
 from app.reader import reader_html
 from app.stats_panel import panel_html, plan_html
 from app.values import Notice
@@ -80,9 +79,9 @@ class Page:
             "models": keep(
                 "models",
                 (desk.models.list, engine.model_name),
-                lambda: models_html(desk.models.list, current=engine.model_name),
+                lambda: views.models_html(desk.models.list, current=engine.model_name),
             ),
-            "fetching": fetching_html(desk.models.fetching),
+            "fetching": views.fetching_html(desk.models.fetching),
             "stage": keep(
                 "stage",
                 (desk.book_id, id(card), desk.intake.opening, bool(turns)),

@@ -13,7 +13,7 @@ import gradio as gr
 from app import views
 from app.handlers import Desk
 from app.page import REGIONS, Page
-from app.stats_panel import MODES
+from app.stats_panel import mode_names
 from core.ask import Ask
 
 log = logging.getLogger(__name__)
@@ -208,7 +208,7 @@ def _settings(defaults: dict[str, Any]) -> dict[str, gr.components.Component]:
                 16, 4096, value=defaults.get("max_new_tokens", 512), step=16, label="Longest answer (tokens)"
             ),
             "mode": gr.Dropdown(
-                [(name, key) for key, name in MODES.items()],
+                [(name, key) for key, name in mode_names().items()],
                 value=defaults.get("mode", "triforce"),
                 label="Decoding",
                 info="Every mode gives the same text distribution; they differ in speed.",

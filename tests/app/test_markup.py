@@ -1,6 +1,4 @@
-"""Model output and book text cannot become tags; levels and quotations are marked without losing a
-character.
-"""
+"""Model output and book text cannot become tags; nothing of an answer is lost on its way to the page."""
 
 from __future__ import annotations
 
@@ -9,9 +7,11 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.markup import LEVELS, Citation, answer_html, plain_html
+from app.history import Turn
+from app.markup import LEVELS, Citation
+from app.views import answer_html, turn_html
 
-TAG = re.compile(r"</?(?:p|ul|li|h4|br|strong|em|sup|span|button)(?: [a-z-]+=\"[^\"<>]*\")*>")
+TAG = re.compile(r"</?(?:div|p|ul|ol|li|h4|br|strong|em|sup|span|button)(?: [a-z-]+=\"[^\"<>]*\")*>")
 TEXTS = st.text(alphabet=st.sampled_from("ab <>&\"'*#-1.\n/=`${}é"), max_size=60)
 
 
@@ -23,16 +23,17 @@ TEXTS = st.text(alphabet=st.sampled_from("ab <>&\"'*#-1.\n/=`${}é"), max_size=6
 def test_no_text_becomes_a_tag(pieces, start, length):
     """A book may hold <script>, and a model may repeat it."""
     cited = (Citation(start, start + length, 3, 4, 'Chapter "<1>"'),)
-    for html in (answer_html(tuple(pieces), cited), plain_html("".join(text for text, _ in pieces))):
+    asked = Turn(1, "user", "".join(text for text, _ in pieces), "finished", {})
+    for html in (answer_html(tuple(pieces), cited), turn_html(asked)):
         rest = TAG.sub("", html)
         assert "<" not in rest and ">" not in rest
-        for tag in ("p", "ul", "li", "span", "strong", "em", "button"):
+        for tag in ("div", "p", "ul", "ol", "li", "span", "strong", "em", "button"):
             assert len(re.findall(rf"<{tag}[ >]", html)) == html.count(f"</{tag}>")
 
 
 @given(
     st.lists(
-        st.tuples(st.text(alphabet="abc ,.", min_size=1, max_size=9), st.sampled_from(list(LEVELS))),
+        st.tuples(st.text(alphabet="abc ,.", min_size=1, max_size=9), st.sampled_from(LEVELS)),
         min_size=1,
         max_size=8,
     )
@@ -51,6 +52,28 @@ def test_levels_paragraphs_lists_and_emphasis_across_pieces():
     )
     assert "**" not in html
     assert html.count("<li>") == 2 and html.count("<ul>") == 1
+
+
+def numbers_shown(text: str) -> list[tuple[int, str]]:
+    """(number, words) of every numbered item, as a browser counts them."""
+    found = []
+    for start, items in re.findall(r'<ol start="(\d+)">(.*?)</ol>', answer_html(((text, ""),))):
+        found += enumerate(re.findall(r"<li>(.*?)</li>", items), start=int(start))
+    return found
+
+
+def test_numbered_lists_keep_their_numbers():
+    """Every list was shown with bullets: "the second point" had nothing to refer to."""
+    assert numbers_shown("1. one\n2. two\n\n3) three") == [(1, "one"), (2, "two"), (3, "three")]
+    after = "1. one\n\nBetween them.\n\n2. two\n3. three"
+    assert numbers_shown(after) == [(1, "one"), (2, "two"), (3, "three")]
+    assert numbers_shown("3. three\n7. seven\n8. eight") == [(3, "three"), (7, "seven"), (8, "eight")]
+    assert numbers_shown("1. one\n- a bullet\n2. two") == [(1, "one"), (2, "two")]
+
+
+def test_a_list_that_repeats_one_number_is_counted():
+    """Markdown allows 1. 1. 1. for one, two, three."""
+    assert numbers_shown("1. a\n1. b\n1. c") == [(1, "a"), (2, "b"), (3, "c")]
 
 
 def test_a_found_quotation_is_one_button_and_a_missing_one_says_so():

@@ -12,8 +12,8 @@ from dataclasses import replace
 import pytest
 
 from app import models as shelf
-from app.model_list import fetching_html, models_html
 from app.models import Fetching, Models, remember, remembered, survey
+from app.views import fetching_html, models_html
 from core.ask import Ask
 from core.config import Settings
 from core.hardware.facts import GB
@@ -159,7 +159,7 @@ def test_the_list_says_what_a_choice_means(home):
 def test_the_window_process_is_not_what_downloads():
     """Converting needs torch, which would cost the app hundreds of megabytes."""
     code = (
-        "import app.models, app.model_list, sys; assert 'torch' not in sys.modules and 'huggingface_hub' "
+        "import app.models, app.views, sys; assert 'torch' not in sys.modules and 'huggingface_hub' "
         "not in sys.modules"
     )
     assert subprocess.run([sys.executable, "-c", code], cwd=shelf.ROOT, env={**os.environ}).returncode == 0

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from app.stats_panel import panel_html, plan_html, plot_svg, size
+from app.stats_panel import panel_html, plan_html
 from core.events import Acceptance, Stats, Verified
 
 STATS = Stats(
@@ -80,18 +80,19 @@ def test_plain_decoding_shows_no_acceptance():
 
 
 def test_the_plot_runs_from_edge_to_edge_and_says_the_same_in_words():
-    svg = plot_svg(STATS.tbt_series_ms, STATS.acceptance_series)
+    svg = panel_html(STATS, live=True)
     line = re.search(r'class="line-tbt" points="([^"]+)"', svg).group(1)
     points = [tuple(map(float, pair.split(","))) for pair in line.split()]
     assert points[0][0] == 0 and points[-1][0] == 288 and len(points) == 3
     assert points[1][1] == min(y for _, y in points), "the slowest round is the highest point"
-    label = re.search(r'aria-label="([^"]+)"', svg).group(1)
+    label = re.search(r'aria-label="(Time between[^"]+)"', svg).group(1)
     assert "3 rounds" in label and "highest 40" in label and "lowest 75%" in label
 
 
 def test_one_slow_round_does_not_flatten_the_plot():
     """On a busy machine one round may take fifty times the median."""
-    svg = plot_svg((10.0, 12.0, 500.0, 11.0, 9.0), (1.0, 0.0, 1.0, 0.0, 1.0))
+    rounds = {"tbt_series_ms": (10.0, 12.0, 500.0, 11.0, 9.0), "acceptance_series": (1.0, 0.0, 1.0, 0.0, 1.0)}
+    svg = panel_html(replace(STATS, **rounds), live=True)
     ys = [
         float(pair.split(",")[1])
         for pair in re.search(r'class="line-tbt" points="([^"]+)"', svg).group(1).split()
@@ -108,15 +109,20 @@ def test_the_plan_says_where_every_byte_lives_and_escapes_names():
         "on_chip_layers": 12,
         "context_tokens": 131072,
         "budget": [
-            {"name": "KV <cache>", "bytes": 40 << 30, "place": "pinned RAM"},
+            {"name": "KV <cache>", "bytes": 42_900_000_000, "place": "pinned RAM"},
             {"name": "Weights", "bytes": 13 << 30, "place": "VRAM"},
         ],
         "notes": ["<b>note</b>"],
     }
     html = plan_html(plan, model="Llama")
-    assert "12 of 32" in html and "131,072 tokens" in html and "40.0 GiB" in html and "pinned RAM" in html
+    assert "12 of 32" in html and "131,072 tokens" in html and "42.9 GB" in html and "pinned RAM" in html
     assert "<cache>" not in html and "<b>note</b>" not in html
 
 
-def test_sizes():
-    assert [size(n) for n in (512, 2048, 5 << 20, 3 << 30)] == ["512 B", "2 KiB", "5 MiB", "3.0 GiB"]
+def test_bytes_are_in_the_unit_of_the_notes():
+    """The rows said GiB beside notes in GB: the same cache was 40.0 in one place and 42.9 in the other."""
+    note = "42.9 GB of the KV cache stay in RAM."
+    plan = {"budget": [{"name": "KV cache", "bytes": 42_900_000_000, "place": "RAM"}], "notes": [note]}
+    shown = plan_html(plan) + panel_html(replace(STATS, peak_memory_bytes=700 << 20), live=False)
+    assert shown.count("42.9 GB") == 3 and "734 MB" in shown
+    assert "iB" not in shown

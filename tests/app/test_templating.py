@@ -2,25 +2,118 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 from babel.messages.extract import extract_from_dir
 from babel.messages.frontend import parse_mapping_cfg
-from jinja2 import UndefinedError
+from jinja2 import UndefinedError, meta
 
+from app import views
+from app.history import Conversation, Turn
+from app.job import Snapshot
+from app.library import BookEntry
+from app.markup import Citation
+from app.models import Fetching, Model
+from app.reader import reader_html
+from app.stats_panel import panel_html, plan_html
 from app.templating import TEMPLATES, _environment, render
+from app.values import Notice, Opening, Passage
+from core.documents.document import Document, Section
+from core.events import Loading, Piece, Prefill, Reading, Stats
 
 ROOT = TEMPLATES.parents[1]
+BAD = "\"'><script>alert(1)</script>"
+BOOK = Document(
+    title=BAD,
+    author=BAD,
+    format="txt",
+    text=f"{BAD}\n\n{BAD}",
+    sections=(Section(BAD, 0, 60),),
+    page_starts=(0,),
+    page_labels=(BAD,),
+    warnings=(BAD,),
+    sha256="a" * 64,
+)
+ENTRY = BookEntry("a" * 64, BAD, BAD, BAD, 1, 1, 0.0)
+CARD = {"tokens": 9, "share_of_context": 2.0, "parts": [BAD, BAD], "notes": [BAD]}
+OPENING = Opening(Path("x"), BAD, BAD)
+MODELS = (
+    Model(BAD, BAD, BAD, False, True, 1, False),
+    Model(BAD, BAD, BAD, False, True, 1, False, reason=BAD),
+)
+PLAN = {"device": BAD, "dtype": BAD, "notes": [BAD], "budget": [{"name": BAD, "bytes": 1, "place": BAD}]}
+ANSWER = Turn(
+    1,
+    "assistant",
+    BAD,
+    "failed",
+    {"error": BAD, "notes": [BAD], "sources": [BAD], "parts": [[BAD, BAD]], "reason": BAD},
+)
+WRITING = Snapshot("streaming", pieces=(Piece(f"**{BAD}**\n\n1. {BAD}", BAD),), parts=((BAD, BAD),))
+LOADED = Snapshot("loading", loading=Loading(BAD), reading=Reading(1, 2, BAD), prefill=Prefill(1, 2, 1.0))
+PLOTTED = Stats(mode=BAD, model=BAD, new_tokens=1, context_total=9, tbt_series_ms=(1.0, 2.0))
 
 
-def test_a_value_is_text_and_another_template_is_markup():
-    inner = render("notice.html", kind="error", text="<script>")
-    assert "&lt;script&gt;" in inner and "<script>" not in inner
+def every_region() -> list[str]:
+    """The page's regions with the attack in every text that a book, a model, a file or the engine brings."""
+    talks = [Conversation(BAD, BAD, BAD, 0.0)]
+    cited = (Citation(0, 4, 1, 2, BAD), Citation(5, 9, None))
+    return [
+        views.header_html(BAD, model=BAD, device=BAD, progress=0.5),
+        views.library_html([ENTRY], current=ENTRY.id, talks=talks, talk="", samples=(BAD,)),
+        views.stage_html(None, None, opening=OPENING, talking=False),
+        views.stage_html(BOOK, CARD, opening=None, talking=False),
+        views.notice_html(Notice(BAD, BAD)),
+        views.offer_html(Opening(Path("x"), BAD, offer=BAD)),
+        views.locked_html(Opening(Path("x"), BAD, locked=True)),
+        views.turn_html(Turn(0, "user", BAD, "finished", {})),
+        views.turn_html(ANSWER, cited, last=True),
+        views.live_html(WRITING),
+        views.progress_html(LOADED),
+        views.progress_html(Snapshot("loading", loading=Loading(BAD))),
+        views.spoken(None, OPENING),
+        views.models_html(MODELS, current=BAD),
+        *(views.fetching_html(Fetching(BAD, BAD, 0.5, state, BAD)) for state in ("failed", "running")),
+        panel_html(PLOTTED, live=True),
+        plan_html(PLAN, model=BAD),
+        reader_html(BOOK, Passage(3, 4)),
+    ]
+
+
+def test_no_text_becomes_a_tag_in_any_template(monkeypatch):
+    """One value that is not escaped is enough for a book to run code in the page."""
+    used = set()
+    load = _environment.loader.get_source
+
+    def noting(environment, name):
+        used.add(name)
+        return load(environment, name)
+
+    _environment.cache.clear()
+    monkeypatch.setattr(_environment.loader, "get_source", noting)
+    for html in every_region():
+        assert "<script" not in html and "&lt;script&gt;" in html
+        assert "\"'" not in html, "a quotation mark that may end an attribute"
+    filled = {path.name for path in TEMPLATES.glob("*.html") if _needs(path.read_text(encoding="utf-8"))}
+    assert filled <= used, "a template that no attack was tried on"
+
+
+def _needs(source: str) -> set[str]:
+    """The values that a template must be given."""
+    return meta.find_undeclared_variables(_environment.parse(source)) - set(_environment.globals)
+
+
+def test_nothing_switches_the_escaping_off():
+    for path in TEMPLATES.glob("*.html"):
+        source = path.read_text(encoding="utf-8")
+        assert not re.search(r"\|\s*safe|autoescape|={{", source), path.name
+
+
+def test_another_template_is_not_escaped_again():
+    inner = render("notice.html", kind="error", text="a < b")
     assert str(_environment.from_string("{{ inner }}").render(inner=inner)) == inner
-
-
-def test_a_value_put_into_a_sentence_is_escaped():
-    """A sentence is filled in by format(): neither its values nor its own words may become tags."""
-    assert "“&lt;b&gt;” is protected" in render("locked.html", name="<b>")
 
 
 def test_a_missing_value_is_an_error():
@@ -35,4 +128,15 @@ def test_the_extractor_finds_the_words_of_the_templates():
     found = extract_from_dir(
         TEMPLATES, [("**.html", dict(methods)["app/templates/**.html"])], options, {"_": None, "_n": (1, 2)}
     )
-    assert "Read them with OCR" in {message for _file, _line, message, _comments, _context in found}
+    messages = {message for _file, _line, message, _comments, _context in found}
+    assert "Read them with OCR" in messages and ("{count} word", "{count} words") in messages
+
+
+def test_every_word_of_the_templates_is_in_the_catalogue():
+    """A sentence written into a template as it stands stays English for ever."""
+    named = {"TriForce", "Chat", "ms", "p95"}
+    for path in TEMPLATES.glob("*.html"):
+        bare = re.sub(r"{#.*?#}|{{.*?}}|{%.*?%}", "\0", path.read_text(encoding="utf-8"), flags=re.DOTALL)
+        words = set(re.findall(r"[A-Za-z]\w+", re.sub(r"<[^>]*>", " ", bare)))
+        said = set(re.findall(r'(?:aria-label|title|placeholder|data-confirm)="([^"\0]+)"', bare))
+        assert words - named == set() and said == set(), path.name
