@@ -15,7 +15,8 @@ from app.reader import reader_html
 from app.stats_panel import panel_html, plan_html
 from app.values import Notice
 from core.documents.document import Document
-from core.events import Acceptance, Stats, Verified
+from core.events import Stats
+from core.wire import unpack_stats
 
 REGIONS = (
     "header",
@@ -145,18 +146,5 @@ def _engine_notice(engine: Engine) -> Notice | None:
 def _last_stats(turns: list[Turn]) -> Stats | None:
     for turn in reversed(turns):
         if stored := turn.extra.get("stats"):
-            return _stats(stored)
+            return unpack_stats(stored)
     return None
-
-
-def _stats(stored: dict) -> Stats:
-    names = Stats.__dataclass_fields__
-    # written by an older or newer version
-    known = {name: value for name, value in stored.items() if name in names}
-    for name in ("acceptance_draft", "acceptance_retrieval"):
-        known[name] = Acceptance(**known.get(name, {}))
-    for name in ("tbt_series_ms", "acceptance_series"):
-        known[name] = tuple(known.get(name, ()))
-    if verified := known.get("verified"):
-        known["verified"] = Verified(**verified)
-    return Stats(**known)

@@ -18,6 +18,7 @@ from core.config import Settings
 from core.documents.document import Document
 from core.errors import UserError
 from core.events import Delta, Event, Failed, Finished, Loading, Prefill, Reading
+from core.text.words import translated as _
 
 INTERRUPTED = 130
 _REASONS = {
@@ -258,6 +259,8 @@ def _next(inbox: queue.Queue[Event | None]) -> Event | None:
 def _report(finished: Finished) -> None:
     """What was read, what was not, and how fast it went, on stderr."""
     stats = finished.stats
+    if finished.sources:
+        tell(_("Read for this answer: {sources}").format(sources="; ".join(finished.sources)))
     for line in (*finished.notes, _REASONS.get(finished.reason, "")):
         if line:
             tell(line)

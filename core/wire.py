@@ -78,10 +78,19 @@ def unpack_ask(values: dict[str, Any], book: Document | None) -> Ask:
 
 
 def unpack_stats(values: dict[str, Any]) -> Stats:
-    """Stats from the plain values of `asdict`."""
-    acceptances = {name: Acceptance(**values[name]) for name in ("acceptance_draft", "acceptance_retrieval")}
-    series = {name: tuple(values[name]) for name in ("tbt_series_ms", "acceptance_series")}
-    verified = values.get("verified")
-    return Stats(
-        **{**values, **acceptances, **series, "verified": Verified(**verified) if verified else None}
-    )
+    """Stats from the plain values of `asdict`, also of another version: stored answers outlive this one.
+
+    A figure that is not known here is left out, one that is missing takes its default.
+    """
+    known = _known(Stats, values)
+    for name in ("acceptance_draft", "acceptance_retrieval"):
+        known[name] = Acceptance(**_known(Acceptance, known.get(name, {})))
+    for name in ("tbt_series_ms", "acceptance_series"):
+        known[name] = tuple(known.get(name, ()))
+    verified = _known(Verified, known.get("verified") or {})
+    known["verified"] = Verified(**verified) if len(verified) == len(fields(Verified)) else None
+    return Stats(**known)
+
+
+def _known(kind: type, values: dict[str, Any]) -> dict[str, Any]:
+    return {one.name: values[one.name] for one in fields(kind) if one.name in values}

@@ -272,9 +272,7 @@ class Session:
             keep=True,
         )
         sources = (part.label, "the summaries of the other parts") if memo else (part.label,)
-        yield self._finished(
-            done, plan=plan, sources=sources, notes=(*notes, f"Read for this answer: {part.label}.")
-        )
+        yield self._finished(done, plan=plan, sources=sources, notes=notes)
 
     # ---- steps ---------------------------------------------------------------------------------------------
 

@@ -4,7 +4,7 @@ title.
 
 from __future__ import annotations
 
-from app.talk import _Stream
+from app.talk import _report, _Stream
 from core.events import Delta, Finished, Piece, Reading, Stats
 
 
@@ -59,3 +59,12 @@ def test_stretches_stand_under_one_title(capsys):
     )
     assert text.endswith("The whole book\n\n## One\n\nHe rowed.\n\n## Two\n\nIt rang.\n")
     assert "pirate" not in text
+
+
+def test_what_was_read_is_told_beside_the_notes(capsys):
+    """The notes no longer name it: where only they are printed, nobody would know which part was read."""
+    _report(Finished("stop", "", Stats(), sources=("Chapter 3", "the summaries"), notes=("A note.",)))
+    assert capsys.readouterr().err.splitlines() == [
+        "Read for this answer: Chapter 3; the summaries",
+        "A note.",
+    ]

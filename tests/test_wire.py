@@ -1,0 +1,34 @@
+"""What was packed is unpacked equal, and what an older or newer version stored still opens."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+
+from core.events import Acceptance, Stats, Verified
+from core.wire import unpack_stats
+
+STATS = Stats(
+    mode="triforce",
+    new_tokens=42,
+    acceptance_draft=Acceptance(30, 40),
+    tbt_series_ms=(10.0, 40.0),
+    acceptance_series=(1.0, 0.5),
+    verified=Verified(128, 1, 0, 0.05, 0.1),
+)
+
+
+def test_figures_come_back_equal():
+    assert unpack_stats(json.loads(json.dumps(asdict(STATS)))) == STATS
+
+
+def test_figures_of_another_version_open():
+    """Answers are kept for years: a figure that was renamed must not take the page's panel with it."""
+    stored = {
+        "new_tokens": 42,
+        "acceptance_draft": {"accepted": 30, "evaluated": 40, "later": 1},
+        "later": [1],
+    }
+    assert unpack_stats(stored) == Stats(new_tokens=42, acceptance_draft=Acceptance(30, 40))
+    assert unpack_stats({"verified": {"tokens": 128}}) == Stats()
+    assert unpack_stats({}) == Stats()
