@@ -43,10 +43,10 @@ from core.ask import Params  # noqa: E402
 from core.assembly.engines import build_engine  # noqa: E402
 from core.decoding.decoder import Round  # noqa: E402
 from core.engine import Context, Done, Engine  # noqa: E402
-from core.hardware.facts import GB  # noqa: E402
 from core.model import catalogue  # noqa: E402
 from core.model.embedded import ensure_embedded  # noqa: E402
 from core.paths import subdir  # noqa: E402
+from core.text.words import GB  # noqa: E402
 
 PLAIN = "autoregressive"
 # name -> the engine's mode, whether level 0 has the trained draft

@@ -36,7 +36,7 @@ from core.backend.cpu import CpuBackend  # noqa: E402
 from core.backend.cuda import CudaBackend  # noqa: E402
 from core.config import Settings  # noqa: E402
 from core.errors import PlanError  # noqa: E402
-from core.hardware.facts import GB, GIB, Hardware  # noqa: E402
+from core.hardware.facts import GIB, Hardware  # noqa: E402
 from core.hardware.gpus import imagined_hardware  # noqa: E402
 from core.hardware.probe import measure_bus, probe  # noqa: E402
 from core.model.config import ModelConfig, from_source, load_config  # noqa: E402
@@ -45,6 +45,7 @@ from core.model.loader import Weights, build  # noqa: E402
 from core.model.shapes import ModelShape  # noqa: E402
 from core.planning.plan import Plan  # noqa: E402
 from core.planning.planner import plan as make_plan  # noqa: E402
+from core.text.words import GB  # noqa: E402
 
 CARD_GIB = 24.0  # the consumer card that the cap stands for,
 KEPT_GIB = 1.5  # of which the screen and the CUDA context have so much

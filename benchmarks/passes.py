@@ -16,12 +16,12 @@ from core.cache.base import TargetKVCache
 from core.cache.full import FullKVCache
 from core.cache.retrieval import RetrievalKVCache
 from core.cache.streaming import StreamingKVCache
-from core.hardware.facts import GB
 from core.model.llama import LlamaModel
 from core.model.replay import ShortPasses
 from core.model.shapes import ModelShape
 from core.planning import costs, tuned
 from core.planning.plan import Plan
+from core.text.words import GB
 
 VERIFY_ROWS = (1, 9, 17, 33)
 MIDDLE_ROWS = (1, 2, 4, 9)

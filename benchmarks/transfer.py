@@ -35,10 +35,10 @@ from core.cache.base import KVShape, TargetKVCache  # noqa: E402
 from core.cache.full import FullKVCache  # noqa: E402
 from core.cache.offloaded import OffloadedKVCache  # noqa: E402
 from core.hardware.cpu import cores  # noqa: E402
-from core.hardware.facts import GB  # noqa: E402
 from core.hardware.probe import MIB, probe  # noqa: E402
 from core.model.catalogue import EMBEDDED  # noqa: E402
 from core.planning.link import slow_note  # noqa: E402
+from core.text.words import GB  # noqa: E402
 
 MEMORY_BYTES = 1 << 30
 BLOCKS_MIB = (1, 4, 16, 64, 128, 256)  # the planner stages blocks of 64 to 256

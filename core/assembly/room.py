@@ -12,10 +12,11 @@ from core.cache.base import TargetKVCache
 from core.cache.full import FullKVCache
 from core.cache.offloaded import OffloadedKVCache
 from core.config import Settings
-from core.hardware.facts import GB
 from core.hardware.measured import PAGE_LOCKED, Measurements
 from core.model.llama import LlamaModel
+from core.planning.budget import CODES, CONTEXT, DRAFT_MODEL, KEPT_FREE, PROGRAM, WEIGHTS
 from core.planning.plan import Plan
+from core.text.words import GB
 from core.text.words import translated as _
 
 log = logging.getLogger(__name__)
@@ -23,8 +24,8 @@ log = logging.getLogger(__name__)
 Replan = Callable[[int], Plan]
 MAX_GAMMA = 32  # tokens of the longest draft that anyone may ask for
 _BLOCK_STEP = 64  # tokens; keeps a block in host memory aligned whatever its number of rows
-_LOADED = ("weights", "4-bit codes", "draft model")  # budget lines of what is there after loading,
-_NOT_OURS = ("CUDA context", "program", "kept free")  # and of what no cache may take
+_LOADED = (WEIGHTS, CODES, DRAFT_MODEL)  # budget lines of what is there after loading,
+_NOT_OURS = (CONTEXT, PROGRAM, KEPT_FREE)  # and of what no cache may take
 # measured: smaller blocks cost more to join, larger ones leave more of the last one empty
 _CPU_BLOCK_TOKENS = 512
 

@@ -22,13 +22,13 @@ from core.backend import slots as by_slots
 from core.backend.base import Codes, Linear, Mark, Memory, Replay, merge
 from core.backend.linear import FloatLinear
 from core.backend.linear_cpu import Int4Linear, WideLinear
+from core.backend.pieces import PIECE_TOKENS
 from core.backend.sharing import SharedCores
 
 log = logging.getLogger(__name__)
 
 _HIDDEN = -1e30
 _FEW_ROWS = 96  # up to here (queries x group) blocks in place beat keys in one run
-_PIECE_TOKENS = 8192  # keys that are copied at a time in prefill
 
 
 class CpuBackend:
@@ -231,10 +231,9 @@ class CpuBackend:
             q.view(n, kv_heads, group, head_dim).permute(1, 2, 0, 3).reshape(1, kv_heads, group * n, head_dim)
         )
         found: tuple[torch.Tensor, torch.Tensor] | None = None
-        for start in range(0, past, _PIECE_TOKENS):
+        for start in range(0, past, PIECE_TOKENS):
             keys, values = (
-                rows_of(part, start, min(start + _PIECE_TOKENS, past), self._products)[None]
-                for part in (k, v)
+                rows_of(part, start, min(start + PIECE_TOKENS, past), self._products)[None] for part in (k, v)
             )
             out, lse = self._flash(folded, keys, values, causal=False)
             part = out.reshape(heads, n, head_dim).transpose(0, 1), lse.reshape(heads, n).t()

@@ -9,11 +9,11 @@ import torch.nn.functional as F
 
 from core.backend.base import Codes
 from core.backend.linear import FloatLinear
+from core.backend.pieces import PIECE_NUMBERS
 
 _INT4_GROUP = 32
 _INT4_MIDDLE = 8  # the kernel computes (code - 8) * scale + zero
 _MANY_ROWS = 256
-_PIECE_NUMBERS = 2**24
 
 
 class WideLinear(FloatLinear):
@@ -27,7 +27,7 @@ class WideLinear(FloatLinear):
             return super().__call__(x)
         wide = x.float()
         # so that a large matrix needs no second one's room
-        pieces = self.weight.split(max(1, _PIECE_NUMBERS // x.shape[1]))
+        pieces = self.weight.split(max(1, PIECE_NUMBERS // x.shape[1]))
         products = [F.linear(wide, piece.float()) for piece in pieces]
         out = products[0] if len(products) == 1 else torch.cat(products, dim=-1)
         return (out if self.bias is None else out.add_(self.bias)).to(x.dtype)

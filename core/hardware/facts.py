@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 GIB = 1 << 30
-GB = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)

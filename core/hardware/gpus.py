@@ -12,6 +12,7 @@ import yaml
 
 from core.errors import UserError
 from core.hardware.facts import GIB, Gpu, Hardware
+from core.text.words import translated as _
 
 DATA = Path(__file__).with_name("gpus.yaml")
 # what pinned copies reach, not the nominal rate
@@ -112,10 +113,8 @@ def imagined_gpu(name: str, *, vram_gib: float | None = None, pcie_gb_per_s: flo
     if spec is None:
         names = {one.name.lower(): one.name for one in known_gpus()}
         near = names[difflib.get_close_matches(name.lower(), names, n=1, cutoff=0.0)[0]]
-        raise UserError(
-            f"The GPU {name!r} is not in the table; the nearest name is {near}. Known are: "
-            f"{', '.join(one.name for one in known_gpus())}."
-        )
+        said = _("The GPU “{name}” is not in the table; the nearest name is {near}. Known are: {known}.")
+        raise UserError(said.format(name=name, near=near, known=", ".join(one.name for one in known_gpus())))
     vram = int((vram_gib or spec.vram_gib) * GIB)
     return Gpu(
         name=spec.name,
@@ -142,7 +141,9 @@ def imagined_hardware(
     """
     known = SYSTEMS.get(system.strip().lower())
     if known is None:
-        raise UserError(f"The system {system!r} is unknown; use Linux, Windows or macOS.")
+        raise UserError(
+            _("The system “{system}” is unknown; use Linux, Windows or macOS.").format(system=system)
+        )
     gpus = ()
     if gpu is not None and gpu.strip().lower() != "none":
         gpus = (imagined_gpu(gpu, vram_gib=vram_gib, pcie_gb_per_s=pcie_gb_per_s),)
@@ -188,7 +189,7 @@ def imagine(
     )
     if not gpus and gpu is None and (vram_gib is not None or pcie_gb_per_s is not None):
         raise UserError(
-            'This machine has no CUDA GPU to change; name one with --gpu, for example --gpu "RTX 4090".'
+            _('This machine has no CUDA GPU to change; name one with --gpu, for example --gpu "RTX 4090".')
         )
     ram = (
         (fresh.ram_bytes, fresh.ram_available_bytes)

@@ -7,8 +7,10 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from core.hardware.facts import GB, Gpu
+from core.hardware.facts import Gpu
 from core.hardware.gpus import look_up, pcie_rate
+from core.text.words import GB
+from core.text.words import translated as _
 
 log = logging.getLogger(__name__)
 
@@ -20,7 +22,7 @@ def read_gpus() -> tuple[tuple[Gpu, ...], tuple[str, ...]]:
     try:
         import pynvml as nvml
     except ImportError:
-        return (), ("The package nvidia-ml-py is missing, so NVIDIA GPUs cannot be seen.",)
+        return (), (_("The package nvidia-ml-py is missing, so NVIDIA GPUs cannot be seen."),)
     try:
         nvml.nvmlInit()
     except nvml.NVMLError as error:
@@ -28,12 +30,17 @@ def read_gpus() -> tuple[tuple[Gpu, ...], tuple[str, ...]]:
         if type(error).__name__ == absent[0]:
             return (), ()
         if type(error).__name__ == absent[1]:
-            return (), ("The NVIDIA driver was updated while running. Restart the computer.",)
-        return (), (f"The NVIDIA driver does not answer ({error}). Reinstall it, or restart the computer.",)
+            return (), (_("The NVIDIA driver was updated while running. Restart the computer."),)
+        return (), (_silent(error),)
     try:
         return _read_all(nvml)
     finally:
         _quietly(nvml, nvml.nvmlShutdown)
+
+
+def _silent(error: Exception) -> str:
+    said = _("The NVIDIA driver does not answer ({error}). Reinstall it, or restart the computer.")
+    return said.format(error=error)
 
 
 def _read_all(nvml: Any) -> tuple[tuple[Gpu, ...], tuple[str, ...]]:
@@ -42,12 +49,12 @@ def _read_all(nvml: Any) -> tuple[tuple[Gpu, ...], tuple[str, ...]]:
         driver = _text(nvml.nvmlSystemGetDriverVersion())
         count = nvml.nvmlDeviceGetCount()
     except nvml.NVMLError as error:
-        return (), (f"The NVIDIA driver does not answer ({error}). Reinstall it, or restart the computer.",)
+        return (), (_silent(error),)
     for index in range(count):
         try:
             gpus.append(_read_one(nvml, index, driver))
         except nvml.NVMLError as error:
-            problems.append(f"GPU {index} does not answer ({error}).")
+            problems.append(_("GPU {number} does not answer ({error}).").format(number=index, error=error))
     return tuple(gpus), tuple(problems)
 
 

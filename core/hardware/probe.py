@@ -23,10 +23,12 @@ from pathlib import Path
 import psutil
 
 from core.hardware.cpu import cores, cpu_flags, cpu_name
-from core.hardware.facts import GB, Gpu, Hardware
+from core.hardware.facts import Gpu, Hardware
 from core.hardware.gpus import look_up, pinnable
 from core.hardware.measured import PAGE_LOCKED, Measurements
 from core.hardware.nvml import read_gpus
+from core.text.words import GB, duration
+from core.text.words import translated as _
 
 MIB = 1 << 20
 COPY_BLOCK_BYTES = 128 * MIB  # the staging ring's block size
@@ -169,7 +171,8 @@ def _with_bus(gpus: tuple[Gpu, ...], cache: Measurements) -> tuple[tuple[Gpu, ..
         if known is None:
             known = measure_bus(gpu.index)
             if "problem" in known:
-                problems.append(f"{gpu.name}: PCIe bandwidth was not measured ({known['problem']}).")
+                said = _("{gpu}: PCIe bandwidth was not measured ({problem}).")
+                problems.append(said.format(gpu=gpu.name, problem=known["problem"]))
                 measured.append(gpu)
                 continue
             cache.put(key, known)
@@ -228,15 +231,16 @@ def _ask_child(*arguments: str) -> dict:
             creationflags=getattr(subprocess, "CREATE_NO_WINDOW", 0),
         )
     except subprocess.TimeoutExpired:
-        return {"problem": f"no answer within {CHILD_TIMEOUT_S} s"}
+        return {"problem": _("no answer within {time}").format(time=duration(CHILD_TIMEOUT_S))}
     except OSError as error:
         return {"problem": str(error)}
     try:
         answer = json.loads(child.stdout.strip().splitlines()[-1])
-        return answer if isinstance(answer, dict) else {"problem": "an answer that is not understood"}
+        return answer if isinstance(answer, dict) else {"problem": _("an answer that is not understood")}
     except (ValueError, IndexError):
         last = (child.stderr.strip().splitlines() or ["no output"])[-1]
-        return {"problem": f"the measuring process ended with code {child.returncode}: {last}"}
+        said = _("the measuring process ended with code {code}: {last}")
+        return {"problem": said.format(code=child.returncode, last=last)}
 
 
 def _measure_bus_here(index: int) -> dict:
@@ -244,11 +248,10 @@ def _measure_bus_here(index: int) -> dict:
     try:
         import torch
     except (ImportError, OSError) as error:
-        return {"problem": f"torch cannot be loaded: {error}"}
+        return {"problem": _("torch cannot be loaded: {error}").format(error=error)}
     if not torch.cuda.is_available():
-        return {
-            "problem": "torch sees no usable CUDA GPU; it may be built without CUDA or the driver is too old"
-        }
+        said = _("torch sees no usable CUDA GPU; it may be built without CUDA or the driver is too old")
+        return {"problem": said}
     try:
         device = torch.device("cuda", index)
         host = torch.empty(COPY_BLOCK_BYTES, dtype=torch.uint8, pin_memory=True)
@@ -289,10 +292,10 @@ def _gpus_here() -> dict:
 
 def _copy_rate(torch, target, source) -> float:
     best = 0.0
-    for _ in range(4):
+    for _repeat in range(4):
         start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
         start.record()
-        for _ in range(4):
+        for _copy in range(4):
             target.copy_(source, non_blocking=True)
         end.record()
         torch.cuda.synchronize()

@@ -8,10 +8,12 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from core.backend.pieces import PIECE_NUMBERS, PIECE_TOKENS
 from core.config import Settings
 from core.hardware.facts import GIB
 from core.model.shapes import DTYPE_BYTES, ModelShape
 from core.planning.plan import BudgetLine
+from core.text.words import marked as N_
 
 MIB = 1 << 20
 CUDA_CONTEXT_BYTES = GIB // 2  # driver context and library workspaces
@@ -28,13 +30,22 @@ CHUNK_CUDA, CHUNK_CPU = 4096, 1024
 SMALLEST_SEGMENT, SMALLEST_CHUNK = 2048, 512
 # least and most; 4K recovers 96% of the attention of 120K (TriForce)
 BUDGET_CUDA, BUDGET_CPU = (1024, 4096), (256, 1024)
-# of keys and of weights that core/backend copies at a time
-CPU_PIECE_TOKENS, CPU_PIECE_NUMBERS = 8192, 1 << 24
 CHUNK_RETRIEVAL = 8
 # generated tokens between two refreshes; longer answers become ordinary chunks
 TAIL_TOKENS = 512
 SINKS, WINDOW = 16, 240
-MODEL_FILES, SNAPSHOTS = "model files", "KV snapshots, at most"
+
+# names of lines: keys, translated where they are shown
+WEIGHTS, CODES = N_("weights"), N_("4-bit codes")
+DRAFT_MODEL, DRAFT_CACHE = N_("draft model"), N_("draft cache")
+KV, KV_ON_CHIP = N_("KV cache"), N_("KV cache of the on-chip layers")
+KV_PINNED, KV_PAGEABLE = N_("KV cache of the other layers"), N_("KV cache, not pinned")
+RETRIEVAL, TAIL = N_("retrieval cache"), N_("retrieval cache, generated tail")
+WORK_PREFILL, WORK_DECODE = N_("work space (prefill)"), N_("work space (decode)")
+GRAPHS, CONTEXT = N_("CUDA graphs"), N_("CUDA context")
+STAGING, BOUNCE = N_("staging blocks"), N_("bounce blocks")
+PROGRAM, KEPT_FREE = N_("program"), N_("kept free")
+MODEL_FILES, SNAPSHOTS = N_("model files"), N_("KV snapshots, at most")
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,17 +189,17 @@ def _block_tokens(settings: Settings, target: ModelShape, dtype: str, context: i
 def vram_lines(layout: Layout, reserve: int) -> tuple[BudgetLine, ...]:
     """What must fit in VRAM. The work space is the larger of prefill's and decode's."""
     prefill, decode = _prefill_work(layout), _decode_work(layout)
-    phase = "prefill" if prefill >= decode else "decode"
+    kv = layout.target.kv_bytes_per_token(layout.dtype)
     lines = [
-        ("weights", layout.target.weight_bytes(layout.dtype)),
-        (f"KV cache of {layout.on_chip} on-chip layers", layout.on_chip * layout.layer_kv_bytes),
-        ("retrieval cache", layout.retrieval_budget * layout.target.kv_bytes_per_token(layout.dtype)),
-        ("retrieval cache, generated tail", layout.tail * layout.target.kv_bytes_per_token(layout.dtype)),
+        (WEIGHTS, layout.target.weight_bytes(layout.dtype)),
+        (KV_ON_CHIP, layout.on_chip * layout.layer_kv_bytes),
+        (RETRIEVAL, layout.retrieval_budget * kv),
+        (TAIL, layout.tail * kv),
         *_draft_lines(layout),
-        (f"work space ({phase})", max(prefill, decode)),
-        ("CUDA graphs", GRAPH_BYTES if layout.graphs else 0),
-        ("CUDA context", CUDA_CONTEXT_BYTES),
-        ("kept free", reserve),
+        (WORK_PREFILL, prefill) if prefill >= decode else (WORK_DECODE, decode),
+        (GRAPHS, GRAPH_BYTES if layout.graphs else 0),
+        (CONTEXT, CUDA_CONTEXT_BYTES),
+        (KEPT_FREE, reserve),
     ]
     return tuple(BudgetLine(name, amount, "VRAM") for name, amount in lines if amount)
 
@@ -199,24 +210,24 @@ def host_lines(layout: Layout, reserve: int) -> tuple[BudgetLine, ...]:
         kv = layout.target.kv_bytes_per_token(layout.dtype)
         ring = layout.blocks * layout.block_bytes if layout.host_layers else 0
         lines = [
-            ("weights", layout.target.weight_bytes(layout.dtype), "RAM"),
-            ("4-bit codes", layout.target.code_bytes() if layout.kernel == "int4" else 0, "RAM"),
-            ("KV cache", layout.on_chip * layout.layer_kv_bytes + layout.host_kv_bytes, "RAM"),
-            ("retrieval cache", layout.retrieval_tokens * kv, "RAM"),
+            (WEIGHTS, layout.target.weight_bytes(layout.dtype), "RAM"),
+            (CODES, layout.target.code_bytes() if layout.kernel == "int4" else 0, "RAM"),
+            (KV, layout.on_chip * layout.layer_kv_bytes + layout.host_kv_bytes, "RAM"),
+            (RETRIEVAL, layout.retrieval_tokens * kv, "RAM"),
             *((name, amount, "RAM") for name, amount in _draft_lines(layout)),
-            ("staging blocks", ring, "RAM"),
-            ("work space (prefill)", _activations(layout) + _cpu_copies(layout), "RAM"),
-            ("program", PROGRAM_BYTES_CPU, "RAM"),
-            ("kept free", reserve, "RAM"),
+            (STAGING, ring, "RAM"),
+            (WORK_PREFILL, _activations(layout) + _cpu_copies(layout), "RAM"),
+            (PROGRAM, PROGRAM_BYTES_CPU, "RAM"),
+            (KEPT_FREE, reserve, "RAM"),
         ]
     else:
         pinned, pageable = layout.host_kv_split()
         lines = [
-            (f"KV cache of {layout.host_layers} layers", pinned, "pinned RAM"),
-            ("KV cache, not pinned", pageable, "RAM"),
-            ("bounce blocks", 2 * layout.block_bytes if pageable else 0, "RAM"),
-            ("program", PROGRAM_BYTES_CUDA, "RAM"),
-            ("kept free", reserve, "RAM"),
+            (KV_PINNED, pinned, "pinned RAM"),
+            (KV_PAGEABLE, pageable, "RAM"),
+            (BOUNCE, 2 * layout.block_bytes if pageable else 0, "RAM"),
+            (PROGRAM, PROGRAM_BYTES_CUDA, "RAM"),
+            (KEPT_FREE, reserve, "RAM"),
         ]
     return tuple(BudgetLine(name, amount, place) for name, amount, place in lines if amount)
 
@@ -235,8 +246,8 @@ def _draft_lines(layout: Layout) -> list[tuple[str, int]]:
         return []
     rows = layout.draft_tokens + layout.tail
     return [
-        ("draft model", layout.draft.weight_bytes(layout.dtype)),
-        ("draft cache", rows * layout.draft.kv_bytes_per_token(layout.dtype)),
+        (DRAFT_MODEL, layout.draft.weight_bytes(layout.dtype)),
+        (DRAFT_CACHE, rows * layout.draft.kv_bytes_per_token(layout.dtype)),
     ]
 
 
@@ -256,11 +267,11 @@ def _cpu_copies(layout: Layout) -> int:
     one or the other.
     """
     shape = layout.target
-    keys = 2 * min(layout.context, CPU_PIECE_TOKENS) * shape.kv_heads * shape.head_dim
+    keys = 2 * min(layout.context, PIECE_TOKENS) * shape.kv_heads * shape.head_dim
     # keys and values by query head, queries, two outputs
     own = 5 * layout.chunk * shape.heads * shape.head_dim
     products = 2 * layout.chunk * 2 * shape.intermediate + min(
-        CPU_PIECE_NUMBERS, shape.hidden * 2 * shape.intermediate
+        PIECE_NUMBERS, shape.hidden * 2 * shape.intermediate
     )
     return max(keys + own, products) * DTYPE_BYTES["float32"]
 

@@ -16,8 +16,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from core.hardware.facts import GB, Gpu, Hardware
+from core.hardware.facts import Gpu, Hardware
 from core.model.shapes import ModelShape
+from core.text.words import GB
 
 # Acceptance of the draft by the middle level. .35 is published for a 68M draft of a 7B model (TriForce); a
 # same-family draft of a tenth of the size or more agrees far more often. N-gram lookup proposes only where

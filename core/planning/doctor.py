@@ -12,12 +12,14 @@ from typing import Any
 
 from core.config import Settings
 from core.errors import UserError
-from core.hardware.facts import GB, GIB, Hardware
+from core.hardware.facts import Hardware
 from core.hardware.gpus import look_up
 from core.model.catalogue import CatalogueEntry
 from core.planning.known import NOTHING, Known
 from core.planning.offers import choose
-from core.planning.wording import size, snapshot_line
+from core.planning.wording import snapshot_line
+from core.text.words import GB, size
+from core.text.words import translated as _
 
 PACKAGES = (
     "torch",
@@ -80,56 +82,81 @@ def doctor_report(
 
 def format_doctor(report: dict[str, Any]) -> str:
     """The report for a terminal."""
-    machine, run = report["hardware"], report["would_run"]
-    lines = [
-        "Detected",
-        f"  system    {report['system']['platform']}, Python {report['system']['python']}",
-        f"  CPU       {machine['cpu_name']}, {machine['physical_cores']} cores, "
-        f"{' '.join(machine['cpu_flags'])}",
-        f"  RAM       {size(machine['ram_bytes'])}, {size(machine['ram_available_bytes'])} available",
-        *(
-            [f"  GPU       {_gpu_line(gpu)}" for gpu in machine["gpus"]]
-            or ["  GPU       none that CUDA can use"]
-        ),
-        f"  disk      {_disk_line(machine)}",
-        *([f"  snapshots {snapshot_line(report['snapshots'])}"] if "snapshots" in report else []),
-        *(f"  measured  {line}" for line in report.get("measured", ())),
-        f"  packages  {', '.join(f'{name} {version}' for name, version in report['packages'].items() if version)}",
-        "",
-        "Would run",
+    run, problems = _would_run(report["would_run"]), _problems(report["problems"])
+    return "\n".join([*_detected(report), "", *run, "", *problems])
+
+
+def _detected(report: dict[str, Any]) -> list[str]:
+    machine, system = report["hardware"], report["system"]
+    memory = _("{total}, {free} available").format(**_sizes(machine, "ram_bytes", "ram_available_bytes"))
+    packages = ", ".join(f"{name} {version}" for name, version in report["packages"].items() if version)
+    rows = [
+        (_("system"), f"{system['platform']}, Python {system['python']}"),
+        (_("CPU"), _cpu_line(machine)),
+        (_("RAM"), memory),
+        *((_("GPU"), _gpu_line(gpu)) for gpu in machine["gpus"]),
+        *([] if machine["gpus"] else [(_("GPU"), _("none that CUDA can use"))]),
+        (_("disk"), _disk_line(machine)),
+        *([(_("snapshots"), snapshot_line(report["snapshots"]))] if "snapshots" in report else []),
+        *((_("measured"), line) for line in report.get("measured", ())),
+        (_("packages"), packages),
     ]
+    return [_("Detected"), *(f"  {name:<9} {value}" for name, value in rows)]
+
+
+def _sizes(facts: dict[str, Any], total: str, free: str) -> dict[str, str]:
+    return {"total": size(facts[total]), "free": size(facts[free])}
+
+
+def _would_run(run: dict[str, Any] | None) -> list[str]:
     if run is None:
-        lines.append("  nothing: see below")
-    else:
-        plan = run["plan"]
-        lines.append(
-            f"  {run['model']} on {plan['device']} in {plan['dtype']}, {plan['context_tokens']:,} tokens of "
-            "context, "
-            f"about {plan['expected_tbt_ms']:.0f} ms per token"
-        )
-        lines += [f"  - {note}" for note in plan["notes"]]
-    lines += ["", "Problems", *([f"  - {problem}" for problem in report["problems"]] or ["  none"])]
-    return "\n".join(lines)
+        return [_("Would run"), "  " + _("nothing: see below")]
+    said = _("{model} on {device} in {dtype}, {tokens} tokens of context, about {ms:.0f} ms per token")
+    plan = run["plan"]
+    words = said.format(
+        model=run["model"],
+        device=plan["device"],
+        dtype=plan["dtype"],
+        tokens=f"{plan['context_tokens']:,}",
+        ms=plan["expected_tbt_ms"],
+    )
+    return [_("Would run"), f"  {words}", *(f"  - {note}" for note in plan["notes"])]
+
+
+def _problems(problems: list[str]) -> list[str]:
+    found = [f"  - {problem}" for problem in problems]
+    return [_("Problems"), *(found or ["  " + _("none")])]
+
+
+def _cpu_line(machine: dict[str, Any]) -> str:
+    said = _("{name}, {cores} cores, {flags}")
+    flags = " ".join(machine["cpu_flags"])
+    return said.format(name=machine["cpu_name"], cores=machine["physical_cores"], flags=flags)
 
 
 def _gpu_line(gpu: dict[str, Any]) -> str:
-    back = f", {gpu['pcie_back_gb_per_s']:.1f} back" if gpu["pcie_back_gb_per_s"] else ""
-    bus = (
-        f"{gpu['pcie_gb_per_s']:.1f} GB/s from host{back} "
-        f"({'measured' if gpu['pcie_measured'] else 'not measured'})"
-    )
-    return (
-        f"{gpu['name']}, {gpu['vram_bytes'] / GIB:.1f} GiB, {gpu['free_bytes'] / GIB:.1f} GiB free, {bus}, "
-        "driver "
-        f"{gpu['driver'] or 'unknown'}"
+    bus = _("{rate:.1f} GB/s from host (not measured)")
+    if gpu["pcie_measured"]:
+        bus = _("{rate:.1f} GB/s from host (measured)")
+        if gpu["pcie_back_gb_per_s"]:
+            bus = _("{rate:.1f} GB/s from host, {back:.1f} back (measured)")
+    said = _("{name}, {total}, {free} free, {bus}, driver {driver}")
+    return said.format(
+        name=gpu["name"],
+        **_sizes(gpu, "vram_bytes", "free_bytes"),
+        bus=bus.format(rate=gpu["pcie_gb_per_s"], back=gpu["pcie_back_gb_per_s"]),
+        driver=gpu["driver"] or _("unknown"),
     )
 
 
 def _disk_line(machine: dict[str, Any]) -> str:
     if machine["disk_free_bytes"] is None:
-        return "not looked at"
-    speed = f", writes {machine['disk_gb_per_s']:.2f} GB/s" if machine["disk_gb_per_s"] else ""
-    return f"{size(machine['disk_free_bytes'])} free in {machine['disk_path']}{speed}"
+        return _("not looked at")
+    said = _("{free} free in {folder}")
+    if machine["disk_gb_per_s"]:
+        said = _("{free} free in {folder}, writes {rate:.2f} GB/s")
+    free = size(machine["disk_free_bytes"])
+    return said.format(free=free, folder=machine["disk_path"], rate=machine["disk_gb_per_s"])
 
 
 def _version(name: str) -> str | None:
@@ -141,39 +168,30 @@ def _version(name: str) -> str | None:
 
 def _package_problems() -> list[str]:
     missing = [name for name in PACKAGES if _version(name) is None]
-    return (
-        [
-            f"Packages are missing: {', '.join(missing)}. Start the app by launcher.py, which repairs its "
-            "environment."
-        ]
-        if missing
-        else []
-    )
+    if not missing:
+        return []
+    said = _("Packages are missing: {names}. Start the app by launcher.py, which repairs its environment.")
+    return [said.format(names=", ".join(missing))]
 
 
 def _disk_problems(hardware: Hardware) -> list[str]:
     free = hardware.disk_free_bytes
     if free is None or free >= LOW_DISK_BYTES:
         return []
-    return [
-        f"Only {size(free)} is free in {hardware.disk_path}. Free some space, or set data_dir to another "
-        "drive's folder."
-    ]
+    said = _("Only {free} is free in {folder}. Free some space, or set data_dir to another drive's folder.")
+    return [said.format(free=size(free), folder=hardware.disk_path)]
 
 
 def _link_problems(hardware: Hardware) -> list[str]:
+    said = _(
+        "{gpu} gets {rate:.1f} GB/s from host memory; {usual:.0f} is usual. Put it in the first x16 slot, "
+        "and look in the mainboard's manual whether an M.2 slot takes lanes from it."
+    )
     problems = []
     for gpu in hardware.gpus:
         spec = look_up(gpu.name, vram_bytes=gpu.vram_bytes)
-        if (
-            spec is not None
-            and gpu.pcie_measured
-            and gpu.pcie_gb_per_s < SLOW_LINK_SHARE * spec.pcie_gb_per_s
-        ):
-            problems.append(
-                f"{gpu.name} gets {gpu.pcie_gb_per_s:.1f} GB/s from host memory; {spec.pcie_gb_per_s:.0f} is "
-                "usual. Put it in "
-                "the first x16 slot, and look in the mainboard's manual whether an M.2 slot takes lanes "
-                "from it."
-            )
+        if spec is None or not gpu.pcie_measured:
+            continue
+        if gpu.pcie_gb_per_s < SLOW_LINK_SHARE * spec.pcie_gb_per_s:
+            problems.append(said.format(gpu=gpu.name, rate=gpu.pcie_gb_per_s, usual=spec.pcie_gb_per_s))
     return problems

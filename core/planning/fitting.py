@@ -16,6 +16,7 @@ from core.planning import costs
 from core.planning.budget import Layout, host_lines, lay_out, vram_lines
 from core.planning.known import NOTHING, Known
 from core.planning.plan import BudgetLine
+from core.text.words import translated as _
 
 CONTEXT_STEP = 256  # an automatic context is a multiple of this
 SMALLEST_CONTEXT = 1024
@@ -69,9 +70,10 @@ def site_of(hardware: Hardware, settings: Settings, *, known: Known = NOTHING) -
     gpu = max(hardware.gpus, key=lambda one: (one.free_bytes, -one.index), default=None)
     if settings.device == "cuda" and gpu is None:
         problem = f" ({hardware.problems[0]})" if hardware.problems else ""
-        raise PlanError(
-            f"No usable CUDA GPU was found{problem}. Install the NVIDIA driver, or set device to auto or cpu."
+        said = _(
+            "No usable CUDA GPU was found{problem}. Install the NVIDIA driver, or set device to auto or cpu."
         )
+        raise PlanError(said.format(problem=problem))
     if settings.device == "cpu":
         gpu = None
     threads = settings.threads or hardware.physical_cores

@@ -14,6 +14,7 @@ from core.cache.disk import SnapshotFolder
 from core.model.stored import fingerprint
 from core.paths import write_whole
 from core.planning.tuned import Tuned
+from core.text.words import translated as _
 
 NAME = "tuned.json"
 # one more whenever passes or the way of measuring change so that old values mislead
@@ -60,12 +61,12 @@ def read_tuned(data_folder: Path) -> tuple[Tuned, ...]:
 
 def _stale(one: Tuned) -> str:
     if one.version != version():
-        return f"they were measured with {one.version}, and this is {version()}"
+        return _("they were measured with {then}, and this is {now}").format(then=one.version, now=version())
     try:
         same = fingerprint(Path(one.folder)) == one.fingerprint
     except OSError:
-        return f"the model they were measured with is no longer in {one.folder}"
-    return "" if same else "the model's files have changed since"
+        return _("the model they were measured with is no longer in {folder}").format(folder=one.folder)
+    return "" if same else _("the model's files have changed since")
 
 
 def keep(data_folder: Path, tuned: Tuned) -> Path:

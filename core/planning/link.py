@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from core.hardware.facts import GB
 from core.planning.plan import Plan
+from core.text.words import GB
+from core.text.words import translated as _
 
 _ENOUGH_BYTES = 2 * GB  # before that a round's fixed costs decide
 # times slower than planned: beyond what a busy machine or a cautious plan explains
@@ -34,14 +35,14 @@ def slow_note(plan: Plan, rounds: Rounds, system: str) -> str | None:
     )
     if rounds.decode_s < _FAR * expected_s:
         return None
-    cause = (
-        "Windows may have moved GPU memory into system memory: close other programs that use the GPU, or "
-        "raise vram_reserve_gib"
-        if system == "Windows"
-        else "something else uses the bus, or the GPU sits in a slot with fewer lanes; `launcher.py doctor` "
-        "measures it"
+    cause = _(
+        "Perhaps something else uses the bus, or the GPU sits in a slot with fewer lanes; `launcher.py "
+        "doctor` measures it."
     )
-    return (
-        f"This answer took {rounds.decode_s / expected_s:.0f} times as long as its memory traffic should "
-        f"take. Perhaps {cause}."
-    )
+    if system == "Windows":
+        cause = _(
+            "Perhaps Windows moved GPU memory into system memory: close other programs that use the GPU, or "
+            "raise vram_reserve_gib."
+        )
+    said = _("This answer took {times:.0f} times as long as its memory traffic should take. {cause}")
+    return said.format(times=rounds.decode_s / expected_s, cause=cause)

@@ -14,8 +14,9 @@ from core.model.catalogue import EMBEDDED, CatalogueEntry, draft_for, find, load
 from core.planning.budget import MODEL_FILES
 from core.planning.known import NOTHING, Known
 from core.planning.plan import Plan
-from core.planning.planner import plan
-from core.planning.wording import size
+from core.planning.planner import plan as planned
+from core.text.words import size
+from core.text.words import translated as _
 
 USEFUL_CONTEXT = 8192  # below this a larger model reads a book in too many pieces to be worth it
 
@@ -55,13 +56,13 @@ def plan_for(
     draft = draft_for(entry, settings.draft_model)
     if draft is not None and settings.draft_model is None and not is_there(draft):
         found = plan_for(hardware, replace(settings, draft_model="none"), entry, known=known)
-        note = (
-            f"{draft.name} could draft for it and is not on this computer: launcher.py models download "
-            f"{entry.name} fetches it."
-        )
-        return replace(found, plan=replace(found.plan, notes=(*found.plan.notes, note)))
+        note = _(
+            "{draft} could draft for it and is not on this computer: launcher.py models download {model} "
+            "fetches it."
+        ).format(draft=draft.name, model=entry.name)
+        return replace(found, plan=_noted(found.plan, note))
     others = [other.shape for other in load().values() if other.role == "target" and other.chat]
-    made = plan(
+    made = planned(
         hardware,
         settings,
         target=entry.shape,
@@ -70,9 +71,13 @@ def plan_for(
         known=known,
     )
     if not entry.chat:
-        note = f"{entry.name} is a base model, not tuned for chat: it continues texts rather than answers."
-        made = replace(made, notes=(*made.notes, note))
+        said = _("{model} is a base model, not tuned for chat: it continues texts rather than answers.")
+        made = _noted(made, said.format(model=entry.name))
     return Choice(entry, draft if made.draft_model is not None else None, made)
+
+
+def _noted(plan: Plan, note: str) -> Plan:
+    return replace(plan, notes=(*plan.notes, note))
 
 
 def choose(
@@ -119,26 +124,22 @@ def _offer(
     hardware: Hardware, settings: Settings, entry: CatalogueEntry, *, downloaded: bool, known: Known
 ) -> Offer:
     try:
-        choice = plan_for(hardware, settings, entry, known=known)
+        plan = plan_for(hardware, settings, entry, known=known).plan
     except (PlanError, UserError) as error:
         return Offer(entry, None, str(error), downloaded)
-    files, free = (
-        sum(line.bytes for line in choice.plan.budget if line.name == MODEL_FILES),
-        hardware.disk_free_bytes,
-    )
-    if not downloaded and free is not None and files > free:
-        return Offer(
-            entry,
-            None,
-            f"Its files take {size(files)}; {size(free)} is free in {hardware.disk_path}.",
-            downloaded,
+    reason = _too_large(plan, hardware) if not downloaded else ""
+    if settings.context_tokens is None and plan.context_tokens < min(USEFUL_CONTEXT, entry.native_context):
+        reason = reason or _("Only {tokens} tokens of context would fit beside it.").format(
+            tokens=f"{plan.context_tokens:,}"
         )
-    short = choice.plan.context_tokens < min(USEFUL_CONTEXT, entry.native_context)
-    if short and settings.context_tokens is None:
-        return Offer(
-            entry,
-            None,
-            f"Only {choice.plan.context_tokens:,} tokens of context would fit beside it.",
-            downloaded,
-        )
-    return Offer(entry, choice.plan, "", downloaded)
+    return Offer(entry, None if reason else plan, reason, downloaded)
+
+
+def _too_large(plan: Plan, hardware: Hardware) -> str:
+    """Why the files do not fit the disk, if they do not."""
+    files = sum(line.bytes for line in plan.budget if line.name == MODEL_FILES)
+    free = hardware.disk_free_bytes
+    if free is None or files <= free:
+        return ""
+    said = _("Its files take {needed}; {free} is free in {folder}.")
+    return said.format(needed=size(files), free=size(free), folder=hardware.disk_path)

@@ -7,14 +7,16 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-PLACES = ("VRAM", "pinned RAM", "RAM", "disk")
+from core.text.words import marked as N_
+
+PLACES = (N_("VRAM"), N_("pinned RAM"), N_("RAM"), N_("disk"))
 # tokens, a long novel; more is planned only when asked for: it takes memory from the whole machine
 AUTO_CONTEXT = 131_072
 
 
 @dataclass(frozen=True, slots=True)
 class BudgetLine:
-    """So many bytes of one purpose in one place: "VRAM", "pinned RAM", "RAM" or "disk"."""
+    """So many bytes of one purpose in one place. Both names are keys, translated where they are shown."""
 
     name: str
     bytes: int
@@ -81,9 +83,3 @@ class Plan:
     def to_json(self) -> dict[str, Any]:
         """Plain values for JSON, the panel and the log."""
         return asdict(self)
-
-    @classmethod
-    def from_json(cls, values: dict[str, Any]) -> Plan:
-        """The plan that `to_json` wrote."""
-        budget = tuple(BudgetLine(**line) for line in values["budget"])
-        return cls(**{**values, "budget": budget, "notes": tuple(values["notes"])})

@@ -20,10 +20,11 @@ from core.planning import costs
 from core.planning.budget import Layout, disk_lines, host_lines, vram_lines
 from core.planning.fitting import Case, Shortfall, fitted, longest, site_of, smallest
 from core.planning.known import NOTHING, Known
+from core.planning.notes import notes_for, tuning_notes
 from core.planning.plan import AUTO_CONTEXT, Plan
 from core.planning.refusal import refusal
 from core.planning.tuned import Tuned, machine_of, newest
-from core.planning.wording import notes_for, tuning_notes
+from core.text.words import translated as _
 
 
 def plan(
@@ -51,7 +52,7 @@ def plan(
     if isinstance(found, Shortfall):
         raise refusal(case, found, context, alternatives)
     notes = (
-        *notes_for(found, hardware, case.site.gpu, settings, target),
+        *notes_for(found, hardware, settings, gpu=case.site.gpu, target=target),
         *tuning_notes(found, settings, record, unused),
     )
     return replace(found, notes=notes)
@@ -60,18 +61,16 @@ def plan(
 def _check_asked(settings: Settings, target: ModelShape) -> None:
     context, layers = settings.context_tokens, settings.on_chip_layers
     if context is not None and context > target.longest_context:
+        said = _(
+            "{model} handles at most {most} tokens; {context} were asked for. Lower context_tokens to "
+            "{most}, choose a model with a longer context, or read the book in parts (fit: sections)."
+        )
         raise PlanError(
-            f"{target.name} handles at most {target.longest_context:,} tokens; {context:,} were asked for. "
-            "Lower "
-            f"context_tokens to {target.longest_context:,}, choose a model with a longer context, or read "
-            "the book in parts "
-            f"(fit: sections)."
+            said.format(model=target.name, most=f"{target.longest_context:,}", context=f"{context:,}")
         )
     if layers is not None and layers > target.layers:
-        raise PlanError(
-            f"{target.name} has {target.layers} layers; on_chip_layers is {layers}. Lower it or set it to "
-            "auto."
-        )
+        said = _("{model} has {layers} layers; on_chip_layers is {asked}. Lower it or set it to auto.")
+        raise PlanError(said.format(model=target.name, layers=target.layers, asked=layers))
 
 
 def _best(case: Case, context: int) -> Plan | Shortfall:
@@ -94,11 +93,12 @@ def _tuned(case: Case, context: int, record: Tuned, machine: str) -> Plan | str:
         (one for one in layouts if (one.draft.name if one.draft else None) == record.draft_model), None
     )
     if layout is None:
-        return f"they are for drafts by {record.draft_model or 'n-gram lookup'}"
+        return _("they are for drafts by {draft}").format(draft=record.draft_model or _("n-gram lookup"))
     if layout.kernel != record.kernel:
-        return f"they are for {record.kernel} kernels"
+        return _("they are for {kernel} kernels").format(kernel=record.kernel)
     if abs(layout.on_chip - record.on_chip_layers) > case.target.layers // 10:
-        return f"{layout.on_chip} layers fit the device now and {record.on_chip_layers} did then"
+        said = _("{now} layers fit the device now and {then} did then")
+        return said.format(now=layout.on_chip, then=record.on_chip_layers)
     return _cost(tuned_case, layout, _measured(record, case.settings))
 
 

@@ -10,7 +10,8 @@ from dataclasses import replace
 from core.errors import PlanError
 from core.model.shapes import ModelShape
 from core.planning.fitting import Case, Shortfall, fits, longest
-from core.planning.wording import exactly, size
+from core.text.words import size
+from core.text.words import translated as _
 
 USEFUL_CONTEXT = 8192  # what an offered other model should at least read at once
 LAYOUT_FIGURES = (
@@ -27,14 +28,26 @@ LAYOUT_FIGURES = (
 
 def refusal(case: Case, short: Shortfall, context: int, alternatives: Sequence[ModelShape]) -> PlanError:
     """The error that names need, supply, the biggest lines and the smallest changes that fit."""
-    where = "of VRAM" if short.place == "VRAM" else "of RAM"
+    said = _(
+        "{model} even with only {tokens} tokens of context needs {needed} of {place}; {free} is free. The "
+        "largest parts are: {parts}. {remedies}"
+    )
+    if case.settings.context_tokens is not None:
+        said = _(
+            "{model} with {tokens} tokens of context needs {needed} of {place}; {free} is free. The "
+            "largest parts are: {parts}. {remedies}"
+        )
     biggest = sorted(short.lines, key=lambda line: line.bytes, reverse=True)[:3]
-    only = "with" if case.settings.context_tokens is not None else "even with only"
-    detail = ", ".join(f"{line.name} {size(line.bytes)}" for line in biggest)
-    remedies = list(_remedies(case, short, context, alternatives))
     return PlanError(
-        f"{case.target.name} {only} {context:,} tokens of context needs {exactly(short.needed)} {where}; "
-        f"{exactly(short.available)} is free. The largest parts are: {detail}. " + _sentence(remedies)
+        said.format(
+            model=case.target.name,
+            tokens=f"{context:,}",
+            needed=size(short.needed),
+            place=_(short.place),
+            free=size(short.available),
+            parts=", ".join(f"{_(line.name)} {size(line.bytes)}" for line in biggest),
+            remedies=_sentence(list(_remedies(case, short, context, alternatives))),
+        )
     )
 
 
@@ -45,28 +58,39 @@ def _remedies(
     settings = case.settings
     shorter = longest(case, context)
     if shorter is not None:
-        yield f"lower context_tokens to {shorter:,}"
+        yield _("lower context_tokens to {tokens}").format(tokens=f"{shorter:,}")
     for figure in LAYOUT_FIGURES:
-        if getattr(settings, figure) is not None and fits(
-            replace(case, settings=replace(settings, **{figure: None})), context
-        ):
-            yield f"set {figure} to auto"
-    missing = short.needed - short.available
+        if getattr(settings, figure) is None:
+            continue
+        if fits(replace(case, settings=replace(settings, **{figure: None})), context):
+            yield _("set {setting} to auto").format(setting=figure)
+    missing = size(short.needed - short.available)
     if short.place == "RAM":
-        yield f"close other programs or add RAM ({size(missing)} more)"
+        yield _("close other programs or add RAM ({size} more)").format(size=missing)
     else:
-        yield f"use a GPU with {size(missing)} more free VRAM"
+        yield _("use a GPU with {size} more free VRAM").format(size=missing)
     wanted = context if settings.context_tokens is not None else USEFUL_CONTEXT
-    others = [
-        shape for shape in alternatives if shape.name != case.target.name and shape.native_context >= wanted
-    ]
-    for shape in sorted(others, key=lambda one: one.parameters, reverse=True):
-        if fits(Case(case.site, replace(settings, on_chip_layers=None), shape, None), wanted):
-            yield f"choose {shape.name}, which fits with {wanted:,} tokens"
-            return
+    other = _other(case, wanted, alternatives)
+    if other is not None:
+        yield _("choose {model}, which fits with {tokens} tokens").format(
+            model=other.name, tokens=f"{wanted:,}"
+        )
+
+
+def _other(case: Case, context: int, alternatives: Sequence[ModelShape]) -> ModelShape | None:
+    """The largest other model that fits this context."""
+    settings = replace(case.settings, on_chip_layers=None)
+    for shape in sorted(alternatives, key=lambda one: one.parameters, reverse=True):
+        if shape.name == case.target.name or shape.native_context < context:
+            continue
+        if fits(Case(case.site, settings, shape, None), context):
+            return shape
+    return None
 
 
 def _sentence(remedies: list[str]) -> str:
     """The remedies as one sentence, with "or" before the last."""
-    joined = remedies[0] if len(remedies) == 1 else ", ".join(remedies[:-1]) + ", or " + remedies[-1]
+    joined = remedies[0]
+    if len(remedies) > 1:
+        joined = _("{remedies}, or {last}").format(remedies=", ".join(remedies[:-1]), last=remedies[-1])
     return joined[0].upper() + joined[1:] + "."

@@ -6,12 +6,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from core.config import Settings
-
-if TYPE_CHECKING:
-    from core.hardware.facts import Hardware
+from core.hardware.facts import Hardware
+from core.text.words import translated as _
 
 Times = tuple[tuple[int, float], ...]  # (rows, milliseconds) of a pass, ascending
 SPECULATION = ("retrieval_budget", "retrieval_chunk", "gamma", "middle_gamma")
@@ -88,12 +87,14 @@ class Tuned:
     def unfit(self, machine: str, settings: Settings, *, dtype: str, threads: int) -> str:
         """Why it cannot be used here and now, in words that follow "because"; "" when it can."""
         if self.machine != machine:
-            return "they were measured on another machine"
+            return _("they were measured on another machine")
         if (self.dtype, self.threads) != (dtype, threads):
-            return f"they are for {self.dtype} with {self.threads} threads"
+            return _("they are for {dtype} with {threads} threads").format(
+                dtype=self.dtype, threads=self.threads
+            )
         for name in ("retrieval_budget", "retrieval_chunk"):
             if getattr(settings, name) not in (None, getattr(self, name)):
-                return f"{name} is set in the settings"
+                return _("{setting} is set in the settings").format(setting=name)
         return self.stale
 
 

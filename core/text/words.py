@@ -33,6 +33,13 @@ def translated_count(one: str, many: str, count: int) -> str:
     return _translations.ngettext(one, many, count)
 
 
+def marked(message: str) -> str:
+    """The sentence as it is: a key in the code, translated where it is shown. Imported as `N_`, for the
+    extractor.
+    """
+    return message
+
+
 def size(amount: float) -> str:
     """Bytes for people, in units of 1,000: 68.7 GB, below one GB in MB, below one MB in KB."""
     if amount >= GB:

@@ -16,9 +16,9 @@ from app.models import Fetching, Models, remember, remembered, survey
 from app.views import fetching_html, models_html
 from core.ask import Ask
 from core.config import Settings
-from core.hardware.facts import GB
 from core.hardware.gpus import imagined_hardware
 from core.model.catalogue import EMBEDDED
+from core.text.words import GB
 from tests.app.fake_runtime import wait_until
 from tests.hub import Hub, serving
 

@@ -23,12 +23,13 @@ from core.cache.offloaded import OffloadedKVCache
 from core.config import MODES, Settings
 from core.engine import Context, Done, Engine, Prefilled
 from core.errors import UserError
-from core.hardware.facts import GB
 from core.hardware.gpus import imagined_hardware
 from core.hardware.measured import PAGE_LOCKED, Measurements
 from core.model.shapes import ModelShape
+from core.planning.budget import KEPT_FREE, KV_ON_CHIP
 from core.planning.plan import BudgetLine, Plan
 from core.planning.planner import plan as make_plan
+from core.text.words import GB
 from tests.tiny import PLAN, VOCAB, oracle
 
 OFFLOADED = replace(PLAN, on_chip_layers=1, staging_blocks=2, staging_block_tokens=64, staging_block_bytes=1)
@@ -258,8 +259,8 @@ def test_planned_and_real_memory_are_compared_after_loading(folder: Path, caplog
     caplog.set_level(logging.INFO)
     lines = (
         BudgetLine("weights", 2 * GB, "VRAM"),
-        BudgetLine("KV cache of 1 on-chip layers", 3 * GB, "VRAM"),
-        BudgetLine("kept free", 9 * GB, "VRAM"),
+        BudgetLine(KV_ON_CHIP, 3 * GB, "VRAM"),
+        BudgetLine(KEPT_FREE, 9 * GB, "VRAM"),
     )
     planned = replace(OFFLOADED, device="cuda", budget=lines)
     roomy, tight = (built(folder, planned, backend=SmallDevice(free=free)) for free in (4 * GB, 2 * GB))

@@ -85,7 +85,7 @@ def test_many_rows_see_all_keys_whatever_the_pieces(
     """Pieces inside a block, across blocks and larger than all; bfloat16 numbers multiplied in float32 too,
     which is rounded once.
     """
-    monkeypatch.setattr(cpu, "_PIECE_TOKENS", piece)
+    monkeypatch.setattr(cpu, "PIECE_TOKENS", piece)
     q, k, v = material(n, length)
     dtype = torch.bfloat16 if wide else torch.float32
     q, k, v = q.to(dtype), k.to(dtype), v.to(dtype)

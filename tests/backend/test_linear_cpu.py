@@ -88,7 +88,7 @@ def test_wide_products_are_the_exact_ones_rounded_once(
     """Whole or in pieces of the matrix; few rows are left to bfloat16, whose result differs by roundings
     only.
     """
-    monkeypatch.setattr(linear_cpu, "_PIECE_NUMBERS", piece)
+    monkeypatch.setattr(linear_cpu, "PIECE_NUMBERS", piece)
     dice = torch.Generator().manual_seed(rows)
     weight, bias, x = (
         torch.randn(size, generator=dice).bfloat16() for size in ((OUT, IN), (OUT,), (rows, IN))

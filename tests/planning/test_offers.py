@@ -13,7 +13,7 @@ from core.hardware.gpus import imagined_hardware
 from core.model.catalogue import EMBEDDED, find
 from core.planning import doctor
 from core.planning.offers import choose, offers, plan_for
-from core.planning.wording import duration, format_plan
+from core.planning.wording import format_plan
 
 PC_4090 = imagined_hardware(gpu="RTX 4090", ram_gib=64)
 PC_3060 = imagined_hardware(gpu="RTX 3060", ram_gib=32)
@@ -104,13 +104,6 @@ def test_plan_as_text_names_every_line():
     assert all(note in text for note in plan.notes)
     assert "pinned RAM" in text
     assert f"{plan.on_chip_layers} of 32 layers" in text
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"), [(3.24, "3.2 s"), (53, "53 s"), (600, "10 min"), (7200, "2.0 h")]
-)
-def test_durations(seconds, text):
-    assert duration(seconds) == text
 
 
 # ---- doctor ------------------------------------------------------------------------------------------------

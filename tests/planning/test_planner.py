@@ -10,10 +10,9 @@ from itertools import pairwise, product
 
 import pytest
 
-from core.backend import cpu, linear_cpu
 from core.config import Settings
 from core.errors import PlanError
-from core.hardware.facts import GB, GIB, Hardware
+from core.hardware.facts import GIB, Hardware
 from core.hardware.gpus import imagined_gpu, imagined_hardware
 from core.model.catalogue import draft_for, find, load
 from core.planning import budget
@@ -21,6 +20,7 @@ from core.planning.fitting import site_of
 from core.planning.known import NOTHING, Known
 from core.planning.plan import Plan
 from core.planning.planner import plan
+from core.text.words import GB
 
 CARDS = ("RTX 3060", "RTX 3070", "RTX 3080", "RTX 3090", "RTX 4070 Ti", "RTX 4090", "RTX 5090", "A100 80 GB")
 RAMS = (16, 32, 64, 128)
@@ -100,7 +100,7 @@ def test_lines_hold_the_weights_and_the_whole_kv_cache(table):
         assert next(line.bytes for line in found.budget if line.name == "weights") == shape.weight_bytes(
             found.dtype
         ), key
-        assert any(line.name == "kept free" for line in found.budget), key
+        assert any(line.name == budget.KEPT_FREE for line in found.budget), key
         assert 0 <= found.on_chip_layers <= found.layers, key
         assert (found.staging_blocks == 0) == (found.on_chip_layers == found.layers), key
 
@@ -244,13 +244,9 @@ def test_what_prefill_copies_on_a_cpu_is_counted():
     """In pieces of the sizes that the backend takes. One layer of this shape held 359 MiB at most beside its
     weights and cache (torch's memory profile of a segment behind 12,000 tokens).
     """
-    assert (budget.CPU_PIECE_TOKENS, budget.CPU_PIECE_NUMBERS) == (
-        cpu._PIECE_TOKENS,
-        linear_cpu._PIECE_NUMBERS,
-    )
     hardware = replace(imagined_hardware(ram_gib=64), cpu_flags=frozenset({"avx512f", "avx512_bf16"}))
     found = planned(hardware, "Llama-3.1-8B-Instruct", context=16_384)
-    (work,) = (line.bytes for line in found.budget if line.name == "work space (prefill)")
+    (work,) = (line.bytes for line in found.budget if line.name == budget.WORK_PREFILL)
     assert work == pytest.approx(359 * budget.MIB, rel=0.25)
 
 
@@ -409,7 +405,7 @@ def test_windows_pins_about_half():
         planned(imagined_hardware(gpu="RTX 4090", ram_gib=96, system=system), entry.name, context=131_072)
         for system in ("Linux", "Windows")
     )
-    pageable = [line for line in windows.budget if line.name == "KV cache, not pinned"]
+    pageable = [line for line in windows.budget if line.name == budget.KV_PAGEABLE]
     assert windows.bytes_in("pinned RAM") == 48 * GIB
     assert pageable[0].bytes > 0
     assert windows.expected_tbt_ms > linux.expected_tbt_ms
@@ -477,13 +473,6 @@ def test_tiny_models_of_tests_can_be_planned():
     assert found.context_tokens == 300
     assert found.retrieval_budget <= 300
     assert found.prefill_chunk_tokens <= found.prefill_segment_tokens <= 300
-
-
-def test_plan_survives_json():
-    import json
-
-    found = planned(imagined_hardware(gpu="RTX 4090", ram_gib=64), "Llama-3.1-8B-Instruct", context=65_536)
-    assert Plan.from_json(json.loads(json.dumps(found.to_json()))) == found
 
 
 def test_planning_is_pure():

@@ -1,0 +1,177 @@
+"""What people should know about a plan, in plain words. Text only; decides nothing."""
+
+from __future__ import annotations
+
+from core.config import Settings
+from core.hardware.facts import Gpu, Hardware
+from core.model.shapes import ModelShape
+from core.planning.budget import KV_PAGEABLE, MODEL_FILES, SNAPSHOTS
+from core.planning.plan import AUTO_CONTEXT, Plan
+from core.planning.tuned import SPECULATION, Tuned
+from core.text.words import size
+from core.text.words import translated as _
+
+
+def notes_for(
+    plan: Plan, hardware: Hardware, settings: Settings, *, gpu: Gpu | None, target: ModelShape
+) -> tuple[str, ...]:
+    """One sentence or two about each choice. `gpu`: the one that the plan is for."""
+    found = (
+        _where(plan, gpu),
+        _context(plan, settings, target),
+        _kv(plan),
+        _bus(plan, gpu),
+        _pageable(plan, hardware),
+        _draft(plan, settings),
+        _speed(plan, settings),
+        _snapshots(plan, target),
+        _files(plan, hardware),
+        _gpus_left(hardware, gpu),
+    )
+    return tuple(note for note in found if note)
+
+
+def _where(plan: Plan, gpu: Gpu | None) -> str:
+    if gpu is None:
+        said = _("Runs on the CPU with {threads} threads in {dtype}.")
+        return said.format(threads=plan.threads, dtype=plan.dtype)
+    said = _("Runs on {gpu} in {dtype}.").format(gpu=gpu.name, dtype=plan.dtype)
+    if gpu.known:
+        return said
+    return f"{said} " + _(
+        "This GPU is not in the table: its memory bandwidth and TFLOP/s are cautious guesses."
+    )
+
+
+def _context(plan: Plan, settings: Settings, target: ModelShape) -> str:
+    counts = {"tokens": f"{plan.context_tokens:,}", "trained": f"{target.native_context:,}"}
+    if plan.context_stretch > 1:
+        return _(
+            "{tokens} tokens is beyond the {trained} the model was trained for; positions are stretched "
+            "{times:.2g} times (YaRN), at some loss of quality."
+        ).format(**counts, times=plan.context_stretch)
+    if settings.context_tokens is not None or plan.context_tokens == target.native_context:
+        return ""
+    if plan.context_tokens == AUTO_CONTEXT:
+        return _(
+            "The model reads up to {trained} tokens; raise context_tokens for books beyond {tokens}."
+        ).format(**counts)
+    return _(
+        "Memory ends the context at {tokens} of the model's {trained} tokens; longer books are read in parts."
+    ).format(**counts)
+
+
+def _kv(plan: Plan) -> str:
+    if plan.device == "cpu":
+        return ""
+    if plan.on_chip_layers == plan.layers:
+        return _("The whole KV cache fits in VRAM; nothing crosses the bus while decoding.")
+    by_layers = _(
+        "The KV cache of {on_chip} of {layers} layers stays in VRAM; the other {others} pass through "
+        "{blocks} blocks of {size} once per round."
+    )
+    by_blocks = _(
+        "As much KV cache as {on_chip} of {layers} layers have stays in VRAM, spread over all; the rest "
+        "passes through {blocks} blocks of {size} once per round."
+    )
+    return (by_blocks if plan.residency == "blocks" else by_layers).format(
+        on_chip=plan.on_chip_layers,
+        layers=plan.layers,
+        others=plan.layers - plan.on_chip_layers,
+        blocks=plan.staging_blocks,
+        size=size(plan.staging_block_bytes),
+    )
+
+
+def _bus(plan: Plan, gpu: Gpu | None) -> str:
+    if gpu is None or plan.pcie_gb_per_s is None:
+        return ""
+    said = _("Host to GPU: {rate:.1f} GB/s (assumed).")
+    if gpu.pcie_measured:
+        said = _("Host to GPU: {rate:.1f} GB/s (measured).")
+    return said.format(rate=plan.pcie_gb_per_s)
+
+
+def _pageable(plan: Plan, hardware: Hardware) -> str:
+    pageable = sum(line.bytes for line in plan.budget if line.name == KV_PAGEABLE)
+    if not pageable:
+        return ""
+    return _(
+        "{system} lets about {pinnable} be pinned; {pageable} of the KV cache is ordinary memory and "
+        "crosses at about half the rate."
+    ).format(system=hardware.system, pinnable=size(hardware.pinnable_bytes), pageable=size(pageable))
+
+
+def _draft(plan: Plan, settings: Settings) -> str:
+    if plan.draft_model is not None:
+        return _("{draft} drafts, seeing the first {sinks} and latest {window} tokens.").format(
+            draft=plan.draft_model, sinks=plan.draft_sinks, window=plan.draft_window
+        )
+    if settings.mode in ("triforce", "ngram"):
+        return _("Drafts come from n-gram lookup in the book and the answer.")
+    return ""
+
+
+def _speed(plan: Plan, settings: Settings) -> str:
+    said = _(
+        "At an assumed acceptance of {rate:.2f} and a full context, a token takes about {ms:.0f} ms{than}."
+    )
+    if plan.tuned and plan.assumed_acceptance != settings.assumed_acceptance:
+        said = _(
+            "At a measured acceptance of {rate:.2f} and a full context, a token takes about {ms:.0f} "
+            "ms{than}."
+        )
+    gain = plan.expected_plain_tbt_ms / plan.expected_tbt_ms
+    if gain == 1:
+        than = _(": no draft is expected to pay, so decoding is plain until one does")
+    elif gain < 1:
+        than = _(" instead of {plain:.0f} ms: set gamma to auto, plain decoding is faster here")
+    else:
+        than = _(" instead of {plain:.0f} ms ({gain:.1f} times faster)")
+    than = than.format(plain=plan.expected_plain_tbt_ms, gain=gain)
+    return said.format(rate=plan.assumed_acceptance, ms=plan.expected_tbt_ms, than=than)
+
+
+def _snapshots(plan: Plan, target: ModelShape) -> str:
+    quota = sum(line.bytes for line in plan.budget if line.name == SNAPSHOTS)
+    book = plan.context_tokens * target.kv_bytes_per_token(plan.dtype)
+    if not 0 < quota < book:
+        return ""
+    return _(
+        "Of a book that fills the context {book} would be kept on disk, more than the {quota} allowed "
+        "(snapshot_quota_gb), so it is read anew after a restart."
+    ).format(book=size(book), quota=size(quota))
+
+
+def _files(plan: Plan, hardware: Hardware) -> str:
+    needed = sum(line.bytes for line in plan.budget if line.name == MODEL_FILES)
+    free = hardware.disk_free_bytes
+    if free is None or free >= needed:
+        return ""
+    said = _("The model's files take {needed}; {free} is free in {folder}.")
+    return said.format(needed=size(needed), free=size(free), folder=hardware.disk_path)
+
+
+def _gpus_left(hardware: Hardware, gpu: Gpu | None) -> str:
+    unused = [one.name for one in hardware.gpus if gpu is None or one.index != gpu.index]
+    return _("Not used: {names}.").format(names=", ".join(unused)) if unused else ""
+
+
+def tuning_notes(plan: Plan, settings: Settings, record: Tuned | None, unused: str) -> tuple[str, ...]:
+    """Where the lengths of speculation come from, and why an earlier `tune` is not used, `unused`, if that
+    is so.
+    """
+    own = [name for name in SPECULATION if getattr(settings, name) is not None]
+    rest = [name for name in SPECULATION if name not in own]
+    ruled = _("{names} follow rules; launcher.py tune measures them")
+    measured = _("{names} were measured on this machine on {date}")
+    parts = []
+    if own:
+        parts.append(_("{names}: as set").format(names=", ".join(own)))
+    if rest:
+        parts.append((measured if plan.tuned else ruled).format(names=", ".join(rest), date=plan.tuned))
+    origin = _("Of the speculation, {parts}.").format(parts="; ".join(parts))
+    if not unused:
+        return (origin,)
+    why = _("The values tuned on {date} are not used, because {reason}. launcher.py tune measures anew.")
+    return origin, why.format(date=record.date, reason=unused)
