@@ -1,13 +1,12 @@
-"""Finds the stretch of a book that a question is about, by BM25 over short passages. No model, no index on
-disk.
-"""
+"""Finds the stretch of a book that a question is about, by its words. No model, no index on disk."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections import Counter
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 _WORD = re.compile(r"[^\W_]+")
 _PASSAGE_WORDS = 120  # a fact stands in a paragraph or two: longer passages drown it
@@ -16,11 +15,11 @@ _STOP = frozenset(
     re.findall(
         r"\w+",
         """
-    a about after all also an and any are as at be been before but by can could did do does for from had has have he her
-    him his how i if in into is it its just me more most my no not of on or our out over she should so some than that the
-    their them then there these they this those to too under up us was we were what when where which while who whom whose
-    why will with would you your tell explain describe say said book story chapter chapters passage text author happen
-    happens happened please
+    a about after all also an and any are as at be been before but by can could did do does for from had
+    has have he her him his how i if in into is it its just me more most my no not of on or our out over
+    she should so some than that the their them then there these they this those to too under up us was
+    we were what when where which while who whom whose why will with would you your tell explain
+    describe say said book story chapter chapters passage text author happen happens happened please
 """,
     )
 )
@@ -38,33 +37,68 @@ def _stem(word: str) -> str:
     return word
 
 
-class PartIndex:
-    """Ranks the parts of one book for a question: a part is as good as its best passage, with a little for
-    the second best.
+class Ranking:
+    """Texts ranked for a question by BM25 (Robertson and Zaragoza 2009, "The Probabilistic Relevance
+    Framework") over content words and pairs of neighbours, which tell "the red house" from a red something.
     """
+
+    def __init__(self, texts: Sequence[Sequence[str]]) -> None:
+        """`texts`: the `terms` of each."""
+        self._postings: dict[str, list[tuple[int, int]]] = defaultdict(list)  # term -> (text, times in it)
+        lengths = []
+        for number, words in enumerate(texts):
+            counts = Counter(_with_pairs(words))
+            lengths.append(counts.total())
+            for term, times in counts.items():
+                self._postings[term].append((number, times))
+        mean = sum(lengths) / len(lengths) if any(lengths) else 1.0
+        self._drag = [_K1 * (1 - _B + _B * length / mean) for length in lengths]
+
+    def weight(self, term: str) -> float:
+        """How rare a term is among the texts (BM25's idf): above 0, largest for one that no text has."""
+        n, holding = len(self._drag), len(self._postings.get(term, ()))
+        return math.log(1 + (n - holding + 0.5) / (holding + 0.5))
+
+    def scores(self, question: str) -> list[float]:
+        """One score per text, 0 or more; 0 where no content word of the question occurs."""
+        scores = [0.0] * len(self._drag)
+        for term in dict.fromkeys(_with_pairs(terms(question))):
+            weight = self.weight(term)
+            for number, times in self._postings.get(term, ()):
+                scores[number] += weight * times * (_K1 + 1) / (times + self._drag[number])
+        return scores
+
+    def nearest(self, question: str, most: int) -> list[int]:
+        """The numbers of the texts that share words with the question, best first, `most` at most."""
+        scores = self.scores(question)
+        ranked = sorted(range(len(scores)), key=lambda number: (-scores[number], number))
+        return [number for number in ranked[:most] if scores[number] > 0]
+
+
+def _with_pairs(words: Sequence[str]) -> Iterator[str]:
+    yield from words
+    for left, right in pairwise(words):
+        yield f"{left} {right}"
+
+
+class PartIndex:
+    """Ranks the parts of one book: a part is as good as its best passage, and a little of its second best."""
 
     def __init__(self, texts: Sequence[str]) -> None:
         self._owner: list[int] = []
-        self._counts: list[Counter[str]] = []
+        passages: list[list[str]] = []
         for index, text in enumerate(texts):
             words = terms(text)
             # half overlapping: no fact lies on a border
             for start in range(0, max(1, len(words)), _PASSAGE_WORDS // 2):
                 self._owner.append(index)
-                self._counts.append(Counter(words[start : start + _PASSAGE_WORDS]))
+                passages.append(words[start : start + _PASSAGE_WORDS])
         self._num_parts = len(texts)
-        self._frequency = Counter(word for counts in self._counts for word in counts)
-        self._mean = sum(counts.total() for counts in self._counts) / max(1, len(self._counts))
+        self._ranking = Ranking(passages)
 
     def scores(self, question: str) -> list[float]:
         """One score per part, 0 or more."""
-        words = set(terms(question))
         best: list[list[float]] = [[0.0] for _ in range(self._num_parts)]
-        for owner, counts in zip(self._owner, self._counts, strict=True):
-            best[owner].append(sum(self._weight(word, counts) for word in words if word in counts))
+        for owner, score in zip(self._owner, self._ranking.scores(question), strict=True):
+            best[owner].append(score)
         return [top[0] + 0.1 * sum(top[1:2]) for top in (sorted(scores, reverse=True) for scores in best)]
-
-    def _weight(self, word: str, counts: Counter[str]) -> float:
-        n, df, tf = len(self._counts), self._frequency[word], counts[word]
-        idf = math.log(1 + (n - df + 0.5) / (df + 0.5))
-        return idf * tf * (_K1 + 1) / (tf + _K1 * (1 - _B + _B * counts.total() / self._mean))

@@ -1,0 +1,94 @@
+"""A book cut into passages: short stretches on paragraph borders, each with its place."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from core.documents.document import Document, Section
+
+LEAST_WORDS, MOST_WORDS = 250, 400  # a passage a person reads in two minutes and a small model reads well
+_PARAGRAPH = re.compile(r"\n\s*\n\s*")
+_SENTENCE = re.compile(r"[.!?…]+[\"'”’»)\]]*\s+|[。！？]+[」』”’]*\s*")
+_WORD = re.compile(r"[぀-ヿ㐀-鿿]|[^\W぀-ヿ㐀-鿿]+")  # a CJK character counts as a word
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """`document.text[start:end]` in the section titled `chapter`, from `page` on (None without pages)."""
+
+    start: int
+    end: int
+    chapter: str
+    page: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Span:
+    start: int
+    end: int
+    words: int
+
+
+def passages(document: Document) -> tuple[Passage, ...]:
+    """The passages of the book itself, in order; of everything where no chapters are known.
+
+    They cover every word of their sections, do not overlap and end where a paragraph does, or a sentence
+    where a paragraph is longer than a passage. None has more than `MOST_WORDS` unless a single sentence has.
+    """
+    sections = document.chapters or document.sections
+    found = []
+    for section in sections:
+        for span in _merged(list(_grains(document.text, section))):
+            found.append(Passage(span.start, span.end, section.title, document.page_at(span.start)))
+    return tuple(found)
+
+
+def sentences(text: str, start: int, end: int) -> list[tuple[int, int]]:
+    """The sentences of text[start:end] as offsets, without white space around them; a paragraph ends one."""
+    found = []
+    for low, high in _cut(text, start, end, _PARAGRAPH):
+        for left, right in _cut(text, low, high, _SENTENCE):
+            stripped = text[left:right].strip()
+            if stripped:
+                at = left + text[left:right].index(stripped)
+                found.append((at, at + len(stripped)))
+    return found
+
+
+def _grains(text: str, section: Section) -> Iterator[_Span]:
+    """Paragraphs, and sentences of a paragraph that is longer than a passage."""
+    for start, end in _cut(text, section.start, section.end, _PARAGRAPH):
+        words = _count(text, start, end)
+        if words <= MOST_WORDS:
+            yield _Span(start, end, words)
+            continue
+        for left, right in _cut(text, start, end, _SENTENCE):
+            yield _Span(left, right, _count(text, left, right))
+
+
+def _merged(grains: Sequence[_Span]) -> list[_Span]:
+    """Neighbours joined: a passage ends as soon as it has enough words, or before it would have too many."""
+    found: list[_Span] = []
+    for grain in grains:
+        last = found[-1] if found else None
+        if last is not None and last.words < LEAST_WORDS and last.words + grain.words <= MOST_WORDS:
+            found[-1] = _Span(last.start, grain.end, last.words + grain.words)
+        else:
+            found.append(grain)
+    if len(found) > 1 and found[-1].words + found[-2].words <= MOST_WORDS:
+        rest = found.pop()
+        found[-1] = _Span(found[-1].start, rest.end, found[-1].words + rest.words)
+    return [span for span in found if span.words]
+
+
+def _cut(text: str, start: int, end: int, border: re.Pattern[str]) -> list[tuple[int, int]]:
+    """text[start:end] cut behind every border."""
+    cuts = [match.end() for match in border.finditer(text, start, end) if start < match.end() < end]
+    return list(pairwise([start, *cuts, end])) if start < end else []
+
+
+def _count(text: str, start: int, end: int) -> int:
+    return sum(1 for _ in _WORD.finditer(text, start, end))

@@ -1,0 +1,146 @@
+"""Where in the book a sentence of an answer comes from, as far as its words tell. No model.
+
+A mark shows where to look, not that the sentence is true. A sentence is held against the passages nearest to
+it. Of its content words, weighted by how rare they are in the book, `score` is the mean of the share that
+stands in the passage and the share that stands within three sentences of it: words that agree by chance lie
+apart. It agrees when the score reaches `AGREES`, the passage knows every name and number in it, and no word
+that both share is denied by one of them alone. `AGREES` was set on answers of FairytaleQA and on people's
+summaries in SQuALITY; benchmarks/evidence.py measures what it lets through.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from core.documents.document import Document
+from core.documents.quotes import QuoteIndex
+from core.evidence.passages import Passage, passages, sentences
+from core.text.ranking import Ranking, terms
+
+AGREES = 0.5
+_CANDIDATES = 5
+_WINDOW = 3  # sentences
+_QUOTED_WORDS = 5  # fewer stand in a book by chance
+_FEW_WORDS = 3  # content words: fewer agree with anything
+_NAME = re.compile(r"(?<!\w)[A-Z][^\W\d_]{2,}(?!\w)")
+_LETTER = re.compile(r"[^\W\d_]")
+_NUMBER = re.compile(r"\d[\d,.]*\d|\d")
+_DENIES = re.compile(
+    r"\b(?:not|never|no|nobody|nothing|none|nor|neither|nowhere|without|cannot)\b|n['’]t\b", re.IGNORECASE
+)
+_REACH = re.compile(r"(?:[^\w.,;:!?]+[\w'’]+){0,4}")
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """What was found for `answer[start:end]`, one sentence.
+
+    `state`: "quoted" (the book has it word for word), "agrees" (the nearest passage has its names and words)
+    or "nothing". `place`: (start, end) of it in the book's text, None for "nothing"; `nearest` is then still
+    the passage that comes closest, where one shares a word with it.
+    """
+
+    start: int
+    end: int
+    state: str = "nothing"
+    place: tuple[int, int] | None = None
+    score: float = 0.0
+    nearest: Passage | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """What one passage holds of a sentence. `closest`: the sentence of it that holds the most."""
+
+    score: float
+    passage: Passage
+    place: tuple[int, int]
+    closest: str
+
+
+class Evidence:
+    """The passages of one book, ranked for questions and held against sentences. Built once per book."""
+
+    def __init__(self, document: Document) -> None:
+        self.passages = passages(document)
+        self._text = document.text
+        self._ranking = Ranking([terms(self._text[one.start : one.end]) for one in self.passages])
+        self.quotes = QuoteIndex(document)
+        self._common = frozenset(re.findall(r"\b[^\W\d_A-Z][^\W\d_]+\b", self._text))
+
+    def nearest(self, question: str, most: int = 3) -> list[Passage]:
+        """The passages that a question's words point at, best first; none where no word is shared."""
+        return [self.passages[number] for number in self._ranking.nearest(question, most)]
+
+    def marks(self, answer: str, question: str = "") -> tuple[Mark, ...]:
+        """One mark for each sentence of an answer, in order.
+
+        A sentence of few content words, "The Eloi.", is held against the book together with `question`.
+        """
+        spans = sentences(answer, 0, len(answer))
+        return tuple(self._mark(Mark(start, end), answer[start:end], question) for start, end in spans)
+
+    def _mark(self, mark: Mark, sentence: str, question: str) -> Mark:
+        place = self.quotes.find(sentence) if len(sentence.split()) >= _QUOTED_WORDS else None
+        if place is not None:
+            return replace(mark, state="quoted", place=place, score=1.0)
+        words = terms(sentence)
+        said = sentence if len(words) >= _FEW_WORDS else f"{question} {sentence}"
+        weights = {word: self._ranking.weight(word) for word in terms(said)}
+        if not words or len(weights) < _FEW_WORDS:
+            return mark
+        held = [self._held(number, weights) for number in self._ranking.nearest(said, _CANDIDATES)]
+        if not held:
+            return mark
+        best = max(held, key=lambda one: one.score)
+        mark = replace(mark, score=best.score, nearest=best.passage)
+        if best.score < AGREES or not self._consistent(sentence, best):
+            return mark
+        return replace(mark, state="agrees", place=best.place)
+
+    def _held(self, number: int, weights: Mapping[str, float]) -> _Held:
+        """How much of a sentence's words the passage holds, and where."""
+        passage, total = self.passages[number], sum(weights.values())
+        spans = sentences(self._text, passage.start, passage.end)
+        found = [weights.keys() & set(terms(self._text[start:end])) for start, end in spans]
+
+        def share(first: int, last: int) -> float:
+            return sum(weights[word] for word in set().union(*found[first:last])) / total
+
+        windows = [(share(first, first + _WINDOW), -first) for first in range(len(spans))]
+        near, first = max(windows)
+        inside = [at for at in range(-first, min(_WINDOW - first, len(spans))) if found[at]] or [-first]
+        closest = max(inside, key=lambda at: share(at, at + 1))
+        return _Held(
+            score=(near + share(0, len(spans))) / 2,
+            passage=passage,
+            place=(spans[inside[0]][0], spans[inside[-1]][1]),
+            closest=self._text[slice(*spans[closest])],
+        )
+
+    def _consistent(self, sentence: str, held: _Held) -> bool:
+        """Whether the passage knows the sentence's names and numbers, and does not deny what it says."""
+        known = self._text[held.passage.start : held.passage.end]
+        if not set(self._names_in(sentence)) <= set(_NAME.findall(known)):
+            return False
+        if not set(_NUMBER.findall(sentence)) <= set(_NUMBER.findall(known)):
+            return False
+        shared = set(terms(sentence)) & set(terms(held.closest))
+        return not shared & (_denied(sentence) ^ _denied(held.closest))
+
+    def _names_in(self, sentence: str) -> Iterator[str]:
+        """Words written with a capital, the first one only where the book never writes it without."""
+        for match in _NAME.finditer(sentence):
+            word = match.group()
+            begins = not _LETTER.search(sentence, 0, match.start())
+            if not begins or (terms(word) and word.lower() not in self._common):
+                yield word
+
+
+def _denied(text: str) -> set[str]:
+    """The content words that a denial speaks of: those in the few words behind it."""
+    return {
+        word for match in _DENIES.finditer(text) for word in terms(_REACH.match(text, match.end()).group())
+    }

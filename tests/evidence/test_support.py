@@ -1,0 +1,129 @@
+"""What a mark says of a sentence, and what it must not let through."""
+
+from __future__ import annotations
+
+import pytest
+
+from core.documents.document import Document, Section
+from core.evidence.support import Evidence
+
+PARAGRAPHS = (
+    "Ogilvy, the astronomer, lived at Ottershaw and looked through his telescope every night.",
+    "Early in the morning poor Ogilvy found the cylinder on the common near the pits.",
+    "Henderson came from London. He ran to the railway station to telegraph the news to his editor.",
+    "The brother of Henderson had never owned a horse. In June 1894 he walked 40 miles to Leatherhead.",
+    "The Martians were slain by the bacteria against which their systems were unprepared.",
+)
+
+
+@pytest.fixture(scope="module")
+def evidence() -> Evidence:
+    filler = (
+        " ".join(f"The keeper counted sheep number {at} upon the quiet hill." for at in range(30)) + "\n\n"
+    )
+    text = "".join(one + "\n\n" + filler for one in PARAGRAPHS)
+    return Evidence(Document("Mars", "", "txt", text, (Section("One", 0, len(text)),)))
+
+
+def text_of(evidence: Evidence) -> str:
+    return evidence._text
+
+
+def state(evidence: Evidence, sentence: str) -> str:
+    (mark,) = evidence.marks(sentence)
+    return mark.state
+
+
+def test_word_for_word_is_quoted(evidence):
+    """The place of a quotation is exact, however its quotes and spaces are written."""
+    (mark,) = evidence.marks("He ran to the railway  station to telegraph the news to his editor.")
+    assert mark.state == "quoted"
+    text = text_of(evidence)[slice(*mark.place)]
+    assert text == "He ran to the railway station to telegraph the news to his editor"
+
+
+@pytest.mark.parametrize(
+    ("sentence", "place"),
+    [
+        ("Ogilvy was an astronomer who lived at Ottershaw.", "Ogilvy, the astronomer"),
+        ("The cylinder on the common was found by Ogilvy in the morning.", "found the cylinder"),
+        ("Bacteria slew the unprepared Martians.", "slain by the bacteria"),
+        ("Henderson's brother walked 40 miles in June 1894.", "walked 40 miles"),
+    ],
+)
+def test_sentence_in_other_words_agrees_at_its_place(evidence, sentence, place):
+    (mark,) = evidence.marks(sentence)
+    assert mark.state == "agrees"
+    assert place in text_of(evidence)[slice(*mark.place)]
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "Henderson was an astronomer who lived at Ottershaw.",  # another person of the book
+        "Gatsby, the astronomer, lived at Ottershaw.",  # a name the book does not know
+        "Ogilvy did not live at Ottershaw as an astronomer.",  # denied
+        "Henderson's brother owned a horse.",  # the denial left out
+        "Henderson's brother walked 400 miles in June 1894.",  # another number
+        "The committee approved the quarterly budget.",  # nothing of it
+        "A lighthouse was struck by a whale at dawn.",
+    ],
+)
+def test_what_the_book_does_not_say_has_no_mark(evidence, sentence):
+    """A mark on a wrong sentence is worse than none: swapped names, denials and numbers must fall through."""
+    assert state(evidence, sentence) == "nothing"
+
+
+def test_nothing_still_names_the_nearest_passage(evidence):
+    """A reader who doubts gets the place to look at."""
+    (mark,) = evidence.marks("Henderson was an astronomer who lived at Ottershaw.")
+    assert mark.place is None
+    assert "Ottershaw" in text_of(evidence)[mark.nearest.start : mark.nearest.end]
+    assert evidence.marks("Xyzzy plugh.")[0].nearest is None
+
+
+def test_each_sentence_has_its_own_mark(evidence):
+    answer = (
+        "Ogilvy was an astronomer who lived at Ottershaw. He liked jazz.\n\n"
+        "- Bacteria slew the unprepared Martians."
+    )
+    marks = evidence.marks(answer)
+    assert [answer[mark.start : mark.end] for mark in marks] == [
+        "Ogilvy was an astronomer who lived at Ottershaw.",
+        "He liked jazz.",
+        "- Bacteria slew the unprepared Martians.",
+    ]
+    assert [mark.state for mark in marks] == ["agrees", "nothing", "agrees"]
+
+
+def test_a_few_common_words_are_no_quotation(evidence):
+    """ "He ran to the" stands in any book."""
+    assert state(evidence, "He ran to the.") == "nothing"
+
+
+def test_answer_of_one_word_is_held_against_the_book_with_its_question(evidence):
+    """ "Bacteria." alone agrees with any page that has the word."""
+    (mark,) = evidence.marks("Bacteria.", "What slew the Martians, unprepared as their systems were?")
+    assert mark.state == "agrees"
+    assert "slain by the bacteria" in text_of(evidence)[slice(*mark.place)]
+    assert state(evidence, "Bacteria.") == "nothing"
+    (other,) = evidence.marks("Henderson.", "What slew the Martians, unprepared as their systems were?")
+    assert other.state == "nothing"
+
+
+def test_question_finds_its_passages(evidence):
+    (first, *_) = evidence.nearest("Who found the cylinder on the common?")
+    assert "cylinder" in text_of(evidence)[first.start : first.end]
+    assert evidence.nearest("xyzzy") == []
+
+
+@pytest.mark.parametrize("text", ["", "   \n\n  ", "…", "1 2 3"])
+def test_any_text_is_fine(evidence, text):
+    """Answers are whatever a model writes."""
+    assert all(mark.state == "nothing" for mark in evidence.marks(text))
+
+
+def test_book_without_words_has_no_evidence():
+    empty = Evidence(Document("", "", "txt", "", (Section("", 0, 0),)))
+    assert empty.marks("A sentence about it.")[0].state == "nothing"
+    assert empty.nearest("A question?") == []
