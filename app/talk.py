@@ -8,7 +8,7 @@ import queue
 import sys
 import threading
 from collections.abc import Iterator
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any
 
 from app.runtime import Runtime
@@ -37,7 +37,7 @@ def summarize(given: argparse.Namespace, settings: Settings) -> int:
         runtime.start()  # the model is loaded while the book is read
         book = read_book(given.file, given.password, ocr=given.ocr)
         ask = Ask(given.question, book, "command line", chapters=given.chapters, fit=settings.fit, fresh=True)
-        events = runtime.ask(replace(ask, params=_params(settings)))
+        events = runtime.ask(ask)
         finished = _Stream(runtime).show(events)
         _report(finished)
         if given.json:
@@ -143,7 +143,6 @@ class _Chat:
                 "chat",
                 chapters=self._chapters,
                 fit=self._settings.fit,
-                params=_params(self._settings),
                 history=tuple(self._said),
             )
         )
@@ -277,11 +276,6 @@ def _report(finished: Finished) -> None:
             f"{stats.ttft_s:.1f} s{known} "
             f"({stats.model}, {stats.mode})"
         )
-
-
-def _params(settings: Settings) -> dict[str, Any]:
-    names = ("max_new_tokens", "temperature", "top_p", "repetition_penalty", "seed", "mode", "gamma", "stop")
-    return {**{name: getattr(settings, name) for name in names}, "budget": settings.retrieval_budget}
 
 
 def _range(text: str) -> tuple[int, int]:

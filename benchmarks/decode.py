@@ -154,8 +154,7 @@ def _context(state: Cases, folder: Path, ids: list[int], options: argparse.Names
         state.measure(
             name,
             lambda temperature=temperature: [
-                asdict(run)
-                for run in answers(bench, modes, temperature, tokens=options.tokens, gamma=options.gamma)
+                asdict(run) for run in answers(bench, modes, temperature, tokens=options.tokens)
             ],
         )
 
@@ -180,8 +179,9 @@ def prepare(
     """
     draft = catalogue.from_folder(options.draft).shape if options.draft.is_dir() else None
     tokens = len(ids) + options.tokens + embedded.SPARE_TOKENS
-    plain, settings = embedded.plan_for(folder, tokens, dtype=options.dtype, budget=options.budget)
-    plan, _ = embedded.plan_for(folder, tokens, draft=draft, dtype=options.dtype, budget=options.budget)
+    given = {"dtype": options.dtype, "budget": options.budget, "gamma": options.gamma}
+    plain, settings = embedded.plan_for(folder, tokens, **given)
+    plan, _ = embedded.plan_for(folder, tokens, draft=draft, **given)
     engine = build_engine(
         plan,
         settings,
@@ -195,13 +195,11 @@ def prepare(
     return Bench(engine, context, recorder, ids, out_of_time)
 
 
-def answers(
-    bench: Bench, modes: Sequence[str], temperature: float, *, tokens: int, gamma: int | None = None
-) -> list[Run]:
+def answers(bench: Bench, modes: Sequence[str], temperature: float, *, tokens: int) -> list[Run]:
     """The modes one after the other behind the same prompt, those that something disturbed once more. Raises
     OutOfTime.
     """
-    found = calmest([functools.partial(_answer, bench, mode, temperature, tokens, gamma) for mode in modes])
+    found = calmest([functools.partial(_answer, bench, mode, temperature, tokens) for mode in modes])
     plain = found[0].result[1]
     runs = [
         replace(run, slowdown=one.slowdown, same_as_plain=said == plain if temperature == 0 else None)
@@ -212,17 +210,10 @@ def answers(
     return runs
 
 
-def _answer(
-    bench: Bench, mode: str, temperature: float, tokens: int, gamma: int | None
-) -> tuple[Run, list[int]]:
+def _answer(bench: Bench, mode: str, temperature: float, tokens: int) -> tuple[Run, list[int]]:
     kind, bench.recorder.trained_draft = MODES[mode]
     params = Params(
-        max_new_tokens=tokens,
-        temperature=temperature,
-        top_p=0.9 if temperature else 1.0,
-        mode=kind,
-        seed=1,
-        gamma=gamma,
+        max_new_tokens=tokens, temperature=temperature, top_p=0.9 if temperature else 1.0, mode=kind, seed=1
     )
     said: list[int] = []
     for event in bench.engine.generate(bench.context, bench.ids, params, should_stop=bench.out_of_time):

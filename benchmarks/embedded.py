@@ -55,6 +55,7 @@ def plan_for(
     draft: ModelShape | None = None,
     dtype: str | None = None,
     budget: int | None = None,
+    gamma: int | None = None,
     device: str | None = None,
     native: bool = True,
 ) -> tuple[Plan, Settings]:
@@ -63,7 +64,7 @@ def plan_for(
     """
     shape = catalogue.find(folder.name).shape
     context = max(context_tokens, shape.native_context if native else 0)
-    given = {"retrieval_budget": budget, "device": device}
+    given = {"retrieval_budget": budget, "gamma": gamma, "device": device}
     settings = load_settings(
         None,
         {

@@ -20,7 +20,7 @@ class Params:
     """How one answer is generated. What is a setting, too, keeps to its rule in core.config: UserError.
 
     `stop` are texts before which the answer ends. The engine knows no text: whoever calls it turns them into
-    `ends` (core.conversation.answering). `budget` and `gamma` override the plan's.
+    `ends` (core.conversation.answering). Draft lengths and budgets are the plan's.
     """
 
     max_new_tokens: int = 512
@@ -29,18 +29,13 @@ class Params:
     repetition_penalty: float = 1.0
     seed: int = 0
     mode: str = "triforce"
-    budget: int | None = None
-    gamma: int | None = None
     stop: tuple[str, ...] = ()
     # how the retrieval cache selects; the others are for comparison (core.cache.selection)
     selection: str = "mass"
 
     def __post_init__(self) -> None:
         for name in (one.name for one in fields(self) if one.name in RULES):
-            if (value := getattr(self, name)) is not None:
-                object.__setattr__(self, name, checked(name, value))
-        if self.budget is not None:
-            checked("retrieval_budget", self.budget)
+            object.__setattr__(self, name, checked(name, getattr(self, name)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,8 +90,9 @@ def near(got: torch.Tensor, want: torch.Tensor) -> None:
 @pytest.mark.parametrize("budget", [64, 256], ids=["small budget", "budget above the prompt"])
 def test_greedy_answers_equal_those_without_offloading(model: LlamaModel, split: str, mode: str, budget: int):
     """Also for a second prompt that continues the first, and one that goes back into it."""
-    params = replace(GREEDY, mode=mode, budget=budget, max_new_tokens=24)
-    plain, other = engine(ours(oracle()), draft=ours(oracle(tied=True))), offloaded_engine(model, split)
+    params = replace(GREEDY, mode=mode, max_new_tokens=24)
+    plain = engine(ours(oracle()), draft=ours(oracle(tied=True)), retrieval_budget=budget)
+    other = offloaded_engine(model, split, retrieval_budget=budget)
     contexts = plain.new_context(400), other.new_context(400)
     answer, _ = run(plain, contexts[0], PROMPT, params)
     assert run(other, contexts[1], PROMPT, params)[0] == answer

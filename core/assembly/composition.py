@@ -92,7 +92,7 @@ class Composer:
             self._model.backend,
             block_tokens=plan.retrieval_chunk,
         )
-        cache = self._retrieval(source, plan.retrieval_budget)
+        cache = self._retrieval(source)
         # no position beyond the rotary table
         cache.advance(min(plan.retrieval_budget + cache.recent, plan.context_tokens))
         return cache
@@ -106,7 +106,6 @@ class Composer:
         """The decoder for one answer over `cache`."""
         sampling = Sampling(params.temperature, params.top_p, params.repetition_penalty, answer_start)
         randomness = SeededRandomness(params.seed)
-        gamma = params.gamma or self._plan.gamma
         drafter, refresh = self._drafter(params, cache, sampling, randomness, answer_start)
         return Decoder(
             drafter,
@@ -114,7 +113,7 @@ class Composer:
             cache,
             sampling,
             randomness,
-            gamma=gamma,
+            gamma=self._plan.gamma,
             eos_ids=self._model.config.eos_ids,
             refresh=refresh,
         )
@@ -142,9 +141,8 @@ class Composer:
             raise UserError(  # no words of the catalogue: nobody but a benchmark asks for it
                 f"Selection by h2o is for comparison up to {H2O_MOST:,} tokens, not {context_tokens:,}."
             )
-        budget = params.budget or self._plan.retrieval_budget
-        passes = self._middle_passes if budget == self._plan.retrieval_budget else None
-        retrieval = self._retrieval(cache, budget, params.selection, store=passes and passes.store)
+        passes = self._middle_passes
+        retrieval = self._retrieval(cache, params.selection, store=passes and passes.store)
         below = EmptyDrafter() if params.mode == "retrieval" else self._level_zero(sampling, randomness)
         middle = self._middle(
             below, passes or self._model, retrieval, params, context_tokens, sampling, randomness
@@ -179,7 +177,7 @@ class Composer:
     ) -> VerifiedDrafter:
         costs = _costs(self._plan, context_tokens)
         length: DraftLength = (
-            FixedLength() if params.gamma else ExpectedGain(costs, self._plan.assumed_acceptance)
+            FixedLength() if self._plan.fixed_gamma else ExpectedGain(costs, self._plan.assumed_acceptance)
         )
         level = "streaming" if params.mode == "streaming" else "retrieval"
         return VerifiedDrafter(
@@ -207,11 +205,11 @@ class Composer:
         return once
 
     def _retrieval(
-        self, source: TargetKVCache, budget: int, policy: str = "mass", store: KVStore | None = None
+        self, source: TargetKVCache, policy: str = "mass", store: KVStore | None = None
     ) -> RetrievalKVCache:
         return RetrievalKVCache(
             source,
-            budget=budget,
+            budget=self._plan.retrieval_budget,
             chunk=self._plan.retrieval_chunk,
             tail_tokens=self._plan.tail_tokens,
             slack=slack(self._plan),

@@ -73,6 +73,8 @@ class Plan:
     expected_draft_ms: float = 0.0  # one pass of the draft model
     # "on" | "auto": short passes are recorded and replayed, everywhere or where it is faster
     cuda_graphs: str = "off"
+    # set by the user: exactly so many are proposed, also where fewer are expected to be faster
+    fixed_gamma: bool = False
     # when this machine was tuned for it: lengths, times and acceptance are measured
     tuned: str = ""
 

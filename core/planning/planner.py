@@ -55,7 +55,7 @@ def plan(
         *notes_for(found, hardware, settings, gpu=case.site.gpu, target=target),
         *tuning_notes(found, settings, record, unused),
     )
-    return replace(found, notes=notes)
+    return replace(found, notes=notes, fixed_gamma=settings.gamma is not None)
 
 
 def _check_asked(settings: Settings, target: ModelShape) -> None:

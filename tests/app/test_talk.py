@@ -4,8 +4,27 @@ title.
 
 from __future__ import annotations
 
+from typing import ClassVar
+
+import pytest
+
+from app import talk
+from app.cli import build_parser
 from app.talk import _report, _Stream
+from core.ask import Ask
+from core.assembly.composition import Composer
+from core.cache.full import FullKVCache
+from core.config import Settings, load_settings
+from core.conversation.asking import Conversations
+from core.conversation.reading import ReadingStyle
+from core.decoding.draft_length import ExpectedGain, FixedLength
+from core.documents.document import Document, Section
 from core.events import Delta, Finished, Piece, Reading, Stats
+from core.hardware.gpus import imagined_hardware
+from core.model.catalogue import EMBEDDED, find
+from core.planning.planner import plan
+from tests.fakes import CharTokenizer
+from tests.tiny import oracle, ours
 
 
 class Idle:
@@ -68,3 +87,43 @@ def test_what_was_read_is_told_beside_the_notes(capsys):
         "Read for this answer: Chapter 3; the summaries",
         "A note.",
     ]
+
+
+class Recording:
+    """A runtime that notes what it is asked."""
+
+    state = "ready"
+    asked: ClassVar[list[Ask]] = []
+
+    def __init__(self, settings: Settings) -> None: ...
+    def start(self) -> None: ...
+    def save(self) -> None: ...
+    def close(self) -> None: ...
+
+    def ask(self, ask: Ask):
+        self.asked.append(ask)
+        yield Finished("stop", "", Stats())
+
+
+@pytest.mark.parametrize("given", [{}, {"gamma": 48}, {"gamma": 3, "retrieval_budget": 128}])
+def test_the_same_settings_compose_the_same_decoder_in_app_and_commands(given, monkeypatch):
+    """A second way for a setting into the engine has other bounds, and another meaning, than the first."""
+    book = Document("B", "", "txt", "He rowed.", (Section("One", 0, 9),), sha256="b")
+    monkeypatch.setattr(talk, "Runtime", Recording)
+    monkeypatch.setattr(talk, "read_book", lambda *_args, **_more: book)
+    settings = load_settings(None, {"device": "cpu", "context_tokens": 2048, **given})
+    talk.summarize(build_parser().parse_args(["summarize", "b.txt", "--question", "Who?"]), settings)
+
+    shape = find(EMBEDDED).shape
+    planned = plan(imagined_hardware(), settings, target=shape)
+    model = ours(oracle())
+    lengths = []
+    for ask in (Recording.asked.pop(), Ask("Who?", book, params={"mode": settings.mode, "temperature": 0.0})):
+        params = Conversations(CharTokenizer(), ReadingStyle(), {"mode": settings.mode}).params(ask)
+        cache = FullKVCache(model.config.kv_shape, 400, model.backend, block_tokens=64)
+        decoder = Composer(planned, model, None).compose(params, cache, 100)
+        lengths.append((decoder.gamma, type(decoder.drafter._length), decoder.drafter._cache.budget))
+    assert lengths[0] == lengths[1]
+    assert lengths[0][0] == given.get("gamma", planned.gamma)
+    assert lengths[0][1] is (FixedLength if "gamma" in given else ExpectedGain)
+    assert lengths[0][2] == given.get("retrieval_budget", planned.retrieval_budget)

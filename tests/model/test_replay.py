@@ -327,17 +327,6 @@ def test_the_same_answers(mode: str, temperature: float, kv_heads: int):
     assert backend.replayed > 50, "hardly a pass was replayed"
 
 
-def test_another_budget_has_memory_of_its_own():
-    """What was recorded over the plan's cache must not be replayed for a smaller one."""
-    params, backend = replace(GREEDY, mode="retrieval", budget=80), RecordingBackend()
-    plain, recorded = prepared(CpuBackend(), kv_heads=2), prepared(backend, kv_heads=2)
-    tried = backend.replayed
-    assert run(recorded, recorded.new_context(400), PROMPT, params) == run(
-        plain, plain.new_context(400), PROMPT, params
-    )
-    assert backend.replayed == tried
-
-
 @pytest.mark.parametrize("recordings", [0, 1, 4])
 def test_no_memory_for_a_recording(recordings: int):
     """Then and from then on passes are eager, and the answer is the same."""
