@@ -269,8 +269,9 @@ def build(settings_json: dict[str, Any], report: Report) -> tuple[Session, dict[
 
 def model_folder(entry: CatalogueEntry, report: Report) -> Path:
     """Where the model lies; the embedded one is put in place when it is missing."""
-    from core.model.download import download, use_folder
+    from core.model.download import download
     from core.model.embedded import ensure_embedded
+    from core.model.folder import use_folder
 
     if entry.embedded:
         return ensure_embedded(report)

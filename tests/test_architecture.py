@@ -27,6 +27,8 @@ NO_TORCH = (
     "core.model.shapes",
     "core.model.catalogue",
     "core.model.download",
+    "core.model.folder",
+    "core.model.hub",
     "core.model.embedded",
 )
 OPTIONAL = ("flash_attn", "rapidocr")  # used when the user installed them

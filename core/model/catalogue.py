@@ -21,6 +21,7 @@ import yaml
 
 from core.errors import UserError
 from core.model.shapes import ModelShape
+from core.text.words import translated as _
 
 DATA = Path(__file__).with_name("catalogue.yaml")
 _PROGRAM = DATA.parent.parent.parent  # folders named in the data are below it
@@ -82,10 +83,11 @@ def find(name: str) -> CatalogueEntry:
         return from_folder(Path(name).expanduser())
     names = {entry.name.lower(): entry.name for entry in _entries()}
     near = names[difflib.get_close_matches(wanted, names, n=1, cutoff=0.0)[0]]
-    raise UserError(
-        f"There is no model {name!r}; the nearest is {near}. `models list` shows all; a folder with a "
+    said = _(
+        "There is no model “{name}”; the nearest is {near}. `models list` shows all; a folder with a "
         "checkpoint works too."
     )
+    raise UserError(said.format(name=name, near=near))
 
 
 def from_folder(folder: Path) -> CatalogueEntry:
@@ -93,7 +95,8 @@ def from_folder(folder: Path) -> CatalogueEntry:
     try:
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise UserError(f"{folder} is not a model folder: config.json cannot be read ({error}).") from error
+        said = _("{folder} is not a model folder: config.json cannot be read ({error}).")
+        raise UserError(said.format(folder=folder, error=error)) from error
     known = {entry.name.lower(): entry for entry in _entries()}.get(folder.name.lower())
     shape = ModelShape.from_hf_config(config, name=folder.name)
     if (folder / "codes.safetensors").is_file():
@@ -107,7 +110,7 @@ def from_folder(folder: Path) -> CatalogueEntry:
         repo=str(folder),
         shape=shape,
         vocabulary=f"folder:{folder.name}",
-        licence="see the folder",
+        licence=_("see the folder"),
         chat=templated or bool(chat_name),
         frame="llama2" if chat_name else "completion",
         role="draft" if "draft" in config else "target",
@@ -129,10 +132,11 @@ def draft_for(entry: CatalogueEntry, chosen: str | None = None) -> CatalogueEntr
     draft = find(chosen)
     both_listed = entry.folder is None and draft.folder is None
     if both_listed and draft.vocabulary != entry.vocabulary:
-        raise UserError(
-            f"{draft.name} cannot draft for {entry.name}: they have different vocabularies. Set draft_model "
-            "to auto or none."
+        said = _(
+            "{draft} cannot draft for {model}: they have different vocabularies. Set draft_model to auto "
+            "or none."
         )
+        raise UserError(said.format(draft=draft.name, model=entry.name))
     return draft
 
 

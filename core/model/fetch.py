@@ -16,10 +16,13 @@ from pathlib import Path
 from core.errors import UserError
 from core.events import Progress
 from core.model.catalogue import CatalogueEntry, draft_for, find
-from core.model.download import Stopped, download, use_folder
+from core.model.download import download
 from core.model.embedded import ensure_embedded
+from core.model.folder import use_folder
+from core.model.hub import Stopped
 from core.model.stored import finished
 from core.paths import subdir
+from core.text.words import translated as _
 
 _STEP = 0.001  # of a download, between two lines
 # between two questions whether to stop; the client's own 10 MB are minutes on a slow line
@@ -44,13 +47,13 @@ def fetch(
     if draft is None:
         return folder, ""
     try:
-        _one(draft, lambda stage, fraction: progress(f"{stage} (draft model)", fraction), should_stop)
+        of_draft = _("{stage} (draft model)")
+        _one(draft, lambda stage, fraction: progress(of_draft.format(stage=stage), fraction), should_stop)
     except UserError as error:
-        return (
-            folder,
-            f"{draft.name}, which would draft for it, could not be had; drafts come from n-gram lookup. "
-            f"{error}",
+        said = _(
+            "{draft}, which would draft for it, could not be had; drafts come from n-gram lookup. {error}"
         )
+        return folder, said.format(draft=draft.name, error=error)
     return folder, ""
 
 
@@ -79,10 +82,8 @@ def main(arguments: list[str] | None = None) -> int:
     stop, told = threading.Event(), _Told(sys.stdout.fileno())
     threading.Thread(target=_wait_for_the_end, args=(stop,), name="stdin", daemon=True).start()
     try:
-        _, note = fetch(
-            find(parser.parse_args(arguments).name), progress=told.progress, should_stop=stop.is_set
-        )
-        told.say(done=note)
+        entry = find(parser.parse_args(arguments).name)
+        told.say(done=fetch(entry, progress=told.progress, should_stop=stop.is_set)[1])
     except UserError as error:
         told.say(error=str(error))
     except Stopped:

@@ -18,6 +18,7 @@ import torch
 from safetensors.torch import save_file
 
 from core.events import Progress
+from core.text.words import translated as _
 
 log = logging.getLogger(__name__)
 
@@ -43,21 +44,21 @@ def convert(gguf: Path, out: Path, progress: Progress | None = None) -> None:
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     report = progress or (lambda stage, fraction: None)
-    report("Reading the model file", 0.0)
+    report(_("Reading the model file"), 0.0)
     model = AutoModelForCausalLM.from_pretrained(gguf.parent, gguf_file=gguf.name, dtype=torch.float32)
     if model.config.model_type != "llama":
         raise ValueError(
             f"{gguf.name} holds a {model.config.model_type} model; only the llama architecture is converted"
         )
     tokenizer = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name)
-    report("Keeping the 4-bit codes", 0.4)
+    report(_("Keeping the 4-bit codes"), 0.4)
     weights = dict(model.named_parameters())
     codes = _codes(gguf, weights, model.config.num_attention_heads, model.config.num_key_value_heads)
     save_file(codes, out / "codes.safetensors")
-    report("Writing the weights", 0.7)
+    report(_("Writing the weights"), 0.7)
     _save(model, out)
     tokenizer.save_pretrained(out)
-    report("Model ready", 1.0)
+    report(_("Model ready"), 1.0)
 
 
 def _save(model: torch.nn.Module, out: Path) -> None:

@@ -31,7 +31,9 @@ class Layer:
 
 
 class LlamaModel:
-    """A decoder-only model bound to a backend. Holds weights only: any number of caches may use it in turn."""
+    """A decoder-only model bound to a backend. Holds weights only: any number of caches may use it in
+    turn.
+    """
 
     def __init__(
         self,

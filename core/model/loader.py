@@ -17,6 +17,7 @@ from core.events import Progress
 from core.model.config import ModelConfig, load_config
 from core.model.llama import Layer, LlamaModel
 from core.model.rope import Rope
+from core.text.words import translated as _
 
 MOST_PADDING = 1024  # rows; Qwen2.5 has 151,936 below 7B and 152,064 from there on
 HEAD_IDS = "head_ids"  # int32 [head]: the tokens that a trained draft's head covers
@@ -46,11 +47,11 @@ def load_draft(
         return _of_vocabulary(target.config, config, weights, backend, positions=positions)
     ids = weights.tensor(HEAD_IDS).long()
     if (config.hidden, config.vocab) != (target.config.hidden, target.config.vocab):
-        raise UserError(
-            f"The draft model {config.name} was trained for another target than {target.config.name}: their "
-            "sizes differ. Choose a draft "
-            "model that was trained for it, or draft_model: none."
+        said = _(
+            "The draft model {draft} was trained for another target than {model}: their sizes differ. "
+            "Choose a draft model that was trained for it, or draft_model: none."
         )
+        raise UserError(said.format(draft=config.name, model=target.config.name))
     head = PartialHead(
         _rows(Weights(target_dir), backend, _head_name(target.config), ids),
         ids.to(backend.device),
@@ -71,10 +72,12 @@ def _of_vocabulary(
     """
     common = min(config.vocab, target.vocab)
     if max(config.vocab, target.vocab) - common > MOST_PADDING:
-        raise UserError(
-            f"The draft model {config.name} has {config.vocab:,} tokens and {target.name} has "
-            f"{target.vocab:,}. "
+        said = _(
+            "The draft model {draft} has {own:,} tokens and {model} has {wanted:,}. "
             "Choose a draft model with the same vocabulary, or draft_model: none."
+        )
+        raise UserError(
+            said.format(draft=config.name, own=config.vocab, model=target.name, wanted=target.vocab)
         )
     ids = torch.arange(common)
     embedding = weights.tensor("model.embed_tokens.weight")[:common].to(backend.device, backend.dtype)
@@ -135,7 +138,7 @@ def _model(
     layers = []
     for index in range(config.layers):
         layers.append(_layer(f"model.layers.{index}.", weights, backend))
-        report("Loading the model", (index + 1) / config.layers)
+        report(_("Loading the model"), (index + 1) / config.layers)
     return LlamaModel(
         config,
         backend,
@@ -180,10 +183,11 @@ class Weights:
     def tensor(self, name: str) -> torch.Tensor:
         """The tensor as stored. Raises UserError when the checkpoint lacks it."""
         if name not in self._files:
-            raise UserError(
-                f"The model lacks the weights {name!r}; its folder is incomplete or of another kind. "
+            said = _(
+                "The model lacks the weights “{name}”; its folder is incomplete or of another kind. "
                 "Download it again."
             )
+            raise UserError(said.format(name=name))
         file = self._files[name]
         if file not in self._open:
             self._open[file] = safe_open(file, framework="pt")
@@ -203,9 +207,8 @@ def _index(folder: Path) -> dict[str, str]:
         return json.loads(index.read_text(encoding="utf-8"))["weight_map"]
     single = folder / "model.safetensors"
     if not single.is_file():
-        raise UserError(
-            f"{folder} has no safetensors weights. Download the model again or choose another folder."
-        )
+        said = _("{folder} has no safetensors weights. Download the model again or choose another folder.")
+        raise UserError(said.format(folder=folder))
     with safe_open(single, framework="pt") as file:
         return dict.fromkeys(file.keys(), single.name)
 

@@ -14,6 +14,7 @@ from safetensors.torch import save_file
 from core.errors import UserError
 from core.events import Progress
 from core.paths import whole_file
+from core.text.words import translated as _
 
 
 def to_safetensors(folder: Path, shards: dict[str, str], progress: Progress) -> None:
@@ -23,7 +24,7 @@ def to_safetensors(folder: Path, shards: dict[str, str], progress: Progress) -> 
     Raises UserError when a file holds anything but tensors.
     """
     for number, (pickled, name) in enumerate(shards.items()):
-        progress(f"Converting {pickled}", number / len(shards))
+        progress(_("Converting {file}").format(file=pickled), number / len(shards))
         if (folder / pickled).exists():
             with whole_file(folder / name) as part:
                 save_file(_tensors(folder / pickled), part, metadata={"format": "pt"})
@@ -36,11 +37,11 @@ def _tensors(path: Path) -> dict[str, torch.Tensor]:
     try:
         state = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
     except (pickle.UnpicklingError, RuntimeError, EOFError) as error:
-        raise UserError(
-            f"{path.name} is not a plain file of tensors and was not opened further, because it could run a "
-            "program. Choose a "
-            f"repository of this model with .safetensors files."
-        ) from error
+        said = _(
+            "{file} is not a plain file of tensors and was not opened further, because it could run a "
+            "program. Choose a repository of this model with .safetensors files."
+        )
+        raise UserError(said.format(file=path.name)) from error
     state = state.get("state_dict", state)
     return {
         name: value.detach().clone().contiguous()

@@ -17,7 +17,9 @@ from safetensors import safe_open
 from core.errors import UserError
 from core.model import download as hub
 from core.model import unpickle
-from core.model.download import Stopped, download, use_folder
+from core.model.download import download
+from core.model.folder import use_folder
+from core.model.hub import Stopped
 from tests.hub import REPOSITORY, WEIGHTS, Hub, safetensors, serving
 
 
