@@ -1,30 +1,122 @@
-"""Quotations in answers, looked up in the book: where each stands, or that it stands nowhere."""
+"""What an answer stands on: its quotations and its sentences, looked up in the book. Values for the page."""
 
 from __future__ import annotations
 
+import threading
+from dataclasses import dataclass
+
 from app.markup import Citation
 from core.documents.document import Document
-from core.documents.quotes import Quote, QuoteIndex, find_quotes
+from core.documents.locations import Locator
+from core.documents.quotes import Quote, find_quotes
+from core.evidence.support import Evidence, Mark
 from core.text.words import translated as _
+
+EXCERPT_CHARS = 360
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A place in the book that a sentence of an answer points to, for the list below the answer."""
+
+    state: str  # "quoted" | "agrees"
+    where: str
+    excerpt: str
+    offset: int
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cited:
+    """An answer's quotations, signs and the places they point to; `supported` of its sentences have one."""
+
+    citations: tuple[Citation, ...] = ()
+    found: tuple[Found, ...] = ()
+    sentences: int = 0
+    supported: int = 0
 
 
 class Citations:
-    """Finds the quotations of an answer. Keeps the index of the last book: building one takes a moment."""
+    """Looks answers up in the book. Keeps what was prepared of the last one: that takes a second or two."""
 
     def __init__(self) -> None:
-        self._book_id = ""
-        self._index: QuoteIndex | None = None
+        self._lock = threading.Lock()
+        self._book: _Book | None = None
 
-    def __call__(self, text: str, book: Document) -> tuple[Citation, ...]:
-        """The quotations in order; `offset` None for one that is not in the book."""
-        if self._index is None or self._book_id != book.sha256:
-            self._index, self._book_id = QuoteIndex(book), book.sha256
-        return tuple(_citation(quote) for quote in find_quotes(text, self._index))
+    def prepare(self, book: Document) -> None:
+        """Begin to prepare the book, so that its first answer need not wait."""
+        if self._book is None or self._book.id != book.sha256:
+            threading.Thread(target=self._prepared, args=(book,), name="evidence", daemon=True).start()
+
+    def __call__(self, text: str, book: Document, question: str = "") -> Cited:
+        """What the answer to `question` stands on in this book."""
+        return self._prepared(book).cited(text, question)
+
+    def _prepared(self, book: Document) -> _Book:
+        with self._lock:
+            if self._book is None or self._book.id != book.sha256:
+                self._book = _Book(book)
+            return self._book
 
 
-def _citation(quote: Quote) -> Citation:
-    if quote.found is None or quote.found_end is None:
-        return Citation(quote.start, quote.end, None)
-    page = _("page {page}").format(page=quote.page) if quote.page else ""
-    where = ", ".join(part for part in (quote.chapter, page) if part)
-    return Citation(quote.start, quote.end, quote.found, quote.found_end - quote.found, where)
+class _Book:
+    """One book with its evidence."""
+
+    def __init__(self, document: Document) -> None:
+        self.id = document.sha256
+        self._document, self._evidence = document, Evidence(document)
+        self._locator = Locator(document)
+
+    def cited(self, text: str, question: str) -> Cited:
+        """See Citations."""
+        quotes = [self._quotation(quote) for quote in find_quotes(text, self._evidence.quotes)]
+        marks = self._evidence.marks(text, question)
+        placed = {mark.place: mark for mark in marks if mark.place is not None}
+        return Cited(
+            (*quotes, *(self._sign(mark) for mark in marks if not _quotes_the_book(mark, quotes))),
+            tuple(self._found(mark) for mark in placed.values()),
+            len(marks),
+            sum(mark.place is not None for mark in marks),
+        )
+
+    def _quotation(self, quote: Quote) -> Citation:
+        if quote.found is None or quote.found_end is None:
+            return Citation(quote.start, quote.end, None)
+        return Citation(
+            quote.start, quote.end, quote.found, quote.found_end - quote.found, self._where(quote.found)
+        )
+
+    def _sign(self, mark: Mark) -> Citation:
+        """A mark as what stands behind its sentence."""
+        if mark.place is not None:
+            start, end = mark.place
+        elif mark.nearest is not None:
+            start, end = mark.nearest.start, mark.nearest.end
+        else:
+            return Citation(mark.end, mark.end, None, kind=mark.state)
+        return Citation(
+            mark.end, mark.end, start, end - start, self._where(start), mark.state, self._short(start)
+        )
+
+    def _found(self, mark: Mark) -> Found:
+        start, end = mark.place
+        text = " ".join(self._document.text[start:end].split())
+        excerpt = text if len(text) <= EXCERPT_CHARS else text[:EXCERPT_CHARS].rsplit(" ", 1)[0] + "…"
+        return Found(mark.state, self._where(start), excerpt, start, end - start)
+
+    def _where(self, offset: int) -> str:
+        place = self._locator.at(offset)
+        page = _("page {page}").format(page=place.page) if place.page else ""
+        return ", ".join(part for part in (" ".join(place.chapter.split()), page) if part)
+
+    def _short(self, offset: int) -> str:
+        """The page, or the chapter's number in a book without pages."""
+        if page := self._document.page_at(offset):
+            return _("p. {page}").format(page=page)
+        chapters = [number for number, one in enumerate(self._document.chapters, 1) if one.start <= offset]
+        return _("ch. {number}").format(number=chapters[-1]) if chapters else _("text")
+
+
+def _quotes_the_book(mark: Mark, quotes: list[Citation]) -> bool:
+    """Whether a quotation in the sentence shows its place already."""
+    return any(mark.start <= one.start < mark.end and one.offset is not None for one in quotes)

@@ -16,13 +16,19 @@ EMPHASIS = re.compile(r"\*\*(?=\S)(.+?)(?<=\S)\*\*|(?<![\w*])\*(?=[^\s*])([^*\n]
 
 @dataclass(frozen=True, slots=True)
 class Citation:
-    """A quotation: `text[start:end]` of the answer; `offset` in the book, None when it is not there."""
+    """A quotation: `text[start:end]` of the answer; `offset` in the book, None when it is not there.
+
+    With `kind` it is a sign behind a sentence that ends at start = end: "quoted", "agrees" or "nothing" (see
+    core.evidence.support.Mark); `short` is what is to be read of it.
+    """
 
     start: int
     end: int
     offset: int | None
     length: int = 0
     where: str = ""  # "Chapter 4, page 31"
+    kind: str = ""
+    short: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +80,7 @@ def blocks(pieces: Sequence[tuple[str, str]], citations: Sequence[Citation] = ()
     """The blocks of an answer, given as (text, level) in a row, with its quotations."""
     text = "".join(piece for piece, _level in pieces)
     tiles = _tiles(text, pieces)
-    quoted = sorted(citations, key=lambda one: one.start)
+    quoted = sorted(citations, key=lambda one: (one.start, one.end))
     return tuple(
         Block(rows[0].tag, tuple(_stretches(text, row, tiles, quoted) for row in rows), rows[0].number)
         for rows in _grouped(_lines(text))
@@ -158,11 +164,11 @@ def _emphasis(text: str) -> Iterator[tuple[int, str]]:
 def _stretches(
     text: str, line: _Line, tiles: list[_Tile], citations: Sequence[Citation]
 ) -> tuple[Stretch, ...]:
-    """The line in stretches; a quotation that crosses its border is cut at it."""
+    """The line in stretches; a quotation that crosses its border is cut at it, a sign stands between two."""
     found, at = [], line.start
     for citation in citations:
         left, right = max(at, citation.start), min(line.end, citation.end)
-        if left < right:
+        if left < right or (citation.kind and left == right):
             found.append(Stretch(_runs(text, at, left, tiles)))
             found.append(Stretch(_runs(text, left, right, tiles), citation))
             at = right

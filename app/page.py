@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 
 from app import views
-from app.citations import Citations
+from app.citations import Citations, Cited
 from app.engine import Engine
 from app.handlers import Desk
 from app.history import Turn
@@ -69,6 +69,8 @@ class Page:
         shown = turns[:-1] if running else turns
         device = {"cpu": "CPU", "cuda": "GPU"}.get((engine.plan or {}).get("device", ""), "")
         card = desk.card()
+        if book:
+            self._citations.prepare(book)
         keep = self._keep
         return {
             "header": views.header_html(
@@ -92,7 +94,8 @@ class Page:
             + views.offer_html(desk.intake.opening),
             "locked": views.locked_html(desk.intake.opening),
             "turns": "".join(
-                self._turn(turn, book, last=turn is shown[-1] and not running) for turn in shown
+                self._turn(turn, book, _question(before), last=turn is shown[-1] and not running)
+                for before, turn in zip([None, *shown], shown, strict=False)
             ),
             "live": views.live_html(now),
             "progress": views.progress_html(now),
@@ -117,14 +120,14 @@ class Page:
             samples=tuple(sample.name for sample in desk.intake.samples),
         )
 
-    def _turn(self, turn: Turn, book: Document | None, *, last: bool) -> str:
+    def _turn(self, turn: Turn, book: Document | None, question: str, *, last: bool) -> str:
         key = (self._desk.conversation_id, turn.number, turn.state, len(turn.text), turn.text[-40:], last)
         if key not in self._turn_html:
             if len(self._turn_html) > 400:
                 self._turn_html.clear()
-            cited = (
-                self._citations(turn.text, book) if book and turn.role == "assistant" and turn.text else ()
-            )
+            cited = Cited()
+            if book and turn.role == "assistant" and turn.text:
+                cited = self._citations(turn.text, book, question)
             self._turn_html[key] = views.turn_html(turn, cited, last=last)
         return self._turn_html[key]
 
@@ -133,6 +136,11 @@ class Page:
         if kept is None or kept[0] != key:
             kept = self._kept[region] = (key, make())
         return kept[1]
+
+
+def _question(turn: Turn | None) -> str:
+    """What was asked, where it was a question about the book's matter."""
+    return turn.text if turn and turn.role == "user" and not turn.extra.get("summary") else ""
 
 
 def _progress(engine: Engine) -> float | None:

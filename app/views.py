@@ -8,6 +8,7 @@ from functools import lru_cache
 
 from markupsafe import Markup, escape
 
+from app.citations import Cited
 from app.history import Conversation, Turn
 from app.job import Snapshot
 from app.library import BookEntry
@@ -22,6 +23,7 @@ from core.text.words import translated_count as _n
 
 SHOWN_TALKS = 12
 SHOWN_MODELS = 4  # more are one click away
+NOTHING_CITED = Cited()
 SMALL_WORDS = {"a", "an", "and", "at", "by", "in", "of", "on", "the", "to"}
 
 
@@ -148,7 +150,7 @@ def locked_html(opening: Opening | None) -> str:
 # --- the conversation
 
 
-def turn_html(turn: Turn, citations: tuple[Citation, ...] = (), *, last: bool = False) -> str:
+def turn_html(turn: Turn, cited: Cited = NOTHING_CITED, *, last: bool = False) -> str:
     """One finished turn."""
     if turn.role == "user":
         return render("asked.html", text=turn.text)
@@ -158,7 +160,10 @@ def turn_html(turn: Turn, citations: tuple[Citation, ...] = (), *, last: bool = 
     return render(
         "answer.html",
         parts=stored.get("parts", ()),
-        text=answer_html(stored.get("level_pieces") or ((turn.text, ""),), citations),
+        text=answer_html(stored.get("level_pieces") or ((turn.text, ""),), cited.citations),
+        found=cited.found,
+        sentences=cited.sentences,
+        supported=cited.supported,
         error=stored.get("error", ""),
         reason="interrupted" if turn.state == "stopped" and not reason else reason,
         sources=stored.get("sources", ()),

@@ -74,8 +74,11 @@
     else document.querySelector(".topbar-tools [data-toggle='settings']")?.focus();
   };
   const copyText = async (button) => {
-    const text = button.closest(".turn")?.querySelector(".text")?.innerText || "";
-    await navigator.clipboard.writeText(text);
+    const text = button.closest(".turn")?.querySelector(".text");
+    text?.classList.add("copying");            // without the marks that are not the answer's own words
+    const words = text?.innerText || "";
+    text?.classList.remove("copying");
+    await navigator.clipboard.writeText(words);
     button.classList.add("done");
     setTimeout(() => button.classList.remove("done"), 1200);
   };

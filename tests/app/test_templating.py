@@ -11,6 +11,7 @@ from babel.messages.frontend import parse_mapping_cfg
 from jinja2 import UndefinedError, meta
 
 from app import views
+from app.citations import Cited, Found
 from app.history import Conversation, Turn
 from app.job import Snapshot
 from app.library import BookEntry
@@ -59,7 +60,9 @@ PLOTTED = Stats(mode=BAD, model=BAD, new_tokens=1, context_total=9, tbt_series_m
 def every_region() -> list[str]:
     """The page's regions with the attack in every text that a book, a model, a file or the engine brings."""
     talks = [Conversation(BAD, BAD, BAD, 0.0)]
-    cited = (Citation(0, 4, 1, 2, BAD), Citation(5, 9, None))
+    signs = [Citation(9, 9, 1, 2, BAD, kind, BAD) for kind in ("quoted", "agrees", "nothing")]
+    quotes = (Citation(0, 4, 1, 2, BAD), Citation(5, 9, None), Citation(9, 9, None, kind="nothing"))
+    cited = Cited((*quotes, *signs), (Found("quoted", BAD, BAD, 1, 2), Found("agrees", BAD, BAD, 1, 2)), 3, 2)
     return [
         views.header_html(BAD, model=BAD, device=BAD, progress=0.5),
         views.library_html([ENTRY], current=ENTRY.id, talks=talks, talk="", samples=(BAD,)),

@@ -1,0 +1,80 @@
+"""What an answer stands on: signs behind sentences, quotations, the list of places."""
+
+from __future__ import annotations
+
+import pytest
+
+from app.citations import Citations
+from app.views import answer_html
+from core.documents.document import Document, Section
+
+FILLER = " ".join(f"The keeper counted sheep number {at} upon the quiet hill." for at in range(40)) + "\n\n"
+FIRST = "Ogilvy, the astronomer, lived at Ottershaw and watched the planet every night.\n\n"
+SECOND = "Henderson ran to the railway station to telegraph the news to London.\n\n"
+
+
+def book(*, pages: bool) -> Document:
+    one, two = FIRST + FILLER, SECOND + FILLER
+    sections = (Section("I. Mars", 0, len(one)), Section("II. The News", len(one), len(one) + len(two)))
+    return Document(
+        "Mars",
+        "",
+        "txt",
+        one + two,
+        sections,
+        page_starts=(0, len(one)) if pages else (),
+        sha256=f"{pages:064}",
+    )
+
+
+@pytest.mark.parametrize(("pages", "said"), [(True, ["p. 1", "p. 2"]), (False, ["ch. 1", "ch. 2"])])
+def test_each_sentence_shows_where_to_look(pages, said):
+    """The page, or the chapter where there are no pages; a sentence the book does not have gets no place."""
+    text = (
+        "The astronomer Ogilvy lived at Ottershaw. He collected stamps. Henderson ran to the railway station."
+    )
+    cited = Citations()(text, book(pages=pages))
+    signs = [one for one in cited.citations if one.kind]
+    assert [text[: one.start].rsplit(". ")[-1].rstrip(".").split()[-1] for one in signs] == [
+        "Ottershaw",
+        "stamps",
+        "station",
+    ]
+    assert [one.kind for one in signs] == ["agrees", "nothing", "quoted"]
+    assert [one.short for one in signs if one.kind != "nothing"] == said
+    assert (cited.sentences, cited.supported) == (3, 2)
+    assert [found.excerpt[:9] for found in cited.found] == ["Ogilvy, t", "Henderson"]
+
+
+def test_sign_stands_behind_its_sentence_in_lists_and_paragraphs():
+    """A sign in the wrong item would send the reader to the wrong page."""
+    items = "- Henderson ran to the railway station.\n- He liked jazz."
+    text = f"So it was:\n\n{items}\n\nThe astronomer Ogilvy lived at Ottershaw."
+    html = answer_html(((text, "target"),), Citations()(text, book(pages=True)).citations)
+    first, second = html.split("<li>")[1:3]
+    assert "sign-quoted" in first and "p. 2" in first and first.index("station.") < first.index("sign-quoted")
+    assert "sign-nothing" in second and "sign-quoted" not in second
+    assert "p. 1" in html.split("</ul>")[1]
+
+
+def test_quotation_shows_its_place_once():
+    """Two buttons for one place side by side are noise."""
+    text = "It says that “Henderson ran to the railway station”."
+    cited = Citations()(text, book(pages=True))
+    assert [one.kind for one in cited.citations] == [""]
+
+
+def test_short_answer_is_held_against_the_book_with_its_question():
+    """ "Ottershaw." agrees with nothing by itself."""
+    question = "Where did Ogilvy the astronomer live while he watched the planet?"
+    (sign,) = Citations()("Ottershaw.", book(pages=True), question).citations
+    assert (sign.kind, sign.short) == ("agrees", "p. 1")
+
+
+def test_another_book_has_its_own_evidence():
+    """Evidence kept of the book before must not serve the next one."""
+    citations = Citations()
+    text = "The astronomer Ogilvy lived at Ottershaw."
+    assert citations(text, book(pages=True)).supported == 1
+    other = Document("Sea", "", "txt", FILLER, (Section("I", 0, len(FILLER)),), sha256="f" * 64)
+    assert citations(text, other).supported == 0

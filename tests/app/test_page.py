@@ -1,0 +1,47 @@
+"""The page over a real desk: what stands on it follows from what was asked and said."""
+
+from __future__ import annotations
+
+import pytest
+
+from app.page import Page
+from core.documents.document import Document, Section
+
+FACT = "Ogilvy, the astronomer, lived at Ottershaw and watched the planet every night.\n\n"
+FILLER = " ".join(f"The keeper counted sheep number {at} upon the quiet hill." for at in range(40))
+
+
+@pytest.fixture
+def talking(make_desk, engine):
+    """A desk with a book and a function that puts an exchange into its conversation."""
+    text = FACT + FILLER
+    document = Document("Mars", "", "txt", text, (Section("I", 0, len(text)),), sha256="b" * 64)
+    desk = make_desk(engine)
+    desk.shelve(document, again=False)
+    desk.conversation_id = desk.history.create(document.sha256).id
+
+    def say(question: str, answer: str, **extra: object) -> None:
+        desk.history.add(desk.conversation_id, "user", question, extra=extra)
+        desk.history.add(desk.conversation_id, "assistant", answer)
+
+    return desk, say
+
+
+def test_answer_shows_where_each_sentence_stands(talking):
+    """Reader and answer are wired by the desk's book: a sign must open this book at this place."""
+    desk, say = talking
+    say("Tell me about him.", "The astronomer Ogilvy lived at Ottershaw. He liked jazz.")
+    html = Page(desk).render()["turns"]
+    assert 'data-act="cite" data-offset="0"' in html
+    assert "sign-agrees" in html and "sign-nothing" in html
+    assert "Evidence: 1 of 2 sentences" in html
+
+
+def test_short_answer_is_read_with_its_question_and_a_summary_without(talking):
+    """The question of the exchange counts, not that of another one; "Summarize this book" is no question."""
+    desk, say = talking
+    say("Where did Ogilvy the astronomer live while he watched the planet?", "Ottershaw.")
+    say("Why is that?", "Ottershaw.")
+    say("Ogilvy the astronomer lived to watch the planet", "Ottershaw.", summary=True)
+    turns = Page(desk).render()["turns"].split('class="turn asked"')[1:]
+    assert ["sign-agrees" in turn for turn in turns] == [True, False, False]
