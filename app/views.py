@@ -22,7 +22,8 @@ from core.text.words import translated as _
 from core.text.words import translated_count as _n
 
 SHOWN_TALKS = 12
-SHOWN_MODELS = 4  # more are one click away
+# more are one click away
+SHOWN_MODELS, SHOWN_NOTES = 4, 3
 NOTHING_CITED = Cited()
 SMALL_WORDS = {"a", "an", "and", "at", "by", "in", "of", "on", "the", "to"}
 
@@ -100,6 +101,7 @@ def stage_html(book: Document | None, card: dict | None, *, opening: Opening | N
         fit=_fit(known),
         parts=known.get("parts", ()),
         notes=[*known.get("notes", ()), *book.warnings],
+        shown_notes=SHOWN_NOTES,
     )
 
 

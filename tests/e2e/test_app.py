@@ -119,7 +119,7 @@ def test_escape_stops_and_regenerate_answers_again(serve, open_page, drop, sampl
         "document.querySelector('#turns .answer .text')?.innerText.includes('without a single correction')"
     )
     assert page.locator("#turns .answer").count() == 1 and len(fake.asked) == 2
-    assert fake.asked[0]["params"]["seed"] != fake.asked[1]["params"]["seed"], (
+    assert fake.asked[0].params["seed"] != fake.asked[1].params["seed"], (
         "regenerating must not repeat the same draw"
     )
 
@@ -150,10 +150,8 @@ def test_chapters_fit_and_settings_reach_the_engine(serve, open_page, drop, samp
     page.click("#summarize")
     page.wait_for_selector("#turns .answer footer")
     asked = fake.asked[0]
-    assert (
-        asked["chapters"] == (3, 8) and asked["fit"] == "sections" and asked["params"]["temperature"] == 0.9
-    )
-    assert {"top_p", "repetition_penalty", "max_new_tokens", "mode", "seed"} <= asked["params"].keys()
+    assert asked.chapters == (3, 8) and asked.fit == "sections" and asked.params["temperature"] == 0.9
+    assert {"top_p", "repetition_penalty", "max_new_tokens", "mode", "seed"} <= asked.params.keys()
 
 
 def test_tokens_are_coloured_by_level_with_a_legend(serve, open_page, drop, sample):

@@ -1,0 +1,57 @@
+"""What a long book, long notes and long titles may not push out of sight, at the smallest common window."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.app.fake_runtime import FakeRuntime
+
+pytestmark = pytest.mark.e2e
+QUESTION = "Who keeps the lamp on the island, and what does he hide from everybody through all these years?"
+
+
+class LongBook(FakeRuntime):
+    """Says of every book that it is read in 75 parts, and a lot besides."""
+
+    def card(self, book):
+        """See FakeRuntime."""
+        notes = [f"Chapter {number} holds pictures whose text is not read. " * 2 for number in range(9)]
+        parts = [f"Chapter {number}: The day of the long road" for number in range(1, 76)]
+        return {**super().card(book), "fits": False, "share_of_context": 26.4, "parts": parts, "notes": notes}
+
+
+def test_main_action_is_in_sight_with_a_long_book(serve, open_page, drop, sample):
+    """75 chips of parts and a list of notes pushed "Summarize" below the fold."""
+    page = open_page(serve(LongBook(pace=0.005)), width=1280, height=800)
+    drop(page, sample)
+    page.wait_for_selector(".card-facts:has-text('tokens')")
+    composer = page.locator("#composer").bounding_box()
+
+    def is_in_sight() -> bool:
+        box = page.locator("#summarize").bounding_box()
+        return box["y"] > 60 and box["y"] + box["height"] <= composer["y"]
+
+    assert is_in_sight() and not page.is_visible(".parts li")
+    page.click("summary:has-text('75 parts')")
+    assert page.is_visible(".parts li") and is_in_sight()
+    page.click("summary:has-text('more notes')")
+    assert is_in_sight()
+    page.click("#summarize")
+    page.wait_for_selector("#turns .answer footer")
+
+
+def test_title_of_a_conversation_stays_in_its_column(serve, open_page, drop, sample):
+    """A long question ran out of the left column, over its border."""
+    page = open_page(serve(FakeRuntime(pace=0.005)))
+    drop(page, sample)
+    page.fill("#question textarea", QUESTION)
+    page.press("#question textarea", "Enter")
+    page.wait_for_selector("#turns .answer footer")
+    title = page.locator(".talks [data-act=talk]")
+    column, box = page.locator("#left").bounding_box(), title.bounding_box()
+    assert box["x"] + box["width"] < column["x"] + column["width"]
+    assert page.evaluate(
+        "document.querySelector('#left').scrollWidth <= document.querySelector('#left').clientWidth"
+    )
+    assert title.get_attribute("title").startswith("Who keeps the lamp")
+    assert page.is_visible(".talks [data-act='forget-talk']")
