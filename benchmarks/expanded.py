@@ -12,37 +12,26 @@ stays: other logits would take probability.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
 import torch
 
+from core.model.catalogue import find
 from core.model.config import ModelConfig, from_source
 from core.model.loader import Weights
+from core.model.shapes import Sizes
 
 _SPREAD = 0.02  # of random weights, as models are initialised
 
 
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """The sizes of a large model that cost something."""
-
-    name: str
-    layers: int
-    hidden: int
-    heads: int
-    kv_heads: int
-    head_dim: int
-    intermediate: int
-
-
-LLAMA_2_7B = Shape("Llama-2-7B", 32, 4096, 32, 32, 128, 11_008)
-LLAMA_2_13B = Shape("Llama-2-13B", 40, 5120, 40, 40, 128, 13_824)
-LLAMA_3_8B = Shape("Llama-3.1-8B", 32, 4096, 32, 8, 128, 14_336)
+LLAMA_2_7B = replace(find("Yarn-Llama-2-7b-128k").shape, name="Llama-2-7B")
+LLAMA_2_13B = replace(find("Yarn-Llama-2-13b-128k").shape, name="Llama-2-13B")
+LLAMA_3_8B = replace(find("Llama-3.1-8B-Instruct").shape, name="Llama-3.1-8B")
 
 
 def expanded_config(
-    small: ModelConfig, shape: Shape, *, positions: int, rope_theta: float | None = None
+    small: ModelConfig, shape: Sizes, *, positions: int, rope_theta: float | None = None
 ) -> ModelConfig:
     """The large configuration. `rope_theta`, when given, replaces the small model's: longer contexts need a
     larger one.

@@ -27,7 +27,7 @@ if not __package__:
 import torch  # noqa: E402 (the path above makes the repository importable)
 
 from benchmarks import answers  # noqa: E402 (the path above makes the repository importable)
-from benchmarks.expanded import LLAMA_2_7B, LLAMA_2_13B, LLAMA_3_8B, ExpandedWeights, Shape, expanded_config  # noqa: E402
+from benchmarks.expanded import LLAMA_2_7B, LLAMA_2_13B, LLAMA_3_8B, ExpandedWeights, expanded_config  # noqa: E402
 from benchmarks.passes import VERIFY_ROWS, OutOfTime, Speeds, measure, measured_speeds  # noqa: E402
 from benchmarks.store import RESULTS, Table, save  # noqa: E402
 from core.assembly.room import Room  # noqa: E402
@@ -42,7 +42,7 @@ from core.hardware.probe import measure_bus, probe  # noqa: E402
 from core.model.config import ModelConfig, from_source, load_config  # noqa: E402
 from core.model.llama import LlamaModel  # noqa: E402
 from core.model.loader import Weights, build  # noqa: E402
-from core.model.shapes import ModelShape  # noqa: E402
+from core.model.shapes import ModelShape, Sizes  # noqa: E402
 from core.planning.plan import Plan  # noqa: E402
 from core.planning.planner import plan as make_plan  # noqa: E402
 from core.text.words import GB  # noqa: E402
@@ -73,7 +73,7 @@ class Case:
     of the KV stays in VRAM.
     """
 
-    shape: Shape
+    shape: Sizes
     context: int
     capped: bool
     what: str = "passes"
@@ -101,7 +101,7 @@ CASES = (
     Case(LLAMA_2_13B, 32_768, False),
     Case(LLAMA_2_7B, 124_928, False),
 )
-TINY = Shape("tiny", 3, 64, 8, 4, 16, 96)
+TINY = Sizes("tiny", 3, 64, 8, 4, 16, 96)
 TINY_CASES = (
     Case(TINY, 300, True),
     Case(TINY, 300, False),

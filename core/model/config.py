@@ -12,8 +12,9 @@ from typing import Any
 
 from core.cache.base import KVShape
 from core.errors import UserError
+from core.model.shapes import Sizes, require_family, sizes_in
+from core.text.words import translated as _
 
-_FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
 _STATED = {
     "num_hidden_layers",
     "hidden_size",
@@ -29,20 +30,13 @@ _STATED = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class ModelConfig:
-    """One decoder-only model. `source` holds the values of the transformers configuration, RoPE parameters
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelConfig(Sizes):
+    """A model as it is computed. `source` holds the values of the transformers configuration, RoPE parameters
     and all.
     """
 
-    name: str
     family: str
-    layers: int
-    hidden: int
-    heads: int
-    kv_heads: int
-    head_dim: int
-    intermediate: int
     vocab: int
     norm_eps: float
     tied: bool
@@ -61,10 +55,10 @@ def load_config(folder: Path) -> ModelConfig:
     runtime cannot run.
     """
     if not (folder / "config.json").is_file():
-        raise UserError(
-            f"{folder} holds no model (config.json is missing). Download the model again or choose its "
-            "folder."
+        said = _(
+            "{folder} holds no model (config.json is missing). Download the model again or choose its folder."
         )
+        raise UserError(said.format(folder=folder))
     source = _stated(folder) or _completed(folder)
     _check_supported(source, folder.name)
     generation = folder / "generation_config.json"
@@ -75,16 +69,10 @@ def load_config(folder: Path) -> ModelConfig:
 def from_source(source: Mapping[str, Any], *, name: str, eos: int | list[int] | None) -> ModelConfig:
     """The same from the values of a transformers configuration; `eos` is one id, several or none."""
     eos_ids = eos if isinstance(eos, list) else [] if eos is None else [eos]
-    heads = source["num_attention_heads"]
     return ModelConfig(
         name=name,
+        **sizes_in(source),
         family=source["model_type"],
-        layers=source["num_hidden_layers"],
-        hidden=source["hidden_size"],
-        heads=heads,
-        kv_heads=source["num_key_value_heads"] or heads,
-        head_dim=source.get("head_dim") or source["hidden_size"] // heads,
-        intermediate=source["intermediate_size"],
         vocab=source["vocab_size"],
         norm_eps=source["rms_norm_eps"],
         tied=bool(source["tie_word_embeddings"]),
@@ -120,31 +108,24 @@ def _json(path: Path) -> dict[str, Any]:
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise UserError(
-            f"{path} cannot be read ({error}). Download the model again or choose another folder."
-        ) from error
+        said = _("{file} cannot be read ({error}). Download the model again or choose another folder.")
+        raise UserError(said.format(file=path, error=error)) from error
 
 
 def _check_supported(source: Mapping[str, Any], name: str) -> None:
     family = source["model_type"]
-    if family not in _FAMILIES:
-        raise UserError(
-            f"{name} is a {family} model. This runtime runs {', '.join(_FAMILIES)} models; choose one of "
-            "those."
-        )
+    require_family(family, name)
     window = source.get("sliding_window")
-    if (
-        window
-        and source.get("use_sliding_window", family == "mistral")
-        and window < source["max_position_embeddings"]
-    ):
-        raise UserError(
-            f"{name} attends over a sliding window of {window:,} tokens, which reading whole books rules "
-            "out. "
-            "Choose a model with full attention (Mistral v0.2 or later has it)."
+    slides = window and source.get("use_sliding_window", family == "mistral")
+    if slides and window < source["max_position_embeddings"]:
+        said = _(
+            "{model} attends over a sliding window of {tokens} tokens, which reading whole books rules "
+            "out. Choose a model with full attention (Mistral v0.2 or later has it)."
         )
+        raise UserError(said.format(model=name, tokens=f"{window:,}"))
     activation = source.get("hidden_act", "silu")
     if activation != "silu":
-        raise UserError(
-            f"{name} uses the activation {activation}; this runtime knows silu only. Choose another model."
+        said = _(
+            "{model} uses the activation {activation}; this runtime knows silu only. Choose another model."
         )
+        raise UserError(said.format(model=name, activation=activation))

@@ -9,16 +9,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from core.errors import UserError
+from core.text.words import translated as _
 
 DTYPE_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
 
 
 @dataclass(frozen=True, slots=True)
-class ModelShape:
-    """Sizes of one decoder-only model. `native_context` is the trained one, `longest_context` with positions
-    stretched.
-    """
+class Sizes:
+    """What the matrices of one decoder-only model measure, but for the vocabulary."""
 
     name: str
     layers: int
@@ -27,6 +26,36 @@ class ModelShape:
     kv_heads: int
     head_dim: int
     intermediate: int
+
+
+def sizes_in(config: Mapping[str, Any]) -> dict[str, int]:
+    """The fields of Sizes from a transformers configuration. Raises KeyError, TypeError or ValueError where
+    it lacks one.
+    """
+    heads, hidden = int(config["num_attention_heads"]), int(config["hidden_size"])
+    return {
+        "layers": int(config["num_hidden_layers"]),
+        "hidden": hidden,
+        "heads": heads,
+        "kv_heads": int(config.get("num_key_value_heads") or heads),
+        "head_dim": int(config.get("head_dim") or hidden // heads),
+        "intermediate": int(config["intermediate_size"]),
+    }
+
+
+def require_family(family: str, model: str) -> None:
+    """Raises UserError for an architecture that this runtime does not cover."""
+    if family not in FAMILIES:
+        said = _("{model} is of type “{family}”; only {families} run here. Choose one of `models list`.")
+        raise UserError(said.format(model=model, family=family or _("unknown"), families=", ".join(FAMILIES)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelShape(Sizes):
+    """A model as the planner sees it. `native_context` is the trained one, `longest_context` with positions
+    stretched.
+    """
+
     vocab: int
     native_context: int
     longest_context: int
@@ -41,24 +70,13 @@ class ModelShape:
         cover.
         """
         family = str(config.get("model_type", ""))
-        if family not in FAMILIES:
-            raise UserError(
-                f"The model {name or 'in this folder'} is of type {family or 'unknown'!r}; only "
-                f"{', '.join(FAMILIES)} run "
-                f"here. Choose one of `models list`."
-            )
+        require_family(family, name or _("The model in this folder"))
         try:
-            heads, hidden = int(config["num_attention_heads"]), int(config["hidden_size"])
             native = int(config["max_position_embeddings"])
             scaled = _rope_kind(config) not in (None, "default")
             return cls(
                 name=name,
-                layers=int(config["num_hidden_layers"]),
-                hidden=hidden,
-                heads=heads,
-                kv_heads=int(config.get("num_key_value_heads") or heads),
-                head_dim=int(config.get("head_dim") or hidden // heads),
-                intermediate=int(config["intermediate_size"]),
+                **sizes_in(config),
                 vocab=_head_tokens(config),
                 native_context=native,
                 longest_context=native if scaled else int(native * stretch),
@@ -66,9 +84,8 @@ class ModelShape:
                 family=family,
             )
         except (KeyError, TypeError, ValueError) as error:
-            raise UserError(
-                f"config.json of {name or 'the model'} is incomplete ({error}). Download it again."
-            ) from error
+            said = _("config.json of {model} is incomplete ({error}). Download it again.")
+            raise UserError(said.format(model=name or _("the model"), error=error)) from error
 
     # ---- memory --------------------------------------------------------------------------------------------
 

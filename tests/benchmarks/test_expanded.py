@@ -5,19 +5,20 @@ from __future__ import annotations
 import pytest
 import torch
 
-from benchmarks.expanded import ExpandedWeights, Shape, expanded_config
+from benchmarks.expanded import ExpandedWeights, expanded_config
 from core.backend.cpu import CpuBackend
 from core.cache.full import FullKVCache
 from core.model.config import from_source
 from core.model.llama import LlamaModel
 from core.model.loader import build
+from core.model.shapes import Sizes
 from tests.tiny import VOCAB, Named, oracle
 
 IDS = [int(token) for token in torch.randint(0, VOCAB, (60,), generator=torch.Generator().manual_seed(3))]
 SHAPES = {
-    "no grouping": Shape("large", 3, 96, 8, 8, 16, 80),
-    "the same grouping": Shape("large", 2, 32, 8, 4, 8, 48),
-    "larger groups": Shape("large", 4, 64, 12, 3, 32, 64),
+    "no grouping": Sizes("large", 3, 96, 8, 8, 16, 80),
+    "the same grouping": Sizes("large", 2, 32, 8, 4, 8, 48),
+    "larger groups": Sizes("large", 4, 64, 12, 3, 32, 64),
 }
 
 
@@ -59,7 +60,7 @@ def test_a_shape_that_is_too_small_is_refused():
     """Not a model that is silently another one."""
     reference = oracle()
     small = from_source(reference.config.to_dict(), name="tiny", eos=None)
-    large = expanded_config(small, Shape("small", 1, 32, 4, 2, 8, 48), positions=64)
+    large = expanded_config(small, Sizes("small", 1, 32, 4, 2, 8, 48), positions=64)
     with pytest.raises(ValueError, match="does not fit"):
         ExpandedWeights(small, Named(reference), large, device=torch.device("cpu"), dtype=torch.float32)
 
