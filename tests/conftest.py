@@ -16,9 +16,9 @@ from core.backend.threads import bound_spinning
 
 REPO = Path(__file__).resolve().parent.parent
 
-# before anything imports torch: a test run shares the machine with whatever the developer is doing
+# before anything imports torch: its threads would wait for each other over tensors as small as those of tests
 for _name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
-    os.environ.setdefault(_name, str(min(2, os.cpu_count() or 1)))
+    os.environ.setdefault(_name, "1")
 bound_spinning()
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"

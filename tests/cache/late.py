@@ -41,8 +41,9 @@ class LateCopies:
     finish = wait
 
     def _ask(self, target: torch.Tensor, source: torch.Tensor) -> None:
-        readers = [place for place, (_, read) in enumerate(self._asked) if _memory(read) == _memory(target)]
-        self.wait(readers[-1] + 1 if readers else 0)
+        memory = _memory(target)
+        under_way = range(len(self._asked) - 1, self._done - 1, -1)
+        self.wait(next((place + 1 for place in under_way if _memory(self._asked[place][1]) == memory), 0))
         target.fill_(torch.nan)
         self._asked.append((target, source))
 
