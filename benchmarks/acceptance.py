@@ -19,6 +19,7 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 
 # started as a file: the repository is on the path, and not this folder
@@ -31,12 +32,12 @@ bound_spinning()
 
 import torch  # noqa: E402 (after the thread setting, which is read when torch loads)
 
+from benchmarks.selections import POLICIES, ByColumnSums  # noqa: E402
 from benchmarks.store import Table, save  # noqa: E402
 from benchmarks.texts import LOOPS_BELOW, distinct  # noqa: E402
 from core.assembly.engines import build_engine  # noqa: E402
 from core.cache.base import TargetKVCache  # noqa: E402
 from core.cache.retrieval import RetrievalKVCache  # noqa: E402
-from core.cache.selection import POLICIES, column_sums  # noqa: E402
 from core.config import load_settings  # noqa: E402
 from core.conversation.reading import ReadingStyle  # noqa: E402
 from core.decoding import forced  # noqa: E402
@@ -51,11 +52,13 @@ from core.engine import Engine  # noqa: E402
 from core.hardware.probe import probe  # noqa: E402
 from core.model import catalogue  # noqa: E402
 from core.model.embedded import ensure_embedded  # noqa: E402
+from core.model.llama import LlamaModel  # noqa: E402
 from core.paths import data_dir  # noqa: E402
 from core.planning.planner import plan as make_plan  # noqa: E402
 from core.text.tokenizer import Tokenizer  # noqa: E402
 
 GAMMA = 8
+CHUNK_TOKENS = 512  # of a prefill at a time
 CHUNK = 8  # while other things vary
 BUDGETS = (128, 256, 512, 1024, 2048)
 CHUNKS = (4, 16, 32)  # beside CHUNK
@@ -107,34 +110,6 @@ class Text:
     tokens: int
     perplexity: float
     distinct_4grams: float
-
-
-class Columns:
-    """Observes a whole prefill and sums the attention that each chunk receives: H2O's measure, taken once for
-    all its caches.
-    """
-
-    def __init__(self, cache: TargetKVCache) -> None:
-        self._capacity = cache.capacity
-        self.layers: list[torch.Tensor | None] = [None] * cache.shape.layers
-
-    def __call__(
-        self, layer: int, q: torch.Tensor, k: torch.Tensor, *, start: int, length: int, own: int
-    ) -> None:
-        """See Observer."""
-        assert not start, "column sums need a layer's keys in one part"
-        sums = column_sums(q, k, length=length, chunk=CHUNK)
-        if self.layers[layer] is None:
-            self.layers[layer] = sums.new_zeros(sums.shape[0], self._capacity // CHUNK)
-        self.layers[layer][:, : sums.shape[1]] += sums
-
-
-class Primed(RetrievalKVCache):
-    """Begins with column sums that were taken before."""
-
-    def prime(self, columns: Columns) -> None:
-        """Takes a copy of them."""
-        self._columns = [sums.clone() for sums in columns.layers]
 
 
 def main() -> int:
@@ -197,17 +172,8 @@ def _case(
     frame = tokenizer.frame(style.system)
     head = [*frame.opening, *ids[: context - len(frame.opening)]]
     cache = engine.new_context(context + 512).cache
-    columns = Columns(cache)
-    for _ in engine.model.prefill(
-        head[:-2],
-        cache,
-        segment_tokens=engine.plan.prefill_segment_tokens,
-        chunk_tokens=512,
-        should_stop=lambda: False,
-        tap=columns,
-        tap_all=True,
-    ):
-        pass
+    columns = ByColumnSums(cache, CHUNK)
+    _read(engine.model, head[:-2], cache, columns)
     request = [*tokenizer.encode("\n\n"), *tokenizer.encode(style.part_prompts[0]), *frame.ask]
     made = []
     for kind in TEXTS:
@@ -223,6 +189,20 @@ def _case(
         ]
         made.append(_forced(engine, cache, columns, name, context, kind, whole, len(prompt), samplings))
     return made
+
+
+def _read(model: LlamaModel, ids: list[int], cache: TargetKVCache, columns: ByColumnSums) -> None:
+    """Prefills chunk by chunk so that `columns` see every row: a prefill shows its last chunk."""
+    for start in range(0, len(ids), CHUNK_TOKENS):
+        for _ in model.prefill(
+            ids[start : start + CHUNK_TOKENS],
+            cache,
+            segment_tokens=CHUNK_TOKENS,
+            chunk_tokens=CHUNK_TOKENS,
+            should_stop=lambda: False,
+            tap=columns.tap,
+        ):
+            pass
 
 
 def _answered(
@@ -247,7 +227,7 @@ def _answered(
 def _forced(
     engine: Engine,
     cache: TargetKVCache,
-    columns: Columns,
+    columns: ByColumnSums,
     name: str,
     context: int,
     kind: str,
@@ -258,7 +238,7 @@ def _forced(
     """All setups side by side along one text."""
     made = setups(context)
     lanes = [_lane(engine, cache, columns, setup) for setup in made]
-    forced.select_first(engine.model, cache, ids[:start], lanes, chunk_tokens=512)
+    forced.select_first(engine.model, cache, ids[:start], lanes, chunk_tokens=CHUNK_TOKENS)
     logits = next_logits(engine.model, cache, ids[:start], ids[start:-1])
     chosen = torch.log_softmax(logits, -1).gather(-1, torch.tensor(ids[start:]).unsqueeze(-1))
     cache.rollback(start - 1)
@@ -272,16 +252,15 @@ def _forced(
     return Text(name, context, kind, len(answer), math.exp(-chosen.mean().item()), distinct(answer)), rows
 
 
-def _lane(engine: Engine, source: TargetKVCache, columns: Columns, setup: Setup) -> Lane:
-    cache = Primed(
+def _lane(engine: Engine, source: TargetKVCache, columns: ByColumnSums, setup: Setup) -> Lane:
+    policy = POLICIES[setup.policy]
+    cache = RetrievalKVCache(
         source,
         budget=setup.budget,
         chunk=setup.chunk,
         tail_tokens=engine.plan.tail_tokens,
-        policy=setup.policy,
+        policy=partial(policy, begun=columns) if policy is ByColumnSums else policy,
     )
-    if setup.policy == "h2o":
-        cache.prime(columns)
     every, floor = REFRESHES[setup.refresh]
     watch = Watch()
     return Lane(cache, RetrievalRefresh(watch, cache, every=every, floor=floor), watch)

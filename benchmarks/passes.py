@@ -71,7 +71,7 @@ def measure(
         segment_tokens=plan.prefill_segment_tokens,
         chunk_tokens=plan.prefill_chunk_tokens,
         should_stop=out_of_time,
-        tap=retrieval.tap,
+        tap=retrieval.policy.tap,
     ):
         pass
     if cache.length < context:

@@ -13,7 +13,7 @@ def words_of(text: str) -> list[str]:
 
 
 def word_error(truth: str, found: str) -> tuple[float, list[tuple[str, str]]]:
-    """Changed, lost and added words per word of the truth, and the places (truth, found) where they differ."""
+    """Changed, lost and added words per word of the truth, and the places (truth, found) of all three."""
     wanted, got = words_of(truth), words_of(found)
     errors, places = 0, []
     for start, end, begin, stop in _differences(wanted, got):

@@ -30,8 +30,6 @@ class Params:
     seed: int = 0
     mode: str = "triforce"
     stop: tuple[str, ...] = ()
-    # how the retrieval cache selects; the others are for comparison (core.cache.selection)
-    selection: str = "mass"
 
     def __post_init__(self) -> None:
         for name in (one.name for one in fields(self) if one.name in RULES):

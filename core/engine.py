@@ -315,18 +315,13 @@ class Engine:
         for first, end in ((start, book_end), (book_end, len(ids))):
             if context.cache.length != first:
                 return
-            tap = refresh.tap if end == len(ids) or refresh.tap_all else None
-            for fed in self._feed(context, ids[:end], tap, refresh.tap_all, should_stop):
+            tap = refresh.tap if end == len(ids) else None
+            for fed in self._feed(context, ids[:end], tap, should_stop):
                 elapsed, done = self._clock() - started, first - start + fed
                 yield Prefilled(done, total, elapsed, elapsed * (total - done) / done if done else None)
 
     def _feed(
-        self,
-        context: Context,
-        ids: Sequence[int],
-        tap: Observer | None,
-        tap_all: bool,
-        should_stop: Callable[[], bool],
+        self, context: Context, ids: Sequence[int], tap: Observer | None, should_stop: Callable[[], bool]
     ) -> Iterator[int]:
         """Prefills the rest of `ids`, yielding how many tokens of it are done."""
         steps = self.model.prefill(
@@ -336,7 +331,6 @@ class Engine:
             chunk_tokens=self.plan.prefill_chunk_tokens,
             should_stop=should_stop,
             tap=tap,
-            tap_all=tap_all,
         )
         while True:
             self._backend.adapt()

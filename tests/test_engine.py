@@ -14,7 +14,6 @@ import torch
 
 from core.ask import Params
 from core.backend.cpu import CpuBackend
-from core.cache.selection import POLICIES
 from core.config import MODES
 from core.decoding.decoder import Round
 from core.decoding.verify import verify
@@ -353,32 +352,3 @@ def test_verify_finds_a_broken_loop(tiny: Engine, monkeypatch: pytest.MonkeyPatc
     context = tiny.new_context(400)
     answer, _ = run(tiny, context, PROMPT, params)
     assert tiny.verify(context, [*PROMPT, *answer], len(PROMPT), params)["mismatches"] > 0
-
-
-# ---- how the retrieval cache selects -----------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("selection", POLICIES)
-@pytest.mark.parametrize("mode", ["retrieval", "triforce"])
-def test_every_selection_is_lossless(tiny: Engine, selection: str, mode: str):
-    """It decides how much is accepted, never what is said; and all of them select before the first round."""
-    params = replace(GREEDY, mode=mode, selection=selection, max_new_tokens=24)
-    rounds = [
-        event
-        for event in tiny.generate(tiny.new_context(400), PROMPT, params)
-        if not isinstance(event, (Prefilled, Done))
-    ]
-    plain, _ = run(tiny, tiny.new_context(400), PROMPT, replace(params, mode="autoregressive"))
-    assert [token for event in rounds for token in event.tokens] == plain
-    assert rounds[0].acceptance_retrieval.evaluated > 0
-
-
-def test_a_selection_that_does_not_scale_is_refused_beyond_its_length():
-    """Column sums of a whole book would take longer than reading it."""
-    wide = engine(ours(oracle(), positions=10_000), context_tokens=10_000)
-    with pytest.raises(UserError, match="h2o.*8,192"):
-        list(
-            wide.generate(
-                wide.new_context(9_000), PROMPT * 56, replace(GREEDY, mode="retrieval", selection="h2o")
-            )
-        )

@@ -25,7 +25,6 @@ from core.decoding.drafters import (
 from core.decoding.randomness import Randomness, SeededRandomness
 from core.decoding.refresh import RetrievalRefresh
 from core.decoding.sampling import Sampling
-from core.errors import UserError
 from core.hardware.measured import Measurements
 from core.model.llama import LlamaModel
 from core.model.prepared import prepared, told
@@ -33,8 +32,6 @@ from core.model.replay import ShortPasses
 from core.planning.plan import Plan
 
 log = logging.getLogger(__name__)
-
-H2O_MOST = 8192  # tokens whose column sums are bearable to compute
 
 
 class Composer:
@@ -137,12 +134,8 @@ class Composer:
             return self._middle(
                 EmptyDrafter(), self._model, cache, params, context_tokens, sampling, randomness
             ), None
-        if params.selection == "h2o" and context_tokens > H2O_MOST:
-            raise UserError(  # no words of the catalogue: nobody but a benchmark asks for it
-                f"Selection by h2o is for comparison up to {H2O_MOST:,} tokens, not {context_tokens:,}."
-            )
         passes = self._middle_passes
-        retrieval = self._retrieval(cache, params.selection, store=passes and passes.store)
+        retrieval = self._retrieval(cache, store=passes and passes.store)
         below = EmptyDrafter() if params.mode == "retrieval" else self._level_zero(sampling, randomness)
         middle = self._middle(
             below, passes or self._model, retrieval, params, context_tokens, sampling, randomness
@@ -204,16 +197,13 @@ class Composer:
 
         return once
 
-    def _retrieval(
-        self, source: TargetKVCache, policy: str = "mass", store: KVStore | None = None
-    ) -> RetrievalKVCache:
+    def _retrieval(self, source: TargetKVCache, store: KVStore | None = None) -> RetrievalKVCache:
         return RetrievalKVCache(
             source,
             budget=self._plan.retrieval_budget,
             chunk=self._plan.retrieval_chunk,
             tail_tokens=self._plan.tail_tokens,
             slack=slack(self._plan),
-            policy=policy,
             store=store,
         )
 

@@ -210,7 +210,7 @@ class KVStore:
         self.write(layer, start, k.transpose(0, 1), v.transpose(0, 1))
 
     def filled(self, layer: int, length: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Views [blocks, kv_heads, block_tokens, head_dim] of the blocks that hold the first `length` rows."""
+        """Views [blocks, kv_heads, block_tokens, head_dim] of the blocks of the first `length` rows."""
         used = -(-length // self.block_tokens)
         return self.k[layer, :used], self.v[layer, :used]
 

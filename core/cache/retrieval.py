@@ -11,25 +11,23 @@ a verification's query. Selection is per KV head (core.cache.selection).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import torch
 
 from core.backend.slots import STEP
 from core.cache.base import KVStore, TargetKVCache
 from core.cache.fixed import FixedRows
-from core.cache.selection import POLICIES, Score, Scores, attention_mass, column_sums, mean_key
+from core.cache.selection import ByMass, Policy
 
 
 class RetrievalKVCache:
     """A sparse copy of `source` with the budget in tokens, re-selected by `refresh`.
 
     `tail_tokens` bounds the exact recent rows plus the running draft; when an answer outgrows them,
-    `needs_refresh` turns true and the older answer rows become ordinary chunks at the next refresh. `policy`,
-    for comparison: "mass" as above, "mean_key" renews by mean keys too, "streaming" always takes the newest
-    chunks (StreamingLLM, https://arxiv.org/abs/2309.17453), "h2o" those that received most attention from all
-    rows that it was shown (H2O, https://arxiv.org/abs/2306.14048), which takes a layer's keys in one part.
-    `store`: memory of an earlier cache of the same sizes.
+    `needs_refresh` turns true and the older answer rows become ordinary chunks at the next refresh. `policy`
+    makes what chooses, for a source and a chunk: the one above, or another for comparison. `store`: memory of
+    an earlier cache of the same sizes.
     """
 
     rotates_on_read = False
@@ -43,12 +41,11 @@ class RetrievalKVCache:
         recent: int = 64,
         tail_tokens: int = 256,
         slack: int = 64,
-        policy: str = "mass",
+        policy: Callable[[TargetKVCache, int], Policy] = ByMass,
         store: KVStore | None = None,
     ) -> None:
         assert source.block_tokens % chunk == 0, f"chunk {chunk} does not divide {source.block_tokens}"
-        assert policy in POLICIES, f"unknown policy {policy!r}"
-        self.source, self.backend, self.policy = source, source.backend, policy
+        self.source, self.backend, self.policy = source, source.backend, policy(source, chunk)
         self.budget, self.chunk, self.recent, self.tail_tokens = budget, chunk, recent, tail_tokens
         capacity = -(-(budget + recent + chunk + tail_tokens + slack) // STEP) * STEP
         self.store = store or KVStore(
@@ -128,30 +125,7 @@ class RetrievalKVCache:
         """See KVCache."""
         self.length = self.committed = self._anchor = self._selected = 0
         self.ready = False
-        self._scores = self._no_scores()
-        # "h2o": fp32 [kv_heads, chunks] each
-        self._columns: list[torch.Tensor | None] = [None] * self.source.shape.layers
-
-    def observe(
-        self, layer: int, q: torch.Tensor, k: torch.Tensor, *, start: int, length: int, own: int
-    ) -> None:
-        """Scores the keys shown for the pass's first query, whose token is certain. An observer of
-        verification passes.
-        """
-        if self.policy == "h2o":
-            self._add_columns(layer, q, k, start, length, own)
-            return
-        score = mean_key if self.policy == "mean_key" else attention_mass
-        self._score(score, layer, q[0], k, start, length - own + 1 if own else length)
-
-    def tap(self, layer: int, q: torch.Tensor, k: torch.Tensor, *, start: int, length: int, own: int) -> None:
-        """Scores the keys shown for the pass's last query by their chunks' means. An observer of the last
-        chunk of a prefill.
-        """
-        if self.policy == "h2o":
-            self._add_columns(layer, q, k, start, length, own)
-            return
-        self._score(mean_key, layer, q[-1], k, start, length)
+        self.policy.reset()
 
     def refresh(self) -> bool:
         """Selects anew by what was observed since the last time and copies the chosen chunks and the recent
@@ -160,66 +134,20 @@ class RetrievalKVCache:
         Returns whether there was anything to go by; without it the selection stays. The source must hold only
         committed rows.
         """
-        known = {"streaming": True, "h2o": all(sums is not None for sums in self._columns)}
-        if not known.get(self.policy, self._scores.complete):
+        if not self.policy.ready:
             return False
         length = self.source.length
         # first token of the exact tail
         anchor = max(0, (length - self.recent) // self.chunk * self.chunk)
         chunks = min(self.budget // self.chunk, anchor // self.chunk)
+        chosen = self.policy.choose(anchor // self.chunk, chunks)
         if chunks:
-            self.source.copy_chunks(self.store, self._selection(anchor // self.chunk, chunks), self.chunk)
-        self._scores = self._no_scores()
+            self.source.copy_chunks(self.store, chosen, self.chunk)
         self._anchor, self._selected = anchor, chunks * self.chunk
         self.committed = self.length = anchor
         self.commit(length)
         self.ready = True
         return True
-
-    def _selection(self, among: int, m: int) -> torch.Tensor:
-        """The m best of the first `among` chunks in ascending order, [layers, kv_heads, m]. The sinks are
-        always among them.
-        """
-        layers, kv_heads = self.source.shape.layers, self.source.shape.kv_heads
-        if self.policy == "streaming":
-            newest = torch.arange(among - m, among, device=self.backend.device)
-            newest[0] = 0
-            return newest.expand(layers, kv_heads, m)
-        shares = torch.stack(self._columns) if self.policy == "h2o" else self._scores.shares(kv_heads)
-        shares = shares[..., :among]
-        shares[..., 0] = torch.inf
-        return shares.topk(m, dim=-1).indices.sort(dim=-1).values
-
-    def _score(
-        self, score: Score, layer: int, q: torch.Tensor, k: torch.Tensor, start: int, visible: int
-    ) -> None:
-        """One query's scores of one part of a layer's keys. The query's own row alone may begin inside a
-        chunk; it has a mass, no mean.
-        """
-        if visible == 1 and score is mean_key:
-            return
-        chunk = self.chunk if visible > 1 else 1
-        assert start % chunk == 0, f"{visible} keys from token {start} on, which is inside a chunk of {chunk}"
-        shown = k if visible > 1 else k[:1, :, :1]
-        self._scores.add(
-            layer, start // self.chunk, score(self.backend, q, shown, length=visible, chunk=chunk)
-        )
-
-    def _add_columns(
-        self, layer: int, q: torch.Tensor, k: torch.Tensor, start: int, length: int, own: int
-    ) -> None:
-        """Sums what the pass's rows pay. A layer shown in parts is left out: no part knows what the others
-        get.
-        """
-        if start or not own:
-            return
-        sums = column_sums(q, k, length=length, chunk=self.chunk)
-        if self._columns[layer] is None:
-            self._columns[layer] = sums.new_zeros(sums.shape[0], self.source.capacity // self.chunk)
-        self._columns[layer][:, : sums.shape[1]] += sums
-
-    def _no_scores(self) -> Scores:
-        return Scores(self.source.shape.layers, self.source.capacity // self.chunk)
 
     def _slot(self, token: int) -> int:
         """Where a token at or after the anchor is stored."""

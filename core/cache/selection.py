@@ -15,9 +15,36 @@ from typing import Protocol
 import torch
 
 from core.backend.base import Backend
+from core.cache.base import TargetKVCache
 
-POLICIES = ("mass", "mean_key", "streaming", "h2o")
-_ROWS = 32  # queries at a time whose attention over all keys is held for the column sums
+
+class Policy(Protocol):
+    """Chooses the chunks of one retrieval cache by what passes over its source looked like."""
+
+    def tap(self, layer: int, q: torch.Tensor, k: torch.Tensor, *, start: int, length: int, own: int) -> None:
+        """An observer (core.cache.base) of the last chunk of a prefill."""
+        ...
+
+    def observe(
+        self, layer: int, q: torch.Tensor, k: torch.Tensor, *, start: int, length: int, own: int
+    ) -> None:
+        """An observer of verification passes."""
+        ...
+
+    @property
+    def ready(self) -> bool:
+        """There is something to choose by."""
+        ...
+
+    def choose(self, among: int, m: int) -> torch.Tensor:
+        """m of the first `among` chunks in ascending order, [layers, kv_heads, m], the sinks always among
+        them. What was observed is used up.
+        """
+        ...
+
+    def reset(self) -> None:
+        """Forgets everything that was observed."""
+        ...
 
 
 class Score(Protocol):
@@ -52,28 +79,6 @@ def mean_key(backend: Backend, q: torch.Tensor, k: torch.Tensor, *, length: int,
     return scores.flatten(0, 1)
 
 
-def column_sums(q: torch.Tensor, k: torch.Tensor, *, length: int, chunk: int) -> torch.Tensor:
-    """What each chunk receives of the attention of all queries, the measure of H2O
-    (https://arxiv.org/abs/2306.14048 section 4).
-
-    q [n, heads, head_dim], whose own rows are the last n of the `length` keys in k [blocks, kv_heads,
-    block_tokens, head_dim]. Returns fp32 [kv_heads, blocks * block_tokens / chunk]. Every query meets every
-    key in plain sight, which no fast kernel does: for comparison only.
-    """
-    n, kv_heads, d = q.shape[0], k.shape[1], k.shape[3]
-    # [kv_heads, tokens, d]
-    keys = k.transpose(0, 1).flatten(1, 2).float()
-    tokens = torch.arange(keys.shape[1], device=k.device)
-    sums = torch.zeros(keys.shape[:2], device=k.device)
-    for start in range(0, n, _ROWS):
-        rows = q[start : start + _ROWS].unflatten(1, (kv_heads, -1)).permute(1, 2, 0, 3).float() * d**-0.5
-        # [kv_heads, group, rows, tokens]
-        scores = rows @ keys.unsqueeze(1).transpose(-1, -2)
-        last = length - n + start + torch.arange(rows.shape[2], device=k.device)
-        sums += torch.softmax(scores.masked_fill_(tokens > last.unsqueeze(1), -torch.inf), -1).sum((1, 2))
-    return sums.unflatten(1, (-1, chunk)).sum(-1)
-
-
 class Scores:
     """The scores of one pass, collected layer by layer and part by part. A layer's first part begins it
     anew.
@@ -103,3 +108,60 @@ class Scores:
         """
         scores = torch.stack(self._layers)
         return torch.softmax(scores, -1).unflatten(1, (kv_heads, -1)).sum(2)
+
+
+class ByMass:
+    """The product's policy: the first choice by mean keys for the last query of the prompt, as in the paper;
+    later ones by the attention that a verification's first query pays. Scores `source` in chunks of `chunk`.
+    """
+
+    def __init__(self, source: TargetKVCache, chunk: int) -> None:
+        self._backend, self._shape, self._chunk = source.backend, source.shape, chunk
+        self._chunks = source.capacity // chunk
+        self.reset()
+
+    @property
+    def ready(self) -> bool:
+        """See Policy. Every layer was seen."""
+        return self._scores.complete
+
+    def tap(self, layer: int, q: torch.Tensor, k: torch.Tensor, *, start: int, length: int, own: int) -> None:
+        """See Policy."""
+        self.add(mean_key, layer, q[-1], k, start, length)
+
+    def observe(
+        self, layer: int, q: torch.Tensor, k: torch.Tensor, *, start: int, length: int, own: int
+    ) -> None:
+        """See Policy. The pass's first query counts, whose token is certain."""
+        self.add(attention_mass, layer, q[0], k, start, length - own + 1 if own else length)
+
+    def add(
+        self, score: Score, layer: int, q: torch.Tensor, k: torch.Tensor, start: int, length: int
+    ) -> None:
+        """One query's scores of one part of a layer's keys, `length` of them visible.
+
+        The query's own row alone may begin inside a chunk; it has a mass, no mean.
+        """
+        if length == 1 and score is mean_key:
+            return
+        chunk = self._chunk if length > 1 else 1
+        assert start % chunk == 0, f"{length} keys from token {start} on, which is inside a chunk of {chunk}"
+        shown = k if length > 1 else k[:1, :, :1]
+        found = score(self._backend, q, shown, length=length, chunk=chunk)
+        self._scores.add(layer, start // self._chunk, found)
+
+    def choose(self, among: int, m: int) -> torch.Tensor:
+        """See Policy. The chunks of the largest shares."""
+        shares = self._scores.shares(self._shape.kv_heads)
+        self.reset()
+        return best(shares[..., :among], m)
+
+    def reset(self) -> None:
+        """See Policy."""
+        self._scores = Scores(self._shape.layers, self._chunks)
+
+
+def best(shares: torch.Tensor, m: int) -> torch.Tensor:
+    """The m chunks of the largest shares [..., chunks] in ascending order, always with the sinks."""
+    shares[..., :1] = torch.inf
+    return shares.topk(m, dim=-1).indices.sort(dim=-1).values

@@ -38,14 +38,11 @@ class Round:
 class Refresh(Protocol):
     """Renews what the drafter looks at. Called outside the round's decisions, so any choice keeps exactness.
 
-    `tap` is to be shown the end of a prefill that precedes the first round; with `tap_all`, all of that
-    prefill.
+    `tap` is to be shown the end of a prefill that precedes the first round.
     """
 
     @property
     def tap(self) -> Observer | None: ...
-    @property
-    def tap_all(self) -> bool: ...
     def before_round(self) -> None: ...
     def after_round(self, acceptance: Acceptance) -> None: ...
 
@@ -62,7 +59,7 @@ def never(token: int) -> bool:
 class NoRefresh:
     """For compositions without a retrieval cache."""
 
-    tap, tap_all = None, False
+    tap = None
 
     def before_round(self) -> None:
         """Nothing to prepare."""

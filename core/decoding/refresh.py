@@ -26,19 +26,14 @@ class RetrievalRefresh:
     @property
     def tap(self) -> Observer:
         """What the end of a prefill is to be shown to."""
-        return self._cache.tap
-
-    @property
-    def tap_all(self) -> bool:
-        """Whether it is to be shown all of the prefill: column sums are of all rows."""
-        return self._cache.policy == "h2o"
+        return self._cache.policy.tap
 
     def before_round(self) -> None:
-        """Selects for the first time if it can, and observes this round's verification if a refresh is due."""
+        """Selects for the first time if it can, and has this round's verification observed if one is due."""
         if not self._cache.ready:
             self._cache.refresh()
         due = self._rounds >= self._every or (self._rounds >= 2 and self._rate < self._floor)
-        self._source.observer = self._cache.observe if due or self._cache.needs_refresh else None
+        self._source.observer = self._cache.policy.observe if due or self._cache.needs_refresh else None
 
     def after_round(self, acceptance: Acceptance) -> None:
         """Selects anew if the round was observed."""

@@ -31,9 +31,7 @@ class Layer:
 
 
 class LlamaModel:
-    """A decoder-only model bound to a backend. Holds weights only: any number of caches may use it in
-    turn.
-    """
+    """A decoder-only model bound to a backend. It holds weights only, so any caches may use it in turn."""
 
     def __init__(
         self,
@@ -68,21 +66,18 @@ class LlamaModel:
         chunk_tokens: int,
         should_stop: Callable[[], bool],
         tap: Observer | None = None,
-        tap_all: bool = False,
     ) -> Iterator[int]:
         """Feeds `ids` without computing logits, in segments, layer-major within each, yielding the equivalent
         tokens done.
 
         Within a segment every layer takes all its chunks while its keys and values are on the device.
         `should_stop` is asked between layers; finished segments are committed and stay, an unfinished one
-        leaves no trace. `tap` observes the very last chunk, or every one.
+        leaves no trace. `tap` observes the very last chunk.
         """
         for start in range(0, len(ids), segment_tokens):
             segment = ids[start : start + segment_tokens]
             last = start + segment_tokens >= len(ids)
-            for layers_done in self._segment(
-                segment, cache, chunk_tokens, tap if last or tap_all else None, tap_all
-            ):
+            for layers_done in self._segment(segment, cache, chunk_tokens, tap if last else None):
                 if should_stop():
                     return
                 yield start + len(segment) * layers_done // len(self._layers)
@@ -90,7 +85,7 @@ class LlamaModel:
             cache.commit(cache.length)
 
     def _segment(
-        self, ids: Sequence[int], cache: TargetKVCache, chunk_tokens: int, tap: Observer | None, tap_all: bool
+        self, ids: Sequence[int], cache: TargetKVCache, chunk_tokens: int, tap: Observer | None
     ) -> Iterator[int]:
         x = self._embed(ids)
         cos, sin = self.rope.at(cache.positions(len(ids)))
@@ -98,7 +93,7 @@ class LlamaModel:
         for index, layer in enumerate(self._layers):
             for start in range(0, len(ids), chunk_tokens):
                 chunk = slice(start, start + chunk_tokens)
-                cache.observer = tap if tap_all or start + chunk_tokens >= len(ids) else None
+                cache.observer = tap if start + chunk_tokens >= len(ids) else None
                 x[chunk] = self._layer(index, layer, x[chunk], cos[chunk], sin[chunk], cache, offset=start)
             cache.observer = None
             yield index + 1

@@ -51,7 +51,7 @@ def error(layer: Int4Linear, weight: torch.Tensor, rows: int) -> float:
 @pytest.mark.parametrize("kind", ["Q4_1", "Q8_0"])
 @pytest.mark.parametrize("rows", [1, 2, 5, 7, 8, 13, 14, 15, 40])
 def test_products_equal_the_dequantised_weights(kind: str, rows: int):
-    """Few rows by the 4-bit kernel, many by the float weights: on both sides of the border the same matrix."""
+    """Few rows by the 4-bit kernel, many by the float weights: the same matrix on both sides."""
     given = codes(kind)
     assert error(prepared(given), dequantised(given), rows) < 3
 

@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from benchmarks import acceptance, plots
-from benchmarks.acceptance import CHUNK, DEFAULT_REFRESH, Columns, Row, Setup, rate, setups, tables
+from benchmarks.acceptance import CHUNK, DEFAULT_REFRESH, Row, Setup, rate, setups, tables
+from benchmarks.selections import ByColumnSums
 from core.cache.full import FullKVCache
 from core.decoding.forced import Expected
 from core.decoding.sampling import Sampling
@@ -38,20 +39,12 @@ def test_all_setups_along_one_text(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(acceptance, "BUDGETS", (32, 64))
     made_engine = engine(ours(oracle()))
     cache = FullKVCache(made_engine.model.config.kv_shape, 256, made_engine.model.backend, block_tokens=64)
-    columns = Columns(cache)
+    columns = ByColumnSums(cache, CHUNK)
+    monkeypatch.setattr(acceptance, "CHUNK_TOKENS", 32)
     with torch.inference_mode():
-        for _ in made_engine.model.prefill(
-            IDS[:158],
-            cache,
-            segment_tokens=64,
-            chunk_tokens=32,
-            should_stop=lambda: False,
-            tap=columns,
-            tap_all=True,
-        ):
-            pass
+        acceptance._read(made_engine.model, IDS[:158], cache, columns)
         # one per row, head and layer
-        assert sum(float(sums.sum()) for sums in columns.layers) == pytest.approx(2 * 4 * 158, rel=1e-3)
+        assert sum(float(sums.sum()) for sums in columns.columns) == pytest.approx(2 * 4 * 158, rel=1e-3)
         samplings = [Sampling(temperature) for temperature in acceptance.TEMPERATURES]
         text, rows = acceptance._forced(made_engine, cache, columns, "tale", 160, "book", IDS, 160, samplings)
     assert text.tokens == 20 and text.perplexity > 1 and len(rows) == 3 * len(setups(160))

@@ -102,7 +102,8 @@ name = sys.argv[1]
 for number, _ in enumerate(sys.stdin):
     if name == "fails" and number == 1:
         sys.exit(9)
-    print(json.dumps({"rows": {name: {"prefill_s": 3.0 - number, "tokens": [1, 2], "times": [0.1 * (number + 1)]}}}), flush=True)
+    row = {"prefill_s": 3.0 - number, "tokens": [1, 2], "times": [0.1 * (number + 1)]}
+    print(json.dumps({"rows": {name: row}}), flush=True)
 """
 
 

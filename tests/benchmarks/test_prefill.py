@@ -25,7 +25,7 @@ def tiny() -> tuple[Parts, object, ModelShape]:
 
 
 def test_parts_are_parts_of_the_whole():
-    """Attention that is counted as a linear layer too, or a part that is not timed at all, would show here."""
+    """Attention that is counted as a linear layer too, or a part that is not timed, would show here."""
     parts, made, shape = tiny()
     found = prefill.prefill(made, parts, shape, IDS)
     assert found["linear_s"] > 0 and found["attention_s"] > 0

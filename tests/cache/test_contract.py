@@ -159,7 +159,7 @@ def test_retrieval_with_room_for_everything_equals_the_full_cache(ops: list[tupl
     source = FullKVCache(SHAPE, 256, CpuBackend(), block_tokens=16)
     cache = RetrievalKVCache(source, budget=192, chunk=4, recent=4, tail_tokens=200, slack=60)
     history: list[Row] = []
-    source.observer = cache.observe
+    source.observer = cache.policy.observe
     feed(source, history, 9, 500)
     source.commit(9)
     assert cache.refresh() and cache.length == 9
@@ -186,7 +186,7 @@ def stale_tail(kind: type[RetrievalKVCache]) -> float:
     """How far the retrieval cache's view is from the exact rows after a commit."""
     source = FullKVCache(SHAPE, 64, CpuBackend(), block_tokens=16)
     cache = kind(source, budget=64, chunk=4, recent=4, tail_tokens=32)
-    source.observer = cache.observe
+    source.observer = cache.policy.observe
     history: list[Row] = []
     feed(source, history, 10, 1)
     source.commit(10)

@@ -249,29 +249,25 @@ def test_the_bus_does_not_wait_for_the_layers():
 # ---- the retrieval cache over it ---------------------------------------------------------------------------
 
 
-def retrieval(source: OffloadedKVCache | FullKVCache, policy: str) -> RetrievalKVCache:
-    return RetrievalKVCache(source, budget=24, chunk=4, recent=8, tail_tokens=16, slack=16, policy=policy)
+def retrieval(source: OffloadedKVCache | FullKVCache) -> RetrievalKVCache:
+    return RetrievalKVCache(source, budget=24, chunk=4, recent=8, tail_tokens=16, slack=16)
 
 
-def both(twins: Twins, policy: str) -> tuple[RetrievalKVCache, RetrievalKVCache]:
-    return retrieval(twins.cache, policy), retrieval(twins.full, policy)
-
-
-@pytest.mark.parametrize(("split", "policy"), list(product(SPLITS, ("mass", "mean_key", "streaming"))))
+@pytest.mark.parametrize("split", SPLITS)
 @pytest.mark.parametrize("length", [37, 64, 83])
-def test_the_same_chunks_are_chosen_wherever_the_keys_lie(split: str, policy: str, length: int):
+def test_the_same_chunks_are_chosen_wherever_the_keys_lie(split: str, length: int):
     """By the end of a prefill, by a verification part by part, and after rows were rolled back; the chosen
     rows are the exact ones.
     """
     twins = Twins(offloaded(split))
-    views = both(twins, policy)
+    views = retrieval(twins.cache), retrieval(twins.full)
     for cache, view in zip((twins.cache, twins.full), views, strict=True):
-        cache.observer = view.tap
+        cache.observer = view.policy.tap
     twins.feed(length, chunk=64)
     twins.cut(length, commit=True)
     same_selection(views)
     for cache, view in zip((twins.cache, twins.full), views, strict=True):
-        cache.observer = view.observe
+        cache.observer = view.policy.observe
     twins.feed(5)
     twins.cut(length + 2, commit=True)
     for view in views:
@@ -292,42 +288,13 @@ def equal_stores(views: tuple[RetrievalKVCache, RetrievalKVCache]) -> None:
         assert torch.equal(one[:, 0, :, :end], other[:, 0, :, :end])
 
 
-@pytest.mark.parametrize("chunk", [3, 64])
-def test_column_sums_are_those_of_the_dense_softmax(chunk: int):
-    """H2O's measure, by its definition: every row's attention, summed over rows and over the heads of a
-    group.
-    """
-    twins = Twins(offloaded("none"))
-    view, shown = retrieval(twins.full, "h2o"), []
-
-    def tap(layer: int, q: torch.Tensor, k: torch.Tensor, *, start: int, length: int, own: int) -> None:
-        shown.append((layer, q, length))
-        view.tap(layer, q, k, start=start, length=length, own=own)
-
-    twins.full.observer = tap
-    twins.feed(45, chunk=chunk)
-    for layer in range(SHAPE.layers):
-        keys = twins.full.rows(layer, 0, 45)[0].double()
-        want = torch.zeros(SHAPE.kv_heads, 48, dtype=torch.float64)
-        for _, q, length in (one for one in shown if one[0] == layer):
-            for row, head in product(range(len(q)), range(HEADS)):
-                seen = length - len(q) + row + 1
-                own = head // (HEADS // SHAPE.kv_heads)
-                want[own, :seen] += torch.softmax(
-                    keys[:seen, own] @ q[row, head].double() / SHAPE.head_dim**0.5, 0
-                )
-        assert torch.allclose(
-            view._columns[layer][:, :12].double(), want.view(SHAPE.kv_heads, 12, 4).sum(-1), atol=1e-4
-        )
-
-
 def test_the_chosen_rows_alone_cross_the_bus():
     """A selection from host memory is gathered there: budget and recent rows of the streamed layers, no
     block.
     """
     twins = Twins(offloaded("one layer"))
-    view = retrieval(twins.cache, "mass")
-    twins.cache.observer = view.tap
+    view = retrieval(twins.cache)
+    twins.cache.observer = view.policy.tap
     twins.feed(64, chunk=64)
     twins.cut(64, commit=True)
     before = twins.cache.bytes_moved

@@ -340,7 +340,7 @@ def test_a_text_larger_than_the_quota_pushes_nothing_out(tmp_path):
 
 
 def test_a_full_disk_is_left_alone(tmp_path, monkeypatch):
-    """No more is written than leaves the reserve free, and other books do not go where that would not help."""
+    """No more is written than leaves the reserve free, and no book goes where that would not help."""
     store(tmp_path / "b").save("other", ids(400), filled(400))
     monkeypatch.setattr(
         disk.shutil,
@@ -416,7 +416,7 @@ def test_forgetting_a_book_deletes_it_for_every_model(tmp_path):
 
 
 def test_automatic_quota_is_a_share_of_the_free_disk(tmp_path, monkeypatch):
-    """A nearly full disk gets few snapshots, a large one no more than 20 GB; what they take counts as free."""
+    """A nearly full disk gets few snapshots, a large one at most 20 GB; what they take counts as free."""
     for free, expected in ((50 * GB, 5 * GB), (900 * GB, 20 * GB), (0, 0)):
         facts = disk.shutil._ntuple_diskusage(10**13, 0, free)
         monkeypatch.setattr(disk.shutil, "disk_usage", lambda path, facts=facts: facts)

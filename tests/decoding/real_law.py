@@ -108,7 +108,7 @@ def read_page(model: LlamaModel, ids: Sequence[int], *, budget: int, window: int
             model.config.kv_shape, model.backend, model.rope.rotate, sinks=1, window=window, slack=8
         )
         model.forward(known[:-4], full)
-        full.observer = retrieval.observe
+        full.observer = retrieval.policy.observe
         model.forward(known[-4:], full)
         full.observer = None
         full.commit(len(known))

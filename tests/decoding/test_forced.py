@@ -35,8 +35,8 @@ def read(tiny: LlamaModel) -> FullKVCache:
     return source
 
 
-def lane(source: FullKVCache, budget: int, every: int = 2, policy: str = "mass") -> Lane:
-    cache = RetrievalKVCache(source, budget=budget, chunk=4, recent=8, tail_tokens=64, policy=policy)
+def lane(source: FullKVCache, budget: int, every: int = 2) -> Lane:
+    cache = RetrievalKVCache(source, budget=budget, chunk=4, recent=8, tail_tokens=64)
     watch = Watch()
     return Lane(cache, RetrievalRefresh(watch, cache, every=every, floor=0.0), watch)
 

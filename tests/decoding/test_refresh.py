@@ -19,6 +19,14 @@ class Source:
     observer: object = None
 
 
+class Policy:
+    """What it observes with is named, not called: the source would."""
+
+    def observe(self) -> None: ...
+
+    tap = observe
+
+
 @dataclass
 class Retrieval:
     """Counts what is asked of it."""
@@ -26,13 +34,8 @@ class Retrieval:
     ready: bool = True
     needs_refresh: bool = False
     refreshed: list[int] = field(default_factory=list)
-    policy: str = "mass"
+    policy: Policy = field(default_factory=Policy)
     round: int = 0
-
-    def observe(self) -> None:
-        """Named, not called: the source would."""
-
-    tap = observe
 
     def refresh(self) -> bool:
         self.refreshed.append(self.round)

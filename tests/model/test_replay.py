@@ -88,7 +88,7 @@ class Middle:
         self.source = full(self.model)
         self.cache = retrieval(self.model, self.source, self.cache)
         self.tokens = list(PROMPT[:70])
-        self.source.observer = self.cache.tap
+        self.source.observer = self.cache.policy.tap
         self.model.forward(self.tokens, self.source)
         self.source.commit(len(self.tokens))
         self.cache.refresh()
@@ -105,7 +105,7 @@ class Middle:
         anew.
         """
         tokens = [(len(self.tokens) * 5 + i) % VOCAB for i in range(n)]
-        self.source.observer = self.cache.observe
+        self.source.observer = self.cache.policy.observe
         self.model.forward(tokens, self.source)
         self.source.observer = None
         self.tokens += tokens
