@@ -1,4 +1,4 @@
-"""What the desk needs of the engine's process: app.runtime.Runtime, or a scripted one in tests. Names only."""
+"""What the desk needs of the engine's process: app.runtime.Runtime, or a scripted one in tests."""
 
 from __future__ import annotations
 

@@ -4,25 +4,23 @@ of this.
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from app.cards import Cards
 from app.engine import Engine
-from app.history import History, Turn
+from app.history import History, Turn, exchanges, wording
 from app.intake import Intake
 from app.job import Job
 from app.library import Library
 from app.models import Models, remember
 from app.values import Notice, Passage
-from core.ask import Ask, Exchange
+from core.ask import Ask
 from core.documents.document import Document
-from core.errors import UserError
+from core.text.words import translated as _
 
-log = logging.getLogger(__name__)
-SUMMARIZE = "Summarize this book"
 STOP_WAIT_S = 5.0
 SAVE_WAIT_S = 30.0  # 4 GB at 150 MB/s; more than that goes on after the next start
 
@@ -48,8 +46,7 @@ class Desk:
         self.intake = Intake(self, upload_dir=upload_dir, read=read, can_ocr=can_ocr, samples=samples)
         self._lock = threading.RLock()
         self._hurry = threading.Event()
-        self._cards: dict[tuple[str, str], dict] = {}
-        self._carding: set[tuple[str, str]] = set()
+        self._cards = Cards(engine, self.change)
         self._told: Callable[[], None] = lambda: None
         self.version = 0
         self.shelf_version = 0
@@ -93,19 +90,9 @@ class Desk:
         return self.history.turns(self.conversation_id) if self.conversation_id else []
 
     def card(self) -> dict | None:
-        """What the engine says about the open book; None until it has said it (it is asked in the
-        background).
-        """
-        key = (self.book_id, self.engine.model_name)
-        if key in self._cards or not self.book_id or self.engine.state not in ("ready", "busy"):
-            return self._cards.get(key)
-        with self._lock:
-            if self.engine.state == "ready" and key not in self._carding:
-                self._carding.add(key)
-                threading.Thread(
-                    target=self._fetch_card, args=(key, self.book), name="card", daemon=True
-                ).start()
-        return None
+        """What the engine says about the open book; None until it has said it."""
+        book = self.book
+        return self._cards.of(book) if book else None
 
     # --- books
 
@@ -116,10 +103,11 @@ class Desk:
         self.library.add(document)
         if again:
             self.engine.forget_book(document.sha256)
-            self._cards = {key: card for key, card in self._cards.items() if key[0] != document.sha256}
+            self._cards.forget(document.sha256)
         if self.busy:
             self.shelf_version += 1
-            self.say(f"“{document.title}” was read and stands on the shelf.", "info")
+            words = _("“{title}” was read and stands on the shelf.")
+            self.say(words.format(title=document.title), "info")
         else:
             self.select_book(document.sha256)
 
@@ -130,7 +118,7 @@ class Desk:
         try:
             self.library.touch(book_id)
         except KeyError:
-            self.say("That book is no longer on the shelf. Drop its file again to read it.")
+            self.say(_("That book is no longer on the shelf. Drop its file again to read it."))
             return
         with self._lock:
             chapters = self.library.get(book_id).chapters
@@ -153,14 +141,13 @@ class Desk:
         for conversation_id in self.history.forget_book(book_id):
             self.engine.forget(conversation_id)
         with self._lock:
-            self._cards = {key: card for key, card in self._cards.items() if key[0] != book_id}
+            self._cards.forget(book_id)
             if self.book_id == book_id:
                 self.book_id = self.conversation_id = ""
                 self.job = None
             self.shelf_version += 1
-            self.notice = Notice(
-                "The book's text and its conversations are deleted from this computer.", "info"
-            )
+            words = _("The book's text and its conversations are deleted from this computer.")
+            self.notice = Notice(words, "info")
         self.change()
 
     # --- conversations
@@ -203,25 +190,27 @@ class Desk:
     def summarize(self, wish: Ask) -> None:
         """Asks for a summary of the open book."""
         if self.book is None:
-            self.say("Open a book first: drop a PDF, EPUB or TXT on the page, or choose the sample.")
+            self.say(_("Open a book first: drop a PDF, EPUB or TXT on the page, or choose the sample."))
         else:
-            self._ask(None, wish)
+            self._ask(replace(wish, question=None))
 
     def ask(self, question: str, wish: Ask) -> bool:
         """Asks a question; False when it could not be taken (the text should stay in its box)."""
-        return bool(question.strip()) and self._ask(question.strip(), wish)
+        return bool(question.strip()) and self._ask(replace(wish, question=question.strip()))
 
     def regenerate(self, wish: Ask) -> None:
-        """Answers the last question again; the old answer is dropped."""
+        """Answers the last question again. The old answer stands until the new one is complete."""
         turns = self.turns
-        if self.busy or not turns or turns[-1].role != "assistant":
+        if not turns or turns[-1].role != "assistant":
             return
-        question = turns[-2]
-        self.history.cut(self.conversation_id, question.number)
-        asked = question.extra
-        chapters = tuple(asked["chapters"]) if asked.get("chapters") else None
-        again = Ask(chapters=chapters, fit=asked.get("fit", "auto"), params=wish.params)
-        self._ask(None if asked.get("summary") else question.text, again)
+        text, asked = turns[-2].text, turns[-2].extra
+        again = Ask(
+            question=None if asked.get("summary") else text,
+            chapters=tuple(asked["chapters"]) if asked.get("chapters") else None,
+            fit=asked.get("fit", "auto"),
+            params=wish.params,
+        )
+        self._ask(again, instead_of=turns[-1])
 
     def stop(self) -> None:
         """Ends the answer or the reading of a file as soon as possible; what is there stays."""
@@ -250,7 +239,7 @@ class Desk:
 
     def export(self) -> tuple[str, str]:
         """The conversation as (file name without suffix, Markdown)."""
-        title = self.book.title if self.book else "Conversation"
+        title = self.book.title if self.book else _("Conversation")
         return title[:80], self.history.markdown(self.conversation_id, book=title)
 
     def close(self) -> None:
@@ -291,11 +280,11 @@ class Desk:
 
     def _model_arrived(self, name: str, words: str) -> None:
         if self.busy:
-            self.say(
-                f"{name} is on this computer now: choose it in the list of models. {words}".strip(), "info"
-            )
+            here = _("{name} is on this computer now: choose it in the list of models.").format(name=name)
+            self.say(f"{here} {words}".strip(), "info")
             return
-        self.say(f"{name} is on this computer now and is being loaded. {words}".strip(), "info")
+        here = _("{name} is on this computer now and is being loaded.").format(name=name)
+        self.say(f"{here} {words}".strip(), "info")
         self.use_model(name)
 
     # --- messages
@@ -303,7 +292,7 @@ class Desk:
     def refuse_while_busy(self) -> bool:
         """Says that an answer is being written, if one is."""
         if self.busy:
-            self.say("An answer is being written. Stop it first.", "info")
+            self.say(_("An answer is being written. Stop it first."), "info")
         return self.busy
 
     def say(self, text: str, kind: str = "error") -> None:
@@ -319,63 +308,35 @@ class Desk:
 
     # --- inside
 
-    def _ask(self, question: str | None, wish: Ask) -> bool:
+    def _ask(self, ask: Ask, instead_of: Turn | None = None) -> bool:
         if self.engine.state == "failed":
-            self.say("The engine is not running. Restart it with the button at the top, then ask again.")
+            words = _("The engine is not running. Restart it with the button at the top, then ask again.")
+            self.say(words)
             return False
         with self._lock:
             if self.busy:
                 return False
-            if not self.conversation_id:
-                self.conversation_id = self.history.create(self.book_id).id
-            history = _exchanges(self.turns)
-            text = _summary_words(wish.chapters) if question is None else question
-            self.history.add(
-                self.conversation_id,
-                "user",
-                text,
-                extra={"summary": question is None, "chapters": wish.chapters, "fit": wish.fit},
-            )
-            whole = replace(
-                wish, question=question, book=self.book, conversation_id=self.conversation_id, history=history
-            )
-            events = self.engine.ask(whole)
-            self.job = Job(
-                events, self.history, self.conversation_id, changed=self.change, stop=self.engine.stop
-            )
-            self.notice = None
+            self.job, self.notice = self._job(ask, instead_of), None
             self.shelf_version += 1
         self.job.start()
         self.change()
         return True
 
-    def _fetch_card(self, key: tuple[str, str], book: Document | None) -> None:
-        try:
-            if book is not None:
-                self._cards[key] = self.engine.card(book)
-        except UserError as error:
-            self._cards[key] = {"notes": [str(error)]}
-        # a background thread's boundary: the page goes on without the estimate
-        except Exception:
-            log.exception("no estimate for the book")
-            self._cards[key] = {}
-        finally:
-            self._carding.discard(key)
-            self.change()
-
-
-def _summary_words(chapters: tuple[int, int] | None) -> str:
-    """What the page shows as the question of a summary."""
-    if chapters is None:
-        return SUMMARIZE
-    first, last = chapters
-    return f"Summarize chapter {first}" if first == last else f"Summarize chapters {first} to {last}"
-
-
-def _exchanges(turns: list[Turn]) -> tuple[Exchange, ...]:
-    """What was said, for the engine; a question whose answer failed or never began would confuse the next one."""
-    return tuple(
-        Exchange(question.text, answer.text, tuple(answer.extra.get("ids", ())))
-        for question, answer in zip(turns[::2], turns[1::2], strict=False)
-        if answer.state != "failed" and answer.text
-    )
+    def _job(self, ask: Ask, instead_of: Turn | None) -> Job:
+        """The answer to `ask`, its question in the history, unless it is one `instead_of` the last answer."""
+        if not self.conversation_id:
+            self.conversation_id = self.history.create(self.book_id).id
+        before = self.turns if instead_of is None else self.turns[:-2]
+        whole = replace(ask, book=self.book, conversation_id=self.conversation_id, history=exchanges(before))
+        if instead_of is None:
+            choices = {"summary": ask.question is None, "chapters": ask.chapters, "fit": ask.fit}
+            self.history.add(self.conversation_id, "user", wording(ask), extra=choices)
+        return Job(
+            self.engine.ask(whole),
+            self.history,
+            self.conversation_id,
+            changed=self.change,
+            stop=self.engine.stop,
+            say=self.say,
+            instead_of=instead_of,
+        )

@@ -7,21 +7,23 @@ import sqlite3
 import threading
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from core.ask import Ask, Exchange
+from core.text.words import translated as _
+
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS conversations (
-    id TEXT PRIMARY KEY, book_id TEXT NOT NULL, title TEXT NOT NULL, created REAL NOT NULL, updated REAL NOT NULL);
+    id TEXT PRIMARY KEY, book_id TEXT NOT NULL, title TEXT NOT NULL,
+    created REAL NOT NULL, updated REAL NOT NULL);
 CREATE TABLE IF NOT EXISTS turns (
     conversation_id TEXT NOT NULL REFERENCES conversations(id) ON DELETE CASCADE,
     number INTEGER NOT NULL, role TEXT NOT NULL, text TEXT NOT NULL, state TEXT NOT NULL, extra TEXT NOT NULL,
     PRIMARY KEY (conversation_id, number));
 CREATE INDEX IF NOT EXISTS by_book ON conversations(book_id, updated);
 """
-
-NEW_TITLE = "New conversation"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +75,7 @@ class History:
     def create(self, book_id: str) -> Conversation:
         """A new, empty conversation about the book."""
         now = self._clock()
-        made = Conversation(uuid.uuid4().hex, book_id, NEW_TITLE, now)
+        made = Conversation(uuid.uuid4().hex, book_id, _("New conversation"), now)
         with self._lock:
             self._db.execute(
                 "INSERT INTO conversations VALUES (?, ?, ?, ?, ?)", (made.id, book_id, made.title, now, now)
@@ -82,8 +84,9 @@ class History:
 
     def conversations(self, book_id: str) -> list[Conversation]:
         """The book's conversations that hold at least one turn, newest first."""
-        query = """SELECT id, book_id, title, updated FROM conversations WHERE book_id = ?
-                   AND EXISTS (SELECT 1 FROM turns WHERE conversation_id = id) ORDER BY updated DESC, rowid DESC"""
+        query = """SELECT id, book_id, title, updated FROM conversations
+                   WHERE book_id = ? AND EXISTS (SELECT 1 FROM turns WHERE conversation_id = id)
+                   ORDER BY updated DESC, rowid DESC"""
         with self._lock:
             return [Conversation(*row) for row in self._db.execute(query, (book_id,))]
 
@@ -140,13 +143,6 @@ class History:
                     (text, state, json.dumps(extra), conversation_id, number),
                 )
 
-    def cut(self, conversation_id: str, number: int) -> None:
-        """Removes turn `number` and all that follow."""
-        with self._lock:
-            self._db.execute(
-                "DELETE FROM turns WHERE conversation_id = ? AND number >= ?", (conversation_id, number)
-            )
-
     def forget_book(self, book_id: str) -> list[str]:
         """Deletes all conversations about the book, for good, and returns their ids."""
         with self._lock:
@@ -175,12 +171,34 @@ class History:
 
     def markdown(self, conversation_id: str, *, book: str = "") -> str:
         """The conversation as a Markdown page."""
-        lines = [f"# {_title(book) or 'Conversation'}", ""]
+        lines = [f"# {_title(book) or _('Conversation')}", ""]
         for turn in self.turns(conversation_id):
             lines += [f"## {turn.text}" if turn.role == "user" else turn.text, ""]
             if turn.extra.get("sources"):
-                lines += ["*Read for this answer: " + "; ".join(turn.extra["sources"]) + "*", ""]
+                read = _("Read for this answer: {sources}").format(sources="; ".join(turn.extra["sources"]))
+                lines += [f"*{read}*", ""]
         return "\n".join(lines)
+
+
+def wording(ask: Ask) -> str:
+    """What stands in a conversation as the question."""
+    if ask.question is not None:
+        return ask.question
+    if ask.chapters is None:
+        return _("Summarize this book")
+    first, last = ask.chapters
+    if first == last:
+        return _("Summarize chapter {number}").format(number=first)
+    return _("Summarize chapters {first} to {last}").format(first=first, last=last)
+
+
+def exchanges(turns: Sequence[Turn]) -> tuple[Exchange, ...]:
+    """What was said, for the engine: a question whose answer failed or never began would confuse the next."""
+    return tuple(
+        Exchange(question.text, answer.text, tuple(answer.extra.get("ids", ())))
+        for question, answer in zip(turns[::2], turns[1::2], strict=False)
+        if answer.state != "failed" and answer.text
+    )
 
 
 def _title(text: str) -> str:

@@ -1,5 +1,6 @@
-"""The one answer that is being made. Lives in the server, so a reloaded page finds it again. Knows nothing of
-pages.
+"""The one answer that is being made.
+
+It lives in the server, so a reloaded page finds it again. Knows nothing of pages.
 """
 
 from __future__ import annotations
@@ -10,9 +11,10 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 
-from app.history import History
+from app.history import History, Turn
 from app.pacing import Pacer, cut
 from core.events import Delta, Event, Failed, Finished, Loading, Piece, Prefill, Reading, Stats
+from core.text.words import translated as _
 
 log = logging.getLogger(__name__)
 SAVE_EVERY_S = 1.0
@@ -48,7 +50,11 @@ class Snapshot:
 
 
 class Job:
-    """Runs one stream of events in a thread of its own and writes the answer to the history while it grows."""
+    """Runs one stream of events in its own thread and writes the answer to the history while it grows.
+
+    An answer `instead_of` an earlier one is written when it is complete, and `say` tells when it does not come
+    to that: the earlier one stands.
+    """
 
     def __init__(
         self,
@@ -58,22 +64,24 @@ class Job:
         *,
         changed: Callable[[], None],
         stop: Callable[[], None] = lambda: None,
+        say: Callable[[str, str], None] = lambda words, kind: None,
+        instead_of: Turn | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.conversation_id = conversation_id
-        self._events, self._history, self._changed, self._stop, self._clock = (
-            events,
-            history,
-            changed,
-            stop,
-            clock,
-        )
+        self._events, self._history, self._clock = events, history, clock
+        self._changed, self._stop, self._say = changed, stop, say
         self._snapshot = Snapshot()
         self._pacer = Pacer(clock)
         # of the answer, before what is being written now
         self._standing: tuple[Piece, ...] = ()
         self._saved_at = clock()
-        self.turn = history.add(conversation_id, "assistant", "", state="writing")
+        # what of an earlier answer must not be lost
+        self._stands = instead_of.text if instead_of else ""
+        if instead_of is None:
+            self.turn = history.add(conversation_id, "assistant", "", state="writing")
+        else:
+            self.turn = instead_of.number
         self._thread = threading.Thread(target=self._run, name="answer", daemon=True)
 
     @property
@@ -116,16 +124,15 @@ class Job:
                 if self._snapshot.stopping and isinstance(event, Reading):
                     self._stop()  # the engine has only now heard of the question
             if self._snapshot.running:
-                self._end(Failed("The answer ended without a result. Please ask again."))
+                self._end(Failed(_("The answer ended without a result. Please ask again.")))
         # the thread's boundary: without this the page would wait for ever
         except Exception:
             log.exception("the answer broke off")
-            self._end(
-                Failed(
-                    "Something went wrong inside the app and the answer broke off; the log has the details. "
-                    "What was written so far is kept. Please ask again."
-                )
+            words = _(
+                "Something went wrong inside the app and the answer broke off; the log has the details. "
+                "What was written so far is kept. Please ask again."
             )
+            self._end(Failed(words))
 
     def _take(self, event: Event) -> None:
         if isinstance(event, Loading):
@@ -169,7 +176,7 @@ class Job:
         self._changed()
 
     def _save_sometimes(self) -> None:
-        if self._clock() - self._saved_at >= SAVE_EVERY_S:
+        if not self._stands and self._clock() - self._saved_at >= SAVE_EVERY_S:
             self._history.update(self.conversation_id, self.turn, self._snapshot.text, state="writing")
             self._saved_at = self._clock()
 
@@ -177,6 +184,8 @@ class Job:
         now = self._snapshot
         if isinstance(event, Failed):
             self._save(now.text, now.pieces, state="failed", error=event.message)
+            if self._stands:
+                self._say(_("{reason} The earlier answer is kept.").format(reason=event.message), "error")
             self._set(phase="failed", error=event.message, fatal=event.fatal)
             return
         pieces = _fitted(now.pieces, event.text)
@@ -190,9 +199,13 @@ class Job:
             reason=event.reason,
             stats=asdict(event.stats),
         )
+        if self._stands and event.reason == "user":
+            self._say(_("Stopped. The earlier answer is kept."), "info")
         self._set(phase="finished", finished=event, pieces=pieces, stats=event.stats)
 
     def _save(self, text: str, pieces: tuple[Piece, ...], *, state: str, **extra: object) -> None:
+        if self._stands and state != "finished":
+            return
         extra["level_pieces"] = [[piece.text, piece.level] for piece in pieces]
         extra["parts"] = [list(part) for part in self._snapshot.parts]
         self._history.update(self.conversation_id, self.turn, text, state=state, extra=extra)

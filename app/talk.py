@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
+from app.history import wording
 from app.runtime import Runtime
 from app.terminal import read_book, say, status, tell
 from core.ask import Ask, Exchange
@@ -136,20 +137,18 @@ class _Chat:
 
     def _ask(self, question: str | None) -> None:
         self._asked = question
-        events = self._runtime.ask(
-            Ask(
-                question,
-                self._book,
-                "chat",
-                chapters=self._chapters,
-                fit=self._settings.fit,
-                history=tuple(self._said),
-            )
+        ask = Ask(
+            question,
+            self._book,
+            "chat",
+            chapters=self._chapters,
+            fit=self._settings.fit,
+            history=tuple(self._said),
         )
-        finished = _Stream(self._runtime).show(events)
+        finished = _Stream(self._runtime).show(self._runtime.ask(ask))
         _report(finished)
         if finished.token_ids:
-            self._said.append(Exchange(question or "Summarize this book", finished.text, finished.token_ids))
+            self._said.append(Exchange(wording(ask), finished.text, finished.token_ids))
 
 
 class _Stream:

@@ -170,7 +170,7 @@ class Worker:
     # ---- both ----------------------------------------------------------------------------------------------
 
     def _guarded(self, message: dict[str, Any], handler: Callable[[dict[str, Any]], None]) -> None:
-        """Run a handler; what goes wrong becomes Failed. Out of memory and the like do not end the process."""
+        """Run a handler. What goes wrong becomes Failed, out of memory, too; the process goes on."""
         number = message.get("id", 0)
         try:
             handler(message)

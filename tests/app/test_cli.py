@@ -183,7 +183,7 @@ def test_doctor_reports(capsys: pytest.CaptureFixture[str]):
     assert cli.main(["doctor", "--json"]) == 0
     assert {"hardware", "would_run", "problems", "snapshots"} <= set(json.loads(capsys.readouterr().out))
     assert cli.main(["doctor"]) == 0
-    assert re.search(r"snapshots +0 MB of 0 books, at most [0-9.]+ [GM]B, in ", capsys.readouterr().out)
+    assert re.search(r"snapshots +0 [KM]B of 0 books, at most [0-9.]+ [GM]B, in ", capsys.readouterr().out)
 
 
 def test_snapshots_are_counted_and_cleared(home: Path, capsys: pytest.CaptureFixture[str]):

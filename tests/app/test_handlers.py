@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from app.history import History
 from app.views import offer_html
 from core import events
 from core.ask import Ask
@@ -274,6 +275,70 @@ def test_regenerate_replaces_the_last_answer_and_repeats_its_choices(desk, engin
     assert again.params == {"seed": 7} and again.history == ()
     assert [turn.role for turn in desk.turns] == ["user", "assistant"]
     assert desk.turns[0].text == "Summarize chapter 2"
+
+
+def test_a_refused_regenerate_keeps_the_exchange(desk, engine):
+    """The engine is down: the question and its answer were cut before that was noticed."""
+    desk.summarize(Ask())
+    done(desk)
+    engine.state = "failed"
+    desk.regenerate(Ask())
+    assert [turn.text for turn in desk.turns] == ["Summarize this book", SUMMARY]
+    assert "not running" in desk.notice.text
+
+
+@pytest.mark.parametrize("how", ["fails", "is stopped", "is killed"])
+def test_the_old_answer_stands_until_the_new_one_is_complete(make_desk, book, how, tmp_path):
+    """Nobody who asks for another answer wants to lose the one there is."""
+    engine = FakeRuntime(pace=0.001)
+    engine.start()
+    wait_until(lambda: engine.state == "ready")
+    desk = make_desk(engine)
+    desk.library.add(book)
+    desk.select_book(book.sha256)
+    desk.ask("Who?", Ask())
+    done(desk)
+    engine.fail, engine.pace = ("Out of memory." if how == "fails" else ""), 0.01
+    desk.regenerate(Ask())
+    if how != "fails":
+        wait_until(lambda: desk.job.snapshot.pieces)
+    if how == "is killed":  # another app on the same folder sees what a killed one left behind
+        left = History(tmp_path / "chats.db")
+        left.settle()
+        assert [(turn.text, turn.state) for turn in left.turns(desk.conversation_id)][1] == (
+            ANSWER,
+            "finished",
+        )
+        left.close()
+    if how != "fails":
+        desk.stop()
+    done(desk)
+    assert [turn.text for turn in desk.turns] == ["Who?", ANSWER] and desk.turns[1].state == "finished"
+    assert "earlier" in desk.notice.text and ("Out of memory." in desk.notice.text) == (how == "fails")
+    engine.fail, engine.answer, engine.pace = "", "Quite another.", 0.001
+    desk.regenerate(Ask())
+    done(desk)
+    assert [turn.text for turn in desk.turns] == ["Who?", "Quite another."] and desk.notice is None
+
+
+def test_an_answer_that_never_began_is_replaced_as_the_next_one_grows(make_desk, book):
+    """There is nothing to keep, and what is stopped in the middle is worth more than nothing."""
+    engine = FakeRuntime(pace=0.001, fail="Out of memory.")
+    engine.start()
+    wait_until(lambda: engine.state == "ready")
+    desk = make_desk(engine)
+    desk.library.add(book)
+    desk.select_book(book.sha256)
+    desk.ask("Who?", Ask())
+    done(desk)
+    engine.fail, engine.pace = "", 0.01
+    desk.regenerate(Ask())
+    wait_until(lambda: desk.job.snapshot.pieces)
+    desk.stop()
+    done(desk)
+    assert (
+        desk.turns[-1].state == "stopped" and ANSWER.startswith(desk.turns[-1].text) and desk.turns[-1].text
+    )
 
 
 def test_one_answer_at_a_time(desk, engine):

@@ -42,15 +42,6 @@ def test_the_first_question_names_the_conversation(history):
     assert title.startswith("Why does the Time Traveller") and title.endswith("…") and len(title) <= 60
 
 
-def test_regenerating_cuts_the_answer_and_what_follows(history):
-    talk = history.create("book")
-    for text in ("q1", "a1", "q2", "a2"):
-        history.add(talk.id, "user" if text[0] == "q" else "assistant", text)
-    history.cut(talk.id, 2)
-    assert [turn.text for turn in history.turns(talk.id)] == ["q1"]
-    assert history.add(talk.id, "assistant", "a1 again") == 2
-
-
 def test_newest_conversation_comes_first(tmp_path):
     ticks = iter(range(100))
     history = History(tmp_path / "ordered.db", clock=lambda: float(next(ticks)))

@@ -1,0 +1,62 @@
+"""How a book fits, asked of the engine beside everything else."""
+
+from __future__ import annotations
+
+import pytest
+
+from app.cards import AGAIN_S, Cards
+from core.errors import UserError
+from tests.app.fake_runtime import FakeRuntime, wait_until
+
+
+class Failing(FakeRuntime):
+    """An engine that cannot tell, until it can."""
+
+    broken: Exception | None = UserError("The engine did not answer in time.")
+    tries = 0
+
+    def card(self, book):
+        self.tries += 1
+        if self.broken:
+            raise self.broken
+        return super().card(book)
+
+
+@pytest.fixture
+def failing() -> Failing:
+    made = Failing()
+    made.state = "ready"
+    return made
+
+
+@pytest.mark.parametrize("broken", [UserError("The engine did not answer in time."), KeyError("a mistake")])
+@pytest.mark.parametrize("how", ["later", "engine was away"])
+def test_a_card_that_failed_is_asked_for_again(failing, book, broken, how):
+    """One bad moment of the engine must not hide for good how the book fits; nor may every look ask anew."""
+    now, failing.broken = [0.0], broken
+    cards = Cards(failing, lambda: None, clock=lambda: now[0])
+    wait_until(lambda: cards.of(book) is not None)
+    assert cards.of(book).get("notes", []) == ([str(broken)] if isinstance(broken, UserError) else [])
+    for _ in range(20):
+        cards.of(book)
+    assert failing.tries == 1
+    failing.broken = None
+    if how == "later":
+        now[0] = AGAIN_S
+    else:
+        failing.state = "loading"
+        cards.of(book)
+        failing.state = "ready"
+    wait_until(lambda: cards.of(book).get("title") == book.title)
+    assert failing.tries == 2
+
+
+def test_a_forgotten_book_is_asked_about_anew(failing, book):
+    """Its text may have changed: it was read again with OCR."""
+    failing.broken = None
+    cards = Cards(failing, lambda: None)
+    wait_until(lambda: cards.of(book))
+    cards.forget(book.sha256)
+    assert cards.of(book) is None
+    wait_until(lambda: cards.of(book))
+    assert failing.tries == 2
