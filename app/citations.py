@@ -82,9 +82,9 @@ class _Book:
     def _quotation(self, quote: Quote) -> Citation:
         if quote.found is None or quote.found_end is None:
             return Citation(quote.start, quote.end, None)
-        return Citation(
-            quote.start, quote.end, quote.found, quote.found_end - quote.found, self._where(quote.found)
-        )
+        length = quote.found_end - quote.found
+        where, short = self._where(quote.found), self._short(quote.found)
+        return Citation(quote.start, quote.end, quote.found, length, where, short=short)
 
     def _sign(self, mark: Mark) -> Citation:
         """A mark as what stands behind its sentence."""
@@ -118,5 +118,5 @@ class _Book:
 
 
 def _quotes_the_book(mark: Mark, quotes: list[Citation]) -> bool:
-    """Whether a quotation in the sentence shows its place already."""
-    return any(mark.start <= one.start < mark.end and one.offset is not None for one in quotes)
+    """Whether a quotation that the sentence lies in, or has, shows the place already."""
+    return any(one.start < mark.end and one.end > mark.start and one.offset is not None for one in quotes)

@@ -19,7 +19,7 @@ class Citation:
     """A quotation: `text[start:end]` of the answer; `offset` in the book, None when it is not there.
 
     With `kind` it is a sign behind a sentence that ends at start = end: "quoted", "agrees" or "nothing" (see
-    core.evidence.support.Mark); `short` is what is to be read of it.
+    core.evidence.support.Mark). `short` is what is to be read of `where`.
     """
 
     start: int

@@ -11,7 +11,12 @@ from core.documents.document import Document, Section
 
 LEAST_WORDS, MOST_WORDS = 250, 400  # a passage a person reads in two minutes and a small model reads well
 _PARAGRAPH = re.compile(r"\n\s*\n\s*")
-_SENTENCE = re.compile(r"[.!?…]+[\"'”’»)\]]*\s+|[。！？]+[」』”’]*\s*")
+# a full stop is none behind a title, an initial or an item's number, nor where a small letter follows
+_SENTENCE = re.compile(
+    r"(?<!\bMr)(?<!\bMrs)(?<!\bMs)(?<!\bDr)(?<!\bSt)(?<!\b[A-Z])(?<!^\d)(?<!^\d\d)"
+    r"[.!?…]+[\"'”’»)\]]*\s+(?![a-z])|[。！？]+[」』”’]*\s*",
+    re.M,
+)
 _WORD = re.compile(r"[぀-ヿ㐀-鿿]|[^\W぀-ヿ㐀-鿿]+")  # a CJK character counts as a word
 
 
@@ -47,13 +52,16 @@ def passages(document: Document) -> tuple[Passage, ...]:
 
 
 def sentences(text: str, start: int, end: int) -> list[tuple[int, int]]:
-    """The sentences of text[start:end] as offsets, without white space around them; a paragraph ends one."""
+    """The sentences of text[start:end] that have a word, as offsets without the white space around them.
+
+    A paragraph's end ends a sentence, too.
+    """
     found = []
     for low, high in _cut(text, start, end, _PARAGRAPH):
         for left, right in _cut(text, low, high, _SENTENCE):
             stripped = text[left:right].strip()
-            if stripped:
-                at = left + text[left:right].index(stripped)
+            at = left + text[left:right].index(stripped)
+            if _WORD.search(stripped):
                 found.append((at, at + len(stripped)))
     return found
 

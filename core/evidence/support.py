@@ -27,6 +27,7 @@ _FEW_WORDS = 3  # content words: fewer agree with anything
 _NAME = re.compile(r"(?<!\w)[A-Z][^\W\d_]{2,}(?!\w)")
 _LETTER = re.compile(r"[^\W\d_]")
 _NUMBER = re.compile(r"\d[\d,.]*\d|\d")
+_ITEM = re.compile(r"^\d{1,3}[.)]\s")
 _DENIES = re.compile(
     r"\b(?:not|never|no|nobody|nothing|none|nor|neither|nowhere|without|cannot)\b|n['’]t\b", re.IGNORECASE
 )
@@ -125,7 +126,7 @@ class Evidence:
         known = self._text[held.passage.start : held.passage.end]
         if not set(self._names_in(sentence)) <= set(_NAME.findall(known)):
             return False
-        if not set(_NUMBER.findall(sentence)) <= set(_NUMBER.findall(known)):
+        if not set(_NUMBER.findall(_ITEM.sub("", sentence))) <= set(_NUMBER.findall(known)):
             return False
         shared = set(terms(sentence)) & set(terms(held.closest))
         return not shared & (_denied(sentence) ^ _denied(held.closest))
@@ -140,7 +141,6 @@ class Evidence:
 
 
 def _denied(text: str) -> set[str]:
-    """The content words that a denial speaks of: those in the few words behind it."""
-    return {
-        word for match in _DENIES.finditer(text) for word in terms(_REACH.match(text, match.end()).group())
-    }
+    """The content words that a denial speaks of: those in the few words behind it. A name is not denied."""
+    behind = (_REACH.match(text, match.end()).group() for match in _DENIES.finditer(text))
+    return {word for words in behind for word in terms(_NAME.sub("", words))}

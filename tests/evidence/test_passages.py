@@ -44,7 +44,7 @@ def test_passages_are_of_readable_length_and_end_with_paragraphs():
 
 def test_long_paragraph_is_cut_at_sentences():
     """Joyce's last chapter is one paragraph: it must not become one passage of 20,000 words."""
-    sentence = " ".join(["word"] * 19) + " end. "
+    sentence = "A " + " ".join(["word"] * 18) + " end. "
     document = book(sentence * 100)
     found = passages(document)
     assert len(found) >= 5
@@ -75,4 +75,11 @@ def test_characters_of_chinese_count_as_words():
 def test_sentences_keep_their_quotation_marks():
     text = "“Go on,” he said. “I will not!” She went.\n\nNo stop here\n\nLast… one."
     found = [text[start:end] for start, end in sentences(text, 0, len(text))]
-    assert found == ["“Go on,” he said.", "“I will not!”", "She went.", "No stop here", "Last…", "one."]
+    assert found == ["“Go on,” he said.", "“I will not!”", "She went.", "No stop here", "Last… one."]
+
+
+def test_full_stops_that_end_nothing():
+    """A mark behind "Mr." or behind an item's number would be a mark on no sentence."""
+    text = "1. Mr. Bennet met Dr. J. Grey.\n2. “Stop!” said he. …\n\n***\n\nThe 12. of May"
+    found = [text[start:end] for start, end in sentences(text, 0, len(text))]
+    assert found == ["1. Mr. Bennet met Dr. J. Grey.", "2. “Stop!” said he.", "The 12. of May"]

@@ -13,6 +13,7 @@ PARAGRAPHS = (
     "Henderson came from London. He ran to the railway station to telegraph the news to his editor.",
     "The brother of Henderson had never owned a horse. In June 1894 he walked 40 miles to Leatherhead.",
     "The Martians were slain by the bacteria against which their systems were unprepared.",
+    "I should never have heard of it had I not met Stent, the well-known geologist, at Chobham.",
 )
 
 
@@ -48,6 +49,9 @@ def test_word_for_word_is_quoted(evidence):
         ("Ogilvy was an astronomer who lived at Ottershaw.", "Ogilvy, the astronomer"),
         ("The cylinder on the common was found by Ogilvy in the morning.", "found the cylinder"),
         ("Bacteria slew the unprepared Martians.", "slain by the bacteria"),
+        # the book denies something else about the man
+        ("Stent was a well-known geologist at Chobham.", "not met Stent"),
+        ("3. Ogilvy, an astronomer, lived at Ottershaw.", "Ogilvy, the astronomer"),  # an item's number
         ("Henderson's brother walked 40 miles in June 1894.", "walked 40 miles"),
     ],
 )
