@@ -1,17 +1,19 @@
-"""Chapters for files without a usable table of contents: from a printed contents page, marked headings, or
-label lines.
+"""Accounts of where the chapters begin that the text itself gives: a printed contents list, marked headings,
+lines that look like headings. Which of them to believe is decided in `readings`.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from core.documents.blocks import Block, Mark
+from core.documents.body import Body, title_key
 from core.documents.headings import Heading, read_heading
 
 _MAX_LINES = 3
+_LIST_GAP_CHARS = 80  # between two entries of a printed contents list: a name, a page number
 _LEADER = re.compile(r"[\s.·…_]*(?:\b\d{1,4}|\b[ivxlc]{1,7})?\s*\Z")
 _CONTENTS = re.compile(
     r"(?:table of )?contents|inhalt(?:sverzeichnis)?|índice|indice|table des "
@@ -20,27 +22,15 @@ _CONTENTS = re.compile(
 )
 
 
-def find_marks(blocks: Sequence[Block], first: int, last: int) -> list[Mark]:
-    """Marks between the blocks `first` and `last`; the most trustworthy way that finds at least two chapters
-    wins.
-    """
-    for find in (_by_contents_page, _by_marked_headings, _by_labels):
-        marks = find(blocks, first, last)
-        if len(marks) >= 2:
-            return marks
-    return []
-
-
-def title_key(text: str) -> str:
-    """What two spellings of one title have in common: letters and digits, without the word "chapter"."""
-    plain = re.sub(r"\b(?:chapter|chap)\b\.?", " ", text.casefold())
-    return re.sub(r"[\W_]+", "", plain)
+Numbered = tuple[int, Heading]  # a block and the heading it may be
 
 
 # ---- a printed list of contents ----
 
 
-def _by_contents_page(blocks: Sequence[Block], first: int, last: int) -> list[Mark]:
+def by_contents_page(body: Body) -> list[Mark]:
+    """The entries of a contents list whose headings come again in the body, in order."""
+    blocks, first, last = body.blocks, body.first, body.last
     start = next(
         (
             index
@@ -86,6 +76,7 @@ def _begins_body(blocks: Sequence[Block], index: int, last: int, seen: set[str])
 def _match_entries(blocks: Sequence[Block], entries: list[str], start: int, last: int) -> list[Mark]:
     """Each entry's heading in the body, in order. An entry with no heading is left out."""
     keys = [title_key(block.text) if len(block.text) <= 200 else "" for block in blocks[start:last]]
+    names = [_name(block.text) if key else "" for block, key in zip(blocks[start:last], keys, strict=True)]
     pairs = [
         key + following if key and following else ""
         for key, following in zip(keys, keys[1:] + [""], strict=True)
@@ -94,13 +85,13 @@ def _match_entries(blocks: Sequence[Block], entries: list[str], start: int, last
     position = 0
     for entry in entries:
         key = title_key(entry)
-        bare = title_key(re.sub(r"\A\W*(?:\d+|[IVXLC]+)\b\W*", "", entry))
+        bare = _name(entry)
         hit = next(
             (
                 index
                 for index in range(position, len(keys))
                 if keys[index]
-                and (keys[index] == key or pairs[index] == key or (len(bare) > 5 and keys[index] == bare))
+                and (keys[index] == key or pairs[index] == key or (len(bare) > 5 and names[index] == bare))
             ),
             None,
         )
@@ -110,10 +101,18 @@ def _match_entries(blocks: Sequence[Block], entries: list[str], start: int, last
     return marks
 
 
+def _name(text: str) -> str:
+    """The key of a title without its label: "ADVENTURE I. A SCANDAL" and "I. A Scandal" are called alike."""
+    heading = read_heading(text)
+    return title_key(heading.rest if heading and heading.rest else text)
+
+
 # ---- headings the file itself marks (HTML h1-h6, Markdown #, Word styles, large type) ----
 
 
-def _by_marked_headings(blocks: Sequence[Block], first: int, last: int) -> list[Mark]:
+def by_marked_headings(body: Body) -> list[Mark]:
+    """The headings down to the level of the chapters."""
+    blocks, first, last = body.blocks, body.first, body.last
     headings = [(index, blocks[index]) for index in range(first, last) if blocks[index].heading]
     headings = [(index, block) for index, block in headings if len(block.text) <= 200]
     if len(headings) < 2:
@@ -151,38 +150,107 @@ def _chapter_level(headings: list[Block]) -> int | None:
 # ---- label lines in plain text ----
 
 
-def _by_labels(blocks: Sequence[Block], first: int, last: int) -> list[Mark]:
-    candidates = [(index, heading) for index in range(first, last) if (heading := _candidate(blocks[index]))]
-    candidates = _without_contents_list(blocks, candidates)
-    words = Counter(heading.word for _, heading in candidates if heading.word not in ("", "special"))
-    chapters = {word for word, count in words.items() if count >= 2}
-    numerals = (
-        []
-        if any(not Heading(word, None, "").is_part for word in chapters)
-        else _longest_count(
-            [(index, heading) for index, heading in candidates if heading.word == "" and heading.number]
-        )
-    )
-    kept = {index for index, heading in candidates if heading.word in chapters} | {
-        index for index, _ in numerals
-    }
-    if len(kept) < 2:
+def labelled_lines(body: Body) -> list[int]:
+    """The blocks that say "Chapter 7" or the like, outside of contents lists. Empty when there are few or all
+    stand in one corner of the book, as the sections of a licence do.
+    """
+    found = [index for index, heading in _labelled(_candidates(body), least=3) if not heading.is_part]
+    return found if found and body.words(found[0], found[-1]) > 0.4 * body.total else []
+
+
+def by_labels(body: Body) -> list[Mark]:
+    """Lines that say "Chapter 7" or "Part Two"; where there are none, numerals that count on."""
+    candidates = _candidates(body)
+    labelled = _labelled(candidates, least=2)
+    words = {heading.word for _index, heading in labelled}
+    if not any(not Heading(word, None, "").is_part for word in words):
+        labelled += _counted_numerals(candidates, bool(words))
+    if len(labelled) < 2:
         return []
-    kept |= {index for index, heading in candidates if heading.word in words or heading.word == "special"}
-    chosen = [(index, heading) for index, heading in candidates if index in kept]
-    below = any(heading.is_part for _, heading in chosen) and any(
-        not heading.is_part and heading.word != "special" for _, heading in chosen
-    )
+    # a "Part Two" whose first part has no label, and whatever has a name of its own
+    singles = [
+        pair
+        for pair in candidates
+        if pair not in labelled and (pair[1].word == "special" or (pair[1].is_part and not words - {""}))
+    ]
+    return _as_marks(sorted([*labelled, *singles], key=lambda pair: pair[0]), body)
+
+
+def by_numbers(body: Body) -> list[Mark]:
+    """Headings that count 1, 2, 3 in whatever form, as in a book that changes it midway."""
+    candidates = _candidates(body)
+    run = _longest_count([pair for pair in candidates if pair[1].number and not pair[1].is_part])
+    if len(run) < 3:
+        return []
+    special = [pair for pair in candidates if pair[1].word == "special"]
+    return _as_marks(sorted([*run, *special], key=lambda pair: pair[0]), body)
+
+
+def _as_marks(chosen: list[Numbered], body: Body) -> list[Mark]:
+    """Marks for the lines, with the names that follow bare labels; chapters lie below the parts, if any."""
+    blocks, last = body.blocks, body.last
+    parts = _part_like(chosen)
+    below = bool(parts) and any(index not in parts and heading.word != "special" for index, heading in chosen)
     named = _titles_follow(blocks, chosen, last)
     marks: list[Mark] = []
     for index, heading in chosen:
-        title = " ".join(blocks[index].text.split()).strip("_* ")
+        title = " ".join(blocks[index].text.split()).strip("_*[] ")
         if named and heading.is_bare and _could_be_title(blocks, index + 1, last):
             title = join_title(title, blocks[index + 1].text)
-        marks.append(
-            Mark(title, 2 if below and not heading.is_part and heading.word != "special" else 1, index)
-        )
+        above = not below or index in parts or heading.word == "special"
+        marks.append(Mark(title, 1 if above else 2, index))
     return marks
+
+
+def _part_like(chosen: list[Numbered]) -> set[int]:
+    """The lines that stand above the others: "Part Two", or roman numerals among fewer than half as many
+    arabic ones.
+    """
+    parts = {index for index, heading in chosen if heading.is_part}
+    forms = Counter(heading.form for _index, heading in chosen if heading.word == "" and heading.number)
+    if len(forms) == 2:
+        (_many, most), (few, least) = forms.most_common()
+        if 2 * least < most:
+            parts |= {index for index, heading in chosen if heading.word == "" and heading.form == few}
+    return parts
+
+
+def _labelled(candidates: list[Numbered], *, least: int) -> list[Numbered]:
+    """Those with a label that comes at least so often; labels that only come between two chapters, such as
+    "Section 2", stand below them.
+    """
+    words = Counter(heading.word for _index, heading in candidates if heading.word not in ("", "special"))
+    chosen = [pair for pair in candidates if words[pair[1].word] >= least]
+    chapters = [index for index, heading in chosen if heading.is_chapter]
+    if len(chapters) < least:
+        return chosen
+    inside = Counter(heading.word for index, heading in chosen if chapters[0] < index < chapters[-1])
+    return [
+        (index, heading)
+        for index, heading in chosen
+        if heading.is_chapter or heading.is_part or 2 * inside[heading.word] < words[heading.word]
+    ]
+
+
+def _counted_numerals(candidates: list[Numbered], below_parts: bool) -> list[Numbered]:
+    """Bare numerals of the form that counts furthest, and those of another form that stand above them."""
+    numerals = [pair for pair in candidates if pair[1].word == "" and pair[1].number]
+    forms = {heading.form for _index, heading in numerals}
+    runs = [_longest_count([pair for pair in numerals if pair[1].form == form]) for form in forms]
+    runs.sort(key=len, reverse=True)
+    if not runs or not runs[0]:
+        return []
+    above = runs[1] if len(runs) > 1 and not below_parts and 2 * len(runs[1]) < len(runs[0]) else []
+    return [*runs[0], *above]
+
+
+def _candidates(body: Body) -> list[Numbered]:
+    found = [
+        (index, heading)
+        for index in range(body.first, body.last)
+        if (heading := _candidate(body.blocks[index]))
+    ]
+    return _without_contents_list(body.blocks, found)
 
 
 def _candidate(block: Block) -> Heading | None:
@@ -191,25 +259,39 @@ def _candidate(block: Block) -> Heading | None:
     return read_heading(block.text)
 
 
-def _without_contents_list(
-    blocks: Sequence[Block], candidates: list[tuple[int, Heading]]
-) -> list[tuple[int, Heading]]:
-    """Entries that stand close together and come again further on, as headings, are a list of contents."""
-    keys = [title_key(blocks[index].text) for index, _ in candidates]
-    later = Counter(keys)
-    result = []
-    for position, (index, heading) in enumerate(candidates):
-        later[keys[position]] -= 1
-        following = candidates[position + 1][0] if position + 1 < len(candidates) else None
-        crowded = (
-            following is not None and sum(len(block.text) for block in blocks[index + 1 : following]) < 80
-        )
-        if not (crowded and later[keys[position]]):
-            result.append((index, heading))
+def _without_contents_list(blocks: Sequence[Block], candidates: list[Numbered]) -> list[Numbered]:
+    """Three and more lines close together, most of which come again further on as headings, are a list of
+    contents. Its last lines that do not come again are the first headings of the body.
+    """
+    keys = [
+        (heading.word, heading.number, "" if heading.number else heading.rest) for _i, heading in candidates
+    ]
+    result: list[Numbered] = []
+    start = 0
+    while start < len(candidates):
+        end = start + 1
+        while (
+            end < len(candidates)
+            and _close(blocks, candidates[end - 1][0], candidates[end][0])
+            and keys[end] not in keys[start:end]
+        ):
+            end += 1
+        later = set(keys[end:])
+        numbers = {key[1:] for key in later}
+        again = [key in later or (not key[0] and key[1:] in numbers) for key in keys[start:end]]
+        listed = end - start if end - start >= 3 and 2 * sum(again) >= end - start else 0
+        while listed and not again[listed - 1]:
+            listed -= 1
+        result += candidates[start + listed : end]
+        start = end
     return result
 
 
-def _longest_count(candidates: list[tuple[int, Heading]]) -> list[tuple[int, Heading]]:
+def _close(blocks: Sequence[Block], first: int, second: int) -> bool:
+    return sum(len(block.text) for block in blocks[first + 1 : second]) < _LIST_GAP_CHARS
+
+
+def _longest_count(candidates: list[Numbered]) -> list[Numbered]:
     """The longest run that counts 1, 2, 3, ... (and may begin again at 1); empty when shorter than three."""
     # (length, previous position) of the best run that ends at each candidate
     best: list[tuple[int, int]] = []
@@ -227,7 +309,11 @@ def _longest_count(candidates: list[tuple[int, Heading]]) -> list[tuple[int, Hea
             best.append((0, -1))
             continue
         best.append((best[previous][0] + 1 if previous >= 0 else 1, previous))
-        if number not in last_with or best[position][0] >= best[last_with[number]][0]:
+        old = last_with.get(number)
+        if old is None or (best[position][0], bool(heading.word)) >= (
+            best[old][0],
+            bool(candidates[old][1].word),
+        ):
             last_with[number] = position
         if longest < 0 or best[position][0] > best[longest][0]:
             longest = position
@@ -240,7 +326,7 @@ def _longest_count(candidates: list[tuple[int, Heading]]) -> list[tuple[int, Hea
     return run[::-1]
 
 
-def _titles_follow(blocks: Sequence[Block], chosen: list[tuple[int, Heading]], last: int) -> bool:
+def _titles_follow(blocks: Sequence[Block], chosen: list[Numbered], last: int) -> bool:
     """True when most bare labels are followed by a short line: then those lines are the chapters' names."""
     bare = [index for index, heading in chosen if heading.is_bare]
     return bool(bare) and sum(_could_be_title(blocks, index + 1, last) for index in bare) > 0.6 * len(bare)
@@ -269,3 +355,13 @@ def join_title(label: str, name: str) -> str:
         else ". "
     )
     return f"{label}{gap}{name}"
+
+
+Account = Callable[[Body], list[Mark]]
+# each with how far it is to be believed where two tell about the same; the file's own contents count 1
+ACCOUNTS: tuple[tuple[Account, float], ...] = (
+    (by_marked_headings, 0.85),
+    (by_labels, 0.84),
+    (by_contents_page, 0.81),
+    (by_numbers, 0.78),
+)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from bisect import bisect_right
 from dataclasses import asdict, dataclass, fields
 
+from core.documents.count import count_words
+
 # Counts on whenever the same file gives another text or other chapters than before.
 READER_VERSION = 2
 
@@ -43,8 +45,8 @@ class Document:
 
     @property
     def words(self) -> int:
-        """Whitespace-separated words of the whole text."""
-        return len(self.text.split())
+        """The words of the whole text; Chinese and Japanese are counted by characters."""
+        return count_words(self.text)
 
     @property
     def chapters(self) -> tuple[Section, ...]:

@@ -6,23 +6,31 @@ import re
 from dataclasses import dataclass
 
 
+def _list(words: str) -> list[str]:
+    return words.split()
+
+
 def _alternatives(words: str) -> str:
-    return "|".join(words.split())
+    return "|".join(_list(words))
 
 
 _PART_NAMES = """book part volume vol act teil buch akt band livre partie acte tome parte libro acto tomo atto
     deel boek del bok osa część část часть книга том"""
-_CHAPTER_NAMES = """chapter chap letter canto scene stave section lesson lecture tale fytte adventure kapitel
-    brief abschnitt chapitre lettre capítulo capitulo carta capitolo hoofdstuk luku rozdział kapitola глава
-    письмо κεφάλαιο bölüm fejezet chương"""
-_PART_WORDS = frozenset([*_PART_NAMES.split(), "卷", "部", "篇"])
-_WORDS = _alternatives(_CHAPTER_NAMES + " " + _PART_NAMES)
+# a line with one of these is never a section inside a chapter
+_PLAIN_NAMES = """chapter chap kapitel chapitre capítulo capitulo capitolo hoofdstuk luku rozdział kapitola
+    глава κεφάλαιο bölüm fejezet chương"""
+_OTHER_NAMES = """letter canto scene stave section lesson lecture tale fytte adventure brief abschnitt lettre
+    carta письмо"""
+_PART_WORDS = frozenset(_PART_NAMES.split()) | set("卷巻部篇編")
+_CHAPTER_WORDS = frozenset(_PLAIN_NAMES.split()) | set("章回节節话話")
+_WORDS = _alternatives(f"{_PLAIN_NAMES} {_OTHER_NAMES} {_PART_NAMES}")
 _NUMBER_WORDS = _alternatives(
     """one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen
     seventeen eighteen nineteen twenty thirty forty fifty sixty seventy eighty ninety hundred first second
-    third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth last the and erste[rs]? zweite[rs]?
-    dritte[rs]? vierte[rs]? premi[eè]re? deuxième seconde? troisième primer[ao]? segund[ao] tercer[ao]?
-    prim[ao] terz[ao] первая вторая третья четвёртая"""
+    third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth thirteenth fourteenth fifteenth
+    sixteenth seventeenth eighteenth nineteenth twentieth last the and erste[rs]? zweite[rs]? dritte[rs]?
+    vierte[rs]? premi[eè]re? deuxième seconde? troisième primer[ao]? segund[ao] tercer[ao]? prim[ao] terz[ao]
+    первая вторая третья четвёртая"""
 )
 _ROMAN = r"(?=[ivxlcdm])m{0,3}(?:c[md]|d?c{0,4})(?:x[cl]|l?x{0,4})(?:i[xv]|v?i{0,4})"
 _NUMBER = rf"(?:\d{{1,3}}|{_ROMAN}|(?:(?:{_NUMBER_WORDS})\b[\s-]*)+)"
@@ -35,21 +43,32 @@ _REVERSED = re.compile(
     rf"(?P<number>(?:the\s+)?(?:{_NUMBER_WORDS})|\d{{1,3}}\.)\s+(?P<word>{_WORDS})\b[.:]?\s*{_REST}",
     re.I | re.S,
 )
+_CHINESE = "[0-9０-９一二三四五六七八九十百千零〇两兩]+"
 _CJK = re.compile(
-    rf"第\s*(?P<number>[0-9０-９一二三四五六七八九十百千零〇两]+)\s*(?P<word>[章回节節卷部篇话話幕])"
-    rf"\s*[:：、.]?\s*{_REST}",
-    re.S,
+    rf"第\s*(?P<number>{_CHINESE})\s*(?P<word>[章回节節卷巻部篇編话話幕])\s*[:：、.．]?\s*{_REST}", re.S
+)
+_CJK_REVERSED = re.compile(
+    rf"(?P<word>[卷巻])[之第]?\s*(?P<number>{_CHINESE})(?=$|[\s:：、])\s*[:：、]?\s*{_REST}", re.S
+)
+# volumes in two or three: 上, 中, 下
+_CJK_VOLUME = re.compile(rf"(?P<number>[上中下])(?:[卷巻部篇編]\s*(?=$|\s)|\s+){_REST}", re.S)
+_CJK_NUMBERED = re.compile(
+    rf"(?:その)?(?P<number>[一二三四五六七八九十百〇]{{1,5}})(?:[、.．]\s*|\s+|\Z){_REST}", re.S
 )
 _NUMBERED = re.compile(rf"(?P<number>\d{{1,3}}|{_ROMAN})(?:(?P<stop>[.:)—–])\s*|\s+|\Z){_REST}", re.I | re.S)
 _SPECIAL_NAMES = _alternatives(
     r"""prologue epilogue introduction introductory preface foreword afterword conclusion postscript interlude
-    prelude coda appendix(?:\s+\w{1,4})? contents table\s+of\s+contents index bibliography glossary notes
-    endnotes acknowledge?ments dedication prolog epilog vorwort einleitung nachwort inhalt prólogo epílogo
-    introducción prefazione prologo epilogo introduzione avant-propos préface épilogue 序 序章 序言
-    前言 楔子 尾声 后记 後記
+    prelude coda finale envoi appendix(?:\s+\w{1,4})? contents table\s+of\s+contents index bibliography
+    glossary notes endnotes acknowledge?ments dedication prolog epilog vorwort einleitung nachwort inhalt
+    prólogo epílogo introducción prefazione prologo epilogo introduzione avant-propos préface épilogue
+    序 序章 序言 前言 楔子 引子 尾声 尾聲 后记 後記 终章 終章 番外 はじめに おわりに まえがき あとがき
     пролог эпилог предисловие введение послесловие"""
 )
-_SPECIAL = re.compile(rf"(?:the\s+)?(?:{_SPECIAL_NAMES})[.:]?\Z", re.I)
+_SPECIAL = re.compile(
+    rf"(?:the\s+)?(?:(?:first|second|third)\s+)?(?:{_SPECIAL_NAMES})(?:[.:]?|\s*[:—–]\s*[^\n]{{1,50}}[^.,;:\s])\Z",
+    re.I,
+)
+_FRAMED = re.compile(r"[—–-]\s*([^\W\d]+)\s*[—–-]\Z")  # "— I —", but not the page number "- 12 -"
 _ENDS_LIKE_PROSE = re.compile(r"[,;:\-]\Z")
 _MAX_CHARS = 120
 
@@ -63,11 +82,17 @@ class Heading:
     word: str
     number: int | None
     rest: str  # the title after the label; "" when it is a bare label
+    form: str = ""  # of the number: "digits" | "roman" | "chinese" | "words"
 
     @property
     def is_part(self) -> bool:
         """A label that usually stands above chapters."""
         return self.word in _PART_WORDS
+
+    @property
+    def is_chapter(self) -> bool:
+        """ "Chapter" in some language: what such a line says is not to be doubted."""
+        return self.word in _CHAPTER_WORDS
 
     @property
     def is_bare(self) -> bool:
@@ -79,23 +104,47 @@ def read_heading(text: str) -> Heading | None:
     """
     The heading that `text` is, or None. Only the form is judged; whether it is one is for the whole book to
     say."""
-    line = " ".join(text.split()).strip("*_[] ")
+    line = " ".join(text.split()).strip("*_[]= ")
+    framed = _FRAMED.match(line)
+    line = framed.group(1) if framed else line
     if not line or len(line) > _MAX_CHARS:
         return None
     if _SPECIAL.match(line):
         return Heading("special", None, line)
-    for pattern in (_LABEL, _REVERSED, _CJK):
+    for pattern in (_LABEL, _REVERSED, _CJK, _CJK_REVERSED):
         found = pattern.match(line)
         if found and _title_like(found["rest"]):
-            return Heading(found["word"].lower(), to_number(found["number"]), found["rest"].strip())
+            number = to_number(found["number"])
+            return Heading(found["word"].lower(), number, found["rest"].strip(), _form(found["number"]))
+    found = _CJK_VOLUME.match(line)
+    if found and len(found["rest"]) <= 20 and _title_like(found["rest"]):
+        return Heading("部", "上中下".index(found["number"]) + 1, found["rest"].strip(), "chinese")
+    found = _CJK_NUMBERED.match(line)
+    if found and len(found["rest"]) <= 30 and not re.search(r"[。，！？」]", found["rest"]):
+        return Heading("", to_number(found["number"]), found["rest"].strip(), "chinese")
+    return _numbered(line)
+
+
+def _numbered(line: str) -> Heading | None:
+    """A heading of a numeral alone, or with a title after it."""
     found = _NUMBERED.match(line)
-    if found and _title_like(found["rest"]) and (found["number"].isdigit() or found["number"].isupper()):
-        # "I Introduction" may be a heading, "I went home" is not
-        pronoun = found["number"] == "I" and found["rest"] and not found["stop"]
-        if pronoun and not found["rest"].istitle() and not found["rest"].isupper():
-            return None
-        return Heading("", to_number(found["number"]), found["rest"].strip())
-    return None
+    if not found or not _title_like(found["rest"]):
+        return None
+    if not (found["number"].isdigit() or found["number"].isupper()):
+        return None
+    # "I Introduction" may be a heading, "I went home" is not
+    pronoun = found["number"] == "I" and found["rest"] and not found["stop"]
+    if pronoun and not found["rest"].istitle() and not found["rest"].isupper():
+        return None
+    return Heading("", to_number(found["number"]), found["rest"].strip(), _form(found["number"]))
+
+
+def _form(number: str) -> str:
+    if number.strip(" .").isdigit():
+        return "digits"
+    if re.match(_CHINESE, number):
+        return "chinese"
+    return "roman" if re.fullmatch(_ROMAN, number.lower()) else "words"
 
 
 def _title_like(rest: str) -> bool:
@@ -113,7 +162,7 @@ def to_number(text: str) -> int | None:
         return int(text)
     if re.fullmatch(_ROMAN, text):
         return _roman(text)
-    if text and text[0] in "一二三四五六七八九十百千零〇两":
+    if text and text[0] in "一二三四五六七八九十百千零〇两兩":
         return _chinese(text)
     return _spelt(text)
 
@@ -127,7 +176,7 @@ def _roman(text: str) -> int:
 
 
 def _chinese(text: str) -> int:
-    digits = {char: index for index, char in enumerate("零一二三四五六七八九")} | {"〇": 0, "两": 2}
+    digits = {char: index for index, char in enumerate("零一二三四五六七八九")} | {"〇": 0, "两": 2, "兩": 2}
     total, current = 0, 0
     for char in text:
         if char in digits:
@@ -138,44 +187,15 @@ def _chinese(text: str) -> int:
     return total + current
 
 
-_UNITS = [
-    "zero",
-    "one",
-    "two",
-    "three",
-    "four",
-    "five",
-    "six",
-    "seven",
-    "eight",
-    "nine",
-    "ten",
-    "eleven",
-    "twelve",
-    "thirteen",
-    "fourteen",
-    "fifteen",
-    "sixteen",
-    "seventeen",
-    "eighteen",
-    "nineteen",
-]
-_TENS = ["zero", "ten", "twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"]
-_ORDINALS = [
-    "zeroth",
-    "first",
-    "second",
-    "third",
-    "fourth",
-    "fifth",
-    "sixth",
-    "seventh",
-    "eighth",
-    "ninth",
-    "tenth",
-    "eleventh",
-    "twelfth",
-]
+_UNITS = _list(
+    """zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen
+    seventeen eighteen nineteen"""
+)
+_TENS = _list("zero ten twenty thirty forty fifty sixty seventy eighty ninety")
+_ORDINALS = _list(
+    """zeroth first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth thirteenth
+    fourteenth fifteenth sixteenth seventeenth eighteenth nineteenth twentieth"""
+)
 
 
 def _spelt(text: str) -> int | None:

@@ -32,6 +32,7 @@ _BACK = re.compile(
 )
 _OPENING = re.compile(
     r"(?:.*\b)?(?:introduction|introductory|preface|prologue|prolog|fore-?word|letters?|proem|prelude|preamble|"
+    r"epistle|dedicatory|advertisement|argument|induction|to the \w+ reader|apology|preliminary|"
     r"author.?s note|to the reader|vorwort|einleitung|prólogo|prologo|prefazione|introducción|introduzione|"
     r"avant-propos|préface|前言|楔子|序.*|пролог|предисловие|введение|overture|invocation)\b.*",
     re.I,

@@ -13,7 +13,7 @@ import pypdf.errors
 import pypdfium2
 
 from core.documents.blocks import Block, Manuscript, Mark
-from core.documents.chapters import title_key
+from core.documents.body import title_key
 from core.documents.clean import one_line
 from core.documents.headings import read_heading
 from core.documents.pdf_furniture import without_furniture

@@ -10,7 +10,7 @@ from statistics import median
 from core.documents.blocks import Block, Manuscript
 from core.documents.clean import paragraph, repair_mojibake, tidy
 from core.documents.decode import decode
-from core.documents.headings import read_heading
+from core.documents.headings import Heading, read_heading
 from core.errors import DocumentError
 from core.text.words import translated as _
 
@@ -21,6 +21,7 @@ _FRONT_MATTER = re.compile(r"\A---\s*\n(.*?)\n(?:---|\.\.\.)\s*\n", re.S)
 _CJK_LINE_END = re.compile(
     r"(?<=[\u3000-\u30ff\u3400-\u9fff\uff00-\uffef])\n(?=[\u3000-\u30ff\u3400-\u9fff\uff00-\uffef])"
 )
+_ENDS_PARAGRAPH = re.compile(r"[.!?:…。！？][”’\"')\]」』*_]*\s*\Z|\A\s*\Z")
 _LINE_HYPHEN = re.compile(r"(?<=\w)-\n(?=\w)")
 
 
@@ -101,21 +102,39 @@ def _by_indent(lines: list[str]) -> list[str]:
     result: list[str] = []
     begins = True
     for line in lines:
-        if begins or (by_indent and line[:1] in " \t\u3000"):
+        label = _label(line)
+        alone = label is not None and label.is_bare
+        if begins or alone or (by_indent and line[:1] in " \t\u3000"):
             result.append(line)
         else:
             result[-1] += "\n" + line
-        begins = not by_indent and len(line) < 0.8 * width
+        begins = alone or (not by_indent and len(line) < 0.8 * width)
     return result
 
 
 def _split_heading(part: str) -> list[str]:
-    """ "CHAPTER I" on the first line of a paragraph is a paragraph of its own."""
-    head, _, rest = part.strip("\n").partition("\n")
-    heading = read_heading(head) if rest.strip() and len(head) <= 70 else None
-    if heading and heading.word not in ("", "special") and len(rest) > 120:
-        return [head, rest]
-    return [part]
+    """ "CHAPTER I" on a line of its own is a paragraph of its own, also without blank lines around it."""
+    lines = part.strip("\n").split("\n")
+    if len(lines) < 2:
+        return [part]
+    pieces: list[list[str]] = [[]]
+    for number, line in enumerate(lines):
+        ended = number == 0 or _ENDS_PARAGRAPH.search(lines[number - 1])
+        heading = _label(line)
+        # a wrapped sentence has no line so short with more of it below
+        if heading and (ended or (heading.is_bare and number + 1 < len(lines))):
+            pieces += [[line], []]
+        else:
+            pieces[-1].append(line)
+    whole = ["\n".join(piece) for piece in pieces if piece]
+    # short lines below one another are a title page or a contents list
+    return whole if max(map(len, whole)) > 120 else [part]
+
+
+def _label(line: str) -> Heading | None:
+    """The "Chapter 7" or the like that the line is."""
+    heading = read_heading(line) if len(line.strip()) <= 70 else None
+    return heading if heading and heading.word not in ("", "special") else None
 
 
 def _joined(part: str, wrap: int) -> str:

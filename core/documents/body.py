@@ -1,0 +1,50 @@
+"""The blocks of a book between its notices, and how much of it stands where. Knows nothing of chapters."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from itertools import accumulate
+
+from core.documents.blocks import Block, Mark
+from core.documents.count import count_words
+
+
+def title_key(text: str) -> str:
+    """What two spellings of one title have in common: letters and digits, without the word "chapter"."""
+    plain = re.sub(r"\b(?:chapter|chap)\b\.?", " ", text.casefold())
+    return re.sub(r"[\W_]+", "", plain)
+
+
+class Body:
+    """`blocks` of the file, of which `first` to `last` are the book itself. Words are counted once."""
+
+    def __init__(self, blocks: Sequence[Block], first: int = 0, last: int | None = None) -> None:
+        self.blocks = blocks
+        self.first = first
+        self.last = len(blocks) if last is None else last
+        self._words = list(accumulate((count_words(block.text) for block in blocks), initial=0))
+
+    def words(self, start: int, end: int) -> int:
+        """The words of the blocks from `start` to before `end`."""
+        return self._words[max(start, end)] - self._words[start]
+
+    @property
+    def total(self) -> int:
+        """The words of the whole book."""
+        return self.words(self.first, self.last)
+
+    def has_text(self, mark: Mark, end: int, words: int) -> bool:
+        """More than `words` words of running text from the mark to block `end`, besides its own heading."""
+        key = title_key(mark.title)
+        count = 0
+        for index in range(mark.block, end):
+            block = self.blocks[index]
+            if block.heading and index < mark.block + 4:
+                continue
+            if len(block.text) < 200 and title_key(block.text) in key:
+                continue
+            count += self.words(index, index + 1)
+            if count > words:
+                return True
+        return False
