@@ -41,8 +41,9 @@ from benchmarks.texts import LOOPS_BELOW, distinct  # noqa: E402
 from benchmarks.transfer import memory_read_gb_per_s  # noqa: E402
 from core.ask import Params  # noqa: E402
 from core.assembly.engines import build_engine  # noqa: E402
+from core.decoding.context import Context  # noqa: E402
 from core.decoding.decoder import Round  # noqa: E402
-from core.engine import Context, Done, Engine  # noqa: E402
+from core.engine import Done, Engine  # noqa: E402
 from core.model import catalogue  # noqa: E402
 from core.model.embedded import ensure_embedded  # noqa: E402
 from core.paths import subdir  # noqa: E402

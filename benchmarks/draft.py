@@ -35,13 +35,15 @@ from core.assembly.composition import Composer  # noqa: E402
 from core.assembly.engines import build_engine  # noqa: E402
 from core.config import load_settings  # noqa: E402
 from core.conversation.reading import ReadingStyle  # noqa: E402
+from core.decoding.context import Context  # noqa: E402
 from core.decoding.decoder import Round  # noqa: E402
 from core.decoding.drafters import Drafter, NgramDrafter  # noqa: E402
+from core.decoding.ngrams import NgramIndex  # noqa: E402
 from core.decoding.randomness import Randomness  # noqa: E402
 from core.decoding.sampling import Sampling  # noqa: E402
 from core.decoding.verify import Draft  # noqa: E402
 from core.documents import read_document  # noqa: E402
-from core.engine import Context, Done, Engine  # noqa: E402
+from core.engine import Done, Engine  # noqa: E402
 from core.events import Stats  # noqa: E402
 from core.hardware.probe import probe  # noqa: E402
 from core.model import catalogue  # noqa: E402
@@ -83,10 +85,10 @@ class Chosen(Composer):
     level = "both"
     counted: Counted
 
-    def _level_zero(self, sampling: Sampling, randomness: Randomness) -> Drafter:
+    def _level_zero(self, index: NgramIndex, sampling: Sampling, randomness: Randomness) -> Drafter:
         drafters: dict[str, Callable[[], Drafter]] = {
-            "n-gram": NgramDrafter,
-            "both": lambda: super(Chosen, self)._level_zero(sampling, randomness),
+            "n-gram": lambda: NgramDrafter(index),
+            "both": lambda: super(Chosen, self)._level_zero(index, sampling, randomness),
             "draft": lambda: self._drafted(sampling, randomness),
         }
         Chosen.counted = Counted(drafters[Chosen.level]())

@@ -15,8 +15,9 @@ from safetensors import safe_open
 from benchmarks.passes import OutOfTime
 from core.ask import Params
 from core.config import Settings, load_settings
+from core.decoding.context import Context
 from core.documents import read_document
-from core.engine import Context, Engine
+from core.engine import Engine
 from core.events import Stats
 from core.hardware.probe import probe
 from core.model import catalogue

@@ -15,7 +15,8 @@ import torch
 
 from core.ask import Params
 from core.assembly.composition import Composer
-from core.cache.base import KVCache, TargetKVCache
+from core.cache.base import KVCache
+from core.decoding.context import Context
 from core.decoding.decoder import Decoder
 from core.decoding.drafters import Drafter, Model, VerifiedDrafter
 from core.hardware.measured import Measurements
@@ -89,14 +90,14 @@ class Measured(Composer):
         self._draft_passes = self._draft_passes and Timed(self._draft_passes, self._recorder, "draft")
         return notes
 
-    def compose(self, params: Params, cache: TargetKVCache, answer_start: int) -> Decoder:
+    def compose(self, params: Params, context: Context, answer_start: int) -> Decoder:
         """See Composer."""
         self._recorder.passes.clear()
         with_draft = self._recorder.trained_draft
         self._plan, self._draft = (
             (self._drafted_plan, self._timed_draft) if with_draft else (self._plain, None)
         )
-        decoder = super().compose(params, cache, answer_start)
+        decoder = super().compose(params, context, answer_start)
         decoder.model = Timed(decoder.model, self._recorder, "full")
         return decoder
 

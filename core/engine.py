@@ -20,6 +20,7 @@ from core.ask import Params
 from core.cache.base import Observer, TargetKVCache
 from core.cache.snapshot import SnapshotStore
 from core.conversation.verification import NEAR_TIE, recheck
+from core.decoding.context import Context
 from core.decoding.decoder import Decoder, Ends, Refresh, Round, never
 from core.decoding.sampling import Sampling
 from core.errors import UserError
@@ -59,48 +60,11 @@ class Done:
     notes: tuple[str, ...] = ()
 
 
-class Context:
-    """One KV cache and the ids its rows stand for.
-
-    The first `book_tokens` ids are the same for every question about the book `book_id`: those may come from
-    disk, and go there once.
-    """
-
-    def __init__(self, cache: TargetKVCache, capacity: int) -> None:
-        # the cache itself may hold more: it rounds up to blocks
-        self.cache, self.capacity = cache, capacity
-        self.ids: list[int] = []
-        self.book_id, self.book_tokens, self.saved = "", 0, True
-
-    def belongs_to(self, book_id: str, book_tokens: int) -> None:
-        """The prompt to come begins with `book_tokens` ids of this book."""
-        self.book_id, self.book_tokens, self.saved = book_id, book_tokens, not book_tokens
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of its KV cache."""
-        return self.cache.nbytes
-
-    def close(self) -> None:
-        """Frees the memory; the context must not be used again."""
-        self.cache = None
-
-    def keep_prefix_of(self, ids: Sequence[int]) -> int:
-        """Rolls back to the longest common prefix with `ids`, leaving at least the newest token to be fed.
-        Returns its length.
-        """
-        most = min(self.cache.length, len(ids) - 1)
-        common = next((i for i in range(most) if self.ids[i] != ids[i]), most)
-        self.cache.rollback(common)
-        self.ids = list(ids[:common])
-        return common
-
-
-Compose = Callable[[Params, TargetKVCache, int], Decoder]
+Compose = Callable[[Params, Context, int], Decoder]
 
 
 class Engine:
-    """Runs prompts. `compose(params, cache, answer_start)` builds the decoder for one answer (see
+    """Runs prompts. `compose(params, context, answer_start)` builds the decoder for one answer (see
     core.assembly).
 
     `give_way()` is asked for a plan with less on the device when that is out of memory; None: there is none.
@@ -203,7 +167,7 @@ class Engine:
         """Reads what the context lacks of `committed` (prompt and answer so far) and goes on with the answer.
         Returns the reason.
         """
-        decoder = self._compose(params, context.cache, recorder.prompt_tokens)
+        decoder = self._compose(params, context, recorder.prompt_tokens)
         for event in self._prefill(context, committed[:-1], decoder.refresh, should_stop):
             yield replace(
                 event, reused_tokens=recorder.reused_tokens, snapshot_tokens=recorder.snapshot_tokens
@@ -224,7 +188,6 @@ class Engine:
         UserError when nothing is left.
         """
         context.close()
-        context.ids = []
         self._with_less()
         context.cache = self._cache_that_fits(context.capacity)
 
@@ -262,7 +225,7 @@ class Engine:
             agreement = recheck(
                 self.model, context.cache, ids, start, sampling, margin=NEAR_TIE[self.model.backend.dtype]
             )
-        context.ids = list(ids[: context.cache.length])
+        context.hold(ids)
         return asdict(agreement)
 
     def stored_tokens(self, book_id: str, ids: Sequence[int]) -> int:
@@ -271,9 +234,9 @@ class Engine:
 
     def save(self, context: Context, *, should_stop: Callable[[], bool]) -> None:
         """Stores what is unsaved of a context, as far as it is read; when stopped, a later call goes on."""
-        if self._snapshots is None or context.saved:
+        ids = context.ids[: context.book_tokens]
+        if self._snapshots is None or context.saved or not ids:
             return
-        ids = context.ids[: min(context.book_tokens, context.cache.length)]
         with torch.inference_mode():
             context.saved = self._snapshots.save(context.book_id, ids, context.cache, should_stop=should_stop)
 
@@ -298,7 +261,7 @@ class Engine:
                 return
             context.cache.advance(length - context.cache.length)
             context.cache.commit(length)
-            context.ids = list(ids[:length])
+            context.hold(ids)
             yield Prefilled(0, len(ids) - length, self._clock() - started, None, length, length - known)
 
     def _prefill(
@@ -336,7 +299,7 @@ class Engine:
             self._backend.adapt()
             with torch.inference_mode():
                 done = next(steps, None)
-            context.ids = list(ids[: context.cache.length])
+            context.hold(ids)
             if done is None:
                 return
             yield done
@@ -362,7 +325,7 @@ class Engine:
             with torch.inference_mode():
                 result = decoder.round(committed, most=min(left, room), ends=ends)
             committed.extend(result.tokens)
-            context.ids.extend(committed[len(context.ids) : context.cache.length])
+            context.hold(committed)
             left -= len(result.tokens)
             recorder.round(
                 len(result.tokens),

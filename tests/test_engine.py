@@ -15,9 +15,10 @@ import torch
 from core.ask import Params
 from core.backend.cpu import CpuBackend
 from core.config import MODES
+from core.decoding.context import Context
 from core.decoding.decoder import Round
 from core.decoding.verify import verify
-from core.engine import Context, Done, Engine, Prefilled
+from core.engine import Done, Engine, Prefilled
 from core.errors import UserError
 from tests.tiny import VOCAB, engine, oracle, ours
 

@@ -19,7 +19,8 @@ from core.cache.disk import GB, SnapshotFolder
 from core.cache.offloaded import OffloadedKVCache
 from core.cache.snapshot import SnapshotStore
 from core.config import MODES
-from core.engine import Context, Done, Engine, Prefilled
+from core.decoding.context import Context
+from core.engine import Done, Engine, Prefilled
 from tests.tiny import VOCAB, engine, oracle, ours
 
 REPO = Path(__file__).resolve().parent.parent

@@ -11,6 +11,7 @@ from core.cache.base import KVStore, TargetKVCache
 from core.cache.full import FullKVCache
 from core.cache.retrieval import RetrievalKVCache
 from core.cache.streaming import StreamingKVCache
+from core.decoding.context import Context
 from core.decoding.decoder import Decoder, Refresh
 from core.decoding.draft_length import Costs, DraftLength, ExpectedGain, FixedLength
 from core.decoding.drafters import (
@@ -22,6 +23,7 @@ from core.decoding.drafters import (
     NgramDrafter,
     VerifiedDrafter,
 )
+from core.decoding.ngrams import NgramIndex
 from core.decoding.randomness import Randomness, SeededRandomness
 from core.decoding.refresh import RetrievalRefresh
 from core.decoding.sampling import Sampling
@@ -99,15 +101,15 @@ class Composer:
         cache.advance(cache.sinks + cache.window)
         return cache
 
-    def compose(self, params: Params, cache: TargetKVCache, answer_start: int) -> Decoder:
-        """The decoder for one answer over `cache`."""
+    def compose(self, params: Params, context: Context, answer_start: int) -> Decoder:
+        """The decoder for one answer in `context`."""
         sampling = Sampling(params.temperature, params.top_p, params.repetition_penalty, answer_start)
         randomness = SeededRandomness(params.seed)
-        drafter, refresh = self._drafter(params, cache, sampling, randomness, answer_start)
+        drafter, refresh = self._drafter(params, context, sampling, randomness, answer_start)
         return Decoder(
             drafter,
             self._model,
-            cache,
+            context.cache,
             sampling,
             randomness,
             gamma=self._plan.gamma,
@@ -118,7 +120,7 @@ class Composer:
     def _drafter(
         self,
         params: Params,
-        cache: TargetKVCache,
+        context: Context,
         sampling: Sampling,
         randomness: Randomness,
         context_tokens: int,
@@ -126,29 +128,31 @@ class Composer:
         if params.mode == "autoregressive":
             return EmptyDrafter(), None
         if params.mode == "ngram":
-            return NgramDrafter(), None
+            return NgramDrafter(context.index), None
         if params.mode == "draft":
-            return self._level_zero(sampling, randomness), None
+            return self._level_zero(context.index, sampling, randomness), None
         if params.mode == "streaming":
             cache = self._streaming(self._model)
             return self._middle(
                 EmptyDrafter(), self._model, cache, params, context_tokens, sampling, randomness
             ), None
         passes = self._middle_passes
-        retrieval = self._retrieval(cache, store=passes and passes.store)
-        below = EmptyDrafter() if params.mode == "retrieval" else self._level_zero(sampling, randomness)
+        retrieval = self._retrieval(context.cache, store=passes and passes.store)
+        below: Drafter = EmptyDrafter()
+        if params.mode != "retrieval":
+            below = self._level_zero(context.index, sampling, randomness)
         middle = self._middle(
             below, passes or self._model, retrieval, params, context_tokens, sampling, randomness
         )
-        return middle, RetrievalRefresh(cache, retrieval)
+        return middle, RetrievalRefresh(context.cache, retrieval)
 
-    def _level_zero(self, sampling: Sampling, randomness: Randomness) -> Drafter:
+    def _level_zero(self, index: NgramIndex, sampling: Sampling, randomness: Randomness) -> Drafter:
         """The light drafter: lookup in book and answer, and where that finds nothing a small model over a
         StreamingLLM cache.
         """
         if self._draft is None:
-            return NgramDrafter()
-        return FirstDrafter(NgramDrafter(), self._drafted(sampling, randomness))
+            return NgramDrafter(index)
+        return FirstDrafter(NgramDrafter(index), self._drafted(sampling, randomness))
 
     def _drafted(self, sampling: Sampling, randomness: Randomness) -> ModelDrafter:
         # a middle pass takes as long for the few rows of a short draft as for one, so only the draft's own

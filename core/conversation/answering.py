@@ -66,7 +66,17 @@ def answer(
     """Generate after `ids`, yielding progress and text, and return the whole answer."""
     stops = StopStrings(params.stop, decode)
     scribe = _Scribe(decode, engine.eos_ids, stops)
-    for event in engine.generate(context, ids, params, should_stop=should_stop, ends=stops):
+    circling = False
+    events = engine.generate(context, ids, params, should_stop=lambda: circling or should_stop(), ends=stops)
+    for event in events:
+        if isinstance(event, Done):
+            if circling:
+                kept = scribe.answer("looping", event.stats, keep=before_circling(scribe.tokens))
+                return replace(kept, notes=event.notes)
+            rest = scribe.flush()
+            if rest:
+                yield Delta(rest, event.stats)
+            return replace(scribe.answer(event.reason, event.stats), notes=event.notes)
         if isinstance(event, Prefilled):
             yield Prefill(
                 event.done_tokens,
@@ -76,17 +86,11 @@ def answer(
                 event.reused_tokens,
                 event.snapshot_tokens,
             )
-        elif isinstance(event, Done):
-            rest = scribe.flush()
-            if rest:
-                yield Delta(rest, event.stats)
-            return replace(scribe.answer(event.reason, event.stats), notes=event.notes)
-        else:
-            pieces = scribe.write(event.tokens, event.levels)
-            if pieces:
-                yield Delta(pieces, event.stats)
-            if circles(scribe.tokens):
-                return scribe.answer("looping", event.stats, keep=before_circling(scribe.tokens))
+            continue
+        pieces = scribe.write(event.tokens, event.levels)
+        if pieces:
+            yield Delta(pieces, event.stats)
+        circling = circles(scribe.tokens)
     raise AssertionError("the engine ended without Done")
 
 

@@ -11,6 +11,7 @@ import torch
 
 from core.cache.base import KVCache
 from core.decoding.draft_length import DraftLength, FixedLength
+from core.decoding.ngrams import NgramIndex
 from core.decoding.randomness import Randomness
 from core.decoding.sampling import Sampling
 from core.decoding.tokens import Tokens
@@ -59,30 +60,27 @@ class NgramDrafter:
     function of the past.
     """
 
-    def __init__(self, *, longest: int = 4, shortest: int = 2) -> None:
+    def __init__(self, index: NgramIndex | None = None, *, longest: int = 4, shortest: int = 2) -> None:
+        """`index` may hold the beginning of the conversation already; without one it starts empty."""
         assert 1 <= shortest <= longest
+        self._index = index if index is not None else NgramIndex()
         self._longest, self._shortest = longest, shortest
-        # n-gram -> index behind its most recent occurrence that has a successor
-        self._ends: dict[tuple[int, ...], int] = {}
-        self._undo: list[tuple[int, tuple[int, ...], int | None]] = []
-        self._seen: list[int] = []
         self._rate = 0.5  # of proposed tokens accepted, fading
         self._pending: tuple[int, int] | None = None  # where the last proposal starts, and its length
 
     def propose(self, committed: Sequence[int], gamma: int) -> Draft:
         """See Drafter."""
-        self._index(committed)
-        for n in range(min(self._longest, len(committed)), self._least_match() - 1, -1):
-            end = self._ends.get(tuple(committed[-n:]))
-            if end is not None and gamma:
-                tokens = tuple(committed[end : end + gamma])
-                self._pending = (len(committed), len(tokens))
-                return Draft(tokens, None, ("ngram",) * len(tokens))
-        return Draft()
+        self._index.follow(committed)
+        end = self._index.find(longest=self._longest, shortest=self._least_match()) if gamma else None
+        if end is None:
+            return Draft()
+        tokens = tuple(committed[end : end + gamma])
+        self._pending = (len(committed), len(tokens))
+        return Draft(tokens, None, ("ngram",) * len(tokens))
 
     def rollback(self, length: int) -> None:
         """Forgets tokens that do not stand, and learns how much of the last proposal did."""
-        self._forget(length)
+        self._index.forget(length)
         if self._pending is not None:
             start, proposed = self._pending
             self._rate += 0.2 * (min(max(length - start, 0), proposed) / proposed - self._rate)
@@ -96,31 +94,6 @@ class NgramDrafter:
         if self._rate >= 0.4:
             return self._shortest
         return min(self._longest, self._shortest + 1) if self._rate >= 0.2 else self._longest
-
-    def _index(self, committed: Sequence[int]) -> None:
-        """Makes the index that of `committed`. An n-gram enters it together with its successor, so none
-        points at its own end.
-        """
-        known = len(self._seen)
-        assert self._seen[-8:] == list(committed[max(0, known - 8) : known]), (
-            "the tokens changed and nothing was rolled back"
-        )
-        for end in range(max(1, known), len(committed)):
-            for n in range(self._shortest, min(self._longest, end) + 1):
-                gram = tuple(committed[end - n : end])
-                self._undo.append((end, gram, self._ends.get(gram)))
-                self._ends[gram] = end
-        self._seen.extend(committed[known:])
-
-    def _forget(self, length: int) -> None:
-        """Takes back every entry made for tokens from `length` on."""
-        while self._undo and self._undo[-1][0] >= length:
-            _, gram, before = self._undo.pop()
-            if before is None:
-                del self._ends[gram]
-            else:
-                self._ends[gram] = before
-        del self._seen[length:]
 
 
 class ModelDrafter:

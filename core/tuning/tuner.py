@@ -19,11 +19,12 @@ from core.cache.base import KVCache, TargetKVCache
 from core.cache.retrieval import RetrievalKVCache
 from core.config import Settings
 from core.decoding import forced
+from core.decoding.context import Context
 from core.decoding.decoder import Round
 from core.decoding.forced import Expected, Lane, Watch
 from core.decoding.refresh import RetrievalRefresh
 from core.decoding.sampling import Sampling
-from core.engine import Context, Engine
+from core.engine import Engine
 from core.events import Progress
 from core.model.llama import LlamaModel
 from core.planning import costs

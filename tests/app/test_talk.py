@@ -17,6 +17,7 @@ from core.cache.full import FullKVCache
 from core.config import Settings, load_settings
 from core.conversation.asking import Conversations
 from core.conversation.reading import ReadingStyle
+from core.decoding.context import Context
 from core.decoding.draft_length import ExpectedGain, FixedLength
 from core.documents.document import Document, Section
 from core.events import Delta, Finished, Piece, Reading, Stats
@@ -121,7 +122,7 @@ def test_the_same_settings_compose_the_same_decoder_in_app_and_commands(given, m
     for ask in (Recording.asked.pop(), Ask("Who?", book, params={"mode": settings.mode, "temperature": 0.0})):
         params = Conversations(CharTokenizer(), ReadingStyle(), {"mode": settings.mode}).params(ask)
         cache = FullKVCache(model.config.kv_shape, 400, model.backend, block_tokens=64)
-        decoder = Composer(planned, model, None).compose(params, cache, 100)
+        decoder = Composer(planned, model, None).compose(params, Context(cache, 400), 100)
         lengths.append((decoder.gamma, type(decoder.drafter._length), decoder.drafter._cache.budget))
     assert lengths[0] == lengths[1]
     assert lengths[0][0] == given.get("gamma", planned.gamma)

@@ -21,7 +21,8 @@ from core.backend.cpu import CpuBackend
 from core.cache.full import FullKVCache
 from core.cache.offloaded import OffloadedKVCache
 from core.config import MODES, Settings
-from core.engine import Context, Done, Engine, Prefilled
+from core.decoding.context import Context
+from core.engine import Done, Engine, Prefilled
 from core.errors import UserError
 from core.hardware.gpus import imagined_hardware
 from core.hardware.measured import PAGE_LOCKED, Measurements

@@ -11,6 +11,7 @@ import pytest
 from core.ask import Ask, Exchange
 from core.conversation.notes import NoteStore
 from core.conversation.session import Session
+from core.engine import Done
 from core.errors import UserError
 from core.events import Delta, Prefill, Verified
 from tests.fakes import EOS, CharTokenizer, FakeEngine
@@ -102,6 +103,28 @@ def test_circling_answer_is_stopped_and_said_so():
     assert done.text.startswith("Once. And so on")
     assert len(done.text) < 80
     assert list(done.token_ids) == encoded(done.text + " " * (len(done.token_ids) - len(done.text)))
+
+
+def test_the_notes_of_a_circling_answer_are_its_own():
+    """The engine was left in mid-answer: what it had to tell was lost, or told with the next answer."""
+
+    class Noting(FakeEngine):
+        told = 0
+
+        def generate(self, *args, **options):
+            for event in super().generate(*args, **options):
+                if isinstance(event, Done):
+                    Noting.told += 1
+                    event = dataclasses.replace(event, notes=(f"Note {Noting.told}.",))
+                yield event
+
+    engine = Noting(lambda ids, params: encoded("Once. " + "And so on and on. " * 50))
+    session = Session(engine, CharTokenizer(), STYLE, allowance_bytes=10**9)
+    answers = [finished(ask(session, book(1), "Who?", conversation=name)) for name in "ab"]
+    assert [(done.reason, done.notes) for done in answers] == [
+        ("looping", ("Note 1.",)),
+        ("looping", ("Note 2.",)),
+    ]
 
 
 def test_stop_keeps_what_was_said():

@@ -1,0 +1,56 @@
+"""A conversation in the engine: one KV cache, the ids its rows stand for, and where they can be looked up."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from core.cache.base import TargetKVCache
+from core.decoding.ngrams import NgramIndex
+
+
+class Context:
+    """One KV cache and the ids its rows stand for.
+
+    The first `book_tokens` ids are the same for every question about the book `book_id`: those may come from
+    disk, and go there once. A context may be without its cache, where the device had no room for it: then it
+    holds no ids and takes no memory until the engine gives it another one.
+    """
+
+    def __init__(self, cache: TargetKVCache, capacity: int) -> None:
+        # the cache itself may hold more: it rounds up to blocks
+        self.cache: TargetKVCache | None = cache
+        self.capacity = capacity
+        self.ids: list[int] = []
+        self.index = NgramIndex(capacity)
+        self.book_id, self.book_tokens, self.saved = "", 0, True
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of its KV cache."""
+        return self.cache.nbytes if self.cache is not None else 0
+
+    def belongs_to(self, book_id: str, book_tokens: int) -> None:
+        """The prompt to come begins with `book_tokens` ids of this book."""
+        self.book_id, self.book_tokens, self.saved = book_id, book_tokens, not book_tokens
+
+    def keep_prefix_of(self, ids: Sequence[int]) -> int:
+        """Rolls back to the longest common prefix with `ids`, leaving at least the newest token to be fed.
+        Returns its length.
+        """
+        most = min(self.cache.length, len(ids) - 1)
+        common = next((i for i in range(most) if self.ids[i] != ids[i]), most)
+        self.cache.rollback(common)
+        del self.ids[common:]
+        self.index.forget(common)
+        return common
+
+    def hold(self, ids: Sequence[int]) -> None:
+        """The rows that were added to the cache stand for what `ids` have behind the ids held so far."""
+        self.ids.extend(ids[len(self.ids) : self.cache.length])
+        self.index.follow(self.ids)
+
+    def close(self) -> None:
+        """Frees the memory. What it held is lost."""
+        self.cache = None
+        self.ids.clear()
+        self.index.forget(0)

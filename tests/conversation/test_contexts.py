@@ -1,0 +1,70 @@
+"""The shelf of contexts over the real engine: what happens to it when a device runs out of memory."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from core.backend.cpu import CpuBackend
+from core.cache.disk import GB, SnapshotFolder
+from core.cache.full import FullKVCache
+from core.cache.snapshot import SnapshotStore
+from core.conversation.contexts import ContextShelf
+from core.engine import Engine
+from core.errors import UserError
+from tests.test_engine import GREEDY, PROMPT, run
+from tests.tiny import engine, oracle, ours
+
+
+class OutOfMemory(Exception):
+    """What the device says when it is full."""
+
+
+class FullDevice(CpuBackend):
+    """A device without room for another pass while `full`."""
+
+    out_of_memory = (OutOfMemory,)
+    full = False
+
+    def adapt(self) -> None:
+        if self.full:
+            raise OutOfMemory
+
+
+def on(device: FullDevice, folder: Path) -> Engine:
+    """A tiny engine on the device, with snapshots: what is idle is stored."""
+    model = ours(oracle(), backend=device)
+
+    def new_cache(capacity: int) -> FullKVCache:
+        if device.full:
+            raise OutOfMemory
+        return FullKVCache(model.config.kv_shape, capacity + 32, model.backend, block_tokens=64)
+
+    made = engine(model, new_cache=new_cache)
+    made._snapshots = SnapshotStore(
+        SnapshotFolder(folder), "tiny", model.config.kv_shape, device.dtype, quota_bytes=GB
+    )
+    return made
+
+
+def test_a_context_that_lost_its_cache_harms_no_other(tmp_path: Path):
+    """It stayed on the shelf without one: the next text, the idle save and the memory sum broke until a
+    restart.
+    """
+    device = FullDevice()
+    made = on(device, tmp_path)
+    shelf = ContextShelf(made.new_context, allowance_bytes=GB)
+    lost = shelf.take(("one", 1), 400)
+    lost.belongs_to("one", len(PROMPT))
+    device.full = True
+    with pytest.raises(UserError, match="memory"):
+        run(made, lost, PROMPT, GREEDY)
+    assert shelf.nbytes == 0
+    device.full = False
+    for context in shelf.contexts:
+        made.save(context, should_stop=lambda: False)
+    other = shelf.take(("two", 1), 400)
+    answer = run(made, other, PROMPT, GREEDY)
+    assert run(made, shelf.take(("one", 1), 400), PROMPT, replace(GREEDY)) == answer
