@@ -18,6 +18,8 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from app.templating import render
+
 LOCAL_NAMES = ("127.0.0.1", "localhost", "[::1]")
 # asked by the app itself and by a second start; they reveal nothing
 OPEN_PATHS = ("/gradio_api/startup-events", "/healthz")
@@ -48,13 +50,6 @@ HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
-
-LOCKED_PAGE = """<!doctype html><html lang="en"><meta charset="utf-8"><title>TriForce Chat</title>
-<style>body{font:17px/1.6 system-ui,sans-serif;background:#F8F3E8;color:#17323A;display:grid;place-content:center;
-min-height:90vh;margin:0;padding:1rem}h1{font-family:Georgia,serif;font-weight:600}p{max-width:34rem}
-@media(prefers-color-scheme:dark){body{background:#10212A;color:#EDE6D8}}</style>
-<h1>This page is locked</h1><p>TriForce Chat opens only for the browser it was started with. Start it again from its icon
-(or with <code>python launcher.py</code>): if it is already running, that opens it here.</p></html>"""
 
 
 class LocalGuard:
@@ -110,7 +105,7 @@ class LocalGuard:
             answer = RedirectResponse("/", 303)
             answer.set_cookie(self._cookie, self._token, httponly=True, samesite="strict", path="/")
             return answer
-        return HTMLResponse(LOCKED_PAGE, 401)
+        return HTMLResponse(render("locked_out.html"), 401)
 
     def _has_cookie(self, headers: Headers) -> bool:
         cookies: SimpleCookie = SimpleCookie()

@@ -18,17 +18,21 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from app.broadcast import Broadcast
+from app.gradio_inside import launch_options, still, without_stub_files
 from app.guard import LocalGuard, scrub_environment
 from app.handlers import Desk
 from app.history import History
 from app.instance import Address, Instance, free_port, new_token
-from app.lean import without_stub_files
 from app.library import Library
+from app.page import Page
+from app.templating import render
 from core import paths
 
 if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
+    from starlette.routing import BaseRoute
 
     from app.models import Models
     from core.config import Settings
@@ -36,18 +40,11 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 SAMPLES = Path(__file__).resolve().parent.parent / "assets" / "samples"
 FONTS = Path(__file__).resolve().parent.parent / "assets" / "fonts"
+STREAM_SCRIPT = Path(__file__).resolve().parent.parent / "assets" / "js" / "stream.js"
 ICON = Path(__file__).resolve().parent.parent / "assets" / "icons" / "triforce-chat-256.png"
 SETTING_NAMES = ("temperature", "top_p", "repetition_penalty", "max_new_tokens", "mode", "seed", "fit")
 PRIVATE_FOLDERS = ("books", "models", "notes", "run", "logs", "snapshots")
 _LAST_WORD_S = 0.4  # the goodbye page is told that all is stored
-GOODBYE = """<!doctype html><html lang="en"><meta charset="utf-8"><title>TriForce Chat</title>
-<style>body{font:17px/1.6 system-ui,sans-serif;background:#F8F3E8;color:#17323A;display:grid;place-content:center;
-text-align:center;min-height:90vh;margin:0}h1{font-family:Georgia,serif;font-weight:600}
-@media(prefers-color-scheme:dark){body{background:#10212A;color:#EDE6D8}}</style><h1>Good night</h1>
-<p id="now">TriForce Chat is ending. What was read of your books is being stored, for half a minute at most, so that they open at once
-next time.</p><p>Your books and conversations are kept on this computer. You can close this tab.</p>
-<script>fetch("/ended").catch(() => 0).then(() => { document.getElementById("now").textContent = "TriForce Chat has ended."; });</script>
-</html>"""
 
 
 def run(settings: Settings, open_browser: bool) -> int:
@@ -149,32 +146,21 @@ class Server:
         self._desk, self._settings = desk, settings
         self._asked, self._ended = threading.Event(), threading.Event()
         self._blocks = None
+        self.broadcast = Broadcast(Page(desk))
+        desk.watch(self.broadcast.changed)
 
     def start(self) -> Address:
         """Serves the page; returns once it answers."""
         scrub_environment(temp_dir=str(paths.subdir("tmp")))  # before gradio is imported
         from starlette.middleware import Middleware
-        from starlette.routing import Mount, Route
-        from starlette.staticfiles import StaticFiles
-
-        from app.page import Page
 
         with without_stub_files():
             from app.theme import head, theme
             from app.ui import build
 
-        page, settings = Page(self._desk), self._settings
-        defaults = {name: getattr(settings, name) for name in SETTING_NAMES}
-        self._blocks = build(self._desk, page, defaults=defaults, max_file_mb=settings.max_upload_mb)
+        settings = self._settings
+        self._blocks = build(self._desk, defaults={name: getattr(settings, name) for name in SETTING_NAMES})
         address = Address(free_port(settings.port), new_token(), os.getpid())
-        routes = [
-            Route("/healthz", self._healthz),
-            Route("/quit", self._quit, methods=["POST"]),
-            Route("/goodbye", self._goodbye),
-            Route("/ended", self._when_ended),
-            Route("/export", self._export),
-            Mount("/fonts", StaticFiles(directory=FONTS)),
-        ]
         self._blocks.queue(default_concurrency_limit=None, api_open=False).launch(
             server_name="127.0.0.1",
             server_port=address.port,
@@ -194,20 +180,40 @@ class Server:
             strict_cors=True,
             footer_links=[],
             theme=theme(),
-            head=head(settings.theme),
+            head=head(settings.theme, launch=self.broadcast.launch, max_mb=settings.max_upload_mb),
             favicon_path=str(ICON) if ICON.exists() else None,
             root_path="",
             num_workers=0,
-            _frontend=False,
             app_kwargs={
                 "docs_url": None,
                 "redoc_url": None,
                 "openapi_url": None,
-                "routes": routes,
+                "routes": self._routes(),
                 "middleware": [Middleware(LocalGuard, token=address.token, port=address.port)],
             },
+            **launch_options(),
         )
+        still(self._blocks)
         return address
+
+    def _routes(self) -> list[BaseRoute]:
+        from starlette.responses import FileResponse
+        from starlette.routing import Mount, Route
+        from starlette.staticfiles import StaticFiles
+
+        async def stream_script(_request: Request) -> Response:
+            return FileResponse(STREAM_SCRIPT, media_type="text/javascript")
+
+        return [
+            Route("/healthz", self._healthz),
+            Route("/events", self._events),
+            Route("/stream.js", stream_script),
+            Route("/quit", self._quit, methods=["POST"]),
+            Route("/goodbye", self._goodbye),
+            Route("/ended", self._when_ended),
+            Route("/export", self._export),
+            Mount("/fonts", StaticFiles(directory=FONTS)),
+        ]
 
     def ask_to_end(self) -> None:
         """Lets `wait` return, and the second time `stop` not wait for what is being stored; safe in a signal
@@ -220,7 +226,8 @@ class Server:
 
     def wait(self) -> None:
         """Returns when the person quits or a signal asks for the end."""
-        while not self._asked.wait(0.5):  # with a timeout, so that Windows delivers Ctrl+C
+        # Windows delivers Ctrl+C between waits only; elsewhere a signal ends the wait by itself
+        while not self._asked.wait(0.5 if os.name == "nt" else None):
             pass
 
     def stop(self) -> None:
@@ -228,6 +235,7 @@ class Server:
         self._asked.set()
         self._desk.close()
         self._ended.set()
+        self.broadcast.close()
         if self._blocks is not None:
             time.sleep(_LAST_WORD_S)
             self._blocks.close(verbose=False)
@@ -236,6 +244,12 @@ class Server:
         from starlette.responses import PlainTextResponse
 
         return PlainTextResponse("ok")
+
+    async def _events(self, _request: Request) -> Response:
+        from starlette.responses import StreamingResponse
+
+        headers = {"Cache-Control": "no-store"}
+        return StreamingResponse(self.broadcast.stream(), media_type="text/event-stream", headers=headers)
 
     async def _quit(self, _request: Request) -> Response:
         from starlette.responses import PlainTextResponse
@@ -246,7 +260,7 @@ class Server:
     async def _goodbye(self, _request: Request) -> Response:
         from starlette.responses import HTMLResponse
 
-        return HTMLResponse(GOODBYE)
+        return HTMLResponse(render("goodbye.html"))
 
     async def _when_ended(self, _request: Request) -> Response:
         """An answer once all is stored."""

@@ -48,12 +48,17 @@ class Pacer:
         return end if share >= 1 else seen + int((end - seen) * share)
 
 
-def cut(pieces: tuple[Piece, ...], characters: int) -> tuple[Piece, ...]:
-    """The first so many characters of an answer, in its pieces."""
+def cut(pieces: tuple[Piece, ...], end: int, *, start: int = 0) -> tuple[Piece, ...]:
+    """The characters of an answer from `start` to `end`, in its pieces."""
     kept: list[Piece] = []
+    at = 0
     for piece in pieces:
-        if characters <= 0:
+        left, right = max(0, start - at), min(len(piece.text), end - at)
+        at += len(piece.text)
+        if left == 0 and right == len(piece.text):
+            kept.append(piece)
+        elif left < right:
+            kept.append(Piece(piece.text[left:right], piece.level))
+        if at >= end:
             break
-        kept.append(piece if len(piece.text) <= characters else Piece(piece.text[:characters], piece.level))
-        characters -= len(piece.text)
     return tuple(kept)

@@ -1,112 +1,115 @@
 """The regions of the page, rendered when what they show has changed. Sits between the desk (state) and the
-page (Gradio).
+stream that carries them to the browser.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+import time
+from collections.abc import Callable
+from typing import Any
 
 from app import views
+from app.broadcast import Regions
 from app.citations import Citations, Cited
 from app.engine import Engine
 from app.handlers import Desk
 from app.history import Turn
+from app.job import Snapshot
+from app.live import LiveText
 from app.reader import reader_html
 from app.stats_panel import panel_html, plan_html
 from app.values import Notice
-from core.documents.document import Document
 from core.events import Stats
 from core.wire import unpack_stats
 
-REGIONS = (
-    "header",
-    "library",
-    "models",
-    "fetching",
-    "stage",
-    "notice",
-    "locked",
-    "turns",
-    "live",
-    "progress",
-    "panel",
-    "plan",
-    "reader",
-    "spoken",
-)
+PANEL_S = 0.25  # between two updates of the numbers while an answer is written
 
 
 class Page:
-    """Renders a Desk. Keeps the last HTML of every region, so that an unchanged region costs a comparison."""
+    """Renders a Desk, for one thread. Keeps every region's last HTML: an unchanged one costs a comparison."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, desk: Desk, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._desk, self._clock = desk, clock
         self._citations = Citations()
-        self._kept: dict[str, tuple[Hashable, str]] = {}
+        self._live = LiveText()
+        self._kept: dict[str, tuple[object, Any]] = {}
         self._turn_html: dict[tuple, str] = {}
+        self._panel_at = 0.0
+        self._due_s: float | None = None
 
-    def signature(self) -> tuple:
-        """Equal as long as nothing on the page can have changed; cheap enough to ask many times a second."""
-        desk, engine = self._desk, self._desk.engine
-        return (
-            desk.version,
-            desk.job.visible if desk.job else 0,
-            engine.state,
-            engine.model_name,
-            id(engine.plan),
-            _progress(engine),
-        )
+    def due_s(self) -> float | None:
+        """Seconds until there is something new to see though nothing happens; None when there will not be."""
+        return self._due_s
 
-    def render(self) -> dict[str, str]:
-        """All regions. Safe to call from several threads: the worst that can happen is that one is rendered
-        twice.
-        """
-        desk, engine = self._desk, self._desk.engine
-        job, book = desk.job, desk.book
+    def render(self) -> Regions:
+        """All regions as they are now."""
+        desk, job = self._desk, self._desk.job
         now = job.paced if job else None
-        turns = desk.turns
         running = now is not None and now.running
+        turns = self._keep(
+            "stored", (desk.conversation_id, job if running else desk.history.version), lambda: desk.turns
+        )
         shown = turns[:-1] if running else turns
-        device = {"cpu": "CPU", "cuda": "GPU"}.get((engine.plan or {}).get("device", ""), "")
-        card = desk.card()
-        if book:
-            self._citations.prepare(book)
-        keep = self._keep
+        self._due_s = 0.0 if running and len(now.text) < len(job.snapshot.text) else None
         return {
-            "header": views.header_html(
-                engine.state, model=engine.model_name, device=device, progress=_progress(engine)
+            "book": (desk.book_id,),
+            **{name: (html,) for name, html in self._around(turns, now).items()},
+            "turns": tuple(
+                self._turn(turn, _question(before), last=turn is shown[-1] and not running)
+                for before, turn in zip([None, *shown], shown, strict=False)
+            ),
+            "parts": (self._keep("parts", now.parts, lambda: views.parts_html(now.parts)),)
+            if running
+            else (),
+            "live": self._live.blocks(now.pieces) if running else (),
+            "panel": (self._panel(now.stats if now and now.stats else _last_stats(shown), live=running),),
+        }
+
+    def _around(self, turns: list[Turn], now: Snapshot | None) -> dict[str, str]:
+        """The regions around the conversation."""
+        desk, engine, intake, keep = self._desk, self._desk.engine, self._desk.intake, self._keep
+        book, card, talking = desk.book, desk.card(), bool(turns)
+        if book:
+            keep("prepared", desk.book_id, lambda: self._citations.prepare(book))
+        notice = desk.notice or _engine_notice(engine)
+        device = {"cpu": "CPU", "cuda": "GPU"}.get((engine.plan or {}).get("device", ""), "")
+        state = (engine.state, engine.model_name, device, _progress(engine))
+        models = (desk.models.list, engine.model_name)
+        reading = now and (now.phase, now.loading, now.reading, now.prefill, now.stopping)
+        return {
+            "header": keep(
+                "header",
+                state,
+                lambda: views.header_html(state[0], model=state[1], device=device, progress=state[3]),
             ),
             "library": keep(
                 "library", (desk.shelf_version, desk.book_id, desk.conversation_id), self._library
             ),
-            "models": keep(
-                "models",
-                (desk.models.list, engine.model_name),
-                lambda: views.models_html(desk.models.list, current=engine.model_name),
+            "models": keep("models", models, lambda: views.models_html(models[0], current=models[1])),
+            "fetching": keep(
+                "fetching", desk.models.fetching, lambda: views.fetching_html(desk.models.fetching)
             ),
-            "fetching": views.fetching_html(desk.models.fetching),
             "stage": keep(
                 "stage",
-                (desk.book_id, id(card), desk.intake.opening, bool(turns)),
-                lambda: views.stage_html(book, card, opening=desk.intake.opening, talking=bool(turns)),
+                (desk.book_id, card, intake.opening, talking),
+                lambda: views.stage_html(book, card, opening=intake.opening, talking=talking),
             ),
-            "notice": views.notice_html(desk.notice or _engine_notice(engine))
-            + views.offer_html(desk.intake.opening),
-            "locked": views.locked_html(desk.intake.opening),
-            "turns": "".join(
-                self._turn(turn, book, _question(before), last=turn is shown[-1] and not running)
-                for before, turn in zip([None, *shown], shown, strict=False)
+            "notice": keep(
+                "notice",
+                (notice, intake.opening),
+                lambda: views.notice_html(notice) + views.offer_html(intake.opening),
             ),
-            "live": views.live_html(now),
-            "progress": views.progress_html(now),
-            "panel": panel_html(now.stats if now and now.stats else _last_stats(shown), live=running),
+            "locked": keep("locked", intake.opening, lambda: views.locked_html(intake.opening)),
+            "progress": keep("progress", reading, lambda: views.progress_html(now)),
             "plan": keep(
                 "plan",
-                (id(engine.plan), engine.model_name),
+                (engine.plan, engine.model_name),
                 lambda: plan_html(engine.plan, model=engine.model_name),
             ),
             "reader": keep("reader", (desk.book_id, desk.passage), lambda: reader_html(book, desk.passage)),
-            "spoken": views.spoken(now, desk.intake.opening),
+            "spoken": keep(
+                "spoken", (now and now.phase, intake.opening), lambda: views.spoken(now, intake.opening)
+            ),
         }
 
     def _library(self) -> str:
@@ -120,21 +123,33 @@ class Page:
             samples=tuple(sample.name for sample in desk.intake.samples),
         )
 
-    def _turn(self, turn: Turn, book: Document | None, question: str, *, last: bool) -> str:
+    def _turn(self, turn: Turn, question: str, *, last: bool) -> str:
         key = (self._desk.conversation_id, turn.number, turn.state, len(turn.text), turn.text[-40:], last)
         if key not in self._turn_html:
             if len(self._turn_html) > 400:
                 self._turn_html.clear()
+            book = self._desk.book
             cited = Cited()
             if book and turn.role == "assistant" and turn.text:
                 cited = self._citations(turn.text, book, question)
             self._turn_html[key] = views.turn_html(turn, cited, last=last)
         return self._turn_html[key]
 
-    def _keep(self, region: str, key: Hashable, make: Callable[[], str]) -> str:
-        kept = self._kept.get(region)
+    def _panel(self, stats: Stats | None, *, live: bool) -> str:
+        """The numbers, a few times a second at most while they change: nobody reads faster."""
+        wait_s = self._panel_at + PANEL_S - self._clock()
+        before = self._kept.get("panel")
+        if live and before and before[0] != (stats, live) and wait_s > 0:
+            self._due_s = wait_s if self._due_s is None else self._due_s
+            return before[1]
+        if not before or before[0] != (stats, live):
+            self._panel_at = self._clock()
+        return self._keep("panel", (stats, live), lambda: panel_html(stats, live=live))
+
+    def _keep(self, name: str, key: object, make: Callable[[], Any]) -> Any:
+        kept = self._kept.get(name)
         if kept is None or kept[0] != key:
-            kept = self._kept[region] = (key, make())
+            kept = self._kept[name] = (key, make())
         return kept[1]
 
 

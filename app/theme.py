@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import gradio as gr
 
 ASSETS = Path(__file__).resolve().parent.parent / "assets"
 CSS = [ASSETS / "css" / name for name in ("tokens.css", "layout.css", "conversation.css", "panel.css")]
-SCRIPT = ASSETS / "js" / "app.js"
+SCRIPTS = [ASSETS / "js" / name for name in ("regions.js", "app.js")]
 SANS = ("system-ui", "Segoe UI", "Roboto", "Helvetica Neue", "sans-serif")
 # (light, dark) of the palette's names
 PAPER, SHEET, WELL = ("#F8F3E8", "#10212A"), ("#FFFDF8", "#182E37"), ("#EFE7D6", "#0B1920")
@@ -68,14 +69,17 @@ def theme() -> gr.themes.Base:
     )
 
 
-def head(choice: str) -> str:
-    """The page's own style and script, inline. `choice`: system | light | dark, until the person chooses on
-    the page.
+def head(choice: str, *, launch: str, max_mb: int) -> str:
+    """The page's own style and script, inline.
+
+    `choice`: system | light | dark, until the person chooses; `launch` names this start of the app; `max_mb`
+    is the largest file taken.
     """
-    script = SCRIPT.read_text(encoding="utf-8")
+    script = "\n".join(path.read_text(encoding="utf-8") for path in SCRIPTS)
     # not by Gradio's css option: it rewrites selectors
     style = "\n".join(path.read_text(encoding="utf-8") for path in CSS)
+    known = json.dumps({"choice": choice, "launch": launch, "maxMb": max_mb})
     return (
         f'<meta name="color-scheme" content="light dark"><style>{style}</style>'
-        f'<script>document.documentElement.dataset.choice = "{choice}";{script}</script>'
+        f"<script>Object.assign(document.documentElement.dataset, {known});{script}</script>"
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from functools import lru_cache
 
 from markupsafe import Markup, escape
 
@@ -12,7 +11,7 @@ from app.citations import Cited
 from app.history import Conversation, Turn
 from app.job import Snapshot
 from app.library import BookEntry
-from app.markup import Block, Citation, blocks
+from app.markup import Citation, blocks
 from app.models import Fetching, Model
 from app.templating import render
 from app.values import Notice, Opening
@@ -176,23 +175,14 @@ def turn_html(turn: Turn, cited: Cited = NOTHING_CITED, *, last: bool = False) -
     )
 
 
-def live_html(now: Snapshot | None) -> str:
-    """The answer that is being written."""
-    if now is None or not now.running:
-        return ""
-    pieces = [(piece.text, piece.level) for piece in now.pieces]
-    return render("live.html", parts=now.parts, text=answer_html(pieces))
+def parts_html(parts: Sequence[tuple[str, str]]) -> str:
+    """What was told of each part, above the answer that is being written."""
+    return render("parts.html", parts=parts)
 
 
 def answer_html(pieces: Sequence[tuple[str, str]], citations: tuple[Citation, ...] = ()) -> Markup:
     """An answer's text, given as (text, level) in a row."""
-    return Markup("").join(_block_html(block) for block in blocks(pieces, citations))
-
-
-@lru_cache(maxsize=256)
-def _block_html(block: Block) -> Markup:
-    """Kept, since many times a second only the last block of a growing answer is another one."""
-    return render("block.html", block=block)
+    return Markup("").join(render("block.html", block=block) for block in blocks(pieces, citations))
 
 
 def progress_html(now: Snapshot | None) -> str:
@@ -236,11 +226,6 @@ def _how_far(now: Snapshot) -> str:
     if prefill.snapshot_tokens:
         said.append(_("{count} known from before").format(count=f"{prefill.snapshot_tokens:,}"))
     return " · ".join(said)
-
-
-def legend_html() -> str:
-    """What the colours and underlines of the levels mean."""
-    return render("legend.html")
 
 
 def spoken(now: Snapshot | None, opening: Opening | None) -> str:

@@ -1,13 +1,15 @@
-/* The page's own behaviour: themes, drop zones, keys, tabs. What it knows of the server is one channel: connect(). */
+/* The page's own behaviour: themes, drop zones, keys, tabs. Actions go to the server by what connect() is given, what it shows comes
+   by the event stream (regions.js). */
 (() => {
   const root = document.documentElement;
   const night = window.matchMedia("(prefers-color-scheme: dark)");
+  const WRITING = "#live-text[data-filled]";   // there while an answer is made
   const recall = (key, other) => { try { return localStorage.getItem(`triforce.${key}`) ?? other; } catch { return other; } };
   const keep = (key, value) => { try { localStorage.setItem(`triforce.${key}`, value); } catch { /* private window */ } };
-  let send = () => {};
-  let upload = async () => { throw new Error("not ready"); };
+  let server = null;                           // act(data), opened(), upload(file): Gradio's channel
+  const send = (data) => server?.act(data);
 
-  window.triforce = { connect: (sender, uploader) => { send = sender; upload = uploader; document.body.dataset.connected = "1"; } };
+  window.triforce.connect = (channel) => { server = channel; document.body.dataset.connected = "1"; begin(); };
 
   // --- colours: Gradio reads a class on <body>
   const paint = () => {
@@ -23,19 +25,18 @@
   night.addEventListener("change", paint);
 
   // --- files
-  const limit = () => Number(document.getElementById("limits")?.dataset.maxMb || 200);
   const take = async (file) => {
     if (!file) return;
-    if (file.size > limit() * 1024 * 1024) {
-      send({ act: "refused", name: file.name, reason: `It is larger than the limit of ${limit()} MB.` });
+    if (file.size > Number(root.dataset.maxMb) * 1024 * 1024) {
+      send({ act: "refused", name: file.name, limit: root.dataset.maxMb });
       return;
     }
     document.body.dataset.uploading = "1";
     try {
-      const { path } = await upload(file);
+      const { path } = await server.upload(file);
       send({ act: "upload", path, name: file.name });
     } catch {
-      send({ act: "refused", name: file.name, reason: "It could not be copied into the app." });
+      send({ act: "refused", name: file.name });
     } finally {
       delete document.body.dataset.uploading;
     }
@@ -82,8 +83,8 @@
     button.classList.add("done");
     setTimeout(() => button.classList.remove("done"), 1200);
   };
-  const quit = () => {
-    if (!confirm("Quit TriForce Chat? The engine stops; conversations are kept.")) return;
+  const quit = (button) => {
+    if (!confirm(button.dataset.confirm)) return;
     fetch("/quit", { method: "POST" }).finally(() => window.location.replace("/goodbye"));
   };
 
@@ -91,7 +92,7 @@
     const hit = (selector) => event.target.closest?.(selector);
     let found;
     if (hit("[data-drop]")) choose();
-    else if (hit("[data-quit]")) quit();
+    else if ((found = hit("[data-quit]"))) quit(found);
     else if ((found = hit("[data-theme-choice]"))) { keep("theme", found.dataset.themeChoice); paint(); }
     else if (hit("[data-toggle='settings']")) toggleDrawer(!document.body.dataset.settings);
     else if ((found = hit("[role='tab']"))) showTab(found.dataset.tab);
@@ -117,7 +118,7 @@
   document.addEventListener("keydown", (event) => {
     if (event.key === "Escape") {
       if (document.body.dataset.settings) toggleDrawer(false);
-      else if (document.querySelector("#live .turn, #progress .progress")) send({ act: "stop" });
+      else if (document.querySelector(WRITING)) send({ act: "stop" });
     }
     if ((event.key === "ArrowLeft" || event.key === "ArrowRight") && event.target.matches?.("[role='tab']")) {
       const other = document.body.dataset.tab === "reader" ? "live" : "reader";
@@ -135,7 +136,7 @@
       pinned = scroller.scrollHeight - scroller.scrollTop - scroller.clientHeight < 120;
     }, { passive: true });
     const sizes = new ResizeObserver(() => {
-      if (document.querySelector("#live .turn, #progress .progress")) wrote = Date.now();
+      if (document.querySelector(WRITING)) wrote = Date.now();
       if (pinned && Date.now() - wrote < 2000) scroller.scrollTop = scroller.scrollHeight;
     });
     for (const id of ["live", "turns", "progress"]) { const part = document.getElementById(id); if (part) sizes.observe(part); }
@@ -159,53 +160,36 @@
     };
     requestAnimationFrame(settle);
   };
-  // the server says something at least every few seconds; a page that hears nothing while the app is alive joins again
-  const listen = () => {
-    const pulse = document.getElementById("pulse");
-    const box = document.querySelector("#question textarea");
-    const draft = sessionStorage.getItem("triforce.draft");
-    if (draft && box) { box.value = draft; box.dispatchEvent(new Event("input", { bubbles: true })); }
-    sessionStorage.removeItem("triforce.draft");
-    let heard = Date.now();
-    new MutationObserver(() => { heard = Date.now(); }).observe(pulse, { childList: true, subtree: true, attributes: true });
-    document.addEventListener("visibilitychange", () => { heard = Date.now(); });
-    setInterval(async () => {
-      if (document.hidden || Date.now() - heard < 20000) return;
-      heard = Date.now();
-      const alive = await fetch("/healthz").then((answer) => answer.ok).catch(() => false);
-      if (!alive) return;
-      if (box?.value) sessionStorage.setItem("triforce.draft", box.value);
-      window.location.reload();
-    }, 5000);
+  let book = "";
+  const opened = (name, [, id]) => {           // the choices of chapters are Gradio's
+    if (name !== "book" || id === undefined || id === book) return;
+    book = id;
+    server.opened();
   };
-  const ready = new MutationObserver(() => {
+  const begin = () => {                        // once all parts of the page are there
     const scroller = document.getElementById("scroller");
-    if (!scroller || !document.querySelector("[data-theme-choice]")) return;
+    if (!server || !scroller || !document.querySelector("[data-theme-choice]") || !document.querySelector("[data-region=spoken]")) return;
     ready.disconnect();
     paint();
     applyLevels();
     showTab(recall("tab", "live"));
     follow(scroller);
-    listen();
+    window.triforce.follow(opened);
     new MutationObserver(paint).observe(document.body, { attributes: true, attributeFilter: ["class"] });
     new MutationObserver(read).observe(document.body, { childList: true, subtree: true });
     const question = document.querySelector("#question textarea");
-    if (question) question.setAttribute("aria-label", "Question");
-    document.getElementById("spoken")?.setAttribute("aria-live", "polite");
+    question?.setAttribute("aria-label", question.placeholder);
     for (const name of ["live", "reader"]) {   // scrollable, so the keyboard must reach them
       const pane = document.getElementById(`pane-${name}`);
       pane?.setAttribute("role", "tabpanel");
       pane?.setAttribute("aria-labelledby", `tab-${name}`);
       pane?.setAttribute("tabindex", "0");
     }
-    const turns = document.getElementById("turns");
-    turns?.setAttribute("role", "log");        // #spoken says what happens; the log itself is silent, or it would be read twice
-    turns?.setAttribute("aria-live", "off");
-    turns?.setAttribute("aria-label", "Conversation");
     const drawer = document.getElementById("settings");
     drawer?.setAttribute("role", "dialog");
-    drawer?.setAttribute("aria-label", "Settings");
-  });
+    drawer?.setAttribute("aria-labelledby", "settings-title");
+  };
+  const ready = new MutationObserver(begin);
   ready.observe(root, { childList: true, subtree: true });
   if (document.body) paint(); else document.addEventListener("DOMContentLoaded", paint);
 })();

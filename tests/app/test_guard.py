@@ -14,7 +14,7 @@ from app.guard import LocalGuard, scrub_environment
 
 PORT = 7861
 HOME = f"http://127.0.0.1:{PORT}"
-ROUTES = ["/", "/gradio_api/upload", "/gradio_api/queue/join", "/config", "/theme.css"]
+ROUTES = ["/", "/events", "/gradio_api/upload", "/gradio_api/queue/join", "/config", "/theme.css"]
 
 
 @pytest.fixture

@@ -1,0 +1,52 @@
+/* The page's end of the event stream: fills the regions. `triforce.follow(told)` begins, once the regions are on the page. */
+(() => {
+  const root = document.documentElement;
+  const sizes = new WeakMap();                 // region -> how many nodes each of its blocks has
+  const shelf = document.createElement("template");
+
+  // the blocks that stay are not touched: what is selected, focused or unfolded there remains so
+  const show = (region, [stay, ...blocks]) => {
+    const counts = (sizes.get(region) ?? []).slice(0, stay);
+    const nodes = counts.reduce((sum, count) => sum + count, 0);
+    while (region.childNodes.length > nodes) region.lastChild.remove();
+    for (const html of blocks) {
+      shelf.innerHTML = html;
+      counts.push(shelf.content.childNodes.length);
+      region.append(shelf.content);
+    }
+    sizes.set(region, counts);
+    region.toggleAttribute("data-filled", counts.length > 0);
+  };
+
+  // what is being typed must outlive a page that loads itself anew
+  const draft = () => document.querySelector("#question textarea");
+  const renew = () => {
+    if (draft()?.value) sessionStorage.setItem("triforce.draft", draft().value);
+    window.location.reload();
+  };
+  const restore = () => {
+    const text = sessionStorage.getItem("triforce.draft");
+    sessionStorage.removeItem("triforce.draft");
+    if (!text || !draft()) return;
+    draft().value = text;
+    draft().dispatchEvent(new Event("input", { bubbles: true }));
+  };
+
+  const follow = (told) => {
+    const address = `/stream.js?${root.dataset.launch}`;
+    const port = window.SharedWorker ? new SharedWorker(address).port : new Worker(address);
+    port.onmessage = ({ data: { launch, regions } }) => {
+      if (launch !== root.dataset.launch) { renew(); return; }
+      for (const [name, blocks] of Object.entries(regions)) {
+        const region = document.querySelector(`[data-region="${name}"]`);
+        if (region) show(region, blocks);
+        told(name, blocks);
+      }
+    };
+    port.postMessage("hello");
+    window.addEventListener("pagehide", () => port.postMessage("bye"));
+    window.addEventListener("pageshow", (event) => { if (event.persisted) window.location.reload(); });
+    restore();
+  };
+  window.triforce = { follow };
+})();
