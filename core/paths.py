@@ -39,8 +39,8 @@ def write_whole(path: Path, data: str | bytes) -> None:
 
 @contextlib.contextmanager
 def whole_file(path: Path) -> Iterator[Path]:
-    """The name under which to write what is to be at `path`, where it gets when the block ends. A program that is
-    killed leaves the old file.
+    """The name under which to write what gets to `path` when the block ends. A killed program leaves the old
+    file.
 
     The folder is made when missing. What the block raises leaves nothing behind. Raises OSError.
     """

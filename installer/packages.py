@@ -1,4 +1,4 @@
-"""pip inside the environment, with its progress told in one line and its failures told as cause and remedy."""
+"""pip inside the environment: its progress told in one line, its failures as cause and remedy."""
 
 from __future__ import annotations
 
@@ -213,7 +213,7 @@ class Pip:
 
 
 def describe(lines: list[str], scratch_bytes: int) -> str:
-    """The last of pip's lines that means something, and the bytes below its scratch folder, as a few words."""
+    """The last of pip's lines that means something and the bytes below its scratch folder, in a few words."""
     for line in reversed(lines[-40:]):
         if match := re.match(
             r"\s*Downloading (?:https?://\S*/)?(\S+?)(?:\.metadata)? \(([\d.]+) ([kMG]B)\)", line

@@ -1,4 +1,4 @@
-"""Which build of torch fits this machine: a pure table, and the few facts it needs about the NVIDIA driver."""
+"""Which build of torch fits this machine: a pure table, and what it must know of the NVIDIA driver."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ LONGEST_FILE = 540  # lines; a longer one is a drawer
 # the retrieval cache is also named by what refreshes and measures it
 CONCRETE_CACHES = ("core.cache.full", "core.cache.offloaded", "core.cache.streaming")
 CONCRETE_BACKENDS = ("core.backend.cpu", "core.backend.cuda")
-TORCH_CUDA = ("core.backend.cuda", "core.hardware.probe")
+TORCH_CUDA = ("core.backend.cuda", "core.hardware.child")
 
 
 def modules(*packages: str) -> list[str]:
@@ -65,7 +65,8 @@ def within(module: str, *packages: str) -> bool:
     return any(module == package or module.startswith(package + ".") for package in packages)
 
 
-def imports(module: str, *, typing: bool = False) -> set[str]:
+@cache
+def imports(module: str, *, typing: bool = False) -> frozenset[str]:
     """Everything the module imports, `from a import b` as both a and a.b; what only type checkers read by
     `typing` alone.
     """
@@ -84,7 +85,7 @@ def imports(module: str, *, typing: bool = False) -> set[str]:
                     ]
                 )
             found.update([base, *(f"{base}.{alias.name}" for alias in node.names)])
-    return found
+    return frozenset(found)
 
 
 def runtime_nodes(tree: ast.AST) -> Iterator[ast.AST]:
@@ -160,9 +161,7 @@ def test_imports_point_one_way(package: str, forbidden: tuple[str, ...], allowed
 
 
 def test_the_folders_of_core_import_one_another_in_one_direction():
-    """Folders that import each other, directly or in a ring, are one folder. What only type checkers read counts
-    too.
-    """
+    """Folders that import each other, directly or in a ring, are one folder; imports for types count too."""
     folders = [f"core.{path.parent.name}" for path in (REPO / "core").glob("*/__init__.py")]
     below = {
         folder: {

@@ -1,13 +1,11 @@
 """Facts about this machine. No GPU and a broken driver are facts too, never exceptions.
 
-NVML is asked first. torch is imported only in a short-lived child process (this file run as a module), so
-that a CUDA fault or its memory never reaches the caller. What was measured is kept per machine in the data
-folder and measured anew on demand.
+NVML is asked first, torch only in a short-lived process of its own (core.hardware.child). What was measured
+is kept per machine in the data folder and measured anew on demand.
 """
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import json
 import logging
@@ -31,7 +29,6 @@ from core.text.words import GB, duration
 from core.text.words import translated as _
 
 MIB = 1 << 20
-COPY_BLOCK_BYTES = 128 * MIB  # the staging ring's block size
 CHILD_TIMEOUT_S = 90
 UNKNOWN_RATES = {"memory_gb_per_s": 250.0, "tflops": 10.0, "pcie_gb_per_s": 12.0}  # cautious guesses
 DISK_PROBE_BYTES = 64 * MIB
@@ -215,10 +212,10 @@ def _gpu(found: dict) -> Gpu:
 
 
 def _ask_child(*arguments: str) -> dict:
-    """What this file says when it is run with these arguments; {"problem": words} when it says nothing that
-    is understood.
+    """What core.hardware.child says to these arguments; {"problem": words} when nothing that is
+    understood.
     """
-    command = [sys.executable, "-m", "core.hardware.probe", *arguments]
+    command = [sys.executable, "-m", "core.hardware.child", *arguments]
     try:
         child = subprocess.run(
             command,
@@ -241,77 +238,3 @@ def _ask_child(*arguments: str) -> dict:
         last = (child.stderr.strip().splitlines() or ["no output"])[-1]
         said = _("the measuring process ended with code {code}: {last}")
         return {"problem": said.format(code=child.returncode, last=last)}
-
-
-def _measure_bus_here(index: int) -> dict:
-    """The child's work: time pinned copies of the staging ring's block size, both ways, best of several."""
-    try:
-        import torch
-    except (ImportError, OSError) as error:
-        return {"problem": _("torch cannot be loaded: {error}").format(error=error)}
-    if not torch.cuda.is_available():
-        said = _("torch sees no usable CUDA GPU; it may be built without CUDA or the driver is too old")
-        return {"problem": said}
-    try:
-        device = torch.device("cuda", index)
-        host = torch.empty(COPY_BLOCK_BYTES, dtype=torch.uint8, pin_memory=True)
-        on_device = torch.empty(COPY_BLOCK_BYTES, dtype=torch.uint8, device=device)
-        rates = {
-            "h2d_gb_per_s": _copy_rate(torch, on_device, host),
-            "d2h_gb_per_s": _copy_rate(torch, host, on_device),
-        }
-    except RuntimeError as error:
-        return {"problem": str(error).splitlines()[0]}
-    return {name: round(rate, 2) for name, rate in rates.items()}
-
-
-def _gpus_here() -> dict:
-    """The child's work: every device that torch can use."""
-    try:
-        import torch
-
-        devices = [
-            (index, torch.cuda.get_device_properties(index), torch.cuda.mem_get_info(index))
-            for index in range(torch.cuda.device_count() if torch.cuda.is_available() else 0)
-        ]
-    except (ImportError, OSError, RuntimeError) as error:
-        return {"problem": str(error).splitlines()[0]}
-    return {
-        "gpus": [
-            {
-                "name": facts.name,
-                "vram_bytes": total,
-                "free_bytes": free,
-                "compute_capability": [facts.major, facts.minor],
-                "index": index,
-            }
-            for index, facts, (free, total) in devices
-        ]
-    }
-
-
-def _copy_rate(torch, target, source) -> float:
-    best = 0.0
-    for _repeat in range(4):
-        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        start.record()
-        for _copy in range(4):
-            target.copy_(source, non_blocking=True)
-        end.record()
-        torch.cuda.synchronize()
-        best = max(best, 4 * source.numel() / GB / (start.elapsed_time(end) / 1e3))
-    return best
-
-
-def _main() -> None:
-    parser = argparse.ArgumentParser(
-        prog="core.hardware.probe", description="Measures the bus of one GPU; prints JSON."
-    )
-    parser.add_argument("--bus", type=int, metavar="GPU")
-    parser.add_argument("--gpus", action="store_true")
-    asked = parser.parse_args()
-    sys.stdout.write(json.dumps(_gpus_here() if asked.gpus else _measure_bus_here(asked.bus or 0)) + "\n")
-
-
-if __name__ == "__main__":
-    _main()

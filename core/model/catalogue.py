@@ -47,7 +47,6 @@ class CatalogueEntry:
     weights: str = "safetensors"  # "bin": pickled checkpoint, converted once after the download
     # the licence must be accepted on the model's page before a download
     gated: bool = False
-    thinking: bool = False  # writes hidden reasoning unless told not to
     embedded: bool = False
     # a checkpoint of the user's own, or one that comes with the program
     folder: Path | None = None

@@ -130,9 +130,9 @@ class WindowedAttention(nn.Module):
         self.k_proj = nn.Linear(config.hidden, config.kv_heads * config.head_dim, bias=bias)
         self.v_proj = nn.Linear(config.hidden, config.kv_heads * config.head_dim, bias=bias)
         self.o_proj = nn.Linear(config.heads * config.head_dim, config.hidden, bias=False)
-        if config.family == "qwen3":
-            self.q_norm = nn.RMSNorm(config.head_dim, eps=config.norm_eps)
-            self.k_norm = nn.RMSNorm(config.head_dim, eps=config.norm_eps)
+        normed = config.family == "qwen3"
+        self.q_norm = nn.RMSNorm(config.head_dim, eps=config.norm_eps) if normed else None
+        self.k_norm = nn.RMSNorm(config.head_dim, eps=config.norm_eps) if normed else None
 
     def forward(self, x: torch.Tensor, places: Places) -> torch.Tensor:
         """x [batch, n, hidden] -> the same, before the residual."""
@@ -141,7 +141,7 @@ class WindowedAttention(nn.Module):
             project(x).view(batch, n, -1, self.head_dim)
             for project in (self.q_proj, self.k_proj, self.v_proj)
         )
-        if hasattr(self, "q_norm"):
+        if self.q_norm is not None:
             q, k = self.q_norm(q), self.k_norm(k)
         # [batch, blocks * window, heads, head_dim]
         mixed = self._attend(q, k, v, places)

