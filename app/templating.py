@@ -20,17 +20,23 @@ def render(name: str, /, **values: object) -> Markup:
     return Markup(_environment.get_template(name).render(values))
 
 
-# --- words and figures in templates: {{ _("{count} of {total}").format(...) }}, {{ tokens|number }}
+# --- words and figures in templates: {{ _("{done} of {total}", done=1, total=2) }}, {{ tokens|number }}
 
 
-def _sentence(message: str) -> Markup:
-    """`_`: filled in by `.format()`, which escapes the values. No sentence holds HTML."""
-    return escape(translated(message))
+def _sentence(message: str, /, **values: object) -> Markup:
+    """`_`: no sentence holds HTML, and the values put into it are escaped."""
+    said = escape(translated(message))
+    return _filled(said, values) if values else said
 
 
-def _counted(one: str, many: str, count: int) -> Markup:
-    """`_n`: filled in like `_`."""
-    return escape(translated_count(one, many, count))
+def _counted(one: str, many: str, number: int, /, **values: object) -> Markup:
+    """`_n`: like `_`, with {count} filled in."""
+    return _filled(escape(translated_count(one, many, number)), {"count": number, **values})
+
+
+def _filled(said: Markup, values: dict[str, object]) -> Markup:
+    shown = {name: _number(value) if isinstance(value, int) else value for name, value in values.items()}
+    return said.format(**shown)
 
 
 def _number(value: int) -> str:

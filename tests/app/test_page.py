@@ -31,7 +31,7 @@ def test_answer_shows_where_each_sentence_stands(talking):
     """Reader and answer are wired by the desk's book: a sign must open this book at this place."""
     desk, say = talking
     say("Tell me about him.", "The astronomer Ogilvy lived at Ottershaw. He liked jazz.")
-    html = Page(desk).render()["turns"]
+    html = "".join(Page(desk).render()["turns"])
     assert 'data-act="cite" data-offset="0"' in html
     assert "sign-agrees" in html and "sign-nothing" in html
     assert "Evidence: 1 of 2 sentences" in html
@@ -43,5 +43,5 @@ def test_short_answer_is_read_with_its_question_and_a_summary_without(talking):
     say("Where did Ogilvy the astronomer live while he watched the planet?", "Ottershaw.")
     say("Why is that?", "Ottershaw.")
     say("Ogilvy the astronomer lived to watch the planet", "Ottershaw.", summary=True)
-    turns = Page(desk).render()["turns"].split('class="turn asked"')[1:]
+    turns = "".join(Page(desk).render()["turns"]).split('class="turn asked"')[1:]
     assert ["sign-agrees" in turn for turn in turns] == [True, False, False]
