@@ -284,3 +284,32 @@ def test_without_another_plan_there_is_nothing_to_give():
         backend = CpuBackend()
 
     assert Room(OFFLOADED, Settings(), Model()).give_way() is None
+
+
+# ---- snapshots ---------------------------------------------------------------------------------------------
+
+BOOK = [int(token) for token in torch.randint(0, VOCAB, (300,), generator=torch.Generator().manual_seed(6))]
+
+
+def keeping(folder: Path, root: Path, **plan: object) -> Engine:
+    """An engine that keeps what it reads in `root`."""
+    settings = Settings(snapshot_quota_gb=1)
+    return build_engine(replace(PLAN, **plan), settings, folder, snapshots=root)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [{"context_stretch": 2.0}, {"dtype": "bfloat16"}, {"dtype": "bfloat16", "weights_kernel": "int4"}],
+    ids=["rotation", "dtype", "kernel"],
+)
+def test_rows_computed_otherwise_are_not_read(folder: Path, tmp_path: Path, other: dict):
+    """Two engines over one folder of snapshots: another rotation, other numbers, other kernels. Rows of the
+    one would make the other's answers wrong, and nothing would say so.
+    """
+    first = keeping(folder, tmp_path)
+    context = first.new_context(400)
+    context.belongs_to("book", len(BOOK))
+    next(event for event in first.generate(context, [*BOOK, 1], GREEDY) if not isinstance(event, Prefilled))
+    first.save(context, should_stop=lambda: False)
+    assert keeping(folder, tmp_path).stored_tokens("book", BOOK) > 250
+    assert keeping(folder, tmp_path, **other).stored_tokens("book", BOOK) == 0

@@ -479,3 +479,23 @@ def test_planning_is_pure():
     """Same facts, same plan: nothing of this machine may leak in."""
     hardware = imagined_hardware(gpu="RTX 3090", ram_gib=64)
     assert planned(hardware, "Qwen3-8B", context=32_768) == planned(hardware, "Qwen3-8B", context=32_768)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "dtype", "name", "weights", "codes"),
+    [
+        # SmolLM2: 134.5 million weights, 106.2 million of them in layers; 5 bits a weight as codes
+        (None, "float32", "SmolLM2-135M-Instruct", 538.1e6, 0),
+        (None, "bfloat16", "SmolLM2-135M-Instruct", 269.0e6, 66.4e6),
+        ("RTX 4090", "float16", "Llama-3.2-1B-Instruct", 2.472e9, 0),
+        ("RTX 4090", "float32", "Llama-3.2-1B-Instruct", 4.943e9, 0),
+    ],
+)
+def test_weights_take_the_bytes_of_their_numbers(
+    gpu: str | None, dtype: str, name: str, weights: float, codes: float
+):
+    """A line that always counts two bytes a weight promises room that a float32 plan does not have."""
+    found = planned(imagined_hardware(gpu=gpu, ram_gib=64), name, context=4096, dtype=dtype)
+    lines = {line.name: line.bytes for line in found.budget}
+    assert lines[budget.WEIGHTS] == pytest.approx(weights, rel=1e-3)
+    assert lines.get(budget.CODES, 0) == pytest.approx(codes, rel=1e-3)
