@@ -11,7 +11,7 @@ import os
 import sys
 from collections.abc import Callable
 
-from core.config import FITS, MODES
+from core.config import FITS, MODES, RULES, load_settings, override, use_data_dir
 from core.errors import UserError
 
 DONE, USER, USAGE, INTERRUPTED = 0, 1, 2, 130
@@ -39,38 +39,16 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _run(parser: argparse.ArgumentParser, given: argparse.Namespace) -> int:
-    from core.config import load_settings, override, use_data_dir
-
     settings = load_settings(None, {})
     try:
-        settings = override(settings, {key: getattr(given, key, None) for key in _SETTINGS})
+        # an option that is called as a setting is this setting; not given means: what the settings file says
+        settings = override(settings, {key: getattr(given, key, None) for key in RULES})
     except UserError as error:
         parser.exit(USAGE, f"{error}\n")
     use_data_dir(settings)
     module, name = given.run.split(":")
     command: Callable[..., int] = getattr(importlib.import_module(module), name)
     return command(given, settings)
-
-
-# Options that are settings under another or the same name. Not given means: what the settings file says.
-_SETTINGS = (
-    "model",
-    "context_tokens",
-    "max_new_tokens",
-    "temperature",
-    "top_p",
-    "repetition_penalty",
-    "seed",
-    "mode",
-    "retrieval_budget",
-    "gamma",
-    "fit",
-    "assumed_acceptance",
-    "verify",
-    "stop",
-    "device",
-    "threads",
-)
 
 
 def build_parser() -> argparse.ArgumentParser:

@@ -238,10 +238,10 @@ def train_draft(given: argparse.Namespace, settings: Settings) -> int:
     from core.conversation.reading import ReadingStyle
     from core.hardware.probe import probe
     from core.model.catalogue import EMBEDDED, find
+    from core.model.fetch import model_folder
     from core.planning.fitting import site_of
     from core.training.recipe import Recipe
     from core.training.train import site, train
-    from core.worker import model_folder
 
     entry = find(settings.model or EMBEDDED)
     chosen = {

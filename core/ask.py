@@ -32,8 +32,12 @@ class Params:
     stop: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        for name in (one.name for one in fields(self) if one.name in RULES):
+        for name in PER_QUESTION:
             object.__setattr__(self, name, checked(name, getattr(self, name)))
+
+
+# the settings that a question may have its own values for
+PER_QUESTION = tuple(one.name for one in fields(Params) if one.name in RULES)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,30 +17,24 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from core.backend.threads import bound_spinning
+from core.build import open_session
+from core.config import Settings
 from core.documents.document import Document
 from core.errors import UserError
 from core.events import Event, Failed, Loading
+from core.text.words import translated as _
 from core.wire import from_line, pack, to_line, unpack_ask
 
 if TYPE_CHECKING:
     from core.conversation.session import Session
-    from core.model.catalogue import CatalogueEntry
-    from core.planning.plan import Plan
 
 log = logging.getLogger(__name__)
 
-Report = Callable[[str, float | None], None]
-# The settings and a way to say how far it is -> the session and what the app should know of it.
-Build = Callable[[dict[str, Any], Report], "tuple[Session, dict[str, Any]]"]
+Open = Callable[..., "Session"]  # see core.build.open_session
 
-_ALLOWANCE_SHARE = 0.25  # of the memory that is free once the model is loaded
-_ALLOWANCE_MOST = 4 << 30
 _ORPHAN_CHECK_S = 1.0
 # storing gives way between two layers of a block, which takes milliseconds
 _GIVE_WAY_S = 2.0
@@ -51,8 +45,8 @@ class Worker:
     come.
     """
 
-    def __init__(self, commands: BinaryIO, events: BinaryIO, build: Build) -> None:
-        self._commands, self._events, self._build = commands, events, build
+    def __init__(self, commands: BinaryIO, events: BinaryIO, open_session: Open) -> None:
+        self._commands, self._events, self._open = commands, events, open_session
         self._send_lock = threading.Lock()
         self._todo: queue.Queue[dict[str, Any]] = queue.Queue()
         self._stopped: set[int] = set()
@@ -133,8 +127,8 @@ class Worker:
         def report(stage: str, fraction: float | None = None) -> None:
             self._send(id=message["id"], event=pack(Loading(stage, fraction)))
 
-        self._session, facts = self._build(message["settings"], report)
-        self._send(id=message["id"], ready=facts)
+        self._session = self._open(Settings.from_json(message["settings"]), progress=report)
+        self._send(id=message["id"], ready=self._session.facts)
 
     def _ask(self, message: dict[str, Any]) -> None:
         assert self._session is not None, "a question was asked before the engine was ready"
@@ -181,18 +175,16 @@ class Worker:
             self._send_event(
                 number,
                 Failed(
-                    "There was not enough memory for this. Lower context_tokens in config.yaml or close "
-                    "other programs."
+                    _(
+                        "There was not enough memory for this. Lower context_tokens in config.yaml or close "
+                        "other programs."
+                    )
                 ),
             )
         except Exception as error:  # the boundary of the process: the traceback is in its log
             log.exception("%s failed", message.get("do"))
-            self._send_event(
-                number,
-                Failed(
-                    f"The engine made a mistake ({type(error).__name__}: {error}). The log has the details."
-                ),
-            )
+            words = _("The engine made a mistake ({error}). The log has the details.")
+            self._send_event(number, Failed(words.format(error=f"{type(error).__name__}: {error}")))
 
     def _send_event(self, number: int, event: Event) -> None:
         self._send(id=number, event=pack(event))
@@ -204,80 +196,6 @@ class Worker:
                 self._events.flush()
             except OSError:  # the app is gone
                 self._leave()
-
-
-def build(settings_json: dict[str, Any], report: Report) -> tuple[Session, dict[str, Any]]:
-    """Settings -> machine -> plan -> model -> engine -> session, telling `report` which of them is under
-    way.
-    """
-    from core import paths
-    from core.config import load_settings, use_data_dir
-    from core.hardware.probe import probe
-    from core.model.fetch import is_downloaded
-    from core.planning.known import known_in
-    from core.planning.offers import choose, plan_for
-
-    settings = load_settings(None, settings_json)
-    use_data_dir(settings)
-    report("Looking at this machine", None)
-    machine, known = probe(paths.data_dir()), known_in(paths.data_dir())
-    choice = choose(machine, settings, is_downloaded=is_downloaded, known=known)
-    folder = model_folder(choice.entry, report)
-    draft = model_folder(choice.draft, report) if choice.draft else None
-    report("Loading the model", None)
-
-    import psutil
-
-    from core.assembly.engines import build_engine
-    from core.conversation.notes import NoteStore
-    from core.conversation.reading import ReadingStyle
-    from core.conversation.session import Session
-    from core.text.tokenizer import Tokenizer, require_same_tokens
-
-    def replan(layers: int) -> Plan:
-        fewer = replace(settings, on_chip_layers=layers, context_tokens=choice.plan.context_tokens)
-        return plan_for(machine, fewer, choice.entry, is_there=is_downloaded, known=known).plan
-
-    with ThreadPoolExecutor(1) as beside:  # its imports take a core, the weights the others
-        loading = beside.submit(Tokenizer.load, folder, frame=choice.entry.frame)
-        engine = build_engine(choice.plan, settings, folder, draft_dir=draft, progress=report, replan=replan)
-        tokenizer = loading.result()
-    if draft is not None:
-        require_same_tokens(folder, draft)
-    defaults = {
-        name: getattr(settings, name)
-        for name in ("max_new_tokens", "temperature", "top_p", "repetition_penalty", "seed", "mode", "stop")
-    }
-    free = psutil.virtual_memory().available
-    allowance = min(int(free * _ALLOWANCE_SHARE), _ALLOWANCE_MOST) if choice.plan.device == "cpu" else 0
-    session = Session(
-        engine,
-        tokenizer,
-        ReadingStyle.from_record(choice.entry.reading),
-        allowance_bytes=allowance,
-        notes=NoteStore(paths.subdir("notes")),
-        defaults=defaults,
-        verify=settings.verify,
-    )
-    facts = {
-        "plan": engine.plan.to_json(),
-        "model_name": engine.model_name,
-        "context_tokens": engine.context_tokens,
-    }
-    return session, facts
-
-
-def model_folder(entry: CatalogueEntry, report: Report) -> Path:
-    """Where the model lies; the embedded one is put in place when it is missing."""
-    from core.model.download import download
-    from core.model.embedded import ensure_embedded
-    from core.model.folder import use_folder
-
-    if entry.embedded:
-        return ensure_embedded(report)
-    if entry.folder is not None:
-        return use_folder(entry.folder)
-    return download(entry.repo, name=entry.name, revision=entry.revision, offline=True)
 
 
 def watch_parent(parent: int) -> None:
@@ -305,7 +223,7 @@ def private_stdout() -> BinaryIO:
     return events
 
 
-def main(arguments: list[str] | None = None, *, build: Build = build) -> None:
+def main(arguments: list[str] | None = None, *, open_session: Open = open_session) -> None:
     """The process. `--parent` is the id of the process that must stay alive."""
     parser = argparse.ArgumentParser(prog="core.worker")
     parser.add_argument("--parent", type=int, required=True)
@@ -318,7 +236,7 @@ def main(arguments: list[str] | None = None, *, build: Build = build) -> None:
     os.environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
     events = private_stdout()
     watch_parent(given.parent)
-    Worker(sys.stdin.buffer, events, build).run()
+    Worker(sys.stdin.buffer, events, open_session).run()
 
 
 if __name__ == "__main__":

@@ -20,12 +20,12 @@ from core.conversation.reading import ReadingStyle  # noqa: E402
 from core.errors import UserError  # noqa: E402
 
 
-def build(settings, report):
+def open_session(settings, *, progress):
     """The session of the worker, without a model."""
     from core.conversation.session import Session
     from tests.fakes import CharTokenizer, FakeEngine
 
-    report("Making believe", 0.5)
+    progress("Making believe", 0.5)
     if os.environ.get("SCRIPT_DIE"):
         os._exit(7)
     if os.environ.get("SCRIPT_FAIL"):
@@ -78,14 +78,9 @@ def build(settings, report):
             file.write(what + "\n")
 
     engine = Lazy(reply)
-    named = settings.get("model", "auto")
-    facts = {
-        "plan": {"model": "fake"},
-        "model_name": "fake" if named == "auto" else named,
-        "context_tokens": engine.context_tokens,
-    }
-    return Session(engine, tokenizer, ReadingStyle(part_tokens=300, system="")), facts
+    engine.model_name = settings.model or "fake"
+    return Session(engine, tokenizer, ReadingStyle(part_tokens=300, system=""))
 
 
 if __name__ == "__main__":
-    worker.main(build=build)
+    worker.main(open_session=open_session)

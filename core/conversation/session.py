@@ -80,6 +80,16 @@ class Session:
         else:
             yield from self._ask_part(ask, plan, params, should_stop)
 
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What whoever shows the answers should know of their model: plan, model_name, context_tokens."""
+        engine = self._engine
+        return {
+            "plan": engine.plan.to_json(),
+            "model_name": engine.model_name,
+            "context_tokens": engine.context_tokens,
+        }
+
     def reading_plan(
         self,
         book: Document,

@@ -42,13 +42,17 @@ def fetch(
 
     Raises UserError when the model itself cannot be had, Stopped when `should_stop` said so.
     """
-    folder = _one(entry, progress, should_stop)
+    folder = _one(entry, progress, should_stop=should_stop)
     draft = draft_for(entry)
     if draft is None:
         return folder, ""
     try:
         of_draft = _("{stage} (draft model)")
-        _one(draft, lambda stage, fraction: progress(of_draft.format(stage=stage), fraction), should_stop)
+        _one(
+            draft,
+            lambda stage, fraction: progress(of_draft.format(stage=stage), fraction),
+            should_stop=should_stop,
+        )
     except UserError as error:
         said = _(
             "{draft}, which would draft for it, could not be had; drafts come from n-gram lookup. {error}"
@@ -57,7 +61,18 @@ def fetch(
     return folder, ""
 
 
-def _one(entry: CatalogueEntry, progress: Progress, should_stop: Callable[[], bool]) -> Path:
+def model_folder(entry: CatalogueEntry, progress: Progress) -> Path:
+    """Where the model lies; the embedded one is put in place when it is missing. Raises UserError."""
+    return _one(entry, progress, offline=True)
+
+
+def _one(
+    entry: CatalogueEntry,
+    progress: Progress,
+    *,
+    should_stop: Callable[[], bool] = lambda: False,
+    offline: bool = False,
+) -> Path:
     if entry.embedded:
         return ensure_embedded(progress)
     if entry.folder is not None:
@@ -67,6 +82,7 @@ def _one(entry: CatalogueEntry, progress: Progress, should_stop: Callable[[], bo
         name=entry.name,
         revision=entry.revision,
         pickled=entry.weights == "bin",
+        offline=offline,
         progress=progress,
         should_stop=should_stop,
     )

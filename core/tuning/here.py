@@ -21,7 +21,7 @@ from core.documents import read_document
 from core.errors import PlanError
 from core.events import Progress
 from core.hardware.probe import probe
-from core.model.fetch import is_downloaded
+from core.model.fetch import is_downloaded, model_folder
 from core.model.stored import fingerprint
 from core.planning import known
 from core.planning.offers import choose, plan_for
@@ -29,7 +29,6 @@ from core.planning.plan import Plan
 from core.planning.tuned import Tuned, machine_of
 from core.text.tokenizer import Tokenizer
 from core.tuning.tuner import Outcome, Tuner
-from core.worker import model_folder
 
 BUSY = 0.25  # of the processors; times taken beside other work say little
 LOOK_S = 1.0

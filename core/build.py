@@ -1,0 +1,110 @@
+"""The public door: settings in, a session out that answers questions about books.
+
+    session = open_session(Settings())
+    for event in session.ask(Ask("Who keeps the light?", read_document(path))): ...
+
+In the order of what happens: the machine is looked at, a model chosen and planned for, its engine assembled,
+and a session put around it. torch is imported when the plan stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from core import paths
+from core.ask import PER_QUESTION
+from core.config import Settings, use_data_dir
+from core.events import Progress
+from core.text.words import translated as _
+
+if TYPE_CHECKING:
+    from core.conversation.session import Session
+    from core.engine import Engine
+    from core.planning.offers import Choice
+    from core.planning.plan import Plan
+    from core.text.tokenizer import Tokenizer
+
+_ALLOWANCE_SHARE = 0.25  # of the memory that is free once the model is loaded
+_ALLOWANCE_MOST = 4 << 30
+
+
+def open_session(settings: Settings, *, progress: Progress = lambda stage, share: None) -> Session:
+    """A session with the model that settings and machine ask for. Raises UserError, PlanError among them.
+
+    `progress` hears what is under way. Nothing is downloaded but the embedded model, where that is missing.
+    """
+    use_data_dir(settings)
+    progress(_("Looking at this machine"), None)
+    choice, replan = _planned(settings)
+    folder, draft = _folders(choice, progress)
+    progress(_("Loading the model"), None)
+    engine, tokenizer = _loaded(settings, choice, folder, draft, replan, progress)
+
+    import psutil
+
+    from core.conversation.notes import NoteStore
+    from core.conversation.reading import ReadingStyle
+    from core.conversation.session import Session
+
+    free = psutil.virtual_memory().available
+    allowance = min(int(free * _ALLOWANCE_SHARE), _ALLOWANCE_MOST) if choice.plan.device == "cpu" else 0
+    return Session(
+        engine,
+        tokenizer,
+        ReadingStyle.from_record(choice.entry.reading),
+        allowance_bytes=allowance,
+        notes=NoteStore(paths.subdir("notes")),
+        defaults={name: getattr(settings, name) for name in PER_QUESTION},
+        verify=settings.verify,
+    )
+
+
+def _planned(settings: Settings) -> tuple[Choice, Callable[[int], Plan]]:
+    """The model and its plan, and how to plan again with fewer layers on the device."""
+    from core.hardware.probe import probe
+    from core.model.fetch import is_downloaded
+    from core.planning.known import known_in
+    from core.planning.offers import choose, plan_for
+
+    machine, known = probe(paths.data_dir()), known_in(paths.data_dir())
+    choice = choose(machine, settings, is_downloaded=is_downloaded, known=known)
+
+    def replan(layers: int) -> Plan:
+        fewer = replace(settings, on_chip_layers=layers, context_tokens=choice.plan.context_tokens)
+        return plan_for(machine, fewer, choice.entry, is_there=is_downloaded, known=known).plan
+
+    return choice, replan
+
+
+def _folders(choice: Choice, progress: Progress) -> tuple[Path, Path | None]:
+    """Where target and draft model lie."""
+    from core.model.fetch import model_folder
+
+    draft = model_folder(choice.draft, progress) if choice.draft else None
+    return model_folder(choice.entry, progress), draft
+
+
+def _loaded(
+    settings: Settings,
+    choice: Choice,
+    folder: Path,
+    draft: Path | None,
+    replan: Callable[[int], Plan],
+    progress: Progress,
+) -> tuple[Engine, Tokenizer]:
+    from core.assembly.engines import build_engine
+    from core.text.tokenizer import Tokenizer, require_same_tokens
+
+    with ThreadPoolExecutor(1) as beside:  # its imports take a core, the weights the others
+        loading = beside.submit(Tokenizer.load, folder, frame=choice.entry.frame)
+        engine = build_engine(
+            choice.plan, settings, folder, draft_dir=draft, progress=progress, replan=replan
+        )
+        tokenizer = loading.result()
+    if draft is not None:
+        require_same_tokens(folder, draft)
+    return engine, tokenizer
