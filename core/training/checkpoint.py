@@ -15,6 +15,7 @@ from safetensors.torch import save_file
 
 from core.errors import UserError
 from core.paths import whole_file, write_whole
+from core.text.words import translated as _
 from core.training.network import DraftNetwork
 from core.training.recipe import Recipe
 
@@ -38,9 +39,10 @@ class Workshop:
             other = ", ".join(
                 f"{key} {begun.get(key)!r}" for key in lasting if begun.get(key) != lasting[key]
             )
-            raise UserError(
-                f"{self.out} was begun with other settings ({other}). Use those again, or another folder."
+            said = _(
+                "{folder} was begun with other settings ({settings}). Use those again, or another folder."
             )
+            raise UserError(said.format(folder=self.out, settings=other))
 
     def vocabulary(self, make: Callable[[], list[int]]) -> list[int]:
         """The head's token ids: those of the first call, whatever texts are added later."""

@@ -16,6 +16,7 @@ from core.documents import read_document
 from core.errors import UserError
 from core.text.prompt import build
 from core.text.tokenizer import Tokenizer
+from core.text.words import translated as _
 
 log = logging.getLogger(__name__)
 
@@ -70,10 +71,8 @@ def read_texts(sources: Sequence[Path], tokenizer: Tokenizer) -> list[list[int]]
             log.warning("%s is left out: %s", file.name, error)
     texts = [ids for ids in texts if ids]
     if not texts:
-        raise UserError(
-            f"No text was found in {', '.join(map(str, sources))}. Name files or a folder with books to "
-            "train on."
-        )
+        said = _("No text was found in {sources}. Name files or a folder with books to train on.")
+        raise UserError(said.format(sources=", ".join(map(str, sources))))
     return texts
 
 
@@ -118,11 +117,11 @@ class Prompts:
             ids[start : start + tokens] for ids in texts for start in range(0, len(ids) - tokens + 1, tokens)
         ]
         if len(self._passages) <= rows:
-            raise UserError(
-                f"The texts are too short to train on: {len(self._passages)} passages of {tokens:,} tokens, "
-                f"{rows + 1} are needed. "
-                "Name more or longer ones."
+            said = _(
+                "The texts are too short to train on: {found} passages of {tokens} tokens, {needed} are "
+                "needed. Name more or longer ones."
             )
+            raise UserError(said.format(found=len(self._passages), tokens=f"{tokens:,}", needed=rows + 1))
         random.Random(f"{seed}/passages").shuffle(self._passages)
 
     def control_ids(self) -> list[int]:

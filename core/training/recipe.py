@@ -4,10 +4,11 @@ No torch.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import ClassVar
 
 from core.errors import UserError
+from core.text.words import translated as _
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,17 +34,19 @@ class Recipe:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        checks = {
-            f"layers is {self.layers}; one to four are useful": 1 <= self.layers <= 4,
-            f"head_tokens is {self.head_tokens}; it must be a multiple of 64": self.head_tokens >= 64
-            and self.head_tokens % 64 == 0,
-            f"tokens is {self.tokens}; it must be at least {self.shard_tokens:,}, one shard": self.tokens
-            >= self.shard_tokens,
-            f"epochs is {self.epochs}; it must be 0 or more": self.epochs >= 0,
-        }
-        for message, fine in checks.items():
+        whole = self.head_tokens >= 64 and self.head_tokens % 64 == 0
+        checks = (
+            (1 <= self.layers <= 4, _("layers is {layers}; one to four are useful.")),
+            (whole, _("head_tokens is {head_tokens}; it must be a multiple of 64.")),
+            (
+                self.tokens >= self.shard_tokens,
+                _("tokens is {tokens}; it must be at least {shard_tokens}, one shard."),
+            ),
+            (self.epochs >= 0, _("epochs is {epochs}; it must be 0 or more.")),
+        )
+        for fine, said in checks:
             if not fine:
-                raise UserError(message + ".")
+                raise UserError(said.format(**asdict(self), shard_tokens=f"{self.shard_tokens:,}"))
 
     @property
     def shard_tokens(self) -> int:

@@ -18,6 +18,7 @@ from core.events import Progress
 from core.model.config import ModelConfig, load_config
 from core.model.loader import Weights
 from core.text.tokenizer import Tokenizer
+from core.text.words import translated as _
 from core.training.checkpoint import Workshop
 from core.training.curves import draw
 from core.training.distillation import agreement, loss
@@ -95,12 +96,11 @@ def train(
         Laws(*(getattr(shards.load(0), field.name)[:_JUDGED_ROWS] for field in fields(Laws))), site.device
     )
     target_config = json.loads((target / "config.json").read_text(encoding="utf-8"))
+    stage = _("Step {step} of {steps}, loss {loss:.3f}")
     for laws in _remaining(recipe, shards, learner.step):
         learner.learn(_moved(laws, site.device))
-        report(
-            f"Step {learner.step:,} of {recipe.steps:,}, loss {learner.losses[-1]:.3f}",
-            learner.step / recipe.steps,
-        )
+        said = stage.format(step=f"{learner.step:,}", steps=f"{recipe.steps:,}", loss=learner.losses[-1])
+        report(said, learner.step / recipe.steps)
         if learner.step % every == 0 or learner.step == recipe.steps:
             learner.judge(judged)
             workshop.save_state(learner.state())
@@ -180,7 +180,7 @@ def _teach(
             if isinstance(step, Laws):
                 shards.save(number, step)
             else:
-                report("The target reads and writes", (done + step) / len(missing))
+                report(_("The target reads and writes"), (done + step) / len(missing))
 
 
 def _network(

@@ -28,6 +28,8 @@ from core.planning.offers import choose, plan_for
 from core.planning.plan import Plan
 from core.planning.tuned import Tuned, machine_of
 from core.text.tokenizer import Tokenizer
+from core.text.words import duration
+from core.text.words import translated as _
 from core.tuning.tuner import Outcome, Tuner
 
 BUSY = 0.25  # of the processors; times taken beside other work say little
@@ -62,13 +64,13 @@ def tune(
     """Measures and stores. `books` are read in place of the samples. Interrupted, it leaves everything as it
     was. Raises UserError.
     """
-    report("Looking at this machine", None)
+    report(_("Looking at this machine"), None)
     busy = psutil.cpu_percent(interval=LOOK_S) / 100
     machine = probe(paths.data_dir())  # what an earlier run found must not count as the default
     choice = choose(machine, settings, is_downloaded=is_downloaded)
     folder = model_folder(choice.entry, report)
     draft = model_folder(choice.draft, report) if choice.draft else None
-    report("Loading the model", None)
+    report(_("Loading the model"), None)
     bench = build_bench(choice.plan, settings, folder, draft_dir=draft, progress=report)
     tokenizer, style = (
         Tokenizer.load(folder, frame=choice.entry.frame),
@@ -156,60 +158,58 @@ def to_json(done: Stored) -> dict[str, Any]:
 
 def report_text(done: Stored) -> str:
     """The end report: before and after, and what was kept."""
-    outcome = done.outcome
-    default, chosen = outcome.default, outcome.chosen
-    rows = [
-        ("", "default", "found"),
-        ("retrieval budget, tokens", f"{default.retrieval_budget:,}", f"{chosen.retrieval_budget:,}"),
-        ("retrieval chunk, tokens", f"{default.retrieval_chunk}", f"{chosen.retrieval_chunk}"),
+    rows = "\n".join(f"  {name:<34}{before:>16}{after:>16}" for name, before, after in _rows(done.outcome))
+    return f"{_headline(done.outcome)}\n\n{rows}\n\n{_verdict(done)}"
+
+
+def _headline(outcome: Outcome) -> str:
+    said = _(
+        "{model} on {device}, {context} tokens of context; tuned in {time} behind {read} tokens, with "
+        "{count} selections."
+    )
+    return said.format(
+        model=outcome.default.model,
+        device=outcome.default.device,
+        context=f"{outcome.default.context_tokens:,}",
+        time=duration(outcome.seconds),
+        read=f"{outcome.read_tokens:,}",
+        count=len(outcome.measured.acceptance),
+    )
+
+
+def _rows(outcome: Outcome) -> list[tuple[str, str, str]]:
+    assumed, measured = _("{rate:.2f} assumed"), _("{rate:.2f} measured")
+    before, after = outcome.default, outcome.chosen
+    return [
+        ("", _("default"), _("found")),
+        (_("retrieval budget, tokens"), f"{before.retrieval_budget:,}", f"{after.retrieval_budget:,}"),
+        (_("retrieval chunk, tokens"), f"{before.retrieval_chunk}", f"{after.retrieval_chunk}"),
+        (_("gamma, outer and middle"), *(f"{plan.gamma}, {plan.middle_gamma}" for plan in (before, after))),
         (
-            "gamma, outer and middle",
-            f"{default.gamma}, {default.middle_gamma}",
-            f"{chosen.gamma}, {chosen.middle_gamma}",
+            _("acceptance of the middle level"),
+            assumed.format(rate=before.assumed_acceptance),
+            measured.format(rate=after.assumed_acceptance),
         ),
+        (_("expected time between tokens"), *(f"{plan.expected_tbt_ms:.1f} ms" for plan in (before, after))),
         (
-            "acceptance of the middle level",
-            f"{default.assumed_acceptance:.2f} assumed",
-            f"{chosen.assumed_acceptance:.2f} measured",
-        ),
-        (
-            "expected time between tokens",
-            f"{default.expected_tbt_ms:.1f} ms",
-            f"{chosen.expected_tbt_ms:.1f} ms",
-        ),
-        (
-            "time between tokens in the race",
+            _("time between tokens in the race"),
             f"{outcome.default_tbt_ms:.1f} ms",
             f"{outcome.chosen_tbt_ms:.1f} ms",
         ),
     ]
+
+
+def _verdict(done: Stored) -> str:
     if done.busy > BUSY:
-        verdict = (
-            f"Other programs took {done.busy:.0%} of the processors, so these times say little and "
-            "nothing is kept. Tune again when"
+        return _(
+            "Other programs took {share:.0%} of the processors, so these times say little and nothing is "
+            "kept. Tune again when the machine is quiet."
+        ).format(share=done.busy)
+    if done.file is not None:
+        said = _(
+            "The found values were faster and are kept in {file}. Settings of yours still win over them."
         )
-        return "\n".join([*_head(done, rows), f"{verdict} the machine is quiet."])
-    verdict = (
-        "The found values were faster and are kept"
-        if outcome.kept
-        else "The default was no slower, so it stays"
-    )
-    where = (
-        f" in {done.file}. Settings of yours still win over them."
-        if done.file
-        else ("; the values of an earlier run are dropped." if done.dropped else ".")
-    )
-    return "\n".join([*_head(done, rows), verdict + where])
-
-
-def _head(done: Stored, rows: Sequence[tuple[str, str, str]]) -> list[str]:
-    """What was tuned, and both sides."""
-    plan, outcome = done.outcome.default, done.outcome
-    return [
-        f"{plan.model} on {plan.device}, {plan.context_tokens:,} tokens of context; tuned in "
-        f"{outcome.seconds:.0f} s behind "
-        f"{outcome.read_tokens:,} tokens, with {len(outcome.measured.acceptance)} selections.",
-        "",
-        *(f"  {name:<34}{before:>16}{after:>16}" for name, before, after in rows),
-        "",
-    ]
+        return said.format(file=done.file)
+    if done.dropped:
+        return _("The default was no slower, so it stays; the values of an earlier run are dropped.")
+    return _("The default was no slower, so it stays.")

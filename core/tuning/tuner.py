@@ -7,15 +7,15 @@ from __future__ import annotations
 import itertools
 import logging
 import math
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from statistics import median
 from typing import TYPE_CHECKING
 
 import torch
 
 from core.ask import Params
-from core.cache.base import KVCache, TargetKVCache
+from core.cache.base import TargetKVCache
 from core.cache.retrieval import RetrievalKVCache
 from core.config import Settings
 from core.decoding import forced
@@ -30,7 +30,9 @@ from core.model.llama import LlamaModel
 from core.planning import costs
 from core.planning.plan import Plan
 from core.planning.tuned import Times, Tuned
+from core.text.words import translated as _
 from core.tuning.choice import Choice, Measured, Selection, candidates, choose, level_zero
+from core.tuning.passes import MIDDLE_ROWS, PASSES_SHARE, TimeLimit, draft_ms, pass_times, verify_times
 
 if TYPE_CHECKING:
     from core.assembly.engines import Bench
@@ -38,8 +40,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 SECONDS = 110.0  # for everything behind the loading of the model
-# of them, when a part ends at the latest
-READ_SHARE, ANSWER_SHARE, FORCED_SHARE, PASSES_SHARE = 0.4, 0.5, 0.65, 0.8
+READ_SHARE, ANSWER_SHARE, FORCED_SHARE = 0.4, 0.5, 0.65  # of them, when a part ends at the latest
 ANSWER_TOKENS = 64
 RACE_TOKENS = 48  # per run; two runs each
 LEAST_TIMED = 8  # an answer that ends before says nothing of speed
@@ -54,9 +55,6 @@ LANE_TAIL = 2 * ANSWER_TOKENS
 LANES_SHARE = 0.25  # of the free memory, for retrieval caches side by side
 # the cache is laid out for it, so that every candidate's chunks divide its blocks
 WIDEST_CHUNK = 64
-VERIFY_ROWS = (1, 2, 4, 8, 16, 33)
-MIDDLE_ROWS = (1, 2, 4, 5, 9)
-REPEATS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,14 +97,8 @@ class Tuner:
         seconds: float = SECONDS,
     ) -> None:
         self._bench, self._plan, self._settings, self._params = bench, plan, settings, params
-        self._replan, self._label, self._clock, self._tell, self._seconds = (
-            replan,
-            label,
-            clock,
-            report,
-            seconds,
-        )
-        self._began = clock()
+        self._replan, self._label, self._tell = replan, label, report
+        self._limit = TimeLimit(seconds, clock)
 
     def run(self, text: Sequence[int], request: Sequence[int]) -> Outcome:
         """Reads as much of `text` as there is time and room for, and lets the model answer the `request`
@@ -116,17 +108,18 @@ class Tuner:
         context = engine.new_context(self._plan.context_tokens)
         with torch.inference_mode():
             prompt = self._read(engine, context, text, request)
-            self._report("Answering", READ_SHARE)
-            answer, levels, _ = self._answer(
+            self._report(_("Answering"), READ_SHARE)
+            answer, levels, _ms = self._answer(
                 self._bench.engine(self._plan), context, prompt, ANSWER_TOKENS, ANSWER_SHARE
             )
             acceptance, middle_ms = self._forced(engine.model, context, [*prompt, *answer], len(prompt))
+            self._report(_("Passes over a full context"), FORCED_SHARE)
             measured = Measured(
-                self._passes(engine.model, context.cache),
-                middle_ms,
-                self._draft_ms(),
-                acceptance,
-                level_zero(levels, self._plan.middle_gamma) or costs.ACCEPTANCE_NGRAM,
+                verify_ms=verify_times(engine.model, context.cache, self._plan.context_tokens, self._limit),
+                middle_ms=middle_ms,
+                draft_ms=draft_ms(self._bench.draft_pass, self._limit) if self._bench.draft_pass else 0.0,
+                acceptance=acceptance,
+                draft_acceptance=level_zero(levels, self._plan.middle_gamma) or costs.ACCEPTANCE_NGRAM,
             )
             choice = choose(measured, self._settings)
             tuned = self._tuned(choice, measured)
@@ -134,14 +127,14 @@ class Tuner:
             default_ms, chosen_ms = self._race(chosen, context, prompt)
         tuned = replace(tuned, tbt_ms=round(chosen_ms, 3), default_tbt_ms=round(default_ms, 3))
         return Outcome(
-            self._plan,
-            chosen,
-            tuned,
-            measured,
-            len(prompt),
-            default_ms,
-            chosen_ms,
-            self._clock() - self._began,
+            default=self._plan,
+            chosen=chosen,
+            tuned=tuned,
+            measured=measured,
+            read_tokens=len(prompt),
+            default_tbt_ms=default_ms,
+            chosen_tbt_ms=chosen_ms,
+            seconds=self._limit.used() * self._limit.seconds,
         )
 
     # ---- the parts, in their order -------------------------------------------------------------------------
@@ -151,14 +144,13 @@ class Tuner:
     ) -> list[int]:
         """Prefills segment by segment while there is time. Returns the prompt."""
         plan, spare = self._plan, ANSWER_TOKENS + len(request) + 2 * DRAFT
-        expected = plan.context_tokens * self._seconds * READ_SHARE / max(plan.expected_prefill_s, 1e-9)
+        expected = plan.context_tokens * self._limit.seconds * READ_SHARE / max(plan.expected_prefill_s, 1e-9)
         most = min(len(text), plan.context_tokens - spare, max(LEAST_PROMPT, int(expected)))
-        done = 0
-        while done < most and (not done or self._used() < READ_SHARE):
+        done, reading = 0, _("Reading {count} tokens").format(count=f"{most:,}")
+        while done < most and (not done or self._limit.used() < READ_SHARE):
             done = min(most, done + plan.prefill_segment_tokens)
-            self._report(f"Reading {most:,} tokens", READ_SHARE * done / most)
-            for _ in engine.generate(context, text[:done], Params(max_new_tokens=1, mode="autoregressive")):
-                pass
+            self._report(reading, READ_SHARE * done / most)
+            deque(engine.generate(context, text[:done], Params(max_new_tokens=1, mode="autoregressive")), 0)
         return [*text[:done], *request]
 
     def _answer(
@@ -177,13 +169,13 @@ class Tuner:
             context,
             prompt,
             replace(self._params, max_new_tokens=tokens),
-            should_stop=lambda: len(answer) - warm >= LEAST_TIMED and self._used() > share,
+            should_stop=lambda: len(answer) - warm >= LEAST_TIMED and self._limit.used() > share,
         )
         for event in events:
             if isinstance(event, Round):
                 answer += event.tokens
                 levels += event.levels
-                ended = self._clock()
+                ended = self._limit.clock()
                 if not warm:
                     warm, started = len(answer), ended
         timed = len(answer) - warm
@@ -199,12 +191,12 @@ class Tuner:
         acceptance: dict[Selection, float] = {}
         middle_ms: dict[int, Times] = {}
         tried = candidates(self._plan, self._settings)[
-            : None if self._used() < ANSWER_SHARE else FEW_SELECTIONS
+            : None if self._limit.used() < ANSWER_SHARE else FEW_SELECTIONS
         ]
         for group in self._groups(model, tried):
-            if acceptance and self._used() > FORCED_SHARE:
+            if acceptance and self._limit.used() > FORCED_SHARE:
                 break
-            self._report("Acceptance by budget and chunk", self._used())
+            self._report(_("Acceptance by budget and chunk"), self._limit.used())
             try:
                 lanes = [self._lane(context.cache, selection) for selection in group]
                 forced.select_first(
@@ -223,7 +215,9 @@ class Tuner:
                 for selection, lane, (expected,) in zip(group, lanes, found, strict=True):
                     acceptance[selection] = self._with_prior(expected)
                     if selection.budget not in middle_ms:
-                        middle_ms[selection.budget] = self._times(model, lane.cache, MIDDLE_ROWS, ids)
+                        middle_ms[selection.budget] = pass_times(
+                            model, lane.cache, ids[: max(MIDDLE_ROWS)], rows=MIDDLE_ROWS, limit=self._limit
+                        )
             except model.backend.out_of_memory as error:
                 log.warning("no room for %s: %s", group, error)
                 model.backend.release()
@@ -232,7 +226,7 @@ class Tuner:
     def _for_a_while(self) -> Callable[[], bool]:
         """Whether to go on, asked after every forced draft."""
         drafts = itertools.count(1)
-        return lambda: next(drafts) < LEAST_DRAFTS or self._used() < FORCED_SHARE
+        return lambda: next(drafts) < LEAST_DRAFTS or self._limit.used() < FORCED_SHARE
 
     def _with_prior(self, found: Expected) -> float:
         """An answer cut short would otherwise say that everything is accepted, or nothing."""
@@ -259,45 +253,6 @@ class Tuner:
         )
         watch = Watch()
         return Lane(cache, RetrievalRefresh(watch, cache), watch)
-
-    def _passes(self, model: LlamaModel, cache: TargetKVCache) -> Times:
-        """Passes over a full context: what was not read is copies of what was, which take as long."""
-        self._report("Passes over a full context", FORCED_SHARE)
-        held, wanted = cache.length, self._plan.context_tokens - max(VERIFY_ROWS)
-        while cache.length < wanted:
-            rows = min(held, wanted - cache.length)
-            for layer in range(cache.shape.layers):
-                cache.write(layer, cache.length, *cache.rows(layer, 0, rows))
-            cache.advance(rows)
-            cache.commit(cache.length)
-        times = self._times(model, cache, VERIFY_ROWS, [0] * max(VERIFY_ROWS))
-        cache.rollback(held)
-        return times
-
-    def _times(self, model: LlamaModel, cache: KVCache, rows: Sequence[int], ids: Sequence[int]) -> Times:
-        """Medians of passes that leave the cache as it was; the first is for warming up. One repeat when time
-        runs out.
-        """
-        found = []
-        for n in rows:
-            length, taken = cache.length, []
-            while len(taken) <= REPEATS and (len(taken) < 2 or self._used() < PASSES_SHARE):
-                started = self._clock()
-                model.forward(ids[:n], cache)[-1, 0].item()  # reading a number waits for the device
-                taken.append(1e3 * (self._clock() - started))
-                cache.rollback(length)
-            found.append((n, round(median(taken[1:]), 3)))
-        return tuple(found)
-
-    def _draft_ms(self) -> float:
-        if self._bench.draft_pass is None:
-            return 0.0
-        taken = []
-        for _ in range(REPEATS + 1):
-            started = self._clock()
-            self._bench.draft_pass()
-            taken.append(1e3 * (self._clock() - started))
-        return round(median(taken[1:]), 3)
 
     def _tuned(self, choice: Choice, measured: Measured) -> Tuned:
         plan, selection = self._plan, choice.selection
@@ -329,15 +284,11 @@ class Tuner:
         """
         taken: dict[bool, list[float]] = {False: [], True: []}
         for number, of_chosen in enumerate((False, True, True, False)):
-            self._report("Against the default", PASSES_SHARE + number * (1 - PASSES_SHARE) / 4)
-            share = self._used() + (1 - PASSES_SHARE) / 4
+            self._report(_("Against the default"), PASSES_SHARE + number * (1 - PASSES_SHARE) / 4)
+            share = self._limit.used() + (1 - PASSES_SHARE) / 4
             engine = self._bench.engine(chosen if of_chosen else self._plan)
             taken[of_chosen].append(self._answer(engine, context, prompt, RACE_TOKENS, share)[2])
         return sum(taken[False]) / 2, sum(taken[True]) / 2
-
-    def _used(self) -> float:
-        """The share of the time that is over."""
-        return (self._clock() - self._began) / self._seconds
 
     def _report(self, stage: str, fraction: float) -> None:
         self._tell(stage, min(1.0, fraction))
