@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from itertools import accumulate
 
@@ -14,6 +15,11 @@ from core.documents.parts import Part, even_parts
 from core.documents.readings import best_parts
 from core.text.words import translated as _
 
+# what programs write where nobody was named; "Anonymous" is how books say it
+_NOBODY = re.compile(
+    r"(?:\(anonymous\)|anonymous|python-docx|unknown|unspecified|user|admin|administrator|author|none|"
+    r"(?:Microsoft )?Office User|Windows User|calibre|libreoffice|apache poi|docx4j|\W*)"
+)
 _GAP = "\n\n"  # between blocks
 _SAMPLE_CHARS = 200_000
 
@@ -33,7 +39,8 @@ def bind(manuscript: Manuscript, *, sha256: str, fallback_title: str) -> Documen
         Section(part.title, starts[part.start], min(starts[end], len(text)), part.level, part.kind)
         for part, end in zip(parts, ends, strict=True)
     )
-    author = manuscript.author or fields.get("author", "")
+    author = "" if _NOBODY.fullmatch(manuscript.author.strip()) else manuscript.author
+    author = author or fields.get("author", "")
     return Document(
         title=title,
         author=author,

@@ -62,10 +62,10 @@ def decode(data: bytes, *, declared: str | None = None) -> tuple[str, str]:
     return data.decode("cp1252", errors="replace").replace("\ufffd", ""), "cp1252"
 
 
-def decode_markup(data: bytes) -> tuple[str, str]:
-    """`decode`, with the encoding that the XML declaration or a <meta> names as a hint."""
+def decode_markup(data: bytes, charset: str | None = None) -> tuple[str, str]:
+    """`decode`, with the encoding that the XML declaration or a <meta> names as a hint, else `charset`."""
     found = _DECLARED.search(data[:2048])
-    name = (found.group(1) or found.group(2)).decode("ascii", errors="ignore") if found else None
+    name = (found.group(1) or found.group(2)).decode("ascii", errors="ignore") if found else charset
     if name and name.lower() in ("iso-8859-1", "latin1", "latin-1", "us-ascii", "ascii"):
         name = "cp1252"  # browsers do the same: the curly quotes live there
     return decode(data, declared=name)

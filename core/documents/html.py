@@ -76,6 +76,11 @@ _EMPTY = re.compile(
     r"<(title|script|style|textarea|iframe|noscript|a|span|div|p|i|b|em|strong)\b((?:[^<>\"']|\"[^\"]*\"|'[^']*')*)/>",
     re.I,
 )
+_HIDING = re.compile(r"(?:display\s*:\s*none|visibility\s*:\s*hidden)", re.I)
+_RULE = re.compile(r"([^{}]+)\{([^{}]*)\}")
+_DEVICES = re.compile(r"@media[^{}]*\{(?:[^{}]*\{[^{}]*\})*[^{}]*\}")
+_STYLE_CHARS = 200_000
+_MOST_HIDDEN = 0.2  # of a page's text
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 
 
@@ -91,9 +96,9 @@ class Page:
     title: str = ""
 
 
-def read_html(data: bytes) -> Manuscript:
-    """A web page or a book in one HTML file."""
-    text, repaired = repair_mojibake(decode_markup(data)[0])
+def read_html(data: bytes, *, charset: str | None = None) -> Manuscript:
+    """A web page or a book in one HTML file. `charset`: what came with it says of its encoding."""
+    text, repaired = repair_mojibake(decode_markup(data, charset)[0])
     root = parse(text)
     page = walk(root)
     author = root.xpath(
@@ -157,7 +162,34 @@ def _without_doctype(text: str) -> str:
 
 def walk(root: etree._Element) -> Page:
     """The blocks in document order. Iterative: nesting as deep as the parser allows costs no stack."""
-    walker = _Walker()
+    return _walked(root, _hidden_classes(root))
+
+
+def _hidden_classes(root: etree._Element) -> set[str]:
+    """Classes for which the page's own style sheet says "display: none", whatever the device.
+
+    None at all when much of the text would be gone: then a script was to show it.
+    """
+    css = "".join(root.xpath("//*[local-name()='style']//text()"))
+    rules = _RULE.findall(_DEVICES.sub("", css[:_STYLE_CHARS]))
+    classes = {
+        name
+        for selectors, style in rules
+        if _HIDING.search(style)
+        for selector in selectors.split(",")
+        for name in re.findall(r"\A\s*[\w*]*\.([\w-]+)\s*\Z", selector)
+    }
+    hidden = [
+        element
+        for element in (root.iter() if classes else ())
+        if not classes.isdisjoint((element.get("class") or "").split())
+    ]
+    lost = sum(len(text) for element in hidden for text in element.itertext())
+    return classes if lost < _MOST_HIDDEN * len("".join(root.itertext())) else set()
+
+
+def _walked(root: etree._Element, hidden: set[str]) -> Page:
+    walker = _Walker(hidden)
     for event, element in etree.iterwalk(root, events=("start", "end")):
         if isinstance(element.tag, str):
             (walker.start if event == "start" else walker.end)(element)
@@ -172,8 +204,10 @@ def walk(root: etree._Element) -> Page:
 class _Walker:
     """Collects text until a block element begins or ends."""
 
-    def __init__(self) -> None:
+    def __init__(self, hidden: set[str]) -> None:
+        """`hidden`: classes that the style sheet does not show."""
         self.page = Page()
+        self._hidden = hidden
         self.waiting: list[str] = []  # anchors of the block that is being collected
         self._parts: list[str] = []
         self._heading = 0
@@ -182,7 +216,7 @@ class _Walker:
 
     def start(self, element: etree._Element) -> None:
         tag = _tag(element)
-        if self._skip or tag in _SKIP:
+        if self._skip or tag in _SKIP or self._is_hidden(element):
             self._skip += 1
             return
         if tag in _FLUSH:
@@ -222,6 +256,12 @@ class _Walker:
             self.page.anchors.setdefault(name, len(self.page.blocks))
         self.waiting.clear()
         self.page.blocks.append(Block(text, heading=self._heading))
+
+    def _is_hidden(self, element: etree._Element) -> bool:
+        """Not shown by any reader: by an attribute, its own style, or a rule of the page's style sheet."""
+        if element.get("hidden") is not None or _HIDING.search(element.get("style") or ""):
+            return True
+        return not self._hidden.isdisjoint((element.get("class") or "").split())
 
     def _anchor(self, element: etree._Element) -> None:
         for name in (element.get("id"), element.get("name") if _tag(element) == "a" else None):

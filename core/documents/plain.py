@@ -11,6 +11,7 @@ from core.documents.blocks import Block, Manuscript
 from core.documents.clean import paragraph, repair_mojibake, tidy
 from core.documents.decode import decode
 from core.documents.headings import Heading, read_heading
+from core.documents.plain_pages import without_pages
 from core.errors import DocumentError
 from core.text.words import translated as _
 
@@ -60,6 +61,7 @@ def _markdown_block(text: str) -> Block:
 
 def _decoded(data: bytes) -> tuple[str, tuple[str, ...]]:
     text, repaired = repair_mojibake(decode(data)[0].replace("\r\n", "\n").replace("\r", "\n"))
+    text = without_pages(text)
     broken = sum(not char.isprintable() and char not in "\n\t\f\v\x1a\x1b" for char in text[:200_000])
     if broken > 0.05 * min(len(text), 200_000):
         raise DocumentError(

@@ -62,6 +62,10 @@ def _manuscript(data: bytes, path: Path, password: str | None, progress: Progres
         from core.documents.html import read_html
 
         return read_html(data)
+    if kind == "mhtml":
+        from core.documents.web_archive import read_mhtml
+
+        return read_mhtml(data, path.name)
     from core.documents.plain import read_markdown, read_text
 
     return read_markdown(data) if kind == "markdown" else read_text(data)

@@ -61,6 +61,14 @@ _REMEDY = {
 _HTML = re.compile(
     rb"\s*(?:<\?xml[^>]*>\s*)?(?:<!--.*?-->\s*)*<(?:!doctype\s+html|html|head|body)\b", re.I | re.S
 )
+# letters of the living alphabets with their signs, kana, common ideographs, and the punctuation of all
+_USUAL = re.compile(
+    r"[\t\n\r\f -~\u00a0-\u024f\u0300-\u052f\u0590-\u06ff\u0900-\u097f\u0e00-\u0e7f\u1e00-\u1fff\u2010-\u2044"
+    r"\u20a0-\u20bf\u2116\u2122\u3000-\u30ff\u4e00-\u9fff\uac00-\ud7a3\uff01-\uff9f\ufeff]"
+)
+_MHTML = re.compile(
+    rb"\A(?:[\w-]+:[^\n]*\n(?:[ \t][^\n]*\n)*)*?Content-Type:\s*(?:multipart/related|text/html)", re.I
+)
 _FB2 = re.compile(rb"<FictionBook\b")
 
 
@@ -84,6 +92,8 @@ def sniff(data: bytes, path: Path) -> str:
         name = "a binary file"
     if name is not None:
         raise _unsupported(path, name)
+    if _MHTML.search(data[:4096]):
+        return "mhtml"
     if _HTML.match(data[:4096].lstrip(b"\xef\xbb\xbf")):
         if suffix in (".epub", ".pdf", ".docx"):
             raise DocumentError(
@@ -128,17 +138,19 @@ def _looks_binary(data: bytes) -> bool:
 
 
 def utf16_without_mark(data: bytes) -> str | None:
-    """ "utf-16-le" or "utf-16-be" when every other byte of mostly Latin text is NUL."""
-    head = data[:4096]
-    if len(head) < 8:
+    """ "utf-16-le" or "utf-16-be" when the bytes are such a text without a mark that says so."""
+    head = data[: min(8192, len(data) // 2 * 2)]
+    if len(head) < 8 or b"\0" not in head:  # every text has spaces or line ends, and each of them a NUL
         return None
-    even, odd = head[0::2].count(0), head[1::2].count(0)
-    half = len(head) // 2
-    if odd > half * 0.7 and even < half * 0.05:
-        return "utf-16-le"
-    if even > half * 0.7 and odd < half * 0.05:
-        return "utf-16-be"
-    return None
+    found = {encoding: _plausible(head, encoding) for encoding in ("utf-16-le", "utf-16-be")}
+    best = max(found, key=lambda encoding: found[encoding])
+    return best if found[best] > 0.97 else None
+
+
+def _plausible(head: bytes, encoding: str) -> float:
+    """The share of characters that texts are made of: no text in the wrong order of bytes reaches half."""
+    text = head.decode(encoding, errors="replace")
+    return len(_USUAL.findall(text)) / len(text)
 
 
 def _inside_zip(data: bytes, path: Path) -> str:

@@ -208,7 +208,7 @@ def test_docx(tmp_path: Path):
     assert "First text – with “quotes”." in document.text
 
 
-def word_file(paragraphs: list[tuple[str, str]]) -> bytes:
+def word_file(paragraphs: list[tuple[str, str]], *, author: str = "A. Writer") -> bytes:
     word = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
     package = "http://schemas.openxmlformats.org/package/2006"
     office = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
@@ -230,7 +230,7 @@ def word_file(paragraphs: list[tuple[str, str]]) -> bytes:
         f'Id="s" Type="{office}/styles" '
         'Target="styles.xml"/></Relationships>',
         "docProps/core.xml": '<c xmlns:dc="http://purl.org/dc/elements/1.1/"><dc:title>The Lake</dc:title>'
-        "<dc:creator>A. Writer</dc:creator></c>",
+        f"<dc:creator>{author}</dc:creator></c>",
     }
     return zipped(files)
 
