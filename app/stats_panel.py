@@ -37,7 +37,7 @@ def panel_html(stats: Stats | None, *, live: bool) -> str:
         live=live,
         waiting=stats is None,
         levels=_levels(shown),
-        plot=plot(shown.tbt_series_ms, shown.acceptance_series),
+        plot=_plot(shown.tbt_series_ms, shown.acceptance_series),
         facts=_facts(shown),
         context=_context(shown.context_used, shown.context_total),
     )
@@ -117,7 +117,7 @@ def _context(used: int, total: int) -> dict[str, object] | None:
 # --- the plot
 
 
-def plot(tbt_ms: tuple[float, ...], acceptance: tuple[float, ...]) -> dict[str, object] | None:
+def _plot(tbt_ms: tuple[float, ...], acceptance: tuple[float, ...]) -> dict[str, object] | None:
     """TBT and smoothed acceptance per round as points of plot.html; None before there are two rounds.
 
     The scale ends at four times the median: one round that had to wait would flatten all others. It is cut at

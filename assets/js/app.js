@@ -74,11 +74,21 @@
     if (open) document.querySelector("#settings input, #settings button")?.focus();
     else document.querySelector(".topbar-tools [data-toggle='settings']")?.focus();
   };
+  const marked = (item) => {                   // a browser draws what stands before an item: it is no text
+    const list = item.parentElement;
+    const at = [...list.children].indexOf(item);
+    const mark = document.createElement("span");
+    mark.textContent = list.tagName === "OL" ? `${list.start + at}. ` : "- ";
+    item.prepend(mark);
+    return mark;
+  };
   const copyText = async (button) => {
-    const text = button.closest(".turn")?.querySelector(".text");
-    text?.classList.add("copying");            // without the marks that are not the answer's own words
-    const words = text?.innerText || "";
-    text?.classList.remove("copying");
+    const text = button.closest(".turn").querySelector(".text");
+    text.classList.add("copying");             // without the marks that are not the answer's own words
+    const marks = [...text.querySelectorAll("li")].map(marked);
+    const words = text.innerText;
+    for (const mark of marks) mark.remove();
+    text.classList.remove("copying");
     await navigator.clipboard.writeText(words);
     button.classList.add("done");
     setTimeout(() => button.classList.remove("done"), 1200);

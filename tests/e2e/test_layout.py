@@ -55,3 +55,18 @@ def test_title_of_a_conversation_stays_in_its_column(serve, open_page, drop, sam
     )
     assert title.get_attribute("title").startswith("Who keeps the lamp")
     assert page.is_visible(".talks [data-act='forget-talk']")
+
+
+def test_copy_takes_the_numbers_of_a_list_along(serve, open_page, drop, sample):
+    """A browser draws the numbers beside the text: copied, "the second point" had nothing to refer to."""
+    told = "Two points:\n\n1. One.\n2. Two.\n\nBetween.\n\n3. Three.\n\n- Bare."
+    page = open_page(serve(FakeRuntime(pace=0.005, summary=told)))
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    drop(page, sample)
+    page.click("#summarize")
+    page.click("#turns .answer [data-copy]")
+    page.wait_for_selector("[data-copy].done")
+    copied = page.evaluate("navigator.clipboard.readText()").split("\n")
+    lines = [line for line in copied if line]
+    assert lines == ["Two points:", "1. One.", "2. Two.", "Between.", "3. Three.", "- Bare."]
+    assert page.inner_text("#turns .answer li >> nth=0").startswith("One."), "the page itself is as it was"
