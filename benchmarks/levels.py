@@ -97,6 +97,7 @@ class Measured(Composer):
         self._plan, self._draft = (
             (self._drafted_plan, self._timed_draft) if with_draft else (self._plain, None)
         )
+        self._middle_store = None  # the plans differ in its size
         decoder = super().compose(params, context, answer_start)
         decoder.model = Timed(decoder.model, self._recorder, "full")
         return decoder

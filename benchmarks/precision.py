@@ -38,7 +38,7 @@ from core.assembly.engines import build_engine  # noqa: E402
 from core.backend.cpu import CpuBackend  # noqa: E402
 from core.cache.full import FullKVCache  # noqa: E402
 from core.config import load_settings  # noqa: E402
-from core.conversation.verification import gap  # noqa: E402
+from core.conversation.verification import gap, verify_answer  # noqa: E402
 from core.decoding.decoder import Round  # noqa: E402
 from core.decoding.sampling import Sampling  # noqa: E402
 from core.documents import read_document  # noqa: E402
@@ -144,9 +144,9 @@ def answers(engine: Engine, windows: Sequence[list[int]]) -> Iterator[tuple[str,
             context = engine.new_context(engine.context_tokens)
             events = engine.generate(context, ids[:PROMPT], params)
             written = [token for event in events if isinstance(event, Round) for token in event.tokens]
-            said.append(engine.verify(context, [*ids[:PROMPT], *written], PROMPT, params))
-        counts = (sum(one[key] for one in said) for key in ("tokens", "near_ties", "mismatches"))
-        yield (name, *counts, max(one["largest_gap"] for one in said))
+            said.append(verify_answer(engine.model, context, [*ids[:PROMPT], *written], PROMPT, params))
+        counts = (sum(getattr(one, key) for one in said) for key in ("tokens", "near_ties", "mismatches"))
+        yield (name, *counts, max(one.largest_gap for one in said))
 
 
 def main() -> int:

@@ -11,18 +11,15 @@ import logging
 import platform
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 import torch
 
 from core.ask import Params
 from core.cache.base import Observer, TargetKVCache
 from core.cache.snapshot import SnapshotStore
-from core.conversation.verification import NEAR_TIE, recheck
 from core.decoding.context import Context
 from core.decoding.decoder import Decoder, Ends, Refresh, Round, never
-from core.decoding.sampling import Sampling
 from core.errors import UserError
 from core.events import Stats
 from core.model.llama import LlamaModel
@@ -211,22 +208,6 @@ class Engine:
                 "choose a smaller model."
             )
         self.plan, self._notes = plan, list(plan.notes[-1:])
-
-    def verify(self, context: Context, ids: Sequence[int], start: int, params: Params) -> dict[str, Any]:
-        """Re-checks the answer ids[start:], just generated in `context` with `params`, by a teacher-forced
-        plain pass.
-
-        Returns the fields of core.conversation.verification.Agreement; `mismatches` above 0 means the answer
-        is not plain decoding's.
-        """
-        context.keep_prefix_of(ids[:start])
-        sampling = Sampling(params.temperature, params.top_p, params.repetition_penalty, start)
-        with torch.inference_mode():
-            agreement = recheck(
-                self.model, context.cache, ids, start, sampling, margin=NEAR_TIE[self.model.backend.dtype]
-            )
-        context.hold(ids)
-        return asdict(agreement)
 
     def stored_tokens(self, book_id: str, ids: Sequence[int]) -> int:
         """How many of the first `ids` of a book need no prefill because their rows lie on disk."""

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from core.ask import Params
 from core.decoding.decoder import Round
 from core.engine import Done, Prefilled
 from core.events import Acceptance, Stats
+from core.planning.plan import Plan
 from core.text.tokenizer import Frame
+from tests.tiny import PLAN
 
 EOS, BYTES_PER_TOKEN = 3, 100
+FAKE_PLAN = replace(PLAN, model="fake", context_tokens=4000, expected_prefill_s=8.0)
 
 
 class CharTokenizer:
@@ -48,14 +51,6 @@ class FakeContext:
 
 
 @dataclass
-class FakePlan:
-    expected_prefill_s: float = 8.0
-
-    def to_json(self) -> dict:
-        return {"model": "fake"}
-
-
-@dataclass
 class FakeEngine:
     """`reply(ids, params)` gives the tokens of an answer; an end token is added. `fed` lists how many new
     tokens each call fed.
@@ -65,7 +60,8 @@ class FakeEngine:
     context_tokens: int = 4000
     eos_ids: frozenset[int] = frozenset({EOS})
     model_name: str = "fake"
-    plan: FakePlan = field(default_factory=FakePlan)
+    model: None = None
+    plan: Plan = FAKE_PLAN
     fed: list[int] = field(default_factory=list)
     prompts: list[list[int]] = field(default_factory=list)
     params: list[Params] = field(default_factory=list)

@@ -17,7 +17,6 @@ from core.backend.cpu import CpuBackend
 from core.config import MODES
 from core.decoding.context import Context
 from core.decoding.decoder import Round
-from core.decoding.verify import verify
 from core.engine import Done, Engine, Prefilled
 from core.errors import UserError
 from tests.tiny import VOCAB, engine, oracle, ours
@@ -311,45 +310,3 @@ def test_prompts_and_contexts_that_do_not_fit_are_refused(tiny: Engine):
         tiny.new_context(449)
     with pytest.raises(UserError, match="150 tokens.*holds 120"):
         list(tiny.generate(tiny.new_context(120), PROMPT, GREEDY))
-
-
-# ---- Engine.verify -----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("temperature", [0.0, 0.8])
-def test_verify_agrees_with_an_honest_answer(tiny: Engine, mode: str, temperature: float):
-    """Every token is one that plain decoding could have produced, and the conversation goes on afterwards."""
-    params = Params(temperature=temperature, top_p=0.9, repetition_penalty=1.2, mode=mode, max_new_tokens=16)
-    context = tiny.new_context(400)
-    answer, _ = run(tiny, context, PROMPT, params)
-    said = tiny.verify(context, [*PROMPT, *answer], len(PROMPT), params)
-    assert said["tokens"] == said["agreed"] + said["near_ties"] == 16
-    assert said["mismatches"] == 0 and said["log_probability"] < 0
-    following = [*PROMPT, *answer, 1, 2]
-    assert run(tiny, context, following, GREEDY) == run(tiny, tiny.new_context(400), following, GREEDY)
-
-
-@pytest.mark.parametrize("temperature", [0.0, 0.8])
-def test_verify_finds_a_foreign_token(tiny: Engine, temperature: float):
-    """One token that the law forbids is counted, with how far off it was."""
-    params = Params(temperature=temperature, top_p=0.5, max_new_tokens=12)
-    context = tiny.new_context(400)
-    answer, _ = run(tiny, context, PROMPT, params)
-    logits = tiny.model.forward([*PROMPT, *answer[:6]], tiny.new_context(400).cache)[-1]
-    answer[6] = int(logits.argmin())
-    said = tiny.verify(context, [*PROMPT, *answer], len(PROMPT), params)
-    assert said["mismatches"] >= 1 and said["largest_gap"] > 1
-
-
-def test_verify_finds_a_broken_loop(tiny: Engine, monkeypatch: pytest.MonkeyPatch):
-    """The switch would notice a decoder that trusts its draft."""
-    from core.decoding import decoder
-    from tests.decoding import mutants
-
-    monkeypatch.setattr(decoder, "verify", mutants.everything_accepted)
-    assert decoder.verify is not verify
-    params = replace(GREEDY, mode="draft", max_new_tokens=16)
-    context = tiny.new_context(400)
-    answer, _ = run(tiny, context, PROMPT, params)
-    assert tiny.verify(context, [*PROMPT, *answer], len(PROMPT), params)["mismatches"] > 0

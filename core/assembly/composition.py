@@ -44,6 +44,7 @@ class Composer:
         # of the target over a retrieval cache of the plan's budget
         self._middle_passes: ShortPasses | None = None
         self._draft_passes: ShortPasses | None = None  # of the draft model
+        self._middle_store: KVStore | None = None  # of the last retrieval cache
 
     def prepare(self, measured: Measurements | None = None) -> tuple[str, ...]:
         """Records the passes of draft and middle level where the plan says so, before there is anything to
@@ -137,7 +138,9 @@ class Composer:
                 EmptyDrafter(), self._model, cache, params, context_tokens, sampling, randomness
             ), None
         passes = self._middle_passes
-        retrieval = self._retrieval(context.cache, store=passes and passes.store)
+        retrieval = self._retrieval(context.cache, store=passes.store if passes else self._middle_store)
+        # one answer at a time: the next one gets the same memory
+        self._middle_store = retrieval.store
         below: Drafter = EmptyDrafter()
         if params.mode != "retrieval":
             below = self._level_zero(context.index, sampling, randomness)

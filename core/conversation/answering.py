@@ -4,40 +4,16 @@ ended.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
 
 from core.ask import Params
-from core.engine import Done, Prefilled, Round
+from core.decoding.context import Context
+from core.engine import Done, Engine, Prefilled
 from core.events import Delta, Piece, Prefill, Stats
 from core.text.circling import before_circling, circles
 from core.text.detokenizer import Detokenizer
 from core.text.stopping import StopStrings
-
-
-class Engine(Protocol):
-    """What the session needs of the engine; core.engine.Engine is one."""
-
-    context_tokens: int
-    eos_ids: frozenset[int]
-    model_name: str
-    plan: Any
-
-    def new_context(self, capacity_tokens: int) -> Any: ...
-    def generate(
-        self,
-        context: Any,
-        ids: list[int],
-        params: Params,
-        *,
-        should_stop: Callable[[], bool],
-        ends: Callable[[int], bool],
-    ) -> Iterator[Prefilled | Round | Done]: ...
-    def verify(self, context: Any, ids: list[int], start: int, params: Params) -> dict[str, Any]: ...
-    def stored_tokens(self, book_id: str, ids: list[int]) -> int: ...
-    def save(self, context: Any, *, should_stop: Callable[[], bool]) -> None: ...
-    def forget_book(self, book_id: str) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +32,7 @@ class Answer:
 
 def answer(
     engine: Engine,
-    context: Any,
+    context: Context,
     ids: list[int],
     params: Params,
     *,

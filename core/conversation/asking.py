@@ -1,29 +1,49 @@
-"""What a question brings with it: its wording, its parameters and turns, and what a conversation remembers."""
+"""What a question brings with it: its wording, parameters and turns, and what a conversation remembers."""
 
 from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from core.ask import Ask, Params
+from core.conversation.books import Recent
 from core.conversation.reading import Part, ReadingStyle
 from core.text.prompt import Turn
 from core.text.tokenizer import Tokenizer
+
+_CONVERSATIONS = 64  # whose memories are kept
+_QUESTIONS = 256  # of each
 
 
 @dataclass(slots=True)
 class Memory:
     """What a conversation leaves behind in this process. Losing it costs time, never content."""
 
-    # answer ids -> question ids
+    # answer ids -> question ids, of the newest answers
     questions: dict[tuple[int, ...], tuple[int, ...]] = field(default_factory=dict)
     # the part the last answer was about
     part: Part | None = None
     # by turn, so that "again" differs
     attempts: Counter[int] = field(default_factory=Counter)
+
+    def asked(self, question: Sequence[int], answer: tuple[int, ...]) -> None:
+        """The answer is to the question with these ids: a later turn repeats both."""
+        self.questions.pop(answer, None)
+        self.questions[answer] = tuple(question)
+        while len(self.questions) > _QUESTIONS:
+            del self.questions[next(iter(self.questions))]
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One question on its way: how its answer is generated, and whether somebody wants it to end."""
+
+    ask: Ask
+    params: Params
+    should_stop: Callable[[], bool]
 
 
 class Conversations:
@@ -33,15 +53,20 @@ class Conversations:
 
     def __init__(self, tokenizer: Tokenizer, style: ReadingStyle, defaults: Mapping[str, Any]) -> None:
         self._tokenizer, self._style, self._defaults = tokenizer, style, dict(defaults)
-        self._memories: dict[str, Memory] = {}
+        self._memories: Recent[Memory] = Recent(_CONVERSATIONS)
 
     def memory(self, ask: Ask) -> Memory:
         """What the conversation of `ask` remembers."""
-        return self._memories.setdefault(ask.conversation_id, Memory())
+        return self._memories.get(ask.conversation_id, Memory)
 
     def forget(self, conversation_id: str) -> None:
         """Drop what is remembered about a conversation."""
-        self._memories.pop(conversation_id, None)
+        self._memories.drop(lambda key: key == conversation_id)
+
+    @property
+    def answer_tokens(self) -> int | None:
+        """How long an answer may be by the settings."""
+        return self._defaults.get("max_new_tokens")
 
     def turns(self, ask: Ask) -> list[Turn]:
         """The history as ids: answers as they were produced, questions as they were asked."""

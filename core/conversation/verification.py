@@ -9,9 +9,12 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from core.ask import Params
 from core.cache.base import KVCache
+from core.decoding.context import Context
 from core.decoding.drafters import Model
 from core.decoding.sampling import Sampling
+from core.model.llama import LlamaModel
 
 ROWS = 32  # tokens judged per pass: bounds the logits in memory
 # A token whose gap is no larger is a near-tie: passes of different shapes round differently. Twice the
@@ -34,6 +37,21 @@ class Agreement:
     margin: float
     # of the agreeing tokens under the law sampled from (at temperature 0: under the softmax)
     log_probability: float
+
+
+def verify_answer(
+    model: LlamaModel, context: Context, ids: Sequence[int], start: int, params: Params
+) -> Agreement:
+    """Re-checks the answer ids[start:], just generated in `context` with `params`, by a teacher-forced plain
+    pass. `mismatches` above 0 means the answer is not plain decoding's.
+    """
+    context.keep_prefix_of(ids[:start])
+    sampling = Sampling(params.temperature, params.top_p, params.repetition_penalty, start)
+    with torch.inference_mode():
+        margin = NEAR_TIE[model.backend.dtype]
+        agreement = recheck(model, context.cache, ids, start, sampling, margin=margin)
+    context.hold(ids)
+    return agreement
 
 
 def recheck(

@@ -11,6 +11,7 @@ import pytest
 from core.ask import Ask, Exchange
 from core.conversation.notes import NoteStore
 from core.conversation.session import Session
+from core.conversation.verification import Agreement
 from core.engine import Done
 from core.errors import UserError
 from core.events import Delta, Prefill, Verified
@@ -323,25 +324,18 @@ def test_part_summaries_know_no_stop_string():
 # ---- re-checking -------------------------------------------------------------------------------------------
 
 
-def test_verify_checks_the_answer_and_says_how_it_agrees():
+def test_verify_checks_the_answer_and_says_how_it_agrees(monkeypatch: pytest.MonkeyPatch):
     """The switch must hand the engine the prompt and exactly the answer's tokens, and tell mismatches as they
     are.
     """
     asked: list[tuple[list[int], int]] = []
 
-    class Checking(FakeEngine):
-        def verify(self, context, ids, start, params):
-            asked.append((list(ids), start))
-            return {
-                "tokens": len(ids) - start,
-                "agreed": 6,
-                "mismatches": 2,
-                "near_ties": 1,
-                "largest_gap": 3.5,
-                "margin": 0.1,
-            }
+    def checked(model, context, ids, start, params) -> Agreement:
+        asked.append((list(ids), start))
+        return Agreement(len(ids) - start, 6, 1, 2, largest_gap=3.5, margin=0.1, log_probability=-9.0)
 
-    engine = Checking(lambda ids, params: encoded("It is so."))
+    monkeypatch.setattr("core.conversation.turns.verify_answer", checked)
+    engine = FakeEngine(lambda ids, params: encoded("It is so."))
     session = Session(engine, CharTokenizer(), STYLE, allowance_bytes=10**9, verify=True)
     done = finished(ask(session, book(1), "Who came?"))
     ids, start = asked[0]

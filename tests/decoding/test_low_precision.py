@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.ask import Params
-from core.conversation.verification import NEAR_TIE, gap
+from core.conversation.verification import NEAR_TIE, gap, verify_answer
 from core.decoding.sampling import Sampling
 from tests.conftest import REPO
 from tests.decoding.embedded import low_precision
@@ -44,10 +44,10 @@ def check(
         prompt = ids[500 * number : 500 * number + 200]
         written = answer(machine, prompt, params)
         context = machine.new_context(machine.context_tokens)
-        said = machine.verify(context, [*prompt, *written], len(prompt), params)
+        said = verify_answer(machine.model, context, [*prompt, *written], len(prompt), params)
         log.info("window %d: %s", number, said)
-        assert said["mismatches"] == 0, said
-        ties, judged = ties + said["near_ties"], judged + said["tokens"]
+        assert said.mismatches == 0, said
+        ties, judged = ties + said.near_ties, judged + said.tokens
     assert ties <= MOST_NEAR_TIES * judged + 1, f"{ties} near-ties in {judged} tokens"
 
 

@@ -1,0 +1,121 @@
+"""The memory of the engine's process while questions are asked: it must not grow without end.
+
+    python benchmarks/memory.py [--questions 100] [--book FILE] [--before FILE.json] [--save NAME]
+
+Asks the embedded model short questions about a book that is read in parts, five to a conversation, through
+the process that the app starts, and reads its resident memory after each. What may grow is what the plan
+allows for: a context of each part that was read, and its rows as a conversation goes on. `--before` takes the
+figures of an earlier run into the table. Also says how long a lookup takes in a text of 128K tokens.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import sys
+import time
+from pathlib import Path
+from statistics import median
+
+import psutil
+
+REPO = Path(__file__).resolve().parent.parent
+# started as a file: the repository is on the path, and not this folder
+if not __package__:
+    sys.path[0] = str(REPO)
+
+from app.runtime import Runtime  # noqa: E402 (the path above makes the repository importable)
+from benchmarks.store import Table, save  # noqa: E402
+from core.ask import Ask, Exchange  # noqa: E402
+from core.config import load_settings  # noqa: E402
+from core.decoding.drafters import NgramDrafter  # noqa: E402
+from core.decoding.ngrams import NgramIndex  # noqa: E402
+from core.documents import read_document  # noqa: E402
+from core.events import Failed  # noqa: E402
+
+SAMPLE = REPO / "assets" / "samples" / "the-thursday-clock.epub"
+TURNS = 5  # questions to a conversation
+NEW_TOKENS = 40
+EVERY = 10
+LONG = 131_072  # tokens
+WORDS = ("Who", "What", "Where", "When", "Why", "How")
+
+
+def resident_mb(book: Path, questions: int) -> list[float]:
+    """Resident memory of the engine's process after each question, in MB."""
+    document, settings = read_document(book), load_settings(None, {"snapshot_quota_gb": 0, "device": "cpu"})
+    runtime = Runtime(settings)
+    found: list[float] = []
+    history: tuple[Exchange, ...] = ()
+    for number in range(questions):
+        if number % TURNS == 0:
+            history = ()
+        question = f"{WORDS[number % len(WORDS)]} about the clock number {number}?"
+        conversation, params = f"conversation {number // TURNS}", {"max_new_tokens": NEW_TOKENS}
+        *_, last = runtime.ask(Ask(question, document, conversation, params=params, history=history))
+        if isinstance(last, Failed):
+            raise SystemExit(last.message)
+        history = (*history, Exchange(question, last.text, last.token_ids))
+        found.append(round(psutil.Process(runtime.pid).memory_info().rss / 1e6, 1))
+        print(f"{number + 1:4}  {found[-1]:8.1f} MB", flush=True)
+    runtime.close()
+    return found
+
+
+def lookup() -> dict[str, float]:
+    """Milliseconds of a conversation's first lookup and of a later one, and MB held, at 128K tokens."""
+    dice = random.Random(1)
+    # few words make most of a text
+    ids = [int(49_152 ** dice.random()) for _ in range(LONG)]
+    index = NgramIndex(LONG)
+    started = time.perf_counter()
+    index.follow(ids)
+    read = time.perf_counter()
+    times = []
+    for number in range(100):
+        ids.append(ids[number])
+        asked = time.perf_counter()
+        NgramDrafter(index).propose(ids, 8)
+        times.append(1e3 * (time.perf_counter() - asked))
+    return {
+        "while_reading_ms": round(1e3 * (read - started), 2),
+        "first_ms": round(times[0], 2),
+        "median_ms": round(median(times), 3),
+        "held_mb": round(index.nbytes / 1e6, 2),
+    }
+
+
+def tables(found: list[float], before: list[float] | None, looked: dict[str, float]) -> tuple[Table, ...]:
+    """Every tenth question, beside an earlier run where there is one."""
+    columns = ("After question", "Resident MB") if before is None else ("After question", "Before", "Now")
+    runs = [found] if before is None else [before, found]
+    shown = [0, *range(EVERY - 1, len(found), EVERY)]
+    rows = tuple((number + 1, *(run[number] for run in runs)) for number in shown)
+    resident = Table("Resident memory of the engine's process", columns, rows)
+    parts = ("While reading, ms", "First lookup, ms", "Median lookup, ms", "Held, MB")
+    return resident, Table("Lookup in a text of 131,072 tokens", parts, (tuple(looked.values()),))
+
+
+def main() -> None:
+    """See the module."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--questions", type=int, default=100)
+    parser.add_argument("--book", type=Path, default=SAMPLE)
+    parser.add_argument("--before", type=Path, help="the JSON of an earlier run")
+    parser.add_argument("--save", metavar="NAME", help="write benchmarks/results/NAME.json")
+    given = parser.parse_args()
+    earlier = json.loads(given.before.read_text(encoding="utf-8")) if given.before else {}
+    before = earlier.get("details", {}).get("resident_mb")
+    looked, found = lookup(), resident_mb(given.book, given.questions)
+    made = tables(found, before, looked)
+    details = {"resident_mb": found, "lookup": looked}
+    if earlier:
+        details["before"] = {"commit": earlier.get("commit"), "resident_mb": before}
+    print(json.dumps({"tables": [table.rows for table in made], **details}))
+    if given.save:
+        print(save(given.save, made, details))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,101 @@
+"""What a book is to one model: how it is read, the ids of its parts and where its words stand. Worked out
+once and kept for the books read last.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from array import array
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Sequence
+from typing import Generic, TypeVar
+
+from core.conversation.reading import Part, ReadingPlan, ReadingStyle, plan_reading
+from core.documents.document import Document
+from core.text.ranking import PartIndex
+from core.text.tokenizer import Tokenizer
+
+_PLANS = 16
+_TOKENS = 1 << 18  # of the texts read last, a megabyte
+V = TypeVar("V")
+
+
+class Recent(Generic[V]):
+    """The values used last: as many as weigh `most` together, and always the newest. For several threads."""
+
+    def __init__(self, most: int, weight: Callable[[V], int] = lambda value: 1) -> None:
+        self._most, self._weight = most, weight
+        self._values: OrderedDict[Hashable, V] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def get(self, key: Hashable, make: Callable[[], V]) -> V:
+        """The value of `key`, made where it is not kept."""
+        with self._lock:
+            value = self._values.pop(key, None)
+        if value is None:
+            value = make()
+        with self._lock:
+            self._values[key] = value
+            while len(self._values) > 1 and sum(map(self._weight, self._values.values())) > self._most:
+                self._values.popitem(last=False)
+        return value
+
+    def drop(self, wanted: Callable[[Hashable], bool]) -> None:
+        """Drops the values whose keys are `wanted`."""
+        with self._lock:
+            for key in [key for key in self._values if wanted(key)]:
+                del self._values[key]
+
+
+class Books:
+    """Reading plans, ids and word indexes by the book's hash, and by what else they depend on."""
+
+    def __init__(self, tokenizer: Tokenizer, style: ReadingStyle, context_tokens: int) -> None:
+        self._tokenizer, self._style, self._context_tokens = tokenizer, style, context_tokens
+        self._plans: Recent[ReadingPlan] = Recent(_PLANS)
+        self._ids: Recent[array[int]] = Recent(_TOKENS, len)
+        self._indexes: Recent[PartIndex] = Recent(1)
+
+    def plan(
+        self, book: Document, *, fit: str, chapters: tuple[int, int] | None, reserve: int
+    ) -> ReadingPlan:
+        """How the book is read. Raises UserError as `plan_reading`."""
+        return self._plans.get(
+            (book.sha256, fit, chapters, reserve),
+            lambda: plan_reading(
+                book,
+                self._tokenizer,
+                context_tokens=self._context_tokens,
+                style=self._style,
+                fit=fit,
+                chapters=chapters,
+                reserve=reserve,
+            ),
+        )
+
+    def ids(self, book: Document, part: Part) -> Sequence[int]:
+        """A part's text as the model is fed it, with the blank line behind it."""
+        return self._ids.get(
+            (book.sha256, part.start, part.end),
+            lambda: array("i", self._tokenizer.encode(passage(book, part) + "\n\n")),
+        )
+
+    def index(self, book: Document, parts: tuple[Part, ...]) -> PartIndex:
+        """Finds the part that a question is about."""
+        return self._indexes.get(
+            (book.sha256, parts), lambda: PartIndex([passage(book, part) for part in parts])
+        )
+
+    def forget(self, sha256: str) -> None:
+        """Drops what is kept of a book."""
+        for kept in (self._plans, self._ids, self._indexes):
+            kept.drop(lambda key: key[0] == sha256)
+
+
+def passage(book: Document, part: Part) -> str:
+    """A part's text as the model gets it: paragraphs apart, no runs of blank lines."""
+    return re.sub(r"\n\s*\n\s*", "\n\n", book.text[part.start : part.end]).strip()

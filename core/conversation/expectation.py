@@ -1,0 +1,72 @@
+"""How long a reading will take: by what this process measured, until then by what the plan expects."""
+
+from __future__ import annotations
+
+from core.conversation.reading import Part, ReadingStyle
+from core.events import Event, Prefill, Stats
+from core.planning.plan import Plan
+
+_NEWEST = 0.5  # weight of the newest measurement
+_LEAST_TOKENS = 256  # a shorter prompt says little of the speed of a book
+_LEAST_ROUNDS = 8
+
+
+class Expectation:
+    """Seconds to read and to write so many tokens."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._read_s: float | None = None  # per token, measured
+        self._written_s: float | None = None
+
+    def watch(self, event: Event) -> None:
+        """Learns from a prompt that was read."""
+        if isinstance(event, Prefill) and event.done_tokens == event.total_tokens >= _LEAST_TOKENS:
+            self._read_s = _faded(self._read_s, event.elapsed_s / event.total_tokens)
+
+    def answered(self, stats: Stats) -> None:
+        """Learns from an answer that was written."""
+        if stats.rounds >= _LEAST_ROUNDS and stats.tbt_mean_ms > 0:
+            self._written_s = _faded(self._written_s, stats.tbt_mean_ms / 1e3)
+
+    def reading_s(self, tokens: int) -> float:
+        """Seconds until a text of so many tokens is read."""
+        per_token = self._read_s or self._plan.expected_prefill_s / self._plan.context_tokens
+        return tokens * per_token
+
+    def writing_s(self, tokens: int, context_tokens: int) -> float:
+        """Seconds until so many tokens are written behind a text of `context_tokens`."""
+        return tokens * (self._written_s or self._expected_tbt_s(context_tokens))
+
+    def summary_s(self, unread: list[Part], parts: int, style: ReadingStyle, answer_tokens: int) -> float:
+        """Seconds until a book in `parts` is told: those `unread` are read and noted first, then the whole is
+        told from all notes, in stretches where they are many.
+        """
+        seconds = sum(
+            self.reading_s(part.tokens) + self.writing_s(style.note_tokens, part.tokens) for part in unread
+        )
+        most = max(1, answer_tokens // style.note_tokens)
+        notes = parts
+        while True:
+            told = notes * style.note_tokens
+            groups = min(max(-(-told // style.join_tokens), most if style.by_stretches else 1), notes // 2)
+            seconds += self.reading_s(told)
+            if groups <= 1:
+                return seconds + self.writing_s(answer_tokens, told)
+            seconds += groups * self.writing_s(style.note_tokens, told // groups)
+            if groups <= most:
+                return seconds
+            notes = groups
+
+    def _expected_tbt_s(self, context_tokens: int) -> float:
+        """Plain decoding's time grows with the context; with drafts it is no longer than at the full one."""
+        plan = self._plan
+        share = min(1.0, context_tokens / plan.context_tokens)
+        plain = plan.expected_middle_ms + share * max(
+            0.0, plan.expected_plain_tbt_ms - plan.expected_middle_ms
+        )
+        return min(plain, plan.expected_tbt_ms) / 1e3
+
+
+def _faded(old: float | None, new: float) -> float:
+    return new if old is None else old + _NEWEST * (new - old)

@@ -1,0 +1,151 @@
+"""One answer in its context: its prompt, a text and what was said about it; generated, checked, reported.
+
+Knows neither books nor how they are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from dataclasses import asdict, fields, replace
+
+from core.ask import Params
+from core.conversation.answering import Answer, answer
+from core.conversation.asking import Conversations, Run
+from core.conversation.contexts import ContextShelf
+from core.conversation.expectation import Expectation
+from core.conversation.reading import ReadingPlan, ReadingStyle
+from core.conversation.verification import verify_answer
+from core.decoding.context import Context
+from core.engine import Engine
+from core.errors import UserError
+from core.events import Event, Finished, Verified
+from core.text.prompt import build
+from core.text.tokenizer import Tokenizer
+from core.text.words import translated as _
+from core.text.words import translated_count as _n
+
+# tokens a context is made larger than needed, for follow-up turns
+_SLACK = 1024
+
+Answering = Generator[Event, None, Answer]
+
+
+class Turns:
+    """Answers in contexts, one at a time. `verify`: every answer is re-checked by plain decoding."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        tokenizer: Tokenizer,
+        style: ReadingStyle,
+        *,
+        shelf: ContextShelf,
+        conversations: Conversations,
+        expectation: Expectation,
+        verify: bool,
+    ) -> None:
+        self._engine, self._tokenizer, self._style = engine, tokenizer, style
+        self._shelf, self._conversations, self._expectation = shelf, conversations, expectation
+        self._verify = verify
+
+    def turn(
+        self,
+        run: Run,
+        key: tuple,
+        text: Sequence[int],
+        question: str,
+        *,
+        memo: Sequence[int] = (),
+        keep: bool = False,
+    ) -> Answering:
+        """Answer `question` after text, memo and the turns so far, in the context of `key`. `keep`: the text
+        may be kept on disk. Raises UserError when it does not fit.
+        """
+        frame = self._tokenizer.frame(self._style.system)
+        turns, asked = self._conversations.turns(run.ask), self._tokenizer.encode(question)
+        room = self._engine.context_tokens - run.params.max_new_tokens
+        try:
+            prompt = build(frame, [*text, *memo], turns, asked, room=room)
+        except ValueError as error:
+            raise UserError(
+                _(
+                    "This does not fit the context: {reason}. Ask a shorter question, lower max_new_tokens, "
+                    "or use --fit sections."
+                ).format(reason=error)
+            ) from error
+        kept = len(frame.opening) + len(text) if keep else 0
+        done = yield from self._generate(run, key, prompt.ids, run.params, keep_tokens=kept)
+        self._conversations.memory(run.ask).asked(asked, done.token_ids)
+        if not prompt.dropped_turns:
+            return done
+        left = _n(
+            "The context is full: the oldest question of this conversation was left out.",
+            "The context is full: the oldest {count} questions of this conversation were left out.",
+            prompt.dropped_turns,
+        ).format(count=prompt.dropped_turns)
+        return replace(done, notes=(*done.notes, left))
+
+    def alone(self, run: Run, key: tuple, text: Sequence[int], question: str, params: Params) -> Answering:
+        """One question about one text, outside of any conversation."""
+        frame, asked = self._tokenizer.frame(self._style.system), self._tokenizer.encode(question)
+        ids = build(frame, text, (), asked, room=self._engine.context_tokens).ids
+        return (yield from self._generate(run, key, ids, params))
+
+    def finished(
+        self,
+        done: Answer,
+        *,
+        sources: Sequence[str],
+        plan: ReadingPlan | None = None,
+        notes: Sequence[str] = (),
+    ) -> Finished:
+        """The end of an answer, with what was read for it and what the reader should know."""
+        reading = {} if plan is None else {"reading": asdict(plan)}
+        told = [*(plan.notes if plan else ()), *notes, *done.notes]
+        if plan and plan.left_out:
+            told.append(_("Not read: {places}.").format(places="; ".join(plan.left_out)))
+        return Finished(
+            done.reason,
+            done.text.strip(),
+            done.stats,
+            done.token_ids,
+            tuple(sources),
+            tuple(told),
+            {**self._engine.plan.to_json(), **reading},
+        )
+
+    def _generate(
+        self, run: Run, key: tuple, ids: list[int], params: Params, *, keep_tokens: int = 0
+    ) -> Answering:
+        """Generate in the context of `key`, whose first `keep_tokens` come from disk if they are there and go
+        there later.
+        """
+        needed = min(self._engine.context_tokens, len(ids) + params.max_new_tokens + 1)
+        spare = min(_SLACK, self._engine.context_tokens - needed)
+        context = self._shelf.take(key, needed, spare_tokens=spare)
+        context.belongs_to(key[0], keep_tokens)
+        events = answer(
+            self._engine, context, ids, params, decode=self._tokenizer.decode, should_stop=run.should_stop
+        )
+        while True:
+            try:
+                event = next(events)
+            except StopIteration as finished:
+                done: Answer = finished.value
+                break
+            self._expectation.watch(event)
+            yield event
+        self._expectation.answered(done.stats)
+        return self._checked(done, context, ids, params) if self._verify and done.token_ids else done
+
+    def _checked(self, done: Answer, context: Context, ids: list[int], params: Params) -> Answer:
+        """The answer with how a plain pass over it agrees, in its figures and as a note."""
+        found = verify_answer(self._engine.model, context, [*ids, *done.token_ids], len(ids), params)
+        verified = Verified(**{one.name: getattr(found, one.name) for one in fields(Verified)})
+        agreed = _("Checked against plain decoding: {agreed} of {tokens} tokens agree.")
+        if verified.near_ties:
+            agreed = _(
+                "Checked against plain decoding: {agreed} of {tokens} tokens agree, {ties} by a near-tie."
+            )
+        note = agreed.format(agreed=verified.agreed, tokens=verified.tokens, ties=verified.near_ties)
+        return replace(done, notes=(*done.notes, note), stats=replace(done.stats, verified=verified))
