@@ -86,6 +86,11 @@ class ToyRetrieval(ToyCache):
         self.needs_refresh = True
         self._observed = False
 
+    @property
+    def policy(self) -> ToyRetrieval:
+        """It is shown what it selects from itself."""
+        return self
+
     def visible(self, end: int) -> tuple[int, ...]:
         return (*self.rows[: self.anchor : 2], *self.rows[self.anchor : end])
 
