@@ -81,7 +81,7 @@ def _facts(stats: Stats) -> list[tuple[str, str, str]]:
 
 
 def _wait(seconds: float) -> str:
-    return f"{seconds * 1000:.0f} ms" if seconds < 1 else duration(seconds)
+    return f"{seconds * 1000:.0f} ms" if seconds < 0.9995 else duration(seconds)
 
 
 def _prefill(stats: Stats) -> str:

@@ -48,6 +48,7 @@ def test_every_number_is_shown():
     assert (
         text_of(html, "stat-ttft") == "310 ms" and text_of(html, "stat-prefill") == "24 tokens, 4,976 reused"
     )
+    assert text_of(panel_html(replace(STATS, ttft_s=0.9999), live=True), "stat-ttft") == "1.0 s"
     again = panel_html(replace(STATS, snapshot_tokens=4000), live=False)
     assert text_of(again, "stat-prefill") == "24 tokens, 4,976 reused, 4,000 of them from disk"
     assert text_of(html, "stat-context") == "5,042 used · 3,150 free"
