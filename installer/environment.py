@@ -172,9 +172,7 @@ class Environment:
         return self._write(Record(), python="")
 
     def _runs(self) -> bool:
-        """Whether the environment's Python starts, is of the version its packages were installed for, and has
-        pip.
-        """
+        """Whether the environment's Python starts, has the version it was made for, and has pip."""
         if not self.python.exists():
             return False
         try:  # pip of another minor version lies where this Python does not look

@@ -75,9 +75,7 @@ class Pip:
 
     @staticmethod
     def clean_environ() -> dict[str, str]:
-        """The environment without what would send packages or modules elsewhere; the user's pip configuration
-        stays.
-        """
+        """The environment without what would send packages elsewhere; the user's pip configuration stays."""
         unwanted = (
             "PYTHONPATH",
             "PYTHONHOME",
@@ -125,9 +123,7 @@ class Pip:
             self.install("Installing PyTorch", [torch_build.RANGE], progress)
 
     def _offers_local_cpu_build(self) -> bool:
-        """Whether the configured indexes resolve torch to a build marked "+cpu". Metadata only; nothing is
-        installed.
-        """
+        """Whether the configured indexes resolve torch to a build marked "+cpu". Installs nothing."""
         options = ("--dry-run", "--no-deps", "--ignore-installed", "--quiet", "--report=-")
         try:
             report = self._ask("install", *options, torch_build.LOCAL_CPU, timeout=300)

@@ -1,6 +1,4 @@
-"""One line that says what the setup is doing: rewritten in place on a terminal, a line now and then
-elsewhere.
-"""
+"""One line on what the setup is doing: rewritten on a terminal, a line now and then elsewhere."""
 
 from __future__ import annotations
 

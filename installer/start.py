@@ -20,9 +20,7 @@ LOOPBACK = "127.0.0.1,localhost"
 
 
 def main(root: str, arguments: list[str]) -> int:
-    """The exit status of the command; on POSIX a command that starts replaces this process and never returns
-    here.
-    """
+    """The exit status of the command; on POSIX a command that starts replaces this process."""
     environment = Environment(Path(root))
     if environment.is_this() and arguments[:1] not in (["test"], ["repair"]):
         return run_here(arguments)
@@ -141,9 +139,7 @@ def _run(command: list[str], *, environ: dict[str, str], cwd: Path | None) -> in
 
 
 def _job_that_ends_with_us() -> int | None:
-    """A Windows job object whose processes are ended when its last handle, ours, is closed: also when we are
-    killed.
-    """
+    """A Windows job object whose processes end with its last handle, ours: also when we are killed."""
 
     class Basic(ctypes.Structure):
         _fields_ = [

@@ -19,9 +19,7 @@ BUILDS = ("cpu", "cu126", "cu128", "cu130")
 
 @dataclass(frozen=True, slots=True)
 class Driver:
-    """What the NVIDIA driver says of itself. `capability` is that of the weakest GPU it drives, (0, 0) when
-    unknown.
-    """
+    """What the NVIDIA driver says of itself. `capability`: of its weakest GPU, (0, 0) when unknown."""
 
     version: tuple[int, ...]
     capability: tuple[int, int] = (0, 0)
@@ -75,9 +73,7 @@ def choose(driver: Driver | None, *, system: str, override: str = "") -> Build:
 
 
 def find_driver() -> Driver | None:
-    """The driver's own answer by NVML, else nvidia-smi's; None without a driver or without a GPU it can
-    reach.
-    """
+    """The driver's own answer by NVML, else nvidia-smi's; None without a driver or a GPU it reaches."""
     if sys.platform == "darwin" or platform.machine().lower() not in ("x86_64", "amd64", "aarch64", "arm64"):
         return None
     return _ask_nvml() or _ask_nvidia_smi()
@@ -142,9 +138,7 @@ def _driver(version: str, capabilities: list[tuple[int, int]]) -> Driver | None:
 
 
 def driver_in_sight() -> bool:
-    """Cheap enough for every start: is there any trace of an NVIDIA driver? Used to notice a GPU that came
-    later.
-    """
+    """Whether there is a trace of an NVIDIA driver; cheap enough to notice a GPU that came later."""
     if sys.platform == "win32":
         return os.path.exists(
             os.path.join(os.environ.get("SYSTEMROOT", r"C:\Windows"), "System32", "nvml.dll")

@@ -1,6 +1,4 @@
-"""What is known about a machine, as frozen values: measured by the probe or imagined by the user. Values
-only.
-"""
+"""What is known about a machine, measured by the probe or imagined by the user. Frozen values only."""
 
 from __future__ import annotations
 
@@ -31,9 +29,7 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True)
 class Hardware:
-    """One machine. `pinnable_bytes` is what the system lets a process page-lock; None for disk speed: not
-    measured.
-    """
+    """One machine. `pinnable_bytes`: what a process may page-lock. A disk speed of None: not measured."""
 
     system: str  # "Linux" | "Windows" | "Darwin"
     cpu_name: str

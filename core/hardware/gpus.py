@@ -106,9 +106,7 @@ def look_up(name: str, *, vram_bytes: int | None = None) -> GpuSpec | None:
 
 
 def imagined_gpu(name: str, *, vram_gib: float | None = None, pcie_gb_per_s: float | None = None) -> Gpu:
-    """A GPU of the table in an otherwise idle machine. Raises UserError naming the nearest for an unknown
-    name.
-    """
+    """A GPU of the table in an otherwise idle machine. Raises UserError that names the nearest GPU."""
     spec = look_up(name, vram_bytes=int(vram_gib * GIB) if vram_gib else None)
     if spec is None:
         names = {one.name.lower(): one.name for one in known_gpus()}
@@ -136,9 +134,7 @@ def imagined_hardware(
     system: str = "Linux",
     cores: int = 8,
 ) -> Hardware:
-    """A machine that need not exist: an idle PC with this GPU ("none" or None: without one) and this much
-    RAM.
-    """
+    """A machine that need not exist: an idle PC with this GPU (or "none", None) and this much RAM."""
     known = SYSTEMS.get(system.strip().lower())
     if known is None:
         raise UserError(

@@ -1,6 +1,4 @@
-"""What was measured of this machine, kept from one start to the next. Knows nothing of what is measured. No
-torch.
-"""
+"""What was measured of this machine, kept between starts. Knows nothing of what is measured. No torch."""
 
 from __future__ import annotations
 
@@ -19,9 +17,7 @@ PAGE_LOCKED = "page-locked memory"  # {"bytes": so many were locked when the sys
 
 
 class Measurements:
-    """Measurements of this machine in one JSON file in the data folder. A damaged or foreign file counts as
-    empty.
-    """
+    """Measurements of this machine in a JSON file in the data folder. A damaged or foreign file is empty."""
 
     def __init__(self, folder: Path, *, again: bool = False) -> None:
         self._path, self._again = folder / FILE, again

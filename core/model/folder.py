@@ -24,9 +24,7 @@ def use_folder(folder: Path) -> Path:
 
 
 def check_files(folder: Path) -> None:
-    """Raises UserError unless config, tokenizer and whole safetensors weights are there. Opens headers
-    only.
-    """
+    """Raises UserError unless config, tokenizer and whole safetensors weights are there. Reads headers."""
     try:
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -72,9 +70,7 @@ def _weight_files(folder: Path) -> list[Path]:
 
 
 def _is_whole(path: Path) -> bool:
-    """Whether the file is as long as its own header says: 8 bytes of length, a JSON table of offsets, the
-    data.
-    """
+    """Whether the file is as long as its header says: 8 bytes of length, a JSON table of offsets, data."""
     size = path.stat().st_size
     with path.open("rb") as reader:
         head = reader.read(8)

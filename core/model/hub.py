@@ -61,9 +61,7 @@ def fetch_file(repo: str, commit: str, file: RemoteFile, stage: Path, bar: type)
 
 
 def bar(before: int, total: int, report: Progress, should_stop: Callable[[], bool]) -> type:
-    """A class with the face of a progress bar that the hub's client drives; it reports bytes of all files
-    together.
-    """
+    """A class with the face of a progress bar, for the hub's client; it reports bytes of all files."""
 
     class Bar:
         def __init__(self, *args: object, initial: int | None = 0, **options: object) -> None:
@@ -137,9 +135,7 @@ def _explained(error: Exception) -> str:
 
 
 def _is_network(error: Exception) -> bool:
-    """The hub's client lets its HTTP library's own errors through; which library that is has changed
-    before.
-    """
+    """The hub's client lets its HTTP library's own errors through; which one that is has changed before."""
     from huggingface_hub import errors
 
     known = (errors.LocalEntryNotFoundError, errors.OfflineModeIsEnabled, ConnectionError, TimeoutError)

@@ -1,6 +1,4 @@
-"""A checkpoint folder (safetensors) to a LlamaModel on a backend. Knows the checkpoint's names and nothing of
-decoding.
-"""
+"""A checkpoint folder (safetensors) to a LlamaModel on a backend. Knows its names, not decoding."""
 
 from __future__ import annotations
 
@@ -166,9 +164,7 @@ class PartialHead:
 
 
 class Weights:
-    """Named tensors of a checkpoint folder, read on demand, and the integer codes beside them if there are
-    any.
-    """
+    """Named tensors of a checkpoint folder, read on demand, and the integer codes beside them, if any."""
 
     def __init__(self, folder: Path) -> None:
         self._files = {name: folder / file for name, file in _index(folder).items()}

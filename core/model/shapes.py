@@ -52,9 +52,7 @@ def require_family(family: str, model: str) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelShape(Sizes):
-    """A model as the planner sees it. `native_context` is the trained one, `longest_context` with positions
-    stretched.
-    """
+    """A model as the planner sees it. `native_context`: as trained; `longest_context`: stretched."""
 
     vocab: int
     native_context: int
@@ -66,9 +64,7 @@ class ModelShape(Sizes):
 
     @classmethod
     def from_hf_config(cls, config: Mapping[str, Any], *, name: str = "", stretch: float = 4.0) -> ModelShape:
-        """The shape in a transformers config.json. Raises UserError for a model this runtime does not
-        cover.
-        """
+        """The shape in a transformers config.json. Raises UserError for a model that cannot run here."""
         family = str(config.get("model_type", ""))
         require_family(family, name or _("The model in this folder"))
         try:
@@ -114,9 +110,7 @@ class ModelShape(Sizes):
         return self.weight_bytes("bfloat16") + self.code_bytes()
 
     def code_bytes(self) -> int:
-        """Bytes of the 4-bit codes of all layers, with a 16-bit scale and offset per 32 weights; 0 for other
-        checkpoints.
-        """
+        """Bytes of all layers' 4-bit codes, 16-bit scale and offset per 32 weights; 0 without such codes."""
         return self.layers * self.layer_parameters * 20 // 32 if self.bits == 4 else 0
 
     def pass_bytes(self, dtype: str) -> int:

@@ -28,9 +28,7 @@ def finish(folder: Path, **facts: Any) -> None:
 
 
 def finished(folder: Path) -> dict[str, Any] | None:
-    """The marker's facts when every file it lists is there with its size, else None. Reads no file but the
-    marker.
-    """
+    """The marker's facts when every file it lists is there with its size, else None. Reads no other file."""
     try:
         facts = json.loads((folder / MARKER).read_text(encoding="utf-8"))
         whole = all((folder / name).stat().st_size == size for name, size in facts["files"].items())

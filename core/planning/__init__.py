@@ -1,3 +1,1 @@
-"""What fits where and how fast it will be: pure functions of facts about the machine, the model and the
-settings.
-"""
+"""What fits where and how fast it will be: pure functions of the facts of machine, model and settings."""

@@ -173,9 +173,7 @@ def _kernel(device: str, dtype: str, settings: Settings, target: ModelShape) -> 
 
 
 def _block_tokens(settings: Settings, target: ModelShape, dtype: str, context: int) -> int:
-    """Tokens per staging block: near the target size, and such that the last block of a layer is nearly
-    full.
-    """
+    """Tokens per staging block: near the target size, and such that a layer's last block is nearly full."""
     wanted = settings.staging_block_mib * MIB if settings.staging_block_mib else BLOCK_TARGET_BYTES
     per_token = target.kv_bytes_per_token_layer(dtype)
     most = max(TOKENS_STEP, wanted // per_token // TOKENS_STEP * TOKENS_STEP)
@@ -233,9 +231,7 @@ def host_lines(layout: Layout, reserve: int) -> tuple[BudgetLine, ...]:
 
 
 def disk_lines(layout: Layout, quota: int) -> tuple[BudgetLine, ...]:
-    """What the models' files take on the disk, and what is kept of books that were read: at most `quota`
-    bytes.
-    """
+    """What the models' files take on the disk, and at most `quota` bytes of books that were read."""
     models = [layout.target, *filter(None, [layout.draft])]
     lines = [(MODEL_FILES, sum(shape.file_bytes for shape in models)), (SNAPSHOTS, quota)]
     return tuple(BudgetLine(name, amount, "disk") for name, amount in lines if amount)

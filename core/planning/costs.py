@@ -103,9 +103,7 @@ def gpu_speeds(gpu: Gpu) -> Speeds:
 
 @dataclass(frozen=True, slots=True)
 class HostKV:
-    """The part of the KV cache that crosses the bus in every full pass, and the first block nothing can
-    hide.
-    """
+    """The KV cache that crosses the bus in every full pass, and the first block, which nothing can hide."""
 
     pinned_bytes: int = 0
     pageable_bytes: int = 0

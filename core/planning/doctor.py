@@ -1,6 +1,4 @@
-"""The health report: what was detected, what would run, what is wrong. Values and text; changes nothing. No
-torch.
-"""
+"""The health report: what was detected, what would run, what is wrong. Values and text; no torch."""
 
 from __future__ import annotations
 
@@ -48,9 +46,7 @@ def doctor_report(
     is_downloaded: Callable[[CatalogueEntry], bool] = lambda entry: entry.embedded,
     known: Known = NOTHING,
 ) -> dict[str, Any]:
-    """{"system", "hardware", "packages", "would_run", "problems"}; JSON values. Finding problems is not an
-    error.
-    """
+    """{"system", "hardware", "packages", "would_run", "problems"}; JSON values. Problems are no error."""
     problems = [
         *hardware.problems,
         *_package_problems(),

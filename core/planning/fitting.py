@@ -28,7 +28,6 @@ class Site:
 
     device: str
     dtype: str
-    system: str
     threads: int
     speeds: costs.Speeds
     gpu: Gpu | None
@@ -64,9 +63,35 @@ class Shortfall:
 
 
 def site_of(hardware: Hardware, settings: Settings, *, known: Known = NOTHING) -> Site:
-    """The device to plan for. The GPU with the most free memory, unless the user wants the CPU or there is
-    none.
-    """
+    """The device to plan for: the GPU with the most free memory, unless the user wants the CPU."""
+    gpu = _chosen(hardware, settings)
+    threads = settings.threads or hardware.physical_cores
+    dtype = settings.dtype or (_gpu_dtype(gpu) if gpu else _cpu_dtype(hardware))
+    ram_free = int(settings.ram_gib * GIB) if settings.ram_gib else hardware.ram_available_bytes
+    ram_reserve = max(GIB, hardware.ram_bytes * 0.06)
+    if settings.ram_reserve_gib is not None:
+        ram_reserve = settings.ram_reserve_gib * GIB
+    quota = quota_of(
+        settings.snapshot_quota_gb, free_bytes=hardware.disk_free_bytes or 0, used_bytes=known.snapshot_bytes
+    )
+    vram_free, vram_reserve = _vram(gpu, hardware, settings) if gpu else (0, 0)
+    return Site(
+        device="cuda" if gpu else "cpu",
+        dtype=dtype,
+        threads=threads,
+        speeds=costs.gpu_speeds(gpu) if gpu else costs.cpu_speeds(hardware, threads, dtype),
+        gpu=gpu,
+        vram_free=vram_free,
+        vram_reserve=vram_reserve,
+        ram_free=ram_free,
+        ram_reserve=int(ram_reserve),
+        pinnable=min(hardware.pinnable_bytes, ram_free) if gpu else 0,
+        snapshot_quota=quota,
+    )
+
+
+def _chosen(hardware: Hardware, settings: Settings) -> Gpu | None:
+    """The GPU to plan for, as the user describes it; None: the CPU. Raises PlanError where there is none."""
     gpu = max(hardware.gpus, key=lambda one: (one.free_bytes, -one.index), default=None)
     if settings.device == "cuda" and gpu is None:
         problem = f" ({hardware.problems[0]})" if hardware.problems else ""
@@ -74,53 +99,17 @@ def site_of(hardware: Hardware, settings: Settings, *, known: Known = NOTHING) -
             "No usable CUDA GPU was found{problem}. Install the NVIDIA driver, or set device to auto or cpu."
         )
         raise PlanError(said.format(problem=problem))
-    if settings.device == "cpu":
-        gpu = None
-    threads = settings.threads or hardware.physical_cores
-    ram_free = int(settings.ram_gib * GIB) if settings.ram_gib else hardware.ram_available_bytes
-    reserve = (
-        settings.ram_reserve_gib * GIB
-        if settings.ram_reserve_gib is not None
-        else max(GIB, hardware.ram_bytes * 0.06)
-    )
-    quota = quota_of(
-        settings.snapshot_quota_gb, free_bytes=hardware.disk_free_bytes or 0, used_bytes=known.snapshot_bytes
-    )
-    common = {
-        "system": hardware.system,
-        "threads": threads,
-        "ram_free": ram_free,
-        "ram_reserve": int(reserve),
-        "snapshot_quota": quota,
-    }
-    if gpu is None:
-        dtype = settings.dtype or _cpu_dtype(hardware)
-        return Site(
-            device="cpu",
-            dtype=dtype,
-            speeds=costs.cpu_speeds(hardware, threads, dtype),
-            gpu=None,
-            vram_free=0,
-            vram_reserve=0,
-            pinnable=0,
-            **common,
-        )
-    gpu = _overridden(gpu, settings)
-    vram_reserve = settings.vram_reserve_gib
-    if vram_reserve is None:
+    return None if gpu is None or settings.device == "cpu" else _overridden(gpu, settings)
+
+
+def _vram(gpu: Gpu, hardware: Hardware, settings: Settings) -> tuple[int, int]:
+    """(free, to be kept free) bytes."""
+    free = int(settings.vram_gib * GIB) if settings.vram_gib else gpu.free_bytes
+    reserve = settings.vram_reserve_gib
+    if reserve is None:
         # Windows spills into system memory instead of failing
-        vram_reserve = 1.5 if hardware.system == "Windows" else 1.0
-    vram_free = int(settings.vram_gib * GIB) if settings.vram_gib else gpu.free_bytes
-    return Site(
-        device="cuda",
-        dtype=settings.dtype or _gpu_dtype(gpu),
-        speeds=costs.gpu_speeds(gpu),
-        gpu=gpu,
-        vram_free=vram_free,
-        vram_reserve=int(vram_reserve * GIB),
-        pinnable=min(hardware.pinnable_bytes, ram_free),
-        **common,
-    )
+        reserve = 1.5 if hardware.system == "Windows" else 1.0
+    return free, int(reserve * GIB)
 
 
 def _overridden(gpu: Gpu, settings: Settings) -> Gpu:
@@ -149,9 +138,7 @@ def _gpu_dtype(gpu: Gpu) -> str:
 
 
 def fitted(case: Case, context: int) -> list[Layout | Shortfall]:
-    """The layout with the draft model and, unless the user named one, without: each fitted, or where it
-    breaks.
-    """
+    """The layout with the draft model and, unless the user named it, without: fitted, or where it breaks."""
     site, settings = case.site, case.settings
     free_choice = case.draft is not None and settings.draft_model is None
     drafts = (case.draft, None) if free_choice else (case.draft,)
@@ -181,9 +168,7 @@ def smallest(settings: Settings, limit: int) -> int:
 
 
 def _largest(fits: Callable[[int], bool], limit: int, *, smallest: int) -> int | None:
-    """The largest value in smallest..limit for which `fits` holds, on the grid of steps; fitting is
-    monotone.
-    """
+    """The largest value in smallest..limit, in steps, for which `fits` holds; fitting is monotone."""
     if fits(limit):
         return limit
     # low may fail, high has failed or is above
@@ -197,9 +182,7 @@ def _largest(fits: Callable[[int], bool], limit: int, *, smallest: int) -> int |
 
 
 def _fit(site: Site, settings: Settings, layout: Layout) -> Layout | Shortfall:
-    """`layout` with the most on-chip layers that fit, prefill in smaller segments where that is what it
-    takes.
-    """
+    """`layout` with the most on-chip layers that fit, with smaller prefill segments where it takes that."""
     if site.device == "cpu":
         return _with_host(site, replace(layout, on_chip=_given_layers(settings, layout)))
     if _fits_vram(site, option := replace(layout, on_chip=_given_layers(settings, layout))):

@@ -77,9 +77,7 @@ def keep(data_folder: Path, tuned: Tuned) -> Path:
 
 
 def forget(data_folder: Path, like: Tuned) -> bool:
-    """Drops what is stored for the same machine, model, device and size of context. Returns whether there was
-    anything.
-    """
+    """Drops what is stored for the same machine, model, device and size of context; whether it was there."""
     kept, others = read_tuned(data_folder), _others(data_folder, like)
     if len(others) == len(kept):
         return False

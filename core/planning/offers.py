@@ -105,9 +105,7 @@ def offers(
     is_downloaded: Callable[[CatalogueEntry], bool] = lambda entry: entry.embedded,
     known: Known = NOTHING,
 ) -> tuple[Offer, ...]:
-    """Every target model of the catalogue on this machine: those that fit first, the larger before the
-    smaller.
-    """
+    """Every target model of the catalogue on this machine: those that fit first, the larger before."""
     made = [
         _offer(hardware, settings, entry, downloaded=is_downloaded(entry), known=known)
         for entry in load().values()

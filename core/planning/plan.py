@@ -29,9 +29,7 @@ class BudgetLine:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Everything the engine needs to know about the machine. Bytes and tokens are exact, times are
-    expectations.
-    """
+    """All that the engine needs to know of the machine. Bytes and tokens are exact, times are expected."""
 
     model: str
     device: str  # "cpu" | "cuda"

@@ -18,10 +18,10 @@ from core.hardware.facts import Hardware
 from core.model.shapes import ModelShape
 from core.planning import costs
 from core.planning.budget import Layout, disk_lines, host_lines, vram_lines
-from core.planning.fitting import Case, Shortfall, fitted, longest, site_of, smallest
+from core.planning.fitting import Case, Shortfall, Site, fitted, longest, site_of, smallest
 from core.planning.known import NOTHING, Known
 from core.planning.notes import notes_for, tuning_notes
-from core.planning.plan import AUTO_CONTEXT, Plan
+from core.planning.plan import AUTO_CONTEXT, BudgetLine, Plan
 from core.planning.refusal import refusal
 from core.planning.tuned import Tuned, machine_of, newest
 from core.text.words import translated as _
@@ -81,9 +81,7 @@ def _best(case: Case, context: int) -> Plan | Shortfall:
 
 
 def _tuned(case: Case, context: int, record: Tuned, machine: str) -> Plan | str:
-    """The plan with the values that `tune` measured, or why they cannot be used, in words that follow
-    "because".
-    """
+    """The plan with the values that `tune` measured, or, to follow "because", why they cannot be used."""
     unfit = record.unfit(machine, case.settings, dtype=case.site.dtype, threads=case.site.threads)
     if unfit:
         return unfit
@@ -147,7 +145,11 @@ def _computed(case: Case, layout: Layout) -> _Passes:
     if draft is not None:
         draft_s = costs.pass_s(draft, site.dtype, rows=1, kv_tokens=layout.draft_tokens, speeds=speeds)
     return _Passes(
-        full, middle, draft_s, case.settings.assumed_acceptance, costs.draft_acceptance(target, draft)
+        full=full,
+        middle=middle,
+        draft_s=draft_s,
+        p=case.settings.assumed_acceptance,
+        q=costs.draft_acceptance(target, draft),
     )
 
 
@@ -155,34 +157,46 @@ def _measured(record: Tuned, settings: Settings) -> _Passes:
     """As `tune` found them, unless the user assumes another acceptance than the program does."""
     assumed = settings.assumed_acceptance != Settings().assumed_acceptance
     return _Passes(
-        record.verify_s,
-        record.middle_s,
-        record.draft_ms / 1e3,
-        settings.assumed_acceptance if assumed else record.acceptance,
-        record.draft_acceptance,
-        record.date,
+        full=record.verify_s,
+        middle=record.middle_s,
+        draft_s=record.draft_ms / 1e3,
+        p=settings.assumed_acceptance if assumed else record.acceptance,
+        q=record.draft_acceptance,
+        measured=record.date,
     )
 
 
-def _cost(case: Case, layout: Layout, passes: _Passes) -> Plan:
-    """Draft lengths and expected times for a layout that fits."""
-    site, settings = case.site, case.settings
-    target, draft = layout.target, layout.draft
-    lengths = costs.best_speculation(
+def _speculation(settings: Settings, passes: _Passes, *, by_lookup: bool) -> costs.Speculation:
+    """Draft lengths with the least time between tokens. Both are bounds: a draft stops by itself where one
+    more pass does not pay, the tokens of n-gram lookup are free, and at worst decoding is plain.
+    """
+    found = costs.best_speculation(
         [passes.full(rows) for rows in range(1, _last(settings.gamma, costs.MAX_GAMMA))],
         [passes.middle(rows) for rows in range(1, _last(settings.middle_gamma, costs.MAX_MIDDLE_GAMMA))],
         draft_s=passes.draft_s,
         p=passes.p,
         q=passes.q,
         gamma=settings.gamma,
-        middle_gamma=settings.middle_gamma or (costs.NGRAM_GAMMA if draft is None else None),
+        middle_gamma=settings.middle_gamma or (costs.NGRAM_GAMMA if by_lookup else None),
     )
-    # both are bounds: a draft stops by itself where one more pass does not pay, lookup's tokens are free, and
-    # at worst decoding is plain
-    gamma = settings.gamma or max(lengths.gamma, costs.LEAST_GAMMA)
-    middle_gamma = settings.middle_gamma or max(lengths.middle_gamma, costs.NGRAM_GAMMA)
-    tbt_s = lengths.tbt_s if settings.gamma else min(lengths.tbt_s, passes.full(1))
-    prefill = costs.prefill_s(
+    return costs.Speculation(
+        gamma=settings.gamma or max(found.gamma, costs.LEAST_GAMMA),
+        middle_gamma=settings.middle_gamma or max(found.middle_gamma, costs.NGRAM_GAMMA),
+        tbt_s=found.tbt_s if settings.gamma else min(found.tbt_s, passes.full(1)),
+    )
+
+
+def _budget(site: Site, layout: Layout) -> tuple[BudgetLine, ...]:
+    on_device = vram_lines(layout, site.vram_reserve) if site.device == "cuda" else ()
+    return *on_device, *host_lines(layout, site.ram_reserve), *disk_lines(layout, site.snapshot_quota)
+
+
+def _cost(case: Case, layout: Layout, passes: _Passes) -> Plan:
+    """The plan for a layout that fits: its lengths and expected times."""
+    site, settings = case.site, case.settings
+    target, draft = layout.target, layout.draft
+    lengths = _speculation(settings, passes, by_lookup=draft is None)
+    prefill_s = costs.prefill_s(
         target,
         site.dtype,
         tokens=layout.context,
@@ -190,8 +204,6 @@ def _cost(case: Case, layout: Layout, passes: _Passes) -> Plan:
         speeds=site.speeds,
         host_bytes=sum(layout.host_kv_split()),
     )
-    on_device = vram_lines(layout, site.vram_reserve) if site.device == "cuda" else ()
-    budget = (*on_device, *host_lines(layout, site.ram_reserve), *disk_lines(layout, site.snapshot_quota))
     offloaded = layout.on_chip < target.layers
     return Plan(
         model=target.name,
@@ -207,8 +219,8 @@ def _cost(case: Case, layout: Layout, passes: _Passes) -> Plan:
         draft_model=draft.name if draft is not None else None,
         draft_sinks=layout.draft_sinks,
         draft_window=layout.draft_window,
-        gamma=gamma,
-        middle_gamma=middle_gamma,
+        gamma=lengths.gamma,
+        middle_gamma=lengths.middle_gamma,
         prefill_segment_tokens=layout.segment,
         prefill_chunk_tokens=layout.chunk,
         staging_blocks=layout.blocks if offloaded else 0,
@@ -216,16 +228,16 @@ def _cost(case: Case, layout: Layout, passes: _Passes) -> Plan:
         staging_block_tokens=layout.block_tokens if offloaded else 0,
         threads=site.threads,
         weights_kernel=layout.kernel,
-        expected_tbt_ms=round(tbt_s * 1e3, 3),
+        expected_tbt_ms=round(lengths.tbt_s * 1e3, 3),
         expected_plain_tbt_ms=round(passes.full(1) * 1e3, 3),
         expected_middle_ms=round(passes.middle(1) * 1e3, 3),
         expected_row_ms=round((passes.full(9) - passes.full(1)) / 8 * 1e3, 3),
-        expected_prefill_s=round(prefill, 3),
+        expected_prefill_s=round(prefill_s, 3),
         expected_draft_ms=round(passes.draft_s * 1e3, 3),
         assumed_acceptance=round(passes.p, 4),
         tuned=passes.measured,
         pcie_gb_per_s=site.gpu.pcie_gb_per_s if site.gpu and offloaded else None,
-        budget=budget,
+        budget=_budget(site, layout),
         notes=(),
         residency=settings.kv_residency,
         gpu_index=site.gpu.index if site.gpu else 0,

@@ -119,9 +119,7 @@ def newest(found: Sequence[Tuned], model: str, device: str, context_tokens: int)
 
 
 def between(times: Times, rows: int) -> float:
-    """Milliseconds for so many rows: on the line between its neighbours, beyond the last in proportion to
-    it.
-    """
+    """Milliseconds for so many rows: on the line between its neighbours, in proportion beyond the last."""
     below = max((one for one in times if one[0] <= rows), default=times[0])
     above = min((one for one in times if one[0] >= rows), default=None)
     if above is None:

@@ -1,3 +1,1 @@
-"""Trains a draft model for a target model. Imported by the command that does so and by nothing else in
-core.
-"""
+"""Trains a draft model for a target model. Imported by that command and by nothing else in core."""

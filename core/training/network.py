@@ -41,9 +41,7 @@ class DraftNetwork(nn.Module):
         self._rope: tuple[int, Rope] | None = None
 
     def forward(self, ids: torch.Tensor) -> torch.Tensor:
-        """The last hidden states [batch, n, hidden], normalised, of ids [batch, n]. `logits` turns them into
-        logits.
-        """
+        """The last hidden states [batch, n, hidden], normalised, of ids [batch, n]; see `logits`."""
         n = ids.shape[1]
         places = Places(n, self.sinks, self.window, self._rotation(n), ids.device)
         x = F.embedding(ids, self.embedding)
@@ -67,9 +65,7 @@ class DraftNetwork(nn.Module):
 
 
 class Places:
-    """Where the tokens of a sequence stand: rotations, and who sees whom, for queries in blocks of `window`
-    tokens.
-    """
+    """Where a sequence's tokens stand: rotations, and who sees whom in blocks of `window` queries."""
 
     def __init__(self, n: int, sinks: int, window: int, rope: Rope, device: torch.device) -> None:
         self.sinks, self.window, self.blocks = min(sinks, n), window, -(-n // window)

@@ -54,9 +54,7 @@ class Prompt:
 
 
 def read_texts(sources: Sequence[Path], tokenizer: Tokenizer) -> list[list[int]]:
-    """The token ids of every book named or found in the folders named. Raises UserError when nothing can be
-    read.
-    """
+    """The token ids of every book named or found in folders named. Raises UserError when there is none."""
     files = [
         file
         for source in sources

@@ -1,3 +1,1 @@
-"""Measures what speculation costs and yields on this machine, and stores values for the planner that proved
-faster.
-"""
+"""Measures what speculation costs and yields on this machine, and keeps values that proved faster."""

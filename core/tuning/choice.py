@@ -1,6 +1,4 @@
-"""From what was measured to the lengths of speculation with the least expected time between tokens. Pure; no
-torch.
-"""
+"""From what was measured to the lengths of speculation with the least time between tokens. No torch."""
 
 from __future__ import annotations
 
@@ -73,9 +71,7 @@ def candidates(plan: Plan, settings: Settings) -> list[Selection]:
 
 
 def choose(measured: Measured, settings: Settings) -> Choice:
-    """The selection and the lengths of which a token is expected to take least. A length that the user set
-    stays.
-    """
+    """The selection and lengths with which a token should take least. A length of the user's stays."""
     options = [
         Choice(selection, _lengths(measured, selection, settings))
         for selection in sorted(measured.acceptance)

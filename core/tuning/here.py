@@ -20,11 +20,12 @@ from core.conversation.reading import ReadingStyle
 from core.documents import read_document
 from core.errors import PlanError
 from core.events import Progress
+from core.hardware.facts import Hardware
 from core.hardware.probe import probe
 from core.model.fetch import is_downloaded, model_folder
 from core.model.stored import fingerprint
 from core.planning import known
-from core.planning.offers import choose, plan_for
+from core.planning.offers import Choice, choose, plan_for
 from core.planning.plan import Plan
 from core.planning.tuned import Tuned, machine_of
 from core.text.tokenizer import Tokenizer
@@ -72,22 +73,34 @@ def tune(
     draft = model_folder(choice.draft, report) if choice.draft else None
     report(_("Loading the model"), None)
     bench = build_bench(choice.plan, settings, folder, draft_dir=draft, progress=report)
-    tokenizer, style = (
-        Tokenizer.load(folder, frame=choice.entry.frame),
-        ReadingStyle.from_record(choice.entry.reading),
+    tokenizer = Tokenizer.load(folder, frame=choice.entry.frame)
+    style = ReadingStyle.from_record(choice.entry.reading)
+    tuner = Tuner(
+        bench,
+        choice.plan,
+        settings,
+        _params(settings, style),
+        replan=partial(_replanned, machine, settings, choice),
+        label=_labels(machine, folder),
+        clock=clock,
+        report=report,
     )
-    frame = tokenizer.frame(style.system)
-    texts = [read_document(path).text for path in books or (SAMPLES / name for name in TEXTS)]
-    request = [*tokenizer.encode("\n\n" + style.part_prompts[0]), *frame.ask]
+    outcome = tuner.run(*_prompt(tokenizer, style, books or [SAMPLES / name for name in TEXTS]))
+    return stored(outcome, paths.data_dir(), busy=busy)
 
-    def replan(tuned: Tuned) -> Plan:
-        same = replace(settings, context_tokens=choice.plan.context_tokens)
-        try:
-            return plan_for(machine, same, choice.entry, known=known.Known((tuned,))).plan
-        except PlanError:  # more than fits beside everything else
-            return choice.plan
 
-    label = partial(
+def _replanned(machine: Hardware, settings: Settings, choice: Choice, tuned: Tuned) -> Plan:
+    """The plan that the planner will make with these values; the chosen one where they do not fit."""
+    same = replace(settings, context_tokens=choice.plan.context_tokens)
+    try:
+        return plan_for(machine, same, choice.entry, known=known.Known((tuned,))).plan
+    except PlanError:
+        return choice.plan
+
+
+def _labels(machine: Hardware, folder: Path) -> Callable[..., Tuned]:
+    """Makes Tuned values of what is measured here today with the model in `folder`."""
+    return partial(
         Tuned,
         machine=machine_of(machine),
         folder=str(folder),
@@ -95,18 +108,14 @@ def tune(
         version=known.version(),
         date=date.today().isoformat(),
     )
-    tuner = Tuner(
-        bench,
-        choice.plan,
-        settings,
-        _params(settings, style),
-        replan=replan,
-        label=label,
-        clock=clock,
-        report=report,
-    )
-    outcome = tuner.run([*frame.opening, *tokenizer.encode("\n\n".join(texts))], request)
-    return stored(outcome, paths.data_dir(), busy=busy)
+
+
+def _prompt(tokenizer: Tokenizer, style: ReadingStyle, books: Sequence[Path]) -> tuple[list[int], list[int]]:
+    """What is read, from its frame on, and what is asked about it."""
+    frame = tokenizer.frame(style.system)
+    texts = [read_document(path).text for path in books]
+    request = [*tokenizer.encode("\n\n" + style.part_prompts[0]), *frame.ask]
+    return [*frame.opening, *tokenizer.encode("\n\n".join(texts))], request
 
 
 def stored(outcome: Outcome, data_folder: Path, *, busy: float = 0.0) -> Stored:

@@ -1,6 +1,4 @@
-"""Measures passes and acceptance behind one text, chooses, and lets the choice race the plan it would
-replace.
-"""
+"""Measures passes and acceptance behind one text, chooses, and lets the choice race the plan."""
 
 from __future__ import annotations
 
@@ -79,9 +77,7 @@ class Outcome:
 
 
 class Tuner:
-    """One run. `replan(tuned)` plans with such values, as the planner will; `label` makes a Tuned of what is
-    measured.
-    """
+    """One run. `replan(tuned)` plans with such values; `label` makes a Tuned of what is measured."""
 
     def __init__(
         self,
@@ -110,7 +106,7 @@ class Tuner:
             prompt = self._read(engine, context, text, request)
             self._report(_("Answering"), READ_SHARE)
             answer, levels, _ms = self._answer(
-                self._bench.engine(self._plan), context, prompt, ANSWER_TOKENS, ANSWER_SHARE
+                self._bench.engine(self._plan), context, prompt, tokens=ANSWER_TOKENS, share=ANSWER_SHARE
             )
             acceptance, middle_ms = self._forced(engine.model, context, [*prompt, *answer], len(prompt))
             self._report(_("Passes over a full context"), FORCED_SHARE)
@@ -154,7 +150,7 @@ class Tuner:
         return [*text[:done], *request]
 
     def _answer(
-        self, engine: Engine, context: Context, prompt: Sequence[int], tokens: int, share: float
+        self, engine: Engine, context: Context, prompt: Sequence[int], *, tokens: int, share: float
     ) -> tuple[list[int], list[str], float]:
         """An answer that ends by `share` of the time, who proposed each token, and milliseconds per token.
 
@@ -287,7 +283,7 @@ class Tuner:
             self._report(_("Against the default"), PASSES_SHARE + number * (1 - PASSES_SHARE) / 4)
             share = self._limit.used() + (1 - PASSES_SHARE) / 4
             engine = self._bench.engine(chosen if of_chosen else self._plan)
-            taken[of_chosen].append(self._answer(engine, context, prompt, RACE_TOKENS, share)[2])
+            taken[of_chosen].append(self._answer(engine, context, prompt, tokens=RACE_TOKENS, share=share)[2])
         return sum(taken[False]) / 2, sum(taken[True]) / 2
 
     def _report(self, stage: str, fraction: float) -> None:

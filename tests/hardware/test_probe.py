@@ -226,9 +226,7 @@ def test_without_a_folder_nothing_is_measured_or_written(tmp_path, monkeypatch):
 
 @pytest.fixture
 def bus(monkeypatch):
-    """A machine with one GPU whose bus gets faster with every measurement; the list holds each
-    measurement.
-    """
+    """A machine with one GPU whose bus gets faster with every measurement, and those measurements."""
     calls: list[int] = []
 
     def measure(index: int) -> dict:

@@ -57,9 +57,7 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def ready(root: Path) -> Callable[[str], Path]:
-    """A function that makes an environment that counts as ready, whose app is the given program. Returns the
-    launcher.
-    """
+    """Makes an environment that counts as ready, whose app is the given program. Returns the launcher."""
 
     def make(program: str) -> Path:
         environment = Environment(root)

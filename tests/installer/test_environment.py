@@ -1,6 +1,4 @@
-"""The environment: made once, finished when interrupted, made anew when broken. Only stdlib venvs are really
-made.
-"""
+"""The environment: made once, finished when interrupted, made anew when broken. Venvs are real."""
 
 from __future__ import annotations
 
@@ -27,9 +25,7 @@ posix_only = pytest.mark.skipif(os.name == "nt", reason="POSIX file locks")
 
 @pytest.fixture
 def installs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Every package installation asked for, none done; the environment itself is real but its pip is a
-    stub.
-    """
+    """Every package installation asked for, none done; the environment is real but its pip is a stub."""
     asked: list[str] = []
     monkeypatch.setattr(
         Pip, "install_torch", lambda self, build, *, replace, progress: asked.append(f"torch {build.name}")

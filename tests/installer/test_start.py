@@ -1,6 +1,4 @@
-"""From the command line to a running command: arguments, streams, status, signals, and Pythons that do not
-fit.
-"""
+"""From the command line to a running command: arguments, streams, status, signals, other Pythons."""
 
 from __future__ import annotations
 

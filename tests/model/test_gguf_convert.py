@@ -1,6 +1,4 @@
-"""The converter keeps a GGUF's own codes: unpacked they are the weights that gguf's own reader gives, row for
-row.
-"""
+"""The converter keeps a GGUF's own codes: unpacked they are the weights that gguf's reader gives."""
 
 from __future__ import annotations
 
@@ -35,9 +33,7 @@ def test_codes_rebuild_what_gguf_dequantises(kind: str):
 
 @pytest.mark.parametrize(("name", "heads"), [("q_proj", 4), ("k_proj", 2)])
 def test_rotary_halves_come_apart_again(name: str, heads: int):
-    """GGUF writes the two halves of each q and k head row by row in turn; other matrices are left as they
-    are.
-    """
+    """GGUF writes the halves of each q and k head row by row in turn; other matrices are left alone."""
     rows = np.arange(heads * 6).reshape(-1, 1)
     interleaved = rows.reshape(heads, 2, 3, 1).swapaxes(1, 2).reshape(rows.shape)
     full = f"model.layers.0.self_attn.{name}.weight"

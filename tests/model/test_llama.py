@@ -54,9 +54,7 @@ def same(reference: torch.nn.Module, model: object) -> None:
 @pytest.mark.parametrize("kv_heads", [4, 2], ids=["MHA", "GQA"])
 @pytest.mark.parametrize("tied", [False, True], ids=["untied", "tied"])
 def test_logits_equal_transformers(family: str, kv_heads: int, tied: bool):
-    """Biases (Qwen2), q/k norms (Qwen3), grouped heads, tied embeddings; odd segments and chunks against one
-    pass.
-    """
+    """Biases (Qwen2), q/k norms (Qwen3), grouped heads, tied embeddings; odd segments against one pass."""
     reference = oracle(family, kv_heads=kv_heads, tied=tied)
     same(reference, ours(reference))
 

@@ -28,9 +28,7 @@ def test_it_is_small_and_carries_its_card():
 
 
 def test_it_agrees_with_its_target_far_more_often_than_chance(embedded_model_dir: Path):
-    """Rows of the head in another order, or positions other than in training, leave a draft that nobody
-    accepts.
-    """
+    """Rows of the head in another order, or other positions, leave a draft that nobody accepts."""
     backend = CpuBackend(torch.float32)
     target = load_model(embedded_model_dir, backend, positions=512)
     draft = load_draft(

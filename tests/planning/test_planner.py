@@ -1,6 +1,4 @@
-"""The planner: properties over a table of imagined machines, rows checked by hand, and what impossible cases
-say.
-"""
+"""The planner: properties over a table of imagined machines, rows by hand, and what is refused."""
 
 from __future__ import annotations
 
@@ -222,9 +220,7 @@ def test_4_bit_kernels_only_for_a_4_bit_checkpoint_in_bfloat16():
 
 
 def test_cpu_times_near_the_measured_ones():
-    """Measured on two AVX-512 cores: a pass behind so many tokens (docs/LOG.md), and prefill
-    (benchmarks/results/peers.json).
-    """
+    """Measured on two AVX-512 cores (docs/LOG.md), and prefill (benchmarks/results/peers.json)."""
     hardware = replace(
         imagined_hardware(ram_gib=16, cores=2), cpu_flags=frozenset({"avx512f", "avx512_bf16"})
     )

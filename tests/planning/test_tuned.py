@@ -98,9 +98,7 @@ def test_the_user_wins():
     ],
 )
 def test_what_does_not_hold_here_is_not_used_and_said(changes: dict, settings: dict, why: str):
-    """Values of another machine, model or layout would be worse than the rules, and silence about it a
-    riddle.
-    """
+    """Values of another machine, model or layout are worse than the rules, and silence is a riddle."""
     made = planned(record=replace(RECORD, **changes), **settings)
     without = plan(MACHINE, Settings(**settings), target=find(EMBEDDED).shape)
     assert replace(made, notes=()) == replace(without, notes=())

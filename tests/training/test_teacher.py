@@ -37,9 +37,7 @@ def reference(ids: torch.Tensor) -> torch.Tensor:
 
 
 def test_the_stored_laws_are_the_targets(folder: Path):
-    """Row by row what one pass over the finished text says, within the head's vocabulary, at every
-    temperature.
-    """
+    """Row by row what one pass over the text says, within the head's vocabulary, at every temperature."""
     head = list(range(0, VOCAB, 1))[:80]
     stored = laws(folder, [Prompt((1, 2, 3, 4), 1.0, 1.0), Prompt((9, 8, 70, 6), 0.6, 1.1)], head)
     assert stored.ids.shape == (2, 28)

@@ -103,9 +103,7 @@ def test_it_learns(trained: Path):
 
 
 def test_a_stopped_run_goes_on_as_if_it_had_not(trained: Path, target_dir: Path, books: Path, tmp_path: Path):
-    """Optimiser, order of the texts and chance all come back; what follows the last checkpoint is done
-    again.
-    """
+    """Optimiser, order of texts and chance come back; what follows the last checkpoint is done again."""
     with pytest.raises(Stopped):
         run(target_dir, books, tmp_path, stop_after=9)
     run(target_dir, books, tmp_path)
@@ -127,9 +125,7 @@ def test_more_tokens_keep_what_is_there(trained: Path, target_dir: Path, books: 
 
 
 def test_the_result_drafts(trained: Path, target_dir: Path):
-    """The folder is a checkpoint that the runtime loads beside its target, small because the embedding stays
-    there.
-    """
+    """A checkpoint that the runtime loads beside its target, small because the embedding stays there."""
     backend = CpuBackend(torch.float32)
     target = load_model(target_dir, backend, positions=64)
     draft = load_draft(trained, backend, target=target, target_dir=target_dir, positions=64)

@@ -1,6 +1,4 @@
-"""Tuning as the command does it: what it is tuned for, and one run with the real model from command to
-planner.
-"""
+"""Tuning as the command does it: what it is tuned for, and one run with the real model to the planner."""
 
 from __future__ import annotations
 
@@ -16,9 +14,7 @@ from core.tuning.here import BUSY, LEAST_TEMPERATURE, _params
 
 
 def test_it_tunes_for_answers_as_the_user_wants_them():
-    """The model's own sampling, livelier where it is greedy; a temperature that the user set is not
-    touched.
-    """
+    """The model's own sampling, livelier where it is greedy; a temperature of the user's stays."""
     greedy = ReadingStyle(temperature=0.0, repetition_penalty=1.1)
     assert (
         _params(Settings(), greedy).temperature == LEAST_TEMPERATURE

@@ -56,9 +56,7 @@ def tuned(
     stages: list[str] | None = None,
     new_cache: Callable[[int], TargetKVCache] | None = None,
 ) -> Outcome:
-    """A run in which a token of the default plan takes token_s[False] and one of the found plan
-    token_s[True].
-    """
+    """A run in which a token takes token_s[False] with the default plan, token_s[True] with the found one."""
     clock = Clock()
 
     def engine_of(other: Plan) -> object:
@@ -167,9 +165,7 @@ def test_little_memory_changes_no_figure(model: LlamaModel, monkeypatch: pytest.
 
 
 def test_an_offloaded_cache_is_measured_alike(model: LlamaModel):
-    """Its rows lie in host memory; filling it up and taking that back must leave what the race reads as it
-    was.
-    """
+    """Its rows lie in host memory; filling it up and taking that back must leave what the race reads."""
 
     def offloaded(capacity: int) -> OffloadedKVCache:
         return OffloadedKVCache(
