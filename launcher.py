@@ -2,9 +2,10 @@
 """Starts TriForce Chat: makes its environment on first use, then runs the app or a command in it.
 
     python3 launcher.py                 open the app in the browser
-    python3 launcher.py COMMAND ...     summarize, chat, extract, doctor, plan, models, serve (--help lists
-    them) python3 launcher.py test [...]      run the tests (--slow adds the slow ones, --e2e runs those in a
-    browser) python3 launcher.py repair          make the environment anew
+    python3 launcher.py COMMAND ...     summarize, chat, extract, doctor, plan, models, snapshots, tune,
+                                        train-draft, serve, app (--help says what each does)
+    python3 launcher.py test [...]      run the tests (--slow adds the slow ones, --e2e those in a browser)
+    python3 launcher.py repair          make the environment anew
 
 Standard library only. This file keeps to syntax that every Python since 2.7 can read, so that an old one gets
 a sentence instead of a syntax error; everything newer lives in installer/.

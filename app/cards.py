@@ -6,11 +6,13 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from app.engine import Engine
 from core.documents.document import Document
 from core.errors import UserError
+
+if TYPE_CHECKING:
+    from app.runtime import Runtime
 
 log = logging.getLogger(__name__)
 AGAIN_S = 30.0  # after so long a look at a card that failed asks for it again
@@ -25,7 +27,7 @@ class Cards:
     """
 
     def __init__(
-        self, engine: Engine, changed: Callable[[], None], *, clock: Callable[[], float] = time.monotonic
+        self, engine: Runtime, changed: Callable[[], None], *, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._engine, self._changed, self._clock = engine, changed, clock
         self._lock = threading.Lock()

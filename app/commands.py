@@ -1,5 +1,6 @@
-"""Commands that need no engine: extract, doctor, plan, models; and the ones that start the app. Imports
-neither torch nor gradio.
+"""Commands that do not answer: extract, doctor, plan, models, snapshots, tune, train-draft, serve and app.
+
+What needs torch or gradio is imported by the command that needs it.
 """
 
 from __future__ import annotations

@@ -8,9 +8,9 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from app.cards import Cards
-from app.engine import Engine
 from app.history import History, Turn, exchanges, wording
 from app.intake import Intake
 from app.job import Job
@@ -20,6 +20,9 @@ from app.values import Notice, Passage
 from core.ask import Ask
 from core.documents.document import Document
 from core.text.words import translated as _
+
+if TYPE_CHECKING:
+    from app.runtime import Runtime
 
 STOP_WAIT_S = 5.0
 SAVE_WAIT_S = 30.0  # 4 GB at 150 MB/s; more than that goes on after the next start
@@ -32,7 +35,7 @@ class Desk:
 
     def __init__(
         self,
-        engine: Engine,
+        engine: Runtime,
         library: Library,
         history: History,
         *,

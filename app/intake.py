@@ -1,5 +1,6 @@
-"""How a file becomes a book: one at a time, read in the background, with a word from the person where it is
-locked or full of pictures.
+"""How a file becomes a book: one at a time, read in the background.
+
+The person is asked where it is locked or full of pictures.
 """
 
 from __future__ import annotations
@@ -9,24 +10,17 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from app.values import Notice, Opening
 from core.documents.document import Document
 from core.errors import PasswordNeeded, ScannedPages, UserError
+from core.text.words import translated as _
+
+if TYPE_CHECKING:
+    from app.handlers import Desk
 
 log = logging.getLogger(__name__)
-
-
-class Taker(Protocol):
-    """Who takes the books: the desk."""
-
-    notice: Notice | None
-
-    def shelve(self, document: Document, *, again: bool) -> None: ...
-    def say(self, text: str, kind: str = "error") -> None: ...
-    def refuse_while_busy(self) -> bool: ...
-    def change(self) -> None: ...
 
 
 class Intake:
@@ -36,7 +30,7 @@ class Intake:
 
     def __init__(
         self,
-        taker: Taker,
+        desk: Desk,
         *,
         upload_dir: Path,
         read: Callable[..., Document],
@@ -45,7 +39,7 @@ class Intake:
     ) -> None:
         self.samples = samples
         self.opening: Opening | None = None
-        self._taker, self._upload_dir, self._read, self._can_ocr = taker, upload_dir.resolve(), read, can_ocr
+        self._desk, self._upload_dir, self._read, self._can_ocr = desk, upload_dir.resolve(), read, can_ocr
         self._lock = threading.Lock()
         self._cancelled = threading.Event()
 
@@ -53,19 +47,19 @@ class Intake:
         """Reads an uploaded file. Paths outside the uploads are refused: they come from the browser."""
         real = Path(path).resolve()
         if not real.is_relative_to(self._upload_dir) or not real.is_file():
-            self._taker.say("That file did not arrive. Please drop it again.")
+            self._desk.say(_("That file did not arrive. Please drop it again."))
             return
-        self._open(Opening(real, name))
+        self._open(Opening(real, name, _("Opening")))
 
     def refuse(self, name: str, reason: str) -> None:
         """Says why a dropped file was not taken."""
-        self._taker.say(f"“{name}” was not opened. {reason}")
+        self._desk.say(_("“{name}” was not opened. {reason}").format(name=name, reason=reason))
 
     def sample(self, name: str) -> None:
         """Opens one of the app's own books."""
         for sample in self.samples:
             if sample.name == name:
-                self._open(Opening(sample, name, keep=True))
+                self._open(Opening(sample, name, _("Opening"), keep=True))
 
     def give_password(self, password: str) -> None:
         """Tries again to open the locked file."""
@@ -90,12 +84,12 @@ class Intake:
             if self.opening and self.opening.waiting:
                 _drop(self.opening)
                 self.opening = None
-        self._taker.change()
+        self._desk.change()
 
     # --- inside
 
     def _open(self, opening: Opening) -> None:
-        if self._taker.refuse_while_busy():
+        if self._desk.refuse_while_busy():
             _drop(opening)
             return
         with self._lock:
@@ -105,23 +99,24 @@ class Intake:
                 self.opening = opening
         if occupied:
             _drop(opening)
-            self._taker.say("One file at a time, please: another one is still being read.")
+            self._desk.say(_("One file at a time, please: another one is still being read."))
             return
         if before:
             _drop(before)
-        self._taker.notice = None
+        self._desk.notice = None
         self._cancelled.clear()
         threading.Thread(target=self._read_file, args=(opening,), name="reading", daemon=True).start()
-        self._taker.change()
+        self._desk.change()
 
     def _open_again(self, opening: Opening) -> None:
-        if self._taker.refuse_while_busy():
+        if self._desk.refuse_while_busy():
             return
         if opening.path.is_file():
-            self._open(replace(opening, stage="Opening", fraction=None))
+            self._open(replace(opening, stage=_("Opening"), fraction=None))
         else:  # uploads do not wait for ever
             self.opening = None
-            self._taker.say(f"“{opening.name}” was deleted here in the meantime. Please drop it again.")
+            words = _("“{name}” was deleted here in the meantime. Please drop it again.")
+            self._desk.say(words.format(name=opening.name))
 
     def _read_file(self, opening: Opening) -> None:
         done: Opening | None = None
@@ -129,24 +124,25 @@ class Intake:
             done = self._shelved(opening)
         except PasswordNeeded as error:
             done = replace(opening, locked=True)
-            self._taker.notice = Notice(str(error)) if opening.password else None
+            self._desk.notice = Notice(str(error)) if opening.password else None
         except ScannedPages as error:
             done = self._offered(opening, str(error))
-            self._taker.notice = None if done else Notice(str(error))
+            self._desk.notice = None if done else Notice(str(error))
         except UserError as error:
-            self._taker.notice = Notice(str(error))
+            self._desk.notice = Notice(str(error))
         # the boundary to the person: a reader's bug must not take the page down
         except Exception:
             log.exception("reading %s failed", opening.name)
-            self._taker.notice = Notice(
-                f"“{opening.name}” could not be read. The log has the details; "
-                "another format of the same book may work."
+            words = _(
+                "“{name}” could not be read. The log has the details; another format of the same book "
+                "may work."
             )
+            self._desk.notice = Notice(words.format(name=opening.name))
         finally:
             if done is None:
                 _drop(opening)
             self.opening = done
-            self._taker.change()
+            self._desk.change()
 
     def _shelved(self, opening: Opening) -> Opening | None:
         """Reads the file and hands the book over. Returns the file when it is to wait for a word about its
@@ -155,7 +151,7 @@ class Intake:
 
         def progress(stage: str, fraction: float | None = None) -> None:
             self.opening = replace(opening, stage=stage, fraction=fraction)
-            self._taker.change()
+            self._desk.change()
 
         document = self._read(
             opening.path,
@@ -166,13 +162,13 @@ class Intake:
         )
         if self._cancelled.is_set():
             return None
-        self._taker.shelve(_named(document, opening.name), again=opening.ocr)
+        self._desk.shelve(_named(document, opening.name), again=opening.ocr)
         if not document.pictures:
             return None
         pages = len(document.page_starts)
+        words = _("{pictures} of {pages} pages of “{name}” are pictures and were left out.")
         return self._offered(
-            opening,
-            f"{document.pictures} of {pages} pages of “{opening.name}” are pictures and were left out.",
+            opening, words.format(pictures=document.pictures, pages=pages, name=opening.name)
         )
 
     def _offered(self, opening: Opening, words: str) -> Opening | None:

@@ -52,8 +52,8 @@ class Snapshot:
 class Job:
     """Runs one stream of events in its own thread and writes the answer to the history while it grows.
 
-    An answer `instead_of` an earlier one is written when it is complete, and `say` tells when it does not come
-    to that: the earlier one stands.
+    An answer `instead_of` an earlier one is written when it is complete; `say` tells when it does not come to
+    that and the earlier one stands.
     """
 
     def __init__(

@@ -6,15 +6,16 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import re
+import shutil
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from core.documents.document import Document
+from core.paths import write_whole
 
 log = logging.getLogger(__name__)
 BOOK_ID = re.compile(r"[0-9a-f]{64}")
@@ -57,9 +58,7 @@ class Library:
 
     def add(self, document: Document) -> BookEntry:
         """Stores the book (again) and puts it first on the shelf."""
-        folder = self._folder(document.sha256)
-        folder.mkdir(parents=True, exist_ok=True)
-        _write(folder / "book.json", document.to_json())
+        _write(self._folder(document.sha256) / "book.json", document.to_json())
         with self._lock:
             self._remember(document)
         return self._write_entry(document)
@@ -87,10 +86,8 @@ class Library:
         with self._lock:
             self._open.pop(book_id, None)
             folder = self._folder(book_id)
-            for name in ("entry.json", "book.json"):
-                (folder / name).unlink(missing_ok=True)
-            if folder.is_dir():
-                folder.rmdir()
+            if folder.is_dir():  # with what a killed app left half-written
+                shutil.rmtree(folder)
 
     def _folder(self, book_id: str) -> Path:
         # the id comes from the browser: it must not name a path
@@ -108,10 +105,7 @@ class Library:
             chapters=len(document.chapters),
             opened=self._clock(),
         )
-        _write(
-            self._folder(document.sha256) / "entry.json",
-            {name: getattr(entry, name) for name in entry.__slots__},
-        )
+        _write(self._folder(document.sha256) / "entry.json", asdict(entry))
         return entry
 
     def _remember(self, document: Document) -> None:
@@ -122,7 +116,4 @@ class Library:
 
 
 def _write(path: Path, data: dict) -> None:
-    """Whole or not at all: a killed app must not leave half a book."""
-    part = path.with_suffix(".part")
-    part.write_text(json.dumps(data, ensure_ascii=False), encoding="utf-8")
-    os.replace(part, path)
+    write_whole(path, json.dumps(data, ensure_ascii=False))

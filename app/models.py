@@ -25,8 +25,10 @@ from core.hardware.facts import Hardware
 from core.hardware.probe import probe
 from core.model.catalogue import draft_for, find
 from core.model.fetch import is_downloaded
+from core.paths import write_whole
 from core.planning.known import NOTHING, Known, known_in
 from core.planning.offers import Offer, offers
+from core.text.words import translated as _
 
 log = logging.getLogger(__name__)
 ROOT = Path(__file__).resolve().parent.parent
@@ -60,7 +62,7 @@ class Fetching:
     """The download. `state`: running | paused | failed."""
 
     name: str
-    stage: str = "Starting the download"
+    stage: str = ""
     fraction: float | None = None
     state: str = "running"
     error: str = ""
@@ -129,7 +131,7 @@ class Models:
                 env={**os.environ, "PYTHONUTF8": "1"},
                 creationflags=getattr(subprocess, "CREATE_NO_WINDOW", 0),
             )
-            self._set(Fetching(name))
+            self._set(Fetching(name, _("Starting the download")))
         threading.Thread(
             target=self._listen, args=(self._process, name), name="download", daemon=True
         ).start()
@@ -175,7 +177,7 @@ class Models:
                         name,
                         state="failed",
                         error=said.get("error")
-                        or (
+                        or _(
                             "The download ended unexpectedly; the text window has the reason. Start it "
                             "again: it goes on where it stopped."
                         ),
@@ -210,10 +212,8 @@ def _choice_file() -> Path:
 
 def remember(name: str) -> None:
     """The model the app starts with from now on, unless config.yaml names one."""
-    part = _choice_file().with_suffix(".part")
     try:
-        part.write_text(json.dumps({"model": name}), encoding="utf-8")
-        part.replace(_choice_file())
+        write_whole(_choice_file(), json.dumps({"model": name}))
     except OSError as error:
         log.warning("the choice of a model is not kept: %s", error)
 

@@ -6,12 +6,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from app import views
 from app.broadcast import Regions
 from app.citations import Citations, Cited
-from app.engine import Engine
 from app.handlers import Desk
 from app.history import Turn
 from app.job import Snapshot
@@ -21,6 +20,9 @@ from app.stats_panel import panel_html, plan_html
 from app.values import Notice
 from core.events import Stats
 from core.wire import unpack_stats
+
+if TYPE_CHECKING:
+    from app.runtime import Runtime
 
 PANEL_S = 0.25  # between two updates of the numbers while an answer is written
 
@@ -158,11 +160,11 @@ def _question(turn: Turn | None) -> str:
     return turn.text if turn and turn.role == "user" and not turn.extra.get("summary") else ""
 
 
-def _progress(engine: Engine) -> float | None:
+def _progress(engine: Runtime) -> float | None:
     return engine.loading_fraction if engine.state == "loading" else None
 
 
-def _engine_notice(engine: Engine) -> Notice | None:
+def _engine_notice(engine: Runtime) -> Notice | None:
     return Notice(engine.error) if engine.state == "failed" and engine.error else None
 
 

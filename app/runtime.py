@@ -1,25 +1,21 @@
-"""The app's side of the engine process: starts it, talks to it, starts it again when it was killed.
-Thread-safe.
+"""The app's side of the engine: starts its process, talks to it, starts it again when it was killed.
 
-Nothing that matters lives in the engine process: books and turns are handed over with every question, so a
-killed engine costs one answer and no conversation.
+Thread-safe. Nothing that matters lives in the engine's process: books and turns are handed over with every
+question, so a killed engine costs one answer and no conversation.
 """
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import itertools
 import logging
-import os
 import queue
-import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
+from app.process import EngineProcess, log_path
 from core import paths
 from core.ask import Ask
 from core.cache.disk import SnapshotFolder
@@ -28,28 +24,16 @@ from core.conversation.notes import NoteStore
 from core.documents.document import Document
 from core.errors import UserError
 from core.events import Event, Failed, Finished, Loading
-from core.wire import from_line, pack_ask, to_line, unpack
+from core.text.words import translated as _
+from core.wire import pack_ask, unpack
 
 log = logging.getLogger(__name__)
 
-ROOT = Path(__file__).resolve().parent.parent
 WORKER = (sys.executable, "-m", "core.worker")
 # in a row without becoming ready; then something is wrong for good
 _RESTARTS = 2
 _CARD_WAIT_S = 30.0
-_CLOSE_WAIT_S = 5.0
 _SAVE_WAIT_S = 120.0  # 17 GB, an 8B model's KV of 128K tokens, at 150 MB/s
-_LOG_BYTES = 4 << 20
-KILLED = (
-    "The engine stopped unexpectedly ({how}). It is being started again and nothing of the conversation is "
-    "lost: "
-    "ask again in a moment."
-)
-GAVE_UP = (
-    "The engine stopped {times} times while starting ({how}). The reason is in {log}. Close other programs "
-    "or choose a "
-    "smaller model."
-)
 
 
 class Runtime:
@@ -64,8 +48,7 @@ class Runtime:
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
         self._numbers = itertools.count(1)
-        self._process: subprocess.Popen[bytes] | None = None
-        self._outbox: queue.Queue[dict[str, Any] | None] = queue.Queue()
+        self._process: EngineProcess | None = None
         self._inboxes: dict[int, queue.Queue[dict[str, Any]]] = {}
         self._answering: int | None = None
         self._saving: int | None = None
@@ -100,7 +83,7 @@ class Runtime:
                 return
             self._settings = dataclasses.replace(self._settings, model=model)
             self._failures = 0
-            self._fail_all("The model was changed.")
+            self._fail_all(_("The model was changed."))
             self._end_process()
             self._launch()
 
@@ -109,11 +92,10 @@ class Runtime:
         with self._lock:
             self._closed = True
             process, self._process = self._process, None
-            self._outbox.put(None)
-            self._fail_all("The engine was closed.")
+            self._fail_all(_("The engine was closed."))
             self._tell()
         if process is not None:
-            _end(process)
+            process.end()
 
     @property
     def pid(self) -> int | None:
@@ -139,14 +121,14 @@ class Runtime:
         """
         self.start()
         if not self.wait_ready(None):
-            raise UserError(self.error or "The engine is not running.")
+            raise UserError(self.error or _("The engine is not running."))
         with self._lock:
             self._hand_over(book)
             number, inbox = self._post({"do": "card", "book_id": book.sha256})
         try:
             message = inbox.get(timeout=_CARD_WAIT_S)
         except queue.Empty:
-            raise UserError("The engine did not answer in time. Try again in a moment.") from None
+            raise UserError(_("The engine did not answer in time. Try again in a moment.")) from None
         finally:
             self._inboxes.pop(number, None)
         if "card" in message:
@@ -163,8 +145,9 @@ class Runtime:
         yield from self._wait_loading()
         with self._lock:
             if self.state != "ready":
-                busy = "An answer is still being written. Stop it or wait for its end."
-                failed = Failed(busy if self.state == "busy" else self.error or "The engine is not running.")
+                busy = _("An answer is still being written. Stop it or wait for its end.")
+                down = self.error or _("The engine is not running.")
+                failed = Failed(busy if self.state == "busy" else down)
             else:
                 failed = None
                 if ask.book is not None:
@@ -213,16 +196,14 @@ class Runtime:
     def forget(self, conversation_id: str) -> None:
         """Let the engine drop what it remembers of a conversation."""
         with self._lock:
-            if self._process is not None:
-                self._send({"do": "forget", "conversation_id": conversation_id})
+            self._send({"do": "forget", "conversation_id": conversation_id})
 
     def forget_book(self, book_id: str) -> None:
         """Delete what was kept of a book's reading, in memory and on disk, whether or not an engine runs."""
         SnapshotFolder(paths.subdir("snapshots")).forget(book_id)
         NoteStore(paths.subdir("notes")).forget(book_id)
         with self._lock:
-            if self._process is not None:
-                self._send({"do": "forget_book", "book_id": book_id})
+            self._send({"do": "forget_book", "book_id": book_id})
             if self._known_book == book_id:
                 self._known_book = ""  # it may come back with another text
 
@@ -234,7 +215,7 @@ class Runtime:
             with self._changed:
                 if self.state not in ("starting", "loading") or self._closed:
                     return
-                now = Loading(self.loading_stage or "Starting the engine", self.loading_fraction)
+                now = Loading(self.loading_stage or _("Starting the engine"), self.loading_fraction)
                 if now == told:
                     self._changed.wait(0.5)
                     continue
@@ -263,62 +244,24 @@ class Runtime:
         return number, inbox
 
     def _send(self, message: dict[str, Any]) -> None:
-        """Hand a command to the writing thread: a full pipe must not hold the lock."""
-        self._outbox.put(message)
+        if self._process is not None:
+            self._process.send(message)
 
     # ---- inside: the process -------------------------------------------------------------------------------
 
     def _launch(self) -> None:
-        environ = {
-            **os.environ,
-            "PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH", "")))),
-            "PYTHONUTF8": "1",
-            "PYTHONUNBUFFERED": "1",
-            "TOKENIZERS_PARALLELISM": "false",
-        }
-        command = [*self._command, "--parent", str(os.getpid())]
-        flags = getattr(subprocess, "CREATE_NO_WINDOW", 0)
-        # a group of its own: Ctrl-C in the terminal is for the app, which then stops the answer and keeps the
-        # engine
-        apart = (
-            {"creationflags": flags | getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0)}
-            if os.name == "nt"
-            else {"start_new_session": True}
-        )
-        with _log_file() as log_file:
-            self._process = subprocess.Popen(
-                command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log_file,
-                env=environ,
-                cwd=ROOT,
-                **apart,
-            )
         self._known_book, self._answering = "", None
-        self.error, self.loading_stage, self.loading_fraction = "", "Starting the engine", None
-        self._outbox.put(None)
-        self._outbox = queue.Queue()
+        self.error, self.loading_stage, self.loading_fraction = "", _("Starting the engine"), None
+        self._process = EngineProcess(self._command, heard=self._deliver, ended=self._ended)
         self._become("loading")
-        threading.Thread(
-            target=_write, args=(self._process, self._outbox), name="engine commands", daemon=True
-        ).start()
-        threading.Thread(
-            target=self._listen, args=(self._process,), name="engine events", daemon=True
-        ).start()
         self._post({"do": "load", "settings": self._settings.to_json()})
 
-    def _listen(self, process: subprocess.Popen[bytes]) -> None:
-        """Deliver what the engine says until its pipe closes."""
-        with contextlib.suppress(OSError, ValueError):
-            for line in process.stdout:
-                self._deliver(from_line(line), process)
-        code = process.wait()
+    def _ended(self, process: EngineProcess, how: str) -> None:
         with self._lock:
             if process is self._process and not self._closed:
-                self._engine_died(_how(code))
+                self._engine_died(how)
 
-    def _deliver(self, message: dict[str, Any], process: subprocess.Popen[bytes]) -> None:
+    def _deliver(self, process: EngineProcess, message: dict[str, Any]) -> None:
         with self._lock:
             if process is not self._process:
                 return
@@ -353,11 +296,19 @@ class Runtime:
         """Tell whoever waits, then start again; not for ever."""
         log.warning("the engine process ended: %s", how)
         started = self.state in ("ready", "busy")
-        self._fail_all(KILLED.format(how=how))
+        words = _(
+            "The engine stopped unexpectedly ({how}). It is being started again and nothing of the "
+            "conversation is lost: ask again in a moment."
+        )
+        self._fail_all(words.format(how=how))
         self._end_process()
         self._failures = 0 if started else self._failures + 1
         if self._failures > _RESTARTS:
-            self.error = GAVE_UP.format(times=self._failures, how=how, log=_log_path())
+            words = _(
+                "The engine stopped {times} times while starting ({how}). The reason is in {log}. Close "
+                "other programs or choose a smaller model."
+            )
+            self.error = words.format(times=self._failures, how=how, log=log_path())
             self._become("failed")
         else:
             self._launch()
@@ -369,8 +320,7 @@ class Runtime:
 
     def _end_process(self) -> None:
         if self._process is not None:
-            self._outbox.put(None)
-            _end(self._process)
+            self._process.end()
             self._process = None
 
     def _become(self, state: str) -> None:
@@ -388,42 +338,3 @@ def _events(inbox: queue.Queue[dict[str, Any]]) -> Iterator[Event]:
         yield event
         if isinstance(event, (Finished, Failed)):
             return
-
-
-def _log_path() -> Path:
-    return paths.subdir("logs") / "engine.log"
-
-
-def _log_file() -> IO[bytes]:
-    """The engine's log, begun anew when it has grown large."""
-    path = _log_path()
-    with contextlib.suppress(OSError):  # on Windows it cannot be moved while an old engine still ends
-        if path.exists() and path.stat().st_size > _LOG_BYTES:
-            path.replace(path.with_suffix(".old.log"))
-    return path.open("ab")
-
-
-def _how(code: int) -> str:
-    return f"signal {-code}" if code < 0 else f"exit code {code}"
-
-
-def _write(process: subprocess.Popen[bytes], outbox: queue.Queue[dict[str, Any] | None]) -> None:
-    """Write commands until None comes, then close the pipe, which ends the engine.
-
-    A broken pipe is not handled here: the listening thread sees the same end and acts on it.
-    """
-    with contextlib.suppress(OSError, ValueError):
-        while (message := outbox.get()) is not None:
-            process.stdin.write(to_line(message))
-            process.stdin.flush()
-    with contextlib.suppress(OSError):
-        process.stdin.close()
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """Wait for an engine whose pipe is being closed; kill one that does not go."""
-    try:
-        process.wait(_CLOSE_WAIT_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()

@@ -22,7 +22,7 @@ class Opening:
 
     path: Path
     name: str
-    stage: str = "Opening"
+    stage: str = ""
     fraction: float | None = None
     locked: bool = False
     # what the person is told before choosing whether OCR reads the pictures

@@ -64,3 +64,12 @@ def test_a_damaged_book_does_not_hide_the_others(tmp_path):
     library.add(book("b"))
     (tmp_path / ("b" * 64) / "entry.json").write_text('{"id": ')
     assert [entry.title for entry in Library(tmp_path).entries()] == ["Book a"]
+
+
+def test_a_book_half_written_by_a_killed_app_is_forgotten_with_the_rest(tmp_path, book):
+    """Its text must not stay on the disk, nor keep the book from being deleted."""
+    library = Library(tmp_path)
+    library.add(book)
+    (tmp_path / book.sha256 / ".book.json.1.part").write_text("half of it")
+    library.forget(book.sha256)
+    assert list(tmp_path.iterdir()) == []

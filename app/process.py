@@ -1,0 +1,115 @@
+"""The engine's process as the app holds it: commands go in and events come out, as lines of JSON."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import subprocess
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+from core import paths
+from core.wire import from_line, to_line
+
+ROOT = Path(__file__).resolve().parent.parent
+_CLOSE_WAIT_S = 5.0
+_LOG_BYTES = 4 << 20
+
+
+class EngineProcess:
+    """One process, from its start to its end.
+
+    On a thread of its own `heard(process, message)` is called for everything it says, and `ended(process,
+    how)` once, when it is gone.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        heard: Callable[[EngineProcess, dict[str, Any]], None],
+        ended: Callable[[EngineProcess, str], None],
+    ) -> None:
+        self._heard, self._ended = heard, ended
+        self._outbox: queue.Queue[dict[str, Any] | None] = queue.Queue()
+        with _log_file() as log_file:
+            self._popen = subprocess.Popen(
+                [*command, "--parent", str(os.getpid())],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log_file,
+                env=_environment(),
+                cwd=ROOT,
+                **_apart(),
+            )
+        for run, name in ((self._write, "engine commands"), (self._listen, "engine events")):
+            threading.Thread(target=run, name=name, daemon=True).start()
+
+    @property
+    def pid(self) -> int:
+        """Its id."""
+        return self._popen.pid
+
+    def send(self, message: dict[str, Any]) -> None:
+        """Hands a command to the writing thread: a full pipe must not hold the caller."""
+        self._outbox.put(message)
+
+    def end(self) -> None:
+        """Closes its pipe, which ends it; kills one that does not go. Returns when it is gone."""
+        self._outbox.put(None)
+        try:
+            self._popen.wait(_CLOSE_WAIT_S)
+        except subprocess.TimeoutExpired:
+            self._popen.kill()
+            self._popen.wait()
+
+    def _write(self) -> None:
+        # a broken pipe is not handled here: the listening thread sees the same end and acts on it
+        with contextlib.suppress(OSError, ValueError):
+            while (message := self._outbox.get()) is not None:
+                self._popen.stdin.write(to_line(message))
+                self._popen.stdin.flush()
+        with contextlib.suppress(OSError):
+            self._popen.stdin.close()
+
+    def _listen(self) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            for line in self._popen.stdout:
+                self._heard(self, from_line(line))
+        code = self._popen.wait()
+        self._ended(self, f"signal {-code}" if code < 0 else f"exit code {code}")
+
+
+def log_path() -> Path:
+    """Where the engine writes what goes on and what went wrong."""
+    return paths.subdir("logs") / "engine.log"
+
+
+def _log_file() -> IO[bytes]:
+    """The engine's log, begun anew when it has grown large."""
+    path = log_path()
+    with contextlib.suppress(OSError):  # on Windows it cannot be moved while an old engine still ends
+        if path.exists() and path.stat().st_size > _LOG_BYTES:
+            path.replace(path.with_suffix(".old.log"))
+    return path.open("ab")
+
+
+def _environment() -> dict[str, str]:
+    return {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH", "")))),
+        "PYTHONUTF8": "1",
+        "PYTHONUNBUFFERED": "1",
+        "TOKENIZERS_PARALLELISM": "false",
+    }
+
+
+def _apart() -> dict[str, Any]:
+    """A group of its own: Ctrl-C in a terminal is for the app, which stops the answer and keeps the engine."""
+    if os.name != "nt":
+        return {"start_new_session": True}
+    flags = getattr(subprocess, "CREATE_NO_WINDOW", 0)
+    return {"creationflags": flags | getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0)}
