@@ -115,7 +115,7 @@ class Runtime:
 
     def card(self, book: Document) -> dict[str, Any]:
         """How the book fits: title, author, chapters, words, tokens, share_of_context, fits, parts,
-        prefill_s_estimate, notes.
+        prefill_s_estimate, read_s_estimate, notes.
 
         Waits for a loading engine. Raises UserError when the engine does not answer.
         """

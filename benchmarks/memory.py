@@ -38,7 +38,7 @@ SAMPLE = REPO / "assets" / "samples" / "the-thursday-clock.epub"
 TURNS = 5  # questions to a conversation
 NEW_TOKENS = 40
 EVERY = 10
-LONG = 131_072  # tokens
+LONG, LOOKUPS = 131_072, 100  # tokens, and questions to them
 WORDS = ("Who", "What", "Where", "When", "Why", "How")
 
 
@@ -68,12 +68,12 @@ def lookup() -> dict[str, float]:
     dice = random.Random(1)
     # few words make most of a text
     ids = [int(49_152 ** dice.random()) for _ in range(LONG)]
-    index = NgramIndex(LONG)
+    index = NgramIndex(LONG + LOOKUPS)
     started = time.perf_counter()
     index.follow(ids)
     read = time.perf_counter()
     times = []
-    for number in range(100):
+    for number in range(LOOKUPS):
         ids.append(ids[number])
         asked = time.perf_counter()
         NgramDrafter(index).propose(ids, 8)

@@ -136,6 +136,7 @@ class FakeRuntime:
             "fits": self.parts == 1 and tokens < self.context_tokens,
             "parts": parts if self.parts > 1 else ["Whole book"],
             "prefill_s_estimate": tokens / 320,
+            "read_s_estimate": tokens / 320,
             "notes": [f"Left out: {', '.join(left_out)}"] if left_out else [],
         }
 

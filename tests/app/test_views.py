@@ -15,7 +15,7 @@ CARD = {
     "share_of_context": 0.85,
     "fits": True,
     "parts": ["Whole book"],
-    "prefill_s_estimate": 42.0,
+    "read_s_estimate": 42.0,
     "notes": [],
 }
 
@@ -28,7 +28,7 @@ def test_a_book_from_before_opens_at_once():
     assert "about <b>42 s</b> to read" in card(snapshot_tokens=0)
     # a reading that was cancelled early
     assert "about <b>42 s</b> to read" in card(snapshot_tokens=1024)
-    known = card(snapshot_tokens=6990, prefill_s_estimate=0.06)
+    known = card(snapshot_tokens=6990, read_s_estimate=0.06)
     assert "read before" in known and "to read" not in known
 
 

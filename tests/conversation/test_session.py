@@ -9,13 +9,14 @@ import dataclasses
 import pytest
 
 from core.ask import Ask, Exchange
+from core.conversation.expectation import Expectation
 from core.conversation.notes import NoteStore
 from core.conversation.session import Session
 from core.conversation.verification import Agreement
 from core.engine import Done
 from core.errors import UserError
-from core.events import Delta, Prefill, Verified
-from tests.fakes import EOS, CharTokenizer, FakeEngine
+from core.events import Delta, Prefill, Stats, Verified
+from tests.fakes import EOS, FAKE_PLAN, CharTokenizer, FakeEngine
 from tests.talks import STYLE, ask, book, encoded, finished, make, reply_by_prompt, turns
 
 # ---- a book that fits --------------------------------------------------------------------------------------
@@ -34,7 +35,7 @@ def test_follow_up_feeds_only_what_is_new():
 
 
 def test_summary_then_question_feeds_only_what_is_new():
-    """The instruction of the summary is no text the app stores: it must be found again by the answer's ids."""
+    """The instruction of the summary is no text the app stores: it is found again by the answer's ids."""
     session, engine = make()
     small = book(1)
     first = finished(ask(session, small, None))
@@ -284,6 +285,37 @@ def test_card_tells_how_the_book_fits():
     assert card["tokens"] == pytest.approx(len(book().text), abs=10)
     assert card["share_of_context"] == card["tokens"] / 4000
     assert card["prefill_s_estimate"] == pytest.approx(8.0 * card["tokens"] / 4000)
+
+
+def test_the_card_counts_what_will_be_written():
+    """A book in parts was announced as two minutes and took ten: its summaries are written, not only read."""
+    slow = dataclasses.replace(
+        FAKE_PLAN, expected_tbt_ms=200.0, expected_plain_tbt_ms=200.0, expected_middle_ms=200.0
+    )
+    session, engine = make(reply_by_prompt)
+    session = Session(dataclasses.replace(engine, plan=slow), CharTokenizer(), STYLE, allowance_bytes=10**9)
+    fresh = session.card(book())
+    # four parts of 60 tokens, the whole of 512
+    assert fresh["read_s_estimate"] == pytest.approx(
+        (4 * 60 + 512) * 0.2 + fresh["prefill_s_estimate"], rel=0.02
+    )
+    ask(session, book(), None)
+    known = session.card(book())
+    assert known["read_s_estimate"] == pytest.approx(512 * 0.2, rel=0.02)
+    whole = session.card(book(1, title="C"))
+    assert whole["read_s_estimate"] == whole["prefill_s_estimate"]
+
+
+def test_the_card_goes_by_measured_speed():
+    """What the plan expected of this machine is worth less than what it did."""
+    expectation = Expectation(FAKE_PLAN)
+    assert expectation.writing_s(100, 4000) == pytest.approx(0.1)
+    assert expectation.writing_s(100, 0) == pytest.approx(0.05)
+    expectation.answered(Stats(rounds=50, tbt_mean_ms=30.0))
+    expectation.answered(Stats(rounds=50, tbt_mean_ms=50.0))
+    assert expectation.writing_s(100, 4000) == pytest.approx(4.0)
+    expectation.watch(Prefill(1000, 1000, 4.0))
+    assert expectation.reading_s(500) == pytest.approx(2.0)
 
 
 def test_closing_frees_every_context():

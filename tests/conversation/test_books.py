@@ -1,0 +1,89 @@
+"""A book is planned, counted and encoded once, not for every question; and only the newest ones are kept."""
+
+from __future__ import annotations
+
+import pytest
+
+from core.ask import Exchange
+from core.conversation.books import Recent
+from core.conversation.reading import ReadingStyle
+from core.conversation.session import Session
+from core.documents.document import Document, Section
+from core.text.tokenizer import Frame
+from tests.fakes import CharTokenizer, FakeEngine
+from tests.talks import STYLE, ask, book, encoded, finished
+
+LONG = 131_072  # tokens
+
+
+class Listening(CharTokenizer):
+    """Remembers what it was given."""
+
+    def __init__(self) -> None:
+        self.given: list[str] = []
+
+    def encode(self, text: str) -> list[int]:
+        self.given.append(text)
+        return super().encode(text)
+
+    def count(self, text: str) -> int:
+        self.given.append(text)
+        return super().count(text)
+
+    def frame(self, system: str) -> Frame:
+        return CharTokenizer().frame(system)
+
+
+def long_book() -> Document:
+    text = ("The keeper rowed out at dusk.\n\n" * (LONG // 31 + 1))[:LONG]
+    return Document("B", "", "txt", text, (Section("One", 0, LONG),), sha256="long")
+
+
+def test_a_second_question_encodes_its_own_words_only():
+    """At 128K tokens each further pass of the tokenizer over the book cost half a second of waiting."""
+    tokenizer, text = Listening(), long_book()
+    engine = FakeEngine(lambda ids, params: encoded("It is so."), context_tokens=LONG + 4000)
+    session = Session(engine, tokenizer, ReadingStyle(system="S"), allowance_bytes=10**9)
+    session.card(text)
+    first = finished(ask(session, text, "Who came?"))
+    assert sum(map(len, tokenizer.given)) > LONG
+    tokenizer.given.clear()
+    ask(session, text, "And then?", history=(Exchange("Who came?", first.text, first.token_ids),))
+    session.card(text)
+    assert tokenizer.given == ["And then?"]
+    assert engine.fed[-1] == len("And then?") + 2
+
+
+def test_parts_are_encoded_once():
+    """A try at a summary, and a question about the part, read what was encoded for the first one."""
+    tokenizer = Listening()
+    engine = FakeEngine(lambda ids, params: encoded("It is so."))
+    session = Session(engine, tokenizer, STYLE, allowance_bytes=10**9)
+    session.card(book())
+    tokenizer.given.clear()
+    ask(session, book(), None)
+    ask(session, book(), "What about the wedding?")
+    parts = [text for text in tokenizer.given if text.startswith("The ") and text.endswith("again.\n\n")]
+    assert len(parts) == len(set(parts)) == 4
+
+
+def test_a_forgotten_book_leaves_no_ids():
+    tokenizer = Listening()
+    session = Session(FakeEngine(lambda ids, params: encoded("So.")), tokenizer, STYLE)
+    ask(session, book(1), "Who?")
+    session.forget_book("B")
+    tokenizer.given.clear()
+    ask(session, book(1), "Who?")
+    assert any("lighthouse" in text for text in tokenizer.given)
+
+
+@pytest.mark.parametrize(("most", "kept"), [(10, [4, 5]), (3, [5])])
+def test_only_the_newest_are_kept(most: int, kept: list[int]):
+    """As many as weigh `most` together, and the newest whatever it weighs."""
+    recent: Recent[int] = Recent(most, weight=lambda value: value)
+    for value in (1, 2, 5, 3, 4, 5):
+        assert recent.get(value, lambda value=value: value) == value
+    made: list[int] = []
+    for value in kept:
+        recent.get(value, lambda value=value: made.append(value) or value)
+    assert made == [] and len(recent) == len(kept)

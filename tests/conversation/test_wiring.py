@@ -1,0 +1,83 @@
+"""Sessions over the real engine: what a second question, an answer made anew and a fork of it feed."""
+
+from __future__ import annotations
+
+import pytest
+
+from core.ask import Ask, Exchange
+from core.config import MODES
+from core.conversation.reading import ReadingStyle
+from core.conversation.session import Session
+from core.documents.document import Document, Section
+from core.events import Finished
+from core.text.tokenizer import Frame
+from tests.tiny import engine, oracle, ours
+
+TEXT = "The keeper rowed out at dusk, and nobody on the quay saw him come back before the tide turned. " * 2
+BOOK = Document("B", "", "txt", TEXT, (Section("One", 0, len(TEXT)),), sha256="b")
+FRAME_TOKENS = 4  # the newest token of an answer, the bridge behind it, and the ask behind a question
+
+
+class TinyTokenizer:
+    """One token per printable character, within the tiny models' vocabulary. Frames are control tokens."""
+
+    def encode(self, text: str) -> list[int]:
+        return [94 if char == "\n" else ord(char) - 32 for char in text]
+
+    def count(self, text: str) -> int:
+        return len(text)
+
+    def decode(self, ids: list[int]) -> str:
+        return "".join(chr(32 + token) for token in ids if token < 95)
+
+    def frame(self, system: str) -> Frame:
+        return Frame((95, *self.encode(system)), (96,), (95, 96))
+
+
+def fed(done: Finished) -> int:
+    """Tokens of the prompt that no cache held."""
+    return done.stats.prompt_tokens - done.stats.reused_tokens
+
+
+@pytest.fixture(params=MODES)
+def session(request: pytest.FixtureRequest) -> Session:
+    made = engine(ours(oracle()), draft=ours(oracle(tied=True)))
+    return Session(
+        made,
+        TinyTokenizer(),
+        ReadingStyle(system="S", part_prompts=("?",), whole_prompt="?"),
+        defaults={"mode": request.param, "max_new_tokens": 8, "temperature": 0.8},
+    )
+
+
+def answer(session: Session, question: str, *history: Exchange, conversation: str = "c") -> Finished:
+    *_, last = session.ask(Ask(question, BOOK, conversation, history=history))
+    assert isinstance(last, Finished)
+    return last
+
+
+def said(question: str, done: Finished) -> Exchange:
+    return Exchange(question, done.text, done.token_ids)
+
+
+def test_only_new_tokens_are_fed(session: Session):
+    """Whatever the mode leaves in the caches: the book is read once, and so is what was said about it."""
+    first = answer(session, "Who?")
+    assert fed(first) == first.stats.prompt_tokens > len(TEXT.strip())
+    one = said("Who?", first)
+
+    second = answer(session, "And then?", one)
+    assert fed(second) <= len("And then?") + FRAME_TOKENS
+    two = said("And then?", second)
+
+    again = answer(session, "And then?", one)
+    assert fed(again) == 1, "an answer made anew reads its question's last token only"
+
+    third = answer(session, "Why?", one, two)
+    assert fed(third) <= len(second.token_ids) + FRAME_TOKENS + len("Why?") + FRAME_TOKENS
+
+    fork = answer(session, "Where?", one)
+    assert fed(fork) <= len("Where?") + FRAME_TOKENS
+
+    other = answer(session, "Who?", conversation="another")
+    assert fed(other) <= len("Who?") + 1
