@@ -1,1 +1,1 @@
-"""Programs that measure the product and write benchmarks/results; the README is filled from there."""
+"""Programs that measure the product and write benchmarks/results; tables in the pages are made of those."""

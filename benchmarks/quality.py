@@ -241,7 +241,7 @@ def summarise(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def tables(rows: list[dict[str, Any]]) -> tuple[Table, ...]:
-    """What the README shows: prompts and tries by length of the text, and questions."""
+    """What is shown: prompts and tries by length of the text, and questions."""
     means, tries = summarise(rows), best_of(rows)
 
     def mean(kind: str, prompt: str, tokens: int, name: str) -> float | None:

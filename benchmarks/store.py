@@ -1,6 +1,4 @@
-"""Keeps a benchmark's result as JSON that says where and when it was taken. The README's tables are made of
-these files.
-"""
+"""Keeps a result as JSON that says where and when it was taken; the tables in the pages are made of it."""
 
 from __future__ import annotations
 
