@@ -28,6 +28,7 @@ from app.library import Library
 from app.page import Page
 from app.templating import render
 from core import paths
+from core.ask import PER_QUESTION
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -42,7 +43,7 @@ SAMPLES = Path(__file__).resolve().parent.parent / "assets" / "samples"
 FONTS = Path(__file__).resolve().parent.parent / "assets" / "fonts"
 STREAM_SCRIPT = Path(__file__).resolve().parent.parent / "assets" / "js" / "stream.js"
 ICON = Path(__file__).resolve().parent.parent / "assets" / "icons" / "triforce-chat-256.png"
-SETTING_NAMES = ("temperature", "top_p", "repetition_penalty", "max_new_tokens", "mode", "seed", "fit")
+SETTING_NAMES = (*PER_QUESTION, "fit")
 PRIVATE_FOLDERS = ("books", "models", "notes", "run", "logs", "snapshots")
 _LAST_WORD_S = 0.4  # the goodbye page is told that all is stored
 
