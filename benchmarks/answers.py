@@ -21,7 +21,8 @@ from core.decoding import forced
 from core.decoding.drafters import next_logits
 from core.decoding.refresh import RetrievalRefresh
 from core.decoding.sampling import Sampling
-from core.engine import Done, Engine, Prefilled
+from core.engine import Done, Engine
+from core.events import Prefill
 from core.model.llama import LlamaModel
 from core.planning.plan import Plan
 
@@ -97,7 +98,7 @@ def answers(
             for event in engine.generate(context, ids, params):
                 if isinstance(event, Done):
                     stats = event.stats
-                elif not isinstance(event, Prefilled):
+                elif not isinstance(event, Prefill):
                     said += event.tokens
             found.append(
                 {

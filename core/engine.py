@@ -21,7 +21,7 @@ from core.cache.snapshot import SnapshotStore
 from core.decoding.context import Context
 from core.decoding.decoder import Decoder, Ends, Refresh, Round, never
 from core.errors import UserError
-from core.events import Stats
+from core.events import Prefill, Stats
 from core.model.llama import LlamaModel
 from core.planning.link import slow_note
 from core.planning.plan import Plan
@@ -30,20 +30,6 @@ from core.stats import StatsRecorder
 log = logging.getLogger(__name__)
 
 _WORTH_LOADING = 256  # tokens a prompt must lack before the disk is looked at
-
-
-@dataclass(frozen=True, slots=True)
-class Prefilled:
-    """Progress through the new part of a prompt, behind `reused_tokens` of which `snapshot_tokens` were now
-    loaded from disk.
-    """
-
-    done_tokens: int
-    total_tokens: int
-    elapsed_s: float
-    eta_s: float | None
-    reused_tokens: int = 0
-    snapshot_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +96,8 @@ class Engine:
         *,
         should_stop: Callable[[], bool] = lambda: False,
         ends: Ends = never,
-    ) -> Iterator[Prefilled | Round | Done]:
-        """Continues `ids`, all of the prompt. Yields Prefilled while reading, one Round per round, Done at
+    ) -> Iterator[Prefill | Round | Done]:
+        """Continues `ids`, all of the prompt. Yields Prefill while reading, one Round per round, Done at
         the end.
 
         `ends` is told of every token of the answer in order, and the answer is complete with the one it says
@@ -160,7 +146,7 @@ class Engine:
         started: float,
         should_stop: Callable[[], bool],
         ends: Ends,
-    ) -> Iterator[Prefilled | Round]:
+    ) -> Iterator[Prefill | Round]:
         """Reads what the context lacks of `committed` (prompt and answer so far) and goes on with the answer.
         Returns the reason.
         """
@@ -228,7 +214,7 @@ class Engine:
 
     def _restore(
         self, context: Context, ids: Sequence[int], should_stop: Callable[[], bool]
-    ) -> Iterator[Prefilled]:
+    ) -> Iterator[Prefill]:
         """Loads what the context lacks of `ids` as far as it lies on disk."""
         known, started = context.cache.length, self._clock()
         book = ids[: context.book_tokens]
@@ -243,11 +229,11 @@ class Engine:
             context.cache.advance(length - context.cache.length)
             context.cache.commit(length)
             context.hold(ids)
-            yield Prefilled(0, len(ids) - length, self._clock() - started, None, length, length - known)
+            yield Prefill(0, len(ids) - length, self._clock() - started, None, length, length - known)
 
     def _prefill(
         self, context: Context, ids: Sequence[int], refresh: Refresh, should_stop: Callable[[], bool]
-    ) -> Iterator[Prefilled]:
+    ) -> Iterator[Prefill]:
         """Feeds what the context lacks of `ids`, or as much of it as there is time for.
 
         A segment ends where the book does: so what follows is computed in the same steps, and rounded the
@@ -262,7 +248,7 @@ class Engine:
             tap = refresh.tap if end == len(ids) else None
             for fed in self._feed(context, ids[:end], tap, should_stop):
                 elapsed, done = self._clock() - started, first - start + fed
-                yield Prefilled(done, total, elapsed, elapsed * (total - done) / done if done else None)
+                yield Prefill(done, total, elapsed, elapsed * (total - done) / done if done else None)
 
     def _feed(
         self, context: Context, ids: Sequence[int], tap: Observer | None, should_stop: Callable[[], bool]

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 
 from core.ask import Params
 from core.decoding.decoder import Round
-from core.engine import Done, Prefilled
-from core.events import Acceptance, Stats
+from core.engine import Done
+from core.events import Acceptance, Prefill, Stats
 from core.planning.plan import Plan
 from core.text.tokenizer import Frame
 from tests.tiny import PLAN
@@ -93,7 +93,7 @@ class FakeEngine:
         *,
         should_stop: Callable[[], bool],
         ends: Callable[[int], bool] = lambda token: False,
-    ) -> Iterator[Prefilled | Round | Done]:
+    ) -> Iterator[Prefill | Round | Done]:
         assert not context.closed
         assert len(ids) < context.capacity
         common = next(
@@ -108,7 +108,7 @@ class FakeEngine:
             if should_stop():
                 yield Done("user", Stats(prompt_tokens=len(ids)))
                 return
-            yield Prefilled(done, new, 0.1, 0.0)
+            yield Prefill(done, new, 0.1, 0.0)
         context.ids = list(ids)
         tokens = [*self.reply(ids, params), EOS]
         written = 0

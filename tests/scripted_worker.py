@@ -47,10 +47,10 @@ def open_session(settings, *, progress):
 
         def generate(self, context, ids, params, *, should_stop, ends):
             from core.decoding.decoder import Round
-            from core.engine import Done, Prefilled
-            from core.events import Acceptance, Stats
+            from core.engine import Done
+            from core.events import Acceptance, Prefill, Stats
 
-            yield Prefilled(len(ids), len(ids), 0.1, 0.0)
+            yield Prefill(len(ids), len(ids), 0.1, 0.0)
             for token in reply(ids, params):
                 if should_stop():
                     yield Done("user", Stats())

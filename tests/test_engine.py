@@ -17,8 +17,9 @@ from core.backend.cpu import CpuBackend
 from core.config import MODES
 from core.decoding.context import Context
 from core.decoding.decoder import Round
-from core.engine import Done, Engine, Prefilled
+from core.engine import Done, Engine
 from core.errors import UserError
+from core.events import Prefill
 from tests.tiny import VOCAB, engine, oracle, ours
 
 GREEDY = Params(temperature=0.0, top_p=1.0, max_new_tokens=16)
@@ -36,7 +37,7 @@ def run(tiny: Engine, context: Context, ids: list[int], params: Params) -> tuple
     for event in tiny.generate(context, ids, params):
         if isinstance(event, Done):
             return answer, event.reason
-        if not isinstance(event, Prefilled):
+        if not isinstance(event, Prefill):
             answer.extend(event.tokens)
     raise AssertionError("generate ended without Done")
 
@@ -54,11 +55,11 @@ def test_second_prompt_feeds_only_what_is_new(tiny: Engine, mode: str):
     answer, _ = run(tiny, context, PROMPT, params)
     following = [*PROMPT, *answer, 5, 6, 7]
     events = list(tiny.generate(context, following, params))
-    assert [event.total_tokens for event in events if isinstance(event, Prefilled)][-1] <= 3
+    assert [event.total_tokens for event in events if isinstance(event, Prefill)][-1] <= 3
     assert events[-1].stats.reused_tokens >= len(PROMPT) + len(answer) - 1
     assert (
         context.ids
-        == [*following, *(t for e in events[:-1] if not isinstance(e, Prefilled) for t in e.tokens)][
+        == [*following, *(t for e in events[:-1] if not isinstance(e, Prefill) for t in e.tokens)][
             : len(context.ids)
         ]
     )
@@ -177,7 +178,7 @@ def test_the_device_may_adapt_before_every_layer_and_every_round(monkeypatch: py
     steps = [
         index
         for index, event in enumerate(events)
-        if isinstance(event, (Prefilled, Round)) and index + 1 < len(events)
+        if isinstance(event, (Prefill, Round)) and index + 1 < len(events)
     ]
     assert len(steps) > 6 and set(range(1, steps[-1])) <= set(looked)
 
@@ -212,7 +213,7 @@ def test_stop_between_rounds_and_a_consumer_that_walks_away(tiny: Engine):
     events = tiny.generate(context, PROMPT, GREEDY)
     emitted: list[int] = []
     for event in events:
-        if not isinstance(event, Prefilled):
+        if not isinstance(event, Prefill):
             emitted.extend(event.tokens)
             if len(emitted) > 5:
                 break
@@ -237,7 +238,7 @@ def test_progress_reaches_the_end(tiny: Engine):
     seen = [
         event.done_tokens
         for event in tiny.generate(tiny.new_context(400), PROMPT, GREEDY)
-        if isinstance(event, Prefilled)
+        if isinstance(event, Prefill)
     ]
     assert seen == sorted(seen) and seen[-1] == len(PROMPT) - 1
 

@@ -13,7 +13,8 @@ from core.ask import Params
 from core.cache.full import FullKVCache
 from core.cache.offloaded import OffloadedKVCache
 from core.config import MODES
-from core.engine import Done, Engine, Prefilled
+from core.engine import Done, Engine
+from core.events import Prefill
 from core.model.llama import LlamaModel
 from tests.cache.late import LateBackend
 from tests.test_engine import GREEDY, PROMPT, run
@@ -119,7 +120,7 @@ def test_rounds_say_what_crossed_the_bus(model: LlamaModel):
     events = list(
         tiny.generate(tiny.new_context(400), PROMPT, replace(GREEDY, mode="autoregressive", max_new_tokens=6))
     )
-    moved = [event.bytes_moved for event in events if not isinstance(event, (Prefilled, Done))]
+    moved = [event.bytes_moved for event in events if not isinstance(event, (Prefill, Done))]
     row_bytes = 2 * 2 * 8 * 4
     assert moved == [(len(PROMPT) - 1 + i) * row_bytes for i in range(6)]
     assert events[-1].stats.bytes_moved == sum(moved)
@@ -131,7 +132,7 @@ def test_drafts_come_from_the_first_round_on(model: LlamaModel):
     rounds = [
         event
         for event in tiny.generate(tiny.new_context(400), PROMPT, replace(GREEDY, mode="retrieval"))
-        if not isinstance(event, (Prefilled, Done))
+        if not isinstance(event, (Prefill, Done))
     ]
     assert rounds[0].acceptance_retrieval.evaluated > 0
 
@@ -145,7 +146,7 @@ def test_without_a_prefill_the_first_round_looks_around(model: LlamaModel):
     context = tiny.new_context(400)
     first, _ = run(tiny, context, PROMPT, params)
     rounds = [
-        event for event in tiny.generate(context, PROMPT, params) if not isinstance(event, (Prefilled, Done))
+        event for event in tiny.generate(context, PROMPT, params) if not isinstance(event, (Prefill, Done))
     ]
     assert [event.acceptance_retrieval.evaluated > 0 for event in rounds][:2] == [False, True]
     assert [token for event in rounds for token in event.tokens] == first

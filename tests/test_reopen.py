@@ -20,7 +20,8 @@ from core.cache.offloaded import OffloadedKVCache
 from core.cache.snapshot import SnapshotStore
 from core.config import MODES
 from core.decoding.context import Context
-from core.engine import Done, Engine, Prefilled
+from core.engine import Done, Engine
+from core.events import Prefill
 from tests.tiny import VOCAB, engine, oracle, ours
 
 REPO = Path(__file__).resolve().parent.parent
@@ -63,13 +64,13 @@ def ask(
     ids: list[int] | None = None,
     should_stop: Callable[[], bool] = lambda: False,
     context: Context | None = None,
-) -> tuple[list[int], list[Prefilled], Done, Context]:
+) -> tuple[list[int], list[Prefill], Done, Context]:
     """(answer, progress, end, context) of one question about the book"""
     context = context or made.new_context(1800)
     context.belongs_to("book", len(BOOK))
     events = list(made.generate(context, ids or [*BOOK, *QUESTION], params, should_stop=should_stop))
-    tokens = [token for event in events if not isinstance(event, (Prefilled, Done)) for token in event.tokens]
-    return tokens, [event for event in events if isinstance(event, Prefilled)], events[-1], context
+    tokens = [token for event in events if not isinstance(event, (Prefill, Done)) for token in event.tokens]
+    return tokens, [event for event in events if isinstance(event, Prefill)], events[-1], context
 
 
 def save(made: Engine, context: Context, should_stop: Callable[[], bool] = lambda: False) -> None:

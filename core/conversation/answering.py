@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from core.ask import Params
 from core.decoding.context import Context
-from core.engine import Done, Engine, Prefilled
+from core.engine import Done, Engine
 from core.events import Delta, Piece, Prefill, Stats
 from core.text.circling import before_circling, circles
 from core.text.detokenizer import Detokenizer
@@ -53,15 +53,8 @@ def answer(
             if rest:
                 yield Delta(rest, event.stats)
             return replace(scribe.answer(event.reason, event.stats), notes=event.notes)
-        if isinstance(event, Prefilled):
-            yield Prefill(
-                event.done_tokens,
-                event.total_tokens,
-                event.elapsed_s,
-                event.eta_s,
-                event.reused_tokens,
-                event.snapshot_tokens,
-            )
+        if isinstance(event, Prefill):
+            yield event
             continue
         pieces = scribe.write(event.tokens, event.levels)
         if pieces:

@@ -314,3 +314,11 @@ def test_train_draft_asks_for_what_was_typed(
     (tmp_path / "out" / "model.safetensors").touch()
     assert cli.main(["train-draft", "--out", str(tmp_path / "out"), "--data", str(tmp_path)]) == 0
     assert "draft_model" in capsys.readouterr().out
+
+
+def test_the_launcher_names_every_command():
+    """Whoever reads the file first looks there for what the program can do."""
+    import launcher
+
+    commands = cli.build_parser()._subparsers._group_actions[0].choices
+    assert [name for name in commands if not re.search(rf"\b{name}\b", launcher.__doc__)] == []

@@ -22,8 +22,9 @@ from core.cache.full import FullKVCache
 from core.cache.offloaded import OffloadedKVCache
 from core.config import MODES, Settings
 from core.decoding.context import Context
-from core.engine import Done, Engine, Prefilled
+from core.engine import Done, Engine
 from core.errors import UserError
+from core.events import Prefill
 from core.hardware.gpus import imagined_hardware
 from core.hardware.measured import PAGE_LOCKED, Measurements
 from core.model.shapes import ModelShape
@@ -111,7 +112,7 @@ def answer(engine: Engine, context: Context, params: Params = GREEDY) -> tuple[l
     for event in engine.generate(context, PROMPT, params):
         if isinstance(event, Done):
             return tokens, event
-        if not isinstance(event, Prefilled):
+        if not isinstance(event, Prefill):
             tokens.extend(event.tokens)
     raise AssertionError("generate ended without Done")
 
@@ -309,7 +310,7 @@ def test_rows_computed_otherwise_are_not_read(folder: Path, tmp_path: Path, othe
     first = keeping(folder, tmp_path)
     context = first.new_context(400)
     context.belongs_to("book", len(BOOK))
-    next(event for event in first.generate(context, [*BOOK, 1], GREEDY) if not isinstance(event, Prefilled))
+    next(event for event in first.generate(context, [*BOOK, 1], GREEDY) if not isinstance(event, Prefill))
     first.save(context, should_stop=lambda: False)
     assert keeping(folder, tmp_path).stored_tokens("book", BOOK) > 250
     assert keeping(folder, tmp_path, **other).stored_tokens("book", BOOK) == 0

@@ -12,7 +12,8 @@ import torch
 
 from core.ask import Params
 from core.config import MODES
-from core.engine import Done, Engine, Prefilled
+from core.engine import Done, Engine
+from core.events import Prefill
 from tests.decoding.embedded import embedded
 from tests.tiny import engine, oracle, ours
 
@@ -31,7 +32,7 @@ PROMPTS = (
 def answer(machine: Engine, ids: list[int], params: Params) -> list[int]:
     """The answer's tokens, in a context of its own."""
     events = machine.generate(machine.new_context(machine.context_tokens), ids, params)
-    return [token for event in events if not isinstance(event, (Prefilled, Done)) for token in event.tokens]
+    return [token for event in events if not isinstance(event, (Prefill, Done)) for token in event.tokens]
 
 
 def generated(reference: torch.nn.Module, ids: list[int], n: int) -> list[int]:
