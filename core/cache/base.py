@@ -23,6 +23,11 @@ class KVShape:
     kv_heads: int
     head_dim: int
 
+    @property
+    def layer_numbers(self) -> int:
+        """Numbers that the keys and values of one token are in one layer."""
+        return 2 * self.kv_heads * self.head_dim
+
 
 class KVCache(Protocol):
     """Rows [0, length) are what the next tokens see; those from `committed` on may be rolled back."""

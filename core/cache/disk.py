@@ -21,10 +21,11 @@ from pathlib import Path
 
 import psutil
 
+from core.text.words import GB
+
 log = logging.getLogger(__name__)
 
 SUFFIX, PART = ".kv", ".part"
-GB = 1_000_000_000
 RESERVE_BYTES = 2 * GB  # stays free on the disk whatever the quota says
 # of the space that is free; the embedded model writes 0.2 GB for 8,000 tokens
 _AUTO_SHARE, _AUTO_MOST = 0.1, 20 * GB

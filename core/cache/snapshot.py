@@ -73,12 +73,11 @@ class SnapshotStore:
     ) -> None:
         self.folder = folder
         self._key, self._shape, self._dtype, self._quota_bytes = model_key, shape, dtype, quota_bytes
-        self._layer_numbers = 2 * shape.kv_heads * shape.head_dim  # per token, k and v
 
     @property
     def bytes_per_token(self) -> int:
         """What a token takes on disk."""
-        return self._shape.layers * self._layer_numbers * self._dtype.itemsize
+        return self._shape.layers * self._shape.layer_numbers * self._dtype.itemsize
 
     # ---- the verbs -----------------------------------------------------------------------------------------
 
@@ -205,7 +204,7 @@ class SnapshotStore:
         exception. And the rows are copied in any case, into the cache's own blocks.
         """
         n = len(block.ids)
-        data = bytearray(n * self._layer_numbers * self._dtype.itemsize)
+        data = bytearray(n * self._shape.layer_numbers * self._dtype.itemsize)
         shape = (2, self._shape.kv_heads, n, self._shape.head_dim)
         wanted = slice(start - block.start, block.common)
         with block.path.open("rb") as file:

@@ -20,7 +20,7 @@ from core.model.folder import PICKLED, check_files
 from core.model.hub import RemoteFile, bar, fetch_file, listed, told_to_the_user
 from core.model.stored import finish, finished
 from core.paths import subdir
-from core.text.words import size
+from core.text.words import GB, size
 from core.text.words import translated as _
 
 WANTED = (
@@ -34,7 +34,7 @@ WANTED = (
     "LICENSE*",
     "NOTICE*",
 )
-SPARE_BYTES = 1_000_000_000  # left free on the disk after a download
+SPARE_BYTES = GB  # left free on the disk after a download
 
 log = logging.getLogger(__name__)
 

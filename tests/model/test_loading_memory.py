@@ -60,6 +60,7 @@ def checkpoint(folder: Path) -> int:
         "rope_theta": 10000.0,
         "bos_token_id": 0,
         "eos_token_id": 1,
+        "hidden_act": "silu",  # all is stated, so nothing large is imported to fill in defaults
         "torch_dtype": "bfloat16",
         "architectures": ["LlamaForCausalLM"],
     }
