@@ -4,6 +4,7 @@ Gradio changed; the app then goes on without it, only slower.
 
 from __future__ import annotations
 
+import asyncio
 import importlib.machinery
 import inspect
 import logging
@@ -20,12 +21,13 @@ log = logging.getLogger(__name__)
 MODULE, WRITER = "gradio.component_meta", "create_or_modify_pyi"
 # launch() would ask the page for itself, over HTTP, before it returns
 LAUNCH = {"_frontend": False}
+TICK_S = 1.0  # between two looks whether the server is to end
 
 
 def broken() -> list[str]:
     """What this module expects of Gradio and does not find, one sentence each; empty when all is well."""
     import gradio
-    from gradio import component_meta, queueing
+    from gradio import component_meta, http_server, queueing
 
     wrong = []
     if not hasattr(component_meta, WRITER):
@@ -34,6 +36,8 @@ def broken() -> list[str]:
         )
     if not set(LAUNCH) <= set(inspect.signature(gradio.Blocks.launch).parameters):
         wrong.append("Blocks.launch() takes no _frontend: the start waits until the page answered itself")
+    if not (hasattr(http_server.Server, "main_loop") and hasattr(http_server.Server, "on_tick")):
+        wrong.append("the server's loop has another form: it wakes ten times a second while nothing happens")
     if not callable(getattr(queueing.Queue, "close", None)):
         wrong.append("the queue cannot be closed: it wakes a thousand times a second while nothing happens")
     return [f"Gradio {gradio.__version__}: {words}" for words in wrong]
@@ -47,10 +51,20 @@ def launch_options() -> dict[str, Any]:
     return {name: value for name, value in LAUNCH.items() if name in known}
 
 
-def still(blocks: gr.Blocks) -> None:
+def calm_server() -> None:
+    """Lets servers that are launched from now on look less often whether they are to end."""
+    from gradio.http_server import Server
+
+    async def main_loop(server: Server) -> None:
+        while not await server.on_tick(0):
+            await asyncio.sleep(TICK_S)
+
+    if hasattr(Server, "on_tick"):
+        Server.main_loop = main_loop
+
+
+def end_queue(blocks: gr.Blocks) -> None:
     """Ends a launched page's queue: no event uses it, and it polls. One that cannot be ended goes on."""
-    for words in broken():
-        log.warning(words)
     queue = getattr(blocks, "_queue", None)
     if hasattr(queue, "close"):
         queue.close()

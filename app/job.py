@@ -94,12 +94,6 @@ class Job:
         """Characters of the text that is being written which are to be seen by now."""
         return self._pacer.visible()
 
-    @property
-    def paced(self) -> Snapshot:
-        """The newest state with no more of the text than is to be seen by now."""
-        now = self._snapshot
-        return replace(now, pieces=cut(now.pieces, self.visible)) if now.running else now
-
     def start(self) -> None:
         """Begins to read the events."""
         self._thread.start()

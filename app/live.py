@@ -16,19 +16,50 @@ class LiveText:
     """Renders a growing text at the cost of its last paragraph."""
 
     def __init__(self) -> None:
-        self._text = ""  # of the blocks below
+        self._pieces: tuple[Piece, ...] = ()
+        self._text = ""
+        self._begin()
+
+    @property
+    def hidden(self) -> bool:
+        """Whether some of the text is not to be seen yet."""
+        return self._visible < len(self._text)
+
+    def blocks(self, pieces: tuple[Piece, ...], visible: int) -> tuple[str, ...]:
+        """The HTML of the first `visible` characters; all blocks but the last stay while it grows."""
+        if pieces is not self._pieces:
+            self._take(pieces)
+        if visible < self._done:
+            self._begin()
+        self._visible = min(visible, len(self._text))
+        for border in BORDER.finditer(self._text, self._done, self._visible):
+            self._settle(border.end())
+        return (*self._blocks, self._html(self._visible))
+
+    def _begin(self) -> None:
         self._blocks: list[str] = []
+        self._done = 0  # characters of these blocks
+        self._next = self._before = (
+            0  # the first piece that reaches beyond them, and the characters before it
+        )
+        self._visible = 0
 
-    def blocks(self, pieces: tuple[Piece, ...]) -> tuple[str, ...]:
-        """The HTML of the pieces; all blocks but the last stay the same strings while the text grows."""
-        text = "".join(piece.text for piece in pieces)
-        if not text.startswith(self._text):
-            self._text, self._blocks = "", []
-        for border in BORDER.finditer(text, len(self._text)):
-            self._blocks.append(_html(pieces, len(self._text), border.end()))
-            self._text = text[: border.end()]
-        return (*self._blocks, _html(pieces, len(self._text), len(text)))
+    def _take(self, pieces: tuple[Piece, ...]) -> None:
+        if self._standing(pieces) != self._standing(self._pieces):
+            self._begin()
+        self._pieces, self._text = pieces, "".join(piece.text for piece in pieces)
 
+    def _standing(self, pieces: tuple[Piece, ...]) -> tuple:
+        """What the blocks were made of, when it is in these pieces."""
+        return pieces[: self._next], cut(pieces[self._next :], self._done - self._before)
 
-def _html(pieces: tuple[Piece, ...], start: int, end: int) -> str:
-    return answer_html(tuple((piece.text, piece.level) for piece in cut(pieces, end, start=start)))
+    def _settle(self, end: int) -> None:
+        """Adds a block: the text up to `end`."""
+        self._blocks.append(self._html(end))
+        self._done = end
+        while (beyond := self._before + len(self._pieces[self._next].text)) <= end:
+            self._next, self._before = self._next + 1, beyond
+
+    def _html(self, end: int) -> str:
+        pieces = cut(self._pieces[self._next :], end - self._before, start=self._done - self._before)
+        return answer_html([(piece.text, piece.level) for piece in pieces])

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from app.broadcast import Broadcast
-from app.gradio_inside import launch_options, still, without_stub_files
+from app.gradio_inside import broken, calm_server, end_queue, launch_options, without_stub_files
 from app.guard import LocalGuard, scrub_environment
 from app.handlers import Desk
 from app.history import History
@@ -158,6 +158,9 @@ class Server:
         with without_stub_files():
             from app.theme import head, theme
             from app.ui import build
+        for words in broken():
+            log.warning(words)
+        calm_server()
 
         settings = self._settings
         self._blocks = build(self._desk, defaults={name: getattr(settings, name) for name in SETTING_NAMES})
@@ -194,7 +197,7 @@ class Server:
             },
             **launch_options(),
         )
-        still(self._blocks)
+        end_queue(self._blocks)
         return address
 
     def _routes(self) -> list[BaseRoute]:

@@ -46,13 +46,14 @@ class Page:
     def render(self) -> Regions:
         """All regions as they are now."""
         desk, job = self._desk, self._desk.job
-        now = job.paced if job else None
+        now = job.snapshot if job else None
         running = now is not None and now.running
         turns = self._keep(
             "stored", (desk.conversation_id, job if running else desk.history.version), lambda: desk.turns
         )
         shown = turns[:-1] if running else turns
-        self._due_s = 0.0 if running and len(now.text) < len(job.snapshot.text) else None
+        live = self._live.blocks(now.pieces, job.visible) if running else ()
+        self._due_s = 0.0 if running and self._live.hidden else None
         return {
             "book": (desk.book_id,),
             **{name: (html,) for name, html in self._around(turns, now).items()},
@@ -63,7 +64,7 @@ class Page:
             "parts": (self._keep("parts", now.parts, lambda: views.parts_html(now.parts)),)
             if running
             else (),
-            "live": self._live.blocks(now.pieces) if running else (),
+            "live": live,
             "panel": (self._panel(now.stats if now and now.stats else _last_stats(shown), live=running),),
         }
 

@@ -70,6 +70,7 @@ _environment = Environment(
     undefined=StrictUndefined,
     trim_blocks=True,
     lstrip_blocks=True,
+    auto_reload=False,
 )
 _environment.globals.update({"_": _sentence, "_n": _counted, "size": size, "duration": duration})
 _environment.filters.update(

@@ -73,6 +73,8 @@ def build(desk: Desk, *, defaults: dict[str, Any]) -> gr.Blocks:
         _fixed("spoken.html", "spoken")
         bus = gr.HTML("", elem_id="bus", js_on_load=BUS, apply_default_css=False)
         _wire(desk, controls, bus)
+        # in the browser alone: Gradio overwrites what a script writes into its boxes
+        blocks.load(None, None, controls.question, js="() => window.triforce.draft()", **DIRECT)
     return blocks
 
 

@@ -18,18 +18,16 @@
     region.toggleAttribute("data-filled", counts.length > 0);
   };
 
-  // what is being typed must outlive a page that loads itself anew
-  const draft = () => document.querySelector("#question textarea");
+  // what is being typed outlives a page that loads itself anew
   const renew = () => {
-    if (draft()?.value) sessionStorage.setItem("triforce.draft", draft().value);
+    const typed = document.querySelector("#question textarea")?.value;
+    if (typed) sessionStorage.setItem("triforce.draft", typed);
     window.location.reload();
   };
-  const restore = () => {
-    const text = sessionStorage.getItem("triforce.draft");
+  const draft = () => {
+    const typed = sessionStorage.getItem("triforce.draft") ?? "";
     sessionStorage.removeItem("triforce.draft");
-    if (!text || !draft()) return;
-    draft().value = text;
-    draft().dispatchEvent(new Event("input", { bubbles: true }));
+    return typed;
   };
 
   const follow = (told) => {
@@ -46,7 +44,6 @@
     port.postMessage("hello");
     window.addEventListener("pagehide", () => port.postMessage("bye"));
     window.addEventListener("pageshow", (event) => { if (event.persisted) window.location.reload(); });
-    restore();
   };
-  window.triforce = { follow };
+  window.triforce = { follow, draft };
 })();

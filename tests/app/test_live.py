@@ -6,6 +6,7 @@ import pytest
 
 from app import live
 from app.live import LiveText
+from app.pacing import cut
 from app.views import answer_html
 from core.events import Piece
 
@@ -43,33 +44,45 @@ def pieces_of(text: str, step: int) -> tuple[Piece, ...]:
     return tuple(Piece(text[at : at + step], levels[at // step % 3]) for at in range(0, len(text), step))
 
 
+ALL = 10**6  # characters: everything is to be seen
+
+
+def whole(pieces: tuple[Piece, ...]) -> str:
+    return answer_html([(one.text, one.level) for one in pieces])
+
+
 @pytest.mark.parametrize("step", [1, 3, 17])
 def test_every_moment_of_a_growing_answer_is_what_the_whole_would_be(step):
     """A cut in a list, or before one, would show two lists where there is one."""
     growing, pieces = LiveText(), pieces_of(TEXT, step)
     for count in range(len(pieces) + 1):
-        now = pieces[:count]
-        assert "".join(growing.blocks(now)) == answer_html([(one.text, one.level) for one in now])
+        assert "".join(growing.blocks(pieces[:count], ALL)) == whole(pieces[:count])
+        assert not growing.hidden
+
+
+def test_what_is_not_to_be_seen_yet_is_not_shown():
+    growing, pieces = LiveText(), pieces_of(TEXT, 40)
+    for visible in range(0, len(TEXT) + 1, 3):
+        assert "".join(growing.blocks(pieces, visible)) == whole(cut(pieces, visible))
+        assert growing.hidden == (visible < len(TEXT))
 
 
 def test_what_stands_is_rendered_once(monkeypatch):
     """An answer of two thousand words was rendered whole, seventeen times a second."""
     rendered: list[int] = []
-    whole = live.answer_html
-    monkeypatch.setattr(live, "answer_html", lambda given: rendered.append(len(given)) or whole(given))
+    monkeypatch.setattr(live, "answer_html", lambda given: rendered.append(len(given)) or answer_html(given))
     growing, pieces = LiveText(), pieces_of("A paragraph of forty letters stands here.\n\n" * 50, 4)
-    first = growing.blocks(pieces[:400])
+    first = growing.blocks(pieces[:400], ALL)
     rendered.clear()
-    second = growing.blocks(pieces[:402])
+    second = growing.blocks(pieces[:402], ALL)
     assert rendered == [rendered[0]] and rendered[0] < 14
     assert all(one is other for one, other in zip(first[:-1], second[:-1], strict=True))
 
 
 def test_another_text_begins_anew():
-    """The next part of a book is told where the last one was."""
+    """The next part of a book is told where the last one was; told again it may have other levels."""
     growing = LiveText()
-    growing.blocks((Piece("One.\n\nTwo.\n\nThree.", "draft"),))
-    assert "".join(growing.blocks((Piece("Four.\n\nFive.", "target"),))) == answer_html(
-        [("Four.\n\nFive.", "target")]
-    )
-    assert "".join(growing.blocks(())) == ""
+    growing.blocks((Piece("One.\n\nTwo.\n\nThree.", "draft"),), ALL)
+    for text, level in (("Four.\n\nFive.", "target"), ("Four.\n\nFive.", "draft"), ("Four.", "draft")):
+        assert "".join(growing.blocks((Piece(text, level),), ALL)) == whole((Piece(text, level),))
+    assert "".join(growing.blocks((), ALL)) == ""

@@ -74,7 +74,7 @@ def every_region() -> list[str]:
         views.locked_html(Opening(Path("x"), BAD, locked=True)),
         views.turn_html(Turn(0, "user", BAD, "finished", {})),
         views.turn_html(ANSWER, cited, last=True),
-        *LiveText().blocks(WRITING.pieces),
+        *LiveText().blocks(WRITING.pieces, 10**6),
         views.parts_html(WRITING.parts),
         views.progress_html(LOADED),
         views.progress_html(Snapshot("loading", loading=Loading(BAD))),

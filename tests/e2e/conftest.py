@@ -1,4 +1,4 @@
-"""The app in a real browser. A page that logs an error or asks another machine for anything fails its test."""
+"""The app in a real browser. A page that logs an error or asks another machine for a thing fails its test."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ FLAGS = (
 
 @pytest.fixture(scope="session")
 def browser():
-    """Chromium: the one of the system (TRIFORCE_CHROMIUM names another), else the one Playwright installed."""
+    """Chromium: the system's (TRIFORCE_CHROMIUM names another), else the one that Playwright installed."""
     api = pytest.importorskip(
         "playwright.sync_api", reason="no Playwright: pip install -r requirements-test.txt"
     )
@@ -61,13 +61,12 @@ def serve(home) -> Callable:
 
     def start(engine, *, read=plainly, models=None, **changes) -> str:
         models = models or Models(Settings(), look=imagined_hardware)
-        server = Server(
-            make_desk(engine, models=models, read=read, can_ocr=lambda: True), Settings(port=0, **changes)
-        )
+        desk = make_desk(engine, models=models, read=read, can_ocr=lambda: True)
+        server = Server(desk, Settings(port=0, **changes))
         servers.append(server)
         address = server.start()
         engine.start()
-        start.server, start.address = server, address
+        start.desk, start.server, start.address = desk, server, address
         return address.url
 
     yield start
