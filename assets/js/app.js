@@ -44,7 +44,7 @@
   const choose = () => {
     const input = document.createElement("input");
     input.type = "file";
-    input.accept = ".pdf,.epub,.txt,.md,.html,.htm,.docx";
+    input.accept = ".pdf,.epub,.fb2,.txt,.md,.html,.htm,.mhtml,.docx,.odt,.rtf,.zip";
     input.addEventListener("change", () => take(input.files[0]));
     input.click();
   };

@@ -29,9 +29,16 @@ _LINE_HYPHEN = re.compile(r"(?<=\w)-\n(?=\w)")
 def read_text(data: bytes) -> Manuscript:
     """A text file in any encoding."""
     text, warnings = _decoded(data)
+    return manuscript_of(text, "txt", warnings=warnings)
+
+
+def manuscript_of(
+    text: str, format_: str, *, title: str = "", author: str = "", warnings: tuple[str, ...] = ()
+) -> Manuscript:
+    """The paragraphs of a text. Title and author are looked for on its first lines when none are known."""
     blocks = [Block(part) for part in _paragraphs(text)]
-    title, author = _title_page(blocks)
-    return Manuscript("txt", blocks, title=title, author=author, warnings=warnings)
+    printed, writer = _title_page(blocks)
+    return Manuscript(format_, blocks, title=title or printed, author=author or writer, warnings=warnings)
 
 
 def read_markdown(data: bytes) -> Manuscript:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+import re
+import stat
+from importlib import import_module
 from pathlib import Path
 
 from core.documents.binding import bind
 from core.documents.blocks import Manuscript
 from core.documents.document import Document
 from core.documents.sniff import sniff
+from core.documents.zipped import only_book
 from core.errors import DocumentError
 from core.events import Progress
 from core.text.words import size
@@ -16,6 +20,14 @@ from core.text.words import translated as _
 
 MAX_FILE_BYTES = 500_000_000
 MAX_CHARS = 30_000_000
+MAX_TEXT_BYTES = 4 * MAX_CHARS
+_BY_NAME = {
+    "docx": ("docx", "read_docx"),
+    "odt": ("odt", "read_odt"),
+    "fb2": ("fb2", "read_fb2"),
+    "rtf": ("rtf", "read_rtf"),
+    "mhtml": ("web_archive", "read_mhtml"),
+}
 
 
 def read_document(
@@ -27,9 +39,19 @@ def read_document(
     PDF that `password` does not open, and DocumentError, which names cause and remedy, for everything else
     that cannot be read.
     """
-    path = Path(path)
+    path = refused_by_kind(path)
     data = _bytes(path)
-    manuscript = _manuscript(data, path, password, progress or _silent, ocr)
+    kind = sniff(data, path)
+    inside = path
+    content = data
+    if kind == "zip":
+        content, entry = only_book(data, path)
+        inside = Path(entry)
+        kind = sniff(content, inside)
+        if kind == "zip":
+            said = _("{name} is an archive with another archive in it. Unpack it first.")
+            raise DocumentError(said.format(name=path.name))
+    manuscript = _manuscript(content, kind, inside, password, progress or _silent, ocr)
     length = sum(len(block.text) for block in manuscript.blocks)
     if length == 0:
         raise DocumentError(_("{name} holds no readable text.").format(name=path.name))
@@ -40,32 +62,68 @@ def read_document(
                 "Split it into volumes first."
             ).format(name=path.name, length=length, limit=MAX_CHARS)
         )
-    return bind(manuscript, sha256=hashlib.sha256(data).hexdigest(), fallback_title=path.stem)
+    return bind(manuscript, sha256=hashlib.sha256(data).hexdigest(), fallback_title=inside.stem)
 
 
-def _manuscript(data: bytes, path: Path, password: str | None, progress: Progress, ocr: bool) -> Manuscript:
+def refused_by_kind(path: str | Path) -> Path:
+    """The path, if it may be a file. Raises DocumentError for what is none, without waiting for its bytes: an
+    address, a folder, a pipe, a device.
+    """
+    said = str(path).strip()
+    if not said:
+        raise DocumentError(_("No file was named. Choose a book."))
+    if re.match(r"(?:https?|ftp)://?", said, re.I):
+        raise DocumentError(
+            _("{name} is an address on the web, not a file. Download the book and open the file.").format(
+                name=said[:200]
+            )
+        )
+    path = Path(path)
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError as error:
+        raise DocumentError(_("There is no file {path}.").format(path=path)) from error
+    except (OSError, ValueError) as error:
+        raise _unreadable(path, error) from error
+    if stat.S_ISDIR(mode):
+        raise DocumentError(
+            _("{name} is a folder, not a book. Choose a file.").format(name=path.name or path)
+        )
+    if not stat.S_ISREG(mode):
+        raise DocumentError(
+            _("{name} is a pipe or a device, not a file. Save the book in a file and open that.").format(
+                name=path.name
+            )
+        )
+    return path
+
+
+def _manuscript(
+    data: bytes, kind: str, path: Path, password: str | None, progress: Progress, ocr: bool
+) -> Manuscript:
     """Readers are imported when needed: a text file should not load a PDF engine."""
-    kind = sniff(data, path)
+    name = path.name
     if kind == "pdf":
         from core.documents.pdf import read_pdf
 
-        return read_pdf(data, path.name, password=password, progress=progress, ocr=ocr)
+        return read_pdf(data, name, password=password, progress=progress, ocr=ocr)
     if kind == "epub":
         from core.documents.epub import read_epub
 
-        return read_epub(data, path.name, progress=progress)
-    if kind == "docx":
-        from core.documents.docx import read_docx
-
-        return read_docx(data, path.name)
+        return read_epub(data, name, progress=progress)
+    if kind in _BY_NAME:
+        module, function = _BY_NAME[kind]
+        return getattr(import_module(f"core.documents.{module}"), function)(data, name)
+    if len(data) > MAX_TEXT_BYTES:
+        raise DocumentError(
+            _(
+                "{name} has {amount}, over the limit of {limit} for a text. Split it into volumes first."
+            ).format(name=name, amount=size(len(data)), limit=size(MAX_TEXT_BYTES))
+        )
     if kind == "html":
         from core.documents.html import read_html
 
         return read_html(data)
-    if kind == "mhtml":
-        from core.documents.web_archive import read_mhtml
-
-        return read_mhtml(data, path.name)
     from core.documents.plain import read_markdown, read_text
 
     return read_markdown(data) if kind == "markdown" else read_text(data)
@@ -73,8 +131,6 @@ def _manuscript(data: bytes, path: Path, password: str | None, progress: Progres
 
 def _bytes(path: Path) -> bytes:
     try:
-        if path.is_dir():
-            raise DocumentError(_("{name} is a folder, not a book. Choose a file.").format(name=path.name))
         amount = path.stat().st_size
         if amount > MAX_FILE_BYTES:
             raise DocumentError(
@@ -83,12 +139,13 @@ def _bytes(path: Path) -> bytes:
                 )
             )
         return path.read_bytes()
-    except FileNotFoundError as error:
-        raise DocumentError(_("There is no file {path}.").format(path=path)) from error
     except OSError as error:
-        raise DocumentError(
-            _("{name} cannot be read: {reason}.").format(name=path.name, reason=error.strerror or error)
-        ) from error
+        raise _unreadable(path, error) from error
+
+
+def _unreadable(path: Path, error: OSError | ValueError) -> DocumentError:
+    reason = getattr(error, "strerror", None) or error
+    return DocumentError(_("{name} cannot be read: {reason}.").format(name=path.name, reason=reason))
 
 
 def _silent(stage: str, fraction: float | None) -> None:

@@ -18,6 +18,7 @@ from typing import Any
 import psutil
 
 from core.documents.document import Document
+from core.documents.reader import refused_by_kind
 from core.documents.windows_job import contained, interpreter
 from core.errors import DocumentError, PasswordNeeded, ScannedPages
 from core.events import Progress
@@ -56,7 +57,7 @@ def read_safely(
     Raises what `read_document` raises, ReadingCancelled, and DocumentError when the file breaks a limit or
     the parser.
     """
-    path = Path(path).absolute()
+    path = refused_by_kind(path).absolute()
     limits = limits or Limits()
     started = time.monotonic()
     allowed_s = limits.ocr_time_s if ocr else limits.time_s

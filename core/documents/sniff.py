@@ -9,55 +9,60 @@ import re
 import zipfile
 from pathlib import Path
 
+from core.documents.zipped import ARCHIVES, books_in
 from core.errors import DocumentError
+from core.text.words import translated as _
 
-SUPPORTED = "Supported are EPUB, PDF, TXT, Markdown, HTML and DOCX."
 
-# (offset, bytes, what it is): files people take for books
-_OTHERS: tuple[tuple[int, bytes, str], ...] = (
-    (60, b"BOOKMOBI", "a Kindle book (MOBI or AZW)"),
-    (60, b"TEXtREAd", "a Palm e-book (binary)"),
-    (60, b"TPZ", "a Kindle Topaz book"),
-    (0, b"TPZ", "a Kindle Topaz book"),
-    (60, b"PNRdPPrs", "an eReader e-book (binary)"),
-    (0, b"\xeaDRMION", "a DRM-protected Kindle book (KFX)"),
-    (0, b"CONT\x02\x00", "a Kindle book (KFX)"),
-    (0, b"\xff\xd8\xff", "a JPEG picture"),
-    (0, b"\x89PNG", "a PNG picture"),
-    (0, b"GIF8", "a GIF picture"),
-    (0, b"II*\x00", "a TIFF picture"),
-    (0, b"MM\x00*", "a TIFF picture"),
-    (8, b"WEBP", "a WebP picture"),
-    (4, b"ftyp", "a video or a phone picture"),
-    (0, b"AT&TFORM", "a DjVu scan"),
-    (0, b"ITOLITLS", "a Microsoft Reader book (LIT)"),
-    (0, b"ITSF", "a Windows help file (CHM)"),
-    (0, b"L\x00R\x00F\x00", "a Sony book (LRF)"),
-    (0, b"{\\rtf", "a rich text file (RTF)"),
-    (0, b"\xd0\xcf\x11\xe0", "an old Microsoft Office document (DOC or the like)"),
-    (0, b"Rar!", "a RAR archive"),
-    (0, b"7z\xbc\xaf\x27\x1c", "a 7-Zip archive"),
-    (0, b"\x1f\x8b", "a gzip archive"),
-    (0, b"BZh", "a bzip2 archive"),
-    (0, b"\xfd7zXZ", "an xz archive"),
-    (0, b"%!PS", "a PostScript file"),
-    (0, b"ID3", "a sound file"),
-    (0, b"OggS", "a sound or video file"),
-    (0, b"MZ", "a Windows program"),
-    (0, b"\x7fELF", "a program"),
-    (0, b"SQLite format 3", "a database"),
-    (0, b"wOFF", "a font"),
-    (0, b"OTTO", "a font"),
-)
-_REMEDY = {
-    "Kindle": "Convert it to EPUB first (Calibre can, for books without DRM).",
-    "e-book": "Convert it to EPUB first.",
-    "picture": "If it shows a page, turn it into text with an OCR program first.",
-    "DjVu": "Convert it to PDF with a text layer first.",
-    "Office": "Open it and save it as DOCX or PDF.",
-    "RTF": "Open it and save it as DOCX or PDF.",
-    "archive": "Unpack it first.",
-}
+def supported() -> str:
+    """What can be opened, in one sentence."""
+    return _("Supported are EPUB, PDF, FB2, DOCX, ODT, RTF, HTML, Markdown and TXT.")
+
+
+def _others() -> tuple[tuple[int, bytes, str, str], ...]:
+    """(offset, bytes, what it is, what to do): files people take for books."""
+    calibre = _("Convert it to EPUB first (Calibre can, for books without DRM).")
+    scan = _("If it shows pages, turn them into text with an OCR program first.")
+    unpack = _("Unpack it first.")
+    office = _("Open it and save it as DOCX or PDF.")
+    djvu = _("Convert it to PDF with a text layer first (DjVuLibre and OCRmyPDF can).")
+    none = supported()
+    return (
+        (60, b"BOOKMOBI", _("a Kindle book (MOBI or AZW)"), calibre),
+        (60, b"TEXtREAd", _("a Palm e-book (binary)"), calibre),
+        (60, b"TPZ", _("a Kindle Topaz book"), calibre),
+        (0, b"TPZ", _("a Kindle Topaz book"), calibre),
+        (60, b"PNRdPPrs", _("an eReader e-book (binary)"), calibre),
+        (0, b"\xeaDRMION", _("a DRM-protected Kindle book (KFX)"), calibre),
+        (0, b"CONT\x02\x00", _("a Kindle book (KFX)"), calibre),
+        (0, b"\xff\xd8\xff", _("a JPEG picture"), scan),
+        (0, b"\x89PNG", _("a PNG picture"), scan),
+        (0, b"GIF8", _("a GIF picture"), scan),
+        (0, b"II*\x00", _("a TIFF picture"), scan),
+        (0, b"MM\x00*", _("a TIFF picture"), scan),
+        (8, b"WEBP", _("a WebP picture"), scan),
+        (4, b"ftyp", _("a video or a phone picture"), none),
+        (0, b"AT&TFORM", _("a DjVu scan"), djvu),
+        (0, b"ITOLITLS", _("a Microsoft Reader book (LIT)"), calibre),
+        (0, b"ITSF", _("a Windows help file (CHM)"), calibre),
+        (0, b"L\x00R\x00F\x00", _("a Sony book (LRF)"), calibre),
+        (0, b"\xd0\xcf\x11\xe0", _("an old Microsoft Office document (DOC or the like)"), office),
+        (0, b"Rar!", _("a RAR archive"), unpack),
+        (0, b"7z\xbc\xaf\x27\x1c", _("a 7-Zip archive"), unpack),
+        (0, b"\x1f\x8b", _("a gzip archive"), unpack),
+        (0, b"BZh", _("a bzip2 archive"), unpack),
+        (0, b"\xfd7zXZ", _("an xz archive"), unpack),
+        (0, b"%!PS", _("a PostScript file"), none),
+        (0, b"ID3", _("a sound file"), none),
+        (0, b"OggS", _("a sound or video file"), none),
+        (0, b"MZ", _("a Windows program"), none),
+        (0, b"\x7fELF", _("a program"), none),
+        (0, b"SQLite format 3", _("a database"), none),
+        (0, b"wOFF", _("a font"), none),
+        (0, b"OTTO", _("a font"), none),
+    )
+
+
 _HTML = re.compile(
     rb"\s*(?:<\?xml[^>]*>\s*)?(?:<!--.*?-->\s*)*<(?:!doctype\s+html|html|head|body)\b", re.I | re.S
 )
@@ -73,59 +78,64 @@ _FB2 = re.compile(rb"<FictionBook\b")
 
 
 def sniff(data: bytes, path: Path) -> str:
-    """The format: "epub", "pdf", "docx", "html", "markdown" or "txt". Raises DocumentError that names
-    anything else.
+    """The format: "epub", "pdf", "docx", "odt", "fb2", "rtf", "html", "mhtml", "markdown" or "txt"; "zip" for
+    an archive that may hold one of them. Raises DocumentError that names anything else.
     """
-    suffix = path.suffix.lower()
+    name, suffix = path.name, path.suffix.lower()
     if not data:
-        raise DocumentError(f"{path.name} is empty (0 bytes). Download or copy it again.")
+        raise DocumentError(_("{name} is empty (0 bytes). Download or copy it again.").format(name=name))
     if data[:4] in (b"PK\x03\x04", b"PK\x05\x06", b"PK\x07\x08"):
         return _inside_zip(data, path)
     if b"%PDF-" in data[:1024]:
         return "pdf"
-    name = _other(data)
-    if name is None and _looks_binary(data):
+    if data[:5] == b"{\\rtf":
+        return "rtf"
+    for offset, magic, what, remedy in _others():
+        if data[offset : offset + len(magic)] == magic:
+            raise _unsupported(path, what, remedy)
+    if _FB2.search(data[:4096].replace(b"\0", b"")):
+        return "fb2"
+    if _looks_binary(data):
         if suffix == ".pdf":
             raise DocumentError(
-                f"{path.name} is not a PDF: it has no PDF header and is damaged or something else."
+                _("{name} is not a PDF: it has no PDF header and is damaged or something else.").format(
+                    name=name
+                )
             )
-        name = "a binary file"
-    if name is not None:
-        raise _unsupported(path, name)
+        raise _unsupported(path, _("a binary file"), supported())
+    return _kind_of_text(data, path)
+
+
+def _kind_of_text(data: bytes, path: Path) -> str:
+    name, suffix = path.name, path.suffix.lower()
     if _MHTML.search(data[:4096]):
         return "mhtml"
+    claimed = suffix[1:].upper() if suffix in (".epub", ".pdf", ".docx", ".odt") else ""
     if _HTML.match(data[:4096].lstrip(b"\xef\xbb\xbf")):
-        if suffix in (".epub", ".pdf", ".docx"):
-            raise DocumentError(
-                f"{path.name} is not a valid {suffix[1:].upper()} file: it is a web page (HTML), as a failed "
-                "download leaves behind. Download the book again."
+        if claimed:
+            said = _(
+                "{name} is not a valid {format} file: it is a web page (HTML), as a failed download leaves "
+                "behind. Download the book again."
             )
+            raise DocumentError(said.format(name=name, format=claimed))
         return "html"
-    if suffix in (".epub", ".pdf", ".docx"):
-        raise DocumentError(
-            f"{path.name} is not a valid {suffix[1:].upper()} file: it holds plain text or is damaged. "
+    if claimed:
+        said = _(
+            "{name} is not a valid {format} file: it holds plain text or is damaged. "
             "Download it again, or rename it to .txt if text is what it is."
         )
+        raise DocumentError(said.format(name=name, format=claimed))
     return "markdown" if suffix in (".md", ".markdown", ".mkd") else "txt"
 
 
-def _other(data: bytes) -> str | None:
-    for offset, magic, name in _OTHERS:
-        if data[offset : offset + len(magic)] == magic:
-            return name
-    return "a FictionBook (FB2)" if _FB2.search(data[:2048]) else None
-
-
-def _unsupported(path: Path, name: str) -> DocumentError:
-    wanted = {
-        ".epub": "not a valid EPUB",
-        ".pdf": "not a PDF",
-        ".txt": "not a text file",
-        ".docx": "not a valid DOCX",
-    }
-    wrong = wanted.get(path.suffix.lower(), "not supported")
-    remedy = next((text for key, text in _REMEDY.items() if key in name), SUPPORTED)
-    return DocumentError(f"{path.name} is {wrong}: it is {name}. {remedy}")
+def _unsupported(path: Path, what: str, remedy: str) -> DocumentError:
+    said = {
+        ".epub": _("{name} is not a valid EPUB: it is {what}."),
+        ".pdf": _("{name} is not a PDF: it is {what}."),
+        ".txt": _("{name} is not a text file: it is {what}."),
+        ".docx": _("{name} is not a valid DOCX: it is {what}."),
+    }.get(path.suffix.lower(), _("{name} is not supported: it is {what}."))
+    return DocumentError(f"{said.format(name=path.name, what=what)} {remedy}")
 
 
 def _looks_binary(data: bytes) -> bool:
@@ -154,40 +164,58 @@ def _plausible(head: bytes, encoding: str) -> float:
 
 
 def _inside_zip(data: bytes, path: Path) -> str:
-    """A zip container is known by its entries: EPUB, Word or something to be named."""
+    """A zip container is known by its entries: EPUB, Word, OpenDocument, or an archive with a book in it."""
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             names = set(archive.namelist())
     except (zipfile.BadZipFile, ValueError, NotImplementedError, OSError) as error:
-        kind = {".epub": "EPUB", ".docx": "DOCX"}.get(path.suffix.lower(), "zip")
-        raise DocumentError(
-            f"{path.name} is a damaged or cut-off {kind} file and cannot be opened. "
-            "Download or copy it again."
-        ) from error
-    if "META-INF/container.xml" in names or any(name.lower().endswith(".opf") for name in names):
+        kind = {".epub": "EPUB", ".docx": "DOCX", ".odt": "ODT"}.get(path.suffix.lower(), "zip")
+        said = _(
+            "{name} is a damaged or cut-off {format} file and cannot be opened. Download or copy it again."
+        )
+        raise DocumentError(said.format(name=path.name, format=kind)) from error
+    if "META-INF/container.xml" in names or any(_is_package(name) for name in names):
         return "epub"
-    office = next(
-        (folder for folder in ("word/", "xl/", "ppt/") if any(name.startswith(folder) for name in names)),
-        None,
-    )
-    if office == "word/":
-        if path.suffix.lower() in (".pdf", ".epub"):
-            raise DocumentError(
-                f"{path.name} is not a valid {path.suffix[1:].upper()} file: it looks like a Word document "
-                "(DOCX). Rename it to .docx, or save it as PDF from Word."
-            )
-        return "docx"
-    if office:
-        raise DocumentError(
-            f"{path.name} is a {'spreadsheet' if office == 'xl/' else 'presentation'}, not a book. "
-            f"{SUPPORTED}"
-        )
+    if any(name.startswith("word/") for name in names):
+        return _word(path)
+    for folder, said in (
+        ("xl/", _("{name} is a spreadsheet, not a book.")),
+        ("ppt/", _("{name} is a presentation, not a book.")),
+    ):
+        if any(name.startswith(folder) for name in names):
+            raise DocumentError(f"{said.format(name=path.name)} {supported()}")
     if "content.xml" in names and "mimetype" in names:
-        raise DocumentError(f"{path.name} is an OpenDocument file. Open it and save it as DOCX, EPUB or PDF.")
-    if any(name.lower().endswith((".jpg", ".jpeg", ".png", ".webp")) for name in names):
-        raise DocumentError(
-            f"{path.name} is an archive of pictures (a comic, CBZ?) without text. {SUPPORTED}"
-        )
-    raise DocumentError(
-        f"{path.name} is not a valid EPUB: it is a zip archive without a book in it. {SUPPORTED}"
+        return "odt"
+    return _archive(names, path)
+
+
+def _is_package(name: str) -> bool:
+    """An EPUB's package file, not one that lies beside a book."""
+    return name.lower().endswith(".opf") and name.count("/") <= 2
+
+
+def _word(path: Path) -> str:
+    if path.suffix.lower() not in (".pdf", ".epub"):
+        return "docx"
+    said = _(
+        "{name} is not a valid {format} file: it looks like a Word document (DOCX). "
+        "Rename it to .docx, or save it as PDF from Word."
     )
+    raise DocumentError(said.format(name=path.name, format=path.suffix[1:].upper()))
+
+
+def _archive(names: set[str], path: Path) -> str:
+    """ "zip" when there is something in it that may be a book."""
+    if books_in(sorted(names)):
+        return "zip"
+    if any(name.lower().endswith((".jpg", ".jpeg", ".png", ".webp", ".gif")) for name in names):
+        said = _(
+            "{name} is an archive of pictures (a comic, CBZ?) without text. Make a PDF of them with a text "
+            "layer (OCRmyPDF can) and open that."
+        )
+        raise DocumentError(said.format(name=path.name))
+    if any(name.lower().endswith(ARCHIVES) for name in names):
+        said = _("{name} is an archive with another archive in it. Unpack it first.")
+        raise DocumentError(said.format(name=path.name))
+    said = _("{name} is not a valid EPUB: it is a zip archive without a book in it.")
+    raise DocumentError(f"{said.format(name=path.name)} {supported()}")

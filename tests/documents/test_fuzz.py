@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import quopri
 import random
 import time
 import zipfile
@@ -37,6 +38,11 @@ OWN = {
     "own docx": ".docx",
     "own epub": ".epub",
     "own pdf": ".pdf",
+    "own fb2": ".fb2",
+    "own odt": ".odt",
+    "own rtf": ".rtf",
+    "own mhtml": ".mhtml",
+    "own zip": ".zip",
 }
 KINDS = (*SHARED, *OWN)
 LONG_S = float(os.environ.get("TRIFORCE_FUZZ_S", "60"))  # of the long run, for each kind
@@ -55,9 +61,56 @@ def own_file(kind: str) -> bytes:
         return f"<!doctype html><html lang=en>{head}<body>{paragraphs}</body>".encode()
     if kind == "own docx":
         return docx_of(book)
+    if kind in _MADE:
+        return _MADE[kind](book)
     if kind in ("own epub", "own pdf"):
         return (SAMPLES / f"the-light-on-the-holm{OWN[kind]}").read_bytes()
     return book.replace("#", "").encode("cp1252", "replace") if kind == "own text" else book.encode()
+
+
+def fb2_of(book: str) -> bytes:
+    """A FictionBook with a section for every "# "."""
+    chapters = [part.split("\n\n") for part in escape(book).split("\n# ")]
+    sections = "".join(
+        f"<section><title><p>{title}</p></title>{''.join(f'<p>{part}</p>' for part in parts)}</section>"
+        for title, *parts in chapters
+    )
+    info = "<description><title-info><book-title>The Light</book-title></title-info></description>"
+    return f"<FictionBook>{info}<body>{sections}</body></FictionBook>".encode()
+
+
+def odt_of(book: str) -> bytes:
+    """An OpenDocument text with a heading for every "# "."""
+    body = "".join(
+        f"<text:h>{part[2:]}</text:h>" if part.startswith("# ") else f"<text:p>{part}</text:p>"
+        for part in escape(book).split("\n\n")
+    )
+    content = f'<d xmlns:text="urn:t">{body}</d>'
+    return zip_of({"mimetype": "application/vnd.oasis.opendocument.text", "content.xml": content})
+
+
+def rtf_of(book: str) -> bytes:
+    """Rich text with the signs beyond ASCII written as numbers."""
+    signs = "".join(char if char < "\x7f" else f"\\u{ord(char)}?" for char in book)
+    return ("{\\rtf1\\ansi{\\info{\\title The Light}}" + signs.replace("\n\n", "\\par ") + "}").encode()
+
+
+def mhtml_of(book: str) -> bytes:
+    """A saved web page."""
+    head = (
+        'MIME-Version: 1.0\nContent-Type: multipart/related; boundary="b"\n\n--b\nContent-Type: text/html\n'
+    )
+    page = "".join(f"<p>{part}</p>" for part in escape(book).split("\n\n"))
+    coded = quopri.encodestring(f"<html><body>{page}</body></html>".encode()).decode()
+    return f"{head}Content-Transfer-Encoding: quoted-printable\n\n{coded}\n--b--\n".encode()
+
+
+def zip_of(files: dict[str, str]) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
+    return buffer.getvalue()
 
 
 def docx_of(book: str) -> bytes:
@@ -82,11 +135,16 @@ def docx_of(book: str) -> bytes:
         'Target="word/document.xml"/></Relationships>',
         "word/document.xml": f"<w:document {space}><w:body>{body}</w:body></w:document>",
     }
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, content in files.items():
-            archive.writestr(name, content)
-    return buffer.getvalue()
+    return zip_of(files)
+
+
+_MADE: dict[str, Callable[[str], bytes]] = {
+    "own fb2": fb2_of,
+    "own odt": odt_of,
+    "own rtf": rtf_of,
+    "own mhtml": mhtml_of,
+    "own zip": lambda book: zip_of({"book.txt": book}),
+}
 
 
 @pytest.fixture(params=KINDS)

@@ -39,6 +39,30 @@ FILES = (
     "txt-windows-1252.txt",
     "binary-renamed.txt",
 )
+HARD = (
+    "epub-a-cover-image-named-chapters.epub",
+    "epub-c-part-image-pages-nested.epub",
+    "epub3-parts-chapters-with-intro-sections.epub",
+    "pdf-outline-part-same-page.pdf",
+    "pdf-rot-b-compensated.pdf",
+    "pdf-rot-c-3-sideways-pages.pdf",
+    "pdf-no-tounicode.pdf",
+    "gdoc-no-tounicode.pdf",
+    "pdf-two-columns-hyphenated.pdf",
+    "docx-bold-manual-headings.docx",
+    "zh-2-paras.txt",
+    "txt-shiftjis-kokoro.txt",
+    "txt-utf16le-nobom-russian.txt",
+    "txt-crlf-72-noblank-indent.txt",
+    "txt-formfeeds-pagenumbers.txt",
+    "epub-hidden-svg-mathml-tables-br.epub",
+    "mhtml-saved-page.mhtml",
+    "book.fb2",
+    "book.fb2.zip",
+    "book-in-a.zip",
+    "dracula.txt",
+    "sherlock.txt",
+)
 BOOKS = ("moby-dick.epub", "the-time-machine.txt", "the-war-of-the-worlds.epub", "viking-tales.pdf")
 
 
@@ -50,6 +74,13 @@ def expectations(shared_data: Path) -> dict[str, dict]:
 @pytest.mark.parametrize("name", FILES)
 def test_hostile_file_behaves_as_expected(name: str, shared_data: Path, expectations: dict[str, dict]):
     assert expected.wrong(shared_data / "hostile" / name, expectations[name]) == []
+
+
+@pytest.mark.parametrize("name", HARD)
+def test_hard_file_opens_whole(name: str, shared_data: Path):
+    """Whole words and the chapters a reader would count, in books as people have them."""
+    wanted = expected.expectations(shared_data / "hard")[name]
+    assert expected.wrong(shared_data / "hard" / name, wanted) == []
 
 
 @pytest.mark.parametrize(
@@ -75,8 +106,9 @@ def test_extract_says_of_every_shared_file_what_it_is(
         assert len(facts["chapters"]) == wanted.get("chapters", len(facts["chapters"]))
 
 
-def test_every_shared_file_is_in_the_table(expectations: dict[str, dict]):
+def test_every_shared_file_is_in_the_table(expectations: dict[str, dict], shared_data: Path):
     assert set(FILES) == set(expectations)
+    assert set(HARD) == set(expected.expectations(shared_data / "hard"))
 
 
 def test_password_opens_what_asks_for_one(shared_data: Path):
