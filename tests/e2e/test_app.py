@@ -216,7 +216,9 @@ def test_quotations_are_marked_and_open_the_book_at_the_passage(serve, open_page
     page.wait_for_selector("#turns .answer footer")
     assert page.locator("#turns .cite").count() == 2
     assert "not in the book" in page.inner_text("#turns .cite-missing")
-    assert "Twenty-Three Clocks" in page.inner_text("#turns button.cite")
+    quotation = page.locator("#turns .text button.cite")
+    assert "ch. 1" in quotation.inner_text()
+    assert "Twenty-Three Clocks" in quotation.get_attribute("title")
     page.click("#turns button.cite")
     page.wait_for_selector("#passage")
     assert page.inner_text("#passage") == "was never wrong and was no great company"
