@@ -11,6 +11,7 @@ import os
 import sys
 from collections.abc import Callable
 
+from app.terminal import chapter_range
 from core.config import FITS, MODES, RULES, load_settings, override, use_data_dir
 from core.errors import UserError
 
@@ -265,11 +266,10 @@ def _answering(parser: argparse.ArgumentParser) -> None:
 
 
 def _chapters(text: str) -> tuple[int, int]:
-    first, _, last = text.partition("-")
     try:
-        return int(first), int(last or first)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no range of chapters; write 4 or 1-3") from None
+        return chapter_range(text)
+    except UserError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _count(text: str) -> int:

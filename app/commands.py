@@ -10,12 +10,16 @@ import json
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from app.terminal import read_book, say, status, tell
 from core import paths
 from core.config import Settings
 from core.errors import UserError
+from core.text.words import translated as _
+
+if TYPE_CHECKING:
+    from core.planning.offers import Offer
 
 
 def extract(given: argparse.Namespace, settings: Settings) -> int:
@@ -46,18 +50,18 @@ def extract(given: argparse.Namespace, settings: Settings) -> int:
 
 
 def _as_text(facts: dict[str, Any]) -> str:
-    lines = [
-        f"{facts['title'] or 'Untitled'}" + (f", by {facts['author']}" if facts["author"] else ""),
-        f"{facts['format']}, {facts['words']:,} words, {len(facts['chapters'])} chapters",
-        "",
-    ]
-    lines += [
-        f"{i:>4}  {chapter['title'] or 'Untitled'}  ({chapter['words']:,} words)"
-        for i, chapter in enumerate(facts["chapters"], 1)
-    ]
-    return "\n".join(
-        lines + ([""] + [f"Note: {warning}" for warning in facts["warnings"]] if facts["warnings"] else [])
-    )
+    title = facts["title"] or _("Untitled")
+    if facts["author"]:
+        title = _("{title}, by {author}").format(title=title, author=facts["author"])
+    size = _("{format}, {words:,} words, {chapters} chapters")
+    lines = [title, size.format(**{**facts, "chapters": len(facts["chapters"])}), ""]
+    for number, chapter in enumerate(facts["chapters"], 1):
+        words = _("({words:,} words)").format(words=chapter["words"])
+        lines.append(f"{number:>4}  {chapter['title'] or _('Untitled')}  {words}")
+    if facts["warnings"]:
+        lines.append("")
+    lines += [_("Note: {warning}").format(warning=warning) for warning in facts["warnings"]]
+    return "\n".join(lines)
 
 
 def doctor(given: argparse.Namespace, settings: Settings) -> int:
@@ -148,11 +152,15 @@ def _download(given: argparse.Namespace) -> None:
 
     if not given.name:
         raise UserError(
-            "Which model? Name one: launcher.py models download NAME. `launcher.py models list` shows them."
+            _(
+                "Which model? Name one: launcher.py models download NAME. `launcher.py models list` "
+                "shows them."
+            )
         )
     entry = find(given.name)
     if entry.folder is not None:
-        raise UserError(f"{entry.folder} is a folder on this computer already; there is nothing to download.")
+        words = _("{folder} is a folder on this computer already; there is nothing to download.")
+        raise UserError(words.format(folder=entry.folder))
     folder, note = fetch(entry, progress=status)
     status("", None)
     say(str(folder))
@@ -173,45 +181,35 @@ def _list(given: argparse.Namespace, settings: Settings) -> None:
         known=known_in(paths.data_dir()),
     )
     if given.json:
-        say(
-            json.dumps(
-                [
-                    {
-                        "name": offer.entry.name,
-                        "downloaded": offer.downloaded,
-                        "fits": offer.plan is not None,
-                        "reason": offer.reason,
-                        "licence": offer.entry.licence,
-                        "context_tokens": offer.entry.native_context,
-                        "languages": offer.entry.languages,
-                        "chat": offer.entry.chat,
-                    }
-                    for offer in found
-                ]
-            )
-        )
+        say(json.dumps([_facts(offer) for offer in found]))
         return
     for offer in found:
-        mark = "here   " if offer.downloaded else "       "
-        reason = (
-            offer.reason.splitlines()[0]
-            if offer.reason
-            else f"{offer.plan.context_tokens:,} tokens of context"
-        )
-        facts = "; ".join(
-            filter(
-                None,
-                (
-                    offer.entry.licence,
-                    offer.entry.languages,
-                    "" if offer.entry.chat else "not tuned for chat",
-                ),
-            )
-        )
-        say(
-            f"{mark} {offer.entry.name:<32} {facts}\n{'':8} {'fits' if offer.plan else 'does not fit'}: "
-            f"{reason}"
-        )
+        say(_line(offer))
+
+
+def _facts(offer: Offer) -> dict[str, Any]:
+    return {
+        "name": offer.entry.name,
+        "downloaded": offer.downloaded,
+        "fits": offer.plan is not None,
+        "reason": offer.reason,
+        "licence": offer.entry.licence,
+        "context_tokens": offer.entry.native_context,
+        "languages": offer.entry.languages,
+        "chat": offer.entry.chat,
+    }
+
+
+def _line(offer: Offer) -> str:
+    """Two lines: the model, and how it fits."""
+    entry = offer.entry
+    here = _("here") if offer.downloaded else ""
+    facts = [entry.licence, entry.languages, "" if entry.chat else _("not tuned for chat")]
+    if offer.plan:
+        fits = _("fits: {tokens:,} tokens of context").format(tokens=offer.plan.context_tokens)
+    else:
+        fits = _("does not fit: {reason}").format(reason=offer.reason.splitlines()[0])
+    return f"{here:<7} {entry.name:<32} {'; '.join(filter(None, facts))}\n{'':8} {fits}"
 
 
 def tune(given: argparse.Namespace, settings: Settings) -> int:
@@ -265,12 +263,13 @@ def train_draft(given: argparse.Namespace, settings: Settings) -> int:
     finally:
         status("")
     trained = (folder / "model.safetensors").is_file()
-    say(
-        f"The draft model is in {folder}. Use it by draft_model: {folder} in config.yaml."
-        if trained
-        else f"The target has read and written; {folder} holds no draft yet. Start again with --epochs to "
-        "train one."
+    words = _(
+        "The target has read and written; {folder} holds no draft yet. Start again with --epochs to train "
+        "one."
     )
+    if trained:
+        words = _("The draft model is in {folder}. Use it by draft_model: {folder} in config.yaml.")
+    say(words.format(folder=folder))
     return 0
 
 

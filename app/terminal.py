@@ -7,6 +7,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from core.errors import UserError
+from core.text.words import translated as _
+
 if TYPE_CHECKING:
     from core.documents.document import Document
 
@@ -51,3 +54,11 @@ def read_book(name: str, password: str | None, *, ocr: bool) -> Document:
         )
     finally:
         status("")
+
+
+def chapter_range(text: str) -> tuple[int, int]:
+    """First and last chapter of a text such as "4" or "1-3". Raises UserError."""
+    first, __, last = text.partition("-")
+    if not (first.isdigit() and (last or first).isdigit()):
+        raise UserError(_("{text!r} is no range of chapters; write 4 or 1-3.").format(text=text))
+    return int(first), int(last or first)

@@ -61,9 +61,7 @@ def settings_table(config: str) -> str:
 
 
 def _settings_row(key: str, default: str, explained: str) -> str:
-    rule = RULES[key]
-    allowed = f"auto or {rule.allowed}" if rule.auto else rule.allowed
-    return f"| `{key}` | `{default}` | {_cell(allowed)} | {_cell(explained)} |"
+    return f"| `{key}` | `{default}` | {_cell(RULES[key].allowed)} | {_cell(explained)} |"
 
 
 def _cell(text: str) -> str:

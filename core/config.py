@@ -18,6 +18,7 @@ from typing import Any
 import yaml
 
 from core.errors import UserError
+from core.text.words import translated as _
 
 MODES = ("triforce", "retrieval", "draft", "ngram", "streaming", "autoregressive")
 FITS = ("auto", "whole", "sections")
@@ -105,13 +106,16 @@ Parse = Callable[[Any], Any]
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """How a key's value is read. `allowed` is what the user is told; `parse` raises ValueError on anything
-    else.
-    """
+    """How a key's value is read: `parse` raises ValueError on what `words` do not allow."""
 
-    allowed: str
+    words: Callable[[], str]
     parse: Parse
     auto: bool = False
+
+    @property
+    def allowed(self) -> str:
+        """What the user is told, in the language of this process."""
+        return _("auto or {values}").format(values=self.words()) if self.auto else self.words()
 
 
 def _choice(names: tuple[str, ...], *, auto: bool = False) -> Rule:
@@ -121,7 +125,11 @@ def _choice(names: tuple[str, ...], *, auto: bool = False) -> Rule:
             raise ValueError(value)
         return name
 
-    return Rule("one of " + ", ".join(names), parse, auto)
+    return Rule(lambda: _one_of(names), parse, auto)
+
+
+def _one_of(names: tuple[str, ...]) -> str:
+    return _("one of {names}").format(names=", ".join(names))
 
 
 def _switch(value: Any) -> str:
@@ -145,7 +153,10 @@ def _number(low: float, high: float, *, auto: bool = False, unit: str = "") -> R
             raise ValueError(value)
         return number
 
-    return Rule(f"a number from {low:g} to {high:g}{unit}", parse, auto)
+    def words() -> str:
+        return _("a number from {low:g} to {high:g}").format(low=low, high=high) + unit
+
+    return Rule(words, parse, auto)
 
 
 def _whole(low: int, high: int, *, auto: bool = False, unit: str = "") -> Rule:
@@ -156,7 +167,17 @@ def _whole(low: int, high: int, *, auto: bool = False, unit: str = "") -> Rule:
             raise ValueError(value)
         return int(number)
 
-    return Rule(f"a whole number from {low:,} to {high:,}{unit}", parse, auto)
+    def words() -> str:
+        return _("a whole number from {low:,} to {high:,}").format(low=low, high=high) + unit
+
+    return Rule(words, parse, auto)
+
+
+def _tokens(low: int, high: int, *, auto: bool = False) -> Rule:
+    def words() -> str:
+        return _("a whole number from {low:,} to {high:,} tokens").format(low=low, high=high)
+
+    return replace(_whole(low, high, auto=auto), words=words)
 
 
 def _flag(value: Any) -> bool:
@@ -185,39 +206,40 @@ def _folder(value: Any) -> Path:
     return Path(_text(value)).expanduser()
 
 
-_TOKENS = " tokens"
 RULES: dict[str, Rule] = {
-    "model": Rule("a name from `models list` or a folder with a checkpoint", _text, True),
-    "draft_model": Rule("none, a name from `models list` or a folder with a checkpoint", _text, True),
-    "data_dir": Rule("a folder", _folder, True),
-    "context_tokens": _whole(256, 4_194_304, auto=True, unit=_TOKENS),
+    "model": Rule(lambda: _("a name from `models list` or a folder with a checkpoint"), _text, True),
+    "draft_model": Rule(
+        lambda: _("none, a name from `models list` or a folder with a checkpoint"), _text, True
+    ),
+    "data_dir": Rule(lambda: _("a folder"), _folder, True),
+    "context_tokens": _tokens(256, 4_194_304, auto=True),
     "fit": _choice(FITS),
     "mode": _choice(MODES),
-    "max_new_tokens": _whole(1, 131_072, unit=_TOKENS),
+    "max_new_tokens": _tokens(1, 131_072),
     "temperature": _number(0.0, 2.0, auto=True),
     "top_p": _number(0.01, 1.0, auto=True),
     "repetition_penalty": _number(1.0, 2.0, auto=True),
     "seed": _whole(0, 2**63 - 1, auto=True),
-    "stop": Rule("a list of texts", _texts),
-    "retrieval_budget": _whole(64, 65_536, auto=True, unit=_TOKENS),
-    "retrieval_chunk": _whole(1, 256, auto=True, unit=_TOKENS),
+    "stop": Rule(lambda: _("a list of texts"), _texts),
+    "retrieval_budget": _tokens(64, 65_536, auto=True),
+    "retrieval_chunk": _tokens(1, 256, auto=True),
     "gamma": _whole(1, 64, auto=True),
     "middle_gamma": _whole(1, 32, auto=True),
-    "draft_sinks": _whole(0, 1024, auto=True, unit=_TOKENS),
-    "draft_window": _whole(16, 8192, auto=True, unit=_TOKENS),
+    "draft_sinks": _tokens(0, 1024, auto=True),
+    "draft_window": _tokens(16, 8192, auto=True),
     "assumed_acceptance": _number(0.01, 0.999),
-    "verify": Rule("true or false", _flag),
+    "verify": Rule(lambda: _("true or false"), _flag),
     "device": _choice(DEVICES, auto=True),
     "dtype": _choice(DTYPES, auto=True),
     "weights_kernel": _choice(KERNELS, auto=True),
     "threads": _whole(1, 1024, auto=True),
     "on_chip_layers": _whole(0, 512, auto=True),
     "kv_residency": _choice(RESIDENCIES),
-    "cuda_graphs": Rule("one of " + ", ".join(GRAPHS), _switch),
+    "cuda_graphs": Rule(lambda: _one_of(GRAPHS), _switch),
     "staging_blocks": _whole(2, 16, auto=True),
     "staging_block_mib": _whole(1, 1024, auto=True, unit=" MiB"),
-    "prefill_segment_tokens": _whole(128, 4_194_304, auto=True, unit=_TOKENS),
-    "prefill_chunk_tokens": _whole(16, 65_536, auto=True, unit=_TOKENS),
+    "prefill_segment_tokens": _tokens(128, 4_194_304, auto=True),
+    "prefill_chunk_tokens": _tokens(16, 65_536, auto=True),
     "vram_gib": _number(1, 1024, auto=True, unit=" GiB"),
     "vram_reserve_gib": _number(0, 64, auto=True, unit=" GiB"),
     "ram_gib": _number(1, 16_384, auto=True, unit=" GiB"),
@@ -228,7 +250,7 @@ RULES: dict[str, Rule] = {
     "max_upload_mb": _whole(1, 10_000, unit=" MB"),
     "snapshot_quota_gb": _number(0, 100_000, auto=True, unit=" GB"),
     "port": _whole(0, 65_535),
-    "open_browser": Rule("true or false", _flag),
+    "open_browser": Rule(lambda: _("true or false"), _flag),
     "theme": _choice(THEMES),
 }
 
@@ -263,7 +285,12 @@ def checked(key: str, value: Any) -> Any:
     try:
         return rule.parse(value)
     except (ValueError, OverflowError):
-        raise UserError(f"{key} is {value!r}; allowed is {rule.allowed}.") from None
+        raise UserError(_not_allowed(key, value, rule.words())) from None
+
+
+def _not_allowed(key: str, value: Any, allowed: str) -> str:
+    words = _("{key} is {value!r}; allowed is {allowed}.")
+    return words.format(key=key, value=value, allowed=allowed)
 
 
 def use_data_dir(settings: Settings) -> None:
@@ -278,24 +305,26 @@ def _read_yaml(path: Path) -> dict[str, Any]:
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError as error:
-        raise UserError(
-            f"There is no settings file at {path}. Check the path, or leave it out to use the defaults."
-        ) from error
+        words = _("There is no settings file at {path}. Check the path, or leave it out to use the defaults.")
+        raise UserError(words.format(path=path)) from error
     except (OSError, UnicodeDecodeError) as error:
-        raise UserError(
-            f"{path} cannot be read: {error}. Save it as a UTF-8 text file that you may read."
-        ) from error
+        words = _("{path} cannot be read: {error}. Save it as a UTF-8 text file that you may read.")
+        raise UserError(words.format(path=path, error=error)) from error
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
-        where = f" at line {mark.line + 1}" if mark is not None else ""
-        problem = getattr(error, "problem", None) or "it is not valid YAML"
-        raise UserError(
-            f"{path.name} cannot be understood{where}: {problem}. Write one `key: value` per line."
-        ) from error
+        problem = getattr(error, "problem", None) or _("it is not valid YAML")
+        words = _("{file} cannot be understood: {problem}. Write one `key: value` per line.")
+        if mark is not None:
+            words = _(
+                "{file} cannot be understood at line {line}: {problem}. Write one `key: value` per line."
+            )
+        line = mark.line + 1 if mark is not None else 0
+        raise UserError(words.format(file=path.name, line=line, problem=problem)) from error
     if content is None:
         return {}
     if not isinstance(content, dict):
-        raise UserError(f"{path.name} must hold one `key: value` per line, not {type(content).__name__}.")
+        words = _("{file} must hold one `key: value` per line, not {kind}.")
+        raise UserError(words.format(file=path.name, kind=type(content).__name__))
     return content
 
 
@@ -311,8 +340,7 @@ def _apply(settings: Settings, values: Mapping[Any, Any], *, source: str) -> Set
         try:
             parsed[str(key)] = _parse(rule, value, default=getattr(Settings(), str(key)))
         except (ValueError, OverflowError):
-            allowed = f"auto or {rule.allowed}" if rule.auto else rule.allowed
-            problems.append(f"{key} is {value!r}; allowed is {allowed}.")
+            problems.append(_not_allowed(str(key), value, rule.allowed))
     if problems:
         raise UserError("\n".join(f"{source}: {problem}" for problem in problems))
     return replace(settings, **parsed)
@@ -329,25 +357,25 @@ def _parse(rule: Rule, value: Any, *, default: Any) -> Any:
 
 def _unknown(key: str) -> str:
     near = difflib.get_close_matches(key.lower().replace("-", "_"), RULES, n=1, cutoff=0.0)[0]
-    return f"unknown key {key!r}; the nearest valid key is {near!r}."
+    return _("unknown key {key!r}; the nearest valid key is {near!r}.").format(key=key, near=near)
 
 
 def _check_together(settings: Settings) -> None:
     """Values that are fine alone and wrong together."""
     budget, chunk = settings.retrieval_budget, settings.retrieval_chunk
     if budget is not None and chunk is not None and chunk * 2 > budget:
-        raise UserError(
-            f"retrieval_chunk is {chunk} tokens and retrieval_budget {budget}; at least two chunks must fit. "
-            "Raise "
-            f"retrieval_budget to {2 * chunk} or lower retrieval_chunk."
+        words = _(
+            "retrieval_chunk is {chunk} tokens and retrieval_budget {budget}; at least two chunks must fit. "
+            "Raise retrieval_budget to {least} or lower retrieval_chunk."
         )
+        raise UserError(words.format(chunk=chunk, budget=budget, least=2 * chunk))
     context, new = settings.context_tokens, settings.max_new_tokens
     if context is not None and new >= context:
-        raise UserError(
-            f"max_new_tokens is {new:,} and context_tokens {context:,}; the answer must leave room for the "
-            "question. Lower "
-            f"max_new_tokens or raise context_tokens."
+        words = _(
+            "max_new_tokens is {new:,} and context_tokens {context:,}; the answer must leave room for the "
+            "question. Lower max_new_tokens or raise context_tokens."
         )
+        raise UserError(words.format(new=new, context=context))
 
 
 assert set(RULES) == {field.name for field in fields(Settings)}, "every key needs a rule and every rule a key"

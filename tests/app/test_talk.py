@@ -10,7 +10,7 @@ import pytest
 
 from app import talk
 from app.cli import build_parser
-from app.talk import _report, _Stream
+from app.printed import Stream, report
 from core.ask import Ask
 from core.assembly.composition import Composer
 from core.cache.full import FullKVCache
@@ -37,7 +37,7 @@ def said(text: str) -> Delta:
 
 
 def shown(capsys, *events) -> str:
-    _Stream(Idle()).show(iter([*events, Finished("stop", "", Stats())]))
+    Stream(Idle()).show(iter([*events, Finished("stop", "", Stats())]))
     return capsys.readouterr().out
 
 
@@ -83,7 +83,7 @@ def test_stretches_stand_under_one_title(capsys):
 
 def test_what_was_read_is_told_beside_the_notes(capsys):
     """The notes no longer name it: where only they are printed, nobody would know which part was read."""
-    _report(Finished("stop", "", Stats(), sources=("Chapter 3", "the summaries"), notes=("A note.",)))
+    report(Finished("stop", "", Stats(), sources=("Chapter 3", "the summaries"), notes=("A note.",)))
     assert capsys.readouterr().err.splitlines() == [
         "Read for this answer: Chapter 3; the summaries",
         "A note.",
