@@ -162,9 +162,7 @@ def test_imports_point_one_way(package: str, forbidden: tuple[str, ...], allowed
 
 
 def test_the_floors_of_core_import_one_another_in_one_direction():
-    """A floor is a folder or a module of the root. Two that import each other, directly or in a ring, are one;
-    imports for types count too.
-    """
+    """Floors are the folders and the root's modules. A ring of floors is one floor; imports for types count."""
 
     def floor(name: str) -> str:
         return ".".join(name.split(".")[:2])

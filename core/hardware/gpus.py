@@ -77,7 +77,6 @@ NOISE = frozenset(
         "nvl",
         "gb",
         "gib",
-        "",
     }
 )
 
@@ -88,9 +87,8 @@ def _words(name: str) -> tuple[list[str], float | None]:
     text = re.sub(r"(rtx|gtx|ti)(?=\d|super)", r"\1 ", text)
     words = [re.sub(r"^(\d{1,3})gi?b$", r"\1", word) for word in re.split(r"[^a-z0-9]+", text)]
     sizes = [word for word in words if re.fullmatch(r"\d{1,3}", word)]
-    return sorted(word for word in words if word not in NOISE and word not in sizes), float(
-        sizes[0]
-    ) if sizes else None
+    telling = sorted(word for word in words if word and word not in NOISE and word not in sizes)
+    return telling, float(sizes[0]) if sizes else None
 
 
 def look_up(name: str, *, vram_bytes: int | None = None) -> GpuSpec | None:
