@@ -21,6 +21,7 @@ from core.cache.full import FullKVCache
 from core.cache.retrieval import RetrievalKVCache
 from core.cache.streaming import StreamingKVCache
 from core.config import MODES
+from core.decoding.context import Context
 from core.decoding.decoder import Decoder, Round
 from core.planning.plan import Plan
 from tests.tiny import PLAN
@@ -80,12 +81,14 @@ class Machine:
     def rounds(self, params: Params, *, tokens: int, prompt: Sequence[int] = PROMPT) -> Iterator[Round]:
         """The rounds of one answer, read from the end of the prompt as after a prefill."""
         committed = list(prompt)
-        decoder: Decoder = self._composer.compose(params, self._cache, len(prompt))
+        context = Context(self._cache, 256)
+        decoder: Decoder = self._composer.compose(params, context, len(prompt))
         self._cache.reset()
         self._cache.observer = decoder.refresh.tap
         self.target.forward(committed[:-1], self._cache)
         self._cache.observer = None
         self._cache.commit(self._cache.length)
+        context.hold(committed)
         self.target.passes.clear()
         self.draft.passes.clear()
         while len(committed) < len(prompt) + tokens:
