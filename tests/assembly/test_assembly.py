@@ -5,6 +5,7 @@ planned.
 from __future__ import annotations
 
 import logging
+import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -293,24 +294,41 @@ BOOK = [int(token) for token in torch.randint(0, VOCAB, (300,), generator=torch.
 
 
 def keeping(folder: Path, root: Path, **plan: object) -> Engine:
-    """An engine that keeps what it reads in `root`."""
-    settings = Settings(snapshot_quota_gb=1)
-    return build_engine(replace(PLAN, **plan), settings, folder, snapshots=root)
+    """An engine that keeps what it reads in `root`, in any dtype."""
+    wanted = replace(PLAN, **plan)
+    backend = CpuBackend(getattr(torch, wanted.dtype))
+    return build_engine(wanted, Settings(snapshot_quota_gb=1), folder, snapshots=root, backend=backend)
+
+
+@pytest.fixture(scope="module")
+def kept(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of snapshots with one book, read in bfloat16."""
+    root = tmp_path_factory.mktemp("snapshots")
+    engine = keeping(folder, root, dtype="bfloat16")
+    context = engine.new_context(400)
+    context.belongs_to("book", len(BOOK))
+    next(event for event in engine.generate(context, [*BOOK, 1], GREEDY) if not isinstance(event, Prefill))
+    engine.save(context, should_stop=lambda: False)
+    return root
 
 
 @pytest.mark.parametrize(
-    "other",
-    [{"context_stretch": 2.0}, {"dtype": "bfloat16"}, {"dtype": "bfloat16", "weights_kernel": "int4"}],
-    ids=["rotation", "dtype", "kernel"],
+    ("other", "found"),
+    [
+        ({}, True),
+        ({"context_stretch": 2.0}, False),
+        ({"dtype": "float32"}, False),
+        ({"dtype": "float16"}, False),  # of the same size
+        ({"weights_kernel": "int4"}, False),
+    ],
+    ids=["same", "rotation", "wider", "dtype", "kernel"],
 )
-def test_rows_computed_otherwise_are_not_read(folder: Path, tmp_path: Path, other: dict):
+def test_rows_computed_otherwise_are_not_read(
+    folder: Path, kept: Path, tmp_path: Path, other: dict, found: bool
+):
     """Two engines over one folder of snapshots: another rotation, other numbers, other kernels. Rows of the
     one would make the other's answers wrong, and nothing would say so.
     """
-    first = keeping(folder, tmp_path)
-    context = first.new_context(400)
-    context.belongs_to("book", len(BOOK))
-    next(event for event in first.generate(context, [*BOOK, 1], GREEDY) if not isinstance(event, Prefill))
-    first.save(context, should_stop=lambda: False)
-    assert keeping(folder, tmp_path).stored_tokens("book", BOOK) > 250
-    assert keeping(folder, tmp_path, **other).stored_tokens("book", BOOK) == 0
+    own = shutil.copytree(kept, tmp_path / "own")  # what one refuses it deletes
+    stored = keeping(folder, own, **{"dtype": "bfloat16", **other}).stored_tokens("book", BOOK)
+    assert stored > 250 if found else stored == 0
