@@ -81,7 +81,7 @@ class _TimedLinear:
     """A prepared matrix by the clock."""
 
     def __init__(self, inner: Linear, parts: Parts) -> None:
-        self._inner, self._parts, self.nbytes = inner, parts, inner.nbytes
+        self._inner, self._parts = inner, parts
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         return self._parts.timed("linear", lambda: self._inner(x))

@@ -31,8 +31,6 @@ class Memory:
 class Linear(Protocol):
     """A prepared matrix: x [n, in] -> [n, out]."""
 
-    nbytes: int
-
     def __call__(self, x: torch.Tensor) -> torch.Tensor: ...
 
 
@@ -191,3 +189,10 @@ def merge(
     safe = torch.where(total == 0, torch.ones_like(total), total)
     merged = (out * a.unsqueeze(-1) + other_out * b.unsqueeze(-1)) / safe.unsqueeze(-1)
     return merged, torch.log(total) + top
+
+
+def joined(out: torch.Tensor, lse: torch.Tensor) -> torch.Tensor:
+    """As `merge`, of all parts at once: out [parts, ..., head_dim] and lse [parts, ...] give [..., head_dim];
+    each row needs a finite lse. The log-sum-exp of the whole is that of lse over the parts.
+    """
+    return (out * torch.softmax(lse, 0).unsqueeze(-1)).sum(0)

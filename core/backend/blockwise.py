@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import torch
 
-from core.backend.base import merge
+from core.backend.base import joined, merge
 from core.backend.kernels import Kernel
 
 # up to here all whole blocks go into one launch, as if each were a sequence of its own
@@ -53,8 +53,7 @@ def _whole_blocks(kernel: Kernel, q: torch.Tensor, k: torch.Tensor, v: torch.Ten
     # [blocks, heads, n, head_dim]
     rows = q.transpose(0, 1).unsqueeze(0).expand(k.shape[0], -1, -1, -1).contiguous()
     out, lse = kernel(rows, k, v, causal=False)
-    share = torch.softmax(lse, 0).unsqueeze(-1)
-    return [((out.float() * share).sum(0).transpose(0, 1), torch.logsumexp(lse, 0).t())]
+    return [(joined(out.float(), lse).transpose(0, 1), torch.logsumexp(lse, 0).t())]
 
 
 def _run(kernel: Kernel, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, causal: bool) -> Part:

@@ -19,7 +19,7 @@ import torch.nn.functional as F
 
 from core.backend import blockwise
 from core.backend import slots as by_slots
-from core.backend.base import Codes, Linear, Mark, Memory, Replay, merge
+from core.backend.base import Codes, Linear, Mark, Memory, Replay, joined, merge
 from core.backend.linear import FloatLinear
 from core.backend.linear_cpu import Int4Linear, WideLinear
 from core.backend.pieces import PIECE_TOKENS
@@ -183,14 +183,12 @@ class CpuBackend:
         """Each block as a sequence of its own, joined by their log-sum-exps: out [kv_heads, rows, head_dim],
         lse [kv_heads, rows].
 
-        The kernel shares blocks and heads out to the threads. Source: FlashDecoding, see `merge`.
+        The kernel shares blocks and heads out to the threads.
         """
         out, lse = self._flash(rows.expand(k.shape[0], -1, -1, -1), k, v, causal=False, mask=hidden)
         if k.shape[0] == 1:
             return out[0], lse[0]
-        return (out * torch.softmax(lse, 0).unsqueeze(-1)).sum(0), torch.logsumexp(
-            lse, 0
-        ) if want_lse else None
+        return joined(out, lse), torch.logsumexp(lse, 0) if want_lse else None
 
     def _hidden(
         self, n: int, group: int, length: int, blocks: int, block_tokens: int, causal: bool

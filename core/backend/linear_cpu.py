@@ -47,7 +47,6 @@ class Int4Linear:
         # measured on two AVX-512 cores: the 4-bit kernel's time grows with its rows and meets bf16 at 16 rows
         # (8 for two halves)
         self._few_rows = 14 // len(self._parts)
-        self.nbytes = plain.nbytes + sum(weight.nbytes + scales.nbytes for weight, scales in self._parts)
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         """[n, in] -> [n, out]"""

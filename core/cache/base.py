@@ -40,8 +40,6 @@ class KVCache(Protocol):
 
     @property
     def oldest_rollback(self) -> int: ...
-    @property
-    def nbytes(self) -> int: ...
 
     def positions(self, n: int) -> torch.Tensor:
         """Rotary positions [n] of the next n tokens."""
@@ -145,6 +143,8 @@ class TargetKVCache(KVCache, Protocol):
 
     @property
     def capacity(self) -> int: ...
+    @property
+    def nbytes(self) -> int: ...
     @property
     def bytes_moved(self) -> int:
         """Bytes of keys and values that crossed from host memory to the device so far."""

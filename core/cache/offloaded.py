@@ -27,7 +27,8 @@ import torch
 
 from core.backend.base import Backend, Copies, Mark, merge
 from core.cache.base import KVShape, KVStore, Observer, pieces
-from core.cache.host import Gather, HostKV, Pair
+from core.cache.host import Pair
+from core.cache.stored import StoredBlocks, device_store
 
 Part = tuple[torch.Tensor, torch.Tensor]  # out fp32 [n, heads, head_dim], lse fp32 [n, heads]
 
@@ -58,29 +59,23 @@ class OffloadedKVCache:
         assert staging_blocks > 0, "a ring without buffers"
         self.shape, self.block_tokens, self.backend = shape, block_tokens, backend
         self.blocks = -(-capacity // block_tokens)
-        self._resident_layers = resident_layers
-        self._resident_blocks = self.blocks if resident_blocks is None else min(resident_blocks, self.blocks)
-        self._streamed = [layer for layer in range(shape.layers) if self._resident(layer) < self.blocks]
-        self._place = {layer: place for place, layer in enumerate(self._streamed)}
         self._copies = backend.copies()
         # memory must not go while copies still use it
         weakref.finalize(self, _drain, self._copies).atexit = False
-        self._gather = Gather(backend, self._copies)
-        self._kept = self._on_device(resident_layers, self._resident_blocks * block_tokens, block_tokens)
-        self._work = self._on_device(2 if self._streamed else 0, self.capacity, block_tokens)
-        self._fresh = self._on_device(len(self._streamed), fresh_tokens, fresh_tokens)
+        self._stored = StoredBlocks(
+            shape,
+            backend,
+            self._copies,
+            blocks=self.blocks,
+            block_tokens=block_tokens,
+            resident_layers=resident_layers,
+            resident_blocks=self.blocks if resident_blocks is None else min(resident_blocks, self.blocks),
+        )
+        self._streamed = list(self._stored.host)
+        self._place = {layer: place for place, layer in enumerate(self._streamed)}
+        self._work = device_store(shape, backend, 2 if self._streamed else 0, self.capacity, block_tokens)
+        self._fresh = device_store(shape, backend, len(self._streamed), fresh_tokens, fresh_tokens)
         self._landing = tuple(backend.host_memory(self._fresh.k.shape) for _ in range(2))
-        self._host = {
-            layer: HostKV(
-                shape,
-                backend,
-                self._copies,
-                first_block=self._resident(layer),
-                blocks=self.blocks,
-                block_tokens=block_tokens,
-            )
-            for layer in self._streamed
-        }
         self._ring = tuple(
             part.flatten(0, 1).unsqueeze(1)[:staging_blocks] for part in (self._work.k, self._work.v)
         )
@@ -98,12 +93,6 @@ class OffloadedKVCache:
         self._end = 0
         self._coming = self._written  # and the arrival of the next one's earlier rows
 
-    def _on_device(self, layers: int, capacity: int, block_tokens: int) -> KVStore:
-        shape = KVShape(layers, self.shape.kv_heads, self.shape.head_dim)
-        return KVStore(
-            shape, capacity, block_tokens=block_tokens, dtype=self.backend.dtype, device=self.backend.device
-        )
-
     # ---- what every cache has ------------------------------------------------------------------------------
 
     @property
@@ -119,16 +108,12 @@ class OffloadedKVCache:
     @property
     def nbytes(self) -> int:
         """Bytes held, on the device and in host memory."""
-        return (
-            self.device_bytes
-            + sum(host.nbytes for host in self._host.values())
-            + sum(part.nbytes for part in self._landing)
-        )
+        return self.device_bytes + self._stored.host_bytes + sum(part.nbytes for part in self._landing)
 
     @property
     def device_bytes(self) -> int:
         """Bytes held on the device."""
-        return self._kept.nbytes + self._work.nbytes + self._fresh.nbytes
+        return self._stored.kept.nbytes + self._work.nbytes + self._fresh.nbytes
 
     @property
     def bytes_moved(self) -> int:
@@ -152,7 +137,7 @@ class OffloadedKVCache:
         if layer == 0 and offset == 0:
             self._begin(k.shape[0])
         if layer not in self._place:
-            return self._attend_in(self._kept, layer, layer, q, k, v, offset)
+            return self._attend_in(self._stored.kept, layer, layer, q, k, v, offset)
         if not self._in_segment:
             return self._attend_streamed(layer, q, k, v)
         self._enter(self._place[layer])
@@ -205,10 +190,13 @@ class OffloadedKVCache:
         """See TargetKVCache."""
         self._settle()
         if layer not in self._place:
-            return self._kept.rows(layer, start, n)
+            return self._stored.kept.rows(layer, start, n)
         self._copies.finish(self._written)
         found = [
-            [part[:, inside : inside + count].transpose(0, 1).cpu() for part in self._block(layer, block)]
+            [
+                part[:, inside : inside + count].transpose(0, 1).cpu()
+                for part in self._stored.block(layer, block)
+            ]
             for block, inside, _, count in pieces(start, n, self.block_tokens)
         ]
         k, v = (torch.cat(part) for part in zip(*found, strict=True))
@@ -220,7 +208,7 @@ class OffloadedKVCache:
         self._settle()
         self._copies.finish(self._written)
         rows = k.transpose(0, 1), v.transpose(0, 1)
-        self._put(layer, start, rows, rows)
+        self._stored.put(layer, start, rows, rows)
 
     def copy_rows(self, target: KVStore, start: int, to: int, n: int) -> None:
         """See TargetKVCache. Rows of the last pass are still on the device; older ones of streamed layers
@@ -240,7 +228,7 @@ class OffloadedKVCache:
                 place = self._place[layer]
                 rows = self._fresh.k[place, 0, :, fresh], self._fresh.v[place, 0, :, fresh]
             else:
-                rows = self._runs(layer, index, here, 1)
+                rows = self._stored.runs(layer, index, here, 1)
             target.put(layer, to, *rows)
 
     def copy_chunks(self, target: KVStore, chunks: torch.Tensor, chunk: int) -> None:
@@ -251,54 +239,7 @@ class OffloadedKVCache:
         self._copies.finish(self._written)
         on_host = chunks.cpu()
         for layer in range(self.shape.layers):
-            target.put(layer, 0, *self._runs(layer, on_host[layer], chunks[layer], chunk))
-
-    def _runs(self, layer: int, on_host: torch.Tensor, on_device: torch.Tensor, tokens: int) -> Pair:
-        """Runs of `tokens` tokens, chosen per head by number [kv_heads, m], on the device: [kv_heads, m *
-        tokens, head_dim] each.
-        """
-        kv_heads, m = on_host.shape
-        size = (kv_heads, m * tokens, self.shape.head_dim)
-        border = self._resident(layer) * self.block_tokens // tokens
-        # where in [kv_heads * m]
-        away = (on_host >= border).flatten().nonzero().squeeze(-1)
-        if not away.numel():
-            return tuple(part.view(size) for part in self._kept_runs(layer, on_device, tokens))
-        host, head = self._host[layer], torch.arange(kv_heads).repeat_interleave(m)
-        units = host.unit(head[away], on_host.flatten()[away], tokens)
-        # [away, tokens * head_dim] each
-        fetched = [self._gather(part, units) for part in host.units(tokens)]
-        if away.numel() < kv_heads * m:
-            here = self._kept_runs(layer, on_device.clamp(max=border - 1), tokens)
-            fetched = [
-                mixed.index_copy_(0, away.to(mixed.device), part)
-                for mixed, part in zip(here, fetched, strict=True)
-            ]
-        return tuple(part.view(size) for part in fetched)
-
-    def _kept_runs(self, layer: int, index: torch.Tensor, tokens: int) -> Pair:
-        """Runs of a layer's resident blocks, [kv_heads * m, tokens * head_dim] each."""
-        per_block = self.block_tokens // tokens
-        head = torch.arange(index.shape[0], device=index.device).unsqueeze(1)
-        split = (part[layer].unflatten(2, (per_block, tokens)) for part in (self._kept.k, self._kept.v))
-        return tuple(
-            part[index // per_block, head, index % per_block].flatten(0, 1).flatten(1) for part in split
-        )
-
-    def _block(self, layer: int, block: int) -> Pair:
-        """One block, wherever it is: [kv_heads, block_tokens, head_dim] each."""
-        if block < self._resident(layer):
-            return self._kept.k[layer, block], self._kept.v[layer, block]
-        return self._host[layer].block(block)
-
-    def _put(self, layer: int, start: int, here: Pair, away: Pair) -> None:
-        """Rows [kv_heads, n, head_dim] into their places: resident blocks take them from `here`, blocks in
-        host memory from `away`.
-        """
-        for block, inside, first, count in pieces(start, here[0].shape[1], self.block_tokens):
-            source = here if block < self._resident(layer) else away
-            for target, rows in zip(self._block(layer, block), source, strict=True):
-                target[:, inside : inside + count] = rows[:, first : first + count]
+            target.put(layer, 0, *self._stored.runs(layer, on_host[layer], chunks[layer], chunk))
 
     def _settle(self) -> None:
         """Puts the rows of the last short pass into their places, as far as they were not rolled back."""
@@ -307,17 +248,13 @@ class OffloadedKVCache:
             rows = slice(0, self._fresh_rows)
             for layer, place in self._place.items():
                 here = self._fresh.k[place, 0, :, rows], self._fresh.v[place, 0, :, rows]
-                self._put(
+                self._stored.put(
                     layer,
                     self._fresh_start,
                     here,
                     (self._landing[0][place, 0, :, rows], self._landing[1][place, 0, :, rows]),
                 )
         self._settled = True
-
-    def _resident(self, layer: int) -> int:
-        """Blocks of the layer that stay on the device, from the first on."""
-        return self._resident_blocks if layer < self._resident_layers else 0
 
     # ---- a pass --------------------------------------------------------------------------------------------
 
@@ -339,7 +276,7 @@ class OffloadedKVCache:
 
     def _away(self, layer: int) -> range:
         """The layer's filled blocks in host memory."""
-        return range(self._resident(layer), -(-self.length // self.block_tokens))
+        return range(self._stored.resident(layer), -(-self.length // self.block_tokens))
 
     def _filled(self, block: int) -> int:
         """Rows of a block that earlier passes have filled."""
@@ -372,9 +309,9 @@ class OffloadedKVCache:
         self._fresh.write(place, 0, k, v)
         own = self._fresh.filled(place, n)
         total = self.backend.attend_part(q, *own, length=n, causal=True)
-        resident = min(self.length, self._resident(layer) * self.block_tokens)
+        resident = min(self.length, self._stored.resident(layer) * self.block_tokens)
         if resident:
-            total = self._joined(total, layer, q, self._kept.filled(layer, resident), 0, resident)
+            total = self._joined(total, layer, q, self._stored.kept.filled(layer, resident), 0, resident)
         for block in self._away(layer):
             slot, arrival = self._flying.popleft()
             self._copies.wait(arrival)
@@ -396,7 +333,7 @@ class OffloadedKVCache:
     def _fetch_block(self, slot: int) -> None:
         """The next block of the pass goes to `slot`, if there is one."""
         for layer, block in self._queue:
-            self._host[layer].fetch(
+            self._stored.host[layer].fetch(
                 block, self._ring[0][slot, 0], self._ring[1][slot, 0], self._filled(block)
             )
             self._flying.append((slot, self._copies.mark()))
@@ -412,10 +349,10 @@ class OffloadedKVCache:
             self._store_layer(self._entered)
         self._copies.wait(self._coming)
         self._entered, layer = place, self._streamed[place]
-        resident = min(self._resident(layer), -(-self.length // self.block_tokens))
+        resident = min(self._stored.resident(layer), -(-self.length // self.block_tokens))
         if resident:
-            self._work.k[place % 2, :resident] = self._kept.k[layer, :resident]
-            self._work.v[place % 2, :resident] = self._kept.v[layer, :resident]
+            self._work.k[place % 2, :resident] = self._stored.kept.k[layer, :resident]
+            self._work.v[place % 2, :resident] = self._stored.kept.v[layer, :resident]
         self._coming = self._fetch_layer(place + 1)
 
     def _leave(self) -> None:
@@ -430,7 +367,7 @@ class OffloadedKVCache:
         """
         for layer in self._streamed[place : place + 1]:
             for block in self._away(layer):
-                self._host[layer].fetch(
+                self._stored.host[layer].fetch(
                     block, self._work.k[place % 2, block], self._work.v[place % 2, block], self._filled(block)
                 )
         return self._copies.mark()
@@ -444,13 +381,13 @@ class OffloadedKVCache:
                 self._work.v[place % 2, block],
                 slice(inside, inside + count),
             )
-            if block < self._resident(layer):
-                self._kept.k[layer, block, :, rows], self._kept.v[layer, block, :, rows] = (
+            if block < self._stored.resident(layer):
+                self._stored.kept.k[layer, block, :, rows], self._stored.kept.v[layer, block, :, rows] = (
                     k[:, rows],
                     v[:, rows],
                 )
             else:
-                self._host[layer].store(block, k, v, rows)
+                self._stored.host[layer].store(block, k, v, rows)
         self._written = self._copies.mark()
 
 

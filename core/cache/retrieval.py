@@ -63,11 +63,6 @@ class RetrievalKVCache:
         return self._anchor
 
     @property
-    def nbytes(self) -> int:
-        """Bytes of the preallocated store."""
-        return self.store.nbytes
-
-    @property
     def needs_refresh(self) -> bool:
         """Nothing was selected yet, or the exact tail is full."""
         return not self.ready or self.length - self._anchor > self.recent + self.chunk + self.tail_tokens

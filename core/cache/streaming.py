@@ -55,11 +55,6 @@ class StreamingKVCache:
         return self.committed if self._evicted else 0
 
     @property
-    def nbytes(self) -> int:
-        """Bytes of the preallocated store."""
-        return self.store.nbytes
-
-    @property
     def kept(self) -> int:
         """Rows in the store, uncommitted ones included."""
         return self.length - self._evicted

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 
 from core.decoding.randomness import ONE, cumulative
-from core.decoding.transfer import near, sent
+from core.decoding.transfer import on_device, to_device
 
 _PENALTY_WINDOW = 256
 
@@ -66,7 +66,7 @@ class Sampling:
         width = min(_PENALTY_WINDOW, len(seen))
         # a window that is not full starts at the first token: filling it up with that one changes nothing
         padded = [seen[0]] * (width - len(tail) - first) + seen
-        windows = sent(padded, logits.device).unfold(0, width, 1)  # [n - first, width]
+        windows = to_device(padded, logits.device).unfold(0, width, 1)  # [n - first, width]
         penalised = logits.clone()  # a few hundred entries of it change
         old = logits[first:].gather(-1, windows)
         penalised[first:].scatter_(
@@ -80,7 +80,7 @@ class Sampling:
         """
         probs = torch.softmax(scaled, -1)
         top, order = (
-            self._candidates(probs) if near(probs) else probs.sort(dim=-1, descending=True, stable=True)
+            probs.sort(dim=-1, descending=True, stable=True) if on_device(probs) else self._candidates(probs)
         )
         # the mass before them suffices
         top[:, 1:].masked_fill_(cumulative(top)[:, :-1] >= int(self.top_p * ONE), 0.0)

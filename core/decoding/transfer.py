@@ -9,13 +9,14 @@ from collections.abc import Sequence
 import torch
 
 
-def near(tensor: torch.Tensor) -> bool:
-    """Whether its numbers may be looked at for nothing. Where they may, what is to be computed can depend on
-    them; elsewhere more is computed, and nothing is waited for."""
-    return tensor.is_cpu
+def on_device(tensor: torch.Tensor) -> bool:
+    """Whether the host would wait for its numbers. What is to be computed may depend only on others; where it
+    would wait, more is computed instead.
+    """
+    return not tensor.is_cpu
 
 
-def sent(values: Sequence[int], device: torch.device) -> torch.Tensor:
+def to_device(values: Sequence[int], device: torch.device) -> torch.Tensor:
     """int64 [n] on `device`. Page-locked first where that is needed: a copy from ordinary memory would wait
     for all the device computes.
     """
@@ -24,7 +25,7 @@ def sent(values: Sequence[int], device: torch.device) -> torch.Tensor:
     )
 
 
-def read(*parts: torch.Tensor) -> list[float]:
+def to_host(*parts: torch.Tensor) -> list[float]:
     """The numbers of all `parts`, each one-dimensional and on one device. The host waits here: once per pass,
     so all that it must learn of the pass comes together. Integers below 2 ** 53 come through exactly."""
     return torch.cat([part.double() for part in parts]).cpu().tolist()

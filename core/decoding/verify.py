@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 
 from core.decoding.randomness import Randomness
-from core.decoding.transfer import near, read, sent
+from core.decoding.transfer import on_device, to_device, to_host
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,18 +60,18 @@ def verify(
     if g == 0:
         return Verdict(0, 0, *draw(target_probs[0], randomness, logits))
     # p: target, q: draft
-    tokens = sent(draft.tokens, target_probs.device)  # [g]
+    tokens = to_device(draft.tokens, target_probs.device)  # [g]
     p = _entries(target_probs, tokens)
     q = torch.ones_like(p) if draft.probs is None else _entries(draft.probs, tokens)
     accepted = randomness.first_rejection((p / q).clamp_(max=1.0))
     law = (
-        _law_behind(int(accepted), draft, target_probs)
-        if near(accepted)
-        else _law_behind_unseen(accepted, draft, tokens, target_probs)
+        _law_behind_unseen(accepted, draft, tokens, target_probs)
+        if on_device(accepted)
+        else _law_behind(int(accepted), draft, target_probs)
     )
     token = randomness.draw(law)
     sure = () if logits is None else _confidence(logits, tokens, accepted, token)
-    stood, drawn, *rest = read(accepted, token, q, *sure)
+    stood, drawn, *rest = to_host(accepted, token, q, *sure)
     assert all(chance > 0 for chance in rest[:g]), (
         f"a draft token has probability 0 under its own law: {rest[:g]}"
     )
@@ -86,7 +86,9 @@ def draw(
     temperature 1; one read.
     """
     token = randomness.draw(law)
-    drawn, *sure = read(token, *([] if logits is None else [torch.softmax(logits, -1)[0].gather(0, token)]))
+    drawn, *sure = to_host(
+        token, *([] if logits is None else [torch.softmax(logits, -1)[0].gather(0, token)])
+    )
     return int(drawn), tuple(sure)
 
 
@@ -139,6 +141,6 @@ def _confidence(
     """Probabilities at temperature 1: those of the accepted tokens (of all drafted, where it is not known
     which), and [1] of `token`.
     """
-    n = int(accepted) if near(accepted) else len(tokens)
+    n = len(tokens) if on_device(accepted) else int(accepted)
     probs = torch.softmax(logits[: n + 1], -1)
     return _entries(probs, tokens[:n]), probs.index_select(0, accepted).squeeze(0).gather(0, token)

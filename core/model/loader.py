@@ -155,7 +155,6 @@ class PartialHead:
 
     def __init__(self, linear: Linear, ids: torch.Tensor, vocab: int) -> None:
         self._linear, self._ids, self._vocab = linear, ids, vocab
-        self.nbytes = linear.nbytes
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         """[n, hidden] -> fp32 [n, vocab]"""

@@ -12,7 +12,7 @@ from core.decoding import sampling, verify
 def unseen(monkeypatch: pytest.MonkeyPatch) -> None:
     """From here on the law, the residual and the bonus are computed as on a device, here on the CPU."""
     for home in (sampling, verify):
-        monkeypatch.setattr(home, "near", lambda tensor: False)
+        monkeypatch.setattr(home, "on_device", lambda tensor: True)
 
 
 @pytest.fixture(params=["host", "device"])

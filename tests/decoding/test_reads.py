@@ -14,7 +14,7 @@ from core.decoding import sampling
 from core.decoding import verify as rule
 from core.decoding.randomness import SeededRandomness
 from core.decoding.sampling import Sampling
-from core.decoding.transfer import read
+from core.decoding.transfer import to_host
 from core.decoding.verify import Draft, Verdict, draw, verify
 from core.model.llama import LlamaModel
 from tests.decoding.conftest import unseen
@@ -69,7 +69,7 @@ def test_one_read_per_pass_of_real_models(mode: str, settings: Params):
 @pytest.mark.parametrize("home", [sampling, rule], ids=["law", "rule"])
 def test_the_count_notices_a_look(home: object, monkeypatch: pytest.MonkeyPatch):
     """What is for logits in host memory only, taken for others."""
-    monkeypatch.setattr(home, "near", lambda tensor: True)
+    monkeypatch.setattr(home, "on_device", lambda tensor: False)
     with far_away(ToyModel) as device:
         rounds(Loop(top_p=0.7), tokens=10)
     assert len(device.reads) > device.passes
@@ -131,7 +131,7 @@ def test_uniforms_come_in_the_generators_order(place: Callable[[torch.Tensor], t
             # u < u is false and u < u + a little is true: the very same numbers are compared
             just_above = torch.nextafter(alone[taken : taken + n], torch.tensor(2.0, dtype=torch.float64))
             just_above[-1] = alone[taken + n - 1]
-            assert read(randomness.first_rejection(place(just_above))) == [n - 1]
+            assert to_host(randomness.first_rejection(place(just_above))) == [n - 1]
             taken += n
 
 

@@ -1,0 +1,107 @@
+"""Where each block of each layer lies, on the device or in host memory. Knows no passes."""
+
+from __future__ import annotations
+
+import torch
+
+from core.backend.base import Backend, Copies
+from core.cache.base import KVShape, KVStore, pieces
+from core.cache.host import Gather, HostKV, Pair
+
+
+class StoredBlocks:
+    """The blocks of all layers: the first `resident_blocks` of the first `resident_layers` layers on the
+    device (`kept`), the others in host memory (`host`, by layer).
+    """
+
+    def __init__(
+        self,
+        shape: KVShape,
+        backend: Backend,
+        copies: Copies,
+        *,
+        blocks: int,
+        block_tokens: int,
+        resident_layers: int,
+        resident_blocks: int,
+    ) -> None:
+        self._shape, self._block_tokens = shape, block_tokens
+        self._resident_layers, self._resident_blocks = resident_layers, resident_blocks
+        self._gather = Gather(backend, copies)
+        self.kept = device_store(
+            shape, backend, resident_layers, resident_blocks * block_tokens, block_tokens
+        )
+        self.host = {
+            layer: HostKV(
+                shape,
+                backend,
+                copies,
+                first_block=self.resident(layer),
+                blocks=blocks,
+                block_tokens=block_tokens,
+            )
+            for layer in range(shape.layers)
+            if self.resident(layer) < blocks
+        }
+
+    @property
+    def host_bytes(self) -> int:
+        """Bytes held in host memory."""
+        return sum(host.nbytes for host in self.host.values())
+
+    def resident(self, layer: int) -> int:
+        """Blocks of the layer that stay on the device, from the first on."""
+        return self._resident_blocks if layer < self._resident_layers else 0
+
+    def runs(self, layer: int, on_host: torch.Tensor, on_device: torch.Tensor, tokens: int) -> Pair:
+        """Runs of `tokens` tokens, chosen per head by number [kv_heads, m], on the device: [kv_heads, m *
+        tokens, head_dim] each.
+        """
+        kv_heads, m = on_host.shape
+        size = (kv_heads, m * tokens, self._shape.head_dim)
+        border = self.resident(layer) * self._block_tokens // tokens
+        # where in [kv_heads * m]
+        away = (on_host >= border).flatten().nonzero().squeeze(-1)
+        if not away.numel():
+            return tuple(part.view(size) for part in self._kept_runs(layer, on_device, tokens))
+        host, head = self.host[layer], torch.arange(kv_heads).repeat_interleave(m)
+        units = host.unit(head[away], on_host.flatten()[away], tokens)
+        # [away, tokens * head_dim] each
+        fetched = [self._gather(part, units) for part in host.units(tokens)]
+        if away.numel() < kv_heads * m:
+            here = self._kept_runs(layer, on_device.clamp(max=border - 1), tokens)
+            fetched = [
+                mixed.index_copy_(0, away.to(mixed.device), part)
+                for mixed, part in zip(here, fetched, strict=True)
+            ]
+        return tuple(part.view(size) for part in fetched)
+
+    def _kept_runs(self, layer: int, index: torch.Tensor, tokens: int) -> Pair:
+        """Runs of a layer's resident blocks, [kv_heads * m, tokens * head_dim] each."""
+        per_block = self._block_tokens // tokens
+        head = torch.arange(index.shape[0], device=index.device).unsqueeze(1)
+        split = (part[layer].unflatten(2, (per_block, tokens)) for part in (self.kept.k, self.kept.v))
+        return tuple(
+            part[index // per_block, head, index % per_block].flatten(0, 1).flatten(1) for part in split
+        )
+
+    def block(self, layer: int, block: int) -> Pair:
+        """One block, wherever it is: [kv_heads, block_tokens, head_dim] each."""
+        if block < self.resident(layer):
+            return self.kept.k[layer, block], self.kept.v[layer, block]
+        return self.host[layer].block(block)
+
+    def put(self, layer: int, start: int, here: Pair, away: Pair) -> None:
+        """Rows [kv_heads, n, head_dim] into their places: resident blocks take them from `here`, blocks in
+        host memory from `away`.
+        """
+        for block, inside, first, count in pieces(start, here[0].shape[1], self._block_tokens):
+            source = here if block < self.resident(layer) else away
+            for target, rows in zip(self.block(layer, block), source, strict=True):
+                target[:, inside : inside + count] = rows[:, first : first + count]
+
+
+def device_store(shape: KVShape, backend: Backend, layers: int, capacity: int, block_tokens: int) -> KVStore:
+    """A store of so many layers for `capacity` rows."""
+    of_layers = KVShape(layers, shape.kv_heads, shape.head_dim)
+    return KVStore(of_layers, capacity, block_tokens=block_tokens, dtype=backend.dtype, device=backend.device)
