@@ -14,7 +14,7 @@ class Block:
     """
 
     text: str
-    heading: int = 0  # 1..6 for a heading as the file marks it, 0 for running text
+    heading: int = 0  # 1..6 for a heading as the file marks it, 7 as if by hand, 0 for running text
     breaks: tuple[tuple[int, int], ...] = ()
 
 

@@ -14,6 +14,14 @@ from core.documents.clean import one_line, paragraph, repair_mojibake
 from core.documents.decode import decode_markup
 from core.text.words import translated as _
 
+BY_HAND = 7  # below all marked headings: a line set in bold, or of a class that is called a title
+_BOLD = {"b", "strong"}
+_TITLE_CLASS = re.compile(
+    r"(?:\A|\s)(?:h[1-6]|heading\d?|(?:chapter|chap|part|section)[-_]?(?:title|head|heading|name|number|num|no)?)"
+    r"(?:\s|\Z)",
+    re.I,
+)
+_LIKE_TITLE = re.compile(r"(?=.*[^\W_])[^\n]{1,90}(?:\n[^\n]{1,60})?(?<![,;])", re.S)
 _HEADINGS = {f"h{n}": n for n in range(1, 7)}
 _FLUSH = {
     "p",
@@ -213,6 +221,8 @@ class _Walker:
         self._heading = 0
         self._skip = 0
         self._pre = 0
+        self._bold = 0
+        self._plain = False  # the block holds something that is not bold
 
     def start(self, element: etree._Element) -> None:
         tag = _tag(element)
@@ -223,8 +233,11 @@ class _Walker:
             self.flush()
         if tag in _HEADINGS:
             self._heading = _HEADINGS[tag]
+        elif tag in _FLUSH and _TITLE_CLASS.search(element.get("class") or "") and not _holds_blocks(element):
+            self._heading = BY_HAND
         self._anchor(element)
         self._pre += tag == "pre"
+        self._bold += tag in _BOLD
         if tag == "br":
             self._parts.append("\n")
         elif tag in ("td", "th"):
@@ -242,20 +255,24 @@ class _Walker:
             return
         if tag in _FLUSH:
             self.flush()
-        if tag in _HEADINGS:
             self._heading = 0
         self._pre -= tag == "pre"
+        self._bold -= tag in _BOLD
         self._text(element.tail)
 
     def flush(self) -> None:
         text = paragraph("".join(self._parts))
         self._parts.clear()
+        heading = self._heading or (0 if self._plain else BY_HAND)
+        if heading == BY_HAND and not _LIKE_TITLE.fullmatch(text):
+            heading = 0
+        self._plain = False
         if not text:
             return
         for name in self.waiting:
             self.page.anchors.setdefault(name, len(self.page.blocks))
         self.waiting.clear()
-        self.page.blocks.append(Block(text, heading=self._heading))
+        self.page.blocks.append(Block(text, heading=heading))
 
     def _is_hidden(self, element: etree._Element) -> bool:
         """Not shown by any reader: by an attribute, its own style, or a rule of the page's style sheet."""
@@ -279,11 +296,16 @@ class _Walker:
 
     def _text(self, text: str | None) -> None:
         if text:
+            self._plain |= not self._bold and not text.isspace()
             self._parts.append(text if self._pre else " ".join(re.split(r"[ \t\r\n\f]+", text)))
 
 
 def _tag(element: etree._Element) -> str:
     return element.tag.rsplit("}", 1)[-1].lower()
+
+
+def _holds_blocks(element: etree._Element) -> bool:
+    return any(isinstance(child.tag, str) and _tag(child) in _FLUSH for child in element)
 
 
 def _note_mark(element: etree._Element, tag: str) -> str | None:

@@ -19,6 +19,7 @@ from core.documents.parts import Part, to_parts
 
 _SHORT_BOOK_WORDS = 3000  # a shorter text may well be one piece
 _USUAL_WORDS = (300, 20_000)  # of a chapter
+_LEAST_BELIEVABLE = 0.25  # below it even parts serve a reader better
 _NEAR_BLOCKS = 3  # a contents entry and the heading it means
 
 
@@ -31,7 +32,7 @@ class Reading:
 
 
 def best_parts(marks: list[Mark], body: Body) -> list[Part]:
-    """The parts of the most believable account; empty when none finds two chapters.
+    """The parts of the most believable account; empty when none is believable.
 
     `marks`: the file's own contents, which may be empty.
     """
@@ -42,7 +43,7 @@ def best_parts(marks: list[Mark], body: Body) -> list[Part]:
         (score(reading, body, labels), -number, reading.parts) for number, reading in enumerate(readings)
     ]
     best, _order, parts = max(scored, default=(0.0, 0, []))
-    return parts if best > 0 else []
+    return parts if best > _LEAST_BELIEVABLE else []
 
 
 def score(reading: Reading, body: Body, labels: list[int]) -> float:
@@ -63,7 +64,7 @@ def score(reading: Reading, body: Body, labels: list[int]) -> float:
         * covered
         * (1 - 2 * max(0.0, most - 0.5))
         * (1 - 0.8 * _missed(reading.parts, labels))
-        * _usual_size(sizes)
+        * (_usual_size(sizes) if body.total > _SHORT_BOOK_WORDS else 1.0)
     )
 
 
@@ -79,4 +80,4 @@ def _usual_size(sizes: list[int]) -> float:
     """1 for chapters of a usual length, less the further their median is from it."""
     least, most = _USUAL_WORDS
     middle = max(1.0, median(sizes))
-    return 1 / (1 + 0.5 * abs(math.log(middle / min(max(middle, least), most))))
+    return 1 / (1 + abs(math.log(middle / min(max(middle, least), most))))

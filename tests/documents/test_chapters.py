@@ -166,6 +166,29 @@ def test_labels_win_against_a_single_styled_heading(tmp_path: Path):
     assert titles(document) == [f"Chapter {number}" for number in range(1, 13)]
 
 
+def test_lines_set_in_bold_by_hand_are_headings(tmp_path: Path):
+    """A book in Word whose author never used a heading style was cut into even sections."""
+    names = ["The Long Winter", "A House by the Sea", "What the Doctor Knew", "Letters Home"]
+    body = "".join(f"<p><b>{name}</b></p><p><b>Then</b> it began. {LONG}</p><p>{LONG}</p>" for name in names)
+    assert titles(read(tmp_path, "page.html", f"<html><body>{body}</body></html>")) == names
+
+
+@pytest.mark.parametrize("style", ["chapter-title", "calibre3 chaptertitle", "h2", "ChapterHead"])
+def test_paragraphs_of_a_class_called_title_are_headings(style: str, tmp_path: Path):
+    names = ["The Long Winter", "A House by the Sea", "What the Doctor Knew"]
+    pages = {
+        f"{n}.xhtml": f'<div class="chapter"><p class="{style}">{name}</p><p>He came.</p><p>{LONG}</p></div>'
+        for n, name in enumerate(names)
+    }
+    assert titles(read(tmp_path, "book.epub", epub(pages))) == names
+
+
+def test_bold_names_of_speakers_are_no_chapters(tmp_path: Path):
+    talk = "".join(f"<p><b>{who}</b></p><p>{PROSE}</p>" for who in ("ANNA", "BERT") * 120)
+    document = read(tmp_path, "page.html", f"<html><body>{talk}</body></html>")
+    assert len(document.chapters) < 20
+
+
 def test_front_matter_that_belongs_to_the_book_is_read(tmp_path: Path):
     names = ["COPYRIGHT", "DEDICATORY EPISTLE", "PRELUDE", *(f"CHAPTER {n}" for n in ROMAN), "EPILOGUE"]
     pages = {f"{n}.xhtml": f"<h2>{name}</h2><p>{LONG}</p>" for n, name in enumerate(names)}
