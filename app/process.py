@@ -108,7 +108,7 @@ def _environment() -> dict[str, str]:
 
 
 def _apart() -> dict[str, Any]:
-    """A group of its own: Ctrl-C in a terminal is for the app, which stops the answer and keeps the engine."""
+    """A group of its own: Ctrl-C is for the app, which then stops the answer and keeps the engine."""
     if os.name != "nt":
         return {"start_new_session": True}
     flags = getattr(subprocess, "CREATE_NO_WINDOW", 0)

@@ -181,7 +181,7 @@ def _settings(defaults: dict[str, Any]) -> dict[str, gr.components.Component]:
         return {
             SUITS: suits,
             **sampling,
-            "max_new_tokens": gr.Slider(
+            "max_new_tokens": _slider(
                 16,
                 4096,
                 value=defaults.get("max_new_tokens", 512),
@@ -200,7 +200,7 @@ def _settings(defaults: dict[str, Any]) -> dict[str, gr.components.Component]:
                 precision=0,
                 label=_("Seed"),
                 minimum=0,
-                maximum=2**31 - 1,
+                maximum=max(2**31 - 1, defaults.get("seed") or 0),
                 info=_("0: another answer every time. Any other number repeats its answer."),
             ),
         }
@@ -211,7 +211,7 @@ def _sampling(defaults: dict[str, Any]) -> dict[str, gr.Slider]:
         return otherwise if defaults.get(name) is None else defaults[name]
 
     return {
-        "temperature": gr.Slider(
+        "temperature": _slider(
             0,
             1.5,
             value=start("temperature", 0.3),
@@ -219,7 +219,7 @@ def _sampling(defaults: dict[str, Any]) -> dict[str, gr.Slider]:
             label=_("Temperature"),
             info=_("0 always takes the most likely token."),
         ),
-        "top_p": gr.Slider(
+        "top_p": _slider(
             0.05,
             1,
             value=start("top_p", 0.9),
@@ -227,7 +227,7 @@ def _sampling(defaults: dict[str, Any]) -> dict[str, gr.Slider]:
             label=_("Top-p"),
             info=_("Draws only from the most likely tokens that together reach this share."),
         ),
-        "repetition_penalty": gr.Slider(
+        "repetition_penalty": _slider(
             1,
             1.5,
             value=start("repetition_penalty", 1.1),
@@ -236,6 +236,11 @@ def _sampling(defaults: dict[str, Any]) -> dict[str, gr.Slider]:
             info=_("Above 1, words already used become less likely."),
         ),
     }
+
+
+def _slider(low: float, high: float, *, value: float, **more: Any) -> gr.Slider:
+    """A slider over the handy range, wider where the settings lie outside: Gradio refuses such a value."""
+    return gr.Slider(min(low, value), max(high, value), value=value, **more)
 
 
 def _wire(desk: Desk, controls: Controls, bus: gr.HTML) -> None:
