@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import platform
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -26,6 +26,7 @@ from core.model.llama import LlamaModel
 from core.planning.link import slow_note
 from core.planning.plan import Plan
 from core.stats import StatsRecorder
+from core.text.words import translated as _
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +42,24 @@ class Done:
     reason: str
     stats: Stats
     notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """One answer under way: `committed` is the prompt and what was said so far."""
+
+    context: Context
+    committed: list[int]
+    params: Params
+    recorder: StatsRecorder
+    started: float
+    should_stop: Callable[[], bool]
+    ends: Ends
+
+    @property
+    def tokens(self) -> int:
+        """How many of the answer there are."""
+        return len(self.committed) - self.recorder.prompt_tokens
 
 
 Compose = Callable[[Params, Context, int], Decoder]
@@ -69,23 +88,19 @@ class Engine:
         self.context_tokens = plan.context_tokens
         self.model_name = model.config.name
         self.eos_ids = model.config.eos_ids
-        self._new_cache, self._compose, self._peak_memory, self._clock = (
-            new_cache,
-            compose,
-            peak_memory,
-            clock,
-        )
-        self._give_way, self._snapshots = give_way, snapshots
+        self._new_cache, self._compose, self._give_way = new_cache, compose, give_way
+        self._peak_memory, self._snapshots, self._clock = peak_memory, snapshots, clock
         self._backend = model.backend
         self._notes: list[str] = []
 
     def new_context(self, capacity_tokens: int) -> Context:
         """An empty context for up to `capacity_tokens` tokens. Raises UserError beyond the plan's context."""
         if capacity_tokens > self.context_tokens:
-            raise UserError(
-                f"{capacity_tokens:,} tokens do not fit the context of {self.context_tokens:,}. Choose fewer "
-                "chapters or read in parts."
+            said = _(
+                "{tokens:,} tokens do not fit the context of {context:,}. Choose fewer chapters or read in "
+                "parts."
             )
+            raise UserError(said.format(tokens=capacity_tokens, context=self.context_tokens))
         return Context(self._cache_that_fits(capacity_tokens), capacity_tokens)
 
     def generate(
@@ -106,10 +121,11 @@ class Engine:
         """
         capacity = context.capacity
         if len(ids) >= capacity:
-            raise UserError(
-                f"The prompt has {len(ids):,} tokens and the context holds {capacity:,}. Choose fewer "
-                "chapters or read in parts."
+            said = _(
+                "The prompt has {tokens:,} tokens and the context holds {capacity:,}. Choose fewer chapters "
+                "or read in parts."
             )
+            raise UserError(said.format(tokens=len(ids), capacity=capacity))
         if context.cache is None:  # an earlier answer ended where no cache fitted
             context.cache = self._cache_that_fits(capacity)
         started, known = self._clock(), context.keep_prefix_of(ids)
@@ -123,12 +139,11 @@ class Engine:
             reused_tokens=reused,
             snapshot_tokens=reused - known,
         )
-        committed, reason = list(ids), None
+        run = _Answer(context, list(ids), params, recorder, started, should_stop, ends)
+        reason = None
         while reason is None:
             try:
-                reason = yield from self._attempt(
-                    context, committed, params, recorder, started, should_stop, ends
-                )
+                reason = yield from self._attempt(run)
             except self._backend.out_of_memory as error:
                 log.warning("out of memory after %d tokens: %s", context.cache.length, error)
             if reason is None:
@@ -137,34 +152,21 @@ class Engine:
         notes, self._notes = (*self._notes, *filter(None, [slow])), []
         yield Done(reason, recorder.stats(peak_memory_bytes=self._peak_memory()), notes)
 
-    def _attempt(
-        self,
-        context: Context,
-        committed: list[int],
-        params: Params,
-        recorder: StatsRecorder,
-        started: float,
-        should_stop: Callable[[], bool],
-        ends: Ends,
-    ) -> Iterator[Prefill | Round]:
-        """Reads what the context lacks of `committed` (prompt and answer so far) and goes on with the answer.
-        Returns the reason.
+    def _attempt(self, run: _Answer) -> Generator[Prefill | Round, None, str]:
+        """Reads what the context lacks of prompt and answer so far and goes on with the answer. Returns the
+        reason.
         """
-        decoder = self._compose(params, context, recorder.prompt_tokens)
-        for event in self._prefill(context, committed[:-1], decoder.refresh, should_stop):
+        known, recorder = run.committed[:-1], run.recorder
+        decoder = self._compose(run.params, run.context, recorder.prompt_tokens)
+        for event in self._prefill(run.context, known, decoder.refresh, run.should_stop):
             yield replace(
                 event, reused_tokens=recorder.reused_tokens, snapshot_tokens=recorder.snapshot_tokens
             )
-        answered = len(committed) - recorder.prompt_tokens
-        if not answered:
-            recorder.prefilled(self._clock() - started)
-        if context.cache.length < len(committed) - 1:
+        if not run.tokens:
+            recorder.prefilled(self._clock() - run.started)
+        if run.context.cache.length < len(known):
             return "user"
-        return (
-            yield from self._decode(
-                context, committed, decoder, params.max_new_tokens - answered, recorder, should_stop, ends
-            )
-        )
+        return (yield from self._decode(run, decoder))
 
     def _start_over(self, context: Context) -> None:
         """Empties a context on a device that was out of memory and makes it anew with less on it. Raises
@@ -187,12 +189,12 @@ class Engine:
         self._backend.release()
         plan = self._give_way()
         if plan is None:
-            raise UserError(
-                f"The GPU's memory does not hold {self.model_name} and what a context of "
-                f"{self.context_tokens:,} tokens needs beside it. "
-                "Close other programs that use the GPU, lower context_tokens or prefill_segment_tokens, or "
-                "choose a smaller model."
+            said = _(
+                "The GPU's memory does not hold {model} and what a context of {tokens:,} tokens needs beside "
+                "it. Close other programs that use the GPU, lower context_tokens or prefill_segment_tokens, "
+                "or choose a smaller model."
             )
+            raise UserError(said.format(model=self.model_name, tokens=self.context_tokens))
         self.plan, self._notes = plan, list(plan.notes[-1:])
 
     def stored_tokens(self, book_id: str, ids: Sequence[int]) -> int:
@@ -271,37 +273,27 @@ class Engine:
                 return
             yield done
 
-    def _decode(
-        self,
-        context: Context,
-        committed: list[int],
-        decoder: Decoder,
-        left: int,
-        recorder: StatsRecorder,
-        should_stop: Callable[[], bool],
-        ends: Ends,
-    ) -> Iterator[Round]:
-        """Rounds until the answer ends or has `left` more tokens. Returns the reason."""
-        while left > 0:
-            if should_stop():
+    def _decode(self, run: _Answer, decoder: Decoder) -> Generator[Round, None, str]:
+        """Rounds until the answer ends. Returns the reason."""
+        while (left := run.params.max_new_tokens - run.tokens) > 0:
+            if run.should_stop():
                 return "user"
-            room = context.capacity - len(committed) - 1
+            room = run.context.capacity - len(run.committed) - 1
             if room < 1:
                 return "context_full"
             self._backend.adapt()
             with torch.inference_mode():
-                result = decoder.round(committed, most=min(left, room), ends=ends)
-            committed.extend(result.tokens)
-            context.hold(committed)
-            left -= len(result.tokens)
-            recorder.round(
+                result = decoder.round(run.committed, most=min(left, room), ends=run.ends)
+            run.committed.extend(result.tokens)
+            run.context.hold(run.committed)
+            run.recorder.round(
                 len(result.tokens),
                 result.seconds,
                 result.acceptance_draft,
                 result.acceptance_retrieval,
                 bytes_moved=result.bytes_moved,
             )
-            yield replace(result, stats=recorder.stats(peak_memory_bytes=self._peak_memory()))
+            yield replace(result, stats=run.recorder.stats(peak_memory_bytes=self._peak_memory()))
             if result.ended:
                 return "stop"
         return "length"

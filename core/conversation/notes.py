@@ -7,13 +7,13 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import os
 import re
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from core.paths import write_whole
 from core.text.circling import distinct_share
 
 log = logging.getLogger(__name__)
@@ -63,12 +63,8 @@ class NoteStore:
         self._notes[key] = note
         if self._folder is None:
             return
-        file = self._file(*key)
-        partial = file.with_suffix(f".{os.getpid()}.tmp")
         try:
-            file.parent.mkdir(parents=True, exist_ok=True)
-            partial.write_text(json.dumps({"note": note}, ensure_ascii=False), encoding="utf-8")
-            partial.replace(file)
+            write_whole(self._file(*key), json.dumps({"note": note}, ensure_ascii=False))
         except OSError as error:
             log.warning("a part summary cannot be stored: %s", error)
 

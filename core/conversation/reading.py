@@ -4,23 +4,16 @@ what is not.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, Protocol
+from typing import Any
 
 from core.config import FITS
+from core.conversation.cutting import Counter, Unit, units
+from core.conversation.labels import Name, chapter_names, place
 from core.documents.document import Document, Section
 from core.errors import UserError
-
-# a chapter up to so many times the part length is read in one go
-_STRETCH = 1.3
-
-
-class Counter(Protocol):
-    """Anything that can count tokens: the real tokenizer, or an estimate."""
-
-    def count(self, text: str) -> int: ...
+from core.text.words import translated as _
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,18 +78,6 @@ class ReadingPlan:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class _Unit:
-    """A stretch that is not cut further: a short chapter, or one piece of a long one."""
-
-    chapter: int  # index into the book's chapters
-    start: int
-    end: int
-    tokens: int
-    piece: int = 0
-    pieces: int = 1
-
-
 def book_chapters(document: Document) -> tuple[Section, ...]:
     """The chapters a reader would count, in order; a heading that opens a part of the book belongs to the
     chapter after it.
@@ -128,14 +109,12 @@ def plan_reading(
     """
     assert fit in FITS, fit
     book = book_chapters(document)
-    names = _names(document, book)
+    names = chapter_names(document, book)
     chosen = _chosen(book, chapters)
     sections = book[chosen.start : chosen.stop]
     if not any(document.text[s.start : s.end].strip() for s in sections):
-        raise UserError(
-            f"There is no text to read in {document.title or 'this file'}. Choose other chapters or another "
-            "file."
-        )
+        said = _("There is no text to read in {title}. Choose other chapters or another file.")
+        raise UserError(said.format(title=document.title or _("this file")))
     left_out = _left_out(document, book, names, chosen)
     room = context_tokens - reserve
     spans = _spans(sections)
@@ -144,18 +123,17 @@ def plan_reading(
     if fit == "whole" and (tokens > room or len(spans) > 1):
         raise UserError(_does_not_fit(tokens, room, reserve, context_tokens, len(spans)))
     if fit != "sections" and tokens <= longest_whole and len(spans) == 1:
-        label = "the whole book" if chapters is None else _label(names, chosen)
+        label = _("the whole book") if chapters is None else place(names, chosen)
         return ReadingPlan("whole", (Part(label, *spans[0], tokens),), tokens, left_out)
     parts = _parts(document, counter, book, names, chosen, limit=min(style.part_tokens, room))
-    why = (
-        (
-            f"The text has {tokens:,} tokens; this model reads up to {min(longest_whole, room):,} in one go, "
-            f"so it is read in {len(parts)} parts."
+    notes: tuple[str, ...] = ()
+    if fit == "auto" and len(parts) > 1:
+        why = _(
+            "The text has {tokens:,} tokens; this model reads up to {most:,} in one go, so it is read in "
+            "{count} parts."
         )
-        if fit == "auto" and len(parts) > 1
-        else ""
-    )
-    return ReadingPlan("sections", parts, tokens, left_out, (why,) if why else ())
+        notes = (why.format(tokens=tokens, most=min(longest_whole, room), count=len(parts)),)
+    return ReadingPlan("sections", parts, tokens, left_out, notes)
 
 
 def place_name(document: Document, parts: Sequence[Part]) -> str:
@@ -164,7 +142,7 @@ def place_name(document: Document, parts: Sequence[Part]) -> str:
     inside = [
         i for i, section in enumerate(book) if section.start < parts[-1].end and section.end > parts[0].start
     ]
-    return _label(_names(document, book), inside) if inside else parts[0].label
+    return place(chapter_names(document, book), inside) if inside else parts[0].label
 
 
 def _chosen(book: Sequence[Section], chapters: tuple[int, int] | None) -> range:
@@ -172,24 +150,24 @@ def _chosen(book: Sequence[Section], chapters: tuple[int, int] | None) -> range:
         return range(len(book))
     first, last = chapters
     if not 1 <= first <= last <= len(book):
-        raise UserError(
-            f"Chapters {first}-{last} were asked for, but this book has {len(book)}. Choose between 1 and "
-            f"{len(book)}; "
-            "the extract command lists them."
+        said = _(
+            "Chapters {first}-{last} were asked for, but this book has {count}. Choose between 1 and "
+            "{count}; the extract command lists them."
         )
+        raise UserError(said.format(first=first, last=last, count=len(book)))
     return range(first - 1, last)
 
 
 def _left_out(
-    document: Document, book: Sequence[Section], names: Sequence[_Name], chosen: range
+    document: Document, book: Sequence[Section], names: Sequence[Name], chosen: range
 ) -> tuple[str, ...]:
     """What is not read, in the order of the book."""
 
     def around(section: Section) -> str:
-        return (
-            f"{section.title or 'untitled pages'} "
-            f"({'before' if section.start < book[0].start else 'after'} the book itself)"
-        )
+        words = _("{title} (after the book itself)")
+        if section.start < book[0].start:
+            words = _("{title} (before the book itself)")
+        return words.format(title=section.title or _("untitled pages"))
 
     outside = [
         section
@@ -201,7 +179,7 @@ def _left_out(
     before, after = range(chosen.start), range(chosen.stop, len(book))
     return (
         *(around(s) for s in outside if s.kind == "front"),
-        *(_label(names, r) for r in (before, after) if r),
+        *(place(names, r) for r in (before, after) if r),
         *(around(s) for s in outside if s.kind == "back"),
     )
 
@@ -219,29 +197,29 @@ def _spans(chosen: Sequence[Section]) -> list[tuple[int, int]]:
 
 def _does_not_fit(tokens: int, room: int, reserve: int, context_tokens: int, num_spans: int) -> str:
     if tokens <= room and num_spans > 1:
-        return (
+        return _(
             "These chapters are not next to each other in the file, so they cannot be read in one go. "
             "Use --fit sections, or choose chapters that follow each other."
         )
-    return (
-        f"The text has {tokens:,} tokens; {room:,} fit at once (the context of {context_tokens:,} less "
-        f"{reserve:,} for the "
-        "question and the answer). Use --fit sections to read it in parts, or --chapters to read less of it."
-    )
+    return _(
+        "The text has {tokens:,} tokens; {room:,} fit at once (the context of {context:,} less {reserve:,} "
+        "for the question and the answer). Use --fit sections to read it in parts, or --chapters to read "
+        "less of it."
+    ).format(tokens=tokens, room=room, context=context_tokens, reserve=reserve)
 
 
 def _parts(
     document: Document,
     counter: Counter,
     book: Sequence[Section],
-    names: Sequence[_Name],
+    names: Sequence[Name],
     chosen: range,
     *,
     limit: int,
 ) -> tuple[Part, ...]:
-    units = [unit for i in chosen for unit in _units(document.text, counter, i, book[i], limit)]
-    groups: list[list[_Unit]] = []
-    for unit in units:
+    pieces = [unit for i in chosen for unit in units(document.text, counter, i, book[i], limit)]
+    groups: list[list[Unit]] = []
+    for unit in pieces:
         previous = groups[-1] if groups else None
         if previous and _joins(previous[-1], unit) and sum(u.tokens for u in previous) + unit.tokens <= limit:
             previous.append(unit)
@@ -253,140 +231,15 @@ def _parts(
     )
 
 
-def _joins(left: _Unit, right: _Unit) -> bool:
+def _joins(left: Unit, right: Unit) -> bool:
     """Whole chapters that touch are merged with each other; a piece of a long chapter stands alone."""
     return left.end == right.start and left.pieces == right.pieces == 1
 
 
-def _units(text: str, counter: Counter, index: int, section: Section, limit: int) -> list[_Unit]:
-    tokens = counter.count(text[section.start : section.end])
-    if not text[section.start : section.end].strip():
-        return []
-    if tokens <= limit * _STRETCH:
-        return [_Unit(index, section.start, section.end, tokens)]
-    pieces = -(-tokens // limit)
-    borders = _borders(text, counter, section.start, section.end, pieces=pieces, limit=limit)
-    return [
-        _Unit(index, start, end, counter.count(text[start:end]), i, len(borders) - 1)
-        for i, (start, end) in enumerate(zip(borders, borders[1:], strict=False))
-    ]
-
-
-def _borders(text: str, counter: Counter, start: int, end: int, *, pieces: int, limit: int) -> list[int]:
-    """Offsets that cut text[start:end] at paragraph ends into so many pieces of about the same length."""
-    grains = [
-        (begin, counter.count(text[begin:finish]))
-        for begin, finish in _grains(text, counter, start, end, limit)
-    ]
-    total = sum(tokens for _, tokens in grains)
-    borders, read = [start], 0
-    for begin, tokens in grains:
-        due = total * len(borders) / pieces
-        if read and len(borders) < pieces and read + tokens / 2 > due:
-            borders.append(begin)
-        read += tokens
-    return [*borders, end]
-
-
-def _grains(text: str, counter: Counter, start: int, end: int, limit: int) -> list[tuple[int, int]]:
-    """The smallest stretches a cut may separate: paragraphs; sentences, then words, of a paragraph that is
-    itself too long.
-    """
-    grains = [(start, end)]
-    for border in (r"\n\s*\n\s*", r"\n", r"(?<=[.!?…。])\s+", r"\s+", ""):
-        grains = [small for grain in grains for small in _cut(text, counter, *grain, limit // 4, border)]
-    return grains
-
-
-def _cut(text: str, counter: Counter, start: int, end: int, small: int, border: str) -> list[tuple[int, int]]:
-    if end - start <= small or counter.count(text[start:end]) <= small:
-        return [(start, end)]
-    if border:
-        cuts = [match.end() for match in re.compile(border).finditer(text, start, end)]
-    else:
-        cuts = list(range(start + small, end, small))
-    offsets = [start, *[cut for cut in cuts if start < cut < end], end]
-    return list(zip(offsets, offsets[1:], strict=False))
-
-
-_NUMBERS = (
-    "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen "
-    "seventeen eighteen "
-    "nineteen twenty"
-).replace(" ", "|")
-_NUMBERED = re.compile(
-    rf"^(?:(?P<word>chapter|chap\.|kapitel|chapitre|cap[ií]tulo)\s+)?(?P<number>(?-i:[IVXLC]+)|\d+|"
-    rf"(?:{_NUMBERS})(?(word)(?=\W|$)|(?=[.:]|$)))"
-    r"(?:[.:)\s\u2013\u2014-]+(?P<title>.*))?$",
-    re.IGNORECASE,
-)
-_LABEL_CHARS = 72
-
-
-@dataclass(frozen=True, slots=True)
-class _Name:
-    """A chapter's title and, where the book has several parts, the part it stands in."""
-
-    title: str
-    part: str = ""
-
-
-def _names(document: Document, book: Sequence[Section]) -> list[_Name]:
-    parts = [section for section in document.sections if section.kind == "part"]
-    names = []
-    for i, section in enumerate(book):
-        above = [part for part in parts if part.start <= section.start]
-        title = _calm(section.title) or f"Section {i + 1}"
-        names.append(_Name(title, _part_name(above[-1].title) if len(parts) > 1 and above else ""))
-    return names
-
-
-def _part_name(title: str) -> str:
-    """ "BOOK ONE. THE COMING OF THE MARTIANS" is Book One, "I In Norway" is In Norway."""
-    first = _calm(re.split(r"[.:]\s", title)[0])
-    numbered = _NUMBERED.match(first)
-    return _short(numbered["title"] if numbered and numbered["title"] and not numbered["word"] else first)
-
-
-def _calm(title: str) -> str:
-    """A title on one line, without its full stop, and as one would write it where it is printed in
-    capitals.
-    """
-    title = re.sub(r"(?<![.\s].)(?<!\.\.)\.$", "", " ".join(title.split()))
-    if not title.isupper() or len(title) <= 4:
-        return title
-    small = {"a", "an", "and", "at", "by", "for", "in", "of", "on", "or", "the", "to", "with"}
-    words = [word.lower() if word.lower() in small else word.capitalize() for word in title.split(" ")]
-    text = " ".join(words)
-    return re.sub(r"(^|[.:\u2014-]\s*|[\"\u201c(])([a-z])", lambda match: match[1] + match[2].upper(), text)
-
-
-def _group_label(names: Sequence[_Name], group: Sequence[_Unit]) -> str:
-    if group[0].pieces > 1:
-        return f"{_label(names, [group[0].chapter])}, part {group[0].piece + 1} of {group[0].pieces}"
-    return _label(names, [unit.chapter for unit in group])
-
-
-def _label(names: Sequence[_Name], chapters: Sequence[int]) -> str:
-    """A name for consecutive chapters, such as "Chapters III\u2013V: The Traveller Returns to In the Golden
-    Age".
-    """
-    first, last = names[chapters[0]], names[chapters[-1]]
-    before = f"{first.part}, " if first.part else ""
-    numbered = [_NUMBERED.match(name.title) for name in (first, last)]
-    if not all(numbered) or first.part != last.part:
-        ends = [_short(name.title) for name in (first, last)]
-        return before + (
-            ends[0]
-            if first == last
-            else f"{ends[0]} to {last.part + ', ' if first.part != last.part else ''}{ends[1]}"
-        )
-    numbers, titles = [match["number"] for match in numbered], [match["title"] or "" for match in numbered]
-    word = "chapter" if before else "Chapter"
-    head = before + (f"{word} {numbers[0]}" if first == last else f"{word}s {numbers[0]}\u2013{numbers[1]}")
-    tail = " to ".join(dict.fromkeys(_short(title) for title in titles if title))
-    return f"{head}: {tail}" if tail else head
-
-
-def _short(name: str) -> str:
-    return name if len(name) <= _LABEL_CHARS else name[: _LABEL_CHARS - 1].rsplit(" ", 1)[0] + "\u2026"
+def _group_label(names: Sequence[Name], group: Sequence[Unit]) -> str:
+    label = place(names, [unit.chapter for unit in group])
+    if group[0].pieces == 1:
+        return label
+    return _("{place}, part {number} of {count}").format(
+        place=label, number=group[0].piece + 1, count=group[0].pieces
+    )

@@ -68,7 +68,7 @@ def test_first_question_waits_for_the_engine_and_tells(make):
     events = list(ask(runtime))
     assert isinstance(events[0], Loading)
     assert events[-1].text == "You asked 'one'."
-    assert (runtime.state, runtime.model_name, runtime.plan) == ("ready", "fake", {"model": "fake"})
+    assert (runtime.state, runtime.model_name, runtime.plan["model"]) == ("ready", "fake", "fake")
 
 
 def test_state_is_busy_while_an_answer_is_written(make, monkeypatch):

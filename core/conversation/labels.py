@@ -1,0 +1,99 @@
+"""What chapters are called: their titles as one would write them, and one name for several of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from core.documents.document import Document, Section
+from core.text.words import translated as _
+
+_NUMBERS = (
+    "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen "
+    "seventeen eighteen "
+    "nineteen twenty"
+).replace(" ", "|")
+_NUMBERED = re.compile(
+    rf"^(?:(?P<word>chapter|chap\.|kapitel|chapitre|cap[ií]tulo)\s+)?(?P<number>(?-i:[IVXLC]+)|\d+|"
+    rf"(?:{_NUMBERS})(?(word)(?=\W|$)|(?=[.:]|$)))"
+    r"(?:[.:)\s\u2013\u2014-]+(?P<title>.*))?$",
+    re.IGNORECASE,
+)
+_LABEL_CHARS = 72
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """A chapter's title and, where the book has several parts, the part it stands in."""
+
+    title: str
+    part: str = ""
+
+
+def chapter_names(document: Document, book: Sequence[Section]) -> list[Name]:
+    """The chapters' names, in the order of `book`."""
+    parts = [section for section in document.sections if section.kind == "part"]
+    names = []
+    for i, section in enumerate(book):
+        above = [part for part in parts if part.start <= section.start]
+        title = _calm(section.title) or _("Section {number}").format(number=i + 1)
+        names.append(Name(title, _part_name(above[-1].title) if len(parts) > 1 and above else ""))
+    return names
+
+
+def _part_name(title: str) -> str:
+    """ "BOOK ONE. THE COMING OF THE MARTIANS" is Book One, "I In Norway" is In Norway."""
+    first = _calm(re.split(r"[.:]\s", title)[0])
+    numbered = _NUMBERED.match(first)
+    return _short(numbered["title"] if numbered and numbered["title"] and not numbered["word"] else first)
+
+
+def _calm(title: str) -> str:
+    """A title on one line, without its full stop, and as one would write it where it is printed in
+    capitals.
+    """
+    title = re.sub(r"(?<![.\s].)(?<!\.\.)\.$", "", " ".join(title.split()))
+    if not title.isupper() or len(title) <= 4:
+        return title
+    small = {"a", "an", "and", "at", "by", "for", "in", "of", "on", "or", "the", "to", "with"}
+    words = [word.lower() if word.lower() in small else word.capitalize() for word in title.split(" ")]
+    text = " ".join(words)
+    return re.sub(r"(^|[.:\u2014-]\s*|[\"\u201c(])([a-z])", lambda match: match[1] + match[2].upper(), text)
+
+
+def place(names: Sequence[Name], chapters: Sequence[int]) -> str:
+    """A name for consecutive chapters, such as "Chapters III\u2013V: The Traveller Returns to In the Golden
+    Age".
+    """
+    first, last = names[chapters[0]], names[chapters[-1]]
+    numbered = [_NUMBERED.match(name.title) for name in (first, last)]
+    if not all(numbered) or first.part != last.part:
+        start = _inside(first.part, _short(first.title))
+        if first == last:
+            return start
+        end = _short(last.title) if first.part == last.part else _inside(last.part, _short(last.title))
+        return _("{first} to {last}").format(first=start, last=end)
+    titles = dict.fromkeys(_short(match["title"]) for match in numbered if match["title"])
+    tail = list(titles)
+    head = _numbers(first.part, numbered[0]["number"], numbered[1]["number"], single=first == last)
+    if not tail:
+        return head
+    name = tail[0] if len(tail) == 1 else _("{first} to {last}").format(first=tail[0], last=tail[1])
+    return f"{head}: {name}"
+
+
+def _inside(part: str, name: str) -> str:
+    return f"{part}, {name}" if part else name
+
+
+def _numbers(part: str, first: str, last: str, *, single: bool) -> str:
+    if part:
+        words = _("{part}, chapter {first}") if single else _("{part}, chapters {first}\u2013{last}")
+    else:
+        words = _("Chapter {first}") if single else _("Chapters {first}\u2013{last}")
+    return words.format(part=part, first=first, last=last)
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= _LABEL_CHARS else name[: _LABEL_CHARS - 1].rsplit(" ", 1)[0] + "\u2026"
