@@ -44,7 +44,6 @@ def take(page: Page, name: str) -> None:
 def sit_through(page: Page) -> None:
     """The main job, with a picture of each of its moments."""
     page.wait_for_selector(".engine-ready")
-    take(page, "empty")
     page.click('.sample:has-text("Thursday")')
     page.wait_for_selector(".card-facts:has-text('tokens')")
     take(page, "card")
