@@ -210,14 +210,14 @@ def _fits_vram(site: Site, layout: Layout) -> bool:
 
 
 def _most_resident(site: Site, layout: Layout) -> Layout | None:
-    """The most on-chip layers short of all that fit, by halving: below all of them, each one more needs no
-    less VRAM.
-    """
-    low, high = -1, layout.target.layers  # low fits (or is none), high does not
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if _fits_vram(site, replace(layout, on_chip=middle)) else (low, middle)
-    return replace(layout, on_chip=low) if low >= 0 else None
+    """The most on-chip layers, short of all, that fit. None where not even no layer does."""
+    all_but_one = replace(layout, on_chip=layout.target.layers - 1)  # prefill needs room for one layer less
+    if _fits_vram(site, all_but_one):
+        return all_but_one
+    none = replace(layout, on_chip=0)
+    room = site.vram_free - _total(vram_lines(none, site.vram_reserve))
+    # below, a layer takes its KV cache and nothing else
+    return replace(layout, on_chip=room // layout.layer_kv_bytes) if room >= 0 else None
 
 
 def _with_host(site: Site, layout: Layout) -> Layout | Shortfall:
