@@ -18,7 +18,9 @@ import os
 import sys
 import tempfile
 import time
+import zipfile
 from dataclasses import asdict, dataclass, replace
+from html import escape
 from pathlib import Path
 
 REPO = Path(__file__).resolve().parent.parent
@@ -42,6 +44,7 @@ STYLES = {
     "ligatures": Style(ligatures=True),
 }
 LONG = Style(notes_every=9, size=11.5, leading=14.5)  # a long novel in this style has over 650 pages
+THICK_WORDS = 900_000
 Chapters = list[tuple[str, list[str]]]
 
 
@@ -96,6 +99,44 @@ def printed(book: Document, chapters: Chapters, style: Style, path: Path) -> int
     return pages
 
 
+def repeated(chapters: Chapters, words: int) -> Chapters:
+    """The chapters again and again, numbered, until there are so many words."""
+    result: Chapters = []
+    while sum(len(part.split()) for _title, parts in result for part in parts) < words:
+        volume = len(result) // len(chapters) + 1
+        result += [(f"{title} ({volume})", parts) for title, parts in chapters]
+    return result
+
+
+def bound(title: str, chapters: Chapters, path: Path) -> None:
+    """The chapters as an EPUB, a file each, with a table of contents."""
+    numbers = range(len(chapters))
+    space = 'xmlns="http://www.w3.org/1999/xhtml" xmlns:epub="http://www.idpf.org/2007/ops"'
+    page = f"<html {space}><body>{{}}</body></html>"
+    kind = 'media-type="application/xhtml+xml"'
+    spine = "".join(f'<itemref idref="i{n}"/>' for n in numbers)
+    items = "".join(f'<item id="i{n}" href="{n}.xhtml" {kind}/>' for n in numbers)
+    links = "".join(f'<li><a href="{n}.xhtml">{escape(chapters[n][0])}</a></li>' for n in numbers)
+    package = (
+        '<package xmlns="http://www.idpf.org/2007/opf" version="3.0"><metadata '
+        f'xmlns:dc="http://purl.org/dc/elements/1.1/"><dc:title>{escape(title)}</dc:title></metadata>'
+        f'<manifest>{items}<item id="nav" href="nav.xhtml" properties="nav" {kind}/></manifest>'
+        f"<spine>{spine}</spine></package>"
+    )
+    container = (
+        '<container xmlns="urn:oasis:names:tc:opendocument:xmlns:container"><rootfiles>'
+        '<rootfile full-path="book.opf" media-type="application/oebps-package+xml"/></rootfiles></container>'
+    )
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("mimetype", "application/epub+zip", zipfile.ZIP_STORED)
+        archive.writestr("META-INF/container.xml", container)
+        archive.writestr("book.opf", package)
+        archive.writestr("nav.xhtml", page.format(f'<nav epub:type="toc"><ol>{links}</ol></nav>'))
+        for number, (name, parts) in enumerate(chapters):
+            body = "".join(f"<p>{escape(part)}</p>" for part in parts)
+            archive.writestr(f"{number}.xhtml", page.format(f"<h2>{escape(name)}</h2>{body}"))
+
+
 def error_after_print(chapters: Chapters, path: Path) -> tuple[float, int]:
     """(share of words that differ, chapters found) when the PDF is read back. Footnotes are left aside."""
     document = read_document(path)
@@ -131,7 +172,12 @@ def measure(data: Path, folder: Path) -> tuple[list[Table], dict]:
         )
     long_book = read_document(data / "books" / "moby-dick.epub")
     printed(long_book, chapters_of(long_book), LONG, folder / "long.pdf")
+    thick = repeated(chapters_of(long_book), THICK_WORDS)
+    bound("A thick book", thick, folder / "thick.epub")
+    printed(long_book, thick[: len(thick) * 2 // 5], LONG, folder / "thick.pdf")
     files = {
+        "A thick EPUB": folder / "thick.epub",
+        "A thick typeset PDF": folder / "thick.pdf",
         "Moby Dick, typeset PDF": folder / "long.pdf",
         "Moby Dick, EPUB": data / "books" / "moby-dick.epub",
         "Viking Tales, PDF with pictures": data / "books" / "viking-tales.pdf",

@@ -1,19 +1,28 @@
-"""The blocks of a book between its notices, and how much of it stands where. Knows nothing of chapters."""
+"""The blocks of a book between its notices, how much of it stands where, and which lines may be headings."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import cached_property
 from itertools import accumulate
 
 from core.documents.blocks import Block, Mark
 from core.documents.count import count_words
+from core.documents.headings import Heading, read_heading
+
+_HEADING_CHARS = 160
+_HEADING_LINES = 3
 
 
 def title_key(text: str) -> str:
     """What two spellings of one title have in common: letters and digits, without the word "chapter"."""
     plain = re.sub(r"\b(?:chapter|chap)\b\.?", " ", text.casefold())
     return re.sub(r"[\W_]+", "", plain)
+
+
+def _is_short(text: str) -> bool:
+    return len(text) <= _HEADING_CHARS and text.count("\n") < _HEADING_LINES
 
 
 class Body:
@@ -28,6 +37,12 @@ class Body:
     def words(self, start: int, end: int) -> int:
         """The words of the blocks from `start` to before `end`."""
         return self._words[max(start, end)] - self._words[start]
+
+    @cached_property
+    def headings(self) -> list[tuple[int, Heading]]:
+        """The blocks that may be headings by their form alone."""
+        short = (index for index in range(self.first, self.last) if _is_short(self.blocks[index].text))
+        return [(index, heading) for index in short if (heading := read_heading(self.blocks[index].text))]
 
     @property
     def total(self) -> int:

@@ -245,18 +245,7 @@ def _counted_numerals(candidates: list[Numbered], below_parts: bool) -> list[Num
 
 
 def _candidates(body: Body) -> list[Numbered]:
-    found = [
-        (index, heading)
-        for index in range(body.first, body.last)
-        if (heading := _candidate(body.blocks[index]))
-    ]
-    return _without_contents_list(body.blocks, found)
-
-
-def _candidate(block: Block) -> Heading | None:
-    if len(block.text) > 160 or block.text.count("\n") >= _MAX_LINES:
-        return None
-    return read_heading(block.text)
+    return _without_contents_list(body.blocks, body.headings)
 
 
 def _without_contents_list(blocks: Sequence[Block], candidates: list[Numbered]) -> list[Numbered]:

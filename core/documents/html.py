@@ -79,6 +79,7 @@ _OWN_NOTES = re.compile(r"\s*\[?\(?(\d{1,4}|[*†‡§])\)?\]?\s*\Z")
 _DOCTYPE = re.compile(r"<!DOCTYPE[^\[>]*", re.I)
 _DECLARED_ENTITY = re.compile(r"<!ENTITY\s+(?:%\s+)?([\w.-]+)")
 _XML_DECLARATION = re.compile(r"\A\s*<\?xml[^>]*\?>")
+_SPACES = re.compile(r"[\t\r\n\f ]{2,}|[\t\r\n\f]")
 _NAMED = re.compile(r"&([A-Za-z][A-Za-z0-9]*);")
 _EMPTY = re.compile(
     r"<(title|script|style|textarea|iframe|noscript|a|span|div|p|i|b|em|strong)\b((?:[^<>\"']|\"[^\"]*\"|'[^']*')*)/>",
@@ -297,7 +298,7 @@ class _Walker:
     def _text(self, text: str | None) -> None:
         if text:
             self._plain |= not self._bold and not text.isspace()
-            self._parts.append(text if self._pre else " ".join(re.split(r"[ \t\r\n\f]+", text)))
+            self._parts.append(text if self._pre else _SPACES.sub(" ", text))
 
 
 def _tag(element: etree._Element) -> str:

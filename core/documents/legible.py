@@ -35,7 +35,10 @@ def is_legible(text: str) -> bool:
 
 def _usual_letters(text: str) -> bool:
     """The commonest letters of the alphabet come as often as in any language; True for other scripts."""
-    letters = Counter(char for char in unicodedata.normalize("NFD", text.casefold()) if char.isalpha())
+    letters: Counter[str] = Counter()
+    for char, count in Counter(text).items():  # each sign once: a book has a hundred of them
+        for part in unicodedata.normalize("NFD", char.casefold()):
+            letters[part] += count if part.isalpha() else 0
     for alphabet, common in _COMMON.items():
         own = {
             char: count for char, count in letters.items() if unicodedata.name(char, "").startswith(alphabet)

@@ -16,6 +16,7 @@ from core.documents.pdf_page import CJK, NOTE_CLOSE, NOTE_OPEN, Line
 
 _WORD = re.compile(r"[^\W\d_]+(?:[-’'][^\W\d_]+)*")
 _ENDS_SENTENCE = re.compile(r"[.!?:…。！？؟۔][”’\"')\]»」』" + NOTE_OPEN + NOTE_CLOSE + r"\d*]*\Z")
+_HYPHENS = ("-", "\u00ad", "\u2010")
 _HYPHEN_END = re.compile(r"([^\W\d_]+)[-\u00ad\u2010]\Z")
 _CJK = re.compile(CJK)
 _MARKS = re.compile(f"{NOTE_OPEN}([^{NOTE_CLOSE}]*){NOTE_CLOSE}")
@@ -83,7 +84,7 @@ def vocabulary(pages: Iterable[list[Line]]) -> Counter[str]:
         for line in lines:
             words = _WORD.findall(line.text.lower())
             known.update(words[1 if broken else 0 :])
-            broken = bool(_HYPHEN_END.search(line.text[-60:]))
+            broken = line.text.endswith(_HYPHENS) and bool(_HYPHEN_END.search(line.text[-60:]))
             if broken and words:
                 known[words[-1]] -= 1
     return known
@@ -199,7 +200,7 @@ def _relation(open_: Placed, line: Line, region: Region, body: float) -> str:
         return "break"
     if line.size > _HEADING_SIZE * body:
         return "join" if same and last.y - line.y < 2.2 * line.size else "break"
-    if line.text[:1].islower() and _HYPHEN_END.search(last.text[-60:]):
+    if line.text[:1].islower() and last.text.endswith(_HYPHENS) and _HYPHEN_END.search(last.text[-60:]):
         return "join"
     if same and not 0 < last.y - line.y <= 1.4 * region.leading:
         return "break"
@@ -268,7 +269,7 @@ def _seam(before: str, after: str, known: Counter[str]) -> tuple[str, str]:
     whole.
     """
     tail = before[-60:]
-    found = _HYPHEN_END.search(tail)
+    found = _HYPHEN_END.search(tail) if tail.endswith(_HYPHENS) else None
     following = _WORD.match(after)
     if found and following:
         compound = tail[: found.start()].endswith("-") or (
