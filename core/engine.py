@@ -35,9 +35,7 @@ _WORTH_LOADING = 256  # tokens a prompt must lack before the disk is looked at
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The answer ended. `reason`: stop | length | user | context_full. `notes` say what went otherwise than
-    planned.
-    """
+    """The answer ended. `reason`: stop | length | user | context_full. `notes`: what was not as planned."""
 
     reason: str
     stats: Stats
@@ -153,9 +151,7 @@ class Engine:
         yield Done(reason, recorder.stats(peak_memory_bytes=self._peak_memory()), notes)
 
     def _attempt(self, run: _Answer) -> Generator[Prefill | Round, None, str]:
-        """Reads what the context lacks of prompt and answer so far and goes on with the answer. Returns the
-        reason.
-        """
+        """Reads what the context lacks of prompt and answer so far and goes on. Returns the reason."""
         known, recorder = run.committed[:-1], run.recorder
         decoder = self._compose(run.params, run.context, recorder.prompt_tokens)
         for event in self._prefill(run.context, known, decoder.refresh, run.should_stop):

@@ -46,9 +46,7 @@ class Verified:
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """Everything the side panel and `--json` show about one answer so far. Times in seconds unless named
-    `_ms`.
-    """
+    """What the side panel and `--json` show about one answer so far. Seconds, unless named `_ms`."""
 
     mode: str = "autoregressive"
     model: str = ""
@@ -90,9 +88,7 @@ class Loading:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Which part of the book is read next: part `index` of `total` (1-based), `label` such as "Chapters
-    3-5".
-    """
+    """Which part of the book is read next: `index` of `total` (1-based), `label` such as "Chapters 3-5"."""
 
     index: int
     total: int
@@ -104,9 +100,7 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Prefill:
-    """Progress through the prompt. Tokens already in the cache, or loaded from disk, are not counted in
-    `total_tokens`.
-    """
+    """Progress through the prompt: `total_tokens` leave out what was in the cache or came from disk."""
 
     done_tokens: int
     total_tokens: int

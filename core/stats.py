@@ -1,6 +1,4 @@
-"""Counts and times of one answer, round by round, into the Stats everyone shows. No torch, no clock of its
-own.
-"""
+"""Counts and times of one answer, round by round, into the Stats everyone shows. No torch, no clock."""
 
 from __future__ import annotations
 
@@ -116,9 +114,7 @@ class StatsRecorder:
 
 
 def combined(parts: Sequence[Stats]) -> Stats:
-    """Figures of a text written in several answers: counts and times added, means and percentiles weighted by
-    tokens.
-    """
+    """Figures of a text written in several answers: sums, and means and percentiles weighted by tokens."""
     if len(parts) < 2:
         return parts[0] if parts else Stats()
     tokens = sum(part.new_tokens for part in parts) or 1

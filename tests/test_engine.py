@@ -79,9 +79,7 @@ def test_second_prompt_equals_fresh_engine(tiny: Engine, mode: str):
 
 @pytest.mark.parametrize("mode", MODES)
 def test_end_of_sequence_inside_a_round(mode: str):
-    """Nothing drafted behind the end is in the answer or left in the context; the conversation goes on from
-    there.
-    """
+    """Nothing drafted behind the end is in the answer or the context; the conversation goes on from there."""
     plain = engine(ours(oracle()))
     text, _ = run(
         plain, plain.new_context(400), PROMPT, replace(GREEDY, mode="autoregressive", max_new_tokens=24)
@@ -165,9 +163,7 @@ def test_stop_while_reading_keeps_finished_segments(tiny: Engine):
 
 
 def test_the_device_may_adapt_before_every_layer_and_every_round(monkeypatch: pytest.MonkeyPatch):
-    """Otherwise other programs' cores are never given back to them in the middle of a long prefill or
-    answer.
-    """
+    """Otherwise other programs' cores are not given back in the middle of a long prefill or answer."""
     backend, looked = CpuBackend(), []
     monkeypatch.setattr(backend._cores, "look", lambda: looked.append(len(events)))
     made, events = engine(ours(oracle(), backend=backend)), []

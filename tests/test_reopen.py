@@ -1,6 +1,4 @@
-"""A book read in one process needs no prefill in the next, and the answer is the same as if it had been read
-again.
-"""
+"""A book read in one process needs no prefill in the next, and is answered as if it had been read again."""
 
 from __future__ import annotations
 
@@ -223,9 +221,7 @@ def test_rotation_has_a_fingerprint():
 
 
 def test_the_command_line_opens_a_book_again_from_disk(home_with_model, tmp_path):
-    """The real model in two processes: stored behind the first answer, loaded before the second, and the same
-    words.
-    """
+    """The real model in two processes: stored after the first answer, loaded before the second."""
     story = tmp_path / "ferry.txt"
     lines = [
         f"On day {day} the water stood at {day % 9 + 3} feet, and Mara wrote it on the door of the boathouse."

@@ -28,9 +28,7 @@ def test_nothing_yet_is_zero_not_an_error():
 
 
 def test_one_answer_of_three_rounds():
-    """TBT of a token is its round's time over its tokens; the first round belongs to the time to first
-    token.
-    """
+    """TBT of a token is its round's time over its tokens; the first round belongs to TTFT."""
     counted = recorder()
     counted.prefilled(2.0)
     counted.round(1, 0.5, Acceptance(), Acceptance())

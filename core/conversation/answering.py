@@ -1,6 +1,4 @@
-"""One answer: the engine's rounds become printable text with running figures, and an answer that circles is
-ended.
-"""
+"""One answer: the engine's rounds become printable text with running figures; one that circles is ended."""
 
 from __future__ import annotations
 

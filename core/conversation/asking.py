@@ -113,9 +113,7 @@ def asked(style: ReadingStyle, question: str) -> str:
 
 
 def asked_of_text(style: ReadingStyle, question: str) -> str:
-    """A question with the book's own words before the model: only from them can it quote, not from
-    summaries.
-    """
+    """A question about the book's own words: only from them can a model quote, not from summaries."""
     return quoting(style, asked(style, question))
 
 

@@ -1,6 +1,4 @@
-"""Keeps KV caches of texts that were read, while a memory allowance lasts, so that going back to one costs no
-prefill.
-"""
+"""Keeps KV caches of texts that were read while memory allows: going back to one costs no prefill."""
 
 from __future__ import annotations
 

@@ -50,9 +50,7 @@ def _part_name(title: str) -> str:
 
 
 def _calm(title: str) -> str:
-    """A title on one line, without its full stop, and as one would write it where it is printed in
-    capitals.
-    """
+    """A title on one line, without its full stop; one printed in capitals as one would write it."""
     title = re.sub(r"(?<![.\s].)(?<!\.\.)\.$", "", " ".join(title.split()))
     if not title.isupper() or len(title) <= 4:
         return title
@@ -63,9 +61,7 @@ def _calm(title: str) -> str:
 
 
 def place(names: Sequence[Name], chapters: Sequence[int]) -> str:
-    """A name for consecutive chapters, such as "Chapters III\u2013V: The Traveller Returns to In the Golden
-    Age".
-    """
+    """A name for consecutive chapters, such as "Chapters III\u2013V: The Return to In the Golden Age"."""
     first, last = names[chapters[0]], names[chapters[-1]]
     numbered = [_NUMBERED.match(name.title) for name in (first, last)]
     if not all(numbered) or first.part != last.part:

@@ -155,9 +155,7 @@ class InParts:
         yield self._turns.finished(done, plan=plan, sources=sources, notes=notes)
 
     def _part_for(self, ask: Ask, plan: ReadingPlan) -> Part | None:
-        """The part a question is about; None when its words occur nowhere and no part was talked about
-        before.
-        """
+        """The part a question is about; None when its words occur nowhere and none was talked about."""
         scores = self._books.index(ask.book, plan.parts).scores(ask.question)
         best = max(range(len(scores)), key=lambda i: (scores[i], -i))
         last = self._conversations.memory(ask).part

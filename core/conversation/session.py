@@ -33,9 +33,7 @@ _ANSWER_TOKENS = 512  # of an answer, where nothing says how long it may be
 
 
 class Session:
-    """Answers questions one at a time. `ask` yields events and ends with Finished; errors for the user are
-    raised.
-    """
+    """Answers questions one at a time. `ask` yields events, Finished last; errors for the user are raised."""
 
     def __init__(
         self,

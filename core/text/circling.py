@@ -22,9 +22,7 @@ def distinct_share(tokens: Sequence[int], n: int = 4) -> float:
 
 
 def circles(tokens: Sequence[int]) -> bool:
-    """True when the end of `tokens` repeats itself: one passage over and over, or hardly a new 4-gram for a
-    while.
-    """
+    """True when the end of `tokens` repeats itself: one passage over and over, or hardly a new 4-gram."""
     return cycle_period(tokens) is not None or (
         len(tokens) >= _WINDOW and distinct_share(tokens[-_WINDOW:]) < _MIN_DISTINCT
     )
@@ -44,9 +42,7 @@ def cycle_period(tokens: Sequence[int]) -> int | None:
 
 
 def before_circling(tokens: Sequence[int]) -> int:
-    """How many tokens of a circling answer are worth keeping: up to the point where nothing new is said any
-    more.
-    """
+    """How many tokens of a circling answer are worth keeping: up to where nothing new is said any more."""
     period = cycle_period(tokens)
     if period is not None:
         end = len(tokens)

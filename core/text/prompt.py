@@ -12,9 +12,7 @@ from core.text.tokenizer import Frame
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One question and its answer as ids. `question` is the text's ids alone, `answer` exactly what the model
-    produced.
-    """
+    """One question and its answer as ids: the text's alone, and exactly what the model produced."""
 
     question: tuple[int, ...]
     answer: tuple[int, ...]
@@ -22,9 +20,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """All ids before the answer; the first `head_tokens` are the same for every conversation about this
-    text.
-    """
+    """All ids before the answer; the first `head_tokens` are the same whatever is asked about this text."""
 
     ids: list[int]
     head_tokens: int

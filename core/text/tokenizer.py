@@ -1,6 +1,4 @@
-"""The tokenizer of a model folder: text to ids and back, and the fixed frame its chat template puts around a
-conversation.
-"""
+"""The tokenizer of a model folder: text to ids and back, and what its chat template puts around them."""
 
 from __future__ import annotations
 
@@ -13,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from core.errors import UserError
+from core.text.words import translated as _
 
 # Some templates print today's date into the system message. A fixed one keeps a book's prefix identical from
 # day to day.
@@ -68,10 +67,11 @@ class Tokenizer:
         try:
             return cls(_class_for(folder).from_pretrained(str(folder), local_files_only=True), frame=frame)
         except (OSError, ValueError) as error:
-            raise UserError(
-                f"The tokenizer in {folder} cannot be read ({error}). Delete that folder; the next start "
+            said = _(
+                "The tokenizer in {folder} cannot be read ({reason}). Delete that folder; the next start "
                 "fetches it anew."
-            ) from error
+            )
+            raise UserError(said.format(folder=folder, reason=error)) from error
 
     def encode(self, text: str) -> list[int]:
         """Ids of `text` as plain text: even "<|im_end|>" becomes ordinary characters."""
@@ -108,7 +108,7 @@ class Tokenizer:
 
     def _frame(self, system: str) -> Frame:
         """The frame for one system text; raises UserError when the template cannot be understood."""
-        before, opening, _, bridge, ask = self._template_pieces()
+        before, opening, _answer, bridge, ask = self._template_pieces()
         # the template knows no system role: it goes before the first text
         if opening is None:
             start = self._encode(before, plain=False) + self.encode(system + "\n\n" if system else "")
@@ -135,9 +135,8 @@ class Tokenizer:
             try:
                 before, *rest = _split(self._render(messages[1:]), _MARKS[1:])
             except Exception as error:
-                raise UserError(
-                    f"The chat template of this model cannot be used ({error}). Choose another model."
-                ) from error
+                said = _("The chat template of this model cannot be used ({reason}). Choose another model.")
+                raise UserError(said.format(reason=error)) from error
             rest = [None, *rest]
         return (before, *rest)
 
@@ -165,11 +164,24 @@ def require_same_tokens(target: Path, draft: Path) -> None:
     common = known.keys() & drafted.keys()
     wrong = [number for number in sorted(common) if known[number] != drafted[number]]
     if wrong or len(common) < min(len(known), len(drafted)):
-        example = f": token {wrong[0]:,} is {known[wrong[0]]!r} and {drafted[wrong[0]]!r}" if wrong else ""
+        said = _(
+            "The draft model in {draft} has another vocabulary than {target}. Choose a draft model with "
+            "the same one, or draft_model: none."
+        )
+        if wrong:
+            said = _(
+                "The draft model in {draft} has another vocabulary than {target}: token {number:,} is "
+                "{one!r} and {other!r}. Choose a draft model with the same one, or draft_model: none."
+            )
+        number = wrong[0] if wrong else 0
         raise UserError(
-            f"The draft model in {draft.name} has another vocabulary than {target.name}{example}. Choose a "
-            "draft model with the same one, "
-            "or draft_model: none."
+            said.format(
+                draft=draft.name,
+                target=target.name,
+                number=number,
+                one=known.get(number),
+                other=drafted.get(number),
+            )
         )
 
 

@@ -50,9 +50,7 @@ def on(device: FullDevice, folder: Path) -> Engine:
 
 
 def test_a_context_that_lost_its_cache_harms_no_other(tmp_path: Path):
-    """It stayed on the shelf without one: the next text, the idle save and the memory sum broke until a
-    restart.
-    """
+    """It stayed on the shelf without one: the next text, the idle save and the memory sum broke."""
     device = FullDevice()
     made = on(device, tmp_path)
     shelf = ContextShelf(made.new_context, allowance_bytes=GB)

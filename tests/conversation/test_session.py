@@ -357,9 +357,7 @@ def test_part_summaries_know_no_stop_string():
 
 
 def test_verify_checks_the_answer_and_says_how_it_agrees(monkeypatch: pytest.MonkeyPatch):
-    """The switch must hand the engine the prompt and exactly the answer's tokens, and tell mismatches as they
-    are.
-    """
+    """The prompt and exactly the answer's tokens are checked, and mismatches told as they are."""
     asked: list[tuple[list[int], int]] = []
 
     def checked(model, context, ids, start, params) -> Agreement:

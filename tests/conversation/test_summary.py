@@ -82,9 +82,7 @@ STRICT = dataclasses.replace(STYLE, grounded=0.9, part_prompts=("first?", "secon
 
 
 def strict_reply(ids, params):
-    """The second prompt's summary keeps to the text best, without reaching what is asked for; all others
-    invent.
-    """
+    """The second prompt's summary keeps to the text best, but not well enough; all others invent."""
     prompt = CharTokenizer().decode(ids)
     if prompt.rstrip().endswith("second?") or "second?" in prompt[-20:]:
         return encoded("The keeper of the lighthouse came again, and quietly, in the evening.")

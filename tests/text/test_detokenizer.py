@@ -17,9 +17,7 @@ def decode_bytes(ids) -> str:
 
 @given(st.text(alphabet=st.characters(exclude_categories=("Cc", "Cs", "Co", "Cn")) | st.just("\n")))
 def test_pieces_add_up_and_are_never_broken(text: str):
-    """Tokens cut anywhere inside a character: the stream must give the same text without a replacement
-    character.
-    """
+    """Tokens cut anywhere inside a character: the same text must come without a replacement character."""
     detokenizer = Detokenizer(decode_bytes)
     pieces = [detokenizer.feed(byte) for byte in text.encode()] + [detokenizer.flush()]
     assert "".join(pieces) == text.replace("\ufffd", "")

@@ -53,9 +53,7 @@ def test_plain_text_survives(text: str):
 
 
 def test_frame_is_what_the_template_writes():
-    """System, then the first user text, then the answer: as one string they must equal the rendered
-    template.
-    """
+    """System, first user text, answer: as one string they must equal the rendered template."""
     tokenizer = make()
     frame = tokenizer.frame("You read.")
     shown = tokenizer._backend.decode
