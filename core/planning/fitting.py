@@ -139,22 +139,23 @@ def _gpu_dtype(gpu: Gpu) -> str:
 
 def fitted(case: Case, context: int) -> list[Layout | Shortfall]:
     """The layout with the draft model and, unless the user named it, without: fitted, or where it breaks."""
-    site, settings = case.site, case.settings
-    free_choice = case.draft is not None and settings.draft_model is None
-    drafts = (case.draft, None) if free_choice else (case.draft,)
-    return [
-        _fit(
-            site,
-            settings,
-            lay_out(site.device, site.dtype, settings, target=case.target, draft=draft, context=context),
-        )
-        for draft in drafts
-    ]
+    return [_fitted(case, draft, context) for draft in _drafts(case)]
 
 
 def fits(case: Case, context: int) -> bool:
-    """Whether there is any layout for this context."""
-    return any(isinstance(layout, Layout) for layout in fitted(case, context))
+    """Whether there is any layout for this context. The one with fewest models needs least."""
+    return isinstance(_fitted(case, _drafts(case)[-1], context), Layout)
+
+
+def _drafts(case: Case) -> tuple[ModelShape | None, ...]:
+    free_choice = case.draft is not None and case.settings.draft_model is None
+    return (case.draft, None) if free_choice else (case.draft,)
+
+
+def _fitted(case: Case, draft: ModelShape | None, context: int) -> Layout | Shortfall:
+    site, settings = case.site, case.settings
+    layout = lay_out(site.device, site.dtype, settings, target=case.target, draft=draft, context=context)
+    return _fit(site, settings, layout)
 
 
 def longest(case: Case, limit: int) -> int | None:
