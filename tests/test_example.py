@@ -5,7 +5,11 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from core import build
+from core.ask import Ask, Params
+from core.config import Settings, override
 from examples.answer import main
+from tests.fakes import CharTokenizer, FakeEngine
 
 
 def test_the_example_streams_an_answer_and_its_figures(home_with_model: Path, tmp_path: Path, capsys):
@@ -19,3 +23,13 @@ def test_the_example_streams_an_answer_and_its_figures(home_with_model: Path, tm
         r"\d+ tokens, \d+ ms between tokens \(TBT\)\n\d+ of \d+ proposed tokens accepted by the full model\n",
         figures,
     )
+
+
+def test_settings_reach_every_question(home_with_model: Path, monkeypatch):
+    """Commands and page alike leave to the settings what a question does not choose itself."""
+    engine = FakeEngine(lambda ids, params: CharTokenizer().encode("So."))
+    monkeypatch.setattr(build, "_loaded", lambda *_given: (engine, CharTokenizer()))
+    given = {"temperature": 0.5, "top_p": 0.7, "repetition_penalty": 1.2, "seed": 4, "stop": ["x"]}
+    session = build.open_session(override(Settings(), {**given, "mode": "ngram", "max_new_tokens": 9}))
+    list(session.ask(Ask("Who?", params={"seed": 5})))
+    assert engine.params == [Params(**{**given, "mode": "ngram", "max_new_tokens": 9, "seed": 5})]
