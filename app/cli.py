@@ -213,7 +213,9 @@ _COMMANDS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None]]] = {
 
 
 def _book(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", metavar="FILE", help="a book: PDF, EPUB, FB2, TXT, HTML, Markdown, DOCX, ODT or RTF")
+    parser.add_argument(
+        "file", metavar="FILE", help="a book: PDF, EPUB, FB2, TXT, HTML, Markdown, DOCX, ODT or RTF"
+    )
     parser.add_argument("--password", metavar="TEXT", help="opens an encrypted PDF")
     parser.add_argument(
         "--ocr",

@@ -51,7 +51,6 @@ class Desk:
         self._hurry = threading.Event()
         self._cards = Cards(engine, self.change)
         self._told: Callable[[], None] = lambda: None
-        self.version = 0
         self.shelf_version = 0
         self.book_id = ""
         self.conversation_id = ""
@@ -305,8 +304,6 @@ class Desk:
 
     def change(self) -> None:
         """Something is to be shown anew."""
-        with self._lock:
-            self.version += 1
         self._told()
 
     # --- inside

@@ -29,6 +29,7 @@ from app.page import Page
 from app.templating import render
 from core import paths
 from core.ask import PER_QUESTION
+from core.text.words import translated as _
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -71,13 +72,11 @@ def run(settings: Settings, open_browser: bool) -> int:
         instance.announce(address)
         desk.engine.start()  # after the page is up: loading a model must not delay it
         desk.models.start()
-        sys.stdout.write(f"TriForce Chat is open at {address.url}\n")
-        sys.stdout.flush()
+        _say(_("TriForce Chat is open at {address}").format(address=address.url))
         if open_browser:
             webbrowser.open(address.url)
         server.wait()
-        sys.stdout.write("Keeping what was read for the next time; end it again to skip this.\n")
-        sys.stdout.flush()
+        _say(_("Keeping what was read for the next time; end it again to skip this."))
         server.stop()
     finally:
         instance.release()
@@ -86,19 +85,24 @@ def run(settings: Settings, open_browser: bool) -> int:
 
 def _hand_over(instance: Instance, open_browser: bool) -> int:
     """Shows the app that already runs on this data folder."""
-    for _ in range(100):  # the other one may be starting at this very moment
+    for _attempt in range(100):  # the other one may be starting at this very moment
         address = instance.running()
         if address and _alive(address):
-            sys.stdout.write(f"TriForce Chat is already open at {address.url}\n")
+            _say(_("TriForce Chat is already open at {address}").format(address=address.url))
             if open_browser:
                 webbrowser.open(address.url)
             return 0
         time.sleep(0.1)
     sys.stderr.write(
-        "TriForce Chat is already running but does not answer. End it in the task manager, then start it "
-        "again.\n"
+        _("TriForce Chat runs already but does not answer. End it in the task manager, then start it again.")
+        + "\n"
     )
     return 1
+
+
+def _say(words: str) -> None:
+    sys.stdout.write(words + "\n")
+    sys.stdout.flush()
 
 
 def _alive(address: Address) -> bool:
@@ -223,10 +227,9 @@ class Server:
         """Lets `wait` return, and the second time `stop` not wait for what is being stored; safe in a signal
         handler.
         """
-        if self._asked.is_set():
-            # it takes locks, a handler must not
-            threading.Thread(target=self._desk.hurry, name="hurry", daemon=True).start()
-        self._asked.set()
+        # both take locks, which the interrupted thread may hold
+        step = self._desk.hurry if self._asked.is_set() else self._asked.set
+        threading.Thread(target=step, name="end", daemon=True).start()
 
     def wait(self) -> None:
         """Returns when the person quits or a signal asks for the end."""

@@ -13,7 +13,7 @@ from app.broadcast import Regions
 from app.citations import Citations, Cited
 from app.handlers import Desk
 from app.history import Turn
-from app.job import Snapshot
+from app.job import Job, Snapshot
 from app.live import LiveText
 from app.reader import reader_html
 from app.stats_panel import panel_html, plan_html
@@ -52,7 +52,7 @@ class Page:
             "stored", (desk.conversation_id, job if running else desk.history.version), lambda: desk.turns
         )
         shown = turns[:-1] if running else turns
-        live = self._live.blocks(now.pieces, job.visible) if running else ()
+        parts, live = self._written(job) if running else ((), ())
         self._due_s = 0.0 if running and self._live.hidden else None
         return {
             "book": (desk.book_id,),
@@ -61,12 +61,16 @@ class Page:
                 self._turn(turn, _question(before), last=turn is shown[-1] and not running)
                 for before, turn in zip([None, *shown], shown, strict=False)
             ),
-            "parts": (self._keep("parts", now.parts, lambda: views.parts_html(now.parts)),)
-            if running
-            else (),
+            "parts": parts,
             "live": live,
             "panel": (self._panel(now.stats if now and now.stats else _last_stats(shown), live=running),),
         }
+
+    def _written(self, job: Job) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """What was told of the parts of the book, and the answer so far."""
+        now = job.snapshot
+        parts = self._keep("parts", now.parts, lambda: views.parts_html(now.parts))
+        return (parts,), self._live.blocks(now.pieces, job.visible)
 
     def _around(self, turns: list[Turn], now: Snapshot | None) -> dict[str, str]:
         """The regions around the conversation."""

@@ -1,47 +1,86 @@
-"""The page over a real desk: what stands on it follows from what was asked and said."""
+"""The page's regions: rendered when what they show has changed, and not before."""
 
 from __future__ import annotations
 
 import pytest
 
-from app.page import Page
-from core.documents.document import Document, Section
+from app.page import PANEL_S, Page
+from core.ask import Ask
+from tests.app.fake_runtime import SUMMARY, wait_until
 
-FACT = "Ogilvy, the astronomer, lived at Ottershaw and watched the planet every night.\n\n"
-FILLER = " ".join(f"The keeper counted sheep number {at} upon the quiet hill." for at in range(40))
+
+class Clock:
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
 
 
 @pytest.fixture
-def talking(make_desk, engine):
-    """A desk with a book and a function that puts an exchange into its conversation."""
-    text = FACT + FILLER
-    document = Document("Mars", "", "txt", text, (Section("I", 0, len(text)),), sha256="b" * 64)
-    desk = make_desk(engine)
-    desk.shelve(document, again=False)
-    desk.conversation_id = desk.history.create(document.sha256).id
-
-    def say(question: str, answer: str, **extra: object) -> None:
-        desk.history.add(desk.conversation_id, "user", question, extra=extra)
-        desk.history.add(desk.conversation_id, "assistant", answer)
-
-    return desk, say
+def writing(desk, engine):
+    """The desk while a long answer is being written."""
+    engine.pace, engine.prefill_steps, engine.answer = 0.01, 2, "\n\n".join([SUMMARY] * 8)
+    desk.ask("What does the keeper hide?", Ask())
+    wait_until(lambda: desk.job.snapshot.stats and len(desk.job.snapshot.text) > 200)
+    yield desk
+    desk.stop()
+    desk.job.join(10)
 
 
-def test_answer_shows_where_each_sentence_stands(talking):
-    """Reader and answer are wired by the desk's book: a sign must open this book at this place."""
-    desk, say = talking
-    say("Tell me about him.", "The astronomer Ogilvy lived at Ottershaw. He liked jazz.")
-    html = "".join(Page(desk).render()["turns"])
-    assert 'data-act="cite" data-offset="0"' in html
-    assert "sign-agrees" in html and "sign-nothing" in html
-    assert "Evidence: 1 of 2 sentences" in html
+def test_what_has_not_changed_is_not_rendered_again(desk):
+    """Ten templates twenty times a second would be what streaming costs."""
+    wait_until(desk.card)
+    page = Page(desk)
+    first, second = page.render(), page.render()
+    assert all(one is other for name in first for one, other in zip(first[name], second[name], strict=True))
+    desk.say("Something.")
+    third = page.render()
+    assert {name for name in third if third[name] != second[name]} == {"notice"}
 
 
-def test_short_answer_is_read_with_its_question_and_a_summary_without(talking):
-    """The question of the exchange counts, not that of another one; "Summarize this book" is no question."""
-    desk, say = talking
-    say("Where did Ogilvy the astronomer live while he watched the planet?", "Ottershaw.")
-    say("Why is that?", "Ottershaw.")
-    say("Ogilvy the astronomer lived to watch the planet", "Ottershaw.", summary=True)
-    turns = "".join(Page(desk).render()["turns"]).split('class="turn asked"')[1:]
-    assert ["sign-agrees" in turn for turn in turns] == [True, False, False]
+def test_a_conversation_is_not_read_again_for_every_update(writing, monkeypatch):
+    """A long one holds megabytes of pieces on disk."""
+    reads: list[str] = []
+    turns = writing.history.turns
+    monkeypatch.setattr(writing.history, "turns", lambda ident: reads.append(ident) or turns(ident))
+    page, shown = Page(writing), set()
+
+    def another() -> bool:
+        shown.add(page.render()["live"])
+        return len(shown) > 4
+
+    wait_until(another)
+    assert len(reads) == 1
+
+
+def test_the_numbers_change_a_few_times_a_second(writing):
+    """Nobody reads faster, and they cost more than the letters; the newest are always shown in the end."""
+    clock = Clock()
+    page = Page(writing, clock=clock)
+    first = page.render()["panel"]
+    stats = writing.job.snapshot.stats
+    wait_until(lambda: writing.job.snapshot.stats != stats)
+    clock.now += PANEL_S / 2
+    assert page.render()["panel"] == first
+    assert page.due_s() is not None and page.due_s() <= PANEL_S / 2
+    clock.now += PANEL_S
+    assert page.render()["panel"] != first
+
+
+def test_the_end_of_an_answer_is_shown_at_once(writing):
+    clock = Clock()
+    page = Page(writing, clock=clock)
+    live = page.render()
+    writing.stop()
+    assert writing.job.join(10)
+    ended = page.render()
+    assert live["live"] != () and ended["live"] == () and page.due_s() is None
+    assert len(ended["turns"]) == len(live["turns"]) + 1 and ended["panel"] != live["panel"]
+    assert ended["turns"][0] is live["turns"][0]
+
+
+def test_letters_still_to_come_keep_the_page_awake(writing, monkeypatch):
+    monkeypatch.setattr(type(writing.job), "visible", property(lambda job: 10))
+    page = Page(writing)
+    page.render()
+    assert page.due_s() == 0.0
