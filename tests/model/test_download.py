@@ -172,9 +172,9 @@ def test_a_model_known_to_be_pickled_only_is_converted(served: Hub):
 
 
 def test_an_interrupted_conversion_goes_on_without_fetching_again(
-    served: Hub, monkeypatch: pytest.MonkeyPatch
+    served: Hub, home: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    """A converted file replaces its pickle, which then is not missing."""
+    """A converted file replaces its pickle, which then is not missing; half a file does not stay for ever."""
     del served.files["model.safetensors"], served.files["pytorch_model.bin"]
     for number in (1, 2):
         served.files[f"pytorch_model-0000{number}-of-00002.bin"] = _pickle(
@@ -194,9 +194,13 @@ def test_an_interrupted_conversion_goes_on_without_fetching_again(
         with pytest.raises(KeyboardInterrupt):
             download("someone/tiny", pickled=True)
     served.requests.clear()
+    (home / "models" / ".tiny.part" / ".model-00002-of-00002.safetensors.1.part").write_bytes(
+        b"of a killed one"
+    )
     folder = download("someone/tiny", pickled=True)
     assert not any("/resolve/" in request for request in served.requests)
     assert len(list(folder.glob("model-*.safetensors"))) == 2
+    assert list(folder.glob("*.part")) == []
 
 
 def test_a_program_in_a_pickle_does_not_run(

@@ -103,6 +103,13 @@ def test_lines_hold_the_weights_and_the_whole_kv_cache(table):
         assert (found.staging_blocks == 0) == (found.on_chip_layers == found.layers), key
 
 
+def test_names_of_lines_are_keys(table):
+    """The page translates a name where it shows it: with a number inside it would be in no catalogue."""
+    known = {value for value in vars(budget).values() if isinstance(value, str)}
+    plans = [found for _, found in table.values() if isinstance(found, Plan)]
+    assert {line.name for found in plans for line in found.budget} <= known
+
+
 def test_more_bandwidth_never_gives_a_slower_plan(table):
     for (card, ram, pcie, name, context), (_, found) in table.items():
         faster = {12.0: 25.0, 25.0: 52.0}.get(pcie)
