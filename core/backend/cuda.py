@@ -19,6 +19,7 @@ from core.backend import slots as by_slots
 from core.backend.base import Codes, Linear, Mark, Memory, Replay
 from core.backend.linear import FloatLinear
 from core.errors import UserError
+from core.text.words import translated as _
 
 log = logging.getLogger(__name__)
 
@@ -38,9 +39,10 @@ class CudaBackend:
     def __init__(self, dtype: torch.dtype, *, index: int = 0, memory_cap_bytes: int | None = None) -> None:
         if not torch.cuda.is_available() or index >= torch.cuda.device_count():
             raise UserError(
-                f"CUDA GPU {index} cannot be used: torch {torch.__version__} does not see it. Update the "
-                "NVIDIA driver and run "
-                "`launcher.py repair`, or set device: cpu in config.yaml."
+                _(
+                    "CUDA GPU {index} cannot be used: torch {version} does not see it. Update the NVIDIA driver "
+                    "and run `launcher.py repair`, or set device: cpu in config.yaml."
+                ).format(index=index, version=torch.__version__)
             )
         self.device = torch.device("cuda", index)
         self.dtype = dtype

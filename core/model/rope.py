@@ -10,6 +10,7 @@ import torch
 
 from core.errors import UserError
 from core.model.config import ModelConfig
+from core.text.words import translated as _
 
 _KINDS = ("default", "linear", "dynamic", "yarn", "longrope", "llama3")
 
@@ -66,13 +67,15 @@ def _frequencies(config: ModelConfig, positions: int, stretch: float) -> tuple[t
     kind = parameters.get("rope_type", "default")
     if kind not in _KINDS:
         raise UserError(
-            f"{config.name} uses the RoPE kind {kind!r}; known kinds are {', '.join(_KINDS)}. Choose another "
-            "model."
+            _("{model} uses the RoPE kind {kind}; known kinds are {known}. Choose another model.").format(
+                model=config.name, kind=repr(kind), known=", ".join(_KINDS)
+            )
         )
     if stretch > 1 and kind != "default":
         raise UserError(
-            f"{config.name} has its own RoPE scaling ({kind}) and cannot be stretched further. Lower "
-            "context_tokens."
+            _(
+                "{model} has its own RoPE scaling ({kind}) and cannot be stretched further. Lower context_tokens."
+            ).format(model=config.name, kind=kind)
         )
     if stretch > 1:
         kind, source["rope_parameters"] = (
