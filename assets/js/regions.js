@@ -4,10 +4,17 @@
   const sizes = new WeakMap();                 // region -> how many nodes each of its blocks has
   const shelf = document.createElement("template");
 
+  // a button drawn anew is the same button to whoever stands on it
+  const focused = (region) => {
+    const { act, id } = region.contains(document.activeElement) ? document.activeElement.dataset : {};
+    return act && `[data-act="${act}"]${id ? `[data-id="${CSS.escape(id)}"]` : ""}`;
+  };
+
   // the blocks that stay are not touched: what is selected, focused or unfolded there remains so
   const show = (region, [stay, ...blocks]) => {
     const counts = (sizes.get(region) ?? []).slice(0, stay);
     const nodes = counts.reduce((sum, count) => sum + count, 0);
+    const before = { focus: focused(region), unfolded: [...region.querySelectorAll("details")].map((part) => part.open) };
     while (region.childNodes.length > nodes) region.lastChild.remove();
     for (const html of blocks) {
       shelf.innerHTML = html;
@@ -16,6 +23,8 @@
     }
     sizes.set(region, counts);
     region.toggleAttribute("data-filled", counts.length > 0);
+    if (before.focus && !region.contains(document.activeElement)) region.querySelector(before.focus)?.focus();
+    region.querySelectorAll("details").forEach((part, at) => { part.open ||= Boolean(before.unfolded[at]); });
   };
 
   // what is being typed outlives a page that loads itself anew

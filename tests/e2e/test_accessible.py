@@ -13,8 +13,10 @@ axe = pytest.importorskip(
 )
 pytestmark = pytest.mark.e2e
 RULES = {"runOnly": {"type": "tag", "values": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]}}
-SETTLED = """() => Promise.allSettled(document.getAnimations().filter((a) => a.effect?.getTiming().iterations !== Infinity)
-  .map((a) => a.finished))"""
+SETTLED = """() => {
+  const ending = document.getAnimations().filter((a) => a.effect?.getTiming().iterations !== Infinity);
+  return Promise.allSettled(ending.map((a) => a.finished));
+}"""
 
 
 def problems(page) -> list[str]:

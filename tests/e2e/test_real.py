@@ -25,13 +25,15 @@ START = (
 )
 STORY = """Chapter 1
 
-Mara kept the ferry on the river Lind. Every morning she wrote the height of the water on the door of the boathouse with a piece
-of chalk. On the first of March it stood at nine feet, and she told the baker that it would rise.
+Mara kept the ferry on the river Lind. Every morning she wrote the height of the water on the door of the
+boathouse with a piece of chalk. On the first of March it stood at nine feet, and she told the baker that
+it would rise.
 
 Chapter 2
 
-The baker did not believe her. On the third of March the water came into his shop and carried the flour away. Mara rowed him to
-the mill in the dark, and the two of them sat on the roof until morning and ate the last warm loaf.
+The baker did not believe her. On the third of March the water came into his shop and carried the flour
+away. Mara rowed him to the mill in the dark, and the two of them sat on the roof until morning and ate
+the last warm loaf.
 """
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from core.ask import Ask
 from tests.app.fake_runtime import SUMMARY, FakeRuntime, wait_until
 
 LONG = "\n\n".join([SUMMARY] * 8)
@@ -122,6 +123,19 @@ def test_updates_leave_alone_what_a_person_is_doing(serve, open_page, drop, samp
     assert page.input_value("#sampling input[type=number] >> nth=0") == "0.9"
     assert len(selected) > 40 and page.evaluate("document.querySelector('#live-text > p').isConnected")
     fake.pace = 0.001
+
+
+def test_the_keyboard_stays_where_it_was(serve, open_page, drop, sample):
+    """Whoever goes through the shelf by keyboard would be thrown to the top of the page by an update."""
+    page = open_page(serve(engine()))
+    drop(page, sample)
+    page.wait_for_selector(".card h2")
+    page.focus(".book-open")
+    marked = page.query_selector(".book-open")
+    serve.desk.ask("Who keeps the clocks?", Ask())
+    page.wait_for_selector(".talks button")
+    assert not marked.evaluate("old => old.isConnected")
+    assert page.evaluate("document.activeElement.matches('.book-open')")
 
 
 def test_a_page_of_an_earlier_launch_loads_itself_anew_and_keeps_what_was_typed(
