@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from dataclasses import replace
 from pathlib import Path
 
@@ -66,3 +68,20 @@ def test_a_context_that_lost_its_cache_harms_no_other(tmp_path: Path):
     other = shelf.take(("two", 1), 400)
     answer = run(made, other, PROMPT, GREEDY)
     assert run(made, shelf.take(("one", 1), 400), PROMPT, replace(GREEDY)) == answer
+
+
+@pytest.mark.parametrize("tokens", [1, 5, 12])
+def test_a_closed_context_frees_its_memory_at_once(tokens: int):
+    """What watches a verification holds the cache, and the cache it: such a circle waits for the collector,
+    and the memory of a text with it.
+    """
+    made = engine(ours(oracle()))
+    context = made.new_context(400)
+    cache = weakref.ref(context.cache)
+    gc.disable()
+    try:
+        run(made, context, PROMPT, replace(GREEDY, mode="triforce", max_new_tokens=tokens))
+        context.close()
+        assert cache() is None
+    finally:
+        gc.enable()
