@@ -48,7 +48,7 @@ def build_engine(
     room = Room(plan, settings, model, replan)
     room.compare()
     composed = (composer or Composer)(plan, model, draft)
-    notes = (*room.plan.notes, *composed.prepare(Measurements(paths.data_dir())))
+    notes = (*room.plan.notes, *backend.notes, *composed.prepare(Measurements(paths.data_dir())))
     return Engine(
         model,
         replace(room.plan, notes=notes),

@@ -10,10 +10,11 @@ from core.assembly.room import MAX_GAMMA, slack
 from core.backend.base import Backend
 from core.backend.cpu import CpuBackend
 from core.backend.cuda import CudaBackend
+from core.backend.native.attention import native_attention
 from core.config import Settings
 from core.errors import UserError
 from core.events import Progress
-from core.hardware.cpu import bfloat16_products_pay
+from core.hardware.cpu import bfloat16_products_pay, cpu_flags
 from core.hardware.facts import GIB
 from core.model.llama import LlamaModel
 from core.model.loader import load_draft, load_model
@@ -39,6 +40,7 @@ def new_backend(plan: Plan, settings: Settings) -> Backend:
         threads=plan.threads,
         integer_kernels=plan.weights_kernel != "float",
         wide_products=plan.dtype == "bfloat16" and not bfloat16_products_pay(),
+        native=native_attention(cpu_flags()),
     )
 
 

@@ -79,6 +79,7 @@ class Backend(Protocol):
     device: torch.device
     dtype: torch.dtype
     name: str  # of the device, as its maker calls it
+    notes: tuple[str, ...]  # what the person should know of how it computes
     # what is raised when a device with memory of its own has too little
     out_of_memory: tuple[type[Exception], ...]
     # bytes that were page-locked when the system refused more; None: it never did

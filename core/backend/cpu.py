@@ -22,17 +22,23 @@ from core.backend import slots as by_slots
 from core.backend.base import Codes, Linear, Mark, Memory, Replay, joined, merge
 from core.backend.linear import FloatLinear
 from core.backend.linear_cpu import Int4Linear, WideLinear
+from core.backend.native.attention import NativeAttention
 from core.backend.pieces import PIECE_TOKENS
 from core.backend.sharing import SharedCores
+from core.text.words import translated as _
 
 log = logging.getLogger(__name__)
 
 _HIDDEN = -1e30
+_NATIVE_ROWS = 40  # a verification has up to 33: all passes of an answer are computed alike
 _FEW_ROWS = 96  # up to here (queries x group) blocks in place beat keys in one run
 
 
 class CpuBackend:
     """Runs on the CPU in float32 or bfloat16.
+
+    `native`: the compiled kernel for few queries, where this CPU has one; without it, and for head sizes that
+    it does not know, torch's flash kernel takes every block as a sequence of its own.
 
     `wide_products`: products of many rows are computed in float32 from bfloat16 numbers. Where the CPU has no
     matrix units, they are the faster ones, and they round less.
@@ -49,12 +55,17 @@ class CpuBackend:
         threads: int | None = None,
         integer_kernels: bool = True,
         wide_products: bool = False,
+        native: NativeAttention | None = None,
     ) -> None:
         self.device = torch.device("cpu")
         self.dtype = dtype
         self._integer_kernels = integer_kernels and dtype == torch.bfloat16
         self._products = torch.float32 if wide_products else dtype  # of many rows
         self._flash_works = all(_flash_self_test(kind) for kind in {dtype, self._products})
+        self._native = native
+        self.notes = (
+            () if native else (_("Attention runs on torch's kernel: no faster one serves this CPU."),)
+        )
         self._doubled: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
         self._mask: tuple[tuple[int, ...], torch.Tensor] | None = None
         if threads:
@@ -109,6 +120,8 @@ class CpuBackend:
             return torch.zeros_like(q, dtype=torch.float32), q.new_full(
                 (n, heads), -torch.inf, dtype=torch.float32
             )
+        if self._native is not None and n <= _NATIVE_ROWS and self._native.takes(q, k):
+            return self._native.attend(q, k, v, length=length, causal=causal)
         if n * heads // k.shape[1] > _FEW_ROWS:
             return self._attend_many(q, k, v, length, causal)
         return self._attend_few(q, k, v, length, causal, want_lse=want_lse)

@@ -35,6 +35,7 @@ class CudaBackend:
     """
 
     out_of_memory = (torch.OutOfMemoryError,)
+    notes = ()
 
     def __init__(self, dtype: torch.dtype, *, index: int = 0, memory_cap_bytes: int | None = None) -> None:
         if not torch.cuda.is_available() or index >= torch.cuda.device_count():

@@ -15,6 +15,8 @@ import psutil
 CPUINFO = Path("/proc/cpuinfo")
 # Windows: IsProcessorFeaturePresent knows no bfloat16 test, so only these are asked.
 WINDOWS_FEATURES = {39: "avx", 40: "avx2", 41: "avx512f"}
+# every CPU with AVX2 that runs Windows 10 has them; the system does not tell
+WITH_AVX2 = frozenset({"fma", "f16c", "bmi1", "bmi2", "movbe", "abm"})
 
 
 def cpu_name() -> str:
@@ -87,7 +89,8 @@ def _windows_flags() -> frozenset[str]:
         present = ctypes.windll.kernel32.IsProcessorFeaturePresent  # type: ignore[attr-defined]
     except (AttributeError, OSError):
         return frozenset()
-    return frozenset(name for number, name in WINDOWS_FEATURES.items() if present(number))
+    found = frozenset(name for number, name in WINDOWS_FEATURES.items() if present(number))
+    return found | WITH_AVX2 if "avx2" in found else found
 
 
 def _cgroup_quota() -> float | None:

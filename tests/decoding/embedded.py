@@ -8,7 +8,9 @@ from pathlib import Path
 import torch
 
 from core.backend.cpu import CpuBackend
+from core.backend.native.attention import native_attention
 from core.engine import Engine
+from core.hardware.cpu import cpu_flags
 from core.model.loader import load_model
 from tests.tiny import engine
 
@@ -27,13 +29,17 @@ SIZES = {
 
 
 @cache
-def embedded(folder: Path) -> tuple[torch.nn.Module, Engine, object]:
-    """(transformers' model, our engine, the tokenizer), both fp32 from the same files."""
+def embedded(folder: Path, *, native: bool = True) -> tuple[torch.nn.Module, Engine, object]:
+    """(transformers' model, our engine, the tokenizer), both fp32 from the same files. `native`: with the
+    compiled attention kernel, where this CPU has one.
+    """
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     reference = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
     reference.generation_config.repetition_penalty = 1.0
-    model = load_model(folder, CpuBackend(torch.float32, integer_kernels=False), positions=1024)
+    kernel = native_attention(cpu_flags()) if native else None
+    backend = CpuBackend(torch.float32, integer_kernels=False, native=kernel)
+    model = load_model(folder, backend, positions=1024)
     machine = engine(model, **SIZES)
     return reference, machine, AutoTokenizer.from_pretrained(folder)
 
@@ -42,5 +48,7 @@ def low_precision(folder: Path, *, integer_kernels: bool) -> Engine:
     """The same in bf16, as the product computes on CPUs that can; with the checkpoint's 4-bit codes or
     without.
     """
-    model = load_model(folder, CpuBackend(torch.bfloat16, integer_kernels=integer_kernels), positions=1024)
+    kernel = native_attention(cpu_flags())
+    backend = CpuBackend(torch.bfloat16, integer_kernels=integer_kernels, native=kernel)
+    model = load_model(folder, backend, positions=1024)
     return engine(model, **SIZES)

@@ -63,8 +63,8 @@ def test_tiny_models_in_every_mode(family: str, kv_heads: int):
     )
 
 
-def check(folder: Path, prompt: str, tokens: int, modes: tuple[str, ...]) -> None:
-    reference, machine, tokenizer = embedded(folder)
+def check(folder: Path, prompt: str, tokens: int, modes: tuple[str, ...], *, native: bool = True) -> None:
+    reference, machine, tokenizer = embedded(folder, native=native)
     ids = tokenizer(prompt * 3)["input_ids"]
     want = generated(reference, ids, tokens)
     greedy = Params(temperature=0.0, top_p=1.0, max_new_tokens=tokens)
@@ -73,9 +73,10 @@ def check(folder: Path, prompt: str, tokens: int, modes: tuple[str, ...]) -> Non
     )
 
 
-def test_embedded_model_on_one_prompt(embedded_model_dir: Path):
-    """Real weights and real text, a budget far below the prompt."""
-    check(embedded_model_dir, PROMPTS[1], 12, ("autoregressive", "triforce"))
+@pytest.mark.parametrize("native", [True, False])
+def test_embedded_model_on_one_prompt(embedded_model_dir: Path, native: bool):
+    """Real weights and real text, a budget far below the prompt; with the compiled attention and without."""
+    check(embedded_model_dir, PROMPTS[1], 12, ("autoregressive", "triforce"), native=native)
 
 
 @pytest.mark.slow

@@ -1,0 +1,108 @@
+"""Attention of a few rows over a long cache on this CPU: torch's kernel, the compiled one, and a plain read.
+
+    python -m benchmarks.attention [--save attention]
+
+Contenders alternate, layer after layer of a cache larger than the CPU's own; figures are medians over rounds.
+The share is the time of a parallel read of the same keys and values over the kernel's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from core.backend.threads import bound_spinning
+
+bound_spinning()
+
+import torch  # noqa: E402 (after the thread setting, which is read when torch loads)
+
+from benchmarks.store import Table, save  # noqa: E402
+from core.backend.cpu import CpuBackend  # noqa: E402
+from core.backend.native.attention import native_attention  # noqa: E402
+from core.hardware.cpu import cores, cpu_flags  # noqa: E402
+
+BLOCK = 512
+ROUNDS = 15
+CACHE_BYTES = 400 << 20  # far more than any CPU's caches
+AVX2 = frozenset({"avx2", "fma", "f16c", "bmi1", "bmi2", "movbe", "abm"})
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A model's attention."""
+
+    name: str
+    kv_heads: int
+    group: int
+    head_dim: int
+
+
+SHAPES = (Shape("SmolLM2-135M", 3, 3, 64), Shape("Llama-3.1-8B", 8, 4, 128), Shape("Llama-2-7B", 32, 1, 128))
+CASES = [
+    (SHAPES[0], tokens, rows) for tokens in (1024, 4096, 8192, 16384, 32768) for rows in (1, 2, 4, 8)
+] + [(shape, 8192, rows) for shape in SHAPES[1:] for rows in (1, 4, 16)]
+
+
+def measured(shape: Shape, tokens: int, rows: int, threads: int) -> dict[str, float]:
+    """Microseconds a layer by contender."""
+    layer_bytes = 4 * shape.kv_heads * shape.head_dim * tokens
+    layers = max(2, min(30, CACHE_BYTES // layer_bytes))
+    size = (-(-tokens // BLOCK), shape.kv_heads, BLOCK, shape.head_dim)
+    keys, values = ([torch.randn(size).bfloat16() for _ in range(layers)] for _ in range(2))
+    q = torch.randn(rows, shape.kv_heads * shape.group, shape.head_dim).bfloat16()
+
+    def attends(flags: frozenset[str]) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
+        backend = CpuBackend(torch.bfloat16, threads=threads, native=native_attention(flags))
+        return lambda k, v: backend.attend(q, k, v, length=tokens, causal=True)
+
+    contenders: dict[str, Callable[[torch.Tensor, torch.Tensor], object]] = {
+        "torch": attends(frozenset()),
+        "compiled": attends(cpu_flags()),
+        "AVX2": attends(AVX2 & cpu_flags()),
+        "read": lambda k, v: (k.view(torch.int64).sum(), v.view(torch.int64).sum()),
+    }
+    times: dict[str, list[float]] = {name: [] for name in contenders}
+    for _ in range(ROUNDS):
+        for name, run in contenders.items():
+            started = time.perf_counter()
+            for k, v in zip(keys, values, strict=True):
+                run(k, v)
+            times[name].append((time.perf_counter() - started) / layers * 1e6)
+    return {name: statistics.median(taken) for name, taken in times.items()}
+
+
+def main() -> None:
+    """The command."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--save", metavar="NAME", help="keep the result as benchmarks/results/NAME.json")
+    given = parser.parse_args()
+    threads, _ = cores()
+    torch.set_num_threads(threads)
+    rows, details = [], {}
+    for shape, tokens, count in CASES:
+        us = measured(shape, tokens, count, threads)
+        ratios = [f"{us['torch'] / us[name]:.2f}" for name in ("compiled", "AVX2")]
+        shares = [f"{us['read'] / us[name]:.2f}" for name in ("torch", "compiled", "AVX2")]
+        rows.append((shape.name, tokens, count, *(round(us[name]) for name in us), *ratios, *shares))
+        details[f"{shape.name} {tokens} {count}"] = us
+        print(*rows[-1], sep="  ", flush=True)
+    columns = ("model", "tokens", "rows", "torch µs", "compiled µs", "AVX2 µs", "read µs", "torch / compiled")
+    table = Table(
+        f"Attention of a layer over a bfloat16 cache, {threads} threads",
+        (*columns, "torch / AVX2", "share torch", "share compiled", "share AVX2"),
+        tuple(rows),
+    )
+    if given.save:
+        save(given.save, [table], details=details)
+    print(json.dumps(details))
+
+
+if __name__ == "__main__":
+    main()

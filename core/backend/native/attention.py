@@ -1,0 +1,179 @@
+"""Loads attention.c's library for this computer and calls it. torch's kernel serves where there is none.
+
+A library comes ready for each system (see build.py), so no compiler is needed here. It is called on the
+threads that torch keeps awake where torch's OpenMP is GNU's (Linux), elsewhere on a few of our own.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import platform
+import sys
+from collections.abc import Callable, Collection
+from concurrent.futures import ThreadPoolExecutor, wait
+from pathlib import Path
+
+import torch
+
+log = logging.getLogger(__name__)
+
+FOLDER = Path(__file__).resolve().parent
+HEAD_DIMS = (64, 128)
+_KINDS = {torch.float32: 0, torch.bfloat16: 1, torch.int8: 2}
+_MOST_KV_HEADS = 256
+# the x86-64 psABI's levels v3 and v4, for which the library is compiled
+_V3 = {"avx2", "fma", "f16c", "bmi1", "bmi2", "movbe", "abm"}
+_V4 = _V3 | {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}
+# machine -> instruction sets, the best first, and what the CPU must have for each
+_NEEDS = {"x86_64": {"avx512": _V4, "avx2": _V3}, "aarch64": {"neon": {"asimd"}}}
+_MACHINES = {"AMD64": "x86_64", "x86_64": "x86_64", "arm64": "aarch64", "aarch64": "aarch64"}
+_SUFFIXES = {"Linux": ".so", "Windows": ".dll", "Darwin": ".dylib"}
+
+
+class _Call(ctypes.Structure):
+    """struct attention of attention.c."""
+
+    _fields_ = [
+        *((name, ctypes.c_void_p) for name in ("q", "k", "v", "out", "lse", "scratch")),
+        *((name, ctypes.c_int64) for name in ("length", "block_bytes", "head_bytes", "row_bytes")),
+        *((name, ctypes.c_int32) for name in ("kind", "n", "heads", "kv_heads", "head_dim", "block_tokens")),
+        *((name, ctypes.c_int32) for name in ("causal", "threads")),
+        ("parallel", ctypes.c_void_p),
+        ("next", ctypes.c_int32),
+        ("done", ctypes.c_int32 * _MOST_KV_HEADS),
+    ]
+
+
+class NativeAttention:
+    """One library's kernel for one instruction set. Raises OSError where it cannot be loaded."""
+
+    def __init__(self, path: Path, instructions: str) -> None:
+        library = ctypes.CDLL(str(path))
+        self.instructions = instructions
+        self._run: Callable[..., None] = getattr(library, f"attend_{instructions}")
+        self._scratch: Callable[..., int] = getattr(library, f"scratch_floats_{instructions}")
+        self._run.restype, self._scratch.restype = None, ctypes.c_int64
+        self._parallel = _torch_threads()
+        self._pool: ThreadPoolExecutor | None = None
+
+    @staticmethod
+    def takes(q: torch.Tensor, k: torch.Tensor) -> bool:
+        """Whether q [n, heads, head_dim] over keys like k is for this kernel."""
+        return q.shape[-1] in HEAD_DIMS and k.dtype in _KINDS and k.shape[1] <= _MOST_KV_HEADS
+
+    def attend(
+        self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, length: int, causal: bool
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """See Backend.attend_part. k and v are of one layout, their rows and heads contiguous.
+
+        A row of int8 is head_dim codes and then one float32, by which they are to be multiplied.
+        """
+        n, heads, head_dim = q.shape
+        queries = q.float().contiguous()
+        out, lse = queries.new_empty(n, heads, head_dim), queries.new_empty(n, heads)
+        size = k.element_size()
+        block_bytes, head_bytes, row_bytes = (k.stride(axis) * size for axis in range(3))
+        assert k.stride() == v.stride() and k.stride(3) == 1, f"{k.stride()} is not the layout of a KV cache"
+        call = _Call(
+            q=queries.data_ptr(),
+            k=k.data_ptr(),
+            v=v.data_ptr(),
+            out=out.data_ptr(),
+            lse=lse.data_ptr(),
+            length=length,
+            block_bytes=block_bytes,
+            head_bytes=head_bytes,
+            row_bytes=row_bytes,
+            kind=_KINDS[k.dtype],
+            n=n,
+            heads=heads,
+            kv_heads=k.shape[1],
+            head_dim=head_dim,
+            block_tokens=k.shape[2],
+            causal=causal,
+            threads=torch.get_num_threads(),
+            parallel=self._parallel,
+        )
+        scratch = queries.new_empty(self._scratch(ctypes.byref(call)))
+        call.scratch = scratch.data_ptr()
+        self._start(call)
+        return out, lse
+
+    def _start(self, call: _Call) -> None:
+        """On torch's threads, or on our own, which take units of the same call from its counter."""
+        if self._parallel or call.threads == 1:
+            self._run(ctypes.byref(call))
+            return
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(call.threads - 1, "attention")
+        others = [self._pool.submit(self._run, ctypes.byref(call)) for _ in range(call.threads - 1)]
+        self._run(ctypes.byref(call))
+        wait(others)
+
+
+def library_path(system: str | None = None, machine: str | None = None) -> Path | None:
+    """The library for a system and a machine as `platform` names them (default: these); None without one."""
+    system = system or platform.system()
+    machine = _MACHINES.get(machine or platform.machine())
+    path = FOLDER / f"attention-{system.lower()}-{machine}{_SUFFIXES.get(system, '')}"
+    return path if path.is_file() else None
+
+
+def native_attention(cpu_flags: Collection[str]) -> NativeAttention | None:
+    """The kernel for a CPU with these flags (names as in /proc/cpuinfo); None where there is none that works.
+
+    The flags are looked at before the first call: no self-test survives an illegal instruction.
+    """
+    path, sets = library_path(), _NEEDS.get(_MACHINES.get(platform.machine(), ""), {})
+    instructions = next((name for name, needs in sets.items() if needs <= set(cpu_flags)), None)
+    if path is None or instructions is None or sys.maxsize < 2**32:
+        return None
+    try:
+        kernel = NativeAttention(path, instructions)
+    except (OSError, AttributeError) as error:
+        log.warning("%s cannot be used (%s); attention runs on torch's kernel", path.name, error)
+        return None
+    if not _agrees(kernel):
+        log.warning("%s computes wrongly on this CPU; attention runs on torch's kernel", path.name)
+        return None
+    return kernel
+
+
+def _agrees(kernel: NativeAttention) -> bool:
+    """Against dense softmax: several units and blocks, own rows, a group of two, both kinds of numbers."""
+    dice = torch.Generator().manual_seed(0)
+    q = torch.randn(3, 4, 64, generator=dice)
+    keys, values = torch.randn(2, 2, 2, 640, 64, generator=dice)
+    length = 700
+    for dtype in (torch.float32, torch.bfloat16):
+        k, v = keys.to(dtype), values.to(dtype)
+        out, lse = kernel.attend(q, k, v, length=length, causal=True)
+        dense_k, dense_v = (
+            part.double().transpose(1, 2).reshape(-1, 2, 64)[:length].repeat_interleave(2, 1)
+            for part in (k, v)
+        )
+        scores = torch.einsum("nhd,mhd->nhm", q.double(), dense_k) / 8.0
+        hidden = torch.arange(length) > torch.arange(length - 3, length)[:, None]
+        scores = scores.masked_fill(hidden[:, None], -torch.inf)
+        want = torch.einsum("nhm,mhd->nhd", scores.softmax(-1), dense_v)
+        if not torch.allclose(out.double(), want, atol=1e-5):
+            return False
+        if not torch.allclose(lse.double(), scores.logsumexp(-1), atol=1e-5):
+            return False
+    return True
+
+
+def _torch_threads() -> int | None:
+    """The address of GOMP_parallel in the OpenMP that torch has loaded; None where it is another kind."""
+    try:
+        maps = Path("/proc/self/maps").read_text(encoding="utf-8")
+    except OSError:
+        return None
+    loaded = {line.split(maxsplit=5)[5] for line in maps.splitlines() if "libgomp" in line}
+    if len(loaded) != 1:  # another library brought its own: which one is torch's cannot be told
+        return None
+    try:
+        return ctypes.cast(ctypes.CDLL(loaded.pop()).GOMP_parallel, ctypes.c_void_p).value
+    except (OSError, AttributeError):
+        return None

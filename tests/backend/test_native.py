@@ -1,0 +1,209 @@
+"""The compiled attention kernel: exact in every shape the caches ask for, and used only where it can run."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import logging
+import platform
+
+import pytest
+import torch
+
+from core.backend.cpu import CpuBackend
+from core.backend.native import attention, build
+from core.backend.native.attention import NativeAttention, library_path, native_attention
+from core.hardware.cpu import cpu_flags
+
+SHAPES = [  # rows, tokens, tokens of a block
+    (1, 1, 512),
+    (5, 5, 512),
+    (3, 63, 64),
+    (2, 64, 512),
+    (1, 700, 512),
+    (4, 1025, 512),
+    (9, 1500, 512),
+    (17, 2000, 2048),
+    (33, 1536, 512),
+]
+
+
+NEEDS = attention._NEEDS.get(attention._MACHINES.get(platform.machine(), ""), {})
+HERE = [name for name, flags in NEEDS.items() if library_path() and flags <= cpu_flags()]
+
+
+@pytest.fixture(scope="module", params=HERE or [""])
+def kernel(request) -> NativeAttention:
+    """Every instruction set that this CPU has, not only the best."""
+    if not request.param:
+        pytest.skip("no library for this computer")
+    return NativeAttention(library_path(), request.param)
+
+
+def material(
+    n: int, length: int, block: int, *, kv_heads: int, group: int, dim: int, dtype: torch.dtype
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """q; k, v of block-major layout, with nonsense behind `length`, which must never be seen."""
+    dice = torch.Generator().manual_seed(length * 100 + n)
+    blocks = -(-length // block)
+    q = torch.randn(n, kv_heads * group, dim, generator=dice)
+    k, v = torch.randn(2, blocks, kv_heads, block, dim, generator=dice)
+    for part, nonsense in ((k, 30.0), (v, 1e4)):
+        part[-1, :, length - (blocks - 1) * block :] = nonsense
+    return q, k.to(dtype), v.to(dtype)
+
+
+def dense(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, length: int, causal: bool
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The definition in fp64: out [n, heads, d], lse [n, heads]."""
+    n, heads, dim = q.shape
+    keys, values = (
+        part.double()
+        .transpose(1, 2)
+        .reshape(-1, k.shape[1], dim)[:length]
+        .repeat_interleave(heads // k.shape[1], 1)
+        for part in (k, v)
+    )
+    scores = torch.einsum("nhd,mhd->nhm", q.double(), keys) / dim**0.5
+    if causal:
+        hidden = torch.arange(length) > torch.arange(length - n, length)[:, None]
+        scores = scores.masked_fill(hidden[:, None], -torch.inf)
+    return torch.einsum("nhm,mhd->nhd", scores.softmax(-1), values), scores.logsumexp(-1)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=str)
+@pytest.mark.parametrize(("kv_heads", "group", "dim"), [(3, 3, 64), (2, 4, 128), (4, 1, 128)])
+@pytest.mark.parametrize(("n", "length", "block"), SHAPES)
+@pytest.mark.parametrize("causal", [True, False])
+def test_equals_dense_softmax(kernel, dtype, kv_heads, group, dim, n, length, block, causal):
+    """Tiles, units and blocks that end anywhere; own rows that run over their borders."""
+    q, k, v = material(n, length, block, kv_heads=kv_heads, group=group, dim=dim, dtype=dtype)
+    want, want_lse = dense(q, k, v, length, causal)
+    out, lse = kernel.attend(q, k, v, length=length, causal=causal)
+    assert torch.allclose(out.double(), want, atol=2e-6)
+    assert torch.allclose(lse.double(), want_lse, atol=2e-6)
+
+
+@pytest.mark.parametrize("dim", [64, 128])
+@pytest.mark.parametrize(("n", "length"), [(1, 700), (5, 1025)])
+def test_rows_of_codes_are_what_codes_and_scales_say(kernel, dim, n, length):
+    """Codes of int8 with a scale at the end of each row, padded: what an 8-bit cache holds."""
+    q, k, v = material(n, length, 512, kv_heads=3, group=2, dim=dim, dtype=torch.float32)
+    coded = []
+    for part in (k, v):
+        scales = part.abs().amax(-1, keepdim=True) / 127
+        rows = torch.zeros(*part.shape[:3], dim + 16, dtype=torch.int8)
+        rows[..., :dim] = (part / scales).round()
+        rows[..., dim : dim + 4] = scales.view(torch.int8)
+        coded.append((rows, rows[..., :dim].float() * scales))
+    (k_rows, k_values), (v_rows, v_values) = coded
+    want, want_lse = dense(q, k_values, v_values, length, True)
+    out, lse = kernel.attend(q, k_rows, v_rows, length=length, causal=True)
+    assert torch.allclose(out.double(), want, atol=5e-6) and torch.allclose(lse.double(), want_lse, atol=5e-6)
+
+
+@pytest.mark.parametrize(("n", "length", "block"), [(4, 1025, 512), (9, 1500, 512), (33, 1536, 512)])
+def test_a_row_among_many_has_the_bits_it_has_alone(kernel, n, length, block):
+    """A verification of many rows must agree with plain decoding wherever it can."""
+    q, k, v = material(n, length, block, kv_heads=3, group=3, dim=64, dtype=torch.bfloat16)
+    out, lse = kernel.attend(q, k, v, length=length, causal=True)
+    for row in range(n):
+        alone, own_lse = kernel.attend(q[row : row + 1], k, v, length=length - n + row + 1, causal=True)
+        assert torch.equal(alone[0], out[row]) and torch.equal(own_lse[0], lse[row])
+
+
+@pytest.mark.parametrize("own_pool", [False, True])
+def test_threads_do_not_change_the_bits(kernel, own_pool, monkeypatch):
+    """Units are joined in their order, whoever computed them; also on threads of our own, as on Windows."""
+    q, k, v = material(4, 5000, 512, kv_heads=3, group=3, dim=64, dtype=torch.bfloat16)
+    if own_pool:
+        monkeypatch.setattr(kernel, "_parallel", None)
+    found = []
+    for threads in (1, 2, 3):
+        monkeypatch.setattr(torch, "get_num_threads", lambda threads=threads: threads)
+        found += [kernel.attend(q, k, v, length=5000, causal=True) for _ in range(3)]
+    assert all(torch.equal(out, found[0][0]) and torch.equal(lse, found[0][1]) for out, lse in found)
+
+
+def test_extreme_scores_stay_finite(kernel):
+    """One key far above the others, and all far below zero: exponentials must neither overflow nor vanish."""
+    q = torch.full((1, 2, 64), 8.0)
+    for scale in (8.0, -8.0):
+        k, v = torch.full((1, 2, 128, 64), scale), torch.ones(1, 2, 128, 64)
+        k[0, :, 7] = 0.0
+        want, want_lse = dense(q, k, v, 128, False)
+        out, lse = kernel.attend(q, k, v, length=128, causal=False)
+        assert torch.allclose(out.double(), want, atol=1e-5)
+        assert torch.allclose(lse.double(), want_lse, rtol=1e-6)
+
+
+def test_backend_takes_it_for_few_rows_of_known_heads(kernel):
+    """The same answer as torch's kernel, and torch's kernel where this one does not serve."""
+    calls = []
+
+    class Counting(NativeAttention):
+        def attend(self, *args, **named):
+            calls.append(args[0].shape)
+            return super().attend(*args, **named)
+
+    fast = CpuBackend(native=Counting(library_path(), kernel.instructions))
+    assert fast.notes == () and CpuBackend().notes != ()
+    for n, dim, used in ((1, 64, True), (33, 128, True), (41, 64, False), (1, 32, False)):
+        calls.clear()
+        q, k, v = material(n, 600, 512, kv_heads=2, group=2, dim=dim, dtype=torch.float32)
+        out = fast.attend(q, k, v, length=600, causal=True)
+        assert bool(calls) == used
+        assert torch.allclose(out, CpuBackend().attend(q, k, v, length=600, causal=True), atol=2e-5)
+
+
+def test_no_key_gives_zeros(kernel):
+    q, k, v = material(2, 64, 64, kv_heads=2, group=1, dim=64, dtype=torch.float32)
+    out, lse = CpuBackend(native=kernel).attend_part(q, k, v, length=0, causal=False)
+    assert not out.any() and torch.isneginf(lse).all()
+
+
+def test_without_the_flags_it_is_never_called():
+    """An illegal instruction ends the process: nothing may be tried on a CPU that lacks one."""
+    assert native_attention(frozenset()) is None
+    assert native_attention({"avx2"}) is None
+
+
+def test_a_library_that_computes_wrongly_is_not_used(monkeypatch, caplog):
+    """Said once, in the log; the plan's notes say which kernel serves."""
+    if native_attention(cpu_flags()) is None:
+        pytest.skip("no library for this computer")
+    right = NativeAttention.attend
+    monkeypatch.setattr(
+        NativeAttention, "attend", lambda *args, **named: tuple(one + 1e-3 for one in right(*args, **named))
+    )
+    with caplog.at_level(logging.WARNING):
+        assert native_attention(cpu_flags()) is None
+    assert "computes wrongly" in caplog.text
+
+
+def test_a_damaged_library_is_not_used(monkeypatch, tmp_path):
+    """A half-copied file costs speed, not the start."""
+    broken = tmp_path / "attention.so"
+    broken.write_bytes(b"\x7fELF nonsense")
+    monkeypatch.setattr(attention, "library_path", lambda: broken)
+    assert native_attention(cpu_flags()) is None
+
+
+@pytest.mark.parametrize("name", build.LIBRARIES)
+def test_libraries_belong_to_their_source(name: str):
+    """A kernel changed without being built again would be tested by nobody."""
+    assert build.source_digest().encode() in (build.FOLDER / name).read_bytes()
+
+
+@pytest.mark.slow
+def test_libraries_are_what_the_source_builds(tmp_path):
+    """Binaries in a repository are to be believed only as far as they can be made again, to the byte."""
+    if importlib.util.find_spec("ziglang") is None:
+        pytest.skip(f"no compiler: pip install ziglang=={build.COMPILER}")
+    build.build(tmp_path)
+    for name in build.LIBRARIES:
+        made, kept = (
+            hashlib.sha256((folder / name).read_bytes()).hexdigest() for folder in (tmp_path, build.FOLDER)
+        )
+        assert made == kept, name
