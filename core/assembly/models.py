@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 
-from core.assembly.room import MAX_GAMMA, slack
+from core.assembly.room import OVERRUN, slack
 from core.backend.base import Backend
 from core.backend.cpu import CpuBackend
 from core.backend.cuda import CudaBackend
@@ -65,7 +65,7 @@ def _loaded(
     model = load_model(
         model_dir,
         backend,
-        positions=plan.context_tokens + MAX_GAMMA,
+        positions=plan.context_tokens + OVERRUN,
         stretch=plan.context_stretch,
         progress=progress,
     )

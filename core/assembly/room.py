@@ -15,6 +15,7 @@ from core.config import Settings
 from core.hardware.measured import PAGE_LOCKED, Measurements
 from core.model.llama import LlamaModel
 from core.planning.budget import CODES, CONTEXT, DRAFT_MODEL, KEPT_FREE, PROGRAM, WEIGHTS
+from core.planning.costs import MAX_GAMMA
 from core.planning.plan import Plan
 from core.text.words import GB
 from core.text.words import translated as _
@@ -22,7 +23,8 @@ from core.text.words import translated as _
 log = logging.getLogger(__name__)
 
 Replan = Callable[[int], Plan]
-MAX_GAMMA = 32  # tokens of the longest draft that anyone may ask for
+# tokens by which the middle level's last pass may carry a draft beyond what was asked: its longest setting
+OVERRUN = 32
 _BLOCK_STEP = 64  # tokens; keeps a block in host memory aligned whatever its number of rows
 _LOADED = (WEIGHTS, CODES, DRAFT_MODEL)  # budget lines of what is there after loading,
 _NOT_OURS = (CONTEXT, PROGRAM, KEPT_FREE)  # and of what no cache may take
@@ -45,7 +47,7 @@ class Room:
         """An empty cache for `capacity` tokens and a draft behind them. Raises the backend's
         `out_of_memory`.
         """
-        shape, plan, tokens = self._model.config.kv_shape, self.plan, capacity + MAX_GAMMA
+        shape, plan, tokens = self._model.config.kv_shape, self.plan, capacity + OVERRUN
         layers = self._layers_that_fit(tokens)
         if plan.staging_blocks == 0 or layers == plan.layers:
             return FullKVCache(

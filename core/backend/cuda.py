@@ -41,8 +41,8 @@ class CudaBackend:
         if not torch.cuda.is_available() or index >= torch.cuda.device_count():
             raise UserError(
                 _(
-                    "CUDA GPU {index} cannot be used: torch {version} does not see it. Update the NVIDIA driver "
-                    "and run `launcher.py repair`, or set device: cpu in config.yaml."
+                    "CUDA GPU {index} cannot be used: torch {version} does not see it. Update the NVIDIA "
+                    "driver and run `launcher.py repair`, or set device: cpu in config.yaml."
                 ).format(index=index, version=torch.__version__)
             )
         self.device = torch.device("cuda", index)

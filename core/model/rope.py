@@ -74,7 +74,8 @@ def _frequencies(config: ModelConfig, positions: int, stretch: float) -> tuple[t
     if stretch > 1 and kind != "default":
         raise UserError(
             _(
-                "{model} has its own RoPE scaling ({kind}) and cannot be stretched further. Lower context_tokens."
+                "{model} has its own RoPE scaling ({kind}) and cannot be stretched further. "
+                "Lower context_tokens."
             ).format(model=config.name, kind=kind)
         )
     if stretch > 1:
