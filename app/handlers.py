@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from app.cards import Cards
-from app.history import History, Turn, exchanges, wording
+from app.history import History, Turn, asked_again, exchanges
 from app.intake import Intake
 from app.job import Job
 from app.library import Library
@@ -205,14 +205,7 @@ class Desk:
         turns = self.turns
         if not turns or turns[-1].role != "assistant":
             return
-        text, asked = turns[-2].text, turns[-2].extra
-        again = Ask(
-            question=None if asked.get("summary") else text,
-            chapters=tuple(asked["chapters"]) if asked.get("chapters") else None,
-            fit=asked.get("fit", "auto"),
-            params=wish.params,
-        )
-        self._ask(again, instead_of=turns[-1])
+        self._ask(replace(asked_again(turns[-2]), params=wish.params), instead_of=turns[-1])
 
     def stop(self) -> None:
         """Ends the answer or the reading of a file as soon as possible; what is there stays."""
@@ -329,8 +322,7 @@ class Desk:
         before = self.turns if instead_of is None else self.turns[:-2]
         whole = replace(ask, book=self.book, conversation_id=self.conversation_id, history=exchanges(before))
         if instead_of is None:
-            choices = {"summary": ask.question is None, "chapters": ask.chapters, "fit": ask.fit}
-            self.history.add(self.conversation_id, "user", wording(ask), extra=choices)
+            self.history.ask(self.conversation_id, ask)
         return Job(
             self.engine.ask(whole),
             self.history,

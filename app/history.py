@@ -126,6 +126,11 @@ class History:
                 )
         return number
 
+    def ask(self, conversation_id: str, ask: Ask) -> int:
+        """Appends a question with the choices around it, so that it can be asked again; see `asked_again`."""
+        choices = {"summary": ask.question is None, "chapters": ask.chapters, "fit": ask.fit}
+        return self.add(conversation_id, "user", wording(ask), extra=choices)
+
     def update(
         self, conversation_id: str, number: int, text: str, *, state: str, extra: dict | None = None
     ) -> None:
@@ -190,6 +195,16 @@ def wording(ask: Ask) -> str:
     if first == last:
         return _("Summarize chapter {number}").format(number=first)
     return _("Summarize chapters {first} to {last}").format(first=first, last=last)
+
+
+def asked_again(question: Turn) -> Ask:
+    """A question as it was asked, without book and history."""
+    chapters = question.extra.get("chapters")
+    return Ask(
+        question=None if question.extra.get("summary") else question.text,
+        chapters=tuple(chapters) if chapters else None,
+        fit=question.extra.get("fit", "auto"),
+    )
 
 
 def exchanges(turns: Sequence[Turn]) -> tuple[Exchange, ...]:

@@ -179,10 +179,9 @@ def _how_far(event: Prefill) -> str:
 
 
 def _how_fast(stats: Stats) -> str:
-    words = [
-        _("{tokens} tokens").format(tokens=stats.new_tokens),
-        _("{ms:.0f} ms between tokens").format(ms=stats.tbt_mean_ms),
-    ]
+    words = [_("{tokens} tokens").format(tokens=stats.new_tokens)]
+    if stats.tbt_mean_ms:  # there is none in an answer of one round
+        words.append(_("{ms:.0f} ms between tokens").format(ms=stats.tbt_mean_ms))
     for level, accepted in (
         (_("draft"), stats.acceptance_draft),
         (_("retrieval"), stats.acceptance_retrieval),

@@ -4,6 +4,7 @@ title.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import ClassVar
 
 import pytest
@@ -20,7 +21,7 @@ from core.conversation.reading import ReadingStyle
 from core.decoding.context import Context
 from core.decoding.draft_length import ExpectedGain, FixedLength
 from core.documents.document import Document, Section
-from core.events import Delta, Finished, Piece, Reading, Stats
+from core.events import Acceptance, Delta, Finished, Piece, Reading, Stats
 from core.hardware.gpus import imagined_hardware
 from core.model.catalogue import EMBEDDED, find
 from core.planning.planner import plan
@@ -87,6 +88,18 @@ def test_what_was_read_is_told_beside_the_notes(capsys):
     assert capsys.readouterr().err.splitlines() == [
         "Read for this answer: Chapter 3; the summaries",
         "A note.",
+    ]
+
+
+def test_the_figures_name_only_what_was_measured(capsys):
+    """One round has no time between tokens, plain decoding no acceptance: a 0 would be a claim."""
+    stats = Stats(model="m", new_tokens=9, ttft_s=3.3, mode="autoregressive")
+    report(Finished("stop", "", stats))
+    report(Finished("length", "", replace(stats, tbt_mean_ms=84.0, acceptance_draft=Acceptance(3, 4))))
+    assert capsys.readouterr().err.splitlines() == [
+        "9 tokens, first after 3.3 s (m, autoregressive)",
+        "The answer reached --max-new-tokens and was cut there.",
+        "9 tokens, 84 ms between tokens, draft accepted 75%, first after 3.3 s (m, autoregressive)",
     ]
 
 
