@@ -100,8 +100,9 @@ class Desk:
 
     def shelve(self, document: Document, *, again: bool) -> None:
         """Puts the book on the shelf, and on the desk unless an answer is being written there. `again`: its
-        text has changed.
+        text has changed, as it has too when an older reader had read it otherwise.
         """
+        again = again or self._reads_otherwise(document)
         self.library.add(document)
         if again:
             self.engine.forget_book(document.sha256)
@@ -112,6 +113,14 @@ class Desk:
             self.say(words.format(title=document.title), "info")
         else:
             self.select_book(document.sha256)
+
+    def _reads_otherwise(self, document: Document) -> bool:
+        """The shelf has the same file with another text or other chapters."""
+        try:
+            stored = self.library.get(document.sha256)
+        except KeyError:
+            return False
+        return (stored.text, stored.sections) != (document.text, document.sections)
 
     def select_book(self, book_id: str) -> None:
         """Opens a book of the shelf with its newest conversation."""

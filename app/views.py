@@ -99,9 +99,16 @@ def stage_html(book: Document | None, card: dict | None, *, opening: Opening | N
         facts=_card_facts(book, known),
         fit=_fit(known),
         parts=known.get("parts", ()),
-        notes=[*known.get("notes", ()), *book.warnings],
+        notes=[*known.get("notes", ()), *book.warnings, *_outdated(book)],
         shown_notes=SHOWN_NOTES,
     )
+
+
+def _outdated(book: Document) -> list[str]:
+    """What to tell of a book that stands on the shelf as an older version read it."""
+    if not book.outdated:
+        return []
+    return [_("Books are read better now than when this one was. Drop its file again to have it read anew.")]
 
 
 def _card_facts(book: Document, card: dict) -> dict[str, object]:

@@ -44,6 +44,11 @@ class Document:
     reader_version: int = 0
 
     @property
+    def outdated(self) -> bool:
+        """Read by older rules than today's: its file would give a better text or better chapters now."""
+        return self.reader_version < READER_VERSION
+
+    @property
     def words(self) -> int:
         """The words of the whole text; Chinese and Japanese are counted by characters."""
         return count_words(self.text)

@@ -12,6 +12,7 @@ from app.history import History
 from app.views import offer_html
 from core import events
 from core.ask import Ask
+from core.documents.document import READER_VERSION, Section
 from core.errors import DocumentError, PasswordNeeded, ScannedPages
 from tests.app.fake_runtime import ANSWER, SUMMARY, FakeRuntime, wait_until
 
@@ -172,6 +173,20 @@ def test_ocr_of_some_pages_replaces_the_book_that_was_opened_without_them(make_d
     desk.intake.read_pictures()
     wait_until(lambda: desk.intake.opening is None)
     assert "lens" in desk.book.text and engine.forgotten_books == [book.sha256] and not path.exists()
+
+
+def test_a_book_read_anew_by_better_rules_replaces_the_one_on_the_shelf(make_desk, engine, book, tmp_path):
+    """The file is the same, its chapters are not: the engine must not answer from what the old rules made."""
+    older = replace(book, sections=(Section("Section 1", 0, len(book.text)),), reader_version=0)
+    read = iter(
+        [older, replace(book, reader_version=READER_VERSION), replace(book, reader_version=READER_VERSION)]
+    )
+    desk = make_desk(engine, read=lambda *_args, **_kwargs: next(read))
+    for forgotten in ([], [book.sha256], [book.sha256]):
+        desk.intake.upload(str(put(tmp_path, "lamp.txt")), "lamp.txt")
+        wait_until(lambda: desk.intake.opening is None)
+        assert engine.forgotten_books == forgotten
+    assert [section.title for section in desk.book.chapters] == ["One", "Two"]
 
 
 def test_a_scan_without_the_ocr_extra_says_why_and_waits_for_nothing(make_desk, engine, book, tmp_path):

@@ -4,9 +4,11 @@ came from disk.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from app.job import Snapshot
 from app.views import progress_html, stage_html
-from core.documents.document import Document, Section
+from core.documents.document import READER_VERSION, Document, Section
 from core.events import Prefill
 
 BOOK = Document("B", "", "txt", "Once upon a time.", (Section("One", 0, 17),), sha256="b")
@@ -30,6 +32,13 @@ def test_a_book_from_before_opens_at_once():
     assert "about <b>42 s</b> to read" in card(snapshot_tokens=1024)
     known = card(snapshot_tokens=6990, read_s_estimate=0.06)
     assert "read before" in known and "to read" not in known
+
+
+def test_a_book_of_an_older_reader_says_that_its_file_may_be_dropped_again():
+    """Its chapters may be wrong in ways that were mended since; nothing else would tell."""
+    assert "Drop its file again" in card()
+    new = replace(BOOK, reader_version=READER_VERSION)
+    assert "Drop its file again" not in stage_html(new, CARD, opening=None, talking=False)
 
 
 def test_progress_names_what_came_from_disk():
