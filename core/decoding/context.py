@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from core.cache.base import TargetKVCache
 from core.decoding.ngrams import NgramIndex
 
+_PIECE = 1024  # ids compared at once: one by one takes 20 ms in a text of 128K tokens
+
 
 class Context:
     """One KV cache and the ids its rows stand for.
@@ -37,8 +39,7 @@ class Context:
         """Rolls back to the longest common prefix with `ids`, leaving at least the newest token to be fed.
         Returns its length.
         """
-        most = min(self.cache.length, len(ids) - 1)
-        common = next((i for i in range(most) if self.ids[i] != ids[i]), most)
+        common = _common(self.ids, list(ids), min(self.cache.length, len(ids) - 1))
         self.cache.rollback(common)
         del self.ids[common:]
         self.index.forget(common)
@@ -54,3 +55,12 @@ class Context:
         self.cache = None
         self.ids.clear()
         self.index.forget(0)
+
+
+def _common(held: Sequence[int], ids: Sequence[int], most: int) -> int:
+    """How many of the first `most` ids are the same in both."""
+    pieces = (range(start, min(start + _PIECE, most)) for start in range(0, most, _PIECE))
+    for piece in pieces:
+        if held[piece.start : piece.stop] != ids[piece.start : piece.stop]:
+            return next(i for i in piece if held[i] != ids[i])
+    return most

@@ -14,6 +14,7 @@ from core.cache.disk import GB, SnapshotFolder
 from core.cache.full import FullKVCache
 from core.cache.snapshot import SnapshotStore
 from core.conversation.contexts import ContextShelf
+from core.decoding.context import Context
 from core.engine import Engine
 from core.errors import UserError
 from tests.test_engine import GREEDY, PROMPT, run
@@ -85,3 +86,20 @@ def test_a_closed_context_frees_its_memory_at_once(tokens: int):
         assert cache() is None
     finally:
         gc.enable()
+
+
+@pytest.mark.parametrize("length", [1, 1023, 1024, 1025, 3000])
+def test_the_longest_common_prefix_is_kept(length: int):
+    """Found piece by piece: no border between two pieces may cut it short or carry it on."""
+
+    class Rows:
+        length = 3001
+
+        def rollback(self, to: int) -> None:
+            self.length = to
+
+    context = Context(Rows(), 4000)
+    context.hold(range(3001))
+    ids = [*range(length), 9999, *range(length + 1, 3500)]
+    assert context.keep_prefix_of(tuple(ids)) == length == context.cache.length == len(context.index)
+    assert context.ids == ids[:length]
