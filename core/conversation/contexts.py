@@ -5,19 +5,10 @@ from __future__ import annotations
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
-from typing import Protocol
+
+from core.decoding.context import Context
 
 log = logging.getLogger(__name__)
-
-
-class Context(Protocol):
-    """One KV cache and the ids it holds, as the engine makes it."""
-
-    ids: list[int]
-
-    @property
-    def nbytes(self) -> int: ...
-    def close(self) -> None: ...
 
 
 class ContextShelf:
