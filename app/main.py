@@ -45,6 +45,25 @@ FONTS = Path(__file__).resolve().parent.parent / "assets" / "fonts"
 STREAM_SCRIPT = Path(__file__).resolve().parent.parent / "assets" / "js" / "stream.js"
 ICON = Path(__file__).resolve().parent.parent / "assets" / "icons" / "triforce-chat-256.png"
 SETTING_NAMES = (*PER_QUESTION, "fit")
+# nothing of Gradio's beside the page: no sharing, no monitoring, no pages about itself, no second process
+QUIET = {
+    "share": False,
+    "inbrowser": False,
+    "prevent_thread_lock": True,
+    "quiet": True,
+    "show_error": False,
+    "allowed_paths": [],
+    "enable_monitoring": False,
+    "run_history": False,
+    "mcp_server": False,
+    "ssr_mode": False,
+    "pwa": False,
+    "strict_cors": True,
+    "footer_links": [],
+    "root_path": "",
+    "num_workers": 0,
+}
+NO_PAGES = {"docs_url": None, "redoc_url": None, "openapi_url": None}
 PRIVATE_FOLDERS = ("books", "models", "notes", "run", "logs", "snapshots")
 _LAST_WORD_S = 0.4  # the goodbye page is told that all is stored
 
@@ -172,33 +191,17 @@ class Server:
         self._blocks.queue(default_concurrency_limit=None, api_open=False).launch(
             server_name="127.0.0.1",
             server_port=address.port,
-            share=False,
-            inbrowser=False,
-            prevent_thread_lock=True,
-            quiet=True,
-            show_error=False,
-            allowed_paths=[],
             blocked_paths=[str(paths.subdir(name)) for name in PRIVATE_FOLDERS],
             max_file_size=settings.max_upload_mb * 1024 * 1024,
-            enable_monitoring=False,
-            run_history=False,
-            mcp_server=False,
-            ssr_mode=False,
-            pwa=False,
-            strict_cors=True,
-            footer_links=[],
             theme=theme(),
             head=head(settings.theme, launch=self.broadcast.launch, max_mb=settings.max_upload_mb),
             favicon_path=str(ICON) if ICON.exists() else None,
-            root_path="",
-            num_workers=0,
             app_kwargs={
-                "docs_url": None,
-                "redoc_url": None,
-                "openapi_url": None,
+                **NO_PAGES,
                 "routes": self._routes(),
                 "middleware": [Middleware(LocalGuard, token=address.token, port=address.port)],
             },
+            **QUIET,
             **launch_options(),
         )
         end_queue(self._blocks)
