@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 def extract(given: argparse.Namespace, settings: Settings) -> int:
     """What the program reads from a file."""
     from core.conversation.reading import book_chapters
+    from core.documents.count import count_words
 
     book = read_book(given.file, given.password, ocr=given.ocr)
     if given.text:
@@ -33,7 +34,7 @@ def extract(given: argparse.Namespace, settings: Settings) -> int:
     chapters = [
         {
             "title": " ".join(section.title.split()),
-            "words": len(book.text[section.start : section.end].split()),
+            "words": count_words(book.text[section.start : section.end]),
         }
         for section in book_chapters(book)
     ]
