@@ -1,1 +1,1 @@
-"""The tests are a package, so that helpers can be shared whatever else is installed under the name `tests`."""
+"""The tests are a package: helpers are shared whatever else is installed under the name `tests`."""

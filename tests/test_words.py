@@ -7,11 +7,33 @@ from pathlib import Path
 
 import pytest
 from babel.messages.catalog import Catalog
+from babel.messages.extract import DEFAULT_KEYWORDS, extract_from_dir
+from babel.messages.frontend import parse_mapping_cfg
 from babel.messages.mofile import write_mo
+from babel.messages.pofile import read_po
 
 from core.paths import write_whole
 from core.text import words
 from core.text.words import duration, size
+
+REPO = Path(__file__).resolve().parent.parent
+LOCALE = REPO / "assets" / "locale"
+EXTRACT = "pybabel extract -F assets/locale/babel.cfg -k _n:1,2 --omit-header --sort-output"
+TO_MEND = f"{EXTRACT} -o assets/locale/messages.pot ."
+
+
+def test_catalogue_holds_every_sentence():
+    """A translator works from the template: a sentence that is not in it stays English for ever."""
+    with (LOCALE / "babel.cfg").open() as file:
+        methods, options = parse_mapping_cfg(file)
+    keywords = {**DEFAULT_KEYWORDS, "_n": (1, 2)}
+    sources = extract_from_dir(
+        REPO, methods, options, keywords, directory_filter=lambda path: ".venv" not in path
+    )
+    written = {message for _file, _line, message, _comments, _context in sources}
+    with (LOCALE / "messages.pot").open("rb") as file:
+        known = {message.id for message in read_po(file) if message.id}
+    assert written == known, f"out of date; mend it with: {TO_MEND}"
 
 
 def test_language_is_read_from_the_catalogue(tmp_path, monkeypatch):

@@ -232,7 +232,8 @@ def test_killed_app_leaves_no_engine_behind():
     code = (
         "import sys\n"
         f"sys.path.insert(0, {str(SCRIPT.parent.parent)!r})\n"
-        "from app.runtime import Runtime\nfrom core.ask import Ask\nfrom core.config import Settings\nfrom core.events import Delta\n"
+        "from app.runtime import Runtime\nfrom core.ask import Ask\n"
+        "from core.config import Settings\nfrom core.events import Delta\n"
         f"r = Runtime(Settings(), worker=(sys.executable, {str(SCRIPT)!r}))\n"
         "for e in r.ask(Ask('one')):\n"
         "    if isinstance(e, Delta):\n        print(r.pid, flush=True)\n"
