@@ -71,3 +71,19 @@ def desk(make_desk, engine, book) -> Desk:
     made.library.add(book)
     made.select_book(book.sha256)
     return made
+
+
+@pytest.fixture
+def opened(make_desk, book):
+    """A function that opens the book on a desk whose engine is scripted as asked: (desk, engine)."""
+
+    def start(**script) -> tuple[Desk, FakeRuntime]:
+        engine = FakeRuntime(**script)
+        engine.start()
+        wait_until(lambda: engine.state == "ready")
+        desk = make_desk(engine)
+        desk.library.add(book)
+        desk.select_book(book.sha256)
+        return desk, engine
+
+    return start

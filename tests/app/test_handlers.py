@@ -265,13 +265,8 @@ def test_summary_then_follow_up_with_the_first_turn_as_history(desk, engine):
     assert engine.prefilled_tokens[1] < engine.prefilled_tokens[0]
 
 
-def test_stop_keeps_what_was_written(make_desk, book):
-    engine = FakeRuntime(pace=0.02, prefill_steps=1)
-    engine.start()
-    wait_until(lambda: engine.state == "ready")
-    desk = make_desk(engine)
-    desk.library.add(book)
-    desk.select_book(book.sha256)
+def test_stop_keeps_what_was_written(opened):
+    desk, engine = opened(pace=0.02, prefill_steps=1)
     desk.summarize(Ask())
     wait_until(lambda: desk.job.snapshot.pieces)
     desk.stop()
@@ -303,14 +298,9 @@ def test_a_refused_regenerate_keeps_the_exchange(desk, engine):
 
 
 @pytest.mark.parametrize("how", ["fails", "is stopped", "is killed"])
-def test_the_old_answer_stands_until_the_new_one_is_complete(make_desk, book, how, tmp_path):
+def test_the_old_answer_stands_until_the_new_one_is_complete(opened, how, tmp_path):
     """Nobody who asks for another answer wants to lose the one there is."""
-    engine = FakeRuntime(pace=0.001)
-    engine.start()
-    wait_until(lambda: engine.state == "ready")
-    desk = make_desk(engine)
-    desk.library.add(book)
-    desk.select_book(book.sha256)
+    desk, engine = opened(pace=0.001)
     desk.ask("Who?", Ask())
     done(desk)
     engine.fail, engine.pace = ("Out of memory." if how == "fails" else ""), 0.01
@@ -336,14 +326,9 @@ def test_the_old_answer_stands_until_the_new_one_is_complete(make_desk, book, ho
     assert [turn.text for turn in desk.turns] == ["Who?", "Quite another."] and desk.notice is None
 
 
-def test_an_answer_that_never_began_is_replaced_as_the_next_one_grows(make_desk, book):
+def test_an_answer_that_never_began_is_replaced_as_the_next_one_grows(opened):
     """There is nothing to keep, and what is stopped in the middle is worth more than nothing."""
-    engine = FakeRuntime(pace=0.001, fail="Out of memory.")
-    engine.start()
-    wait_until(lambda: engine.state == "ready")
-    desk = make_desk(engine)
-    desk.library.add(book)
-    desk.select_book(book.sha256)
+    desk, engine = opened(pace=0.001, fail="Out of memory.")
     desk.ask("Who?", Ask())
     done(desk)
     engine.fail, engine.pace = "", 0.01
@@ -368,13 +353,8 @@ def test_one_answer_at_a_time(desk, engine):
     assert results.count(True) == len(engine.asked) == len(desk.turns) // 2
 
 
-def test_a_failed_answer_is_told_kept_and_not_sent_to_the_engine_again(make_desk, book):
-    engine = FakeRuntime(pace=0.001, fail="The engine ran out of memory and was restarted. Ask again.")
-    engine.start()
-    wait_until(lambda: engine.state == "ready")
-    desk = make_desk(engine)
-    desk.library.add(book)
-    desk.select_book(book.sha256)
+def test_a_failed_answer_is_told_kept_and_not_sent_to_the_engine_again(opened):
+    desk, engine = opened(pace=0.001, fail="The engine ran out of memory and was restarted. Ask again.")
     desk.ask("Who?", Ask())
     done(desk)
     assert desk.turns[-1].state == "failed" and "out of memory" in desk.turns[-1].extra["error"]
@@ -400,13 +380,8 @@ def test_an_engine_that_breaks_off_leaves_no_endless_progress(make_desk, book):
     assert desk.job.snapshot.phase == "failed" and "pipe closed" not in desk.job.snapshot.error
 
 
-def test_reading_in_parts_keeps_each_parts_text_beside_the_answer(make_desk, book):
-    engine = FakeRuntime(pace=0.001, parts=3, prefill_steps=2)
-    engine.start()
-    wait_until(lambda: engine.state == "ready")
-    desk = make_desk(engine)
-    desk.library.add(book)
-    desk.select_book(book.sha256)
+def test_reading_in_parts_keeps_each_parts_text_beside_the_answer(opened):
+    desk, engine = opened(pace=0.001, parts=3, prefill_steps=2)
     desk.summarize(Ask(fit="sections"))
     done(desk)
     assert desk.turns[-1].text == SUMMARY
@@ -456,13 +431,8 @@ def test_forgetting_a_book_clears_disk_engine_and_desk(desk, engine, book, tmp_p
     assert desk.history.turns(talk) == []
 
 
-def test_books_and_conversations_cannot_change_under_a_running_answer(make_desk, book):
-    engine = FakeRuntime(pace=0.02)
-    engine.start()
-    wait_until(lambda: engine.state == "ready")
-    desk = make_desk(engine)
-    desk.library.add(book)
-    desk.select_book(book.sha256)
+def test_books_and_conversations_cannot_change_under_a_running_answer(opened, book):
+    desk, engine = opened(pace=0.02)
     desk.summarize(Ask())
     talk = desk.conversation_id
     desk.forget_book(book.sha256)
