@@ -19,9 +19,8 @@ log = logging.getLogger(__name__)
 FRAME_S = 0.05  # at most 20 updates a second; the newest state wins
 KEEP_ALIVE_S = 15.0  # a comment, so that a connection nobody reads any more is noticed
 RETRY_MS = 1000  # a browser joins again by itself
-Regions = dict[
-    str, tuple[str, ...]
-]  # a region's HTML in blocks, of which only the changed last ones are sent
+# a region's HTML in blocks, of which only the changed last ones are sent
+Regions = dict[str, tuple[str, ...]]
 
 
 class Source(Protocol):
