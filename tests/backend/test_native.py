@@ -6,13 +6,15 @@ import hashlib
 import importlib.util
 import logging
 import platform
+import sys
+from pathlib import Path
 
 import pytest
 import torch
 
 from core.backend.cpu import CpuBackend
 from core.backend.native import attention, build
-from core.backend.native.attention import NativeAttention, library_path, native_attention
+from core.backend.native.attention import NativeAttention, library_path, native_attention, torch_openmp
 from core.hardware.cpu import cpu_flags
 
 SHAPES = [  # rows, tokens, tokens of a block
@@ -37,7 +39,7 @@ def kernel(request) -> NativeAttention:
     """Every instruction set that this CPU has, not only the best."""
     if not request.param:
         pytest.skip("no library for this computer")
-    return NativeAttention(library_path(), request.param)
+    return NativeAttention(library_path(), request.param, openmp=torch_openmp())
 
 
 def material(
@@ -113,17 +115,37 @@ def test_a_row_among_many_has_the_bits_it_has_alone(kernel, n, length, block):
         assert torch.equal(alone[0], out[row]) and torch.equal(own_lse[0], lse[row])
 
 
-@pytest.mark.parametrize("own_pool", [False, True])
-def test_threads_do_not_change_the_bits(kernel, own_pool, monkeypatch):
-    """Units are joined in their order, whoever computed them; also on threads of our own, as on Windows."""
+def test_threads_do_not_change_the_bits(kernel, monkeypatch):
+    """Units are joined in their order, whoever computed them."""
     q, k, v = material(4, 5000, 512, kv_heads=3, group=3, dim=64, dtype=torch.bfloat16)
-    if own_pool:
-        monkeypatch.setattr(kernel, "_parallel", None)
     found = []
     for threads in (1, 2, 3):
         monkeypatch.setattr(torch, "get_num_threads", lambda threads=threads: threads)
         found += [kernel.attend(q, k, v, length=5000, causal=True) for _ in range(3)]
     assert all(torch.equal(out, found[0][0]) and torch.equal(lse, found[0][1]) for out, lse in found)
+
+
+def test_torchs_own_threads_are_used_whatever_else_is_loaded():
+    """sentencepiece brings an OpenMP of its own: its threads would fight torch's for the cores."""
+    import sentencepiece  # noqa: F401
+
+    assert torch_openmp().parent.parent == Path(torch.__file__).parent
+
+
+def test_openmp_of_llvm_and_intel_serves_too(kernel, monkeypatch):
+    """On Windows and macOS torch computes with that one."""
+    other = next((path for path in Path(sys.prefix).glob("lib/libiomp5.so")), None)
+    if other is None:
+        pytest.skip("no such library here: pip install intel-openmp")
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    q, k, v = material(4, 5000, 512, kv_heads=3, group=3, dim=64, dtype=torch.bfloat16)
+    found = NativeAttention(library_path(), kernel.instructions, openmp=other)
+    for one, two in zip(
+        found.attend(q, k, v, length=5000, causal=True),
+        kernel.attend(q, k, v, length=5000, causal=True),
+        strict=True,
+    ):
+        assert torch.equal(one, two)
 
 
 def test_extreme_scores_stay_finite(kernel):

@@ -42,7 +42,9 @@ struct attention {
     int32_t kind, n, heads, kv_heads, head_dim, block_tokens;
     int32_t causal;         /* the last n keys are the queries' own: query i sees keys up to length - n + i */
     int32_t threads;
-    void (*parallel)(void (*)(void *), void *, unsigned, unsigned); /* GOMP_parallel; none: this thread alone */
+    /* how OpenMP's threads are woken, by GNU's library or by LLVM's and Intel's; neither: this thread alone */
+    void (*gomp_parallel)(void (*)(void *), void *, unsigned, unsigned);
+    void (*kmpc_fork_call)(void *, int32_t, void (*)(int32_t *, int32_t *, void *), ...);
     int32_t next;           /* the next unit; and below, units that are done, by KV head. Zero at the start */
     int32_t done[256];
 };
@@ -326,6 +328,13 @@ static void work(void *given) {
     }
 }
 
+/* `work` as LLVM's OpenMP calls it (openmp/runtime/src/kmp.h: kmpc_micro, ident_t). */
+static void work_of_team(int32_t *thread, int32_t *team_thread, void *given) {
+    (void)thread, (void)team_thread;
+    work(given);
+}
+static struct { int32_t reserved, flags, more[2]; const char *place; } caller = {0, 2, {0, 0}, ";attention;attend;0;0;;"};
+
 #ifdef _WIN32
 #define EXPORT __declspec(dllexport)
 #else
@@ -344,6 +353,7 @@ EXPORT int64_t NAMED(scratch_floats, ISA)(const struct attention *a) {
 }
 
 EXPORT void NAMED(attend, ISA)(struct attention *a) {
-    if (a->parallel && a->threads > 1) a->parallel(work, a, a->threads, 0);
+    if (a->threads > 1 && a->gomp_parallel) a->gomp_parallel(work, a, a->threads, 0);
+    else if (a->threads > 1 && a->kmpc_fork_call) a->kmpc_fork_call(&caller, 1, work_of_team, a);
     else work(a);
 }

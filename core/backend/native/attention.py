@@ -1,7 +1,7 @@
 """Loads attention.c's library for this computer and calls it. torch's kernel serves where there is none.
 
-A library comes ready for each system (see build.py), so no compiler is needed here. It is called on the
-threads that torch keeps awake where torch's OpenMP is GNU's (Linux), elsewhere on a few of our own.
+A library comes ready for each system (see build.py), so no compiler is needed here. It runs on the threads
+that torch keeps awake, through torch's own OpenMP: others would fight them for the cores.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import logging
 import platform
 import sys
 from collections.abc import Callable, Collection
-from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 
 import torch
@@ -39,23 +38,26 @@ class _Call(ctypes.Structure):
         *((name, ctypes.c_int64) for name in ("length", "block_bytes", "head_bytes", "row_bytes")),
         *((name, ctypes.c_int32) for name in ("kind", "n", "heads", "kv_heads", "head_dim", "block_tokens")),
         *((name, ctypes.c_int32) for name in ("causal", "threads")),
-        ("parallel", ctypes.c_void_p),
+        ("gomp_parallel", ctypes.c_void_p),
+        ("kmpc_fork_call", ctypes.c_void_p),
         ("next", ctypes.c_int32),
         ("done", ctypes.c_int32 * _MOST_KV_HEADS),
     ]
 
 
 class NativeAttention:
-    """One library's kernel for one instruction set. Raises OSError where it cannot be loaded."""
+    """One library's kernel for one instruction set. Raises OSError where it cannot be loaded.
 
-    def __init__(self, path: Path, instructions: str) -> None:
+    `openmp`: the OpenMP library whose threads it runs on, by path; None: on the caller's thread alone.
+    """
+
+    def __init__(self, path: Path, instructions: str, *, openmp: Path | None = None) -> None:
         library = ctypes.CDLL(str(path))
         self.instructions = instructions
         self._run: Callable[..., None] = getattr(library, f"attend_{instructions}")
         self._scratch: Callable[..., int] = getattr(library, f"scratch_floats_{instructions}")
         self._run.restype, self._scratch.restype = None, ctypes.c_int64
-        self._parallel = _torch_threads()
-        self._pool: ThreadPoolExecutor | None = None
+        self._threads = _entry_points(openmp) if openmp is not None else {}
 
     @staticmethod
     def takes(q: torch.Tensor, k: torch.Tensor) -> bool:
@@ -93,23 +95,12 @@ class NativeAttention:
             block_tokens=k.shape[2],
             causal=causal,
             threads=torch.get_num_threads(),
-            parallel=self._parallel,
+            **self._threads,
         )
         scratch = queries.new_empty(self._scratch(ctypes.byref(call)))
         call.scratch = scratch.data_ptr()
-        self._start(call)
-        return out, lse
-
-    def _start(self, call: _Call) -> None:
-        """On torch's threads, or on our own, which take units of the same call from its counter."""
-        if self._parallel or call.threads == 1:
-            self._run(ctypes.byref(call))
-            return
-        if self._pool is None:
-            self._pool = ThreadPoolExecutor(call.threads - 1, "attention")
-        others = [self._pool.submit(self._run, ctypes.byref(call)) for _ in range(call.threads - 1)]
         self._run(ctypes.byref(call))
-        wait(others)
+        return out, lse
 
 
 def library_path(system: str | None = None, machine: str | None = None) -> Path | None:
@@ -125,12 +116,12 @@ def native_attention(cpu_flags: Collection[str]) -> NativeAttention | None:
 
     The flags are looked at before the first call: no self-test survives an illegal instruction.
     """
-    path, sets = library_path(), _NEEDS.get(_MACHINES.get(platform.machine(), ""), {})
+    path, sets, openmp = library_path(), _NEEDS.get(_MACHINES.get(platform.machine(), ""), {}), torch_openmp()
     instructions = next((name for name, needs in sets.items() if needs <= set(cpu_flags)), None)
-    if path is None or instructions is None or sys.maxsize < 2**32:
+    if path is None or openmp is None or instructions is None or sys.maxsize < 2**32:
         return None
     try:
-        kernel = NativeAttention(path, instructions)
+        kernel = NativeAttention(path, instructions, openmp=openmp)
     except (OSError, AttributeError) as error:
         log.warning("%s cannot be used (%s); attention runs on torch's kernel", path.name, error)
         return None
@@ -164,16 +155,23 @@ def _agrees(kernel: NativeAttention) -> bool:
     return True
 
 
-def _torch_threads() -> int | None:
-    """The address of GOMP_parallel in the OpenMP that torch has loaded; None where it is another kind."""
-    try:
-        maps = Path("/proc/self/maps").read_text(encoding="utf-8")
-    except OSError:
-        return None
-    loaded = {line.split(maxsplit=5)[5] for line in maps.splitlines() if "libgomp" in line}
-    if len(loaded) != 1:  # another library brought its own: which one is torch's cannot be told
-        return None
-    try:
-        return ctypes.cast(ctypes.CDLL(loaded.pop()).GOMP_parallel, ctypes.c_void_p).value
-    except (OSError, AttributeError):
-        return None
+def torch_openmp() -> Path | None:
+    """The OpenMP library that this torch computes with; None where it cannot be told.
+
+    Wheels bring theirs. Others may be loaded beside it (sentencepiece has one, too): their threads are not
+    torch's.
+    """
+    folder = Path(torch.__file__).parent / "lib"
+    for pattern in ("libgomp*.so*", "libiomp5*.dll", "libomp*.dylib", "libiomp5*.so*", "libomp*.so*"):
+        if found := sorted(folder.glob(pattern)):
+            return found[0]
+    return None
+
+
+def _entry_points(openmp: Path) -> dict[str, int]:
+    """How the library's threads are woken, by field of `_Call`. Raises OSError or AttributeError."""
+    library = ctypes.CDLL(str(openmp))
+    name, field = ("GOMP_parallel", "gomp_parallel")
+    if "gomp" not in openmp.name:
+        name, field = ("__kmpc_fork_call", "kmpc_fork_call")
+    return {field: ctypes.cast(getattr(library, name), ctypes.c_void_p).value}
