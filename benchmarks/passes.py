@@ -16,6 +16,7 @@ from core.cache.base import TargetKVCache
 from core.cache.full import FullKVCache
 from core.cache.retrieval import RetrievalKVCache
 from core.cache.streaming import StreamingKVCache
+from core.engine import Engine
 from core.model.llama import LlamaModel
 from core.model.replay import ShortPasses
 from core.model.shapes import ModelShape
@@ -216,6 +217,24 @@ def draft_cache(draft: LlamaModel, plan: Plan) -> StreamingKVCache:
         window=plan.draft_window,
     )
     cache.advance(cache.sinks + cache.window)
+    return cache
+
+
+def read_anew(
+    engine: Engine, ids: Sequence[int], *, out_of_time: Callable[[], bool] = lambda: False
+) -> TargetKVCache:
+    """A cache into which `ids` were prefilled as the engine would, as far as there was time."""
+    cache, plan = engine.new_context(len(ids) + 1).cache, engine.plan
+    with torch.inference_mode():
+        for _ in engine.model.prefill(
+            ids,
+            cache,
+            segment_tokens=plan.prefill_segment_tokens,
+            chunk_tokens=plan.prefill_chunk_tokens,
+            should_stop=out_of_time,
+        ):
+            pass
+        _wait(engine.model)
     return cache
 
 

@@ -33,7 +33,7 @@ import torch  # noqa: E402 (after the thread setting, which is read when torch l
 from benchmarks import cases, embedded  # noqa: E402
 from benchmarks.cases import Cases  # noqa: E402
 from benchmarks.parts import Parts, timed_engine  # noqa: E402
-from benchmarks.passes import OutOfTime  # noqa: E402
+from benchmarks.passes import OutOfTime, read_anew  # noqa: E402
 from benchmarks.store import Table, save  # noqa: E402
 from core.engine import Engine  # noqa: E402
 from core.model import catalogue  # noqa: E402
@@ -115,19 +115,9 @@ def prefill(
     out_of_time: Callable[[], bool] = lambda: False,
 ) -> dict[str, float]:
     """Seconds of all, of linear layers and of attention, and the FLOPs of both. Raises OutOfTime."""
-    cache, plan = engine.new_context(len(ids) + 1).cache, engine.plan
     parts.reset()
     started = time.perf_counter()
-    with torch.inference_mode():
-        for _ in engine.model.prefill(
-            ids,
-            cache,
-            segment_tokens=plan.prefill_segment_tokens,
-            chunk_tokens=plan.prefill_chunk_tokens,
-            should_stop=out_of_time,
-        ):
-            pass
-        torch.zeros(1, device=engine.model.backend.device).item()  # reading a number waits for the device
+    cache = read_anew(engine, ids, out_of_time=out_of_time)
     if cache.length < len(ids):
         raise OutOfTime
     return {

@@ -36,6 +36,7 @@ from torch.profiler import ProfilerActivity, profile, record_function  # noqa: E
 
 from benchmarks import decode, embedded  # noqa: E402
 from benchmarks.levels import LEVELS, Recorder  # noqa: E402
+from benchmarks.passes import read_anew  # noqa: E402
 from core.ask import Params  # noqa: E402
 from core.assembly.engines import build_engine  # noqa: E402
 from core.decoding.decoder import Round  # noqa: E402
@@ -97,24 +98,10 @@ def rounds(bench: decode.Bench, mode: str, temperature: float, count: int) -> pr
 
 def prefill(engine: Engine, ids: Sequence[int]) -> profile:
     """Reading all of `ids`. A few are read before: the first pass of a process sets up its kernels."""
-    _read(engine, ids[:WARM])
+    read_anew(engine, ids[:WARM])
     with _profiler() as taken, record_function(MARK + "prefill"):
-        _read(engine, ids)
+        read_anew(engine, ids)
     return taken
-
-
-def _read(engine: Engine, ids: Sequence[int]) -> None:
-    plan, cache = engine.plan, engine.new_context(len(ids) + 1).cache
-    with torch.inference_mode():
-        for _ in engine.model.prefill(
-            ids,
-            cache,
-            segment_tokens=plan.prefill_segment_tokens,
-            chunk_tokens=plan.prefill_chunk_tokens,
-            should_stop=lambda: False,
-        ):
-            pass
-        torch.zeros(1, device=engine.model.backend.device).item()  # reading a number waits for the device
 
 
 def _profiler() -> profile:

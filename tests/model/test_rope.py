@@ -13,6 +13,7 @@ from core.errors import UserError
 from core.model.config import from_source
 from core.model.loader import build
 from core.model.rope import Rope
+from tests.model.test_llama import ROPES
 from tests.tiny import VOCAB, Named, oracle
 
 NATIVE, STRETCH = 32, 4.0
@@ -92,16 +93,8 @@ def test_a_stretched_model_is_the_yarn_model():
 
 def test_what_cannot_be_stretched_is_refused_by_name():
     """A model with a scaling of its own, and a kind that nobody here knows."""
-    llama3 = {
-        "rope_type": "llama3",
-        "rope_theta": 10000.0,
-        "factor": 8.0,
-        "low_freq_factor": 1.0,
-        "high_freq_factor": 4.0,
-        "original_max_position_embeddings": 64,
-    }
     with pytest.raises(UserError, match="llama3.*cannot be stretched"):
-        rope(oracle(rope=llama3), stretch=2.0)
+        rope(oracle(rope=ROPES["llama3"]), stretch=2.0)
     source = {**oracle().config.to_dict(), "rope_parameters": {"rope_type": "spiral", "rope_theta": 10000.0}}
     with pytest.raises(UserError, match="spiral"):
         Rope(from_source(source, name="tiny", eos=None), 64, dtype=torch.float64, device=CPU)
