@@ -232,7 +232,8 @@ def test_a_file_that_is_no_book_is_refused_in_one_sentence(serve, open_page, dro
     page = open_page(serve(engine()))
     drop(page, wrong)
     page.wait_for_selector(".notice-error")
-    assert "Traceback" not in page.inner_text(".notice-error") and page.is_visible(".drop-hero")
+    assert "Traceback" not in page.inner_text(".notice-error")
+    page.wait_for_selector(".drop-hero", state="visible")
     page.click(".notice [data-act=dismiss]")
     page.wait_for_selector(".notice", state="detached")
 
