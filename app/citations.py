@@ -45,7 +45,7 @@ class Citations:
 
     def prepare(self, book: Document) -> None:
         """Begin to prepare the book, so that its first answer need not wait."""
-        if self._book is None or self._book.id != book.sha256:
+        if self._book is None or not self._book.is_of(book):
             threading.Thread(target=self._prepared, args=(book,), name="evidence", daemon=True).start()
 
     def __call__(self, text: str, book: Document, question: str = "") -> Cited:
@@ -54,7 +54,7 @@ class Citations:
 
     def _prepared(self, book: Document) -> _Book:
         with self._lock:
-            if self._book is None or self._book.id != book.sha256:
+            if self._book is None or not self._book.is_of(book):
                 self._book = _Book(book)
             return self._book
 
@@ -63,9 +63,12 @@ class _Book:
     """One book with its evidence."""
 
     def __init__(self, document: Document) -> None:
-        self.id = document.sha256
         self._document, self._evidence = document, Evidence(document)
         self._locator = Locator(document)
+
+    def is_of(self, document: Document) -> bool:
+        """Whether it speaks of this text: one file may have been read again, and differently."""
+        return self._document.text == document.text
 
     def cited(self, text: str, question: str) -> Cited:
         """See Citations."""

@@ -18,6 +18,7 @@ from app.live import LiveText
 from app.reader import reader_html
 from app.stats_panel import panel_html, plan_html
 from app.values import Notice
+from core.documents.document import Document
 from core.events import Stats
 from core.wire import unpack_stats
 
@@ -77,7 +78,7 @@ class Page:
         desk, engine, intake, keep = self._desk, self._desk.engine, self._desk.intake, self._keep
         book, card, talking = desk.book, desk.card(), bool(turns)
         if book:
-            keep("prepared", desk.book_id, lambda: self._citations.prepare(book))
+            keep("prepared", _edition(book), lambda: self._citations.prepare(book))
         notice = desk.notice or _engine_notice(engine)
         device = {"cpu": "CPU", "cuda": "GPU"}.get((engine.plan or {}).get("device", ""), "")
         state = (engine.state, engine.model_name, device, _progress(engine))
@@ -98,7 +99,7 @@ class Page:
             ),
             "stage": keep(
                 "stage",
-                (desk.book_id, card, intake.opening, talking),
+                (_edition(book), card, intake.opening, talking),
                 lambda: views.stage_html(book, card, opening=intake.opening, talking=talking),
             ),
             "notice": keep(
@@ -113,7 +114,7 @@ class Page:
                 (engine.plan, engine.model_name),
                 lambda: plan_html(engine.plan, model=engine.model_name),
             ),
-            "reader": keep("reader", (desk.book_id, desk.passage), lambda: reader_html(book, desk.passage)),
+            "reader": keep("reader", (_edition(book), desk.passage), lambda: reader_html(book, desk.passage)),
             "spoken": keep(
                 "spoken", (now and now.phase, intake.opening), lambda: views.spoken(now, intake.opening)
             ),
@@ -131,11 +132,12 @@ class Page:
         )
 
     def _turn(self, turn: Turn, question: str, *, last: bool) -> str:
-        key = (self._desk.conversation_id, turn.number, turn.state, len(turn.text), turn.text[-40:], last)
+        book = self._desk.book
+        said = (turn.number, turn.state, len(turn.text), turn.text[-40:])
+        key = (self._desk.conversation_id, _edition(book), *said, last)
         if key not in self._turn_html:
             if len(self._turn_html) > 400:
                 self._turn_html.clear()
-            book = self._desk.book
             cited = Cited()
             if book and turn.role == "assistant" and turn.text:
                 cited = self._citations(turn.text, book, question)
@@ -158,6 +160,11 @@ class Page:
         if kept is None or kept[0] != key:
             kept = self._kept[name] = (key, make())
         return kept[1]
+
+
+def _edition(book: Document | None) -> tuple:
+    """What tells books and their readings apart: a file that was read again may have another text."""
+    return (book.sha256, hash(book.text), book.reader_version) if book else ()
 
 
 def _question(turn: Turn | None) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from app.citations import Citations
@@ -78,3 +80,17 @@ def test_another_book_has_its_own_evidence():
     assert citations(text, book(pages=True)).supported == 1
     other = Document("Sea", "", "txt", FILLER, (Section("I", 0, len(FILLER)),), sha256="f" * 64)
     assert citations(text, other).supported == 0
+
+
+def test_a_book_that_was_read_again_has_the_evidence_of_its_new_text():
+    """OCR and a newer reader give one file another text: marks must not open it at the old offsets."""
+    citations, before = Citations(), book(pages=True)
+    text = "The astronomer Ogilvy lived at Ottershaw."
+    (sign,) = citations(text, before).citations
+    moved = replace(
+        before,
+        text="A new first line.\n\n" + before.text,
+        sections=tuple(replace(one, start=one.start + 19, end=one.end + 19) for one in before.sections),
+    )
+    (moved_sign,) = citations(text, moved).citations
+    assert moved_sign.offset == sign.offset + 19
