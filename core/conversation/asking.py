@@ -117,6 +117,11 @@ def asked_of_text(style: ReadingStyle, question: str) -> str:
     return quoting(style, asked(style, question))
 
 
+def asked_of_passage(style: ReadingStyle, question: str) -> str:
+    """A question about one passage, which stands before it with a blank line between."""
+    return style.passage_prompt.replace("{question}", question.strip())
+
+
 def quoting(style: ReadingStyle, prompt: str) -> str:
     """`prompt` with the wish for quotations, where the model can quote."""
     return f"{prompt}\n{style.quote_prompt}" if style.quote_prompt else prompt

@@ -39,6 +39,12 @@ class ReadingStyle:
     answer_prompt: str = "{question}"
     # follows a question about text that is before the model; "" where it cannot quote
     quote_prompt: str = ""
+    # a question about one passage of the book, behind it; `refusal` is the answer where it does not say
+    passage_prompt: str = (
+        "Answer this question from the passage above, in few words. If the passage does not say, answer "
+        "exactly: The passage does not say.\n\n{question}"
+    )
+    refusal: str = "The passage does not say."
     temperature: float = 0.3
     top_p: float = 0.9
     repetition_penalty: float = 1.0

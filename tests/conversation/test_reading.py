@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from core.conversation.asking import asked_of_passage
 from core.conversation.reading import ReadingStyle, book_chapters, plan_reading
 from core.documents import read_document
 from core.documents.document import Document, Section
@@ -205,3 +206,13 @@ def test_real_books_are_read_from_first_to_last_sentence(shared_data, name: str,
     assert min(part.tokens for part in made.parts) > 100
     assert any("Gutenberg" in name for name in made.left_out)
     assert len({part.label for part in made.parts}) == len(made.parts)
+
+
+def test_a_question_about_a_passage_names_the_refusal_it_may_be_answered_with():
+    """A model that is not told the very words cannot refuse in a way that is noticed."""
+    style = ReadingStyle()
+    prompt = asked_of_passage(style, " Who has {keys}? ")
+    assert prompt.endswith("Who has {keys}?")
+    assert style.refusal in prompt
+    own = ReadingStyle(passage_prompt="Q: {question}\nA:")
+    assert asked_of_passage(own, "Who?") == "Q: Who?\nA:"
