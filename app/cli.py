@@ -228,7 +228,12 @@ def _reading(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--chapters", type=_chapters, metavar="1-3", help="read only these chapters (`extract` numbers them)"
     )
-    parser.add_argument("--fit", choices=FITS, help="whole: refuse what does not fit; sections: in parts")
+    parser.add_argument(
+        "--fit",
+        choices=FITS,
+        help="whole: refuse what does not fit; sections: in parts; passages: from those a question points at",
+    )
+    parser.add_argument("--until", type=_count, metavar="N", help="read and show nothing behind chapter N")
     parser.add_argument(
         "--model", metavar="NAME", help="a name from `models list` or a folder with a checkpoint"
     )

@@ -83,6 +83,10 @@ class Stream:
 
     def _heading(self, event: Reading) -> None:
         status("")
+        if event.purpose == "passage":
+            words = _("Reading passage {index} of {total}: {part}")
+            status(words.format(index=event.index, total=event.total, part=event.label))
+            return
         if event.attempt > 1:  # the same part, told anew
             self._held = []
             return

@@ -113,9 +113,9 @@ class Runtime:
 
     # ---- questions -----------------------------------------------------------------------------------------
 
-    def card(self, book: Document) -> dict[str, Any]:
-        """How the book fits: title, author, chapters, words, tokens, share_of_context, fits, parts,
-        prefill_s_estimate, read_s_estimate, notes.
+    def card(self, book: Document, until: int | None = None) -> dict[str, Any]:
+        """How the book fits, or what of it may be read until a chapter: title, author, chapters, words,
+        tokens, share_of_context, fits, parts, the estimates of Session.card, from_passages, notes.
 
         Waits for a loading engine. Raises UserError when the engine does not answer.
         """
@@ -124,7 +124,7 @@ class Runtime:
             raise UserError(self.error or _("The engine is not running."))
         with self._lock:
             self._hand_over(book)
-            number, inbox = self._post({"do": "card", "book_id": book.sha256})
+            number, inbox = self._post({"do": "card", "book_id": book.sha256, "until": until})
         try:
             message = inbox.get(timeout=_CARD_WAIT_S)
         except queue.Empty:

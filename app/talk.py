@@ -25,7 +25,15 @@ def summarize(given: argparse.Namespace, settings: Settings) -> int:
     try:
         runtime.start()  # the model is loaded while the book is read
         book = read_book(given.file, given.password, ocr=given.ocr)
-        ask = Ask(given.question, book, "command line", chapters=given.chapters, fit=settings.fit, fresh=True)
+        ask = Ask(
+            given.question,
+            book,
+            "command line",
+            chapters=given.chapters,
+            fit=settings.fit,
+            fresh=True,
+            until=given.until,
+        )
         events = runtime.ask(ask)
         finished = Stream(runtime).show(events)
         report(finished)
@@ -57,7 +65,7 @@ def chat(given: argparse.Namespace, settings: Settings) -> int:
         words = _("{title}: {words:,} words. Ask, or type /summary.")
         say(words.format(title=book.title or given.file, words=book.words))
         say(_help())
-        _Chat(runtime, book, settings, given.chapters).run()
+        _Chat(runtime, book, settings, given.chapters, given.until).run()
         _save(runtime)
     finally:
         runtime.close()
@@ -68,9 +76,15 @@ class _Chat:
     """The conversation and the commands that begin with a slash."""
 
     def __init__(
-        self, runtime: Runtime, book: Document, settings: Settings, chapters: tuple[int, int] | None
+        self,
+        runtime: Runtime,
+        book: Document,
+        settings: Settings,
+        chapters: tuple[int, int] | None,
+        until: int | None,
     ) -> None:
         self._runtime, self._book, self._settings, self._chapters = runtime, book, settings, chapters
+        self._until = until
         self._said: list[Exchange] = []
         self._asked: str | None = None
 
@@ -111,6 +125,7 @@ class _Chat:
             chapters=self._chapters,
             fit=self._settings.fit,
             history=tuple(self._said),
+            until=self._until,
         )
         finished = Stream(self._runtime).show(self._runtime.ask(ask))
         report(finished)

@@ -114,7 +114,12 @@ def _right() -> None:
 
 
 def _choices(start_fit: str) -> dict[str, gr.components.Component]:
-    fits = [(_("Automatic"), AUTO), (_("Whole, or refuse"), "whole"), (_("In parts"), "sections")]
+    fits = [
+        (_("Automatic"), AUTO),
+        (_("From passages"), "passages"),
+        (_("Whole, or refuse"), "whole"),
+        (_("In parts"), "sections"),
+    ]
     with gr.Row(elem_id="choices"):
         return {
             "first": gr.Dropdown(

@@ -208,7 +208,9 @@ def _doing(now: Snapshot) -> str:
     reading = now.reading
     if reading is None:
         return now.loading.stage if now.phase == "loading" and now.loading else _("Getting ready")
-    if reading.purpose == "whole summary":
+    if reading.purpose == "passage":
+        one, among = _("Reading a passage: {part}"), _("Reading passage {index} of {total}: {part}")
+    elif reading.purpose == "whole summary":
         one, among = _("Telling the whole: {part}"), _("Telling the whole, {index} of {total}: {part}")
     else:
         one, among = _("Reading: {part}"), _("Reading, {index} of {total}: {part}")

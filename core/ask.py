@@ -54,7 +54,8 @@ class Ask:
     """One question, or the wish for a summary (`question` None), about a book, or without one.
 
     `params`: fields of Params that are to differ from the settings. `history`: what was said before, oldest
-    first. `fresh`: read every part again, even when its summary is known.
+    first. `fresh`: read every part again, even when its summary is known. `until`: the last chapter that may
+    be read or shown (1-based), as if the book ended with it; None: there is no limit.
     """
 
     question: str | None = None
@@ -65,6 +66,7 @@ class Ask:
     params: Mapping[str, Any] = field(default_factory=dict)
     history: tuple[Exchange, ...] = ()
     fresh: bool = False
+    until: int | None = None
 
     @property
     def book_id(self) -> str:

@@ -60,6 +60,7 @@ def open_session(settings: Settings, *, progress: Progress = lambda stage, share
         notes=NoteStore(paths.subdir("notes")),
         defaults={name: getattr(settings, name) for name in PER_QUESTION},
         verify=settings.verify,
+        read_whole_s=settings.read_whole_s,
     )
 
 

@@ -21,7 +21,7 @@ from core.errors import UserError
 from core.text.words import translated as _
 
 MODES = ("triforce", "retrieval", "draft", "ngram", "streaming", "autoregressive")
-FITS = ("auto", "whole", "sections")
+FITS = ("auto", "whole", "sections", "passages")
 THEMES = ("system", "light", "dark")
 DTYPES = ("float32", "bfloat16", "float16")
 DEVICES = ("cpu", "cuda")
@@ -40,8 +40,9 @@ class Settings:
     draft_model: str | None = None  # "none": no draft model even where the catalogue pairs one
     data_dir: Path | None = None
     context_tokens: int | None = None
-    # a choice of its own: the whole book where it fits, else in parts
+    # a choice of its own: what fits and can be read in time is read whole, see core.conversation.session
     fit: str = "auto"
+    read_whole_s: float = 300.0
     # answers
     mode: str = "triforce"
     max_new_tokens: int = 512
@@ -214,6 +215,7 @@ RULES: dict[str, Rule] = {
     "data_dir": Rule(lambda: _("a folder"), _folder, True),
     "context_tokens": _tokens(256, 4_194_304, auto=True),
     "fit": _choice(FITS),
+    "read_whole_s": _number(0, 1e7, unit=" s"),
     "mode": _choice(MODES),
     "max_new_tokens": _tokens(1, 131_072),
     "temperature": _number(0.0, 2.0, auto=True),

@@ -93,7 +93,7 @@ class Reading:
     index: int
     total: int
     label: str
-    purpose: str = "answer"  # "answer" | "part summary" | "whole summary"
+    purpose: str = "answer"  # "answer" | "passage" | "part summary" | "whole summary"
     # above 1: what was written of this part is replaced by what comes
     attempt: int = 1
 

@@ -119,7 +119,8 @@ class Worker:
 
     def _card(self, message: dict[str, Any]) -> None:
         assert self._session is not None, "a card was asked for before the engine was ready"
-        self._send(id=message["id"], card=self._session.card(self._books[message["book_id"]]))
+        card = self._session.card(self._books[message["book_id"]], message["until"])
+        self._send(id=message["id"], card=card)
 
     # ---- the working thread --------------------------------------------------------------------------------
 

@@ -13,6 +13,8 @@ from typing import Generic, TypeVar
 
 from core.conversation.reading import Part, ReadingPlan, ReadingStyle, plan_reading
 from core.documents.document import Document
+from core.evidence.passages import Passage
+from core.evidence.support import Evidence
 from core.text.ranking import PartIndex
 from core.text.tokenizer import Tokenizer
 
@@ -59,13 +61,14 @@ class Books:
         self._plans: Recent[ReadingPlan] = Recent(_PLANS)
         self._ids: Recent[array[int]] = Recent(_TOKENS, len)
         self._indexes: Recent[PartIndex] = Recent(1)
+        self._evidence: Recent[Evidence] = Recent(1)
 
     def plan(
         self, book: Document, *, fit: str, chapters: tuple[int, int] | None, reserve: int
     ) -> ReadingPlan:
         """How the book is read. Raises UserError as `plan_reading`."""
         return self._plans.get(
-            (book.sha256, fit, chapters, reserve),
+            (book.sha256, len(book.text), fit, chapters, reserve),
             lambda: plan_reading(
                 book,
                 self._tokenizer,
@@ -90,12 +93,16 @@ class Books:
             (book.sha256, parts), lambda: PartIndex([passage(book, part) for part in parts])
         )
 
+    def evidence(self, book: Document) -> Evidence:
+        """The book's passages, ranked. They belong to the text, not to the file."""
+        return self._evidence.get((book.sha256, book.text, book.sections), lambda: Evidence(book))
+
     def forget(self, sha256: str) -> None:
         """Drops what is kept of a book."""
-        for kept in (self._plans, self._ids, self._indexes):
+        for kept in (self._plans, self._ids, self._indexes, self._evidence):
             kept.drop(lambda key: key[0] == sha256)
 
 
-def passage(book: Document, part: Part) -> str:
+def passage(book: Document, part: Part | Passage) -> str:
     """A part's text as the model gets it: paragraphs apart, no runs of blank lines."""
     return re.sub(r"\n\s*\n\s*", "\n\n", book.text[part.start : part.end]).strip()

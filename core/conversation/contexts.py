@@ -15,13 +15,16 @@ class ContextShelf:
     """Contexts by key, least recently used first. At least one exists at a time, whatever the allowance says.
 
     A context that has to go is handed to the next text when it is large enough (its system text stays in the
-    cache), else closed.
+    cache), else closed. A passing one, of a passage, goes before any other and sends none but its like away:
+    what was read of a book in hours must not give way to a page of it. So there may be one more of them than
+    the allowance holds.
     """
 
     def __init__(self, make: Callable[[int], Context], *, allowance_bytes: int) -> None:
         self._make = make
         self._allowance_bytes = allowance_bytes
         self._shelf: OrderedDict[Hashable, tuple[Context, int]] = OrderedDict()
+        self._passing: set[Hashable] = set()
 
     def __contains__(self, key: Hashable) -> bool:
         return key in self._shelf
@@ -36,7 +39,13 @@ class ContextShelf:
         """All contexts kept."""
         return [context for context, _ in self._shelf.values()]
 
-    def take(self, key: Hashable, needed_tokens: int, *, spare_tokens: int = 0) -> Context:
+    def held_tokens(self, key: Hashable) -> int:
+        """How many tokens the context of `key` holds; 0 without one."""
+        return len(self._shelf[key][0].ids) if key in self._shelf else 0
+
+    def take(
+        self, key: Hashable, needed_tokens: int, *, spare_tokens: int = 0, passing: bool = False
+    ) -> Context:
         """The context of `key`, holding what it held, with room for `needed_tokens`.
 
         Where there is none that large, one is made with `spare_tokens` more.
@@ -46,12 +55,15 @@ class ContextShelf:
             return self._shelf[key][0]
         self.drop(key)
         capacity = needed_tokens + spare_tokens
-        self._shelf[key] = self._make_room(capacity) or (self._make(capacity), capacity)
+        self._shelf[key] = self._make_room(capacity, passing=passing) or (self._make(capacity), capacity)
+        if passing:
+            self._passing.add(key)
         return self._shelf[key][0]
 
     def drop(self, key: Hashable) -> None:
         """Close the context of `key`, if there is one."""
         context, _ = self._shelf.pop(key, (None, 0))
+        self._passing.discard(key)
         if context is not None:
             context.close()
 
@@ -65,13 +77,14 @@ class ContextShelf:
         while self._shelf:
             self.drop(next(iter(self._shelf)))
 
-    def _make_room(self, capacity_tokens: int) -> tuple[Context, int] | None:
+    def _make_room(self, capacity_tokens: int, *, passing: bool) -> tuple[Context, int] | None:
         """Let the oldest go until a new context fits the allowance; the last one let go is returned when it
         can be reused.
         """
         needed = capacity_tokens * self._bytes_per_token()
-        while self._shelf and self.nbytes + needed > self._allowance_bytes:
-            key, (context, capacity) = self._shelf.popitem(last=False)
+        while self.nbytes + needed > self._allowance_bytes and (key := self._oldest(passing)) is not None:
+            context, capacity = self._shelf.pop(key)
+            self._passing.discard(key)
             if capacity >= capacity_tokens and (
                 not self._shelf or self.nbytes + context.nbytes <= self._allowance_bytes
             ):
@@ -79,6 +92,11 @@ class ContextShelf:
             log.info("closing the context of %s", key)
             context.close()
         return None
+
+    def _oldest(self, passing: bool) -> Hashable | None:
+        """What goes next: the passing ones first, and nothing else for one of them."""
+        first = next((key for key in self._shelf if key in self._passing), None)
+        return first if first is not None or passing else next(iter(self._shelf), None)
 
     def _bytes_per_token(self) -> float:
         return max((context.nbytes / capacity for context, capacity in self._shelf.values()), default=0.0)

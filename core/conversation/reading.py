@@ -45,6 +45,7 @@ class ReadingStyle:
         "exactly: The passage does not say.\n\n{question}"
     )
     refusal: str = "The passage does not say."
+    passages: bool = False  # it reads short texts best: questions are answered from passages by default
     temperature: float = 0.3
     top_p: float = 0.9
     repetition_penalty: float = 1.0
@@ -77,9 +78,9 @@ class Part:
 class ReadingPlan:
     """What is read, in which pieces, and what is not."""
 
-    mode: str  # "whole" | "sections"
-    parts: tuple[Part, ...]
-    tokens: int  # of everything that is read
+    mode: str  # "whole" | "sections" | "passages"
+    parts: tuple[Part, ...]  # passages: where they may be looked for
+    tokens: int  # of everything that is read; 0 for passages, which are found by the question
     left_out: tuple[str, ...] = ()  # in the reader's words
     notes: tuple[str, ...] = ()
 
@@ -122,8 +123,11 @@ def plan_reading(
         said = _("There is no text to read in {title}. Choose other chapters or another file.")
         raise UserError(said.format(title=document.title or _("this file")))
     left_out = _left_out(document, book, names, chosen)
-    room = context_tokens - reserve
     spans = _spans(sections)
+    if fit == "passages":
+        places = tuple(Part(place(names, chosen), start, end, 0) for start, end in spans)
+        return ReadingPlan("passages", places, 0, left_out)
+    room = context_tokens - reserve
     tokens = sum(counter.count(document.text[start:end].strip()) for start, end in spans)
     longest_whole = room if fit == "whole" else min(room, style.whole_tokens or room)
     if fit == "whole" and (tokens > room or len(spans) > 1):

@@ -2,22 +2,27 @@
 it.
 
 A book that fits is read whole (here), a longer one in parts (core.conversation.parts): each part is
-summarised, the book from the parts, and a question goes to the part that matches it best.
+summarised, the book from the parts, and a question goes to the part that matches it best. Where the model
+reads passages best, or reading would take too long, they answer a question (core.conversation.passages).
+
+A limit ("up to chapter 4") is a book that ends there: nothing below `ask` ever sees the rest.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from core.ask import Ask
 from core.backend.heap import trim_heap
-from core.conversation.asking import Conversations, Run, asked_of_text, quoting
+from core.conversation.asking import Conversations, Run, asked_of_passage, asked_of_text, quoting
 from core.conversation.books import Books
 from core.conversation.contexts import ContextShelf
 from core.conversation.expectation import Expectation
 from core.conversation.notes import NoteStore
 from core.conversation.parts import InParts, part_key
+from core.conversation.passages import MOST_PASSAGES, FromPassages
 from core.conversation.reading import ReadingPlan, ReadingStyle
 from core.conversation.summary import Summarizer
 from core.conversation.turns import Turns
@@ -26,6 +31,7 @@ from core.engine import Engine
 from core.errors import UserError
 from core.events import Event, Reading
 from core.text.tokenizer import Tokenizer
+from core.text.words import duration
 from core.text.words import translated as _
 
 _FRAME_TOKENS = 160  # kept free for the frame and the instruction
@@ -45,14 +51,17 @@ class Session:
         notes: NoteStore | None = None,
         defaults: Mapping[str, Any] | None = None,
         verify: bool = False,
+        read_whole_s: float = 300.0,
     ) -> None:
+        self._read_whole_s = read_whole_s
         self._engine, self._tokenizer, self._style = engine, tokenizer, style
         self._books = Books(tokenizer, style, engine.context_tokens)
         self._conversations = Conversations(tokenizer, style, defaults or {})
         self._summarizer = Summarizer(style, notes or NoteStore(), engine.model_name)
         self._shelf = ContextShelf(engine.new_context, allowance_bytes=allowance_bytes)
         self._expectation = Expectation(engine.plan)
-        instructions = (style.system, quoting(style, style.whole_prompt), max(style.part_prompts, key=len))
+        longest = max((*style.part_prompts, asked_of_passage(style, "")), key=len)
+        instructions = (style.system, quoting(style, style.whole_prompt), longest)
         self._instruction_tokens = _FRAME_TOKENS + sum(map(tokenizer.count, instructions))
         self._turns = Turns(
             engine,
@@ -70,21 +79,30 @@ class Session:
             books=self._books,
             conversations=self._conversations,
             summarizer=self._summarizer,
-            room_tokens=lambda answer: engine.context_tokens - answer - self._instruction_tokens,
+            room_tokens=self._room_tokens,
+        )
+        self._from_passages = FromPassages(
+            self._turns,
+            tokenizer,
+            style,
+            books=self._books,
+            conversations=self._conversations,
+            room_tokens=self._room_tokens,
         )
 
     # ---- what the app asks for -----------------------------------------------------------------------------
 
     def ask(self, ask: Ask, *, should_stop: Callable[[], bool] = lambda: False) -> Iterator[Event]:
         """The events of one answer. Raises UserError when the book cannot be read as asked."""
-        run = Run(ask, self._conversations.params(ask), should_stop)
+        params = self._conversations.params(ask)
         if ask.book is None:
-            yield from self._talk(run)
+            yield from self._talk(Run(ask, params, should_stop))
             return
-        plan = self.reading_plan(
-            ask.book, fit=ask.fit, chapters=ask.chapters, max_new_tokens=run.params.max_new_tokens
-        )
-        if len(plan.parts) == 1:
+        run = Run(replace(ask, book=ask.book.up_to(ask.until)), params, should_stop)
+        ask, plan = run.ask, self._plan_for(run)
+        if plan.mode == "passages":
+            yield from self._from_passages.answer(run, plan, self._from_passages.found(ask, plan))
+        elif len(plan.parts) == 1:
             yield from self._whole(run, plan)
         elif ask.question is None:
             yield from self._in_parts.summarize(run, plan)
@@ -113,12 +131,14 @@ class Session:
         reserve = max_new_tokens + self._instruction_tokens
         return self._books.plan(book, fit=fit, chapters=chapters, reserve=reserve)
 
-    def card(self, book: Document) -> dict[str, Any]:
+    def card(self, book: Document, until: int | None = None) -> dict[str, Any]:
         """What the app shows before anything is read: size, fit, parts and how long it may take.
 
         `prefill_s_estimate` is until the text is read; `read_s_estimate` is until a question can be answered
-        from the whole book, and counts what is written of its parts and not known yet.
+        from the whole book, and counts what is written of its parts and not known yet. `passages_s_estimate`
+        is until it is answered from passages, and `from_passages` says that this is what `auto` does.
         """
+        book = book.up_to(until)
         plan = self.reading_plan(book)
         stored = self._stored_tokens(book, plan)
         prefill_s = self._expectation.reading_s(plan.tokens - stored)
@@ -134,6 +154,8 @@ class Session:
             "snapshot_tokens": stored,
             "prefill_s_estimate": prefill_s,
             "read_s_estimate": prefill_s if len(plan.parts) == 1 else self._summary_s(book, plan),
+            "passages_s_estimate": self._expectation.passages_s(MOST_PASSAGES, self._style),
+            "from_passages": self._style.passages or self._wait_s(book, plan) > self._read_whole_s,
             "notes": [*plan.notes, *book.warnings],
         }
 
@@ -160,6 +182,37 @@ class Session:
         """Free every context."""
         self._shelf.close()
 
+    def _plan_for(self, run: Run) -> ReadingPlan:
+        """How the book is read for this question. Where that is left open: from passages if the model reads
+        them best and they are to be found, or if more would take too long.
+        """
+        ask = run.ask
+        fit = "auto" if ask.question is None and ask.fit == "passages" else ask.fit
+        plan = self._reading_plan(run, fit)
+        if fit != "auto" or ask.question is None:
+            return plan
+        wait_s = self._wait_s(ask.book, plan)
+        if wait_s <= self._read_whole_s and not self._style.passages:
+            return plan
+        passages = self._reading_plan(run, "passages")
+        if wait_s <= self._read_whole_s:
+            return passages if self._from_passages.found(ask, passages) else plan
+        why = _(
+            "Answered from passages: reading the book first would take about {time}. It can be read all the "
+            "same, and paused."
+        )
+        return replace(passages, notes=(why.format(time=duration(wait_s)),))
+
+    def _reading_plan(self, run: Run, fit: str) -> ReadingPlan:
+        ask = run.ask
+        return self.reading_plan(
+            ask.book, fit=fit, chapters=ask.chapters, max_new_tokens=run.params.max_new_tokens
+        )
+
+    def _room_tokens(self, answer: int) -> int:
+        """What a context holds of a text beside the instructions and an answer."""
+        return self._engine.context_tokens - answer - self._instruction_tokens
+
     # ---- without a book, and with one that fits ------------------------------------------------------------
 
     def _talk(self, run: Run) -> Iterator[Event]:
@@ -180,7 +233,7 @@ class Session:
         done = yield from self._turns.turn(run, part_key(ask, part), text, question, keep=True)
         yield self._turns.finished(done, plan=plan, sources=(part.label,))
 
-    # ---- figures of the card -------------------------------------------------------------------------------
+    # ---- how long it takes -------------------------------------------------------------------------------
 
     def _stored_tokens(self, book: Document, plan: ReadingPlan) -> int:
         """How much of a book that is read whole lies on disk; a book in parts is not stored before its parts
@@ -191,6 +244,14 @@ class Session:
         opening = self._tokenizer.frame(self._style.system).opening
         ids = [*opening, *self._books.ids(book, plan.parts[0])]
         return min(plan.tokens, self._engine.stored_tokens(book.sha256, ids))
+
+    def _wait_s(self, book: Document, plan: ReadingPlan) -> float:
+        """Seconds until a question's answer begins: what is not read of the book, or of its longest part."""
+        if len(plan.parts) > 1:
+            return self._expectation.reading_s(max(part.tokens for part in plan.parts))
+        held = self._shelf.held_tokens((book.sha256, plan.parts[0].start, plan.parts[0].end))
+        known = max(held, self._stored_tokens(book, plan))
+        return self._expectation.reading_s(max(0, plan.tokens - known))
 
     def _summary_s(self, book: Document, plan: ReadingPlan) -> float:
         known = {note.first for note in self._in_parts.known(book, plan)}

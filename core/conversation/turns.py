@@ -19,13 +19,14 @@ from core.decoding.context import Context
 from core.engine import Engine
 from core.errors import UserError
 from core.events import Event, Finished, Verified
-from core.text.prompt import build
+from core.text.prompt import Prompt, Turn, build
 from core.text.tokenizer import Tokenizer
 from core.text.words import translated as _
 from core.text.words import translated_count as _n
 
 # tokens a context is made larger than needed, for follow-up turns
 _SLACK = 1024
+_PASSING_SLACK = 128  # for another question about the same passage
 
 Answering = Generator[Event, None, Answer]
 
@@ -61,19 +62,9 @@ class Turns:
         """Answer `question` after text, memo and the turns so far, in the context of `key`. `keep`: the text
         may be kept on disk. Raises UserError when it does not fit.
         """
-        frame = self._tokenizer.frame(self._style.system)
         turns, asked = self._conversations.turns(run.ask), self._tokenizer.encode(question)
-        room = self._engine.context_tokens - run.params.max_new_tokens
-        try:
-            prompt = build(frame, [*text, *memo], turns, asked, room=room)
-        except ValueError as error:
-            raise UserError(
-                _(
-                    "This does not fit the context: {reason}. Ask a shorter question, lower max_new_tokens, "
-                    "or use --fit sections."
-                ).format(reason=error)
-            ) from error
-        kept = len(frame.opening) + len(text) if keep else 0
+        prompt = self._laid_out([*text, *memo], turns, asked, run.params)
+        kept = prompt.head_tokens - len(memo) if keep else 0
         done = yield from self._generate(run, key, prompt.ids, run.params, keep_tokens=kept)
         self._conversations.memory(run.ask).asked(asked, done.token_ids)
         if not prompt.dropped_turns:
@@ -90,6 +81,13 @@ class Turns:
         frame, asked = self._tokenizer.frame(self._style.system), self._tokenizer.encode(question)
         ids = build(frame, text, (), asked, room=self._engine.context_tokens).ids
         return (yield from self._generate(run, key, ids, params))
+
+    def passing(self, run: Run, key: tuple, text: Sequence[int], question: str, params: Params) -> Answering:
+        """One question about a short text that is one of many: its context gives way to those of books.
+        Raises UserError when it does not fit.
+        """
+        prompt = self._laid_out(text, (), self._tokenizer.encode(question), params)
+        return (yield from self._generate(run, key, prompt.ids, params, passing=True))
 
     def finished(
         self,
@@ -114,15 +112,35 @@ class Turns:
             {**self._engine.plan.to_json(), **reading},
         )
 
+    def _laid_out(
+        self, text: Sequence[int], turns: Sequence[Turn], asked: Sequence[int], params: Params
+    ) -> Prompt:
+        room = self._engine.context_tokens - params.max_new_tokens
+        try:
+            return build(self._tokenizer.frame(self._style.system), text, turns, asked, room=room)
+        except ValueError as error:
+            words = _(
+                "This does not fit the context: {reason}. Ask a shorter question, lower max_new_tokens, "
+                "or use --fit sections."
+            )
+            raise UserError(words.format(reason=error)) from error
+
     def _generate(
-        self, run: Run, key: tuple, ids: list[int], params: Params, *, keep_tokens: int = 0
+        self,
+        run: Run,
+        key: tuple,
+        ids: list[int],
+        params: Params,
+        *,
+        keep_tokens: int = 0,
+        passing: bool = False,
     ) -> Answering:
         """Generate in the context of `key`, whose first `keep_tokens` come from disk if they are there and go
         there later.
         """
         needed = min(self._engine.context_tokens, len(ids) + params.max_new_tokens + 1)
-        spare = min(_SLACK, self._engine.context_tokens - needed)
-        context = self._shelf.take(key, needed, spare_tokens=spare)
+        spare = min(_PASSING_SLACK if passing else _SLACK, self._engine.context_tokens - needed)
+        context = self._shelf.take(key, needed, spare_tokens=spare, passing=passing)
         context.belongs_to(key[0], keep_tokens)
         events = answer(
             self._engine, context, ids, params, decode=self._tokenizer.decode, should_stop=run.should_stop
@@ -133,7 +151,8 @@ class Turns:
             except StopIteration as finished:
                 done: Answer = finished.value
                 break
-            self._expectation.watch(event)
+            if not passing:  # what a page takes says little of a book
+                self._expectation.watch(event)
             yield event
         self._expectation.answered(done.stats)
         return self._checked(done, context, ids, params) if self._verify and done.token_ids else done

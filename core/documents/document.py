@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from dataclasses import asdict, dataclass, fields
+from bisect import bisect_left, bisect_right
+from dataclasses import asdict, dataclass, fields, replace
 
 from core.documents.count import count_words
+from core.errors import UserError
+from core.text.words import translated as _
 
 # Counts on whenever the same file gives another text or other chapters than before.
 READER_VERSION = 2
@@ -59,6 +61,28 @@ class Document:
         read.
         """
         return tuple(section for section in self.sections if section.kind == "chapter")
+
+    def up_to(self, chapter: int | None) -> Document:
+        """The book as somebody knows it who has read up to the end of its `chapter` (1-based): nothing behind
+        is in it, neither text nor titles nor pages. None: all of it.
+
+        Raises UserError when there is no such chapter.
+        """
+        if chapter is None:
+            return self
+        chapters = self.chapters or [one for one in self.sections if self.text[one.start : one.end].strip()]
+        if not 1 <= chapter <= len(chapters):
+            said = _("The limit is chapter {number}, and this book has {count}. Choose one of them.")
+            raise UserError(said.format(number=chapter, count=len(chapters)))
+        end = chapters[chapter - 1].end
+        pages = bisect_left(self.page_starts, end)
+        return replace(
+            self,
+            text=self.text[:end],
+            sections=tuple(section for section in self.sections if section.end <= end),
+            page_starts=self.page_starts[:pages],
+            page_labels=self.page_labels[:pages],
+        )
 
     def section_at(self, offset: int) -> Section:
         """The section that holds the character at `offset`."""

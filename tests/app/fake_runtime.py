@@ -117,8 +117,9 @@ class FakeRuntime:
         """Notes that what was kept of the book's reading was deleted."""
         self.forgotten_books.append(book_id)
 
-    def card(self, book: Document) -> dict:
+    def card(self, book: Document, until: int | None = None) -> dict:
         """A card with plausible sizes, from the real text."""
+        book = book.up_to(until)
         tokens = round(book.words * 1.3)
         labels = [section.title for section in book.chapters]
         size = max(1, -(-len(labels) // self.parts))
@@ -137,6 +138,8 @@ class FakeRuntime:
             "parts": parts if self.parts > 1 else ["Whole book"],
             "prefill_s_estimate": tokens / 320,
             "read_s_estimate": tokens / 320,
+            "passages_s_estimate": 6.0,
+            "from_passages": False,
             "notes": [f"Left out: {', '.join(left_out)}"] if left_out else [],
         }
 

@@ -15,11 +15,11 @@ class Failing(FakeRuntime):
     broken: Exception | None = UserError("The engine did not answer in time.")
     tries = 0
 
-    def card(self, book):
+    def card(self, book, until=None):
         self.tries += 1
         if self.broken:
             raise self.broken
-        return super().card(book)
+        return super().card(book, until)
 
 
 @pytest.fixture

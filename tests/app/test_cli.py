@@ -221,6 +221,20 @@ def test_reading_in_parts_names_them(book: Path):
     assert "Traceback" not in done.stderr
 
 
+def test_passages_up_to_a_chapter(book: Path):
+    """The scripted engine answers with words of no book: nothing bears that out."""
+    asked = ("summarize", str(book), "--question", "Who lit lamp 2?", "--fit", "passages")
+    done = run(*asked, "--until", "1", scripted=True)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0] == "The book does not seem to say. Nearest passages:"
+    assert lines[2] == "Chapter 1:" and lines[3].startswith("> The keeper of lamp 1")
+    assert "lamp 2 went" not in done.stdout and "Chapter 2" not in done.stdout + done.stderr
+    assert "Read for this answer: a passage of Chapter 1" in done.stderr
+    refused = run(*asked, "--until", "9", scripted=True)
+    assert refused.returncode == 1 and "this book has 2" in refused.stderr
+
+
 def test_book_that_does_not_fit_is_refused_with_the_numbers(book: Path, tmp_path: Path):
     book.write_text(book.read_text(encoding="utf-8") * 20, encoding="utf-8")
     done = run("summarize", str(book), "--fit", "whole", scripted=True)

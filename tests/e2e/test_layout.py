@@ -13,11 +13,17 @@ QUESTION = "Who keeps the lamp on the island, and what does he hide from everybo
 class LongBook(FakeRuntime):
     """Says of every book that it is read in 75 parts, and a lot besides."""
 
-    def card(self, book):
+    def card(self, book, until=None):
         """See FakeRuntime."""
         notes = [f"Chapter {number} holds pictures whose text is not read. " * 2 for number in range(9)]
         parts = [f"Chapter {number}: The day of the long road" for number in range(1, 76)]
-        return {**super().card(book), "fits": False, "share_of_context": 26.4, "parts": parts, "notes": notes}
+        return {
+            **super().card(book, until),
+            "fits": False,
+            "share_of_context": 26.4,
+            "parts": parts,
+            "notes": notes,
+        }
 
 
 def test_main_action_is_in_sight_with_a_long_book(serve, open_page, drop, sample):

@@ -131,3 +131,28 @@ def test_book_without_words_has_no_evidence():
     empty = Evidence(Document("", "", "txt", "", (Section("", 0, 0),)))
     assert empty.marks("A sentence about it.")[0].state == "nothing"
     assert empty.nearest("A question?") == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "borne_out"),
+    [
+        ("Ogilvy, the astronomer.", True),
+        ("at Ottershaw", True),
+        ("happy", True),  # of a word or two, a feeling say, the words cannot tell
+        ("Stent, the geologist.", False),  # a name of another passage
+        ("the great comedian of vaudeville theatres", False),
+        ("He looked through it 95 times.", False),
+    ],
+)
+def test_one_passage_bears_an_answer_out_or_does_not(evidence, answer: str, borne_out: bool):
+    (passage,) = evidence.nearest("Who is Ogilvy, the astronomer of Ottershaw?", 1)
+    found = evidence.support(answer, passage, "Who is Ogilvy?")
+    assert found.bears_out == borne_out
+    assert 0 <= found.own <= 1 and passage.start <= found.place[0] < found.place[1] <= passage.end
+
+
+def test_where_a_passage_is_about_a_question(evidence):
+    (passage,) = evidence.nearest("Who is Ogilvy, the astronomer of Ottershaw?", 1)
+    start, end = evidence.support("", passage, "Who lived at Ottershaw?").place
+    assert text_of(evidence)[start:end].startswith("Ogilvy, the astronomer")
+    evidence.support("", passage, "")  # nothing to look for is no error

@@ -1,0 +1,235 @@
+"""A question answered from the passages of a book that its words point at: each is read alone, and of the
+answers the one that its passage bears out best is given, with the sentences it rests on.
+
+What no passage bears out is not said: then the book does not seem to say, and the nearest passages are shown.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from core.ask import Ask, Exchange
+from core.conversation.answering import Answer
+from core.conversation.asking import Conversations, Run, asked_of_passage
+from core.conversation.books import Books
+from core.conversation.books import passage as text_of
+from core.conversation.reading import Part, ReadingPlan, ReadingStyle, place_name
+from core.conversation.turns import Turns
+from core.documents.document import Document
+from core.events import Delta, Event, Piece, Reading
+from core.evidence.passages import Passage
+from core.evidence.support import Evidence, Support
+from core.stats import combined
+from core.text.ranking import terms
+from core.text.tokenizer import Tokenizer
+from core.text.words import translated as _
+
+MOST_PASSAGES = 4
+_SHOWN_PASSAGES = 3  # where none answers
+_RANK_COST = 0.1  # the first passage holds the answer in 69 % of FairytaleQA's questions, the second in 9 %
+_QUOTE_CHARS = 500
+_FEW_WORDS = 2  # content words: a question with so few leans on the one before
+_BEFORE_WORDS = 40  # of an answer, as far as it is put before the next question
+_LEANS = re.compile(
+    r"\b(?:he|him|his|she|hers?|it|its|they|them|their|theirs|this|that|these|those|there|then|so|one)\b",
+    re.IGNORECASE,
+)
+_NAME = re.compile(r"(?<!\w)[A-Z][^\W\d_]{2,}(?!\w)")
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """What was answered from one passage. `rank`: 0 for the passage that the question points at first."""
+
+    answer: Answer
+    pieces: tuple[Piece, ...]
+    support: Support
+    rank: int
+
+    @property
+    def worth(self) -> float:
+        """Higher is better: what the passage holds of the answer, alone and with the question."""
+        return (self.support.own + self.support.score) / 2 - _RANK_COST * self.rank
+
+
+class FromPassages:
+    """What a session does with a question that is answered from passages.
+
+    `room_tokens(n)`: what a context holds of a text beside the instructions and an answer of n tokens.
+    """
+
+    def __init__(
+        self,
+        turns: Turns,
+        tokenizer: Tokenizer,
+        style: ReadingStyle,
+        *,
+        books: Books,
+        conversations: Conversations,
+        room_tokens: Callable[[int], int],
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self._turns, self._tokenizer, self._style = turns, tokenizer, style
+        self._books, self._conversations = books, conversations
+        self._room_tokens, self._clock = room_tokens, clock
+
+    def found(self, ask: Ask, plan: ReadingPlan) -> list[Passage]:
+        """The passages of what may be read that the question's words point at, best first; those of the
+        question before with them, where this one leans on it.
+        """
+        evidence = self._books.evidence(ask.book)
+        before = leant_on(ask)
+        words = ask.question
+        if before is not None:
+            names = " ".join(_NAME.findall(_first_words(before.answer)))
+            words = f"{ask.question} {before.question} {names}"
+        near = evidence.nearest(words, len(evidence.passages))
+        inside = [
+            one
+            for one in near
+            if any(place.start <= one.start and one.end <= place.end for place in plan.parts)
+        ]
+        return inside[:MOST_PASSAGES]
+
+    def answer(self, run: Run, plan: ReadingPlan, found: Sequence[Passage]) -> Iterator[Event]:
+        """The events of the answer: `found` are read one after the other, then it comes as one text."""
+        ask, started = run.ask, self._clock()
+        evidence, tried, stopped = self._books.evidence(ask.book), [], False
+        for rank, passage in enumerate(found):
+            label = _where(ask.book, (passage.start, passage.end))
+            yield Reading(rank + 1, len(found), label, "passage")
+            done, pieces = yield from self._read(run, passage)
+            if stopped := done.reason == "user":
+                break
+            support = evidence.support(done.text, passage, ask.question)
+            tried.append(Tried(done, pieces, support, rank))
+        best = max((one for one in tried if self._says(one)), key=lambda one: one.worth, default=None)
+        pieces = _answered(ask.book, best) if best else _not_said(ask, evidence, found)
+        if stopped and best is None:
+            pieces = ()
+        stats = replace(combined([one.answer.stats for one in tried]), ttft_s=self._clock() - started)
+        if pieces:
+            yield Delta(pieces, stats)
+        text = "".join(piece.text for piece in pieces)
+        notes = dict.fromkeys(note for one in tried for note in one.answer.notes)
+        if stopped:
+            words = _("Stopped in passage {number} of {count}.")
+            notes[words.format(number=len(tried) + 1, count=len(found))] = None
+        reason = "user" if stopped else best.answer.reason if best else "stop"
+        done = Answer(reason, text, tuple(self._tokenizer.encode(text)), stats, tuple(notes))
+        yield self._turns.finished(done, plan=plan, sources=_sources(ask.book, found[: len(tried)]))
+
+    def _read(self, run: Run, passage: Passage) -> Generator[Event, None, tuple[Answer, tuple[Piece, ...]]]:
+        """The answer from one passage, which nobody sees yet, and its pieces."""
+        params = replace(run.params, max_new_tokens=min(run.params.max_new_tokens, self._style.note_tokens))
+        text = self._tokenizer.encode(text_of(run.ask.book, passage) + "\n\n")
+        # all of it, unless one sentence is longer than the context
+        text = text[: self._room_tokens(params.max_new_tokens)]
+        key = run.ask.book_id, "passage", passage.start, passage.end
+        question = asked_of_passage(self._style, _restated(run.ask))
+        events, pieces = self._turns.passing(run, key, text, question, params), []
+        while True:
+            try:
+                event = next(events)
+            except StopIteration as finished:
+                return finished.value, tuple(pieces)
+            if isinstance(event, Delta):
+                pieces += event.pieces
+            else:
+                yield event
+
+    def _says(self, one: Tried) -> bool:
+        """Whether it is an answer that its passage bears out."""
+        said = _plain(one.answer.text)
+        return bool(said) and not said.startswith(_plain(self._style.refusal)) and one.support.bears_out
+
+
+def leant_on(ask: Ask) -> Exchange | None:
+    """What was asked before, where the question cannot be understood without it."""
+    if not ask.history:
+        return None
+    leans = _LEANS.search(ask.question) or len(set(terms(ask.question))) < _FEW_WORDS
+    return ask.history[-1] if leans else None
+
+
+def _restated(ask: Ask) -> str:
+    """The question as a reader of one passage understands it: behind the one it leans on and its answer."""
+    before = leant_on(ask)
+    if before is None:
+        return ask.question
+    answer = _first_words(before.answer)
+    if _plain(answer).startswith(_plain(_unsaid())):
+        answer = ""
+    return " ".join(filter(None, (before.question.strip(), answer, ask.question.strip())))
+
+
+def _first_words(answer: str) -> str:
+    """An answer without the quotations below it, if it is short enough to be repeated."""
+    first = answer.strip().split("\n\n")[0]
+    return " ".join(first.split()) if len(first.split()) <= _BEFORE_WORDS else ""
+
+
+def _plain(text: str) -> str:
+    return " ".join(re.findall(r"\w+", text.lower()))
+
+
+def _answered(book: Document, best: Tried) -> tuple[Piece, ...]:
+    """The answer with the sentences it rests on."""
+    quoted = _quoted(book, best.support.place)
+    return (*_stripped(best.pieces, best.answer.text), Piece(f"\n\n{quoted}", ""))
+
+
+def _stripped(pieces: Sequence[Piece], text: str) -> tuple[Piece, ...]:
+    """The pieces of an answer without the white space around it; one of no level where they are not its."""
+    shown = "".join(piece.text for piece in pieces)
+    if not shown.strip() or shown.strip() != text.strip():
+        return (Piece(text.strip(), ""),)
+    left, end = len(shown) - len(shown.lstrip()), len(shown.rstrip())
+    kept, at = [], 0
+    for piece in pieces:
+        inside = piece.text[max(0, left - at) : max(0, end - at)]
+        at += len(piece.text)
+        if inside:
+            kept.append(Piece(inside, piece.level))
+    return tuple(kept)
+
+
+def _unsaid() -> str:
+    return _("The book does not seem to say.")
+
+
+def _not_said(ask: Ask, evidence: Evidence, found: Sequence[Passage]) -> tuple[Piece, ...]:
+    """That no answer was found, and the sentences that come nearest to the question."""
+    if not found:
+        hint = _(
+            "No passage shares a word with the question: ask with names or words that stand in the book."
+        )
+        return (Piece(f"{_unsaid()} {hint}", ""),)
+    places = [evidence.support("", one, ask.question).place for one in found[:_SHOWN_PASSAGES]]
+    shown = "\n\n".join(_quoted(ask.book, place) for place in places)
+    return (Piece(f"{_unsaid()} {_('Nearest passages:')}\n\n{shown}", ""),)
+
+
+def _quoted(book: Document, place: tuple[int, int]) -> str:
+    """The book's own words under the place they stand at, as a quotation in Markdown."""
+    words = " ".join(book.text[slice(*place)].split())
+    if len(words) > _QUOTE_CHARS:
+        words = words[:_QUOTE_CHARS].rsplit(" ", 1)[0] + " …"
+    return f"{_where(book, place)}:\n> {words}"
+
+
+def _where(book: Document, place: tuple[int, int]) -> str:
+    """Chapter and page of a place."""
+    chapter = place_name(book, (Part(_("The text"), *place, 0),))
+    page = book.page_at(place[0])
+    return _("{chapter}, p. {page}").format(chapter=chapter, page=page) if page else chapter
+
+
+def _sources(book: Document, found: Sequence[Passage]) -> list[str]:
+    """What was read, in the order of the book."""
+    ordered = sorted(found, key=lambda one: one.start)
+    names = dict.fromkeys(_where(book, (one.start, one.end)) for one in ordered)
+    return [_("a passage of {place}").format(place=name) for name in names]

@@ -1,0 +1,113 @@
+"""A limit "up to chapter N": nothing behind it gets into a prompt or is shown, however the book is read."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, replace
+
+import pytest
+
+from core.ask import Exchange
+from core.config import FITS
+from core.conversation.notes import NoteStore
+from core.documents.document import Document, Section
+from core.errors import UserError
+from tests.fakes import CharTokenizer
+from tests.talks import STYLE, ask, encoded, finished, make
+
+MARKER = "Zyxomma"
+KNOWN = 3  # chapters
+
+
+def marked() -> Document:
+    """Six chapters in two books; the marker stands in all text and titles after the third."""
+    text, sections = "", []
+
+    def add(title: str, body: str, kind: str = "chapter") -> None:
+        nonlocal text
+        start = len(text)
+        text += f"{title}\n\n{body}\n\n"
+        sections.append(Section(title, start, len(text), kind=kind))
+
+    add("Title page", "The Ferry, a tale.", "front")
+    add("BOOK ONE. THE RIVER", "", "part")
+    for number in range(1, 7):
+        if number == KNOWN + 1:
+            add(f"BOOK TWO. {MARKER.upper()}", "", "part")
+        late = f" and {MARKER} rowed the ferry" if number > KNOWN else ""
+        body = f"The ferryman Oddo hid the silver key of day {number}{late}. " * 12
+        add(f"Chapter {number}" + (f" {MARKER}" if late else ""), body)
+    add("Afterword", f"Of {MARKER} and the ferry.", "back")
+    pages = tuple(section.start for section in sections)
+    return Document("Ferry", "", "pdf", text, tuple(sections), pages, sha256="f")
+
+
+def seen(events: list, engine) -> str:
+    """All that a person or the model gets to see."""
+    told = [CharTokenizer().decode(ids) for ids in engine.prompts]
+    return json.dumps([*told, *(asdict(event) for event in events)], ensure_ascii=False).lower()
+
+
+QUESTIONS = [
+    "Where is the silver key of Oddo?",
+    "Who rowed the ferry?",
+    "Why?",
+    f"Who is {MARKER[:4]}?",
+    None,
+]
+
+
+@pytest.mark.parametrize("known", [False, True], ids=["fresh", "read before without a limit"])
+@pytest.mark.parametrize("question", QUESTIONS)
+@pytest.mark.parametrize("fit", [*FITS, "slow auto", "auto by passages"])
+def test_nothing_behind_the_limit_is_read_or_shown(fit: str, question: str | None, known: bool):
+    """Notes, word indexes, plans and contexts of the whole book may be kept: none of them may leak."""
+    book = marked()
+    style = replace(STYLE, part_tokens=500, whole_tokens=4000, passages=fit == "auto by passages")
+    options = {"read_whole_s": 0.0} if fit == "slow auto" else {}
+
+    def reply(ids, params):
+        prompt = CharTokenizer().decode(ids)
+        return encoded(f"{MARKER} hid it." if MARKER in prompt else "Oddo hid the silver key of the ferry.")
+
+    session, engine = make(reply, context_tokens=9000, style=style, notes=NoteStore(), **options)
+    plainly = fit if fit in FITS else "auto"
+    if known:
+        for one in (None, "Who rowed the ferry?", "Where is the silver key?"):
+            for way in ("sections", "whole", "passages"):
+                ask(session, book, one, fit=way, conversation="before")
+        assert MARKER.lower() in seen([], engine), "else this test shows nothing"
+        engine.prompts.clear()
+
+    events, said = [], ()
+    for turn in (question, "And why did he?", None):
+        events += ask(session, book, turn, fit=plainly, until=KNOWN, history=said)
+        done = finished(events)
+        said = (*said, Exchange(turn or "Summarize this book", done.text, done.token_ids))
+    assert engine.prompts
+    assert MARKER.lower() not in seen(events, engine)
+    assert known or "day 3" in seen(events, engine), "the last chapter of the limit is read"
+    assert MARKER.lower() not in json.dumps(session.card(book, KNOWN)).lower()
+
+
+def test_the_book_ends_with_the_limit():
+    cut = marked().up_to(KNOWN)
+    assert MARKER.lower() not in cut.text.lower() and len(cut.chapters) == KNOWN
+    assert cut.text.endswith("day 3. \n\n") and marked().text.startswith(cut.text)
+    assert len(cut.page_starts) == len(cut.sections) and cut.page_starts[-1] < len(cut.text)
+    assert marked().up_to(None) == marked()
+    assert len(marked().up_to(6).chapters) == 6
+
+
+@pytest.mark.parametrize("until", [0, 7, -1])
+def test_a_limit_that_is_no_chapter_is_refused_in_words(until: int):
+    session, _ = make()
+    with pytest.raises(UserError, match="this book has 6"):
+        ask(session, marked(), "Who?", until=until)
+
+
+def test_the_card_is_of_what_may_be_read():
+    session, _ = make(context_tokens=9000)
+    known, whole = session.card(marked(), KNOWN), session.card(marked())
+    assert known["chapters"] == KNOWN and known["tokens"] < whole["tokens"]
+    assert known["read_s_estimate"] < whole["read_s_estimate"]

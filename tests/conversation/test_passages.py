@@ -1,0 +1,312 @@
+"""Questions answered from passages: what is read, which answer is given, what is quoted, what is not said."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from core.ask import Exchange
+from core.config import MODES
+from core.conversation.notes import NoteStore
+from core.conversation.passages import leant_on
+from core.documents.document import Document, Section
+from core.documents.quotes import find_quotes
+from core.errors import UserError
+from core.events import Delta, Prefill, Reading
+from tests.fakes import CharTokenizer, FakeEngine
+from tests.talks import STYLE, ask, encoded, finished, make
+
+REFUSAL = STYLE.refusal
+SUMMER = "Once in the summer the keeper of the ferry painted his boat. "
+FACTS = (
+    "The ferryman Oddo hid the silver key under the third plank of the jetty. Nobody saw him do it.",
+    "Oddo told the priest that the silver key was lost. The priest did not believe the ferryman.",
+    "In spring the widow Brandt found a key of copper in her well. It opened nothing at all.",
+    "The schoolmaster counted the herring boats, and 41 of them came home before the storm.",
+)
+
+
+def told(*, pages: bool = False) -> Document:
+    """A chapter of some 300 words round every fact."""
+    text, sections, starts = "", [], []
+    for number, fact in enumerate(FACTS, 1):
+        start = len(text)
+        starts.append(start)
+        filler = " ".join(
+            f"Number {number * 100 + at} of the tales has no end and no moral." for at in range(26)
+        )
+        text += f"{fact}\n\n{filler}\n\n"
+        sections.append(Section(f"Chapter {number}", start, len(text)))
+    return Document("Ferry", "", "txt", text, tuple(sections), tuple(starts if pages else ()), sha256="f")
+
+
+def reader(answers: dict[str, str]):
+    """Answers a prompt by the passage it holds: the first key that stands in it; else it refuses."""
+
+    def reply(ids, params):
+        prompt = CharTokenizer().decode(ids)
+        said = next((answer for words, answer in answers.items() if words in prompt), REFUSAL)
+        return encoded(said)
+
+    return reply
+
+
+def prompts(engine: FakeEngine) -> list[str]:
+    return [CharTokenizer().decode(ids) for ids in engine.prompts]
+
+
+def shown(events: list) -> str:
+    return "".join(event.text for event in events if isinstance(event, Delta))
+
+
+QUESTION = "Where is the silver key?"
+HIDDEN = {"third plank": "Under the third plank of the jetty."}
+
+
+def test_only_passages_are_read_and_the_answer_rests_on_the_books_words():
+    session, engine = make(reader(HIDDEN))
+    events = ask(session, told(pages=True), QUESTION, fit="passages")
+    done = finished(events)
+    answer, place, quote = done.text.replace(":\n", "\n\n").split("\n\n")
+    assert answer == "Under the third plank of the jetty."
+    assert place == "Chapter 1, p. 1"
+    assert quote == "> The ferryman Oddo hid the silver key under the third plank of the jetty."
+    assert shown(events) == done.text and done.token_ids == tuple(encoded(done.text))
+    assert 2 <= len(engine.prompts) <= 4, "the passages that share words with the question, no others"
+    assert all(len(prompt) < 2500 for prompt in prompts(engine))
+    assert done.plan["reading"]["mode"] == "passages"
+    assert done.sources[0] == "a passage of Chapter 1, p. 1"
+
+
+def test_reading_is_told_passage_by_passage_and_nothing_of_it_is_shown():
+    session, _ = make(reader({**HIDDEN, "priest": "It was lost."}))
+    events = ask(session, told(), QUESTION, fit="passages")
+    steps = [event for event in events if isinstance(event, Reading)]
+    assert [(step.index, step.purpose) for step in steps] == [
+        (at, "passage") for at in range(1, len(steps) + 1)
+    ]
+    first_word = next(at for at, event in enumerate(events) if isinstance(event, Delta))
+    assert not any(isinstance(event, (Reading, Prefill)) for event in events[first_word:])
+
+
+def test_every_quotation_stands_in_the_book_word_for_word():
+    book = told()
+    for answers in (HIDDEN, {}):
+        session, _ = make(reader(answers))
+        done = finished(ask(session, book, QUESTION, fit="passages"))
+        quotes = find_quotes(done.text, book)
+        assert quotes and all(quote.found is not None for quote in quotes)
+        for quote in quotes:
+            words = " ".join(book.text[quote.found : quote.found_end].split())
+            assert words in quote.text
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [
+        {"priest": "Under the altar of Nidaros."},  # a name that stands in no passage
+        {"third plank": "42 fathoms deep."},  # a number
+        {"third plank": "The Great Gatsby keeps it."},
+    ],
+)
+def test_an_answer_that_its_passage_does_not_bear_out_is_not_given(answers: dict[str, str]):
+    session, _ = make(reader(answers))
+    text = finished(ask(session, told(), QUESTION, fit="passages")).text
+    assert text.startswith("The book does not seem to say. Nearest passages:")
+    assert not any(said in text for said in answers.values())
+
+
+def test_of_several_answers_the_best_supported_is_given():
+    """The passage that the question points at first need not be the one that says it."""
+    weak, strong = "On a jetty of dreams and clouds.", "The priest heard that the silver key was lost."
+    session, _ = make(reader({"third plank": weak, "priest": strong}))
+    assert finished(ask(session, told(), QUESTION, fit="passages")).text.startswith(strong)
+    session, _ = make(reader({"third plank": weak}))
+    assert finished(ask(session, told(), QUESTION, fit="passages")).text.startswith(weak)
+
+
+def test_where_nothing_says_it_the_nearest_passages_are_shown():
+    session, _ = make(reader({}))
+    done = finished(ask(session, told(pages=True), QUESTION, fit="passages"))
+    assert done.text.startswith("The book does not seem to say. Nearest passages:\n\nChapter ")
+    assert "Chapter 1, p. 1:\n> " in done.text
+    assert "hid the silver key" in done.text and done.text.count("\n> ") in (2, 3)
+    assert REFUSAL not in done.text
+
+
+def test_a_question_that_shares_no_word_with_the_book_is_not_guessed_at():
+    session, engine = make(reader({}))
+    done = finished(ask(session, told(), "Warum?", fit="passages"))
+    assert done.text.startswith("The book does not seem to say.") and "names" in done.text
+    assert engine.prompts == []
+
+
+def test_chapters_that_were_not_chosen_are_not_looked_at():
+    session, engine = make(reader(HIDDEN))
+    done = finished(ask(session, told(), QUESTION, fit="passages", chapters=(2, 4)))
+    assert "third plank" not in "".join(prompts(engine)) + done.text
+    assert any("Chapter 1" in note and "Not read" in note for note in done.notes)
+
+
+# ---- follow-ups --------------------------------------------------------------------------------------------
+
+
+def test_a_follow_up_is_looked_up_and_put_with_the_question_before_it():
+    """ "And why did he?" names nothing: alone it finds nothing, and no passage could answer it."""
+    session, engine = make(reader(HIDDEN))
+    book = told()
+    first = finished(ask(session, book, "Where did Oddo hide the silver key?", fit="passages"))
+    said = (Exchange("Where did Oddo hide the silver key?", first.text, first.token_ids),)
+    ask(session, book, "And why did he?", fit="passages", history=said)
+    last = prompts(engine)[-1]
+    assert "Where did Oddo hide the silver key? Under the third plank of the jetty. And why did he?" in last
+    assert "> " not in last, "the quotation below an answer is not put again"
+    assert any("Nobody saw him do it" in prompt for prompt in prompts(engine)[len(prompts(engine)) // 2 :])
+
+
+def test_a_question_that_stands_alone_is_put_alone():
+    session, engine = make(reader({}))
+    said = (Exchange("Where did Oddo hide the silver key?", "Under the plank.", (5,)),)
+    ask(session, told(), "How many herring boats came home before the storm?", fit="passages", history=said)
+    assert not any("Oddo hide" in prompt for prompt in prompts(engine))
+
+
+def test_a_refusal_is_not_repeated_to_the_model():
+    session, engine = make(reader({}))
+    first = finished(ask(session, told(), QUESTION, fit="passages"))
+    said = (Exchange(QUESTION, first.text, first.token_ids),)
+    ask(session, told(), "And who hid it?", fit="passages", history=said)
+    assert prompts(engine)[-1].endswith(f"{QUESTION} And who hid it?")
+    assert "does not seem to say" not in prompts(engine)[-1]
+
+
+@pytest.mark.parametrize(
+    ("question", "leans"),
+    [
+        ("And why did he?", True),
+        ("What happened to it then?", True),
+        ("Why?", True),
+        ("Who is Ogilvy the astronomer?", False),
+    ],
+)
+def test_which_questions_lean(question: str, leans: bool):
+    from core.ask import Ask
+
+    asked = Ask(question, history=(Exchange("Who?", "He.", (5,)),))
+    assert (leant_on(asked) is not None) == leans
+
+
+# ---- contexts, parameters, stopping ------------------------------------------------------------------------
+
+
+def test_a_passage_that_was_read_is_not_read_again():
+    session, engine = make(reader(HIDDEN))
+    ask(session, told(), QUESTION, fit="passages")
+    before = len(engine.fed)
+    ask(session, told(), QUESTION, fit="passages", conversation="other", params={"seed": 1})
+    again = engine.fed[before:]
+    assert again and max(again) <= 1
+
+
+def test_passages_do_not_send_the_open_book_away():
+    """What was read for hours must be there when the person goes back to it."""
+    from tests.fakes import BYTES_PER_TOKEN
+
+    book = told()
+    room = (len(book.text) + 3000) * BYTES_PER_TOKEN
+    session, engine = make(
+        reader(HIDDEN),
+        context_tokens=12_000,
+        allowance_bytes=room,
+        style=dataclasses.replace(STYLE, whole_tokens=None),
+    )
+    ask(session, book, "Who came?", fit="whole")
+    for question in (QUESTION, "Who is the priest?", "What did the widow find?", "Which boats came home?"):
+        ask(session, book, question, fit="passages", conversation="other")
+    session._engine.fed.clear()
+    ask(session, book, "Who came?", fit="whole", params={"seed": 2})
+    assert engine.fed == [0] or engine.fed[0] <= 2
+    kept = sum(context.nbytes for context in engine.contexts if not context.closed)
+    assert kept <= room + 3000 * BYTES_PER_TOKEN
+
+
+def test_answers_are_short_and_drawn_as_set():
+    session, engine = make(reader(HIDDEN))
+    ask(session, told(), QUESTION, fit="passages", params={"temperature": 0.7, "seed": 9, "mode": "draft"})
+    assert {(one.temperature, one.seed, one.mode) for one in engine.params} == {(0.7, 9, "draft")}
+    assert all(one.max_new_tokens <= STYLE.note_tokens for one in engine.params)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_same_seed_gives_the_same_answer(mode: str):
+    texts = [
+        finished(
+            ask(make(reader(HIDDEN))[0], told(), QUESTION, fit="passages", params={"seed": 3, "mode": mode})
+        ).text
+        for _ in range(2)
+    ]
+    assert texts[0] == texts[1]
+
+
+def test_a_stop_keeps_what_was_found():
+    session, engine = make(reader({**HIDDEN, "priest": "The silver key was lost."}))
+
+    def stop_in_the_second() -> bool:
+        return len(engine.prompts) > 1
+
+    done = finished(ask(session, told(), QUESTION, fit="passages", should_stop=stop_in_the_second))
+    assert done.reason == "user" and done.text.startswith("The silver key was lost.")
+    assert any("passage 2 of" in note for note in done.notes)
+    session, _ = make(reader(HIDDEN))
+    done = finished(ask(session, told(), QUESTION, fit="passages", should_stop=lambda: True))
+    assert (done.reason, done.text) == ("user", ""), "what was not looked for is not called missing"
+
+
+def test_a_question_too_long_for_the_context_is_refused_in_words():
+    session, _ = make(reader({}), context_tokens=3000)
+    with pytest.raises(UserError, match="Ask a shorter question"):
+        ask(session, told(), "key " * 900, fit="passages")
+
+
+# ---- what is chosen where nothing was ----------------------------------------------------------------------
+
+
+def test_what_would_take_too_long_is_answered_from_passages_and_says_so():
+    book = told()
+    slow, engine = make(reader(HIDDEN), context_tokens=12_000, read_whole_s=0.5)
+    done = finished(ask(slow, book, QUESTION))
+    assert done.plan["reading"]["mode"] == "passages"
+    assert any("would take about" in note for note in done.notes)
+    patient, _ = make(reader(HIDDEN), context_tokens=12_000, read_whole_s=1e6)
+    assert finished(ask(patient, book, QUESTION)).plan["reading"]["mode"] == "sections"
+    assert slow.card(book)["from_passages"] and not patient.card(book)["from_passages"]
+    assert slow.card(book)["passages_s_estimate"] > 0
+
+
+def test_a_book_that_was_read_already_is_not_answered_from_passages():
+    """The time that counts is what is still to be read."""
+    book, style = told(), dataclasses.replace(STYLE, whole_tokens=None)
+    session, _ = make(reader(HIDDEN), context_tokens=12_000, read_whole_s=1.0, style=style)
+    assert session.card(book)["from_passages"]
+    ask(session, book, "Who came?", fit="whole")
+    assert not session.card(book)["from_passages"]
+    assert finished(ask(session, book, QUESTION)).plan["reading"]["mode"] == "whole"
+
+
+def test_a_model_that_reads_passages_best_is_given_them():
+    style = dataclasses.replace(STYLE, passages=True)
+    session, engine = make(reader(HIDDEN), style=style)
+    assert finished(ask(session, told(), QUESTION)).plan["reading"]["mode"] == "passages"
+    assert session.card(told())["from_passages"]
+    # where the words point nowhere, what is read otherwise is better than nothing
+    assert finished(ask(session, told(), "Warum?", conversation="d")).plan["reading"]["mode"] == "sections"
+    assert finished(ask(session, told(), QUESTION, fit="sections")).plan["reading"]["mode"] == "sections"
+
+
+def test_a_summary_is_read_as_if_nothing_had_been_chosen():
+    for fit in ("passages", "auto"):
+        session, engine = make(notes=NoteStore(), read_whole_s=0.0)
+        done = finished(ask(session, told(), None, fit=fit))
+        assert done.plan["reading"]["mode"] == "sections"
+        assert len(engine.prompts) > 4
