@@ -1,0 +1,204 @@
+"""A text told in sentences of its own: those that say most of what it says, in its order. No model.
+
+A sentence is worth the mean weight of its words (tf-idf over the sentences; after centroid summaries, Radev
+et al. 2004, arXiv cs/0005020), how usual its pairs of words are in this text, and the names that it is the
+first to bring. The text is cut into stretches of equal length, and each gives its best sentences, less what
+was said before (maximal marginal relevance, Carbonell and Goldstein 1998). The shares were chosen on
+SQuALITY's training stories; benchmarks/summaries.py measures what they give on others.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from core.evidence.passages import sentences
+from core.text.ranking import terms
+
+LEAST_WORDS, MOST_WORDS = 11, 60  # of a sentence worth choosing
+_STRETCH_WORDS = 100  # of the summary, from one stretch of the text
+_WEIGHT, _PAIRS, _NEW_NAME = 3.0, 2.0, 0.6
+_POINTS_BACK, _OPEN_END, _SAID_BEFORE = 0.1, 1.0, 1.2
+_MOST_NEW_NAMES = 2
+_ALIKE = 0.8  # of the content words
+_WORD = re.compile(r"[぀-ヿ㐀-鿿]|[^\W_぀-ヿ㐀-鿿]+")
+_NAME = re.compile(r"\b[A-Z][a-z]{2,}\b")
+_BACK = re.compile(
+    r"(?:he|she|it|they|his|her|their|this|that|these|those|we|i|you|but|and|then|so|him|them)\b",
+    re.IGNORECASE,
+)
+_OPENS = '“«„「『"'
+_QUOTED = re.compile(r"[“«„「『\"](?:(?!\n\s*\n)[^“”\"«»„「『」』])*[”\"»」』]?")
+_MOST_QUOTED = 0.2  # of a sentence's characters: a nickname, a ship's name
+_LONG_SPEECH_CHARS = 400
+_ENDS = re.compile(r"[.!?…。！？][)\]”»」』\"]*\Z")
+_LEFT_OPEN = re.compile(r"(?:[?!？！]|\.\.\.|…)[)\]]*$")
+
+
+def best_sentences(text: str, ranges: Sequence[tuple[int, int]], words: int) -> list[tuple[int, int]]:
+    """The sentences that tell text[start:end] of all `ranges` in about `words` words, as offsets, in order.
+
+    They are whole ones that the book tells itself, not what somebody says, unless he goes on for so long that
+    he tells the story. A quotation mark that opens such a long speech is left off.
+    """
+    spans = [span for start, end in ranges for span in sentences(text, start, end)]
+    spoken = [span for start, end in ranges for span in _speeches(text, start, end)]
+    spans = [(low + (text[low] in _OPENS and not _is_speech(low, high, spoken)), high) for low, high in spans]
+    told = [
+        number
+        for number, (low, high) in enumerate(spans)
+        if _ENDS.search(text[low:high]) and not _is_speech(low, high, spoken)
+    ]
+    found = choose([text[low:high] for low, high in spans], words, told or range(len(spans)))
+    return [spans[number] for number in found]
+
+
+def choose(told: Sequence[str], words: int, among: Collection[int] | None = None) -> list[int]:
+    """Which of the sentences `told`, which follow one another, to keep for a summary of about `words` words;
+    with `among`, of those with these numbers.
+
+    Their numbers, in order; all where they have no more words than that.
+    """
+    table = _Table(told)
+    among = frozenset(range(len(told)) if among is None else among)
+    if sum(table.sentences[number].length for number in among) <= words:
+        return sorted(among)
+    chosen: list[int] = []
+    said: Counter[str] = Counter()
+    stretches, room = list(table.stretches(max(1, round(words / _STRETCH_WORDS)), among)), 0.0
+    for stretch in stretches:
+        room += words / len(stretches)
+        while room > 0 and stretch:
+            best = max(stretch, key=lambda number: (table.worth(number, said), -number))
+            stretch.remove(best)
+            if any(table.alike(best, other) for other in chosen):
+                continue
+            if chosen and table.sentences[best].length > 2 * room:
+                break
+            chosen.append(best)
+            room -= table.sentences[best].length
+            said.update(table.sentences[best].terms)
+    return sorted(chosen)
+
+
+@dataclass(frozen=True, slots=True)
+class _Sentence:
+    length: int  # words
+    terms: frozenset[str]
+    pairs: frozenset[tuple[str, str]]
+
+
+class _Table:
+    """Sentences with what each is worth."""
+
+    def __init__(self, told: Sequence[str]) -> None:
+        content = [terms(one) for one in told]
+        split = [_WORD.findall(one.lower()) for one in told]
+        self.sentences = [
+            _Sentence(len(words), frozenset(some), frozenset(pairwise(words)))
+            for words, some in zip(split, content, strict=True)
+        ]
+        self._times = Counter(term for some in content for term in some)
+        holding = Counter(term for one in self.sentences for term in one.terms)
+        self._weights = {
+            term: math.log(1 + times) * math.log(1 + len(told) / holding[term])
+            for term, times in self._times.items()
+        }
+        weights, usual = self._mean_weights(), self._usual_pairs()
+        self._worth = [
+            _WEIGHT * weight + _PAIRS * pair + _NEW_NAME * new - _unfit(text)
+            for text, weight, pair, new in zip(told, weights, usual, _new_names(told), strict=True)
+        ]
+
+    def worth(self, number: int, said: Counter[str]) -> float:
+        """What a sentence adds to what was `said`."""
+        own = self.sentences[number].terms
+        total = sum(self._weights[term] for term in own) or 1.0
+        known = sum(self._weights[term] * min(said[term], 3) / 3 for term in own)
+        return self._worth[number] - _SAID_BEFORE * known / total
+
+    def alike(self, number: int, other: int) -> bool:
+        """Whether a sentence says hardly more than the other one."""
+        own = self.sentences[number].terms
+        return len(own & self.sentences[other].terms) > _ALIKE * len(own)
+
+    def stretches(self, count: int, among: Collection[int]) -> Iterator[list[int]]:
+        """The numbers of the sentences that may be chosen, in `count` stretches of equally many words: those
+        of a good length, where a stretch has such.
+        """
+        found: list[list[int]] = [[] for _ in range(count)]
+        total, before = sum(one.length for one in self.sentences), 0
+        for number, one in enumerate(self.sentences):
+            if number in among:
+                found[min(count - 1, before * count // total)].append(number)
+            before += one.length
+        for stretch in found:
+            good = [at for at in stretch if LEAST_WORDS <= self.sentences[at].length <= MOST_WORDS]
+            yield good or stretch
+
+    def _mean_weights(self) -> list[float]:
+        def mean(one: _Sentence) -> float:
+            heavy = sum(self._weights[term] * math.log(1 + self._times[term]) for term in one.terms)
+            return heavy / max(1, len(one.terms))
+
+        return _to_one([mean(one) for one in self.sentences])
+
+    def _usual_pairs(self) -> list[float]:
+        """The mean logarithm of how many sentences have a sentence's pairs of words."""
+        holding = Counter(pair for one in self.sentences for pair in one.pairs)
+        return _to_one(
+            [
+                sum(math.log(holding[pair]) for pair in one.pairs) / max(1, len(one.pairs))
+                for one in self.sentences
+            ]
+        )
+
+
+def _to_one(values: list[float]) -> list[float]:
+    """As shares of the largest."""
+    largest = max(values, default=0.0) or 1.0
+    return [value / largest for value in values]
+
+
+def _unfit(sentence: str) -> float:
+    """What a sentence loses that points back to another, or leaves something open."""
+    return _POINTS_BACK * bool(_BACK.match(sentence)) + _OPEN_END * bool(_LEFT_OPEN.search(sentence))
+
+
+def _new_names(told: Sequence[str]) -> list[int]:
+    """How many names each sentence is the first to bring, two at most: words that are never written small and
+    stand in two sentences or more.
+    """
+    small = {word for one in told for word in re.findall(r"\b[a-z]+\b", one)}
+    found = [{word for word in _NAME.findall(one) if word.lower() not in small} for one in told]
+    times = Counter(word for one in found for word in one)
+    known: set[str] = set()
+    new = []
+    for one in found:
+        fresh = {word for word in one if times[word] > 1} - known
+        new.append(min(len(fresh), _MOST_NEW_NAMES))
+        known |= fresh
+    return new
+
+
+def _speeches(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """What is quoted, to the closing mark or the paragraph's end, but for long speeches."""
+    for match in _QUOTED.finditer(text, start, end):
+        if match.end() - match.start() < _LONG_SPEECH_CHARS:
+            yield match.start(), match.end()
+
+
+def _is_speech(low: int, high: int, spoken: Sequence[tuple[int, int]]) -> bool:
+    """Whether more than a name or two of the sentence is said by somebody."""
+    first = max(0, bisect_right(spoken, (low, high)) - 1)
+    quoted = 0
+    for left, right in spoken[first:]:
+        if left >= high:
+            break
+        quoted += max(0, min(right, high) - max(left, low))
+    return quoted > _MOST_QUOTED * (high - low)

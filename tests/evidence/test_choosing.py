@@ -1,0 +1,102 @@
+"""The book's own sentences: what is told, in order, about as long as asked."""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+from pathlib import Path
+
+import pytest
+
+from benchmarks.summaries import own_sentences, random_sentences, rouge, unknown_names
+from core.evidence.choosing import best_sentences, choose
+
+PLAIN = [
+    f"The keeper {verb} barrel{number} and rope{number} of the lighthouse before storm{number} came home."
+    for number, verb in enumerate(["lit", "cleaned", "mended", "carried", "painted", "watched"] * 6)
+]
+STORY = "\n\n".join(" ".join(PLAIN[at : at + 3]) for at in range(0, len(PLAIN), 3))
+
+
+def texts(text: str, words: int, ranges: list[tuple[int, int]] | None = None) -> list[str]:
+    return [text[low:high] for low, high in best_sentences(text, ranges or [(0, len(text))], words)]
+
+
+@pytest.mark.parametrize("words", [60, 120, 250])
+def test_sentences_follow_the_book_and_are_as_many_as_asked(words: int):
+    told = texts(STORY, words)
+    assert [STORY.index(one) for one in told] == sorted(STORY.index(one) for one in told)
+    assert len(set(told)) == len(told)
+    assert abs(sum(len(one.split()) for one in told) - words) <= 25
+
+
+def test_every_stretch_of_the_book_is_told_of():
+    """The best sentences of all alone may all stand in one chapter."""
+    loud = " ".join(["Captain Ahab of the Pequod hunted the white whale with all of his crew."] * 30)
+    text = loud + "\n\n" + STORY
+    told = texts(text, 300)
+    assert any(one in STORY for one in told) and any(one in loud for one in told)
+
+
+def test_what_was_told_is_not_told_again():
+    again = "The keeper lit the great lamp of the tower before the storm came up."
+    other = "A merchant had sold nine barrels of oil to the village in the autumn."
+    text = " ".join([again, again, again, other, again, again])
+    assert other in texts(text, 26)
+
+
+def test_speech_is_left_out_and_a_long_tale_is_not():
+    said = "“You will never find the gold of the island in the dark cave,” the old pirate told everyone."
+    tale = "“I came to the island in the winter of that year with nine men of the crew. " + " ".join(
+        f"We dug for the gold of the island near tree number {n} of the wood." for n in range(12)
+    )
+    told = texts(f"{said} {STORY}\n\n{said}", 80)
+    assert not [one for one in told if "pirate" in one]
+    assert [one for one in texts(f"{STORY}\n\n{tale}", 500) if "We dug" in one]
+    assert texts(tale, 20)[0][0] != "“"
+
+
+def test_only_the_ranges_given_are_told_of():
+    """A summary up to a chapter must know nothing of the chapters after it."""
+    middle = len(STORY) // 2
+    told = best_sentences(STORY, [(0, middle)], 400)
+    assert told and max(high for _low, high in told) <= middle
+
+
+def test_a_text_without_narration_still_has_a_summary():
+    speech = " ".join(f"“We saw ship number {number} leave the port,” he said." for number in range(20))
+    assert texts(speech, 30)
+    assert texts("A heading", 30) == ["A heading"]
+    assert best_sentences("\n\n", [(0, 2)], 30) == []
+
+
+def test_a_short_text_is_kept_whole():
+    assert choose(["One sentence.", "Another one."], 100) == [0, 1]
+    assert choose([], 100) == []
+
+
+def test_rouge_is_lins_formula():
+    """Clipped counts: a word said five times for one in the reference counts once."""
+    assert rouge("the cat sat", ["the cat sat"], 2) == 1.0
+    assert rouge("the the the the the", ["the cat"], 1) == pytest.approx(2 * 1 / 7)
+    assert rouge("a b c d", ["a b x y", "c d"], 2) == pytest.approx((2 / 6 + 2 / 4) / 2)
+    assert rouge("", ["a"], 1) == 0.0
+
+
+def test_names_that_the_text_does_not_know_are_counted():
+    assert unknown_names("Then Ogilvy met Gatsby. Alone he went, and Ogilvy came.", "Ogilvy went.") == (1, 3)
+
+
+def test_chosen_sentences_beat_chance_on_stories():
+    """On stories that nothing was chosen by; the figures are in benchmarks/results/summaries.json."""
+    folder = Path(os.environ.get("TRIFORCE_TEST_DATA", "/none")) / "reading"
+    if not (folder / "squality-val.jsonl").is_file():
+        pytest.skip("no TRIFORCE_TEST_DATA with reading/squality-val.jsonl")
+    with (folder / "squality-val.jsonl").open(encoding="utf-8") as lines:
+        stories = [json.loads(line) for line, _ in zip(lines, range(6), strict=False)]
+    scores = [
+        statistics.fmean(rouge(way(one), one["questions"][0]["summaries"], 2) for one in stories)
+        for way in (own_sentences, random_sentences)
+    ]
+    assert scores[0] > 0.06 > 0.055 > scores[1]
