@@ -17,6 +17,7 @@ from installer.progress import Progress
 
 INTERRUPTED = 130
 LOOPBACK = "127.0.0.1,localhost"
+_MOST_PROCESSES = 4  # of the test run: each holds torch and small models
 
 
 def main(root: str, arguments: list[str]) -> int:
@@ -73,11 +74,17 @@ def _prepare_and_run(environment: Environment, arguments: list[str]) -> int:
 
 
 def pytest_arguments(arguments: list[str]) -> list[str]:
-    """`--slow` adds the slow tests, `--e2e` takes the browser tests alone; everything else is pytest's."""
+    """`--slow` adds the slow tests, `--e2e` takes the browser tests alone; everything else is pytest's.
+
+    Where nothing is named, the tests are shared out among processes, one for each core up to four.
+    """
     left_out = ["slow"] if "--slow" not in arguments else []
     browser = "e2e" if "--e2e" in arguments else "not e2e"
     expression = " and ".join([browser, *(f"not {mark}" for mark in left_out)])
-    return ["-m", expression, *(argument for argument in arguments if argument not in ("--slow", "--e2e"))]
+    given = [argument for argument in arguments if argument not in ("--slow", "--e2e")]
+    everything = browser == "not e2e" and all(argument.startswith("-") for argument in given)
+    processes = ["-n", str(min(_MOST_PROCESSES, os.cpu_count() or 1)), "--dist", "worksteal"]
+    return ["-m", expression, *(processes if everything else []), *given]
 
 
 def app_environ(root: Path) -> dict[str, str]:

@@ -170,16 +170,26 @@ def test_an_unfit_python_hands_over_or_says_what_to_install(
     assert "needs Python 3.10 to 3.13" in capsys.readouterr().err
 
 
+SHARED_OUT = ["-n", "3", "--dist", "worksteal"]
+
+
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
-        ([], ["-m", "not e2e and not slow"]),
-        (["--slow"], ["-m", "not e2e"]),
+        ([], ["-m", "not e2e and not slow", *SHARED_OUT]),
+        (["--slow", "-x"], ["-m", "not e2e", *SHARED_OUT, "-x"]),
         (["--e2e", "-x"], ["-m", "e2e and not slow", "-x"]),
         (["--e2e", "--slow"], ["-m", "e2e"]),
         (["-k", "plan"], ["-m", "not e2e and not slow", "-k", "plan"]),
+        (["tests/text"], ["-m", "not e2e and not slow", "tests/text"]),
     ],
 )
-def test_which_tests_run(given: list[str], expected: list[str]):
-    """The plain command is the quick one."""
+def test_which_tests_run(given: list[str], expected: list[str], monkeypatch: pytest.MonkeyPatch):
+    """The plain command is the quick one, on every core; tests that are named run in one process."""
+    monkeypatch.setattr(start.os, "cpu_count", lambda: 3)
     assert start.pytest_arguments(given) == expected
+
+
+def test_a_large_computer_does_not_start_a_process_for_every_core(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(start.os, "cpu_count", lambda: 64)
+    assert start.pytest_arguments([])[2:4] == ["-n", "4"]
