@@ -41,12 +41,15 @@ class Desk:
         *,
         upload_dir: Path,
         read: Callable[..., Document],
+        cover: Callable[..., bytes],
         can_ocr: Callable[[], bool],
         models: Models,
         samples: tuple[Path, ...] = (),
     ) -> None:
         self.engine, self.library, self.history, self.models = engine, library, history, models
-        self.intake = Intake(self, upload_dir=upload_dir, read=read, can_ocr=can_ocr, samples=samples)
+        self.intake = Intake(
+            self, upload_dir=upload_dir, read=read, cover=cover, can_ocr=can_ocr, samples=samples
+        )
         self._lock = threading.RLock()
         self._hurry = threading.Event()
         self._cards = Cards(engine, self.change)
@@ -98,12 +101,13 @@ class Desk:
 
     # --- books
 
-    def shelve(self, document: Document, *, again: bool) -> None:
-        """Puts the book on the shelf, and on the desk unless an answer is being written there. `again`: its
-        text has changed, as it has too when an older reader had read it otherwise.
+    def shelve(self, document: Document, *, cover: bytes, again: bool) -> None:
+        """Puts the book on the shelf, and on the desk unless an answer is being written there. `cover`: a
+        JPEG, or empty. `again`: its text has changed, as it has too when an older reader had read it
+        otherwise.
         """
         again = again or self._reads_otherwise(document)
-        self.library.add(document)
+        self.library.add(document, cover)
         if again:
             self.engine.forget_book(document.sha256)
             self._cards.forget(document.sha256)

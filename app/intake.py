@@ -5,9 +5,11 @@ The person is asked where it is locked or full of pictures.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -34,12 +36,14 @@ class Intake:
         *,
         upload_dir: Path,
         read: Callable[..., Document],
+        cover: Callable[..., bytes],
         can_ocr: Callable[[], bool],
         samples: tuple[Path, ...],
     ) -> None:
         self.samples = samples
         self.opening: Opening | None = None
-        self._desk, self._upload_dir, self._read, self._can_ocr = desk, upload_dir.resolve(), read, can_ocr
+        self._desk, self._upload_dir = desk, upload_dir.resolve()
+        self._read, self._cover, self._can_ocr = read, cover, can_ocr
         self._lock = threading.Lock()
         self._cancelled = threading.Event()
 
@@ -153,16 +157,17 @@ class Intake:
             self.opening = replace(opening, stage=stage, fraction=fraction)
             self._desk.change()
 
-        document = self._read(
-            opening.path,
-            password=opening.password,
-            ocr=opening.ocr,
-            progress=progress,
-            should_stop=self._cancelled.is_set,
-        )
-        if self._cancelled.is_set():
-            return None
-        self._desk.shelve(_named(document, opening.name), again=opening.ocr)
+        with self._cover_beside(opening) as cover:
+            document = self._read(
+                opening.path,
+                password=opening.password,
+                ocr=opening.ocr,
+                progress=progress,
+                should_stop=self._cancelled.is_set,
+            )
+            if self._cancelled.is_set():
+                return None
+            self._desk.shelve(_named(document, opening.name), cover=cover.result(), again=opening.ocr)
         if not document.pictures:
             return None
         pages = len(document.page_starts)
@@ -170,6 +175,18 @@ class Intake:
         return self._offered(
             opening, words.format(pictures=document.pictures, pages=pages, name=opening.name)
         )
+
+    @contextlib.contextmanager
+    def _cover_beside(self, opening: Opening) -> Iterator[Future[bytes]]:
+        """The book's cover, looked for while the block reads its text; given up when the block ends first."""
+        ended = threading.Event()
+        with ThreadPoolExecutor(1, thread_name_prefix="cover") as beside:
+            try:
+                yield beside.submit(
+                    self._cover, opening.path, password=opening.password, should_stop=ended.is_set
+                )
+            finally:
+                ended.set()
 
     def _offered(self, opening: Opening, words: str) -> Opening | None:
         """The file, waiting for a word about its pictures; None where nothing could read them."""

@@ -1,5 +1,5 @@
-"""The shelf of books: what was read out of each file, kept as JSON under its sha256. The files themselves are
-not kept.
+"""The shelf of books: what was read out of each file, kept as JSON under its sha256, and its cover. The files
+themselves are not kept.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from core.paths import write_whole
 
 log = logging.getLogger(__name__)
 BOOK_ID = re.compile(r"[0-9a-f]{64}")
+_COVER = "cover.jpg"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +57,12 @@ class Library:
                 log.warning("unreadable library entry %s", path)
         return sorted(found, key=lambda entry: -entry.opened)
 
-    def add(self, document: Document) -> BookEntry:
-        """Stores the book (again) and puts it first on the shelf."""
-        _write(self._folder(document.sha256) / "book.json", document.to_json())
+    def add(self, document: Document, cover: bytes = b"") -> BookEntry:
+        """Stores the book (again) and puts it first on the shelf. `cover`: a JPEG, where it has one."""
+        folder = self._folder(document.sha256)
+        _write(folder / "book.json", document.to_json())
+        if cover:
+            write_whole(folder / _COVER, cover)
         with self._lock:
             self._remember(document)
         return self._write_entry(document)
@@ -76,6 +80,15 @@ class Library:
                 raise KeyError(book_id) from error
             self._remember(document)
             return document
+
+    def cover(self, book_id: str) -> Path | None:
+        """The JPEG of the book's own cover, if there is one. Raises KeyError for what is no book's name."""
+        path = self._folder(book_id) / _COVER
+        return path if path.is_file() else None
+
+    def covered(self) -> frozenset[str]:
+        """The books that have a cover of their own."""
+        return frozenset(path.parent.name for path in self._root.glob(f"*/{_COVER}"))
 
     def touch(self, book_id: str) -> None:
         """Marks the book as opened now."""

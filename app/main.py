@@ -78,11 +78,17 @@ def run(settings: Settings, open_browser: bool) -> int:
     try:
         from app.models import Models, remembered
         from app.runtime import Runtime
-        from core.documents import read_safely
+        from core.documents import cover_safely, read_safely
         from core.documents.ocr import available
 
         settings = remembered(settings)
-        desk = make_desk(Runtime(settings), models=Models(settings), read=read_safely, can_ocr=available)
+        desk = make_desk(
+            Runtime(settings),
+            models=Models(settings),
+            read=read_safely,
+            cover=cover_safely,
+            can_ocr=available,
+        )
         server = Server(desk, settings)
         for name in ("SIGTERM", "SIGINT", "SIGHUP", "SIGBREAK"):
             if hasattr(signal, name):
@@ -133,7 +139,9 @@ def _alive(address: Address) -> bool:
         return False
 
 
-def make_desk(engine: object, *, models: Models, read: Callable, can_ocr: Callable[[], bool]) -> Desk:
+def make_desk(
+    engine: object, *, models: Models, read: Callable, cover: Callable, can_ocr: Callable[[], bool]
+) -> Desk:
     """A desk on the user's data folder. Uploads that an earlier run left behind are deleted."""
     uploads = paths.subdir("tmp")
     for left in uploads.iterdir():
@@ -146,6 +154,7 @@ def make_desk(engine: object, *, models: Models, read: Callable, can_ocr: Callab
         history,
         upload_dir=uploads,
         read=read,
+        cover=cover,
         can_ocr=can_ocr,
         models=models,
         samples=sample_books(),
@@ -223,6 +232,7 @@ class Server:
             Route("/goodbye", self._goodbye),
             Route("/ended", self._when_ended),
             Route("/export", self._export),
+            Route("/covers/{book_id}", self._book_cover),
             Mount("/fonts", StaticFiles(directory=FONTS)),
         ]
 
@@ -279,6 +289,17 @@ class Server:
         while not self._ended.is_set():
             await asyncio.sleep(_LAST_WORD_S / 4)
         return PlainTextResponse("ended")
+
+    async def _book_cover(self, request: Request) -> Response:
+        from starlette.responses import FileResponse, PlainTextResponse
+
+        try:
+            path = self._desk.library.cover(request.path_params["book_id"])
+        except KeyError:
+            path = None
+        if path is None:
+            return PlainTextResponse("no such cover", 404)
+        return FileResponse(path, media_type="image/jpeg", headers={"Cache-Control": "private, no-cache"})
 
     async def _export(self, _request: Request) -> Response:
         from starlette.responses import PlainTextResponse

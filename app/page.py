@@ -79,6 +79,7 @@ class Page:
         book, card, talking = desk.book, desk.card(), bool(turns)
         if book:
             keep("prepared", _edition(book), lambda: self._citations.prepare(book))
+        covered = book is not None and desk.library.cover(book.sha256) is not None
         notice = desk.notice or _engine_notice(engine)
         device = {"cpu": "CPU", "cuda": "GPU"}.get((engine.plan or {}).get("device", ""), "")
         state = (engine.state, engine.model_name, device, _progress(engine))
@@ -99,8 +100,10 @@ class Page:
             ),
             "stage": keep(
                 "stage",
-                (_edition(book), card, intake.opening, talking),
-                lambda: views.stage_html(book, card, opening=intake.opening, talking=talking),
+                (_edition(book), card, covered, intake.opening, talking),
+                lambda: views.stage_html(
+                    book, card, covered=covered, opening=intake.opening, talking=talking
+                ),
             ),
             "notice": keep(
                 "notice",
@@ -125,6 +128,7 @@ class Page:
         talks = desk.history.conversations(desk.book_id) if desk.book_id else []
         return views.library_html(
             desk.library.entries(),
+            covered=desk.library.covered(),
             current=desk.book_id,
             talks=talks,
             talk=desk.conversation_id,

@@ -37,12 +37,19 @@ def header_html(state: str, *, model: str, device: str, progress: float | None) 
 
 
 def library_html(
-    entries: list[BookEntry], *, current: str, talks: list[Conversation], talk: str, samples: tuple[str, ...]
+    entries: list[BookEntry],
+    *,
+    covered: frozenset[str],
+    current: str,
+    talks: list[Conversation],
+    talk: str,
+    samples: tuple[str, ...],
 ) -> str:
-    """The shelf, with the open book's conversations under it."""
+    """The shelf, with the open book's conversations under it. `covered`: books with a cover of their own."""
     return render(
         "library.html",
         books=entries,
+        covered=covered,
         current=current,
         talks=talks[:SHOWN_TALKS],
         talk=talk,
@@ -84,8 +91,12 @@ def fetching_html(fetching: Fetching | None) -> str:
 # --- the middle of the desk
 
 
-def stage_html(book: Document | None, card: dict | None, *, opening: Opening | None, talking: bool) -> str:
-    """Nothing (the drop zone shows), a file being read, or the book's card."""
+def stage_html(
+    book: Document | None, card: dict | None, *, covered: bool, opening: Opening | None, talking: bool
+) -> str:
+    """Nothing (the drop zone shows), a file being read, or the book's card. `covered`: it has a cover of its
+    own.
+    """
     if opening is not None and not opening.waiting:
         return render("stage.html", kind="opening", opening=opening)
     if book is None:
@@ -95,6 +106,7 @@ def stage_html(book: Document | None, card: dict | None, *, opening: Opening | N
         "stage.html",
         kind="talk" if talking else "book",
         book=book,
+        covered=covered,
         known=bool(known),
         facts=_card_facts(book, known),
         fit=_fit(known),

@@ -43,10 +43,12 @@ from app.main import Server, make_desk
 from app.models import Models
 from app.runtime import Runtime
 from core.config import Settings
-from core.documents import read_safely
+from core.documents import cover_safely, read_safely
 settings = Settings(port=0)
 models, runtime = Models(settings), Runtime(settings, worker={worker!r})
-desk = make_desk(runtime, models=models, read=read_safely, can_ocr=lambda: False)
+desk = make_desk(
+    runtime, models=models, read=read_safely, cover=cover_safely, can_ocr=lambda: False
+)
 server = Server(desk, settings)
 print(server.start().url, flush=True)
 runtime.start()

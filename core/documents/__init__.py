@@ -2,6 +2,14 @@
 
 from core.documents.document import Document, Section
 from core.documents.reader import read_document
-from core.documents.safely import Limits, ReadingCancelled, read_safely
+from core.documents.safely import Limits, ReadingCancelled, cover_safely, read_safely
 
-__all__ = ["Document", "Limits", "ReadingCancelled", "Section", "read_document", "read_safely"]
+__all__ = [
+    "Document",
+    "Limits",
+    "ReadingCancelled",
+    "Section",
+    "cover_safely",
+    "read_document",
+    "read_safely",
+]

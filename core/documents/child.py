@@ -7,6 +7,7 @@ starting programs. It ends when its parent does.
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import json
 import os
@@ -63,10 +64,14 @@ def main() -> None:
 
 
 def _answer(request: dict[str, Any], send: Any) -> dict[str, Any]:
+    from core.documents.cover import cover_of
     from core.documents.reader import read_document
     from core.errors import DocumentError
 
     try:
+        if request["wanted"] == "cover":
+            picture = cover_of(request["path"], password=request["password"])
+            return {"cover": base64.b64encode(picture).decode()}
         document = read_document(
             request["path"],
             password=request["password"],

@@ -125,6 +125,7 @@ class _Reader(ebooklib_epub.EpubReader):
         super().__init__(io.BytesIO())
         self._archive = archive
         self._documents: dict[str, bytes] = {}
+        self._styles: dict[str, str] = {}
         self.notes: list[str] = []
         if archive.refused:
             count = len(archive.refused)
@@ -221,7 +222,17 @@ class _Reader(ebooklib_epub.EpubReader):
         data = self._documents.get(name) or self.read_file(name)
         if not data:
             return None
-        return walk(parse(decode_markup(data)[0]))
+        root = parse(decode_markup(data)[0])
+        return walk(root, [self._style_sheet(path) for path in _linked_styles(root, posixpath.dirname(name))])
+
+    def _style_sheet(self, path: str) -> str:
+        """A style sheet's text; empty when it is missing or unsafe: it may hide text, nothing else."""
+        if path not in self._styles:
+            try:
+                self._styles[path] = self._archive.read(path).decode("utf-8", "replace")
+            except KeyError:
+                self._styles[path] = ""
+        return self._styles[path]
 
     def contents(self) -> list[tuple[str, int, str]]:
         """(title, level, archive name#anchor) of the navigation document, else of the NCX, else empty."""
@@ -270,6 +281,16 @@ class _Reader(ebooklib_epub.EpubReader):
             )
             entries.append((one_line("".join(label)), level, _target(folder, str(source))))
         return _with_targets(entries)
+
+
+def _linked_styles(root: etree._Element, folder: str) -> list[str]:
+    """Archive names of the style sheets that hold on every device."""
+    links = root.xpath("//*[local-name()='link'][@href]")
+    return [
+        _target(folder, link.get("href")).partition("#")[0]
+        for link in links
+        if (link.get("rel") or "").split() == ["stylesheet"] and link.get("media", "all") in ("all", "screen")
+    ]
 
 
 def _is_contents(nav: etree._Element) -> bool:

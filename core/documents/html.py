@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import html.entities
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from lxml import etree
 from lxml import html as lxml_html
@@ -169,35 +171,44 @@ def _without_doctype(text: str) -> str:
     return text[: found.start()] + text[close + 1 :] if close >= 0 else text
 
 
-def walk(root: etree._Element) -> Page:
-    """The blocks in document order. Iterative: nesting as deep as the parser allows costs no stack."""
-    return _walked(root, _hidden_classes(root))
+def walk(root: etree._Element, linked: Iterable[str] = ()) -> Page:
+    """The blocks in document order. `linked`: the style sheets that the page names.
+
+    Iterative: nesting as deep as the parser allows costs no stack.
+    """
+    return _walked(root, _hidden_classes(root, linked))
 
 
-def _hidden_classes(root: etree._Element) -> set[str]:
-    """Classes for which the page's own style sheet says "display: none", whatever the device.
+def _hidden_classes(root: etree._Element, linked: Iterable[str]) -> frozenset[str]:
+    """Classes for which a style sheet of the page says "display: none", whatever the device.
 
     None at all when much of the text would be gone: then a script was to show it.
     """
-    css = "".join(root.xpath("//*[local-name()='style']//text()"))
-    rules = _RULE.findall(_DEVICES.sub("", css[:_STYLE_CHARS]))
-    classes = {
-        name
-        for selectors, style in rules
-        if _HIDING.search(style)
-        for selector in selectors.split(",")
-        for name in re.findall(r"\A\s*[\w*]*\.([\w-]+)\s*\Z", selector)
-    }
+    own = "".join(root.xpath("//*[local-name()='style']//text()"))
+    classes = frozenset().union(*map(_hiding, (own, *linked)))
     hidden = [
         element
         for element in (root.iter() if classes else ())
         if not classes.isdisjoint((element.get("class") or "").split())
     ]
     lost = sum(len(text) for element in hidden for text in element.itertext())
-    return classes if lost < _MOST_HIDDEN * len("".join(root.itertext())) else set()
+    return classes if lost < _MOST_HIDDEN * len("".join(root.itertext())) else frozenset()
 
 
-def _walked(root: etree._Element, hidden: set[str]) -> Page:
+@lru_cache(maxsize=64)  # a book's pages name the same sheets
+def _hiding(css: str) -> frozenset[str]:
+    """The classes that a style sheet hides on every device."""
+    rules = _RULE.findall(_DEVICES.sub("", css[:_STYLE_CHARS]))
+    return frozenset(
+        name
+        for selectors, style in rules
+        if _HIDING.search(style)
+        for selector in selectors.split(",")
+        for name in re.findall(r"\A\s*[\w*]*\.([\w-]+)\s*\Z", selector)
+    )
+
+
+def _walked(root: etree._Element, hidden: frozenset[str]) -> Page:
     walker = _Walker(hidden)
     for event, element in etree.iterwalk(root, events=("start", "end")):
         if isinstance(element.tag, str):
@@ -213,7 +224,7 @@ def _walked(root: etree._Element, hidden: set[str]) -> Page:
 class _Walker:
     """Collects text until a block element begins or ends."""
 
-    def __init__(self, hidden: set[str]) -> None:
+    def __init__(self, hidden: frozenset[str]) -> None:
         """`hidden`: classes that the style sheet does not show."""
         self.page = Page()
         self._hidden = hidden

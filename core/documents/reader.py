@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import stat
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 
@@ -40,18 +41,8 @@ def read_document(
     that cannot be read.
     """
     path = refused_by_kind(path)
-    data = _bytes(path)
-    kind = sniff(data, path)
-    inside = path
-    content = data
-    if kind == "zip":
-        content, entry = only_book(data, path)
-        inside = Path(entry)
-        kind = sniff(content, inside)
-        if kind == "zip":
-            said = _("{name} is an archive with another archive in it. Unpack it first.")
-            raise DocumentError(said.format(name=path.name))
-    manuscript = _manuscript(content, kind, inside, password, progress or _silent, ocr)
+    book = open_book(path)
+    manuscript = _manuscript(book.content, book.kind, book.name, password, progress or _silent, ocr)
     length = sum(len(block.text) for block in manuscript.blocks)
     if length == 0:
         raise DocumentError(_("{name} holds no readable text.").format(name=path.name))
@@ -62,7 +53,32 @@ def read_document(
                 "Split it into volumes first."
             ).format(name=path.name, length=length, limit=MAX_CHARS)
         )
-    return bind(manuscript, sha256=hashlib.sha256(data).hexdigest(), fallback_title=inside.stem)
+    return bind(manuscript, sha256=book.sha256, fallback_title=book.name.stem)
+
+
+@dataclass(frozen=True, slots=True)
+class BookFile:
+    """The bytes of a book, taken out of the zip they may have come in. `kind`: by its content."""
+
+    content: bytes
+    kind: str
+    name: Path
+    sha256: str  # of the file as it came
+
+
+def open_book(path: Path) -> BookFile:
+    """Raises DocumentError for what cannot be read or is no book, and for a zip of several."""
+    data = _bytes(path)
+    sha256 = hashlib.sha256(data).hexdigest()
+    kind = sniff(data, path)
+    if kind != "zip":
+        return BookFile(data, kind, path, sha256)
+    content, entry = only_book(data, path)
+    kind = sniff(content, Path(entry))
+    if kind == "zip":
+        said = _("{name} is an archive with another archive in it. Unpack it first.")
+        raise DocumentError(said.format(name=path.name))
+    return BookFile(content, kind, Path(entry), sha256)
 
 
 def refused_by_kind(path: str | Path) -> Path:

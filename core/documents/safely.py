@@ -1,9 +1,13 @@
-"""`read_safely`: reads a file from outside in a process of its own, with limits on memory and time."""
+"""`read_safely`, `cover_safely`: a file from outside is read in a process of its own, with limits on memory
+and time.
+"""
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import json
+import logging
 import os
 import queue
 import subprocess
@@ -25,6 +29,8 @@ from core.events import Progress
 from core.text.words import duration, size
 from core.text.words import translated as _
 
+log = logging.getLogger(__name__)
+
 _ROOT = Path(__file__).resolve().parents[2]
 _POLL_S = 0.1
 
@@ -36,6 +42,9 @@ class Limits:
     memory_bytes: int = 2 << 30
     time_s: float = 120.0
     ocr_time_s: float = 4 * 3600.0
+
+
+_OF_A_COVER = Limits(memory_bytes=1 << 30, time_s=15.0)
 
 
 class ReadingCancelled(DocumentError):
@@ -59,12 +68,36 @@ def read_safely(
     """
     path = refused_by_kind(path).absolute()
     limits = limits or Limits()
+    request = {"wanted": "document", "path": str(path), "password": password, "ocr": ocr}
+    return _result(_asked(request, limits, progress, should_stop), path, limits)
+
+
+def cover_safely(
+    path: str | Path, *, password: str | None = None, should_stop: Callable[[], bool] | None = None
+) -> bytes:
+    """`cover_of` in a child process of its own, so that a picture costs nobody the book. Empty for whatever
+    goes wrong.
+    """
+    try:
+        path = refused_by_kind(path).absolute()
+        request = {"wanted": "cover", "path": str(path), "password": password, "ocr": False}
+        return base64.b64decode(_asked(request, _OF_A_COVER, None, should_stop).get("cover", ""))
+    except DocumentError as error:
+        log.info("no cover of %s: %s", path, error)
+        return b""
+
+
+def _asked(
+    request: dict[str, Any], limits: Limits, progress: Progress | None, should_stop: Callable[[], bool] | None
+) -> dict[str, Any]:
+    """A child's last word on a request."""
+    path, ocr = Path(request["path"]), request["ocr"]
     started = time.monotonic()
     allowed_s = limits.ocr_time_s if ocr else limits.time_s
     child = _start()
     job = contained(child, memory_bytes=None if ocr else limits.memory_bytes)
     try:
-        _send(child, {"path": str(path), "password": password, "ocr": ocr, **asdict(limits)})
+        _send(child, {**request, **asdict(limits)})
         for message in _messages(child):
             if message is None:
                 _check(child, path, limits, ocr, time.monotonic() - started > allowed_s, should_stop)
@@ -72,7 +105,7 @@ def read_safely(
                 if progress:
                     progress(*message["progress"])
             else:
-                return _result(message, path, limits)
+                return message
         raise _broken(path, child, limits)
     finally:
         _end(child)

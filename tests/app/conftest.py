@@ -45,7 +45,7 @@ def make_desk(tmp_path, book):
     """A function that makes a desk on the test's folder; `read` gives the book whatever the file."""
     made: list[Desk] = []
 
-    def make(engine, *, read=None, can_ocr=True, models=None) -> Desk:
+    def make(engine, *, read=None, cover=b"", can_ocr=True, models=None) -> Desk:
         uploads = tmp_path / "uploads"
         uploads.mkdir(exist_ok=True)
         desk = Desk(
@@ -54,6 +54,7 @@ def make_desk(tmp_path, book):
             History(tmp_path / "chats.db"),
             upload_dir=uploads,
             read=read or (lambda *_args, **_kwargs: book),
+            cover=cover if callable(cover) else lambda *_args, **_kwargs: cover,
             can_ocr=lambda: can_ocr,
             models=models or Models(Settings(), look=imagined_hardware),
         )

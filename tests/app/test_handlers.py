@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from app.history import History
+from app.page import Page
 from app.views import offer_html
 from core import events
 from core.ask import Ask
@@ -127,6 +128,35 @@ def test_reading_a_file_can_be_cancelled(make_desk, engine, tmp_path):
     desk.intake.cancel()
     wait_until(lambda: desk.intake.opening is None)
     assert not path.exists() and desk.book is None
+
+
+def test_a_book_is_shown_with_its_own_cover(make_desk, engine, book, tmp_path):
+    """On the shelf and on its card; a file without one gets a drawn one."""
+    desk, path = make_desk(engine, cover=b"a picture"), put(tmp_path)
+    before = Page(desk).render()
+    assert "/covers/" not in "".join(before["library"] + before["stage"])
+    desk.intake.upload(str(path), "book.epub")
+    wait_until(lambda: desk.book_id and desk.intake.opening is None)
+    after = Page(desk).render()
+    for region in ("library", "stage"):
+        assert f'src="/covers/{book.sha256}"' in "".join(after[region])
+
+
+def test_a_cover_that_takes_long_is_given_up_with_its_book(make_desk, engine, tmp_path):
+    given_up = threading.Event()
+
+    def cover(_path, *, should_stop, **_kwargs):
+        wait_until(should_stop)
+        given_up.set()
+        return b""
+
+    def read(_path, **_kwargs):
+        raise DocumentError("This is no book.")
+
+    desk, path = make_desk(engine, read=read, cover=cover), put(tmp_path)
+    desk.intake.upload(str(path), "no-book.epub")
+    wait_until(lambda: desk.notice)
+    wait_until(given_up.is_set)
 
 
 # --- scanned pages

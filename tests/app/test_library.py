@@ -46,12 +46,23 @@ def test_a_forgotten_book_is_gone_from_the_disk(tmp_path):
     library.forget("a" * 64)
 
 
+def test_a_cover_stays_with_its_book_and_goes_with_it(tmp_path):
+    library = Library(tmp_path)
+    library.add(book("a"), b"a picture")
+    library.add(book("b"))
+    assert library.covered() == {"a" * 64} and library.cover("b" * 64) is None
+    library.add(book("a", "Read anew."))
+    assert library.cover("a" * 64).read_bytes() == b"a picture", "a file without one takes none away"
+    library.forget("a" * 64)
+    assert library.cover("a" * 64) is None and library.covered() == frozenset()
+
+
 @pytest.mark.parametrize("bad", ["", "..", "../" + "a" * 61, "A" * 64, "a" * 64 + "/..", "a" * 65])
 def test_an_id_from_the_browser_cannot_name_a_path(tmp_path, bad):
     (tmp_path / "outside").mkdir()
     (tmp_path / "book.json").write_text("{}")
     library = Library(tmp_path / "books")
-    for call in (library.get, library.forget, library.touch):
+    for call in (library.get, library.forget, library.touch, library.cover):
         with pytest.raises(KeyError):
             call(bad)
     assert (tmp_path / "book.json").exists()

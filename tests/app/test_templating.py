@@ -66,9 +66,11 @@ def every_region() -> list[str]:
     cited = Cited((*quotes, *signs), (Found("quoted", BAD, BAD, 1, 2), Found("agrees", BAD, BAD, 1, 2)), 3, 2)
     return [
         views.header_html(BAD, model=BAD, device=BAD, progress=0.5),
-        views.library_html([ENTRY], current=ENTRY.id, talks=talks, talk="", samples=(BAD,)),
-        views.stage_html(None, None, opening=OPENING, talking=False),
-        views.stage_html(BOOK, CARD, opening=None, talking=False),
+        views.library_html(
+            [ENTRY], covered=frozenset(), current=ENTRY.id, talks=talks, talk="", samples=(BAD,)
+        ),
+        views.stage_html(None, None, covered=False, opening=OPENING, talking=False),
+        views.stage_html(BOOK, CARD, covered=False, opening=None, talking=False),
         views.notice_html(Notice(BAD, BAD)),
         views.offer_html(Opening(Path("x"), BAD, offer=BAD)),
         views.locked_html(Opening(Path("x"), BAD, locked=True)),

@@ -23,7 +23,7 @@ CARD = {
 
 
 def card(**changes) -> str:
-    return stage_html(BOOK, {**CARD, **changes}, opening=None, talking=False)
+    return stage_html(BOOK, {**CARD, **changes}, covered=False, opening=None, talking=False)
 
 
 def test_a_book_from_before_opens_at_once():
@@ -38,7 +38,7 @@ def test_a_book_of_an_older_reader_says_that_its_file_may_be_dropped_again():
     """Its chapters may be wrong in ways that were mended since; nothing else would tell."""
     assert "Drop its file again" in card()
     new = replace(BOOK, reader_version=READER_VERSION)
-    assert "Drop its file again" not in stage_html(new, CARD, opening=None, talking=False)
+    assert "Drop its file again" not in stage_html(new, CARD, covered=False, opening=None, talking=False)
 
 
 def test_progress_names_what_came_from_disk():

@@ -8,7 +8,7 @@ import pytest
 
 from core.documents import Document, read_document
 from core.errors import DocumentError
-from tests.documents.test_formats import word_file
+from tests.documents.test_formats import epub, word_file
 
 RUSSIAN = "Все счастливые семьи похожи друг на друга, каждая несчастливая семья несчастлива по-своему.\n"
 CHINESE = "话说天下大势，分久必合，合久必分。周末七国分争，并入于秦。\n"
@@ -66,6 +66,23 @@ def test_a_page_that_a_script_would_show_is_read(tmp_path: Path):
     """Hidden until clicked: most of the text must not be taken for a secret."""
     page = f"<html><style>.x{{display:none}}</style><body><p class=x>{'Read me. ' * 40}</p></body></html>"
     assert "Read me." in read(tmp_path, "page.html", page).text
+
+
+def test_text_that_a_books_own_style_sheet_hides_is_not_read(tmp_path: Path):
+    """Linked, as books do; a sheet for other devices, or one that is missing, hides nothing."""
+    head = (
+        "<link rel='stylesheet' href='../css/book%20style.css'/><link rel='stylesheet' href='gone.css'/>"
+        "<link rel='stylesheet' media='amzn-mobi' href='../css/mobi.css'/>"
+    )
+    page = (
+        f"<html xmlns='http://www.w3.org/1999/xhtml'><head>{head}</head><body><p>{'Seen. ' * 40}</p>"
+        "<p class='ghost'>Gone.</p><p class='kindle'>Kept.</p></body></html>"
+    )
+    sheets = {"O/css/book style.css": ".ghost { display: none }", "O/css/mobi.css": ".kindle {display:none}"}
+    book = epub({"text/a.xhtml": ""}, extra={"O/text/a.xhtml": page, **sheets})
+    document = read(tmp_path, "book.epub", book)
+    assert "Gone" not in document.text and "Seen." in document.text and "Kept." in document.text
+    assert not [note for note in document.warnings if "css" in note]
 
 
 @pytest.mark.parametrize("name", ["python-docx", "(anonymous)", "Microsoft Office User", " "])

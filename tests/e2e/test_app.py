@@ -195,6 +195,18 @@ def test_book_text_and_model_output_stay_text(serve, open_page, drop, tmp_path):
     assert page.title() == "TriForce Chat" and page.locator("#desk img, #desk script").count() == 0
 
 
+def test_a_book_stands_on_the_shelf_with_its_own_cover(serve, open_page, drop, shared_data):
+    """The sample books have none; an EPUB of a publisher does."""
+    page = open_page(serve(engine()))
+    drop(page, shared_data / "books" / "moby-dick.epub")
+    page.wait_for_selector("img.cover-large")
+    loaded = (
+        "[...document.querySelectorAll('img.cover')].every(one => one.complete && one.naturalWidth > 100)"
+    )
+    page.wait_for_function(loaded)
+    assert page.locator("img.cover").count() == 2
+
+
 def test_reader_pane_follows_the_chapter_choice(serve, open_page, drop, sample):
     page = open_page(serve(engine()))
     drop(page, sample)
@@ -366,6 +378,9 @@ def test_the_server_is_locked_to_this_browser(serve, open_page, browser):
         )
         assert answer.status == 403
     assert page.request.get(base + "/config", headers={"Host": "evil.example"}).status == 421
+    for name in ("a" * 64, "..%2f..%2fconversations.db"):
+        assert page.request.get(f"{base}/covers/{name}").status == 404
+    assert stranger.request.get(f"{base}/covers/{'a' * 64}").status == 401
     for closed in ("/docs", "/redoc", "/openapi.json", "/gradio_api/mcp/", "/monitoring", "/gradio_api/runs"):
         assert page.request.get(base + closed).status in (401, 403, 404, 405), closed
     named = page.request.get(base + "/gradio_api/info").json()
