@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 
-from core.assembly.room import OVERRUN, slack
+from core.assembly.room import slack
 from core.backend.base import Backend
 from core.backend.cpu import CpuBackend
 from core.backend.cuda import CudaBackend
@@ -18,7 +18,7 @@ from core.hardware.cpu import bfloat16_products_pay, cpu_flags
 from core.hardware.facts import GIB
 from core.model.llama import LlamaModel
 from core.model.loader import load_draft, load_model
-from core.planning.budget import CUDA_CONTEXT_BYTES
+from core.planning.budget import CUDA_CONTEXT_BYTES, OVERRUN
 from core.planning.plan import Plan
 from core.text.words import translated as _
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -14,8 +13,20 @@ from core.cache.offloaded import OffloadedKVCache
 from core.config import Settings
 from core.hardware.measured import PAGE_LOCKED, Measurements
 from core.model.llama import LlamaModel
-from core.planning.budget import CODES, CONTEXT, DRAFT_MODEL, KEPT_FREE, PROGRAM, WEIGHTS
-from core.planning.costs import MAX_GAMMA
+from core.planning.budget import (
+    CODES,
+    CONTEXT,
+    DRAFT_MODEL,
+    KEPT_FREE,
+    OVERRUN,
+    PROGRAM,
+    WEIGHTS,
+    WORK_DECODE,
+    WORK_PREFILL,
+    held_tokens,
+    multiple,
+    spare_rows,
+)
 from core.planning.plan import Plan
 from core.text.words import GB
 from core.text.words import translated as _
@@ -23,11 +34,9 @@ from core.text.words import translated as _
 log = logging.getLogger(__name__)
 
 Replan = Callable[[int], Plan]
-# tokens by which the middle level's last pass may carry a draft beyond what was asked: its longest setting
-OVERRUN = 32
-_BLOCK_STEP = 64  # tokens; keeps a block in host memory aligned whatever its number of rows
 _LOADED = (WEIGHTS, CODES, DRAFT_MODEL)  # budget lines of what is there after loading,
 _NOT_OURS = (CONTEXT, PROGRAM, KEPT_FREE)  # and of what no cache may take
+_WORK = (WORK_PREFILL, WORK_DECODE)
 # measured: smaller blocks cost more to join, larger ones leave more of the last one empty
 _CPU_BLOCK_TOKENS = 512
 
@@ -44,36 +53,36 @@ class Room:
         self._replan = replan
 
     def new_cache(self, capacity: int) -> TargetKVCache:
-        """An empty cache for `capacity` tokens and a draft behind them. Raises the backend's
-        `out_of_memory`.
+        """An empty cache for `capacity` tokens and a draft behind them, and room on the device for what will
+        be computed with it. Raises the backend's `out_of_memory`.
         """
-        shape, plan, tokens = self._model.config.kv_shape, self.plan, capacity + OVERRUN
-        layers = self._layers_that_fit(tokens)
-        if plan.staging_blocks == 0 or layers == plan.layers:
-            return FullKVCache(
-                shape,
-                tokens,
-                self._backend,
-                block_tokens=_multiple(
-                    _CPU_BLOCK_TOKENS if plan.device == "cpu" else tokens, plan.retrieval_chunk
-                ),
-            )
-        blocks = max(1, round(tokens / plan.staging_block_tokens))
-        by_blocks = plan.residency == "blocks"
-        cache = OffloadedKVCache(
-            shape,
-            tokens,
-            self._backend,
-            block_tokens=_multiple(-(-tokens // blocks), math.lcm(_BLOCK_STEP, plan.retrieval_chunk)),
-            resident_layers=plan.layers if by_blocks else layers,
-            resident_blocks=blocks * layers // plan.layers if by_blocks else None,
-            staging_blocks=plan.staging_blocks,
-            fresh_tokens=slack(plan),
-        )
+        cache = self._new_cache(capacity)
+        self._backend.reserve(sum(line.bytes for line in self.plan.budget if line.name in _WORK))
         # the next plan counts on no more
         if (limit := self._backend.page_locked_limit) is not None:
             Measurements(paths.data_dir()).put(PAGE_LOCKED, {"bytes": limit})
         return cache
+
+    def _new_cache(self, capacity: int) -> TargetKVCache:
+        shape, plan, tokens = self._model.config.kv_shape, self.plan, capacity + OVERRUN
+        layers = self._layers_that_fit(tokens)
+        if plan.staging_blocks == 0 or layers == plan.layers:
+            block_tokens = multiple(
+                _CPU_BLOCK_TOKENS if plan.device == "cpu" else tokens, plan.retrieval_chunk
+            )
+            return FullKVCache(shape, tokens, self._backend, block_tokens=block_tokens)
+        held, block_tokens = held_tokens(capacity, plan.staging_block_tokens, plan.retrieval_chunk)
+        by_blocks = plan.residency == "blocks"
+        return OffloadedKVCache(
+            shape,
+            tokens,
+            self._backend,
+            block_tokens=block_tokens,
+            resident_layers=plan.layers if by_blocks else layers,
+            resident_blocks=held // block_tokens * layers // plan.layers if by_blocks else None,
+            staging_blocks=plan.staging_blocks,
+            fresh_tokens=slack(plan),
+        )
 
     def _layers_that_fit(self, tokens: int) -> int:
         """The plan's on-chip layers are for its whole context: of a shorter one the same room holds more,
@@ -121,13 +130,6 @@ class Room:
                 return
 
 
-def _multiple(tokens: int, step: int) -> int:
-    """The least multiple of `step` that is not below `tokens`."""
-    return -(-tokens // step) * step
-
-
 def slack(plan: Plan) -> int:
-    """Rows that speculation may take on top of a cache: what waits to be fed or committed, and the longest
-    draft behind it.
-    """
-    return 2 * (max(plan.gamma, MAX_GAMMA) + plan.middle_gamma + 2)
+    """Rows that speculation may take on top of a cache."""
+    return spare_rows(plan.gamma, plan.middle_gamma)

@@ -99,6 +99,12 @@ class Backend(Protocol):
         """The most that this process has held of it."""
         ...
 
+    def reserve(self, nbytes: int) -> None:
+        """Takes so much of the device's memory from the system in one piece, for the computations to come:
+        where it is not there, it is missed now and not in the middle of a book.
+        """
+        ...
+
     def release(self) -> None:
         """Gives memory that nothing refers to any more back to the system."""
         ...
@@ -190,6 +196,19 @@ def merge(
     safe = torch.where(total == 0, torch.ones_like(total), total)
     merged = (out * a.unsqueeze(-1) + other_out * b.unsqueeze(-1)) / safe.unsqueeze(-1)
     return merged, torch.log(total) + top
+
+
+def merge_into(
+    out: torch.Tensor, lse: torch.Tensor, other_out: torch.Tensor, other_lse: torch.Tensor
+) -> None:
+    """As `merge`, into `out` and `lse` themselves, both fp32: nothing of their size is made on the way.
+    `other_out` may be of 16 bits.
+    """
+    total = torch.logaddexp(lse, other_lse)  # -inf of two that are
+    top = torch.where(torch.isinf(total), torch.zeros_like(total), total)
+    out.mul_(torch.exp(lse - top).unsqueeze(-1))
+    out.addcmul_(other_out, torch.exp(other_lse - top).unsqueeze(-1))
+    lse.copy_(total)
 
 
 def joined(out: torch.Tensor, lse: torch.Tensor) -> torch.Tensor:

@@ -6,13 +6,13 @@ from __future__ import annotations
 
 import torch
 
-from core.backend.base import joined, merge
+from core.backend.base import joined, merge_into
 from core.backend.kernels import Kernel
 
-# up to here all whole blocks go into one launch, as if each were a sequence of its own
+# up to here all whole blocks go into one launch
 _FEW_ROWS = 64
 
-Part = tuple[torch.Tensor, torch.Tensor]  # out fp32 [n, heads, head_dim], lse fp32 [n, heads]
+Part = tuple[torch.Tensor, torch.Tensor]  # out [n, heads, head_dim], lse fp32 [n, heads]
 
 
 def attend_blocks(
@@ -22,52 +22,76 @@ def attend_blocks(
 
     Blocks wholly before the queries' own rows are seen by every query. What is left lies in the block where
     the own rows begin, which the kernel can take with them; rows that run over the end of that block are
-    gathered first.
+    gathered first. Every part is joined to the sum as soon as it is computed: of many rows over many blocks
+    one output in fp32 exists, and one of the kernel's.
     """
     n, block_tokens = q.shape[0], k.shape[2]
+    total = _Sum()
     if length == 0:
-        return torch.zeros_like(q, dtype=torch.float32), q.new_full(
-            q.shape[:2], -torch.inf, dtype=torch.float32
-        )
+        return total.of_nothing(q)
     past = length - n if causal else length
     whole, rest = divmod(past, block_tokens)
-    parts = list(_whole_blocks(kernel, q, k[:whole], v[:whole]))
-    if causal and rest + n <= block_tokens:
-        parts.append(_run(kernel, q, k[whole, :, : rest + n], v[whole, :, : rest + n], causal=True))
+    if whole and n <= _FEW_ROWS:
+        total.add(*_whole_blocks(kernel, q, k[:whole], v[:whole]))
     else:
-        if rest:
-            parts.append(_run(kernel, q, k[whole, :, :rest], v[whole, :, :rest], causal=False))
-        if causal:
-            parts.append(_run(kernel, q, *(_rows(part[whole:], rest, n) for part in (k, v)), causal=True))
-    total = parts[0]
-    for part in parts[1:]:
-        total = merge(*total, *part)
-    return total
+        for block in range(whole):
+            total.add(*_run(kernel, q, k[block], v[block], causal=False))
+    if causal and rest + n <= block_tokens:
+        total.add(*_run(kernel, q, k[whole, :, : rest + n], v[whole, :, : rest + n], causal=True))
+        return total.part
+    if rest:
+        total.add(*_run(kernel, q, k[whole, :, :rest], v[whole, :, :rest], causal=False))
+    if causal:
+        total.add(*_run(kernel, q, *(_rows(part[whole:], rest, n) for part in (k, v)), causal=True))
+    return total.part
 
 
-def _whole_blocks(kernel: Kernel, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> list[Part]:
-    if k.shape[0] == 0:
-        return []
-    if q.shape[0] > _FEW_ROWS:
-        return [_run(kernel, q, keys, values, causal=False) for keys, values in zip(k, v, strict=True)]
+class _Sum:
+    """Attention over the parts that were added."""
+
+    def __init__(self) -> None:
+        self.part: Part | None = None
+
+    def add(self, out: torch.Tensor, lse: torch.Tensor) -> None:
+        """out [n, heads, head_dim] of any type, lse fp32 [n, heads]."""
+        if self.part is None:
+            self.part = out.float(), lse
+        else:
+            merge_into(*self.part, out, lse)
+
+    @staticmethod
+    def of_nothing(q: torch.Tensor) -> Part:
+        """No key is seen."""
+        lse = q.new_full(q.shape[:2], -torch.inf, dtype=torch.float32)
+        return torch.zeros_like(q, dtype=torch.float32), lse
+
+
+def _whole_blocks(kernel: Kernel, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> Part:
+    """All of them in one launch, as if each were a sequence of its own."""
     # [blocks, heads, n, head_dim]
     rows = q.transpose(0, 1).unsqueeze(0).expand(k.shape[0], -1, -1, -1).contiguous()
     out, lse = kernel(rows, k, v, causal=False)
-    return [(joined(out.float(), lse).transpose(0, 1), torch.logsumexp(lse, 0).t())]
+    return joined(out.float(), lse).transpose(0, 1), torch.logsumexp(lse, 0).t()
 
 
 def _run(kernel: Kernel, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, causal: bool) -> Part:
     """One run of keys k, v [kv_heads, m, head_dim]."""
     out, lse = kernel(q.transpose(0, 1).unsqueeze(0), k.unsqueeze(0), v.unsqueeze(0), causal=causal)
-    return out[0].transpose(0, 1).float(), lse[0].t()
+    return out[0].transpose(0, 1), lse[0].t()
 
 
 def _rows(blocks: torch.Tensor, start: int, n: int) -> torch.Tensor:
     """Rows [start, start + n) of blocks [blocks, kv_heads, block_tokens, head_dim] as [kv_heads, n, head_dim]
-    (a copy).
+    (a copy of these rows alone).
     """
-    used = -(-(start + n) // blocks.shape[2])
-    return blocks[:used].transpose(0, 1).flatten(1, 2)[:, start : start + n]
+    block_tokens = blocks.shape[2]
+    return torch.cat(
+        [
+            blocks[block, :, max(0, start - at) : min(block_tokens, start + n - at)]
+            for block, at in enumerate(range(0, start + n, block_tokens))
+        ],
+        dim=1,
+    )
 
 
 def chunk_lse(q: torch.Tensor, k: torch.Tensor, *, length: int, chunk: int) -> torch.Tensor:

@@ -159,6 +159,9 @@ class CpuBackend:
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         return peak if sys.platform == "darwin" else peak * 1024
 
+    def reserve(self, nbytes: int) -> None:
+        """See Backend. The system gives memory when it is first written to."""
+
     def release(self) -> None:
         """See Backend."""
         gc.collect()

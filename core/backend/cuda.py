@@ -137,6 +137,10 @@ class CudaBackend:
         """See Backend. What torch took from the driver, so without the CUDA context."""
         return torch.cuda.max_memory_reserved(self.device)
 
+    def reserve(self, nbytes: int) -> None:
+        """See Backend. torch keeps what was freed and cuts it into what is asked for."""
+        torch.empty(nbytes, dtype=torch.uint8, device=self.device)
+
     def release(self) -> None:
         """See Backend."""
         gc.collect()

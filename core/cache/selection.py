@@ -17,6 +17,8 @@ import torch
 from core.backend.base import Backend
 from core.cache.base import TargetKVCache
 
+_MEANS = 1 << 22  # numbers of mean keys that exist at a time: 16 MB
+
 
 class Policy(Protocol):
     """Chooses the chunks of one retrieval cache by what passes over its source looked like."""
@@ -70,11 +72,19 @@ def mean_key(backend: Backend, q: torch.Tensor, k: torch.Tensor, *, length: int,
     """See Score. A chunk cut by `length` counts as not visible: the newest rows are never selected, they are
     kept exactly.
     """
-    kv_heads, head_dim = k.shape[1], k.shape[3]
-    # [kv_heads, chunks, head_dim]
-    means = k.unflatten(2, (-1, chunk)).mean(3, dtype=torch.float32).transpose(0, 1).flatten(1, 2)
-    # [kv_heads, group, chunks]
-    scores = q.view(kv_heads, -1, head_dim).float() @ means.transpose(1, 2) * head_dim**-0.5
+    blocks, kv_heads, block_tokens, head_dim = k.shape
+    rows = q.view(kv_heads, -1, head_dim).float() * head_dim**-0.5
+    # [kv_heads, group, blocks, chunks of a block]
+    scores = rows.new_full((*rows.shape[:2], blocks, block_tokens // chunk), -torch.inf)
+    # a piece at a time: the mean keys of a book take as much memory as an eighth of its keys in fp32
+    step = max(1, _MEANS // (kv_heads * head_dim)) * chunk
+    for block in range(blocks):
+        for start in range(0, block_tokens, step):
+            # [kv_heads, chunks, head_dim]
+            keys = k[block, :, start : start + step].unflatten(1, (-1, chunk))
+            means = keys.mean(2, dtype=torch.float32).transpose(1, 2)
+            scores[:, :, block, start // chunk : start // chunk + keys.shape[1]] = rows @ means
+    scores = scores.flatten(2)
     scores[..., length // chunk :] = -torch.inf
     return scores.flatten(0, 1)
 
@@ -106,8 +116,10 @@ class Scores:
         """The part of all attention that falls on each chunk, summed over the heads of a group: fp32 [layers,
         kv_heads, chunks].
         """
-        scores = torch.stack(self._layers)
-        return torch.softmax(scores, -1).unflatten(1, (kv_heads, -1)).sum(2)
+        # layer by layer: the scores of all query heads are as large as those of a book's chunks
+        return torch.stack(
+            [torch.softmax(scores, -1).unflatten(0, (kv_heads, -1)).sum(1) for scores in self._layers]
+        )
 
 
 class ByMass:

@@ -53,7 +53,7 @@ class LlamaModel:
         x = self._embed(ids)  # [n, hidden]
         cos, sin = self.rope.at(cache.positions(len(ids)))
         for index, layer in enumerate(self._layers):
-            x = self._layer(index, layer, x, cos, sin, cache, offset=0)
+            self._layer(index, layer, x, cos, sin, cache, offset=0)
         cache.advance(len(ids))
         return self._head(self._rms(x, self._norm)).float()
 
@@ -94,7 +94,7 @@ class LlamaModel:
             for start in range(0, len(ids), chunk_tokens):
                 chunk = slice(start, start + chunk_tokens)
                 cache.observer = tap if start + chunk_tokens >= len(ids) else None
-                x[chunk] = self._layer(index, layer, x[chunk], cos[chunk], sin[chunk], cache, offset=start)
+                self._layer(index, layer, x[chunk], cos[chunk], sin[chunk], cache, offset=start)
             cache.observer = None
             yield index + 1
 
@@ -108,20 +108,44 @@ class LlamaModel:
         cache: KVCache | Fixed,
         *,
         offset: int,
+    ) -> None:
+        """Adds to x [n, hidden] in place: so a chunk's work space is empty again after each half, and one
+        piece of memory serves all of them.
+        """
+        x.add_(layer.out(self._mixed(index, layer, x, cos, sin, cache, offset=offset)))
+        x.add_(layer.down(self._gated(layer, x)))
+
+    def _mixed(
+        self,
+        index: int,
+        layer: Layer,
+        x: torch.Tensor,
+        cos: torch.Tensor,
+        sin: torch.Tensor,
+        cache: KVCache | Fixed,
+        *,
+        offset: int,
     ) -> torch.Tensor:
+        """What the heads find, [n, heads * head_dim]. Queries, keys and values are gone when it returns: of a
+        chunk of a prefill they are as large as the MLP's rows.
+        """
         n, config = x.shape[0], self.config
         q_heads, kv_heads, head_dim = config.heads, config.kv_heads, config.head_dim
         heads = layer.qkv(self._rms(x, layer.attention_norm)).view(n, q_heads + 2 * kv_heads, head_dim)
         if layer.q_norm is not None:
             q, k, v = heads.split((q_heads, kv_heads, kv_heads), dim=1)
             heads = torch.cat((self._rms(q, layer.q_norm), self._rms(k, layer.k_norm), v), dim=1)
+            del q, k, v
         rotated_heads = q_heads if cache.rotates_on_read else q_heads + kv_heads
         rotated = apply(heads[:, :rotated_heads], cos, sin)
         k = heads[:, q_heads : q_heads + kv_heads] if cache.rotates_on_read else rotated[:, q_heads:]
         mixed = cache.attend(index, rotated[:, :q_heads], k, heads[:, q_heads + kv_heads :], offset=offset)
-        x = x + layer.out(mixed.reshape(n, q_heads * head_dim))
+        return mixed.reshape(n, q_heads * head_dim)
+
+    def _gated(self, layer: Layer, x: torch.Tensor) -> torch.Tensor:
+        """The MLP's inner rows, [n, intermediate]."""
         gate, up = layer.gate_up(self._rms(x, layer.mlp_norm)).chunk(2, dim=-1)
-        return x + layer.down(F.silu(gate).mul_(up))
+        return F.silu(gate).mul_(up)
 
     def _embed(self, ids: Sequence[int] | torch.Tensor) -> torch.Tensor:
         return F.embedding(torch.as_tensor(ids, device=self.backend.device), self.embedding)

@@ -104,7 +104,10 @@ def build(
 ) -> LlamaModel:
     """The same as `load_model` from a configuration and a reader of named weights."""
     embedding = weights.tensor("model.embed_tokens.weight").to(backend.device, backend.dtype)
-    head = _linear(weights, backend, [_head_name(config)])
+    if config.tied:  # one matrix, and one place in memory
+        head = backend.linear(embedding, None, weights.codes(_head_name(config)))
+    else:
+        head = _linear(weights, backend, [_head_name(config)])
     return _model(
         config,
         weights,

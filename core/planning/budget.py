@@ -12,6 +12,7 @@ from core.backend.pieces import PIECE_NUMBERS, PIECE_TOKENS
 from core.config import Settings
 from core.hardware.facts import GIB
 from core.model.shapes import DTYPE_BYTES, ModelShape
+from core.planning.costs import MAX_GAMMA, MAX_MIDDLE_GAMMA
 from core.planning.plan import BudgetLine
 from core.text.words import marked as N_
 
@@ -19,6 +20,8 @@ MIB = 1 << 20
 CUDA_CONTEXT_BYTES = GIB // 2  # driver context and library workspaces
 # captured graphs: see docs/decisions/0017-cuda-graphs.md; estimated, not measured
 GRAPH_BYTES = GIB // 8
+SEGMENTS_BYTES = GIB // 16  # counted over whole models: tests/backend/test_peak_memory.py
+SMALL_BYTES = GIB // 16  # positions, log-sum-exps, mean keys, gaps between blocks of unlike sizes
 SHORT_PASS_BYTES = GIB // 8  # activations and logits of passes of few rows
 PROGRAM_BYTES_CUDA = 3 * GIB  # host side of torch with CUDA, tokenizer, the app's own process
 PROGRAM_BYTES_CPU = 5 * GIB // 4  # the same without CUDA
@@ -34,6 +37,11 @@ CHUNK_RETRIEVAL = 8
 # generated tokens between two refreshes; longer answers become ordinary chunks
 TAIL_TOKENS = 512
 SINKS, WINDOW = 16, 240
+# tokens by which the middle level's last pass may carry a draft beyond what was asked: its longest setting
+OVERRUN = 32
+BLOCK_STEP = 64  # tokens; keeps a block in host memory aligned whatever its number of rows
+# rows of a retrieval cache that are exact beside budget and tail, and what its capacity is a multiple of
+RECENT, ROWS_STEP = 64, 128
 
 # names of lines: keys, translated where they are shown
 WEIGHTS, CODES = N_("weights"), N_("4-bit codes")
@@ -42,6 +50,7 @@ KV, KV_ON_CHIP = N_("KV cache"), N_("KV cache of the on-chip layers")
 KV_PINNED, KV_PAGEABLE = N_("KV cache of the other layers"), N_("KV cache, not pinned")
 RETRIEVAL, TAIL = N_("retrieval cache"), N_("retrieval cache, generated tail")
 WORK_PREFILL, WORK_DECODE = N_("work space (prefill)"), N_("work space (decode)")
+KV_AT_WORK, TABLES = N_("KV cache of the layers at work"), N_("tables and newest rows")
 GRAPHS, CONTEXT = N_("CUDA graphs"), N_("CUDA context")
 STAGING, BOUNCE = N_("staging blocks"), N_("bounce blocks")
 PROGRAM, KEPT_FREE = N_("program"), N_("kept free")
@@ -90,9 +99,16 @@ class Layout:
         return self.target.layers - self.on_chip
 
     @property
+    def held_tokens(self) -> int:
+        """Tokens that a layer has room for: the context and a draft behind it, in whole blocks."""
+        if self.device == "cuda" and self.host_layers:
+            return held_tokens(self.context, self.block_tokens, self.retrieval_chunk)[0]
+        return multiple(self.context + OVERRUN, self.retrieval_chunk)
+
+    @property
     def layer_kv_bytes(self) -> int:
-        """KV cache of one layer; a layer in host memory is a whole number of blocks."""
-        return self.context * self.target.kv_bytes_per_token_layer(self.dtype)
+        """KV cache of one layer."""
+        return self.held_tokens * self.target.kv_bytes_per_token_layer(self.dtype)
 
     @property
     def block_bytes(self) -> int:
@@ -102,7 +118,12 @@ class Layout:
     @property
     def host_kv_bytes(self) -> int:
         """KV cache in host memory."""
-        return self.host_layers * math.ceil(self.context / self.block_tokens) * self.block_bytes
+        return self.host_layers * self.layer_kv_bytes
+
+    @property
+    def spare_rows(self) -> int:
+        """Rows that speculation may take on top of a cache, at the longest drafts."""
+        return spare_rows(MAX_GAMMA, MAX_MIDDLE_GAMMA)
 
     def host_kv_split(self) -> tuple[int, int]:
         """(pinned, pageable) bytes of the KV cache in host memory. The CPU backend needs no copies and counts
@@ -124,6 +145,30 @@ class Layout:
             segment = max(SMALLEST_SEGMENT, segment // 2) if shrink_segment else segment
             chunk = max(SMALLEST_CHUNK, chunk // 2) if shrink_chunk else chunk
             yield segment, min(chunk, segment)
+
+
+def multiple(tokens: int, step: int) -> int:
+    """The least multiple of `step` that is not below `tokens`."""
+    return -(-tokens // step) * step
+
+
+def held_tokens(context: int, block_tokens: int, chunk: int) -> tuple[int, int]:
+    """Of an offloaded cache for `context` tokens and a draft behind them: tokens it has room for, and its
+    blocks' size, near `block_tokens`.
+    """
+    rows, step = context + OVERRUN, math.lcm(BLOCK_STEP, chunk)
+    near = max(1, round(rows / block_tokens))
+    # of some numbers of blocks the one that leaves least of the last block empty
+    sizes = [multiple(-(-rows // blocks), step) for blocks in range(near, near + 3)]
+    held, size = min((multiple(rows, size), size) for size in sizes)
+    return held, size
+
+
+def spare_rows(gamma: int, middle_gamma: int) -> int:
+    """Rows that speculation may take on top of a cache: what waits to be fed or committed, and the longest
+    draft behind it.
+    """
+    return 2 * (max(gamma, MAX_GAMMA) + middle_gamma + 2)
 
 
 def lay_out(
@@ -185,16 +230,20 @@ def _block_tokens(settings: Settings, target: ModelShape, dtype: str, context: i
 
 
 def vram_lines(layout: Layout, reserve: int) -> tuple[BudgetLine, ...]:
-    """What must fit in VRAM. The work space is the larger of prefill's and decode's."""
-    prefill, decode = _prefill_work(layout), _decode_work(layout)
+    """What must fit in VRAM. The work space is the larger of prefill's and decode's; the layer at work in a
+    prefill and the next one have places of their own, in which a decode has its ring.
+    """
+    prefill = _activations(layout)
     kv = layout.target.kv_bytes_per_token(layout.dtype)
     lines = [
         (WEIGHTS, layout.target.weight_bytes(layout.dtype)),
         (KV_ON_CHIP, layout.on_chip * layout.layer_kv_bytes),
         (RETRIEVAL, layout.retrieval_budget * kv),
-        (TAIL, layout.tail * kv),
+        (TAIL, _tail_rows(layout) * kv),
         *_draft_lines(layout),
-        (WORK_PREFILL, prefill) if prefill >= decode else (WORK_DECODE, decode),
+        (KV_AT_WORK, min(2, layout.host_layers) * layout.layer_kv_bytes),
+        (TABLES, _standing(layout)),
+        (WORK_PREFILL, prefill) if prefill >= SHORT_PASS_BYTES else (WORK_DECODE, SHORT_PASS_BYTES),
         (GRAPHS, GRAPH_BYTES if layout.graphs else 0),
         (CONTEXT, CUDA_CONTEXT_BYTES),
         (KEPT_FREE, reserve),
@@ -247,14 +296,28 @@ def _draft_lines(layout: Layout) -> list[tuple[str, int]]:
     ]
 
 
+def _tail_rows(layout: Layout) -> int:
+    """Rows of the retrieval cache behind its budget: the newest, those since the last selection, a draft."""
+    behind = RECENT + layout.retrieval_chunk + layout.tail + layout.spare_rows
+    return multiple(layout.retrieval_budget + behind, ROWS_STEP) - layout.retrieval_budget
+
+
 def _activations(layout: Layout) -> int:
-    """Hidden states of a segment (in and out) and the widest intermediate of a chunk."""
+    """Hidden states and rotations of a segment, and what a chunk of it computes with."""
     shape, size = layout.target, DTYPE_BYTES[layout.dtype]
-    hidden = 2 * layout.segment * shape.hidden * size
-    attention = (
-        shape.heads + 2 * shape.kv_heads
-    ) * shape.head_dim * size + 2 * shape.heads * shape.head_dim * 4
-    return hidden + layout.chunk * (max(2 * shape.intermediate * size, attention) + 4 * shape.hidden * size)
+    segment = layout.segment * (shape.hidden + 2 * shape.head_dim) * size
+    return segment + layout.chunk * _row_bytes(shape, size) + SMALL_BYTES
+
+
+def _row_bytes(shape: ModelShape, size: int) -> int:
+    """What one row of a chunk takes in a layer, at the worst of three moments: queries, keys and values being
+    rotated; attended with, in fp32; or the MLP's.
+    """
+    q, kv = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
+    rotating = (q + 2 * kv) + 3 * (q + kv)
+    attending = (q + 2 * kv) + (q + kv) + q + 2 * kv
+    mlp = shape.hidden + 3 * shape.intermediate
+    return max(mlp * size, rotating * size, attending * size + 4 * q)
 
 
 def _cpu_copies(layout: Layout) -> int:
@@ -272,11 +335,12 @@ def _cpu_copies(layout: Layout) -> int:
     return max(keys + own, products) * DTYPE_BYTES["float32"]
 
 
-def _prefill_work(layout: Layout) -> int:
-    """Activations and, where layers are in host memory, KV of the layer at work and of the next."""
-    return _activations(layout) + min(2, layout.host_layers) * layout.layer_kv_bytes
-
-
-def _decode_work(layout: Layout) -> int:
-    """The staging ring and what a short pass computes with."""
-    return SHORT_PASS_BYTES + (layout.blocks * layout.block_bytes if layout.host_layers else 0)
+def _standing(layout: Layout) -> int:
+    """What is there in prefill and in decode: the table of rotations, scores of every chunk by query head,
+    the newest rows of the layers in host memory, and what torch rounds up to whole segments.
+    """
+    shape, size = layout.target, DTYPE_BYTES[layout.dtype]
+    rotations = 2 * layout.held_tokens * shape.head_dim * size
+    scores = shape.layers * shape.heads * (layout.held_tokens // layout.retrieval_chunk) * 4
+    newest = layout.spare_rows * layout.host_layers * shape.kv_bytes_per_token_layer(layout.dtype)
+    return rotations + scores + newest + SEGMENTS_BYTES

@@ -218,7 +218,7 @@ def _most_resident(site: Site, layout: Layout) -> Layout | None:
     none = replace(layout, on_chip=0)
     room = site.vram_free - _total(vram_lines(none, site.vram_reserve))
     # below, a layer takes its KV cache and nothing else
-    return replace(layout, on_chip=room // layout.layer_kv_bytes) if room >= 0 else None
+    return replace(layout, on_chip=room // none.layer_kv_bytes) if room >= 0 else None
 
 
 def _with_host(site: Site, layout: Layout) -> Layout | Shortfall:

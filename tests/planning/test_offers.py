@@ -62,14 +62,14 @@ def test_offers_put_what_fits_first_and_say_why_not():
 
 def test_a_model_left_with_a_scrap_of_context_is_not_offered():
     """13B weights fit a 32 GB card; what is left must be worth reading with."""
-    tight = imagined_hardware(gpu="RTX 5090", vram_gib=27.75, ram_gib=64)
+    tight = imagined_hardware(gpu="RTX 5090", vram_gib=28.1, ram_gib=64)
     offer = next(one for one in offers(tight, Settings()) if one.entry.name == "Yarn-Llama-2-13b-128k")
     assert offer.plan is None
     assert "tokens of context would fit" in offer.reason
 
 
 def test_plan_for_names_the_draft_only_when_it_is_used():
-    large = imagined_hardware(gpu="RTX 4090", ram_gib=128)
+    large = imagined_hardware(gpu="RTX 4090", vram_gib=25, ram_gib=128)
     choice = plan_for(large, Settings(context_tokens=131_072), find("LWM-Text-Chat-128K"))
     assert choice.draft.name == choice.plan.draft_model == "llama-68m"
     none = plan_for(PC_4090, Settings(draft_model="none", context_tokens=32_768), find("LWM-Text-Chat-128K"))

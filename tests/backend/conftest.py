@@ -1,0 +1,17 @@
+"""What tests of a backend stand on."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+
+import pytest
+
+from tests.backend.fake_cuda import FakeCuda
+
+
+@pytest.fixture
+def cuda(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeCuda]:
+    """In place of torch.cuda's own; what was made with it is gone before that comes back."""
+    yield FakeCuda().install(monkeypatch)
+    gc.collect()

@@ -1,0 +1,188 @@
+"""What a card's memory would hold at most, in models of full size, against the plan: nothing is
+computed, every allocation is counted as CUDA's caching allocator does.
+"""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from core.assembly.room import Room
+from core.assembly.room import slack as rows_to_spare
+from core.backend.cuda import CudaBackend
+from core.cache.base import KVStore, TargetKVCache
+from core.cache.full import FullKVCache
+from core.cache.retrieval import RetrievalKVCache
+from core.config import Settings
+from core.hardware.gpus import imagined_hardware
+from core.model.config import from_source
+from core.model.llama import LlamaModel
+from core.model.loader import build
+from core.model.shapes import ModelShape
+from core.planning import budget
+from core.planning.plan import Plan
+from core.planning.planner import plan as make_plan
+from tests.backend.allocator import Accounting, CachingAllocator
+from tests.backend.fake_cuda import FakeCuda
+
+CONTEXT = 131_072
+LAYERS = 4  # every layer is alike; the plan is made for as many
+SHAPES = {
+    "7B": {"hidden": 4096, "heads": 32, "kv_heads": 32, "intermediate": 11008, "vocab": 32_000},
+    "8B": {"hidden": 4096, "heads": 32, "kv_heads": 8, "intermediate": 14336, "vocab": 128_256},
+    "13B": {"hidden": 5120, "heads": 40, "kv_heads": 40, "intermediate": 13824, "vocab": 32_000},
+    "4B-tied": {
+        "hidden": 2560,
+        "heads": 32,
+        "kv_heads": 8,
+        "intermediate": 9728,
+        "vocab": 151_936,
+        "tied": True,
+        "family": "qwen3",
+    },
+}
+
+
+class NoWeights:
+    """Matrices of the right sizes, without numbers."""
+
+    def __init__(self, shape: dict, accounting: Accounting) -> None:
+        self._accounting, head_dim = accounting, 128
+        q, kv = shape["heads"] * head_dim, shape["kv_heads"] * head_dim
+        hidden, wide = shape["hidden"], shape["intermediate"]
+        self._sizes = {
+            "q_proj": (q, hidden),
+            "k_proj": (kv, hidden),
+            "v_proj": (kv, hidden),
+            "o_proj": (hidden, q),
+            "gate_proj": (wide, hidden),
+            "up_proj": (wide, hidden),
+            "down_proj": (hidden, wide),
+            "embed_tokens": (shape["vocab"], hidden),
+            "lm_head": (shape["vocab"], hidden),
+            "q_norm": (head_dim,),
+            "k_norm": (head_dim,),
+        }
+        self._hidden, self._norms = hidden, shape.get("family") == "qwen3"
+
+    def __contains__(self, name: str) -> bool:
+        return self._norms and ("q_norm" in name or "k_norm" in name)
+
+    def tensor(self, name: str) -> torch.Tensor:
+        size = self._sizes.get(name.split(".")[-2], (self._hidden,))
+        if len(size) == 1 or "embed" in name:  # goes to the device as it is
+            return torch.empty(size, dtype=torch.bfloat16, device="meta")
+        with self._accounting.elsewhere():
+            return torch.empty(size, dtype=torch.bfloat16, device="meta")
+
+    def codes(self, stem: str) -> None:
+        return None
+
+
+def flash(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, causal: bool
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Takes what torch's flash kernel takes of memory: the result and its log-sum-exp."""
+    for part in (q, k, v):
+        assert part.stride(-1) == 1
+    b, heads, n, _ = q.shape
+    return torch.empty_like(q), torch.empty(b, heads, n, dtype=torch.float32, device=q.device)
+
+
+class Card:
+    """A model of full width on a card that computes nothing."""
+
+    def __init__(self, name: str, cuda: FakeCuda, accounting: Accounting, **settings: object) -> None:
+        self.accounting = accounting
+        given = dict(SHAPES[name])
+        family, tied = given.pop("family", "llama"), given.pop("tied", False)
+        source = {
+            "model_type": family,
+            "num_hidden_layers": LAYERS,
+            "hidden_size": given["hidden"],
+            "num_attention_heads": given["heads"],
+            "num_key_value_heads": given["kv_heads"],
+            "head_dim": 128,
+            "intermediate_size": given["intermediate"],
+            "vocab_size": given["vocab"],
+            "rms_norm_eps": 1e-5,
+            "tie_word_embeddings": tied,
+            "max_position_embeddings": CONTEXT,
+            "hidden_act": "silu",
+        }
+        self.shape = ModelShape.from_hf_config(source, name=name)
+        self.settings = Settings(context_tokens=CONTEXT, on_chip_layers=1, **settings)
+        self.plan: Plan = make_plan(
+            imagined_hardware(gpu="RTX 4090", ram_gib=128), self.settings, target=self.shape
+        )
+        backend = cuda.backend(torch.bfloat16, on="meta")
+        backend._kernels[128] = flash
+        self._leave_out(backend)
+        self.model: LlamaModel = build(
+            from_source(source, name=name, eos=None),
+            NoWeights(SHAPES[name], accounting),
+            backend,
+            positions=CONTEXT + budget.OVERRUN,
+        )
+        # as the product does: the middle level's memory when the model is loaded, then the cache
+        store = self._retrieval(FullKVCache(self.model.config.kv_shape, 256, backend)).store
+        self.cache = Room(self.plan, self.settings, self.model).new_cache(CONTEXT)
+        self.retrieval = self._retrieval(self.cache, store)
+
+    def _retrieval(self, source: TargetKVCache, store: KVStore | None = None) -> RetrievalKVCache:
+        return RetrievalKVCache(
+            source,
+            budget=self.plan.retrieval_budget,
+            chunk=self.plan.retrieval_chunk,
+            tail_tokens=self.plan.tail_tokens,
+            slack=rows_to_spare(self.plan),
+            store=store,
+        )
+
+    def _leave_out(self, backend: CudaBackend) -> None:
+        """What torch does in one kernel on a card and in many operations here, and the host's memory."""
+
+        def host_memory(shape: tuple[int, ...]) -> torch.Tensor:
+            with self.accounting.elsewhere():
+                return torch.empty(tuple(shape), dtype=backend.dtype, device="meta")
+
+        backend.host_memory = host_memory
+        backend.rms_norm = lambda x, weight, eps: torch.empty_like(x)
+
+    def prefill(self, tokens: int) -> None:
+        for _ in self.model.prefill(
+            [0] * tokens,
+            self.cache,
+            segment_tokens=self.plan.prefill_segment_tokens,
+            chunk_tokens=self.plan.prefill_chunk_tokens,
+            should_stop=lambda: False,
+            tap=self.retrieval.policy.tap,
+        ):
+            pass
+
+    def planned(self, *left_out: str) -> int:
+        """Bytes of the plan's lines in VRAM, but for what is not the program's."""
+        other = (budget.CONTEXT, budget.KEPT_FREE, budget.GRAPHS, *left_out)
+        return sum(line.bytes for line in self.plan.budget if line.place == "VRAM" and line.name not in other)
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_a_late_prefill_takes_what_the_plan_says(name: str, cuda: FakeCuda):
+    """The last segment of a prefill, behind all others, and a verification: the plan counted two outputs in
+    fp32 where twenty were kept. In all, and in the work space alone.
+    """
+    allocator = CachingAllocator()
+    with torch.inference_mode(), Accounting(allocator) as accounting:
+        card = Card(name, cuda, accounting)
+        held, segment = allocator.allocated, card.plan.prefill_segment_tokens
+        assert allocator.peak_reserved == allocator.reserved
+        allocator.peak_allocated = held  # the work space was taken in one piece, and given back
+        card.cache.advance(CONTEXT - segment)
+        card.cache.commit(CONTEXT - segment)
+        card.prefill(segment)
+        card.cache.observer = card.retrieval.policy.observe
+        card.model.forward([0] * 33, card.cache)
+    planned = card.planned()
+    assert 0.95 * planned < allocator.peak_reserved <= planned
+    work = sum(line.bytes for line in card.plan.budget if line.name == budget.WORK_PREFILL)
+    assert 0.8 * work < allocator.peak_allocated - held <= work
