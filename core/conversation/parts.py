@@ -111,7 +111,7 @@ class InParts:
     def _part_reader(self, run: Run, part: Part) -> Read:
         def read(text: str, question: str, params: Params) -> Answering:
             ids = self._books.ids(run.ask.book, part)
-            return self._turns.alone(run, part_key(run.ask, part), ids, question, params)
+            return self._turns.alone(run, part_key(run.ask, part), ids, question, params, of_book=True)
 
         return read
 

@@ -76,11 +76,23 @@ class Turns:
         ).format(count=prompt.dropped_turns)
         return replace(done, notes=(*done.notes, left))
 
-    def alone(self, run: Run, key: tuple, text: Sequence[int], question: str, params: Params) -> Answering:
-        """One question about one text, outside of any conversation."""
+    def alone(
+        self,
+        run: Run,
+        key: tuple,
+        text: Sequence[int],
+        question: str,
+        params: Params,
+        *,
+        of_book: bool = False,
+    ) -> Answering:
+        """One question about one text, outside of any conversation. `of_book`: it is the book's own text, and
+        kept on disk if the reading of it is stopped; once it is read, what was said of it is kept instead.
+        """
         frame, asked = self._tokenizer.frame(self._style.system), self._tokenizer.encode(question)
-        ids = build(frame, text, (), asked, room=self._engine.context_tokens).ids
-        return (yield from self._generate(run, key, ids, params))
+        prompt = build(frame, text, (), asked, room=self._engine.context_tokens)
+        kept = prompt.head_tokens if of_book else 0
+        return (yield from self._generate(run, key, prompt.ids, params, keep_tokens=kept, keep_whole=False))
 
     def passing(self, run: Run, key: tuple, text: Sequence[int], question: str, params: Params) -> Answering:
         """One question about a short text that is one of many: its context gives way to those of books.
@@ -133,10 +145,11 @@ class Turns:
         params: Params,
         *,
         keep_tokens: int = 0,
+        keep_whole: bool = True,
         passing: bool = False,
     ) -> Answering:
         """Generate in the context of `key`, whose first `keep_tokens` come from disk if they are there and go
-        there later.
+        there later; without `keep_whole` only if not all of them were read.
         """
         needed = min(self._engine.context_tokens, len(ids) + params.max_new_tokens + 1)
         spare = min(_PASSING_SLACK if passing else _SLACK, self._engine.context_tokens - needed)
@@ -155,6 +168,15 @@ class Turns:
                 self._expectation.watch(event)
             yield event
         self._expectation.answered(done.stats)
+        paused = bool(keep_tokens) and len(context.ids) < keep_tokens
+        if not paused and not keep_whole:
+            context.belongs_to(key[0], 0)
+        if paused:
+            note = _(
+                "Paused: {done:,} of {total:,} tokens are read, and kept. Ask again to go on from there."
+            )
+            words = note.format(done=len(context.ids), total=keep_tokens)
+            done = replace(done, notes=(*done.notes, words))
         return self._checked(done, context, ids, params) if self._verify and done.token_ids else done
 
     def _checked(self, done: Answer, context: Context, ids: list[int], params: Params) -> Answer:
