@@ -10,21 +10,21 @@ from app.handlers import Desk
 from core.ask import Ask
 from core.text.words import translated as _
 
-WHOLE, AUTO = 0, "auto"  # no first or last chapter chosen; no way to read chosen
+WHOLE = 0  # no first or last chapter chosen
 SUITS = "suits_model"  # ticked: the three below are left to the model's catalogue entry
 SAMPLING = ("temperature", "top_p", "repetition_penalty")
 WHOLE_NUMBERS = ("max_new_tokens", "seed")
 
 
 def make_wish(choice: tuple, params: dict[str, Any], desk: Desk) -> Ask:
-    """The choices of the page as an Ask; `choice` is (first chapter or 0, last chapter or 0, fit)."""
-    first, last, fit = choice
+    """The choices of the page as an Ask; `choice` is (first chapter or 0, last chapter or 0)."""
+    first, last = choice
     book = desk.book
-    count = len(book.chapters) if book else 0
+    count = (desk.until or len(book.chapters)) if book else 0
     chapters = None
     if count and (first or last):
         left, right = int(first or 1), int(last or count)
-        chapters = (min(left, right), max(left, right))
+        chapters = (min(left, right), max(left, min(right, count)))
     left_open = (SUITS, *SAMPLING) if params.get(SUITS) else (SUITS,)
     params = {name: value for name, value in params.items() if name not in left_open}
     whole = {
@@ -33,7 +33,7 @@ def make_wish(choice: tuple, params: dict[str, Any], desk: Desk) -> Ask:
         if value is not None
     }
     whole["seed"] = whole.get("seed") or 1 + secrets.randbelow(2**31 - 1)
-    return Ask(chapters=chapters, fit=fit or AUTO, params=whole)
+    return Ask(chapters=chapters, fit=desk.fit, params=whole)
 
 
 def dispatch(desk: Desk, data: object, wish: Ask) -> None:
@@ -61,6 +61,8 @@ def dispatch(desk: Desk, data: object, wish: Ask) -> None:
         "dismiss": desk.dismiss,
         "restart": desk.restart_engine,
         "cite": lambda: desk.show(_number(text.get("offset")), _number(text.get("length"))),
+        "fit": lambda: desk.choose_fit(text.get("value", "")),
+        "limit": lambda: desk.limit(_number(text.get("value"))),
         "goto": lambda: desk.show(_number(text.get("value"))),
     }
     if action := acts.get(text.get("act", "")):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 AGAIN_S = 30.0  # after so long a look at a card that failed asks for it again
 
-Key = tuple[str, str]  # book and model
+Key = tuple[str, str, int | None]  # book, model and how far it may be read
 
 
 class Cards:
@@ -35,9 +35,11 @@ class Cards:
         self._failed: dict[Key, float] = {}  # when
         self._asking: set[Key] = set()
 
-    def of(self, book: Document) -> dict[str, Any] | None:
-        """The card of `book` for the model that runs; None until it has come."""
-        key, state = (book.sha256, self._engine.model_name), self._engine.state
+    def of(self, book: Document, until: int | None = None) -> dict[str, Any] | None:
+        """The card of `book`, or of what may be read of it, for the model that runs; None until it has
+        come.
+        """
+        key, state = (book.sha256, self._engine.model_name, until), self._engine.state
         with self._lock:
             if state not in ("ready", "busy"):
                 self._failed = dict.fromkeys(self._failed, self._clock() - AGAIN_S)
@@ -57,7 +59,7 @@ class Cards:
     def _fetch(self, key: Key, book: Document) -> None:
         card, failed = {}, True
         try:
-            card, failed = self._engine.card(book), False
+            card, failed = self._engine.card(book, key[2]), False
         except UserError as error:
             card = {"notes": [str(error)]}
         except Exception:  # a background thread's boundary: the page goes on without the estimate

@@ -37,15 +37,17 @@ class Cited:
 
 
 class Citations:
-    """Looks answers up in the book. Keeps what was prepared of the last one: that takes a second or two."""
+    """Looks answers up in the book. Keeps what was prepared of the last two texts, a book and what of it may
+    be read: preparing one takes a second or two.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._book: _Book | None = None
+        self._books: list[_Book] = []
 
     def prepare(self, book: Document) -> None:
         """Begin to prepare the book, so that its first answer need not wait."""
-        if self._book is None or not self._book.is_of(book):
+        if not any(one.is_of(book) for one in self._books):
             threading.Thread(target=self._prepared, args=(book,), name="evidence", daemon=True).start()
 
     def __call__(self, text: str, book: Document, question: str = "") -> Cited:
@@ -54,9 +56,9 @@ class Citations:
 
     def _prepared(self, book: Document) -> _Book:
         with self._lock:
-            if self._book is None or not self._book.is_of(book):
-                self._book = _Book(book)
-            return self._book
+            found = next((one for one in self._books if one.is_of(book)), None) or _Book(book)
+            self._books = [found, *(one for one in self._books if one is not found)][:2]
+            return found
 
 
 class _Book:

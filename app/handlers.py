@@ -18,6 +18,7 @@ from app.library import Library
 from app.models import Models, remember
 from app.values import Notice, Passage
 from core.ask import Ask
+from core.config import FITS
 from core.documents.document import Document
 from core.text.words import translated as _
 
@@ -57,6 +58,8 @@ class Desk:
         self.shelf_version = 0
         self.book_id = ""
         self.conversation_id = ""
+        self.until: int | None = None  # of the conversation; see core.ask.Ask
+        self.fit = "auto"  # one of FITS: how the page's questions have the book read
         self.job: Job | None = None
         self.notice: Notice | None = None
         self.passage = Passage()
@@ -97,7 +100,7 @@ class Desk:
     def card(self) -> dict | None:
         """What the engine says about the open book; None until it has said it."""
         book = self.book
-        return self._cards.of(book) if book else None
+        return self._cards.of(book, self.until) if book else None
 
     # --- books
 
@@ -141,6 +144,7 @@ class Desk:
             self.book_id, self.passage, self.notice, self.job = book_id, first, None, None
             talks = self.history.conversations(book_id)
             self.conversation_id = talks[0].id if talks else ""
+            self.until = self._limit(talks[0].until) if talks else None
             self.shelf_version += 1
         self.change()
 
@@ -171,13 +175,17 @@ class Desk:
         """Goes back to an older conversation about the open book."""
         if self.refuse_while_busy():
             return
-        if any(talk.id == conversation_id for talk in self.history.conversations(self.book_id)):
-            with self._lock:
-                self.conversation_id, self.job, self.notice = conversation_id, None, None
-            self.change()
+        for talk in self.history.conversations(self.book_id):
+            if talk.id == conversation_id:
+                with self._lock:
+                    self.conversation_id, self.job, self.notice = conversation_id, None, None
+                    self.until = self._limit(talk.until)
+                self.change()
 
     def new_conversation(self) -> None:
-        """Puts the conversation away and starts an empty one; the book stays in the engine's memory."""
+        """Puts the conversation away and starts an empty one with the same limit; the book stays in the
+        engine's memory.
+        """
         if not self.refuse_while_busy():
             with self._lock:
                 self.conversation_id, self.job, self.notice = "", None, None
@@ -199,6 +207,29 @@ class Desk:
         """Deletes the current conversation."""
         if self.conversation_id:
             self.forget_conversation(self.conversation_id)
+
+    def limit(self, chapter: int) -> None:
+        """Nothing behind `chapter` is read or shown in this conversation from now on; 0: all of the book
+        may be.
+        """
+        if self.refuse_while_busy() or self.book is None or chapter < 0:
+            return
+        with self._lock:
+            self.until = self._limit(chapter or None)
+            if self.conversation_id:
+                self.history.limit(self.conversation_id, self.until)
+        self.change()
+
+    def _limit(self, until: int | None) -> int | None:
+        """A limit as the open book has it: read anew, it may have fewer chapters."""
+        book = self.book
+        return min(until, len(book.chapters)) or None if book and until else None
+
+    def choose_fit(self, fit: str) -> None:
+        """How books are read from now on: one of FITS."""
+        if fit in FITS:
+            self.fit = fit
+            self.change()
 
     # --- answers
 
@@ -331,11 +362,17 @@ class Desk:
     def _job(self, ask: Ask, instead_of: Turn | None) -> Job:
         """The answer to `ask`, its question in the history, unless it is one `instead_of` the last answer."""
         if not self.conversation_id:
-            self.conversation_id = self.history.create(self.book_id).id
+            self.conversation_id = self.history.create(self.book_id, self.until).id
         before = self.turns if instead_of is None else self.turns[:-2]
-        whole = replace(ask, book=self.book, conversation_id=self.conversation_id, history=exchanges(before))
+        whole = replace(
+            ask,
+            book=self.book,
+            conversation_id=self.conversation_id,
+            history=exchanges(before, self.until),
+            until=self.until,
+        )
         if instead_of is None:
-            self.history.ask(self.conversation_id, ask)
+            self.history.ask(self.conversation_id, whole)
         return Job(
             self.engine.ask(whole),
             self.history,
@@ -344,4 +381,5 @@ class Desk:
             stop=self.engine.stop,
             say=self.say,
             instead_of=instead_of,
+            until=self.until,
         )

@@ -17,7 +17,7 @@ from core.text.words import translated as _
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS conversations (
     id TEXT PRIMARY KEY, book_id TEXT NOT NULL, title TEXT NOT NULL,
-    created REAL NOT NULL, updated REAL NOT NULL);
+    created REAL NOT NULL, updated REAL NOT NULL, until INTEGER);
 CREATE TABLE IF NOT EXISTS turns (
     conversation_id TEXT NOT NULL REFERENCES conversations(id) ON DELETE CASCADE,
     number INTEGER NOT NULL, role TEXT NOT NULL, text TEXT NOT NULL, state TEXT NOT NULL, extra TEXT NOT NULL,
@@ -28,12 +28,13 @@ CREATE INDEX IF NOT EXISTS by_book ON conversations(book_id, updated);
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """One conversation about one book (`book_id` is empty without a book)."""
+    """One conversation about one book (`book_id` is empty without a book). `until`: see core.ask.Ask."""
 
     id: str
     book_id: str
     title: str
     updated: float
+    until: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +62,8 @@ class History:
         # deleted text must not stay readable in free pages
         self._db.execute("PRAGMA secure_delete = ON")
         self._db.executescript(SCHEMA)
+        if "until" not in [column[1] for column in self._db.execute("PRAGMA table_info(conversations)")]:
+            self._db.execute("ALTER TABLE conversations ADD COLUMN until INTEGER")  # of an earlier version
 
     def close(self) -> None:
         """Ends the connection; the object is of no use afterwards."""
@@ -72,19 +75,25 @@ class History:
         """Rises with every change of a conversation."""
         return self._db.total_changes
 
-    def create(self, book_id: str) -> Conversation:
-        """A new, empty conversation about the book."""
+    def create(self, book_id: str, until: int | None = None) -> Conversation:
+        """A new, empty conversation about the book, or what of it may be read."""
         now = self._clock()
-        made = Conversation(uuid.uuid4().hex, book_id, _("New conversation"), now)
+        made = Conversation(uuid.uuid4().hex, book_id, _("New conversation"), now, until)
         with self._lock:
             self._db.execute(
-                "INSERT INTO conversations VALUES (?, ?, ?, ?, ?)", (made.id, book_id, made.title, now, now)
+                "INSERT INTO conversations VALUES (?, ?, ?, ?, ?, ?)",
+                (made.id, book_id, made.title, now, now, until),
             )
         return made
 
+    def limit(self, conversation_id: str, until: int | None) -> None:
+        """Sets how far the book may be read in a conversation from now on."""
+        with self._lock:
+            self._db.execute("UPDATE conversations SET until = ? WHERE id = ?", (until, conversation_id))
+
     def conversations(self, book_id: str) -> list[Conversation]:
         """The book's conversations that hold at least one turn, newest first."""
-        query = """SELECT id, book_id, title, updated FROM conversations
+        query = """SELECT id, book_id, title, updated, until FROM conversations
                    WHERE book_id = ? AND EXISTS (SELECT 1 FROM turns WHERE conversation_id = id)
                    ORDER BY updated DESC, rowid DESC"""
         with self._lock:
@@ -128,7 +137,12 @@ class History:
 
     def ask(self, conversation_id: str, ask: Ask) -> int:
         """Appends a question with the choices around it, so that it can be asked again; see `asked_again`."""
-        choices = {"summary": ask.question is None, "chapters": ask.chapters, "fit": ask.fit}
+        choices = {
+            "summary": ask.question is None,
+            "chapters": ask.chapters,
+            "fit": ask.fit,
+            "until": ask.until,
+        }
         return self.add(conversation_id, "user", wording(ask), extra=choices)
 
     def update(
@@ -207,13 +221,25 @@ def asked_again(question: Turn) -> Ask:
     )
 
 
-def exchanges(turns: Sequence[Turn]) -> tuple[Exchange, ...]:
-    """What was said, for the engine: a question whose answer failed or never began would confuse the next."""
+def exchanges(turns: Sequence[Turn], until: int | None = None) -> tuple[Exchange, ...]:
+    """What was said, for the engine: a question whose answer failed or never began would confuse the next,
+    and one answered from what lies behind the limit would tell it.
+    """
     return tuple(
         Exchange(question.text, answer.text, tuple(answer.extra.get("ids", ())))
         for question, answer in zip(turns[::2], turns[1::2], strict=False)
-        if answer.state != "failed" and answer.text
+        if answer.state != "failed" and answer.text and _within(answered_until(question, answer), until)
     )
+
+
+def answered_until(question: Turn | None, answer: Turn) -> int | None:
+    """The limit under which an answer was given. One made anew may have another than its question had."""
+    extra = answer.extra if question is None or "until" in answer.extra else question.extra
+    return extra.get("until")
+
+
+def _within(answered: int | None, until: int | None) -> bool:
+    return until is None or (answered is not None and answered <= until)
 
 
 def _title(text: str) -> str:

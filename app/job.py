@@ -66,9 +66,10 @@ class Job:
         stop: Callable[[], None] = lambda: None,
         say: Callable[[str, str], None] = lambda words, kind: None,
         instead_of: Turn | None = None,
+        until: int | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.conversation_id = conversation_id
+        self.conversation_id, self.until = conversation_id, until
         self._events, self._history, self._clock = events, history, clock
         self._changed, self._stop, self._say = changed, stop, say
         self._snapshot = Snapshot()
@@ -201,6 +202,7 @@ class Job:
         if self._stands and state != "finished":
             return
         extra["level_pieces"] = [[piece.text, piece.level] for piece in pieces]
+        extra["until"] = self.until
         extra["parts"] = [list(part) for part in self._snapshot.parts]
         self._history.update(self.conversation_id, self.turn, text, state=state, extra=extra)
 

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 LEVELS = ("draft", "ngram", "retrieval", "target")
 LIST_ITEM = re.compile(r"^\s{0,3}(?:[-*•]|(\d{1,3})[.)])\s+")
+QUOTED = re.compile(r"^\s{0,3}>[ \t]?")
 HEADING = re.compile(r"^#{1,6}\s+")
 EMPHASIS = re.compile(r"\*\*(?=\S)(.+?)(?<=\S)\*\*|(?<![\w*])\*(?=[^\s*])([^*\n]+?)(?<=\S)\*(?![\w*])")
 
@@ -52,7 +53,7 @@ class Stretch:
 class Block:
     """A paragraph or heading (one item), or a list. `start`: the number of the first item of an "ol"."""
 
-    tag: str  # "p" | "h4" | "ul" | "ol"
+    tag: str  # "p" | "h4" | "blockquote" | "ul" | "ol"
     items: tuple[tuple[Stretch, ...], ...]
     start: int = 1
 
@@ -100,6 +101,9 @@ def _lines(text: str) -> list[_Line]:
             tag = "ol" if match[1] else "ul"
             found.append(_Line(tag, start + match.end(), end, int(match[1] or 1)))
             joins = True
+        elif match := QUOTED.match(line):
+            found.append(_Line("blockquote", start + match.end(), end))
+            joins = False
         elif match := HEADING.match(line):
             found.append(_Line("h4", start + match.end(), end))
             joins = False
@@ -124,7 +128,7 @@ def _grouped(lines: list[_Line]) -> list[list[_Line]]:
 
 
 def _goes_on(rows: list[_Line], line: _Line) -> bool:
-    if line.tag != rows[0].tag or line.tag in ("p", "h4"):
+    if line.tag != rows[0].tag or line.tag in ("p", "h4", "blockquote"):
         return False
     # Markdown may number every item with the same number and means a count
     same = all(row.number == line.number for row in rows)

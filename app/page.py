@@ -12,7 +12,7 @@ from app import views
 from app.broadcast import Regions
 from app.citations import Citations, Cited
 from app.handlers import Desk
-from app.history import Turn
+from app.history import Turn, answered_until
 from app.job import Job, Snapshot
 from app.live import LiveText
 from app.reader import reader_html
@@ -59,7 +59,7 @@ class Page:
             "book": (desk.book_id,),
             **{name: (html,) for name, html in self._around(turns, now).items()},
             "turns": tuple(
-                self._turn(turn, _question(before), last=turn is shown[-1] and not running)
+                self._turn(turn, before, last=turn is shown[-1] and not running)
                 for before, turn in zip([None, *shown], shown, strict=False)
             ),
             "parts": parts,
@@ -78,6 +78,7 @@ class Page:
         desk, engine, intake, keep = self._desk, self._desk.engine, self._desk.intake, self._keep
         book, card, talking = desk.book, desk.card(), bool(turns)
         if book:
+            book = keep("book", (_edition(book), desk.until), lambda: as_known(book, desk.until))
             keep("prepared", _edition(book), lambda: self._citations.prepare(book))
         covered = book is not None and desk.library.cover(book.sha256) is not None
         notice = desk.notice or _engine_notice(engine)
@@ -100,11 +101,17 @@ class Page:
             ),
             "stage": keep(
                 "stage",
-                (_edition(book), card, covered, intake.opening, talking),
+                (_edition(book), card, covered, intake.opening, talking, desk.fit),
                 lambda: views.stage_html(
-                    book, card, covered=covered, opening=intake.opening, talking=talking
+                    book, card, covered=covered, opening=intake.opening, talking=talking, fit=desk.fit
                 ),
             ),
+            "ways": keep(
+                "ways",
+                (_edition(desk.book), desk.fit, desk.until, desk.busy),
+                lambda: views.ways_html(desk.book, fit=desk.fit, until=desk.until, busy=desk.busy),
+            ),
+            "suggestions": keep("suggestions", desk.until, lambda: views.suggestions_html(desk.until)),
             "notice": keep(
                 "notice",
                 (notice, intake.opening),
@@ -117,7 +124,9 @@ class Page:
                 (engine.plan, engine.model_name),
                 lambda: plan_html(engine.plan, model=engine.model_name),
             ),
-            "reader": keep("reader", (_edition(book), desk.passage), lambda: reader_html(book, desk.passage)),
+            "reader": keep(
+                "reader", (_edition(desk.book), desk.passage), lambda: reader_html(desk.book, desk.passage)
+            ),
             "spoken": keep(
                 "spoken", (now and now.phase, intake.opening), lambda: views.spoken(now, intake.opening)
             ),
@@ -135,16 +144,17 @@ class Page:
             samples=tuple(sample.name for sample in desk.intake.samples),
         )
 
-    def _turn(self, turn: Turn, question: str, *, last: bool) -> str:
-        book = self._desk.book
-        said = (turn.number, turn.state, len(turn.text), turn.text[-40:])
+    def _turn(self, turn: Turn, question: Turn | None, *, last: bool) -> str:
+        """A finished turn; what an answer stands on is looked for where it was looked for then."""
+        book, until = self._desk.book, answered_until(question, turn)
+        said = (turn.number, turn.state, len(turn.text), turn.text[-40:], until)
         key = (self._desk.conversation_id, _edition(book), *said, last)
         if key not in self._turn_html:
             if len(self._turn_html) > 400:
                 self._turn_html.clear()
             cited = Cited()
             if book and turn.role == "assistant" and turn.text:
-                cited = self._citations(turn.text, book, question)
+                cited = self._citations(turn.text, as_known(book, until), _question(question))
             self._turn_html[key] = views.turn_html(turn, cited, last=last)
         return self._turn_html[key]
 
@@ -164,6 +174,11 @@ class Page:
         if kept is None or kept[0] != key:
             kept = self._kept[name] = (key, make())
         return kept[1]
+
+
+def as_known(book: Document, until: int | None) -> Document:
+    """The book as far as it may be read; one that was read anew may have fewer chapters than then."""
+    return book.up_to(min(until, len(book.chapters)) if until and book.chapters else None)
 
 
 def _edition(book: Document | None) -> tuple:

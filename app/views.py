@@ -21,6 +21,7 @@ from core.text.words import translated as _
 from core.text.words import translated_count as _n
 
 SHOWN_TALKS = 12
+WORTH_A_CHOICE = 2  # times as long as an answer from passages
 # more are one click away
 SHOWN_MODELS, SHOWN_NOTES = 4, 3
 NOTHING_CITED = Cited()
@@ -92,10 +93,16 @@ def fetching_html(fetching: Fetching | None) -> str:
 
 
 def stage_html(
-    book: Document | None, card: dict | None, *, covered: bool, opening: Opening | None, talking: bool
+    book: Document | None,
+    card: dict | None,
+    *,
+    covered: bool,
+    opening: Opening | None,
+    talking: bool,
+    fit: str = "auto",
 ) -> str:
     """Nothing (the drop zone shows), a file being read, or the book's card. `covered`: it has a cover of its
-    own.
+    own. `fit`: how the person wants it read.
     """
     if opening is not None and not opening.waiting:
         return render("stage.html", kind="opening", opening=opening)
@@ -110,10 +117,57 @@ def stage_html(
         known=bool(known),
         facts=_card_facts(book, known),
         fit=_fit(known),
+        ways=_ways(known, fit),
         parts=known.get("parts", ()),
         notes=[*known.get("notes", ()), *book.warnings, *_outdated(book)],
         shown_notes=SHOWN_NOTES,
     )
+
+
+def _ways(card: dict, fit: str) -> list[dict[str, object]]:
+    """The two ways to an answer, with their times; none where reading takes no longer than passages."""
+    passages_s, read_s = card.get("passages_s_estimate"), card.get("prefill_s_estimate")
+    if passages_s is None or not (card["from_passages"] or read_s > WORTH_A_CHOICE * passages_s):
+        return []
+    parts = len(card["parts"])
+    whole = "whole" if card["fits"] else "sections"
+    chosen = fit if fit != "auto" else "passages" if card["from_passages"] else whole
+    read, time = _("Read it all"), _("about {time}, can be paused")
+    if parts > 1:
+        read, time = _("Read it in parts"), _("about {time} a part, can be paused")
+    return [
+        {
+            "fit": "passages",
+            "words": _("Answer from passages now"),
+            "time": _("about {time}").format(time=duration(passages_s)),
+            "chosen": chosen == "passages",
+        },
+        {
+            "fit": whole,
+            "words": read,
+            "time": time.format(time=duration(read_s / parts)),
+            "chosen": chosen == whole,
+        },
+    ]
+
+
+def ways_html(book: Document | None, *, fit: str, until: int | None, busy: bool) -> str:
+    """How questions have the book read, and how far it may be read."""
+    fits = [
+        ("auto", _("Automatic")),
+        ("passages", _("From passages")),
+        ("whole", _("Whole, or refuse")),
+        ("sections", _("In parts")),
+    ]
+    titles = [" ".join(section.title.split()) for section in book.chapters] if book else []
+    return render("ways.html", fits=fits, fit=fit, chapters=titles, until=until, busy=busy)
+
+
+def suggestions_html(until: int | None) -> str:
+    """Questions to begin with; of a book that may not be read to its end, none about the end."""
+    last = _("How does it end?") if until is None else _("What has happened so far?")
+    questions = (_("Who are the main characters?"), _("What is the most important moment?"), last)
+    return render("suggestions.html", questions=questions)
 
 
 def _outdated(book: Document) -> list[str]:

@@ -21,7 +21,7 @@ from core.conversation.turns import Turns
 from core.documents.document import Document
 from core.events import Delta, Event, Piece, Reading
 from core.evidence.passages import Passage
-from core.evidence.support import Evidence, Support
+from core.evidence.support import Evidence, Support, unsaid
 from core.stats import combined
 from core.text.ranking import terms
 from core.text.tokenizer import Tokenizer
@@ -161,7 +161,7 @@ def _restated(ask: Ask) -> str:
     if before is None:
         return ask.question
     answer = _first_words(before.answer)
-    if _plain(answer).startswith(_plain(_unsaid())):
+    if _plain(answer).startswith(_plain(unsaid())):
         answer = ""
     return " ".join(filter(None, (before.question.strip(), answer, ask.question.strip())))
 
@@ -197,20 +197,16 @@ def _stripped(pieces: Sequence[Piece], text: str) -> tuple[Piece, ...]:
     return tuple(kept)
 
 
-def _unsaid() -> str:
-    return _("The book does not seem to say.")
-
-
 def _not_said(ask: Ask, evidence: Evidence, found: Sequence[Passage]) -> tuple[Piece, ...]:
     """That no answer was found, and the sentences that come nearest to the question."""
     if not found:
         hint = _(
             "No passage shares a word with the question: ask with names or words that stand in the book."
         )
-        return (Piece(f"{_unsaid()} {hint}", ""),)
+        return (Piece(f"{unsaid()} {hint}", ""),)
     places = [evidence.support("", one, ask.question).place for one in found[:_SHOWN_PASSAGES]]
     shown = "\n\n".join(_quoted(ask.book, place) for place in places)
-    return (Piece(f"{_unsaid()} {_('Nearest passages:')}\n\n{shown}", ""),)
+    return (Piece(f"{unsaid()} {_('Nearest passages:')}\n\n{shown}", ""),)
 
 
 def _quoted(book: Document, place: tuple[int, int]) -> str:

@@ -19,6 +19,7 @@ from core.documents.document import Document
 from core.documents.quotes import QuoteIndex
 from core.evidence.passages import Passage, passages, sentences
 from core.text.ranking import Ranking, terms
+from core.text.words import translated as _
 
 AGREES = 0.5
 _CANDIDATES = 5
@@ -33,7 +34,14 @@ _ITEM = re.compile(r"^\d{1,3}[.)]\s")
 _DENIES = re.compile(
     r"\b(?:not|never|no|nobody|nothing|none|nor|neither|nowhere|without|cannot)\b|n['’]t\b", re.IGNORECASE
 )
+# a line set apart as a quotation, and one that ends in a colon before it
+_APART = re.compile(r"^[ \t]*>[^\n]*$|^[^\n]*:[ \t]*$(?=\n\s*(?:[^\n]*:[ \t]*\n)?[ \t]*>)", re.M)
 _REACH = re.compile(r"(?:[^\w.,;:!?]+[\w'’]+){0,4}")
+
+
+def unsaid() -> str:
+    """What is said where the book bears no answer out."""
+    return _("The book does not seem to say.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,11 +120,19 @@ class Evidence:
         return Support(passage, held.place, held.score, own, enough and self._consistent(answer, held))
 
     def marks(self, answer: str, question: str = "") -> tuple[Mark, ...]:
-        """One mark for each sentence of an answer, in order.
+        """One mark for each sentence of an answer, in order; none for lines that quote the book or lead to a
+        quotation, nor for saying that the book does not say.
 
         A sentence of few content words, "The Eloi.", is held against the book together with `question`.
         """
-        spans = sentences(answer, 0, len(answer))
+        apart = [match.span() for match in _APART.finditer(answer)]
+        if answer.startswith(unsaid()):
+            apart.append((0, len(unsaid())))
+        spans = [
+            span
+            for span in sentences(answer, 0, len(answer))
+            if not any(start <= span[0] < end for start, end in apart)
+        ]
         return tuple(self._mark(Mark(start, end), answer[start:end], question) for start, end in spans)
 
     def _mark(self, mark: Mark, sentence: str, question: str) -> Mark:

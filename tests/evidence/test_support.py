@@ -156,3 +156,14 @@ def test_where_a_passage_is_about_a_question(evidence):
     start, end = evidence.support("", passage, "Who lived at Ottershaw?").place
     assert text_of(evidence)[start:end].startswith("Ogilvy, the astronomer")
     evidence.support("", passage, "")  # nothing to look for is no error
+
+
+def test_what_quotes_the_book_or_says_nothing_of_it_gets_no_mark(evidence):
+    """A circle behind "The book does not seem to say" would say that this, too, stands nowhere."""
+    found = "Ogilvy, the astronomer, lived at Ottershaw and looked through his telescope every night."
+    answer = f"At Ottershaw he lived, that astronomer.\n\nChapter 1, p. 3:\n> {found}"
+    (mark,) = evidence.marks(answer)
+    assert mark.end == answer.index("\n")
+    refused = f"The book does not seem to say. Nearest passages:\n\nChapter 1, p. 3:\n> {found}"
+    assert evidence.marks(refused) == ()
+    assert len(evidence.marks("He said: the astronomer lived there.\n\nWhat: ever.")) == 2

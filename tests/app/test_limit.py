@@ -1,0 +1,191 @@
+"""A limit, "up to chapter N", on the desk and on the page; and the two ways to an answer."""
+
+from __future__ import annotations
+
+import sqlite3
+
+import pytest
+
+from app.actions import dispatch
+from app.history import History
+from app.page import Page
+from app.views import stage_html
+from core.ask import Ask
+from core.documents.document import Document, Section
+from tests.app.fake_runtime import FakeRuntime, wait_until
+
+MARKER = "Zyxomma"
+EARLY = "The ferryman Oddo hid the silver key under the third plank of the jetty at dusk. " * 3
+LATE = f"The ferryman Oddo gave {MARKER} the silver key of the jetty, and she rowed away for ever. " * 3
+
+
+@pytest.fixture
+def story() -> Document:
+    text, sections = "", []
+    for number, body in enumerate((EARLY, EARLY, LATE, LATE), 1):
+        start = len(text)
+        text += f"Chapter {number}\n\n{body}\n\n"
+        sections.append(Section(f"Chapter {number}", start, len(text)))
+    return Document("Ferry", "", "txt", text, tuple(sections), sha256="c" * 64)
+
+
+@pytest.fixture
+def desk(make_desk, engine, story):
+    made = make_desk(engine)
+    made.shelve(story, again=False, cover=None)
+    return made
+
+
+def act(desk, **sent: str) -> None:
+    dispatch(desk, sent, Ask(params={"seed": 1}))
+
+
+def said(desk, question: str, answer: str) -> None:
+    desk.engine.answer = answer
+    desk.ask(question, Ask())
+    wait_until(lambda: not desk.busy)
+
+
+def around(page: Page) -> str:
+    """All of the page but the book itself, which the person turns, and the model's own figures."""
+    return "".join("".join(map(str, html)) for name, html in page.render().items() if name != "reader")
+
+
+def test_the_limit_goes_with_every_question_and_is_kept_with_its_conversation(desk, story):
+    act(desk, act="limit", value="2")
+    said(desk, "Who?", "Oddo.")
+    assert desk.engine.asked[-1].until == 2 and desk.engine.asked[-1].book == story
+    first = desk.conversation_id
+    desk.new_conversation()
+    assert desk.until == 2, "whoever has read so far has read no further in another conversation"
+    act(desk, act="limit", value="0")
+    said(desk, "And then?", "She rowed.")
+    assert desk.engine.asked[-1].until is None
+    desk.select_conversation(first)
+    assert desk.until == 2
+    desk.select_book(story.sha256)
+    assert desk.until is None, "the newest conversation is open again"
+
+
+@pytest.mark.parametrize("value", ["x", "-1", "", "99999999999999"])
+def test_what_is_no_chapter_sets_no_limit(desk, value: str):
+    act(desk, act="limit", value=value)
+    assert desk.until is None
+    act(desk, act="limit", value="9")
+    assert desk.until == 4
+
+
+def test_what_was_answered_from_behind_the_limit_is_not_told_to_the_model(desk):
+    said(desk, "How does it end?", f"{MARKER} rows away.")
+    act(desk, act="limit", value="2")
+    said(desk, "Who has the key?", "Oddo.")
+    assert desk.engine.asked[-1].history == ()
+    said(desk, "And where?", "Under the plank.")
+    assert [one.answer for one in desk.engine.asked[-1].history] == ["Oddo."]
+    act(desk, act="limit", value="1")
+    said(desk, "Who?", "Oddo.")
+    assert desk.engine.asked[-1].history == ()
+
+
+def test_nothing_behind_the_limit_is_shown_beside_an_answer(desk):
+    """Marks, their places, the evidence and excerpts: the nearest passage of all lies behind the limit."""
+    act(desk, act="limit", value="2")
+    said(desk, "Who gave the key?", "The ferryman Oddo gave the silver key of the jetty away for ever.")
+    said(desk, "And the plank?", "Oddo the ferryman hid the silver key under the third plank of the jetty.")
+    page = Page(desk)
+    limited = around(page)
+    assert MARKER not in limited and MARKER.lower() not in limited
+    assert "Evidence: " in limited and "third plank" in limited
+    assert "How does it end?" not in limited and "What has happened so far?" in limited
+    act(desk, act="limit", value="0")
+    assert MARKER not in "".join(page.render()["turns"]), "what was answered then is shown as it was then"
+    said(desk, "Who gave the key?", "The ferryman Oddo gave the silver key of the jetty away for ever.")
+    assert MARKER in "".join(page.render()["turns"]), "else this test shows nothing"
+
+
+def test_an_answer_made_anew_under_a_limit_is_looked_up_under_it(desk):
+    said(desk, "Who gave the key?", "The ferryman Oddo gave the silver key of the jetty away for ever.")
+    act(desk, act="limit", value="2")
+    desk.regenerate(Ask())
+    wait_until(lambda: not desk.busy)
+    assert desk.engine.asked[-1].until == 2
+    assert MARKER not in "".join(Page(desk).render()["turns"])
+
+
+def test_the_limit_is_chosen_and_told_above_the_conversation(desk):
+    page = Page(desk)
+    (ways,) = page.render()["ways"]
+    assert "Up to chapter 3: Chapter 3" in ways and "Nothing behind" not in ways
+    act(desk, act="limit", value="3")
+    (ways,) = page.render()["ways"]
+    assert "Nothing behind chapter 3 is read or quoted." in ways
+    assert '<option value="3" selected>' in ways
+
+
+def test_the_card_is_of_what_may_be_read(desk):
+    wait_until(lambda: desk.card())
+    whole = desk.card()["tokens"]
+    act(desk, act="limit", value="2")
+    wait_until(lambda: desk.card())
+    assert desk.card()["tokens"] < whole
+    assert "<b>2</b> chapters" in "".join(Page(desk).render()["stage"])
+
+
+def test_conversations_of_an_earlier_version_have_no_limit(tmp_path):
+    path = tmp_path / "chats.db"
+    with sqlite3.connect(path) as db:
+        db.execute(
+            "CREATE TABLE conversations (id TEXT PRIMARY KEY, book_id TEXT NOT NULL, title TEXT NOT NULL, "
+            "created REAL NOT NULL, updated REAL NOT NULL)"
+        )
+        db.execute("INSERT INTO conversations VALUES ('old', 'book', 'Who?', 1.0, 2.0)")
+    history = History(path)
+    history.add("old", "user", "Who?")
+    assert history.conversations("book")[0].until is None
+    history.limit("old", 4)
+    history.close()
+    again = History(path)
+    assert again.conversations("book")[0].until == 4
+    again.close()
+
+
+# ---- two ways --------------------------------------------------------------------------------------------
+
+
+def card(book: Document, **changes) -> dict:
+    slow = {"prefill_s_estimate": 18_000.0, "read_s_estimate": 18_000.0, "from_passages": True}
+    return {**FakeRuntime().card(book), **slow, **changes}
+
+
+def ways(html: str) -> list[str]:
+    return [part.split("</button>")[0] for part in html.split('data-act="fit"')[1:]]
+
+
+def test_the_card_says_both_ways_with_their_times(story):
+    html = stage_html(story, card(story), covered=False, opening=None, talking=False)
+    passages, read = ways(html)
+    assert "Answer from passages now" in passages and "about 6" in passages
+    assert "Read it all" in read and "about 5.0 h, can be paused" in read
+    assert 'aria-pressed="true"' in passages and 'aria-pressed="false"' in read
+    html = stage_html(story, card(story), covered=False, opening=None, talking=False, fit="whole")
+    passages, read = ways(html)
+    assert 'aria-pressed="false"' in passages and 'aria-pressed="true"' in read
+    parts = card(story, fits=False, parts=["One", "Two"])
+    passages, read = ways(stage_html(story, parts, covered=False, opening=None, talking=False))
+    assert 'data-value="sections"' in read and "a part, can be paused" in read
+
+
+def test_a_text_that_is_read_in_no_time_offers_no_choice(story):
+    quick = card(story, prefill_s_estimate=3.0, from_passages=False)
+    assert ways(stage_html(story, quick, covered=False, opening=None, talking=False)) == []
+    assert ways(stage_html(story, None, covered=False, opening=None, talking=False)) == []
+
+
+def test_the_choice_goes_with_the_next_question(desk):
+    act(desk, act="fit", value="passages")
+    act(desk, act="fit", value="nonsense")
+    act(desk, act="suggest", text="Who?")
+    wait_until(lambda: not desk.busy)
+    from app.actions import make_wish
+
+    assert make_wish((0, 0), {}, desk).fit == "passages"
