@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from app.markup import Citation
 from core.documents.document import Document
 from core.documents.locations import Locator
 from core.documents.quotes import Quote, find_quotes
+from core.events import Looked
+from core.evidence.passages import sentences
 from core.evidence.support import Evidence, Mark
 from core.text.words import translated as _
 
@@ -24,6 +27,7 @@ class Found:
     excerpt: str
     offset: int
     length: int
+    reasons: tuple[str, ...] = ()  # "words" | "looked"; see core.evidence.support.Mark
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +51,28 @@ class Citations:
 
     def prepare(self, book: Document) -> None:
         """Begin to prepare the book, so that its first answer need not wait."""
-        if not any(one.is_of(book) for one in self._books):
+        if not self._has(book):
             threading.Thread(target=self._prepared, args=(book,), name="evidence", daemon=True).start()
 
-    def __call__(self, text: str, book: Document, question: str = "") -> Cited:
-        """What the answer to `question` stands on in this book."""
-        return self._prepared(book).cited(text, question)
+    def __call__(self, text: str, book: Document, question: str = "", looked: Sequence[Looked] = ()) -> Cited:
+        """What the answer to `question` stands on in this book; `looked`: where the model looked for it."""
+        return self._prepared(book).cited(text, question, looked)
+
+    def so_far(
+        self, text: str, book: Document, question: str = "", looked: Sequence[Looked] = ()
+    ) -> tuple[Citation, ...]:
+        """What can be said of an answer that is being written: of its complete sentences. Nothing while the
+        book is being prepared.
+        """
+        begins = len(text) - len(text.lstrip())
+        spans = sentences(text[begins:], 0, len(text) - begins)[:-1]
+        if not spans or not self._has(book):
+            return ()
+        found = self(text[begins : begins + spans[-1][1]], book, question, looked).citations
+        return tuple(replace(one, start=one.start + begins, end=one.end + begins) for one in found)
+
+    def _has(self, book: Document) -> bool:
+        return any(one.is_of(book) for one in self._books)
 
     def _prepared(self, book: Document) -> _Book:
         with self._lock:
@@ -72,10 +92,10 @@ class _Book:
         """Whether it speaks of this text: one file may have been read again, and differently."""
         return self._document.text == document.text
 
-    def cited(self, text: str, question: str) -> Cited:
+    def cited(self, text: str, question: str, looked: Sequence[Looked]) -> Cited:
         """See Citations."""
         quotes = [self._quotation(quote) for quote in find_quotes(text, self._evidence.quotes)]
-        marks = self._evidence.marks(text, question)
+        marks = self._evidence.marks(text, question, looked)
         placed = {mark.place: mark for mark in marks if mark.place is not None}
         return Cited(
             (*quotes, *(self._sign(mark) for mark in marks if not _quotes_the_book(mark, quotes))),
@@ -107,7 +127,7 @@ class _Book:
         start, end = mark.place
         text = " ".join(self._document.text[start:end].split())
         excerpt = text if len(text) <= EXCERPT_CHARS else text[:EXCERPT_CHARS].rsplit(" ", 1)[0] + "…"
-        return Found(mark.state, self._where(start), excerpt, start, end - start)
+        return Found(mark.state, self._where(start), excerpt, start, end - start, mark.reasons)
 
     def _where(self, offset: int) -> str:
         place = self._locator.at(offset)

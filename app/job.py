@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, replace
 
 from app.history import History, Turn
 from app.pacing import Pacer, cut
-from core.events import Delta, Event, Failed, Finished, Loading, Piece, Prefill, Reading, Stats
+from core.events import Delta, Event, Failed, Finished, Loading, Looked, Piece, Prefill, Reading, Stats
 from core.text.words import translated as _
 
 log = logging.getLogger(__name__)
@@ -31,6 +31,7 @@ class Snapshot:
     reading: Reading | None = None
     prefill: Prefill | None = None
     pieces: tuple[Piece, ...] = ()
+    looked: tuple[Looked, ...] = ()  # where the model looked for these pieces
     parts: tuple[tuple[str, str], ...] = ()  # (label, text) of the parts read before this one
     stats: Stats | None = None
     finished: Finished | None = None
@@ -145,6 +146,8 @@ class Job:
                 stats=event.stats if event.stats.model else self._snapshot.stats,
             )
             self._save_sometimes()
+        elif isinstance(event, Looked):
+            self._set(looked=(*self._snapshot.looked, event))
         else:
             self._end(event)
 
@@ -164,7 +167,7 @@ class Job:
             self._standing = now.pieces if whole else ()
             if not whole and now.reading and now.text.strip():
                 self._set(parts=(*now.parts, (now.reading.label, now.text.strip())))
-        self._set(phase="prefill", reading=event, prefill=None, pieces=self._standing)
+        self._set(phase="prefill", reading=event, prefill=None, pieces=self._standing, looked=())
 
     def _set(self, **changes: object) -> None:
         self._snapshot = replace(self._snapshot, **changes)
@@ -203,6 +206,7 @@ class Job:
             return
         extra["level_pieces"] = [[piece.text, piece.level] for piece in pieces]
         extra["until"] = self.until
+        extra["looked"] = [asdict(one) for one in self._snapshot.looked]
         extra["parts"] = [list(part) for part in self._snapshot.parts]
         self._history.update(self.conversation_id, self.turn, text, state=state, extra=extra)
 

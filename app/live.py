@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
+from app.markup import Citation
 from app.pacing import cut
 from app.views import answer_html
 from core.events import Piece
@@ -18,6 +20,7 @@ class LiveText:
     def __init__(self) -> None:
         self._pieces: tuple[Piece, ...] = ()
         self._text = ""
+        self._signs: tuple[Citation, ...] = ()
         self._begin()
 
     @property
@@ -25,10 +28,17 @@ class LiveText:
         """Whether some of the text is not to be seen yet."""
         return self._visible < len(self._text)
 
-    def blocks(self, pieces: tuple[Piece, ...], visible: int) -> tuple[str, ...]:
-        """The HTML of the first `visible` characters; all blocks but the last stay while it grows."""
+    def blocks(
+        self, pieces: tuple[Piece, ...], visible: int, signs: tuple[Citation, ...] = ()
+    ) -> tuple[str, ...]:
+        """The HTML of the first `visible` characters with the `signs` of their sentences; all blocks but the
+        last stay while it grows, unless a sign in them changes.
+        """
         if pieces is not self._pieces:
             self._take(pieces)
+        if self._above(signs) != self._above(self._signs):
+            self._begin()
+        self._signs = signs
         if visible < self._done:
             self._begin()
         self._visible = min(visible, len(self._text))
@@ -53,6 +63,10 @@ class LiveText:
         """What the blocks were made of, when it is in these pieces."""
         return pieces[: self._next], cut(pieces[self._next :], self._done - self._before)
 
+    def _above(self, signs: tuple[Citation, ...]) -> tuple[Citation, ...]:
+        """Those that stand in the blocks that stay."""
+        return tuple(one for one in signs if one.start < self._done)
+
     def _settle(self, end: int) -> None:
         """Adds a block: the text up to `end`."""
         self._blocks.append(self._html(end))
@@ -62,4 +76,9 @@ class LiveText:
 
     def _html(self, end: int) -> str:
         pieces = cut(self._pieces[self._next :], end - self._before, start=self._done - self._before)
-        return answer_html([(piece.text, piece.level) for piece in pieces])
+        here = (
+            replace(one, start=one.start - self._done, end=one.end - self._done)
+            for one in self._signs
+            if self._done <= one.start and one.end <= end
+        )
+        return answer_html([(piece.text, piece.level) for piece in pieces], tuple(here))

@@ -20,7 +20,7 @@ from app.stats_panel import panel_html, plan_html
 from app.values import Notice
 from core.documents.document import Document
 from core.events import Stats
-from core.wire import unpack_stats
+from core.wire import unpack_looked, unpack_stats
 
 if TYPE_CHECKING:
     from app.runtime import Runtime
@@ -53,7 +53,8 @@ class Page:
             "stored", (desk.conversation_id, job if running else desk.history.version), lambda: desk.turns
         )
         shown = turns[:-1] if running else turns
-        parts, live = self._written(job) if running else ((), ())
+        asked = _question(turns[-2]) if running and len(turns) > 1 else ""
+        parts, live = self._written(job, asked) if running else ((), ())
         self._due_s = 0.0 if running and self._live.hidden else None
         return {
             "book": (desk.book_id,),
@@ -67,11 +68,15 @@ class Page:
             "panel": (self._panel(now.stats if now and now.stats else _last_stats(shown), live=running),),
         }
 
-    def _written(self, job: Job) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """What was told of the parts of the book, and the answer so far."""
-        now = job.snapshot
+    def _written(self, job: Job, question: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """What was told of the parts of the book, and the answer to `question` so far."""
+        now, book = job.snapshot, self._desk.book
         parts = self._keep("parts", now.parts, lambda: views.parts_html(now.parts))
-        return (parts,), self._live.blocks(now.pieces, job.visible)
+        signs = ()
+        if book and now.pieces:
+            known = self._keep("asked of", (_edition(book), job.until), lambda: as_known(book, job.until))
+            signs = self._citations.so_far(now.text, known, question, now.looked)
+        return (parts,), self._live.blocks(now.pieces, job.visible, signs)
 
     def _around(self, turns: list[Turn], now: Snapshot | None) -> dict[str, str]:
         """The regions around the conversation."""
@@ -154,7 +159,8 @@ class Page:
                 self._turn_html.clear()
             cited = Cited()
             if book and turn.role == "assistant" and turn.text:
-                cited = self._citations(turn.text, as_known(book, until), _question(question))
+                looked = [unpack_looked(one) for one in turn.extra.get("looked", ())]
+                cited = self._citations(turn.text, as_known(book, until), _question(question), looked)
             self._turn_html[key] = views.turn_html(turn, cited, last=last)
         return self._turn_html[key]
 

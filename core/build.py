@@ -24,6 +24,7 @@ from core.text.words import translated as _
 if TYPE_CHECKING:
     from core.conversation.session import Session
     from core.engine import Engine
+    from core.model.heads import Heads
     from core.planning.offers import Choice
     from core.planning.plan import Plan
     from core.text.tokenizer import Tokenizer
@@ -46,10 +47,12 @@ def open_session(settings: Settings, *, progress: Progress = lambda stage, share
 
     import psutil
 
+    from core.cache.looking import Head
     from core.conversation.notes import NoteStore
     from core.conversation.reading import ReadingStyle
     from core.conversation.session import Session
 
+    heads = _heads(choice, folder) if settings.evidence_attention else ()
     free = psutil.virtual_memory().available
     allowance = min(int(free * _ALLOWANCE_SHARE), _ALLOWANCE_MOST) if choice.plan.device == "cpu" else 0
     return Session(
@@ -61,6 +64,7 @@ def open_session(settings: Settings, *, progress: Progress = lambda stage, share
         defaults={name: getattr(settings, name) for name in PER_QUESTION},
         verify=settings.verify,
         read_whole_s=settings.read_whole_s,
+        heads=[Head(*one) for one in heads],
     )
 
 
@@ -87,6 +91,14 @@ def _folders(choice: Choice, progress: Progress) -> tuple[Path, Path | None]:
 
     draft = model_folder(choice.draft, progress) if choice.draft else None
     return model_folder(choice.entry, progress), draft
+
+
+def _heads(choice: Choice, folder: Path) -> Heads:
+    """The heads that say where the model looked."""
+    from core.hardware.measured import Measurements
+    from core.model.heads import chosen_heads
+
+    return chosen_heads(choice.entry, folder, Measurements(paths.data_dir()))
 
 
 def _loaded(

@@ -60,6 +60,7 @@ class Settings:
     draft_window: int | None = None
     assumed_acceptance: float = 0.92
     verify: bool = False
+    evidence_attention: bool = True
     # machine
     device: str | None = None
     dtype: str | None = None
@@ -231,6 +232,7 @@ RULES: dict[str, Rule] = {
     "draft_window": _tokens(16, 8192, auto=True),
     "assumed_acceptance": _number(0.01, 0.999),
     "verify": Rule(lambda: _("true or false"), _flag),
+    "evidence_attention": Rule(lambda: _("true or false"), _flag),
     "device": _choice(DEVICES, auto=True),
     "dtype": _choice(DTYPES, auto=True),
     "weights_kernel": _choice(KERNELS, auto=True),

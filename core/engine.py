@@ -153,6 +153,7 @@ class Engine:
     def _attempt(self, run: _Answer) -> Generator[Prefill | Round, None, str]:
         """Reads what the context lacks of prompt and answer so far and goes on. Returns the reason."""
         known, recorder = run.committed[:-1], run.recorder
+        run.context.cache.witness = run.context.looking
         decoder = self._compose(run.params, run.context, recorder.prompt_tokens)
         for event in self._prefill(run.context, known, decoder.refresh, run.should_stop):
             yield replace(

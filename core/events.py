@@ -132,6 +132,19 @@ class Delta:
 
 
 @dataclass(frozen=True, slots=True)
+class Looked:
+    """Where in the book the model looked: when it was asked (`sentence` None), or while it wrote the answer's
+    sentence of that number, from 0.
+
+    `places`: passages (core.evidence) by where they begin in the book's text, each with its score
+    (core.evidence.looked), the strongest first. What it did not read is not among them.
+    """
+
+    sentence: int | None
+    places: tuple[tuple[int, float], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Finished:
     """The answer is complete. `reason`: stop | length | user | context_full | looping."""
 
@@ -152,4 +165,4 @@ class Failed:
     fatal: bool = False
 
 
-Event = Loading | Reading | Prefill | Delta | Finished | Failed
+Event = Loading | Reading | Prefill | Delta | Looked | Finished | Failed

@@ -16,6 +16,7 @@ from core.events import (
     Failed,
     Finished,
     Loading,
+    Looked,
     Piece,
     Prefill,
     Reading,
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from core.documents.document import Document
 
 _KINDS: dict[str, type] = {
-    kind.__name__: kind for kind in (Loading, Reading, Prefill, Delta, Finished, Failed)
+    kind.__name__: kind for kind in (Loading, Reading, Prefill, Delta, Looked, Finished, Failed)
 }
 
 
@@ -57,10 +58,17 @@ def unpack(values: dict[str, Any]) -> Event:
         values["stats"] = unpack_stats(values["stats"])
     if kind is Delta:
         values["pieces"] = tuple(Piece(**piece) for piece in values["pieces"])
+    if kind is Looked:
+        return unpack_looked(values)
     if kind is Finished:
         for name in ("token_ids", "sources", "notes"):
             values[name] = tuple(values[name])
     return kind(**values)
+
+
+def unpack_looked(values: dict[str, Any]) -> Looked:
+    """From the plain values of `asdict`, as they are packed and as they are stored."""
+    return Looked(values["sentence"], tuple((start, score) for start, score in values["places"]))
 
 
 def pack_ask(ask: Ask) -> dict[str, Any]:

@@ -16,7 +16,19 @@ import pytest
 
 from core.ask import Ask, Exchange
 from core.documents.document import Document, Section
-from core.events import Acceptance, Delta, Failed, Finished, Loading, Piece, Prefill, Reading, Stats, Verified
+from core.events import (
+    Acceptance,
+    Delta,
+    Failed,
+    Finished,
+    Loading,
+    Looked,
+    Piece,
+    Prefill,
+    Reading,
+    Stats,
+    Verified,
+)
 from core.wire import from_line, pack, pack_ask, to_line, unpack, unpack_ask
 
 HERE = Path(__file__).resolve().parent
@@ -89,6 +101,8 @@ def test_events_survive_the_wire():
         Prefill(1, 2, 0.5, None),
         Failed("no", fatal=True),
         Delta((Piece("é\n\u2028🙂", "draft"),), Stats()),
+        Looked(None, ((5, 0.5), (0, 0.25))),
+        Looked(3, ()),
         Finished("stop", "t", stats, (1, 2), ("s",), ("n",), {"a": [1]}),
     ):
         assert unpack(from_line(to_line({"event": pack(event)}))["event"]) == event

@@ -8,7 +8,7 @@ in a file.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -132,6 +132,11 @@ class Observer(Protocol):
         ...
 
 
+# Is handed the rotated queries [n, heads, head_dim] of every layer in every pass; the first stands at token
+# `start`: witness(layer, q, start).
+Witness = Callable[[int, torch.Tensor, int], None]
+
+
 class TargetKVCache(KVCache, Protocol):
     """Every token's exact keys and values, wherever they lie: what verification reads and a retrieval cache
     copies from.
@@ -140,6 +145,7 @@ class TargetKVCache(KVCache, Protocol):
     shape: KVShape
     block_tokens: int
     observer: Observer | None
+    witness: Witness | None
 
     @property
     def capacity(self) -> int: ...
@@ -157,6 +163,12 @@ class TargetKVCache(KVCache, Protocol):
     def rows(self, layer: int, start: int, n: int) -> tuple[torch.Tensor, torch.Tensor]:
         """Copies of rows [start, start + n) of one layer, [n, kv_heads, head_dim] each, on the device or in
         host memory.
+        """
+        ...
+
+    def keys(self, layer: int, kv_head: int, start: int, end: int) -> Iterator[torch.Tensor]:
+        """Rotated keys [rows, head_dim] of tokens [start, end) of one KV head, piece by piece in their order:
+        views, each where it lies, on the device or in host memory.
         """
         ...
 

@@ -7,13 +7,14 @@ from collections.abc import Iterator
 import torch
 
 from core.backend.base import Backend
-from core.cache.base import KVShape, KVStore, Observer
+from core.cache.base import KVShape, KVStore, Observer, Witness, pieces
 
 
 class FullKVCache:
     """Every token's exact keys and values, preallocated for `capacity` tokens.
 
-    `observer`, when set, is shown each layer's queries and all its keys after the attention.
+    `observer`, when set, is shown each layer's queries and all its keys after the attention; `witness`, when
+    set, is handed the queries alone.
     """
 
     rotates_on_read = False
@@ -28,6 +29,7 @@ class FullKVCache:
         self.length = 0
         self.committed = 0
         self.observer: Observer | None = None
+        self.witness: Witness | None = None
 
     @property
     def oldest_rollback(self) -> int:
@@ -47,6 +49,11 @@ class FullKVCache:
     def rows(self, layer: int, start: int, n: int) -> tuple[torch.Tensor, torch.Tensor]:
         """See TargetKVCache."""
         return self.store.rows(layer, start, n)
+
+    def keys(self, layer: int, kv_head: int, start: int, end: int) -> Iterator[torch.Tensor]:
+        """See TargetKVCache."""
+        for block, inside, _, count in pieces(start, end - start, self.block_tokens):
+            yield self.store.k[layer, block, kv_head, inside : inside + count]
 
     def write(self, layer: int, start: int, k: torch.Tensor, v: torch.Tensor) -> None:
         """See TargetKVCache."""
@@ -72,6 +79,8 @@ class FullKVCache:
     ) -> torch.Tensor:
         """See KVCache."""
         start = self.length + offset
+        if self.witness is not None:
+            self.witness(layer, q, start)
         self.store.write(layer, start, k, v)
         end = start + k.shape[0]
         keys, values = self.store.filled(layer, end)

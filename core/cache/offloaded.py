@@ -26,7 +26,7 @@ from collections.abc import Iterator
 import torch
 
 from core.backend.base import Backend, Copies, Mark, merge
-from core.cache.base import KVShape, KVStore, Observer, pieces
+from core.cache.base import KVShape, KVStore, Observer, Witness, pieces
 from core.cache.host import Pair
 from core.cache.stored import StoredBlocks, device_store
 
@@ -38,7 +38,8 @@ class OffloadedKVCache:
     first `resident_layers` layers on the device (None: all their blocks).
 
     `fresh_tokens` bounds the rows of a pass that streams; a longer one is treated as a segment. `observer`,
-    when set, is shown each part of a layer's keys, the pass's own rows last.
+    when set, is shown each part of a layer's keys, the pass's own rows last; `witness`, when set, is handed
+    the queries alone.
     """
 
     rotates_on_read = False
@@ -80,6 +81,7 @@ class OffloadedKVCache:
             part.flatten(0, 1).unsqueeze(1)[:staging_blocks] for part in (self._work.k, self._work.v)
         )
         self.observer: Observer | None = None
+        self.witness: Witness | None = None
         self.length = self.committed = 0
         self._announced = self._in_segment = self._in_stream = False
         # rows [start, start + rows) are in `fresh` and, once landed, in `landing`
@@ -136,6 +138,8 @@ class OffloadedKVCache:
         assert end <= self.capacity, f"row {end} of a cache for {self.capacity}"
         if layer == 0 and offset == 0:
             self._begin(k.shape[0])
+        if self.witness is not None:
+            self.witness(layer, q, self.length + offset)
         if layer not in self._place:
             return self._attend_in(self._stored.kept, layer, layer, q, k, v, offset)
         if not self._in_segment:
@@ -201,6 +205,13 @@ class OffloadedKVCache:
         ]
         k, v = (torch.cat(part) for part in zip(*found, strict=True))
         return k, v
+
+    def keys(self, layer: int, kv_head: int, start: int, end: int) -> Iterator[torch.Tensor]:
+        """See TargetKVCache."""
+        self._settle()
+        self._copies.finish(self._written)
+        for block, inside, _, count in pieces(start, end - start, self.block_tokens):
+            yield self._stored.block(layer, block)[0][kv_head, inside : inside + count]
 
     def write(self, layer: int, start: int, k: torch.Tensor, v: torch.Tensor) -> None:
         """See TargetKVCache."""

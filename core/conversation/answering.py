@@ -6,9 +6,10 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
 
 from core.ask import Params
+from core.conversation.looking import Looker
 from core.decoding.context import Context
 from core.engine import Done, Engine
-from core.events import Delta, Piece, Prefill, Stats
+from core.events import Delta, Looked, Piece, Prefill, Stats
 from core.text.circling import before_circling, circles
 from core.text.detokenizer import Detokenizer
 from core.text.stopping import StopStrings
@@ -36,8 +37,11 @@ def answer(
     *,
     decode: Callable[[Sequence[int]], str],
     should_stop: Callable[[], bool],
-) -> Generator[Prefill | Delta, None, Answer]:
-    """Generate after `ids`, yielding progress and text, and return the whole answer."""
+    looker: Looker | None = None,
+) -> Generator[Prefill | Delta | Looked, None, Answer]:
+    """Generate after `ids`, yielding progress and text, and return the whole answer. `looker`: after each
+    sentence it is told where the model looked.
+    """
     stops = StopStrings(params.stop, decode)
     scribe = _Scribe(decode, engine.eos_ids, stops)
     circling = False
@@ -50,6 +54,8 @@ def answer(
             rest = scribe.flush()
             if rest:
                 yield Delta(rest, event.stats)
+            if looker and scribe.tokens:
+                yield from looker.look(scribe.text, scribe.ends, whole=True)
             return replace(scribe.answer(event.reason, event.stats), notes=event.notes)
         if isinstance(event, Prefill):
             yield event
@@ -57,6 +63,8 @@ def answer(
         pieces = scribe.write(event.tokens, event.levels)
         if pieces:
             yield Delta(pieces, event.stats)
+            if looker:
+                yield from looker.look(scribe.text, scribe.ends)
         circling = circles(scribe.tokens)
     raise AssertionError("the engine ended without Done")
 
@@ -72,7 +80,8 @@ class _Scribe:
         self._decode, self._eos_ids, self._stops = decode, eos_ids, stops
         self._detokenizer = Detokenizer(decode)
         self.tokens: list[int] = []
-        self._text = ""  # what was shown
+        self.ends: list[int] = []  # characters there were after each token, shown or waiting
+        self.text = ""  # what was shown
         self._waiting: list[Piece] = []
 
     def write(self, tokens: Sequence[int], levels: Sequence[str]) -> tuple[Piece, ...]:
@@ -80,7 +89,9 @@ class _Scribe:
         for token, level in zip(tokens, levels, strict=True):
             if token not in self._eos_ids:
                 self.tokens.append(token)
-                self._waiting.append(Piece(self._detokenizer.feed(token), level))
+                text = self._detokenizer.feed(token)
+                self._waiting.append(Piece(text, level))
+                self.ends.append((self.ends[-1] if self.ends else 0) + len(text))
         return self._show(lambda text: len(text) - self._stops.unsettled(text))
 
     def flush(self) -> tuple[Piece, ...]:
@@ -93,7 +104,7 @@ class _Scribe:
         if keep is None:
             end = self._stops.kept
             return Answer(
-                reason, self._text, tuple(self.tokens if end is None else self.tokens[: end[1]]), stats
+                reason, self.text, tuple(self.tokens if end is None else self.tokens[: end[1]]), stats
             )
         tokens, detokenizer = self.tokens[:keep], Detokenizer(self._decode)
         return Answer(reason, "".join(map(detokenizer.feed, tokens)), tuple(tokens), stats)
@@ -106,7 +117,7 @@ class _Scribe:
         length = (
             settled("".join(piece.text for piece in self._waiting))
             if end is None
-            else end[0] - len(self._text)
+            else end[0] - len(self.text)
         )
         shown: list[Piece] = []
         while length > 0 and self._waiting:
@@ -118,5 +129,5 @@ class _Scribe:
             rest = [Piece(text[length:], level)] if text[length:] else []
             self._waiting[:1] = rest
             length -= len(text)
-        self._text += "".join(piece.text for piece in shown)
+        self.text += "".join(piece.text for piece in shown)
         return tuple(shown)

@@ -11,9 +11,10 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from typing import Generic, TypeVar
 
+from core.conversation.looking import Stretches, stretches
 from core.conversation.reading import Part, ReadingPlan, ReadingStyle, plan_reading
 from core.documents.document import Document
-from core.evidence.passages import Passage
+from core.evidence.passages import Passage, passages
 from core.evidence.support import Evidence
 from core.text.ranking import PartIndex
 from core.text.tokenizer import Tokenizer
@@ -62,6 +63,8 @@ class Books:
         self._ids: Recent[array[int]] = Recent(_TOKENS, len)
         self._indexes: Recent[PartIndex] = Recent(1)
         self._evidence: Recent[Evidence] = Recent(1)
+        self._passages: Recent[tuple[Passage, ...]] = Recent(1)
+        self._stretches: Recent[Stretches] = Recent(_PLANS)
 
     def plan(
         self, book: Document, *, fit: str, chapters: tuple[int, int] | None, reserve: int
@@ -87,6 +90,16 @@ class Books:
             lambda: array("i", self._tokenizer.encode(passage(book, part) + "\n\n")),
         )
 
+    def stretches(self, book: Document, part: Part) -> Stretches:
+        """Where the book's passages stand in the part's ids."""
+
+        def made() -> Stretches:
+            found = self._passages.get((book.sha256, len(book.text)), lambda: passages(book))
+            tokens = len(self.ids(book, part))
+            return stretches(book, found, part.start, part.end, tokens, self._tokenizer.count)
+
+        return self._stretches.get((book.sha256, len(book.text), part.start, part.end), made)
+
     def index(self, book: Document, parts: tuple[Part, ...]) -> PartIndex:
         """Finds the part that a question is about."""
         return self._indexes.get(
@@ -99,7 +112,7 @@ class Books:
 
     def forget(self, sha256: str) -> None:
         """Drops what is kept of a book."""
-        for kept in (self._plans, self._ids, self._indexes, self._evidence):
+        for kept in (self._plans, self._ids, self._indexes, self._evidence, self._passages, self._stretches):
             kept.drop(lambda key: key[0] == sha256)
 
 

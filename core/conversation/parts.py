@@ -150,6 +150,7 @@ class InParts:
             asked_of_text(self._style, ask.question),
             memo=memo,
             keep=True,
+            places=lambda: self._books.stretches(ask.book, part),
         )
         sources = (part.label, _("the summaries of the other parts")) if memo else (part.label,)
         yield self._turns.finished(done, plan=plan, sources=sources, notes=notes)

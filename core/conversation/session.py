@@ -10,12 +10,13 @@ A limit ("up to chapter 4") is a book that ends there: nothing below `ask` ever 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from core.ask import Ask
 from core.backend.heap import trim_heap
+from core.cache.looking import Head
 from core.conversation.asking import Conversations, Run, asked_of_passage, asked_of_text, quoting
 from core.conversation.books import Books
 from core.conversation.contexts import ContextShelf
@@ -52,6 +53,7 @@ class Session:
         defaults: Mapping[str, Any] | None = None,
         verify: bool = False,
         read_whole_s: float = 300.0,
+        heads: Sequence[Head] = (),
     ) -> None:
         self._read_whole_s = read_whole_s
         self._engine, self._tokenizer, self._style = engine, tokenizer, style
@@ -71,6 +73,7 @@ class Session:
             conversations=self._conversations,
             expectation=self._expectation,
             verify=verify,
+            heads=heads,
         )
         self._in_parts = InParts(
             self._turns,
@@ -230,7 +233,14 @@ class Session:
         if ask.question is not None:
             question = asked_of_text(self._style, ask.question)
         text = self._books.ids(ask.book, part)
-        done = yield from self._turns.turn(run, part_key(ask, part), text, question, keep=True)
+        done = yield from self._turns.turn(
+            run,
+            part_key(ask, part),
+            text,
+            question,
+            keep=True,
+            places=lambda: self._books.stretches(ask.book, part),
+        )
         yield self._turns.finished(done, plan=plan, sources=(part.label,))
 
     # ---- how long it takes -------------------------------------------------------------------------------

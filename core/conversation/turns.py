@@ -5,14 +5,17 @@ Knows neither books nor how they are read.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import asdict, fields, replace
+from functools import partial
 
 from core.ask import Params
+from core.cache.looking import Head, Looking
 from core.conversation.answering import Answer, answer
 from core.conversation.asking import Conversations, Run
 from core.conversation.contexts import ContextShelf
 from core.conversation.expectation import Expectation
+from core.conversation.looking import Looker, Stretches
 from core.conversation.reading import ReadingPlan, ReadingStyle
 from core.conversation.verification import verify_answer
 from core.decoding.context import Context
@@ -32,7 +35,9 @@ Answering = Generator[Event, None, Answer]
 
 
 class Turns:
-    """Answers in contexts, one at a time. `verify`: every answer is re-checked by plain decoding."""
+    """Answers in contexts, one at a time. `verify`: every answer is re-checked by plain decoding. `heads`:
+    the attention heads that are asked where the model looked; none: nobody asks.
+    """
 
     def __init__(
         self,
@@ -44,10 +49,11 @@ class Turns:
         conversations: Conversations,
         expectation: Expectation,
         verify: bool,
+        heads: Sequence[Head] = (),
     ) -> None:
         self._engine, self._tokenizer, self._style = engine, tokenizer, style
         self._shelf, self._conversations, self._expectation = shelf, conversations, expectation
-        self._verify = verify
+        self._verify, self._heads = verify, tuple(heads)
 
     def turn(
         self,
@@ -58,14 +64,19 @@ class Turns:
         *,
         memo: Sequence[int] = (),
         keep: bool = False,
+        places: Callable[[], Stretches] | None = None,
     ) -> Answering:
         """Answer `question` after text, memo and the turns so far, in the context of `key`. `keep`: the text
-        may be kept on disk. Raises UserError when it does not fit.
+        may be kept on disk. `places`: the passages in the text, where it is worth telling which were looked
+        at. Raises UserError when it does not fit.
         """
         turns, asked = self._conversations.turns(run.ask), self._tokenizer.encode(question)
         prompt = self._laid_out([*text, *memo], turns, asked, run.params)
         kept = prompt.head_tokens - len(memo) if keep else 0
-        done = yield from self._generate(run, key, prompt.ids, run.params, keep_tokens=kept)
+        look = None
+        if places is not None and self._heads:
+            look = partial(self._looker, places(), prompt, question, asked=run.ask.question)
+        done = yield from self._generate(run, key, prompt.ids, run.params, keep_tokens=kept, look=look)
         self._conversations.memory(run.ask).asked(asked, done.token_ids)
         if not prompt.dropped_turns:
             return done
@@ -137,6 +148,23 @@ class Turns:
             )
             raise UserError(words.format(reason=error)) from error
 
+    def _looker(
+        self, places: Stretches, prompt: Prompt, question: str, context: Context, *, asked: str | None
+    ) -> Looker:
+        """What watches the answer to `question`, the prompt's last text, in a context. Of it, only what was
+        `asked` counts, where that is in it: the wording around it looks nowhere.
+        """
+        frame, config = self._tokenizer.frame(self._style.system), self._engine.model.config
+        before, words, __ = question.partition((asked or question).strip())
+        start = len(prompt.ids) - len(frame.ask) - self._tokenizer.count(question)
+        first, last = (self._tokenizer.count(text) for text in (before, before + words))
+        own = range(start + first, start + last) if words else range(start, start + last)
+        context.looking = context.looking or Looking(self._heads, group=config.heads // config.kv_heads)
+        context.looking.begin(own.start)
+        return Looker(
+            context, places, text_start=len(frame.opening), question=own, prompt_tokens=len(prompt.ids)
+        )
+
     def _generate(
         self,
         run: Run,
@@ -147,6 +175,7 @@ class Turns:
         keep_tokens: int = 0,
         keep_whole: bool = True,
         passing: bool = False,
+        look: Callable[[Context], Looker] | None = None,
     ) -> Answering:
         """Generate in the context of `key`, whose first `keep_tokens` come from disk if they are there and go
         there later; without `keep_whole` only if not all of them were read.
@@ -156,7 +185,13 @@ class Turns:
         context = self._shelf.take(key, needed, spare_tokens=spare, passing=passing)
         context.belongs_to(key[0], keep_tokens)
         events = answer(
-            self._engine, context, ids, params, decode=self._tokenizer.decode, should_stop=run.should_stop
+            self._engine,
+            context,
+            ids,
+            params,
+            decode=self._tokenizer.decode,
+            should_stop=run.should_stop,
+            looker=look(context) if look else None,
         )
         while True:
             try:

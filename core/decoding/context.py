@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from core.cache.base import TargetKVCache
+from core.cache.looking import Looking
 from core.decoding.ngrams import NgramIndex
 
 _PIECE = 1024  # ids compared at once: one by one takes 20 ms in a text of 128K tokens
@@ -25,6 +26,8 @@ class Context:
         self.ids: list[int] = []
         self.index = NgramIndex(capacity)
         self.book_id, self.book_tokens, self.saved = "", 0, True
+        # keeps where the answer looks, where somebody wants to know
+        self.looking: Looking | None = None
 
     @property
     def nbytes(self) -> int:
@@ -55,6 +58,8 @@ class Context:
         self.cache = None
         self.ids.clear()
         self.index.forget(0)
+        if self.looking is not None:
+            self.looking.forget()
 
 
 def _common(held: Sequence[int], ids: Sequence[int], most: int) -> int:

@@ -1,28 +1,34 @@
-"""Where in the book a sentence of an answer comes from, as far as its words tell. No model.
+"""Where in the book a sentence of an answer comes from, as far as its words tell, and where the model looked
+while it wrote it. No model.
 
 A mark shows where to look, not that the sentence is true. A sentence is held against the passages nearest to
 it. Of its content words, weighted by how rare they are in the book, `score` is the mean of the share that
 stands in the passage and the share that stands within three sentences of it: words that agree by chance lie
-apart. It agrees when the score reaches `AGREES`, the passage knows every name and number in it, and no word
-that both share is denied by one of them alone. `AGREES` was set on answers of FairytaleQA and on people's
-summaries in SQuALITY; benchmarks/evidence.py measures what it lets through.
+apart. The passage that the model looked at most is held against the sentence as well, and is taken before one
+that holds about as much. The sentence agrees when the score reaches `AGREES`, the passage knows every name
+and number in it, and no word that both share is denied by one of them alone. `AGREES` was set on answers of
+FairytaleQA and on people's summaries in SQuALITY; benchmarks/evidence.py measures what it lets through.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from core.documents.document import Document
 from core.documents.quotes import QuoteIndex
+from core.events import Looked
+from core.evidence.looked import LOOKED, Places, combined
 from core.evidence.passages import Passage, passages, sentences
 from core.text.ranking import Ranking, terms
 from core.text.words import translated as _
 
 AGREES = 0.5
 _CANDIDATES = 5
+_JUDGED = 1024  # sentences whose marks are kept
 _WINDOW = 3  # sentences
 _QUOTED_WORDS = 5  # fewer stand in a book by chance
 _FEW_WORDS = 3  # content words: fewer agree with anything
@@ -50,7 +56,8 @@ class Mark:
 
     `state`: "quoted" (the book has it word for word), "agrees" (the nearest passage has its names and words)
     or "nothing". `place`: (start, end) of it in the book's text, None for "nothing"; `nearest` is then still
-    the passage that comes closest, where one shares a word with it.
+    the passage that comes closest, where one shares a word with it. `reasons` for this passage: "words" where
+    its words alone would have chosen it, "looked" where the model looked at it most.
     """
 
     start: int
@@ -59,6 +66,7 @@ class Mark:
     place: tuple[int, int] | None = None
     score: float = 0.0
     nearest: Passage | None = None
+    reasons: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +90,12 @@ class Support:
 
 @dataclass(frozen=True, slots=True)
 class _Held:
-    """What one passage holds of a sentence. `closest`: the sentence of it that holds the most."""
+    """What one passage holds of a sentence. `closest`: the sentence of it that holds the most. `looked`: the
+    passage's share of what was looked at.
+    """
 
     score: float
+    looked: float
     passage: Passage
     place: tuple[int, int]
     closest: str
@@ -98,16 +109,23 @@ class Evidence:
         self._text = document.text
         self._ranking = Ranking([terms(self._text[one.start : one.end]) for one in self.passages])
         self._document = document
+        self._starts = [one.start for one in self.passages]
         self._common = frozenset(re.findall(r"\b[^\W\d_A-Z][^\W\d_]+\b", self._text))
+        # a page asks again for every sentence of an answer that grows
+        self._judged = lru_cache(maxsize=_JUDGED)(self._judge)
 
     @cached_property
     def quotes(self) -> QuoteIndex:
         """Finds what an answer has word for word."""
         return QuoteIndex(self._document)
 
-    def nearest(self, question: str, most: int = 3) -> list[Passage]:
-        """The passages that a question's words point at, best first; none where no word is shared."""
-        return [self.passages[number] for number in self._ranking.nearest(question, most)]
+    def nearest(self, question: str, most: int = 3, *, looked: Looked | None = None) -> list[Passage]:
+        """The passages that a question points at, best first: by its words, and where the model looked when
+        it was asked. None where neither says anything.
+        """
+        scores = combined(self._ranking.scores(question), self._shares(looked.places if looked else ()))
+        ranked = sorted(range(len(scores)), key=lambda number: (-scores[number], number))
+        return [self.passages[number] for number in ranked[:most] if scores[number] > 0]
 
     def support(self, answer: str, passage: Passage, question: str = "") -> Support:
         """How far `passage` bears out an answer to `question`; of an empty answer, where it is about it."""
@@ -119,7 +137,7 @@ class Evidence:
         enough = own >= _LEAST_OWN or len(set(words)) < _FEW_WORDS
         return Support(passage, held.place, held.score, own, enough and self._consistent(answer, held))
 
-    def marks(self, answer: str, question: str = "") -> tuple[Mark, ...]:
+    def marks(self, answer: str, question: str = "", looked: Sequence[Looked] = ()) -> tuple[Mark, ...]:
         """One mark for each sentence of an answer, in order; none for lines that quote the book or lead to a
         quotation, nor for saying that the book does not say.
 
@@ -128,33 +146,60 @@ class Evidence:
         apart = [match.span() for match in _APART.finditer(answer)]
         if answer.startswith(unsaid()):
             apart.append((0, len(unsaid())))
-        spans = [
-            span
-            for span in sentences(answer, 0, len(answer))
-            if not any(start <= span[0] < end for start, end in apart)
-        ]
-        return tuple(self._mark(Mark(start, end), answer[start:end], question) for start, end in spans)
+        places = {one.sentence: one.places for one in looked}
+        return tuple(
+            replace(self._judged(answer[start:end], question, places.get(at, ())), start=start, end=end)
+            for at, (start, end) in enumerate(sentences(answer, 0, len(answer)))
+            if not any(left <= start < right for left, right in apart)
+        )
 
-    def _mark(self, mark: Mark, sentence: str, question: str) -> Mark:
+    def _shares(self, places: Places) -> dict[int, float]:
+        """What was looked at by number of passage."""
+        return {bisect_right(self._starts, start) - 1: share for start, share in places}
+
+    def _judge(self, sentence: str, question: str, places: Places) -> Mark:
         place = self.quotes.find(sentence) if len(sentence.split()) >= _QUOTED_WORDS else None
         if place is not None:
-            return replace(mark, state="quoted", place=place, score=1.0)
+            return Mark(0, 0, "quoted", place, 1.0, reasons=("words",))
         words = terms(sentence)
         said = sentence if len(words) >= _FEW_WORDS else f"{question} {sentence}"
         weights = {word: self._ranking.weight(word) for word in terms(said)}
         if not words or len(weights) < _FEW_WORDS:
-            return mark
-        near = self._ranking.nearest(said, _CANDIDATES)
-        held = [self._held(self.passages[number], weights) for number in near]
-        if not held:
-            return mark
-        best = max(held, key=lambda one: one.score)
-        mark = replace(mark, score=best.score, nearest=best.passage)
-        if best.score < AGREES or not self._consistent(sentence, best):
-            return mark
-        return replace(mark, state="agrees", place=best.place)
+            return self._nearest(sentence, {}, (), places)
+        return self._nearest(sentence, weights, self._ranking.nearest(said, _CANDIDATES), places)
 
-    def _held(self, passage: Passage, weights: Mapping[str, float]) -> _Held:
+    def _nearest(
+        self, sentence: str, weights: Mapping[str, float], by_words: Sequence[int], places: Places
+    ) -> Mark:
+        """The mark by the passages nearest by words, and the one that was looked at most."""
+        shares = self._shares(places)
+        most = max(shares, key=shares.__getitem__, default=None)
+        numbers = dict.fromkeys([*by_words, *([] if most is None else [most])])
+        held = [self._held(self.passages[one], weights, shares.get(one, 0.0)) for one in numbers]
+        if not held:
+            return Mark(0, 0)
+        first = max(held, key=lambda one: one.score)
+        nearest = max(held, key=lambda one: one.score + LOOKED * one.looked)
+        agreeing = [one for one in (nearest, first) if self._agrees(sentence, one)]
+        best = agreeing[0] if agreeing else nearest
+        reasons = {
+            "words": best is first and best.score > 0,
+            "looked": best.passage is self.passages[most or 0] and bool(shares),
+        }
+        return Mark(
+            0,
+            0,
+            "agrees" if agreeing else "nothing",
+            best.place if agreeing else None,
+            best.score,
+            best.passage,
+            tuple(name for name, holds in reasons.items() if holds),
+        )
+
+    def _agrees(self, sentence: str, held: _Held) -> bool:
+        return held.score >= AGREES and self._consistent(sentence, held)
+
+    def _held(self, passage: Passage, weights: Mapping[str, float], looked: float = 0.0) -> _Held:
         """How much of a sentence's words the passage holds, and where."""
         total = sum(weights.values()) or 1.0
         spans = sentences(self._text, passage.start, passage.end)
@@ -169,6 +214,7 @@ class Evidence:
         closest = max(inside, key=lambda at: share(at, at + 1))
         return _Held(
             score=(near + share(0, len(spans))) / 2,
+            looked=looked,
             passage=passage,
             place=(spans[inside[0]][0], spans[inside[-1]][1]),
             closest=self._text[slice(*spans[closest])],

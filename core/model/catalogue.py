@@ -50,6 +50,8 @@ class CatalogueEntry:
     embedded: bool = False
     # a checkpoint of the user's own, or one that comes with the program
     folder: Path | None = None
+    # attention heads (layer, head) that look where an answer stands; see core.tuning.heads
+    heads: tuple[tuple[int, int], ...] = ()
     # how a book is put to it; core.conversation.reading.ReadingStyle's keys
     reading: Mapping[str, Any] = field(default_factory=dict)
 
@@ -158,6 +160,7 @@ def _entry(name: str, values: Mapping[str, Any]) -> CatalogueEntry:
         name=name,
         shape=shape,
         folder=_PROGRAM / folder if folder else None,
+        heads=tuple((layer, head) for layer, head in values.pop("heads", ())),
         reading=MappingProxyType(values.pop("reading", {})),
         **values,
     )

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
 
+from app.live import LiveText
 from app.page import Page
 from core.documents.document import Document, Section
+from core.events import Looked, Piece
 
 FACT = "Ogilvy, the astronomer, lived at Ottershaw and watched the planet every night.\n\n"
 FILLER = " ".join(f"The keeper counted sheep number {at} upon the quiet hill." for at in range(40))
@@ -63,3 +66,69 @@ def test_a_book_read_again_is_shown_as_it_reads_now(talking):
     shown = page.render()
     assert FIRST.strip() in "".join(shown["reader"])
     assert f'data-offset="{len(FIRST)}"' in "".join(shown["turns"])
+
+
+ANSWER = (
+    "The astronomer Ogilvy lived at Ottershaw. He liked jazz.\n\n"
+    "The keeper counted sheep upon the quiet hill. Then he slept. “He was at Ottershaw,” they say.\n\nThe end"
+)
+
+
+def signs(html: str) -> list[tuple[str, str]]:
+    """Each sign with the words before it."""
+    plain = re.sub(r"<(?!button[^>]*sign|span class=.sign)[^>]*>", "", html)
+    found = re.finditer(r"(\w+)\W*<[^>]*sign-(\w+)", plain)
+    return [(match[1], match[2]) for match in found]
+
+
+def test_marks_appear_while_the_answer_is_written_and_stay(talking):
+    """One code path: what stands behind a sentence while the next is written stands there at the end, too."""
+    desk, say = talking
+    say("Tell me about him.", ANSWER)
+    page = Page(desk)
+    (_asked, html), seen = page.render()["turns"], []
+    at_the_end = signs(html)
+    citations, text = page._citations, desk.turns[-1].text
+    growing = LiveText()
+    for length in range(len(text) + 1):
+        pieces = (Piece(text[:length], "target"),)
+        live = growing.blocks(
+            pieces, length, citations.so_far(text[:length], desk.book, "Tell me about him.")
+        )
+        now = signs("".join(live))
+        assert now[: len(seen)] == seen, "a mark went away"
+        seen = now
+    assert len(seen) == 5 and seen == at_the_end[:5]
+    assert [state for _, state in seen[:2]] == ["agrees", "nothing"]
+
+
+def test_a_look_that_comes_late_moves_the_mark_that_stands(talking):
+    """Blocks above the last are rendered once; a mark in them that changes must still be seen to change."""
+    desk, say = talking
+    say("", "Hm.")
+    page = Page(desk)
+    page.render()
+    citations = page._citations
+    citations("Hm.", desk.book)
+    text = "Nothing of it stands there.\n\nAnd then"
+    growing = LiveText()
+    pieces = (Piece(text, "target"),)
+    before = growing.blocks(pieces, len(text), citations.so_far(text, desk.book))
+    look = [Looked(0, ((0, 0.9),))]
+    after = growing.blocks(pieces, len(text), citations.so_far(text, desk.book, looked=look))
+    assert "sign-nothing" in before[0] and "data-offset" not in before[0]
+    assert 'data-offset="0"' in after[0] and len(after) == 2
+
+
+def test_the_fold_says_when_the_model_looked_there(talking):
+    desk, _ = talking
+    history, talk = desk.history, desk.conversation_id
+    history.add(talk, "user", "Who?")
+    looked = [{"sentence": 0, "places": [[0, 0.8]]}, {"sentence": None, "places": [[0, 0.8]]}]
+    said = "The astronomer Ogilvy lived at Ottershaw."
+    history.add(talk, "assistant", said, extra={"looked": looked})
+    history.add(talk, "user", "Who?")
+    history.add(talk, "assistant", said + " ")
+    _, with_look, _, without = Page(desk).render()["turns"]
+    assert "the model looked here" in with_look and "names and words agree" in with_look
+    assert "the model looked here" not in without

@@ -8,7 +8,8 @@ import pytest
 
 from app.history import History
 from app.job import Job
-from core.events import Delta, Finished, Piece, Prefill, Reading, Stats
+from core.events import Delta, Finished, Looked, Piece, Prefill, Reading, Stats
+from core.wire import unpack_looked
 
 STATS = Stats(model="m", new_tokens=3)
 
@@ -85,3 +86,22 @@ def test_headings_without_figures_do_not_wipe_the_panel(history):
     job.start()
     assert job.join(10)
     assert all(stats is None or stats.model == "m" for stats in shown)
+
+
+def test_looks_are_kept_with_the_answer_they_belong_to(history):
+    """Sentences are told apart by their number: looks of what was written before must not count with them."""
+    look, other = Looked(0, ((12, 0.5),)), Looked(1, ((7, 0.25), (12, 0.125)))
+    job, _ = played(
+        history,
+        Reading(1, 1, "One"),
+        said("A draft."),
+        Looked(0, ((99, 1.0),)),
+        Reading(1, 1, "One", attempt=2),
+        said("He rowed. It rang."),
+        look,
+        other,
+        Finished("stop", "He rowed. It rang.", STATS),
+    )
+    assert job.snapshot.looked == (look, other)
+    (turn,) = history.turns(job.conversation_id)
+    assert tuple(unpack_looked(one) for one in turn.extra["looked"]) == (look, other)

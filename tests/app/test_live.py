@@ -70,7 +70,9 @@ def test_what_is_not_to_be_seen_yet_is_not_shown():
 def test_what_stands_is_rendered_once(monkeypatch):
     """An answer of two thousand words was rendered whole, seventeen times a second."""
     rendered: list[int] = []
-    monkeypatch.setattr(live, "answer_html", lambda given: rendered.append(len(given)) or answer_html(given))
+    monkeypatch.setattr(
+        live, "answer_html", lambda given, signs: rendered.append(len(given)) or answer_html(given, signs)
+    )
     growing, pieces = LiveText(), pieces_of("A paragraph of forty letters stands here.\n\n" * 50, 4)
     first = growing.blocks(pieces[:400], ALL)
     rendered.clear()

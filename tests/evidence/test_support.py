@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from core.documents.document import Document, Section
+from core.events import Looked
+from core.evidence.looked import strongest
 from core.evidence.support import Evidence
 
 PARAGRAPHS = (
@@ -167,3 +169,54 @@ def test_what_quotes_the_book_or_says_nothing_of_it_gets_no_mark(evidence):
     refused = f"The book does not seem to say. Nearest passages:\n\nChapter 1, p. 3:\n> {found}"
     assert evidence.marks(refused) == ()
     assert len(evidence.marks("He said: the astronomer lived there.\n\nWhat: ever.")) == 2
+
+
+def starting(evidence: Evidence, words: str) -> int:
+    """Where the passage begins that has these words."""
+    at = text_of(evidence).index(words)
+    return max(one.start for one in evidence.passages if one.start <= at)
+
+
+def test_where_the_model_looked_decides_between_passages_that_hold_as_much(evidence):
+    """Words that stand in several passages alike: the reader is sent where the model was."""
+    said = "The keeper counted sheep upon the hill."
+    by_words = evidence.marks(said)[0]
+    there = starting(evidence, "Ogilvy, the astronomer")
+    assert by_words.nearest.start != there and by_words.reasons == ("words",)
+    mark = evidence.marks(said, looked=[Looked(0, ((there, 0.6), (by_words.nearest.start, 0.1)))])[0]
+    assert mark.nearest.start == there and mark.reasons == ("looked",)
+    assert (mark.state, mark.score) == ("agrees", by_words.score)
+
+
+def test_a_look_makes_no_sentence_true(evidence):
+    """The model looked at Ogilvy's passage and wrote something else: no mark says that they agree."""
+    there = starting(evidence, "Ogilvy, the astronomer")
+    for said in ("Henderson was an astronomer who lived at Ottershaw.", "Ogilvy bought a yacht in Naples."):
+        (mark,) = evidence.marks(said, looked=[Looked(0, ((there, 0.9),))])
+        assert mark.state == "nothing" and mark.nearest.start == there and "looked" in mark.reasons
+
+
+def test_a_look_belongs_to_its_sentence(evidence):
+    """A look of the next sentence, or of the question, must not move a mark."""
+    there = starting(evidence, "The Martians were slain")
+    text = "The keeper counted sheep upon the hill. Ogilvy lived at Ottershaw as an astronomer."
+    moved = evidence.marks(text, looked=[Looked(None, ((there, 0.9),)), Looked(1, ((there, 0.9),))])
+    assert moved[0] == evidence.marks(text)[0]
+
+
+def test_nearest_passages_by_words_and_by_looks(evidence):
+    """Names in the question lead; a look decides where words say little, and alone where they say nothing."""
+    martians = starting(evidence, "The Martians were slain")
+    look = Looked(None, ((martians, 0.6), (starting(evidence, "Henderson came"), 0.1)))
+    named = evidence.nearest("Which astronomer lived at Ottershaw?", looked=look)
+    assert [one.start for one in named[:2]] == [starting(evidence, "Ogilvy, the astronomer"), martians]
+    assert evidence.nearest("What happened in the end?", looked=look)[0].start == martians
+    assert evidence.nearest("Who counted sheep?", looked=look)[0].start == martians
+    assert evidence.nearest("What happened in the end?") == []
+
+
+def test_strongest_gives_each_head_one_voice():
+    """A head that spends a thousand times as much must not decide alone."""
+    found = strongest([[900.0, 100.0, 0.0], [0.0, 0.1, 0.9]], (5, 70, 300))
+    assert found == ((5, 0.45), (300, 0.45), (70, 0.1))
+    assert strongest([[0.0, 0.0]], (0, 9)) == ((0, 0.0), (9, 0.0))

@@ -1,0 +1,131 @@
+"""Where a text is looked at: against the attention that transformers computes of the same weights."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from core.ask import Params
+from core.cache.full import FullKVCache
+from core.cache.looking import Head, Looking
+from core.config import MODES
+from core.model.llama import LlamaModel
+from tests.cache.late import LateBackend
+from tests.test_engine import PROMPT, run
+from tests.test_offloaded_engine import SPLITS, offloaded, offloaded_engine
+from tests.tiny import engine, oracle, ours
+
+BORDERS = [7, 20, 21, 64, 111]
+HEADS = (Head(1, 3), Head(0, 0), Head(1, 0), Head(0, 2))
+
+
+def dense(model: torch.nn.Module, ids: list[int], heads, tokens: range, borders) -> list[list[float]]:
+    """The same by transformers' own attention: of each row the part on the text, made to sum to 1."""
+    with torch.no_grad():
+        layers = model(torch.tensor([ids]), output_attentions=True).attentions
+    found = []
+    for layer, head in heads:
+        rows = layers[layer][0, head, list(tokens), borders[0] : borders[-1]].double()
+        mean = (rows / rows.sum(-1, keepdim=True)).mean(0)
+        stretches = zip(borders, borders[1:], strict=False)
+        found.append(
+            [float(mean[a - borders[0] : b - borders[0]].sum()) / (b - a) ** 0.5 for a, b in stretches]
+        )
+    return found
+
+
+def read(model: LlamaModel, cache, looking: Looking, ids: list[int], *, prefilled: int) -> None:
+    """Prefill in segments and chunks, then passes of three, each rolled back once and fed again."""
+    cache.witness = looking
+    for _ in model.prefill(
+        ids[:prefilled], cache, segment_tokens=48, chunk_tokens=20, should_stop=lambda: False
+    ):
+        pass
+    while cache.length < len(ids):
+        start, rest = cache.length, ids[cache.length :]
+        model.forward([5, 6, 7], cache)  # a draft that is rejected
+        cache.rollback(start)
+        model.forward(rest[:3], cache)
+        cache.commit(cache.length)
+
+
+@pytest.mark.parametrize("split", ["on chip", *SPLITS])
+@pytest.mark.parametrize(("family", "kv_heads"), [("llama", 4), ("llama", 2), ("llama", 1), ("qwen3", 2)])
+@pytest.mark.parametrize("tokens", [range(115, 150), range(130, 140), range(139, 140), range(111, 112)])
+def test_masses_equal_dense_attention(split: str, family: str, kv_heads: int, tokens: range):
+    """The wrong head of a group, unrotated queries, a row too early, rows of a rejected draft, keys of the
+    question counted with the text's: each shows here.
+    """
+    theirs = oracle(family, kv_heads=kv_heads)
+    model = ours(theirs, backend=LateBackend())
+    cache = (
+        FullKVCache(model.config.kv_shape, 256, model.backend, block_tokens=64)
+        if split == "on chip"
+        else offloaded(model, split)
+    )
+    looking = Looking(HEADS, group=4 // kv_heads)
+    looking.begin(105)
+    with torch.inference_mode():
+        read(model, cache, looking, PROMPT, prefilled=125)
+    got = looking.masses(cache, tokens, BORDERS)
+    for ours_, theirs_ in zip(got, dense(theirs, PROMPT, HEADS, _thinned(tokens), BORDERS), strict=True):
+        assert ours_ == pytest.approx(theirs_, rel=2e-4, abs=1e-6)
+
+
+def _thinned(tokens: range) -> range:
+    """Of more than 32 rows every second one is scored."""
+    return tokens if len(tokens) <= 32 else tokens[::2]
+
+
+@pytest.mark.parametrize("place", ["on chip", "none", "two blocks of each"])
+@pytest.mark.parametrize("temperature", [0.0, 0.8])
+@pytest.mark.parametrize("mode", MODES)
+def test_answers_are_the_same_and_their_rows_are_kept(mode: str, temperature: float, place: str):
+    """Whatever drafts and rejects: not a token differs, and the rows of the question and of the answer are
+    those of the text that came of it.
+    """
+    theirs = oracle()
+    model = ours(theirs, backend=LateBackend())
+    made = (
+        engine(model, draft=ours(oracle(tied=True))) if place == "on chip" else offloaded_engine(model, place)
+    )
+    params = Params(temperature=temperature, top_p=1.0, max_new_tokens=24, mode=mode, seed=3)
+    without, watched = made.new_context(400), made.new_context(400)
+    watched.looking = Looking(HEADS, group=2)
+    watched.looking.begin(111)
+    answer, reason = run(made, without, PROMPT, params)
+    assert run(made, watched, PROMPT, params) == (answer, reason)
+    rows = range(len(PROMPT) - 1, len(PROMPT) + len(answer) - 1)
+    for tokens in (range(115, 146), rows):
+        got = watched.looking.masses(watched.cache, tokens, BORDERS)
+        want = dense(theirs, [*PROMPT, *answer], HEADS, tokens, BORDERS)
+        assert all(a == pytest.approx(b, rel=5e-4, abs=1e-6) for a, b in zip(got, want, strict=True))
+
+
+def test_an_answer_made_anew_still_knows_its_question():
+    """Its prompt is in the cache but for one token, and what is not fed again is not seen again."""
+    model = ours(oracle())
+    made = engine(model)
+    context = made.new_context(400)
+    context.looking = Looking(HEADS, group=2)
+    params = Params(temperature=0.0, max_new_tokens=8, mode="autoregressive")
+    found = []
+    for _ in range(2):
+        context.looking.begin(111)
+        run(made, context, PROMPT, params)
+        found.append(context.looking.masses(context.cache, range(115, 149), BORDERS))
+    assert found[0] == found[1]
+
+
+def test_nothing_was_seen_where_nothing_was_kept():
+    """Rows before the first that matters are not kept; a context that gave its memory up holds none."""
+    made = engine(ours(oracle()))
+    context = made.new_context(400)
+    context.looking = Looking(HEADS, group=2)
+    context.looking.begin(120)
+    run(made, context, PROMPT, Params(temperature=0.0, max_new_tokens=4))
+    assert context.looking.masses(context.cache, range(110, 120), BORDERS) is None
+    assert context.looking.masses(context.cache, range(118, 122), BORDERS) is not None
+    cache = context.cache
+    context.close()
+    assert context.looking.masses(cache, range(118, 122), BORDERS) is None
