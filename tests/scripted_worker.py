@@ -1,7 +1,7 @@
 """A worker process with a scripted engine, for tests of the processes: `python tests/scripted_worker.py
 --parent PID`.
 
-SCRIPT_SLOW: seconds per round. SCRIPT_DIE: end while loading. SCRIPT_FAIL: a user's error while loading.
+SCRIPT_SLOW: seconds per round. SCRIPT_ANSWER: "words=answer", the answer to a prompt that has these words.
 SCRIPT_NOISE: print to stdout. SCRIPT_SAVE: a file that gets a line for every book stored, stopped or
 forgotten; storing takes five seconds unless it gives way.
 """
@@ -35,6 +35,10 @@ def open_session(settings, *, progress):
     def reply(ids, params):
         if os.environ.get("SCRIPT_NOISE"):
             os.write(1, b"a library prints here\n")
+        words, _, answer = os.environ.get("SCRIPT_ANSWER", "").partition("=")
+        if answer and words in tokenizer.decode(ids):
+            yield from tokenizer.encode(answer)
+            return
         question = tokenizer.decode(ids).rsplit("\n\n", 1)[-1]
         if question == "crash":
             raise ZeroDivisionError("oops")
@@ -79,7 +83,9 @@ def open_session(settings, *, progress):
 
     engine = Lazy(reply)
     engine.model_name = settings.model or "fake"
-    return Session(engine, tokenizer, ReadingStyle(part_tokens=300, system=""))
+    return Session(
+        engine, tokenizer, ReadingStyle(part_tokens=300, system=""), read_whole_s=settings.read_whole_s
+    )
 
 
 if __name__ == "__main__":

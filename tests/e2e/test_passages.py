@@ -1,0 +1,111 @@
+"""Answers from passages, the two ways to an answer and the limit, in a real browser, through the real page,
+pipe, worker and session; only the model is scripted.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from app.runtime import Runtime
+from core.config import Settings
+
+pytestmark = pytest.mark.e2e
+WORKER = (sys.executable, str(Path(__file__).resolve().parent.parent / "scripted_worker.py"))
+QUESTION = "Which bird is cut into the seal ring?"
+BIRD = "very finely cut=It is a wren, with one feather out of place in the tail."
+
+
+@pytest.fixture
+def engine(home):
+    """An engine for which any reading is too long. The desk that it is given to ends it."""
+    return Runtime(Settings(read_whole_s=0.1), worker=WORKER)
+
+
+@pytest.fixture
+def sample() -> Path:
+    return Path(__file__).resolve().parents[2] / "assets" / "samples" / "the-thursday-clock.pdf"
+
+
+def ask(page, question: str) -> str:
+    """The last answer's text, once it is complete."""
+    before = page.locator("#turns .answer").count()
+    page.fill("#question textarea", question)
+    page.press("#question textarea", "Enter")
+    page.wait_for_selector(f"#turns .answer >> nth={before}")
+    return page.inner_text(f"#turns .answer >> nth={before} >> .text")
+
+
+def test_an_answer_from_passages_quotes_the_book_and_opens_it_at_the_page(
+    serve, open_page, drop, sample, engine, monkeypatch
+):
+    monkeypatch.setenv("SCRIPT_ANSWER", BIRD)
+    page = open_page(serve(engine))
+    drop(page, sample)
+    page.wait_for_selector(".two-ways [aria-pressed=true]:has-text('Answer from passages now')")
+    text = ask(page, QUESTION)
+    assert text.startswith("It is a wren") and ", p. " in text
+    quote = page.locator("#turns .answer .text blockquote")
+    assert "It is a wren, very finely cut" in quote.inner_text()
+    assert page.locator("#turns .answer .cite-missing").count() == 0
+    assert "Read for this answer: a passage of" in page.inner_text("#turns .answer footer")
+
+    quote.locator("button.cite").click()
+    page.wait_for_selector("#passage")
+    assert "very finely cut" in " ".join(page.inner_text("#passage").split())
+    assert page.inner_text(".reader-head span").startswith("page ")
+
+
+def test_what_no_passage_says_is_not_said_and_the_nearest_are_shown(
+    serve, open_page, drop, sample, engine, monkeypatch
+):
+    monkeypatch.delenv("SCRIPT_ANSWER", raising=False)  # it answers with words that stand in no book
+    page = open_page(serve(engine))
+    drop(page, sample)
+    page.wait_for_selector(".two-ways")
+    text = ask(page, QUESTION)
+    assert text.startswith("The book does not seem to say. Nearest passages:")
+    quotes = page.locator("#turns .answer .text blockquote")
+    assert quotes.count() == 3
+    assert all("p. " in quotes.nth(at).locator("button.cite").inner_text() for at in range(3))
+    assert page.locator("#turns .answer .sign").count() == 0, "nothing is claimed, so nothing is marked"
+
+
+def test_from_passages_or_all_of_it_at_any_time(serve, open_page, drop, sample, engine, monkeypatch):
+    monkeypatch.setenv("SCRIPT_ANSWER", BIRD)
+    page = open_page(serve(engine))
+    drop(page, sample)
+    page.wait_for_selector(".two-ways")
+    assert "can be paused" in page.inner_text(".two-ways")
+    page.click(".two-ways button:has-text('Read it')")
+    page.wait_for_selector(".two-ways [aria-pressed=true]:has-text('Read it')")
+    assert page.input_value("select[data-act=fit]") == "sections", "the scripted engine's context is small"
+    read = ask(page, "Who is Mr. Tull, the stationmaster?")
+    assert read and page.locator("#turns .answer .text blockquote").count() == 0
+    page.select_option("select[data-act=fit]", "passages")
+    page.wait_for_selector("select[data-act=fit] option[value=passages][selected]", state="attached")
+    assert ask(page, QUESTION).startswith("It is a wren")
+    assert page.locator("#turns .answer >> nth=1 >> .text blockquote").count() == 1
+
+
+def test_nothing_behind_the_limit_is_answered_or_shown(serve, open_page, drop, sample, engine, monkeypatch):
+    monkeypatch.setenv("SCRIPT_ANSWER", BIRD)
+    page = open_page(serve(engine))
+    drop(page, sample)
+    page.wait_for_selector(".two-ways")
+    tokens = page.inner_text(".card-facts")
+    page.select_option("select[data-act=limit]", "1")
+    page.wait_for_selector(".ways p:has-text('Nothing behind chapter 1')")
+    page.wait_for_selector(".card-facts:has-text('1 chapter')")
+    page.wait_for_selector(".card-facts:has-text('tokens')")
+    assert page.inner_text(".card-facts") != tokens
+    assert "How does it end?" not in page.inner_text("#suggestions")
+    text = ask(page, QUESTION)
+    assert text.startswith("The book does not seem to say") and "wren" not in page.inner_text("#turns")
+    page.reload()
+    page.wait_for_selector(".ways p:has-text('Nothing behind chapter 1')")
+    page.select_option("select[data-act=limit]", "0")
+    page.wait_for_selector(".ways p", state="detached")
+    assert ask(page, QUESTION).startswith("It is a wren")
