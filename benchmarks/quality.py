@@ -2,9 +2,12 @@
 samplings.
 
     python -m benchmarks.quality --data FOLDER [--minutes 10] [--save quality]
+    python -m benchmarks.quality --reading FOLDER --split NAME [--data FOLDER] [--json] [--save reading]
 
-FOLDER holds facts.json and the books it names. Decides the `reading` record of a model's catalogue entry.
-Cases run until the time is over; the number of cases behind each figure is in the result.
+The first: --data holds facts.json and the books it names; decides the `reading` record of a model's catalogue
+entry. The second: --reading holds fairytaleqa-NAME.jsonl, squality-NAME.jsonl and books.jsonl; what people
+asked and wrote is put to the program as it is shipped (benchmarks.reading). Cases run until the time is over;
+the number of cases behind each figure is in the result.
 """
 
 from __future__ import annotations
@@ -54,6 +57,7 @@ QUESTION_PROMPTS = {
 }
 USUAL = "greedy, 1.1"  # temperature, repetition penalty
 SAMPLINGS = {USUAL: (0.0, 1.1), "greedy, 1.0": (0.0, 1.0), "T 0.3, 1.0": (0.3, 1.0), "T 0.3, 1.1": (0.3, 1.1)}
+PARTS = ("gold", "story", "books", "summaries")  # of what people asked and wrote
 # prompts that are tried with every sampling, at 1,200 tokens
 SAMPLED = ("who does what", "three events", "events, who")
 
@@ -300,11 +304,59 @@ def tables(rows: list[dict[str, Any]]) -> tuple[Table, ...]:
 def main() -> None:
     """Run the cases and print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", type=Path, required=True, help="a folder with facts.json and the books")
+    parser.add_argument("--data", type=Path, help="a folder with facts.json and the books")
     parser.add_argument("--minutes", type=float, default=10)
     parser.add_argument("--mode", default="autoregressive")
     parser.add_argument("--save", metavar="NAME", help="write benchmarks/results/NAME.json")
+    whole = parser.add_argument_group("reading")
+    whole.add_argument("--reading", type=Path, help="a folder with questions and summaries by people")
+    whole.add_argument("--split", default="val")
+    whole.add_argument("--model", default="SmolLM2-135M-Instruct")
+    whole.add_argument("--folder", type=Path, help="its weights, where they are not the installed ones")
+    whole.add_argument("--parts", nargs="+", choices=PARTS, default=[*PARTS])
+    whole.add_argument("--cases", type=int, default=200, help="questions of each part, 0: all")
+    whole.add_argument("--stories", type=int, default=0, help="stories to summarise, 0: all")
+    whole.add_argument("--seed", type=int, default=0)
+    whole.add_argument("--json", action="store_true", help="the last line is the figures as JSON")
     given = parser.parse_args()
+    if given.reading:
+        judge(given)
+    elif given.data:
+        compare(given)
+    else:
+        parser.error("name a folder: --data or --reading")
+
+
+def judge(given: argparse.Namespace) -> None:
+    """Questions and summaries by people, put to the program as it is shipped."""
+    from benchmarks.reading import cases as reading
+    from benchmarks.reading.run import Program, figures, kept, reading_tables, run
+
+    program = Program(given.model, given.mode, folder=given.folder)
+    end = time.monotonic() + 60 * given.minutes
+    rows: dict[str, list[dict[str, Any]]] = {}
+    tales, count = reading.read(given.reading, "fairytaleqa", given.split), given.cases or None
+    if "gold" in given.parts:
+        asked = reading.with_passage(tales, count, given.seed)
+        rows["gold"] = list(run(program.of_passage, asked, end))
+    if "story" in given.parts:
+        rows["story"] = list(run(program.of_story, reading.of_stories(tales, count, given.seed), end))
+    if "books" in given.parts and given.data:
+        asked = reading.book_questions(given.data, given.reading)
+        rows["books"] = list(run(lambda one: program.of_book(given.data / one["book"], one), asked, end))
+    if "summaries" in given.parts:
+        stories = reading.read(given.reading, "squality", given.split)
+        told = reading.summarised(stories, given.stories or None)
+        rows["summaries"] = list(run(program.summary, told, end))
+    if given.save:
+        details = kept(rows, program.name, given.split, given.seed)
+        save(given.save, reading_tables(details["figures"]), details)
+    line = figures(rows)
+    print(json.dumps(line) if given.json else "\n".join(f"{name}: {value}" for name, value in line.items()))
+
+
+def compare(given: argparse.Namespace) -> None:
+    """Prompts, lengths and samplings."""
     bench = Bench(given.data, given.mode)
     end = time.monotonic() + 60 * given.minutes
     rows = []

@@ -142,6 +142,7 @@ FOLDERS = {
     "assets/models": "a draft model for the embedded model",
     "assets/samples": "two sample books, and questions about them",
     "benchmarks": "programs that measure",
+    "benchmarks/reading": "judges answers and summaries by what people wrote",
     "benchmarks/results": "what they measured, as JSON",
     "core": "the runtime: no Gradio, no printing",
     "core/assembly": "puts backend, model, caches and decoder of a plan together",

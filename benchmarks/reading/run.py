@@ -1,0 +1,249 @@
+"""The cases put to the program as it is shipped: its engine and weights, its prompts, its way through a whole
+story. Every case keeps its text.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.reading import scores
+from benchmarks.reading.cases import Question, Story, document
+from benchmarks.store import Table
+from core.ask import Ask, Params
+from core.config import load_settings
+from core.conversation.answering import answer
+from core.conversation.asking import asked_of_passage
+from core.conversation.reading import ReadingStyle
+from core.conversation.session import Session
+from core.documents import read_document
+from core.events import Finished
+from core.hardware.probe import probe
+from core.planning.offers import choose
+from core.text.prompt import build
+
+_ANSWER_TOKENS = 64
+_WORDS = {
+    "f1_gold": "F1 of answers, the right passage given",
+    "contains_gold": "answers that contain a person's answer word for word",
+    "refused_own": "questions refused that the passage answers",
+    "answered_foreign": "questions about another story answered all the same",
+    "answered_elsewhere": "questions about another place of the story answered all the same",
+    "f1_story": "F1 of answers, the whole story given",
+    "passage_at_1": "right passage first",
+    "passage_at_3": "right passage among three",
+    "books_right": "questions about four books answered with the right words",
+    "books_answered_unsaid": "questions that the books do not answer, answered all the same",
+    "books_in_three": "right words among three passages of a book",
+    "rouge1": "ROUGE-1 of whole stories' summaries",
+    "rouge2": "ROUGE-2 of whole stories' summaries",
+    "unknown_names": "names in them that the story does not know",
+}
+_CASES = {
+    "gold": "questions with a passage",
+    "story": "questions about whole stories",
+    "books": "questions about books",
+    "summaries": "stories summarised",
+}
+_UNSAID = "The book does not seem to say"
+
+
+class Program:
+    """The engine with a session around it, as core.build makes them."""
+
+    def __init__(self, model: str, mode: str, *, folder: Path | None = None) -> None:
+        from core.assembly.engines import build_engine
+        from core.model.fetch import is_downloaded, model_folder
+        from core.text.tokenizer import Tokenizer
+
+        settings = load_settings(None, {"model": model})
+        choice = choose(probe(measure=False), settings, is_downloaded=is_downloaded)
+        folder = folder or model_folder(choice.entry, lambda stage, share: None)
+        self.name, self.mode = choice.entry.name, mode
+        self.style = ReadingStyle.from_record(choice.entry.reading)
+        self.tokenizer = Tokenizer.load(folder, frame=choice.entry.frame)
+        self.engine = build_engine(choice.plan, settings, folder)
+        self.session = Session(self.engine, self.tokenizer, self.style)
+        self._context = self.engine.new_context(min(4096, self.engine.context_tokens))
+
+    def of_passage(self, one: Question) -> dict[str, Any]:
+        """The answer to a question put with its passage, greedily."""
+        encode = self.tokenizer.encode
+        ids = build(
+            self.tokenizer.frame(self.style.system),
+            encode(one.text + "\n\n"),
+            (),
+            encode(asked_of_passage(self.style, one.question)),
+            room=self._context.capacity - _ANSWER_TOKENS,
+        ).ids
+        params = Params(
+            max_new_tokens=_ANSWER_TOKENS,
+            temperature=0.0,
+            repetition_penalty=self.style.repetition_penalty,
+            seed=1,
+            mode=self.mode,
+        )
+        events = answer(
+            self.engine, self._context, ids, params, decode=self.tokenizer.decode, should_stop=lambda: False
+        )
+        while True:
+            try:
+                next(events)
+            except StopIteration as end:
+                said = end.value.text.strip()
+                break
+        row = {"kind": one.kind, "story": one.story, "question": one.question, "said": said}
+        row["refused"] = scores.refuses(said, self.style.refusal)
+        if one.answers:
+            row |= {"answers": list(one.answers), "f1": round(scores.f1(said, one.answers), 3)}
+            row["contains"] = scores.contains(said, one.answers)
+        return row
+
+    def of_story(self, one: Question) -> dict[str, Any]:
+        """The answer to a question put with a whole story, from passages found by the program."""
+        book = document(one.story, one.text)
+        ask = Ask(
+            one.question,
+            book,
+            conversation_id=one.question,
+            fit="passages",
+            params=self._greedy(_ANSWER_TOKENS),
+        )
+        said, seconds = self._asked(ask)
+        found = self._found(ask)
+        hits = [any(_overlap(place, (p.start, p.end)) for place in one.gold) for p in found]
+        first = said.split("\n\n")[0].strip()
+        return {
+            "story": one.story,
+            "question": one.question,
+            "answers": list(one.answers),
+            "said": said,
+            "f1": 0.0 if first.startswith(_UNSAID) else round(scores.f1(first, one.answers), 3),
+            "refused": first.startswith(_UNSAID),
+            "passage_at_1": any(hits[:1]),
+            "passage_at_3": any(hits[:3]),
+            "seconds": seconds,
+        }
+
+    def of_book(self, book: Path, one: dict[str, Any]) -> dict[str, Any]:
+        """The answer to a question about a real book."""
+        ask = Ask(
+            one["question"],
+            read_document(book),
+            conversation_id=one["question"],
+            fit="passages",
+            params=self._greedy(_ANSWER_TOKENS),
+        )
+        said, seconds = self._asked(ask)
+        first = said.split("\n\n")[0].strip()
+        held = [ask.book.text[p.start : p.end] for p in self._found(ask)[:3]]
+        row = {**one, "said": said, "refused": first.startswith(_UNSAID), "seconds": seconds}
+        if one["keywords"]:
+            row["right"] = not row["refused"] and scores.right(first, one["keywords"])
+            row["in_three"] = any(scores.right(text, one["keywords"]) for text in held)
+        return row
+
+    def summary(self, one: Story) -> dict[str, Any]:
+        """The summary of a whole story, through the program's own pipeline."""
+        said, seconds = self._asked(
+            Ask(None, document(one.name, one.text), conversation_id=one.name, params=self._greedy(512))
+        )
+        strange, names = scores.unknown_names(said, one.text)
+        return {
+            "story": one.name,
+            "said": said,
+            "rouge1": round(scores.rouge(said, one.summaries, 1), 4),
+            "rouge2": round(scores.rouge(said, one.summaries, 2), 4),
+            "unknown_names": strange,
+            "names": names,
+            "seconds": seconds,
+        }
+
+    def _greedy(self, tokens: int) -> dict[str, Any]:
+        return {"max_new_tokens": tokens, "temperature": 0.0, "seed": 1, "mode": self.mode}
+
+    def _asked(self, ask: Ask) -> tuple[str, float]:
+        start, text = time.perf_counter(), ""
+        for event in self.session.ask(ask):
+            if isinstance(event, Finished):
+                text = event.text
+        self.session.forget_book(ask.book_id)
+        self.session.forget(ask.conversation_id)
+        return text.strip(), round(time.perf_counter() - start, 1)
+
+    def _found(self, ask: Ask) -> Sequence[Any]:
+        """The passages the program reads for a question, best first."""
+        plan = self.session.reading_plan(ask.book, fit="passages")
+        return self.session._from_passages.found(ask, plan)
+
+
+def run(
+    what: Callable[[Any], dict[str, Any]], cases: Sequence[Any], until: float
+) -> Iterator[dict[str, Any]]:
+    """A row a case, until the clock says `until`."""
+    for number, case in enumerate(cases, 1):
+        if time.monotonic() > until:
+            return
+        row = what(case)
+        print(number, len(cases), row.get("question", row.get("story")), "=>", row["said"][:90], flush=True)
+        yield row
+
+
+def figures(rows: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
+    """The figures by name; None where nothing was run."""
+    gold, story = rows.get("gold", []), rows.get("story", [])
+    own = [row for row in gold if row["kind"] == "own"]
+    books = rows.get("books", [])
+    asked, unsaid = [r for r in books if r["keywords"]], [r for r in books if not r["keywords"]]
+    summaries = rows.get("summaries", [])
+    names = sum(row["names"] for row in summaries)
+    return {
+        "f1_gold": _mean(own, "f1"),
+        "contains_gold": _mean(own, "contains"),
+        "f1_story": _mean(story, "f1"),
+        "answered_foreign": _share([r for r in gold if r["kind"] == "foreign"], "refused", without=True),
+        "answered_elsewhere": _share([r for r in gold if r["kind"] == "elsewhere"], "refused", without=True),
+        "refused_own": _mean(own, "refused"),
+        "passage_at_1": _mean(story, "passage_at_1"),
+        "passage_at_3": _mean(story, "passage_at_3"),
+        "rouge1": _mean(summaries, "rouge1"),
+        "rouge2": _mean(summaries, "rouge2"),
+        "unknown_names": round(sum(r["unknown_names"] for r in summaries) / names, 4) if names else None,
+        "books_right": _mean(asked, "right"),
+        "books_answered_unsaid": _share(unsaid, "refused", without=True),
+        "books_in_three": _mean(asked, "in_three"),
+        "cases": {name: len(held) for name, held in rows.items()},
+    }
+
+
+def _mean(rows: Sequence[dict[str, Any]], name: str) -> float | None:
+    return round(statistics.fmean(row[name] for row in rows), 4) if rows else None
+
+
+def _share(rows: Sequence[dict[str, Any]], name: str, *, without: bool) -> float | None:
+    return round(statistics.fmean(row[name] != without for row in rows), 4) if rows else None
+
+
+def _overlap(gold: tuple[int, int], found: tuple[int, int]) -> bool:
+    """Whether more than half of the shorter one stands in the other."""
+    common = min(gold[1], found[1]) - max(gold[0], found[0])
+    return common > min(gold[1] - gold[0], found[1] - found[0]) / 2
+
+
+def kept(rows: dict[str, list[dict[str, Any]]], model: str, split: str, seed: int) -> dict[str, Any]:
+    """What the results file keeps beside its tables: all of it."""
+    return {"model": model, "split": split, "seed": seed, "figures": figures(rows), **rows}
+
+
+def reading_tables(found: dict[str, Any]) -> tuple[Table, ...]:
+    """What is shown: every figure that was taken, in words."""
+    rows = [(words, found[name]) for name, words in _WORDS.items() if found[name] is not None]
+    ran = ", ".join(f"{count} {_CASES[name]}" for name, count in found["cases"].items() if count)
+    return (
+        Table(
+            "Reading, judged by what people asked and wrote", ("figure", "value"), tuple(rows), (ran + ".",)
+        ),
+    )
