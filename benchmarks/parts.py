@@ -50,6 +50,10 @@ class Parts:
         """See Backend."""
         return self.timed("attention", lambda: self._backend.attend_part(*tensors, **how))
 
+    def attend_more(self, *given: Any, **how: Any) -> tuple[torch.Tensor, torch.Tensor]:
+        """See Backend."""
+        return self.timed("attention", lambda: self._backend.attend_more(*given, **how))
+
     def timed(self, part: str, action: Callable[[], Any]) -> Any:
         """Does it by the clock of `part`."""
         self._wait()

@@ -46,6 +46,7 @@ def oracle(
     *,
     kv_heads: int = 2,
     tied: bool = False,
+    head_dim: int = 8,
     rope: dict[str, Any] | None = None,
     **more: Any,
 ):
@@ -59,7 +60,7 @@ def oracle(
         num_hidden_layers=2,
         num_attention_heads=4,
         num_key_value_heads=kv_heads,
-        head_dim=8,
+        head_dim=head_dim,
         vocab_size=VOCAB,
         max_position_embeddings=more.pop("max_position_embeddings", 512),
         tie_word_embeddings=tied,

@@ -75,4 +75,6 @@ def _loaded(
         if draft_dir
         else None
     )
+    for config in [one.config for one in (model, draft) if one is not None]:
+        backend.prepare(config.heads, config.kv_heads, config.head_dim)
     return model, draft

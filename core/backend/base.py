@@ -129,6 +129,12 @@ class Backend(Protocol):
         """x / sqrt(mean(x ** 2) + eps) * weight over the last dimension."""
         ...
 
+    def prepare(self, heads: int, kv_heads: int, head_dim: int) -> None:
+        """Chooses by trying how attention of these sizes is computed; `notes` then says what was found. Left
+        out, the first pass does it.
+        """
+        ...
+
     def attend(
         self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, length: int, causal: bool
     ) -> torch.Tensor:
@@ -147,6 +153,20 @@ class Backend(Protocol):
         scores, fp32 [n, heads].
 
         Without a visible key out = 0 and lse = -inf.
+        """
+        ...
+
+    def attend_more(
+        self,
+        total: tuple[torch.Tensor, torch.Tensor],
+        q: torch.Tensor,
+        k: torch.Tensor,
+        v: torch.Tensor,
+        *,
+        length: int,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """`total`, which `attend_part` or this gave for the same queries, joined with attention over `length`
+        other keys, which every query sees. May be written into `total`.
         """
         ...
 

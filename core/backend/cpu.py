@@ -99,6 +99,9 @@ class CpuBackend:
             found = self._doubled[weight.data_ptr()] = (weight, weight.repeat(2))
         return found[1]
 
+    def prepare(self, heads: int, kv_heads: int, head_dim: int) -> None:
+        """See Backend. The kernel was tried when it was loaded."""
+
     def attend(
         self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, length: int, causal: bool
     ) -> torch.Tensor:
@@ -109,7 +112,20 @@ class CpuBackend:
         self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, length: int, causal: bool
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """See Backend."""
-        return self._attend(q, k, v, length, causal, want_lse=True)
+        out, lse = self._attend(q, k, v, length, causal, want_lse=True)
+        return out.float(), lse
+
+    def attend_more(
+        self,
+        total: tuple[torch.Tensor, torch.Tensor],
+        q: torch.Tensor,
+        k: torch.Tensor,
+        v: torch.Tensor,
+        *,
+        length: int,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """See Backend."""
+        return merge(*total, *self.attend_part(q, k, v, length=length, causal=False))
 
     def _attend(
         self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, length: int, causal: bool, *, want_lse: bool

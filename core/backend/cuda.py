@@ -9,15 +9,21 @@ import logging
 import math
 import mmap
 import os
+import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from statistics import median
 
 import torch
 import torch.nn.functional as F
 
 from core.backend import blockwise, kernels
 from core.backend import slots as by_slots
-from core.backend.base import Codes, Linear, Mark, Memory, Replay
+from core.backend.base import Codes, Linear, Mark, Memory, Replay, merge
 from core.backend.linear import FloatLinear
+from core.backend.triton import trial
+from core.backend.triton.attention import MOST_ROWS, DecodeAttention
+from core.backend.triton.driver import Driver
 from core.errors import UserError
 from core.text.words import translated as _
 
@@ -25,6 +31,8 @@ log = logging.getLogger(__name__)
 
 # passes before one is recorded: libraries make their handles, workspaces and choices in the first ones
 _WARM_UPS = 3
+_TIMES = 5  # measurements of a kernel on trial, each of a few calls; the median counts
+_CALLS = 4
 
 
 class CudaBackend:
@@ -35,7 +43,6 @@ class CudaBackend:
     """
 
     out_of_memory = (torch.OutOfMemoryError,)
-    notes = ()
 
     def __init__(self, dtype: torch.dtype, *, index: int = 0, memory_cap_bytes: int | None = None) -> None:
         if not torch.cuda.is_available() or index >= torch.cuda.device_count():
@@ -49,7 +56,9 @@ class CudaBackend:
         self.dtype = dtype
         self.name = torch.cuda.get_device_name(self.device)
         self._cap_bytes = memory_cap_bytes
+        self.notes: tuple[str, ...] = ()
         self._kernels: dict[int, kernels.Kernel] = {}  # by head_dim
+        self._compiled: dict[int, DecodeAttention | None] = {}  # likewise; None: the library's serves
         self._product: by_slots.Product | None = None
         self._recorder: _Recorder | None = None
         self._recording_failed = False
@@ -80,28 +89,94 @@ class CudaBackend:
         self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, length: int, causal: bool
     ) -> torch.Tensor:
         """See Backend."""
+        if compiled := self._short(q, k, v):
+            return compiled.attend(q, k, v, length=length, causal=causal)
         return self.attend_part(q, k, v, length=length, causal=causal)[0].to(q.dtype)
 
     def attend_part(
         self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, length: int, causal: bool
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """See Backend."""
-        head_dim = q.shape[-1]
-        if head_dim not in self._kernels:
-            self._kernels[head_dim] = kernels.choose(self.device, self.dtype, head_dim)
-        return blockwise.attend_blocks(self._kernels[head_dim], q, k, v, length=length, causal=causal)
+        if compiled := self._short(q, k, v):
+            return compiled.attend_part(q, k, v, length=length, causal=causal)
+        return blockwise.attend_blocks(self._library(q.shape[-1]), q, k, v, length=length, causal=causal)
+
+    def attend_more(
+        self,
+        total: tuple[torch.Tensor, torch.Tensor],
+        q: torch.Tensor,
+        k: torch.Tensor,
+        v: torch.Tensor,
+        *,
+        length: int,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """See Backend."""
+        compiled = self._short(q, k, v)
+        if compiled and all(part.is_contiguous() for part in total):
+            return compiled.attend_more(total, q, k, v, length=length)
+        return merge(*total, *self.attend_part(q, k, v, length=length, causal=False))
 
     def chunk_lse(self, q: torch.Tensor, k: torch.Tensor, *, length: int, chunk: int) -> torch.Tensor:
         """See Backend."""
+        compiled = self._compiled.get(q.shape[-1])
+        if compiled and compiled.takes_chunks(q, k, chunk):
+            return compiled.chunk_lse(q, k, length=length, chunk=chunk)
         return blockwise.chunk_lse(q, k, length=length, chunk=chunk)
 
     def attend_slots(
         self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, slots: torch.Tensor
     ) -> torch.Tensor:
         """See Backend."""
+        if compiled := self._short(q, k[None], v[None]):
+            return compiled.attend_slots(q, k[None], v[None], slots=slots)
         if self._product is None:
             self._product = by_slots.choose(self.device, self.dtype)
         return by_slots.attend_slots(self._product, q, k, v, slots)
+
+    def prepare(self, heads: int, kv_heads: int, head_dim: int) -> None:
+        """See Backend. Tries the compiled kernel for short passes."""
+        if head_dim in self._compiled:
+            return
+        found = trial.tried(
+            lambda: DecodeAttention(Driver.open(), self.device, self.dtype, head_dim, stream=self._stream),
+            partial(blockwise.attend_blocks, self._library(head_dim)),
+            trial.Sizes(heads, kv_heads, head_dim),
+            device=self.device,
+            dtype=self.dtype,
+            seconds=self._seconds,
+        )
+        log.info("%s", found.note)
+        self._compiled[head_dim] = found.kernel
+        if found.note not in self.notes:
+            self.notes = (*self.notes, found.note)
+
+    def _short(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> DecodeAttention | None:
+        """The compiled kernel where it takes these."""
+        n, heads, head_dim = q.shape
+        if n > MOST_ROWS:
+            return None
+        self.prepare(heads, k.shape[1], head_dim)
+        compiled = self._compiled[head_dim]
+        return compiled if compiled and compiled.takes(q, k, v) else None
+
+    def _library(self, head_dim: int) -> kernels.Kernel:
+        if head_dim not in self._kernels:
+            self._kernels[head_dim] = kernels.choose(self.device, self.dtype, head_dim)
+        return self._kernels[head_dim]
+
+    def _stream(self) -> int:
+        return torch.cuda.current_stream(self.device).cuda_stream
+
+    def _seconds(self, run: Callable[[], object]) -> float:
+        times = []
+        for _time in range(_WARM_UPS + _TIMES):
+            torch.cuda.synchronize(self.device)
+            started = time.perf_counter()
+            for _call in range(_CALLS):
+                run()
+            torch.cuda.synchronize(self.device)
+            times.append((time.perf_counter() - started) / _CALLS)
+        return median(times[_WARM_UPS:])
 
     def capture(self, run: Callable[[], torch.Tensor]) -> Replay | None:
         """See Backend. A CUDA graph. After one failure none is tried any more: what failed would fail again,

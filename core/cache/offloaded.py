@@ -25,7 +25,7 @@ from collections.abc import Iterator
 
 import torch
 
-from core.backend.base import Backend, Copies, Mark, merge
+from core.backend.base import Backend, Copies, Mark
 from core.cache.base import KVShape, KVStore, Observer, Witness, pieces
 from core.cache.host import Pair
 from core.cache.stored import StoredBlocks, device_store
@@ -339,7 +339,7 @@ class OffloadedKVCache:
         """`total` and the attention over earlier tokens [start, start + length)."""
         if self.observer is not None:
             self.observer(layer, q, buffer[0], start=start, length=length, own=0)
-        return merge(*total, *self.backend.attend_part(q, *buffer, length=length, causal=False))
+        return self.backend.attend_more(total, q, *buffer, length=length)
 
     def _fetch_block(self, slot: int) -> None:
         """The next block of the pass goes to `slot`, if there is one."""

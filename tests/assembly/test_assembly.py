@@ -332,3 +332,13 @@ def test_rows_computed_otherwise_are_not_read(
     own = shutil.copytree(kept, tmp_path / "own")  # what one refuses it deletes
     stored = keeping(folder, own, **{"dtype": "bfloat16", **other}).stored_tokens("book", BOOK)
     assert stored > 250 if found else stored == 0
+
+
+def test_the_plan_says_how_attention_is_computed(folder: Path):
+    """Kernels are tried for the model's own sizes before anybody asks, and what was found is told."""
+
+    class Choosing(SmallDevice):
+        def prepare(self, heads: int, kv_heads: int, head_dim: int) -> None:
+            self.notes = (f"attention of {heads} over {kv_heads} heads of {head_dim}",)
+
+    assert "attention of 4 over 2 heads of 8" in built(folder, backend=Choosing()).plan.notes

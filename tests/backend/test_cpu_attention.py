@@ -8,42 +8,7 @@ import torch
 from core.backend import cpu
 from core.backend.base import merge
 from core.backend.cpu import CpuBackend
-
-HEADS, KV_HEADS, DIM, BLOCK = 6, 2, 16, 32
-
-
-def material(
-    n: int, length: int, *, block: int = BLOCK, blocks: int | None = None
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """q [n, heads, d]; k, v [blocks, kv_heads, block, d] with nonsense behind `length`, which must never be
-    seen.
-    """
-    dice = torch.Generator().manual_seed(n * 1000 + length)
-    blocks = blocks or max(1, -(-length // block))
-    q = torch.randn(n, HEADS, DIM, generator=dice)
-    k, v = (torch.randn(blocks, KV_HEADS, block, DIM, generator=dice) for _ in range(2))
-    for part, nonsense in ((k, 30.0), (v, 1e4)):
-        for token in range(length, blocks * block):
-            part[token // block, :, token % block] = nonsense
-    return q, k, v
-
-
-def dense(
-    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, length: int, causal: bool
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """(out [n, heads, d], lse [n, heads]) in fp64, row by row as the definition says."""
-    n = q.shape[0]
-    keys, values = (part.transpose(0, 1).reshape(KV_HEADS, -1, DIM).double() for part in (k, v))
-    out, lse = torch.zeros(n, HEADS, DIM, dtype=torch.float64), torch.zeros(n, HEADS, dtype=torch.float64)
-    for row in range(n):
-        seen = length - n + row + 1 if causal else length
-        for head in range(HEADS):
-            own = head // (HEADS // KV_HEADS)
-            scores = keys[own, :seen] @ q[row, head].double() / DIM**0.5
-            lse[row, head] = torch.logsumexp(scores, 0)
-            out[row, head] = torch.softmax(scores, 0) @ values[own, :seen]
-    return out, lse
-
+from tests.backend.reference import BLOCK, dense, material
 
 SHAPES = [
     (1, 1, True),
@@ -135,21 +100,6 @@ def test_nothing_to_see_is_zero_and_minus_infinity_never_nan():
         )
     out, lse = merge(*empty, *empty)
     assert bool((out == 0).all()) and bool((lse == -torch.inf).all())
-
-
-@pytest.mark.parametrize("length", [1, 32, 70])
-def test_chunk_lse_equals_the_scores_it_stands_for(length: int):
-    """Every chunk of every head, also one that the length cuts; nothing behind the length."""
-    chunk = 8
-    q, k, v = material(1, length)
-    lse = CpuBackend().chunk_lse(q[0], k, length=length, chunk=chunk)
-    keys = k.transpose(0, 1).reshape(KV_HEADS, -1, DIM).double()
-    assert lse.dtype == torch.float32 and lse.shape == (HEADS, keys.shape[1] // chunk)
-    for head in range(HEADS):
-        scores = keys[head // (HEADS // KV_HEADS)] @ q[0, head].double() / DIM**0.5
-        scores[length:] = -torch.inf
-        want = torch.logsumexp(scores.view(-1, chunk), -1)
-        assert torch.allclose(lse[head].double(), want, atol=2e-5)
 
 
 def test_rms_norm():

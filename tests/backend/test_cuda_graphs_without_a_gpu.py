@@ -25,6 +25,8 @@ from tests.tiny import PLAN, engine, oracle, ours
 class Stream:
     """Knows for whom it waits."""
 
+    cuda_stream = 5  # its handle
+
     def __init__(self, device: object = None) -> None:
         self.waited: list[Stream] = []
 
@@ -94,6 +96,7 @@ def device(monkeypatch: pytest.MonkeyPatch) -> Device:
         "get_device_properties": lambda device: SimpleNamespace(total_memory=1 << 30),
         "set_per_process_memory_fraction": lambda fraction, device: None,
         "empty_cache": lambda: None,
+        "synchronize": lambda device: None,
     }.items():
         monkeypatch.setattr(torch.cuda, name, value)
     return made

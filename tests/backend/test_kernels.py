@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from core.backend import kernels
-from core.backend.blockwise import attend_blocks, chunk_lse
-from core.backend.cpu import CpuBackend
+from core.backend.blockwise import attend_blocks
 from core.backend.cuda import contiguous_runs
-from tests.backend.test_cpu_attention import BLOCK, SHAPES, dense, material
+from tests.backend.reference import dense, material
+from tests.backend.test_cpu_attention import SHAPES
 
 # many rows over whole blocks, few rows over several, own rows that begin in one block and end in the next or
 # the one after
@@ -28,13 +28,6 @@ def test_attention_over_blocks_equals_dense(n: int, length: int, causal: bool):
     assert torch.allclose(out.double(), want, atol=2e-5) and torch.allclose(lse.double(), want_lse, atol=2e-5)
 
 
-def test_nothing_to_see():
-    """An empty part contributes nothing to a merge."""
-    q, k, v = material(2, 40)
-    out, lse = attend_blocks(kernels.by_matmul, q, k, v, length=0, causal=False)
-    assert bool((out == 0).all()) and bool((lse == -torch.inf).all())
-
-
 @pytest.mark.parametrize("scores", [1, 500, 1 << 26])
 def test_the_plain_kernel_is_the_same_in_slices(monkeypatch: pytest.MonkeyPatch, scores: int):
     """Memory decides how many rows it takes at a time; the causal border must move along."""
@@ -43,14 +36,6 @@ def test_the_plain_kernel_is_the_same_in_slices(monkeypatch: pytest.MonkeyPatch,
     want, want_lse = dense(q, k, v, 96, True)
     out, lse = attend_blocks(kernels.by_matmul, q, k, v, length=96, causal=True)
     assert torch.allclose(out.double(), want, atol=2e-5) and torch.allclose(lse.double(), want_lse, atol=2e-5)
-
-
-@pytest.mark.parametrize("length", [1, BLOCK, 70])
-def test_chunk_lse_equals_the_cpu_backends(length: int):
-    """Two ways to the same figures."""
-    q, k, _ = material(1, length)
-    want = CpuBackend().chunk_lse(q[0], k, length=length, chunk=8)
-    assert torch.allclose(chunk_lse(q[0], k, length=length, chunk=8), want, atol=2e-5)
 
 
 def aligned_to_the_first_key(

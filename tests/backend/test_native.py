@@ -1,4 +1,6 @@
-"""The compiled attention kernel: exact in every shape the caches ask for, and used only where it can run."""
+"""The attention kernel compiled for CPUs: its bits, its threads, its files, and that it is used only where it
+can run. That it is attention: test_decode_kernels.py.
+"""
 
 from __future__ import annotations
 
@@ -16,19 +18,7 @@ from core.backend.cpu import CpuBackend
 from core.backend.native import attention, build
 from core.backend.native.attention import NativeAttention, library_path, native_attention, torch_openmp
 from core.hardware.cpu import cpu_flags
-
-SHAPES = [  # rows, tokens, tokens of a block
-    (1, 1, 512),
-    (5, 5, 512),
-    (3, 63, 64),
-    (2, 64, 512),
-    (1, 700, 512),
-    (4, 1025, 512),
-    (9, 1500, 512),
-    (17, 2000, 2048),
-    (33, 1536, 512),
-]
-
+from tests.backend.reference import dense, material
 
 NEEDS = attention._NEEDS.get(attention._MACHINES.get(platform.machine(), ""), {})
 HERE = [name for name, flags in NEEDS.items() if library_path() and flags <= cpu_flags()]
@@ -42,56 +32,11 @@ def kernel(request) -> NativeAttention:
     return NativeAttention(library_path(), request.param, openmp=torch_openmp())
 
 
-def material(
-    n: int, length: int, block: int, *, kv_heads: int, group: int, dim: int, dtype: torch.dtype
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """q; k, v of block-major layout, with nonsense behind `length`, which must never be seen."""
-    dice = torch.Generator().manual_seed(length * 100 + n)
-    blocks = -(-length // block)
-    q = torch.randn(n, kv_heads * group, dim, generator=dice)
-    k, v = torch.randn(2, blocks, kv_heads, block, dim, generator=dice)
-    for part, nonsense in ((k, 30.0), (v, 1e4)):
-        part[-1, :, length - (blocks - 1) * block :] = nonsense
-    return q, k.to(dtype), v.to(dtype)
-
-
-def dense(
-    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, length: int, causal: bool
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """The definition in fp64: out [n, heads, d], lse [n, heads]."""
-    n, heads, dim = q.shape
-    keys, values = (
-        part.double()
-        .transpose(1, 2)
-        .reshape(-1, k.shape[1], dim)[:length]
-        .repeat_interleave(heads // k.shape[1], 1)
-        for part in (k, v)
-    )
-    scores = torch.einsum("nhd,mhd->nhm", q.double(), keys) / dim**0.5
-    if causal:
-        hidden = torch.arange(length) > torch.arange(length - n, length)[:, None]
-        scores = scores.masked_fill(hidden[:, None], -torch.inf)
-    return torch.einsum("nhm,mhd->nhd", scores.softmax(-1), values), scores.logsumexp(-1)
-
-
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=str)
-@pytest.mark.parametrize(("kv_heads", "group", "dim"), [(3, 3, 64), (2, 4, 128), (4, 1, 128)])
-@pytest.mark.parametrize(("n", "length", "block"), SHAPES)
-@pytest.mark.parametrize("causal", [True, False])
-def test_equals_dense_softmax(kernel, dtype, kv_heads, group, dim, n, length, block, causal):
-    """Tiles, units and blocks that end anywhere; own rows that run over their borders."""
-    q, k, v = material(n, length, block, kv_heads=kv_heads, group=group, dim=dim, dtype=dtype)
-    want, want_lse = dense(q, k, v, length, causal)
-    out, lse = kernel.attend(q, k, v, length=length, causal=causal)
-    assert torch.allclose(out.double(), want, atol=2e-6)
-    assert torch.allclose(lse.double(), want_lse, atol=2e-6)
-
-
 @pytest.mark.parametrize("dim", [64, 128])
 @pytest.mark.parametrize(("n", "length"), [(1, 700), (5, 1025)])
 def test_rows_of_codes_are_what_codes_and_scales_say(kernel, dim, n, length):
     """Codes of int8 with a scale at the end of each row, padded: what an 8-bit cache holds."""
-    q, k, v = material(n, length, 512, kv_heads=3, group=2, dim=dim, dtype=torch.float32)
+    q, k, v = material(n, length, block=512, heads=6, kv_heads=3, dim=dim, dtype=torch.float32)
     coded = []
     for part in (k, v):
         scales = part.abs().amax(-1, keepdim=True) / 127
@@ -108,7 +53,7 @@ def test_rows_of_codes_are_what_codes_and_scales_say(kernel, dim, n, length):
 @pytest.mark.parametrize(("n", "length", "block"), [(4, 1025, 512), (9, 1500, 512), (33, 1536, 512)])
 def test_a_row_among_many_has_the_bits_it_has_alone(kernel, n, length, block):
     """A verification of many rows must agree with plain decoding wherever it can."""
-    q, k, v = material(n, length, block, kv_heads=3, group=3, dim=64, dtype=torch.bfloat16)
+    q, k, v = material(n, length, block=block, heads=9, kv_heads=3, dim=64, dtype=torch.bfloat16)
     out, lse = kernel.attend(q, k, v, length=length, causal=True)
     for row in range(n):
         alone, own_lse = kernel.attend(q[row : row + 1], k, v, length=length - n + row + 1, causal=True)
@@ -117,7 +62,7 @@ def test_a_row_among_many_has_the_bits_it_has_alone(kernel, n, length, block):
 
 def test_threads_do_not_change_the_bits(kernel, monkeypatch):
     """Units are joined in their order, whoever computed them."""
-    q, k, v = material(4, 5000, 512, kv_heads=3, group=3, dim=64, dtype=torch.bfloat16)
+    q, k, v = material(4, 5000, block=512, heads=9, kv_heads=3, dim=64, dtype=torch.bfloat16)
     found = []
     for threads in (1, 2, 3):
         monkeypatch.setattr(torch, "get_num_threads", lambda threads=threads: threads)
@@ -138,7 +83,7 @@ def test_openmp_of_llvm_and_intel_serves_too(kernel, monkeypatch):
     if other is None:
         pytest.skip("no such library here: pip install intel-openmp")
     monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
-    q, k, v = material(4, 5000, 512, kv_heads=3, group=3, dim=64, dtype=torch.bfloat16)
+    q, k, v = material(4, 5000, block=512, heads=9, kv_heads=3, dim=64, dtype=torch.bfloat16)
     found = NativeAttention(library_path(), kernel.instructions, openmp=other)
     for one, two in zip(
         found.attend(q, k, v, length=5000, causal=True),
@@ -146,18 +91,6 @@ def test_openmp_of_llvm_and_intel_serves_too(kernel, monkeypatch):
         strict=True,
     ):
         assert torch.equal(one, two)
-
-
-def test_extreme_scores_stay_finite(kernel):
-    """One key far above the others, and all far below zero: exponentials must neither overflow nor vanish."""
-    q = torch.full((1, 2, 64), 8.0)
-    for scale in (8.0, -8.0):
-        k, v = torch.full((1, 2, 128, 64), scale), torch.ones(1, 2, 128, 64)
-        k[0, :, 7] = 0.0
-        want, want_lse = dense(q, k, v, 128, False)
-        out, lse = kernel.attend(q, k, v, length=128, causal=False)
-        assert torch.allclose(out.double(), want, atol=1e-5)
-        assert torch.allclose(lse.double(), want_lse, rtol=1e-6)
 
 
 def test_backend_takes_it_for_few_rows_of_known_heads(kernel):
@@ -173,14 +106,14 @@ def test_backend_takes_it_for_few_rows_of_known_heads(kernel):
     assert fast.notes == () and CpuBackend().notes != ()
     for n, dim, used in ((1, 64, True), (33, 128, True), (41, 64, False), (1, 32, False)):
         calls.clear()
-        q, k, v = material(n, 600, 512, kv_heads=2, group=2, dim=dim, dtype=torch.float32)
+        q, k, v = material(n, 600, block=512, heads=4, kv_heads=2, dim=dim, dtype=torch.float32)
         out = fast.attend(q, k, v, length=600, causal=True)
         assert bool(calls) == used
         assert torch.allclose(out, CpuBackend().attend(q, k, v, length=600, causal=True), atol=2e-5)
 
 
 def test_no_key_gives_zeros(kernel):
-    q, k, v = material(2, 64, 64, kv_heads=2, group=1, dim=64, dtype=torch.float32)
+    q, k, v = material(2, 64, block=64, heads=2, kv_heads=2, dim=64, dtype=torch.float32)
     out, lse = CpuBackend(native=kernel).attend_part(q, k, v, length=0, causal=False)
     assert not out.any() and torch.isneginf(lse).all()
 

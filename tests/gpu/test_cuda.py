@@ -12,13 +12,17 @@ import torch
 
 from core.backend.cpu import CpuBackend
 from core.backend.cuda import CudaBackend
+from core.backend.triton.attention import DecodeAttention
+from core.backend.triton.driver import Driver
 from core.cache.base import KVShape
 from core.cache.full import FullKVCache
 from core.cache.offloaded import OffloadedKVCache
 from core.config import MODES
 from core.engine import Engine
 from core.model.llama import LlamaModel
-from tests.backend.test_cpu_attention import SHAPES, dense, material
+from tests.backend.reference import dense, material
+from tests.backend.test_cpu_attention import SHAPES
+from tests.backend.test_decode_kernels import CASES, LONG, ROUNDED
 from tests.model.test_replay import BUSY, Level0, Middle, compare, prepared
 from tests.test_engine import GREEDY, PROMPT, run
 from tests.tiny import FAMILIES, engine, oracle, ours
@@ -68,6 +72,40 @@ def test_attention_equals_dense(dtype: torch.dtype, n: int, length: int, causal:
     assert torch.allclose(out.cpu().double(), want, atol=3e-2) and torch.allclose(
         lse.cpu().double(), want_lse, atol=3e-2
     )
+
+
+def compiled(dtype: torch.dtype, dim: int) -> DecodeAttention:
+    backend = CudaBackend(dtype)
+    return DecodeAttention(Driver.open(), backend.device, dtype, dim, stream=backend._stream)
+
+
+@pytest.mark.parametrize("dtype", HALF)
+@pytest.mark.parametrize("dim", [64, 128])
+@pytest.mark.parametrize(("n", "length", "block", "heads", "kv_heads", "causal"), CASES + LONG)
+def test_the_compiled_kernel_equals_dense(dtype, dim, n, length, block, heads, kv_heads, causal):
+    """Machine code made by this card's driver."""
+    q, k, v = material(n, length, block=block, heads=heads, kv_heads=kv_heads, dim=dim, dtype=dtype)
+    got = compiled(dtype, dim).attend_part(
+        *(part.to("cuda") for part in (q, k, v)), length=length, causal=causal
+    )
+    want, want_lse = dense(q, k, v, length, causal)
+    assert torch.allclose(got[0].cpu().double(), want, atol=ROUNDED[dtype], rtol=0)
+    assert torch.allclose(got[1].cpu().double(), want_lse, atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize("dim", [64, 128])
+@pytest.mark.parametrize(("n", "heads"), [(4, 8), (33, 8)], ids=["low tile", "high tile"])
+def test_a_row_among_many_has_the_bits_it_has_alone(dim: int, n: int, heads: int):
+    """A verification of many rows must agree with plain decoding wherever it can."""
+    kernel = compiled(torch.bfloat16, dim)
+    q, k, v = (
+        part.to("cuda")
+        for part in material(n, 1000, block=512, heads=heads, kv_heads=2, dim=dim, dtype=torch.bfloat16)
+    )
+    out, lse = kernel.attend_part(q, k, v, length=1000, causal=True)
+    for row in range(n):
+        alone, own_lse = kernel.attend_part(q[row : row + 1], k, v, length=1000 - n + row + 1, causal=True)
+        assert torch.equal(alone[0], out[row]) and torch.equal(own_lse[0], lse[row])
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -74,8 +74,10 @@ class Middle:
     decoder drives them.
     """
 
-    def __init__(self, backend: Backend, *, graphs: bool, kv_heads: int, family: str = "llama") -> None:
-        self.model = ours(oracle(family, kv_heads=kv_heads), backend=backend)
+    def __init__(
+        self, backend: Backend, *, graphs: bool, kv_heads: int, family: str = "llama", **more: int
+    ) -> None:
+        self.model = ours(oracle(family, kv_heads=kv_heads, **more), backend=backend)
         self.cache = retrieval(self.model, full(self.model))
         self.passes: LlamaModel | ShortPasses = self.model
         if graphs:
@@ -118,8 +120,10 @@ class Middle:
 class Level0:
     """A model over a streaming cache."""
 
-    def __init__(self, backend: Backend, *, graphs: bool, kv_heads: int, family: str = "llama") -> None:
-        self.model = ours(oracle(family, kv_heads=kv_heads), backend=backend)
+    def __init__(
+        self, backend: Backend, *, graphs: bool, kv_heads: int, family: str = "llama", **more: int
+    ) -> None:
+        self.model = ours(oracle(family, kv_heads=kv_heads, **more), backend=backend)
         ids = torch.arange(3, VOCAB, 2)
         self.model._head = PartialHead(
             backend.linear(self.model.embedding[ids]), ids.to(backend.device), VOCAB

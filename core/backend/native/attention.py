@@ -15,6 +15,8 @@ from pathlib import Path
 
 import torch
 
+from core.backend.definition import defined
+
 log = logging.getLogger(__name__)
 
 FOLDER = Path(__file__).resolve().parent
@@ -140,17 +142,10 @@ def _agrees(kernel: NativeAttention) -> bool:
     for dtype in (torch.float32, torch.bfloat16):
         k, v = keys.to(dtype), values.to(dtype)
         out, lse = kernel.attend(q, k, v, length=length, causal=True)
-        dense_k, dense_v = (
-            part.double().transpose(1, 2).reshape(-1, 2, 64)[:length].repeat_interleave(2, 1)
-            for part in (k, v)
-        )
-        scores = torch.einsum("nhd,mhd->nhm", q.double(), dense_k) / 8.0
-        hidden = torch.arange(length) > torch.arange(length - 3, length)[:, None]
-        scores = scores.masked_fill(hidden[:, None], -torch.inf)
-        want = torch.einsum("nhm,mhd->nhd", scores.softmax(-1), dense_v)
+        want, want_lse = defined(q, k, v, length=length, causal=True)
         if not torch.allclose(out.double(), want, atol=1e-5):
             return False
-        if not torch.allclose(lse.double(), scores.logsumexp(-1), atol=1e-5):
+        if not torch.allclose(lse.double(), want_lse, atol=1e-5):
             return False
     return True
 

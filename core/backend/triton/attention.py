@@ -1,0 +1,160 @@
+"""Calls the compiled kernels of kernel.py: attention of up to 40 queries over a cache of any length, in two
+launches. Knows no caches or models.
+
+Which piece of the keys a program takes follows from the number of blocks alone, never from the number of
+queries, and a query's arithmetic never looks at another: a row among many has the bits it has alone, wherever
+both end in blocks of one number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+from core.backend.triton.driver import Driver, Kernel, read
+from core.backend.triton.sizes import CHUNK, MOST_SPLITS, TILE_ROWS, TILE_TOKENS, compiled
+
+MOST_ROWS = 40  # a verification has up to 33: all passes of an answer are computed alike
+_LEAST_TILES = 4  # of a split: 128 keys
+_WHOLE = 16  # numbers that addresses and strides are multiples of: rows are read 16 bytes at a time
+
+Part = tuple[torch.Tensor, torch.Tensor]  # out fp32 [n, heads, head_dim], lse fp32 [n, heads]
+
+
+class DecodeAttention:
+    """For 16-bit keys of one head size on one card. Raises OSError, ValueError or DriverError where the
+    kernels cannot be loaded.
+
+    `stream()` is the handle of the stream to compute on.
+    """
+
+    def __init__(
+        self,
+        driver: Driver,
+        device: torch.device,
+        dtype: torch.dtype,
+        head_dim: int,
+        *,
+        stream: Callable[[], int],
+    ) -> None:
+        def load(function: str, *which: int, kind: torch.dtype = dtype) -> Kernel:
+            return driver.load(read(compiled(function, kind, head_dim, *which)))
+
+        self._dtype, self._head_dim, self._stream = dtype, head_dim, stream
+        # the newest visible key of each row, for rows that see all alike and for own rows
+        self._alike = torch.zeros(MOST_ROWS, dtype=torch.long, device=device)
+        self._rising = torch.arange(MOST_ROWS, device=device)
+        self._attend = {rows: load("attend_split", rows) for rows in TILE_ROWS}
+        self._join = {kind: load("join_splits", kind=kind) for kind in (dtype, torch.float32)}
+        self._chunks = load("sum_chunks")
+
+    def takes(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> bool:
+        """Whether q [n, heads, head_dim] over k, v [blocks, kv_heads, block_tokens, head_dim] is for this
+        kernel.
+        """
+        return (
+            q.shape[0] <= MOST_ROWS
+            and q.shape[2] == self._head_dim
+            and all(one.dtype == self._dtype and _whole(one) for one in (q, k, v))
+            # places inside a block are 32-bit numbers
+            and all(one.stride(2) * one.shape[2] < 2**31 for one in (k, v))
+        )
+
+    def attend(
+        self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, length: int, causal: bool
+    ) -> torch.Tensor:
+        """See Backend.attend."""
+        last, offset = self._visible(q.shape[0], length, causal)
+        return self._run(q, k, v, last, offset, torch.empty_like(q, memory_format=torch.contiguous_format))[0]
+
+    def attend_part(
+        self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, length: int, causal: bool
+    ) -> Part:
+        """See Backend.attend_part."""
+        last, offset = self._visible(q.shape[0], length, causal)
+        return self._run(q, k, v, last, offset, q.new_empty(q.shape, dtype=torch.float32))
+
+    def attend_more(
+        self, total: Part, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, length: int
+    ) -> Part:
+        """See Backend.attend_more. Writes into `total`, which is contiguous."""
+        last, offset = self._visible(q.shape[0], length, False)
+        return self._run(q, k, v, last, offset, *total)
+
+    def attend_slots(
+        self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, slots: torch.Tensor
+    ) -> torch.Tensor:
+        """See Backend.attend_slots, for k, v [1, kv_heads, capacity, head_dim]."""
+        return self._run(q, k, v, slots, 0, torch.empty_like(q, memory_format=torch.contiguous_format))[0]
+
+    def chunk_lse(self, q: torch.Tensor, k: torch.Tensor, *, length: int, chunk: int) -> torch.Tensor:
+        """See Backend.chunk_lse; `takes_chunks` says for which."""
+        blocks, kv_heads, block_tokens, _ = k.shape
+        group = q.shape[0] // kv_heads
+        found = q.new_empty((q.shape[0], blocks * block_tokens // CHUNK), dtype=torch.float32)
+        tiles, each, splits = _splits(blocks, block_tokens)
+        self._chunks(
+            (-(-group // TILE_ROWS[0]), splits, kv_heads),
+            self._stream(),
+            (q, k, found, q.stride(0), *k.stride()[:3], length, group, block_tokens, tiles, each),
+        )
+        return found if chunk == CHUNK else found.unflatten(1, (-1, chunk // CHUNK)).logsumexp(2)
+
+    def takes_chunks(self, q: torch.Tensor, k: torch.Tensor, chunk: int) -> bool:
+        """Whether `chunk_lse` of q [heads, head_dim] is for this kernel."""
+        return chunk % CHUNK == 0 and k.shape[2] % chunk == 0 and self.takes(q.unsqueeze(0), k, k)
+
+    def _visible(self, n: int, length: int, causal: bool) -> tuple[torch.Tensor, int]:
+        return (self._rising, length - n) if causal else (self._alike, length - 1)
+
+    def _run(
+        self,
+        q: torch.Tensor,
+        k: torch.Tensor,
+        v: torch.Tensor,
+        last: torch.Tensor,
+        offset: int,
+        out: torch.Tensor,
+        running: torch.Tensor | None = None,
+    ) -> Part:
+        """Query i over the keys [0, last[i] + offset], into `out`; with a `running` log-sum-exp joined to
+        what is in both.
+        """
+        (n, heads, head_dim), (blocks, kv_heads, block_tokens, _) = q.shape, k.shape
+        rows, stream = n * heads // kv_heads, self._stream()
+        _, each, splits = _splits(blocks, block_tokens)
+        # two low tiles read the keys twice, a high one computes for rows that are not there
+        tile = TILE_ROWS[0] if rows <= 2 * TILE_ROWS[0] else TILE_ROWS[1]
+        parts = out.new_empty((splits, n, heads, head_dim), dtype=torch.float32)
+        part_lse = out.new_empty((splits, n, heads), dtype=torch.float32)
+        strides = (*q.stride()[:2], *k.stride()[:3], *v.stride()[:3])
+        self._attend[tile](
+            (-(-rows // tile), splits, kv_heads),
+            stream,
+            (
+                *(q, k, v, last, parts, part_lse),
+                *strides,
+                *(offset, rows, heads // kv_heads, kv_heads, block_tokens, each),
+            ),
+        )
+        lse = out.new_empty((n, heads), dtype=torch.float32) if running is None else running
+        self._join[out.dtype](
+            (n * heads, 1, 1),
+            stream,
+            (parts, part_lse, out, lse, splits, n * heads, int(running is not None)),
+        )
+        return out, lse
+
+
+def _splits(blocks: int, block_tokens: int) -> tuple[int, int, int]:
+    """Tiles of all blocks, tiles of a split (a power of two), splits."""
+    tiles = blocks * -(-block_tokens // TILE_TOKENS)
+    each = max(_LEAST_TILES, 1 << (-(-tiles // MOST_SPLITS) - 1).bit_length())
+    return tiles, each, max(1, -(-tiles // each))
+
+
+def _whole(tensor: torch.Tensor) -> bool:
+    """Whether its rows can be read 16 bytes at a time."""
+    *strides, last = tensor.stride()
+    return last == 1 and tensor.data_ptr() % _WHOLE == 0 and all(one % _WHOLE == 0 for one in strides)

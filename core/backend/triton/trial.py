@@ -1,0 +1,129 @@
+"""Whether the compiled kernel serves on this card: it must be right there, and faster than the library's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+
+from core.backend.definition import defined
+from core.backend.triton.attention import DecodeAttention, Part
+from core.backend.triton.sizes import DTYPES, HEAD_DIMS
+from core.text.words import translated as _
+
+# of shares rounded to 16 bits, for numbers around 1; sums are fp32
+_OFF = {torch.bfloat16: 1.2e-2, torch.float16: 2e-3}
+_LSE_OFF = 1e-3
+# rows, tokens, tokens of a block: own rows in a block and over its border, tiles of every height
+_SHAPES = ((1, 300, 512), (5, 700, 256), (17, 530, 512), (33, 1000, 512))
+_TIMED_ROWS = (1, 9)
+_TIMED_BYTES = 64 << 20  # keys and values: a piece of a book's
+_LOADING = (OSError, ValueError, TypeError, AttributeError, RuntimeError)
+
+Library = Callable[..., Part]  # as Backend.attend_part
+Seconds = Callable[[Callable[[], object]], float]  # that something takes, on the device
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """Of a model's attention."""
+
+    heads: int
+    kv_heads: int
+    head_dim: int
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The kernel, None where the library's serves, and what the person should know of that."""
+
+    kernel: DecodeAttention | None
+    note: str
+
+
+def tried(
+    make: Callable[[], DecodeAttention],
+    library: Library,
+    sizes: Sizes,
+    *,
+    device: torch.device,
+    dtype: torch.dtype,
+    seconds: Seconds,
+    timed_bytes: int = _TIMED_BYTES,
+) -> Found:
+    """Makes the kernel and tries it. Whatever goes wrong, the library's serves."""
+    if dtype not in DTYPES or sizes.head_dim not in HEAD_DIMS:
+        none = _("there is no compiled one for heads of {head_dim} numbers in {dtype}")
+        return _library(none.format(head_dim=sizes.head_dim, dtype=str(dtype).removeprefix("torch.")))
+    try:
+        kernel = make()
+        off = _worst(kernel, sizes, device, dtype)
+        if not off <= 1:
+            return _library(_("the compiled one computes wrongly on this card"))
+        ours, theirs = _times(kernel, library, sizes, device, dtype, seconds, timed_bytes)
+    except _LOADING as error:
+        said = (str(error).splitlines() or [type(error).__name__])[0]
+        return _library(_("the compiled one cannot be used ({reason})").format(reason=said))
+    times = _("{ours:.2f} ms, the library's {theirs:.2f} ms").format(ours=1e3 * ours, theirs=1e3 * theirs)
+    if ours >= theirs:
+        return _library(_("the compiled one is not faster here ({times})").format(times=times))
+    return Found(kernel, _("Attention of short passes: the compiled kernel ({times}).").format(times=times))
+
+
+def _library(reason: str) -> Found:
+    return Found(None, _("Attention of short passes: the library's kernel; {reason}.").format(reason=reason))
+
+
+def _worst(kernel: DecodeAttention, sizes: Sizes, device: torch.device, dtype: torch.dtype) -> float:
+    """The largest difference from the definition, in what is allowed; NaN is larger than everything."""
+    dice, shares = torch.Generator().manual_seed(0), []
+    for n, length, block_tokens in _SHAPES:
+        q, k, v = _material(sizes, n, -(-length // block_tokens), block_tokens, dice)
+        q, k, v = (part.to(device, dtype) for part in (q, k, v))
+        want = defined(q, k, v, length=length, causal=True)
+        shares.append(_share(kernel.attend_part(q, k, v, length=length, causal=True), want, dtype))
+        # own rows first, then what comes before them
+        if length - n >= block_tokens:
+            whole = (length - n) // block_tokens
+            own = length - whole * block_tokens
+            total = kernel.attend_part(q, k[whole:], v[whole:], length=own, causal=True)
+            total = kernel.attend_more(total, q, k[:whole], v[:whole], length=whole * block_tokens)
+            shares.append(_share(total, want, dtype))
+    return float(torch.tensor(shares).max())
+
+
+def _share(got: Part, want: Part, dtype: torch.dtype) -> float:
+    (out, lse), (want_out, want_lse) = ((part.cpu().double() for part in side) for side in (got, want))
+    worst = (out - want_out).abs().max() / _OFF[dtype], (lse - want_lse).abs().max() / _LSE_OFF
+    return float(torch.stack(worst).max())
+
+
+def _times(
+    kernel: DecodeAttention,
+    library: Library,
+    sizes: Sizes,
+    device: torch.device,
+    dtype: torch.dtype,
+    seconds: Seconds,
+    timed_bytes: int,
+) -> tuple[float, float]:
+    """Seconds of both over the same keys, for a pass of one row and one of a verification's."""
+    tokens = max(64, timed_bytes // (2 * sizes.kv_heads * sizes.head_dim * dtype.itemsize) // 64 * 64)
+    size = (1, sizes.kv_heads, tokens, sizes.head_dim)
+    k, v = (torch.zeros(size, dtype=dtype, device=device) for _ in range(2))
+    ours = theirs = 0.0
+    for n in _TIMED_ROWS:
+        q = torch.ones(n, sizes.heads, sizes.head_dim, dtype=dtype, device=device)
+        how = {"length": tokens, "causal": True}
+        ours += seconds(lambda q=q, how=how: kernel.attend(q, k, v, **how))
+        theirs += seconds(lambda q=q, how=how: library(q, k, v, **how)[0].to(dtype))
+    return ours, theirs
+
+
+def _material(
+    sizes: Sizes, n: int, blocks: int, block_tokens: int, dice: torch.Generator
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    q = torch.randn(n, sizes.heads, sizes.head_dim, generator=dice)
+    k, v = torch.randn(2, blocks, sizes.kv_heads, block_tokens, sizes.head_dim, generator=dice)
+    return q, k, v

@@ -1,0 +1,235 @@
+"""A stand-in for the CUDA driver's library that takes compiled kernels and launches as the driver does: by an
+image, a handle, and an array of pointers to arguments.
+
+A launch is done on the CPU, over the very addresses it was given: by Triton's interpreter from the kernels'
+own source where Triton is installed (`interpret`), else by what the source promises (`promise`).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from importlib.util import find_spec
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import _disable_current_modes, _get_current_dispatch_mode
+
+from core.backend.triton.build import Variant, variants
+from tests.recording import Recording
+
+Grid = tuple[int, int, int]
+Executor = Callable[[Variant, Grid, Sequence[int]], None]
+NUMBERS = {"*bf16": torch.bfloat16, "*fp16": torch.float16, "*fp32": torch.float32, "*i64": torch.int64}
+TRITON = find_spec("triton") is not None
+if TRITON:
+    # before it is imported: it decides then whether its own functions can be interpreted
+    os.environ["TRITON_INTERPRET"] = "1"
+
+
+class Library:
+    """The functions of libcuda that are used, with the driver's own checks. `refuses`: names that fail."""
+
+    def __init__(self, execute: Executor, *, refuses: Sequence[str] = ()) -> None:
+        self._execute, self._refuses = execute, refuses
+        self._files = {path_text(one): one for one in variants()}
+        self._modules: list[tuple[str, Variant]] = []
+        self.launched: list[tuple[str, Grid, int]] = []  # function, grid, stream
+
+    def cuModuleLoadData(self, module: Any, image: ctypes.c_char_p) -> int:  # noqa: N802 (the driver's names)
+        text = image.value.decode("ascii")
+        if "load" in self._refuses:
+            return 222
+        self._modules.append((text, self._files[text]))
+        module._obj.value = len(self._modules)
+        return 0
+
+    def cuModuleGetFunction(self, function: Any, module: ctypes.c_void_p, name: ctypes.c_char_p) -> int:  # noqa: N802
+        text, _ = self._modules[module.value - 1]
+        if f".entry {name.value.decode('ascii')}(" not in text:
+            return 500
+        function._obj.value = 1000 + module.value
+        return 0
+
+    def cuGetErrorString(self, code: int, said: Any) -> int:  # noqa: N802
+        said._obj.value = b"the provided PTX was compiled with an unsupported toolchain."
+        return 0
+
+    def cuLaunchKernel(self, function: ctypes.c_void_p, *rest: Any) -> int:  # noqa: N802
+        *sizes, stream, places, extra = rest
+        gx, gy, gz, threads, *ones, shared = (size.value for size in sizes)
+        text, variant = self._modules[function.value - 1001]
+        if "launch" in self._refuses or extra is not None or ones != [1, 1]:
+            return 1
+        assert threads == int(re.search(r"\.reqntid (\d+)", text)[1])
+        assert shared <= 48 << 10, "more must be asked for by cuFuncSetAttribute"
+        kinds = re.findall(r"\.param \.(\w+) ", text.partition(")")[0])
+        read = {"u32": ctypes.c_int32, "u64": ctypes.c_int64}
+        numbers = [read[kind].from_address(place).value for kind, place in zip(kinds, places, strict=True)]
+        given = json.loads(variant.path.read_text(encoding="ascii").partition("\n")[0].partition(": ")[2])[
+            "given"
+        ]
+        assert not any(numbers[given:]), "scratch memory that nobody asked for"
+
+        def run() -> None:
+            self.launched.append((variant.function, (gx, gy, gz), stream.value or 0))
+            self._execute(variant, (gx, gy, gz), numbers[:given])
+
+        recording = _get_current_dispatch_mode()
+        if isinstance(recording, Recording):
+            recording.launch(run)
+        # what it is done by is not seen by who asked for it
+        with _disable_current_modes():
+            run()
+        return 0
+
+
+def path_text(variant: Variant) -> str:
+    """What the driver is given of a file."""
+    return variant.path.read_text(encoding="ascii").partition("\n")[2]
+
+
+# --- Triton's interpreter ---
+
+
+class Address:
+    """A pointer as the interpreter asks for one."""
+
+    def __init__(self, address: int, dtype: torch.dtype) -> None:
+        assert address % 16 == 0, "the compiled kernel reads 16 bytes at a time"
+        self._address, self.dtype = address, dtype
+
+    def data_ptr(self) -> int:
+        return self._address
+
+
+def interpret(variant: Variant, grid: Grid, numbers: Sequence[int]) -> None:
+    """The kernel's source, program by program."""
+    import numpy as np
+    import triton.language as tl
+    from triton.runtime import interpreter
+
+    from core.backend.triton import kernel
+
+    class Executor(interpreter.GridExecutor):
+        """Leaves the arguments as they are: they are addresses of the host's memory."""
+
+        def _init_args_hst(self, args: Any, named: Any) -> tuple[Any, Any]:
+            return args, named
+
+        def _restore_args_dev(self, *of: Any) -> None:
+            pass
+
+    def wide(one: Any) -> np.ndarray:
+        """Its bf16 numbers are bits, which its product would multiply as integers."""
+        if one.dtype.scalar == tl.bfloat16:
+            return (one.data.astype(np.uint32) << 16).view(np.float32)
+        assert one.dtype.scalar == tl.float16, f"{one.dtype} would be rounded to tf32 on a card"
+        return one.data.astype(np.float32)
+
+    def dot(self: Any, a: Any, b: Any, d: Any, *_: Any) -> Any:
+        return interpreter.TensorHandle(np.matmul(wide(a), wide(b)) + d.data, d.dtype.scalar)
+
+    interpreter.InterpreterBuilder.create_dot = dot
+    function = getattr(kernel, variant.function)
+    arguments = [
+        Address(number, NUMBERS[variant.pointers[name]]) if name in variant.pointers else number
+        for name, number in zip(function.arg_names, numbers, strict=False)
+    ]
+    Executor(function.fn, function.arg_names, grid)(*arguments, **variant.constants)
+
+
+# --- what the source promises ---
+
+
+def memory(address: int, dtype: torch.dtype, size: Sequence[int], stride: Sequence[int]) -> torch.Tensor:
+    """Numbers that lie at an address."""
+    last = sum((count - 1) * step for count, step in zip(size, stride, strict=True))
+    raw = (ctypes.c_char * ((last + 1) * dtype.itemsize)).from_address(address)
+    return torch.frombuffer(raw, dtype=dtype).as_strided(tuple(size), tuple(stride))
+
+
+def packed(address: int, size: Sequence[int], dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    """Likewise, without gaps."""
+    return memory(address, dtype, size, torch.empty(*size, device="meta").stride())
+
+
+def promise(variant: Variant, grid: Grid, numbers: Sequence[int]) -> None:
+    """What each of kernel.py's docstrings says, by plain torch in fp32."""
+    kinds = {name: NUMBERS[pointer] for name, pointer in variant.pointers.items()}
+    PROMISES[variant.function](grid, variant.constants, kinds, numbers)
+
+
+Constants = Mapping[str, int]
+Kinds = Mapping[str, torch.dtype]
+
+
+def _places(split: int, each: int, block_tokens: int, end: int, tile: int) -> tuple[list[int], list[int]]:
+    """Block and row inside it of the keys [0, end) that are of a split."""
+    block_tiles = -(-block_tokens // tile)
+    blocks, inside = [], []
+    for index in range(split * each, (split + 1) * each):
+        block, first = index // block_tiles, index % block_tiles * tile
+        rows = range(first, min(first + tile, block_tokens, end - block * block_tokens))
+        blocks += [block] * len(rows)
+        inside += rows
+    return blocks, inside
+
+
+def _attend_split(grid: Grid, constants: Constants, kinds: Kinds, numbers: Sequence[int]) -> None:
+    q, k, v, last, out, lse, q_row, q_head, *strides = numbers[:14]
+    offset, rows, group, kv_heads, block_tokens, each = numbers[14:]
+    assert grid[0] * constants["TILE_M"] >= rows and grid[2] == kv_heads
+    n, heads, dim = rows // group, kv_heads * group, constants["HEAD_DIM"]
+    queries = memory(q, kinds["q"], (n, heads, dim), (q_row, q_head, 1)).float()
+    seen = packed(last, (n,), torch.int64) + offset + 1
+    outs, sums = packed(out, (grid[1], n, heads, dim)), packed(lse, (grid[1], n, heads))
+    outs.zero_()
+    sums.fill_(-torch.inf)
+    blocks = -(-int(seen.max()) // block_tokens)
+    if blocks == 0:
+        return
+    keys, values = (
+        memory(address, kinds["k"], (blocks, kv_heads, block_tokens, dim), (*step, 1)).float()
+        for address, step in ((k, strides[:3]), (v, strides[3:]))
+    )
+    for split in range(grid[1]):
+        block, inside = _places(split, each, block_tokens, int(seen.max()), constants["TILE_N"])
+        token = torch.tensor(block, dtype=torch.long) * block_tokens + torch.tensor(inside, dtype=torch.long)
+        mine, theirs = (part[block, :, inside].repeat_interleave(group, 1) for part in (keys, values))
+        scores = torch.einsum("nhd,mhd->nhm", queries, mine) * dim**-0.5
+        scores = scores.masked_fill(token >= seen.view(-1, 1, 1), -torch.inf)
+        sums[split] = scores.logsumexp(-1)
+        outs[split] = torch.einsum("nhm,mhd->nhd", scores.softmax(-1).nan_to_num(0.0), theirs)
+
+
+def _join_splits(grid: Grid, constants: Constants, kinds: Kinds, numbers: Sequence[int]) -> None:
+    parts, part_lse, out, lse, splits, rows, running = numbers
+    assert grid == (rows, 1, 1) and splits <= constants["MOST_SPLITS"]
+    dim = constants["HEAD_DIM"]
+    outs, sums = packed(parts, (splits, rows, dim)), packed(part_lse, (splits, rows))
+    total, whole = packed(out, (rows, dim), kinds["out"]), packed(lse, (rows,))
+    if running:
+        outs, sums = torch.cat((outs, total.float()[None])), torch.cat((sums, whole[None]))
+    total.copy_((sums.softmax(0).nan_to_num(0.0).unsqueeze(-1) * outs).sum(0))
+    whole.copy_(sums.logsumexp(0))
+
+
+def _sum_chunks(grid: Grid, constants: Constants, kinds: Kinds, numbers: Sequence[int]) -> None:
+    q, k, lse, q_head, *strides, length, group, block_tokens, tiles, each = numbers
+    heads, dim, chunk = grid[2] * group, constants["HEAD_DIM"], constants["CHUNK"]
+    assert grid[0] * constants["TILE_M"] >= group and grid[1] * each >= tiles
+    blocks = tiles // -(-block_tokens // constants["TILE_N"])
+    queries = memory(q, kinds["q"], (heads, dim), (q_head, 1)).float()
+    keys = memory(k, kinds["k"], (blocks, grid[2], block_tokens, dim), (*strides, 1)).float()
+    rows = keys.transpose(1, 2).reshape(-1, grid[2], dim).repeat_interleave(group, 1)
+    scores = torch.einsum("hd,mhd->hm", queries, rows) * dim**-0.5
+    scores[:, length:] = -torch.inf
+    packed(lse, (heads, blocks * block_tokens // chunk)).copy_(scores.unflatten(1, (-1, chunk)).logsumexp(2))
+
+
+PROMISES = {"attend_split": _attend_split, "join_splits": _join_splits, "sum_chunks": _sum_chunks}
+EXECUTORS = {"promise": promise, **({"interpreter": interpret} if TRITON else {})}

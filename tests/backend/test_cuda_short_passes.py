@@ -1,0 +1,213 @@
+"""The CUDA backend's short passes by the compiled kernel, with stand-ins for the driver, streams and graphs:
+that every way there leads to it, that a recorded pass is the eager one, and that a card where it does not
+serve goes on with the library's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import cycle
+
+import pytest
+import torch
+
+from core.backend import blockwise
+from core.backend.cpu import PlainCopies
+from core.backend.cuda import CudaBackend
+from core.backend.triton import trial
+from core.backend.triton.build import Variant
+from core.backend.triton.driver import Driver
+from core.cache.full import FullKVCache
+from core.cache.offloaded import OffloadedKVCache
+from tests.backend.fake_driver import Grid, Library, promise
+from tests.backend.reference import dense, material
+from tests.backend.test_cuda_graphs_without_a_gpu import Device, device  # noqa: F401 (a fixture)
+from tests.model.test_replay import BUSY, Level0, Middle, compare
+from tests.test_engine import PROMPT
+from tests.tiny import oracle, ours
+
+DTYPE = torch.bfloat16
+OLD, NEW = 2.0, 1.0  # seconds of the library's kernel and of ours
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A trial over few keys, as in the engine."""
+    monkeypatch.setattr(trial, "_TIMED_BYTES", 1 << 16)
+    with torch.inference_mode():
+        yield
+
+
+@pytest.fixture
+def card(device: Device, monkeypatch: pytest.MonkeyPatch) -> Device:  # noqa: F811
+    """A card's stand-in whose clock finds our kernel the faster: it is asked for both in turns."""
+    turns = cycle((NEW, OLD))
+    monkeypatch.setattr(CudaBackend, "_seconds", lambda self, run: (run(), next(turns))[1])
+    monkeypatch.setattr(CudaBackend, "copies", lambda self: PlainCopies())
+    return device
+
+
+def on_the_cpu(
+    monkeypatch: pytest.MonkeyPatch, library: Library | None, dtype: torch.dtype = DTYPE
+) -> CudaBackend:
+    """Its tensors lie where there is memory. No library: there is no driver."""
+
+    def opened() -> Driver:
+        if library is None:
+            raise OSError("libcuda.so.1: cannot open shared object file")
+        return Driver(library)
+
+    monkeypatch.setattr(Driver, "open", opened)
+    backend = CudaBackend(dtype)
+    backend.device = torch.device("cpu")
+    return backend
+
+
+def without_kernel(monkeypatch: pytest.MonkeyPatch) -> CudaBackend:
+    backend = on_the_cpu(monkeypatch, None)
+    backend.prepare(4, 2, 64)
+    return backend
+
+
+@pytest.mark.parametrize("kind", [Middle, Level0])
+@pytest.mark.parametrize("kv_heads", [4, 2], ids=["MHA", "GQA"])
+def test_recorded_passes_are_the_eager_ones(card: Device, monkeypatch, kind, kv_heads: int):
+    """Lengths that stay as they were recorded, temporary memory that is used again: over growth, rollback,
+    selection and a second conversation, to the bit; and without a selection as the library's.
+    """
+    library = Library(promise)
+    backend, eager = (on_the_cpu(monkeypatch, library) for _ in range(2))
+    compare(kind, BUSY, backend, like=eager, off=0, kv_heads=kv_heads, head_dim=64)
+    assert card.said.count("record") == 4 and len(library.launched) > 100
+    assert backend.notes == (
+        "Attention of short passes: the compiled kernel (2000.00 ms, the library's 4000.00 ms).",
+    )
+    feeds = [op for op in BUSY if op[0] in ("feed", "rollback")]
+    backend = on_the_cpu(monkeypatch, library)
+    compare(kind, feeds, backend, like=without_kernel(monkeypatch), off=5e-2, kv_heads=kv_heads, head_dim=64)
+
+
+def test_a_streamed_layer_needs_two_launches_a_block(card: Device, monkeypatch):
+    """Own rows, resident blocks and each block that comes over the bus, joined where they are computed."""
+    plain, library = without_kernel(monkeypatch), Library(promise)
+    backend = on_the_cpu(monkeypatch, library)
+    said = []
+    for one in (plain, backend):
+        model = ours(oracle(kv_heads=2, head_dim=64), backend=one)
+        one.prepare(4, 2, 64)
+        monkeypatch.setattr(one, "host_memory", lambda shape: torch.zeros(tuple(shape), dtype=DTYPE))
+        cache = OffloadedKVCache(
+            model.config.kv_shape,
+            160,
+            one,
+            block_tokens=32,
+            resident_layers=1,
+            staging_blocks=2,
+            fresh_tokens=40,
+        )
+        model.forward(PROMPT[:70], cache)
+        cache.commit(70)
+        library.launched.clear()
+        said.append(model.forward(PROMPT[70:75], cache))
+    assert float((said[0] - said[1]).abs().max()) < 5e-2 * float(said[0].abs().max())
+    # the layer on the device at once; of the other the own rows and three blocks
+    assert [name for name, *_ in library.launched] == ["attend_split", "join_splits"] * (1 + 1 + 3)
+
+
+def test_long_passes_stay_with_the_library(card: Device, monkeypatch):
+    """Prefill is arithmetic, not reading."""
+    library = Library(promise)
+    backend = on_the_cpu(monkeypatch, library)
+    backend.prepare(6, 2, 64)
+    for n, launches in ((41, 0), (40, 2)):
+        library.launched.clear()
+        q, k, v = material(n, 100, dim=64, dtype=DTYPE)
+        out, lse = backend.attend_part(q, k, v, length=100, causal=True)
+        want, want_lse = dense(q, k, v, 100, True)
+        assert torch.allclose(out.double(), want, atol=3e-2) and torch.allclose(
+            lse.double(), want_lse, atol=3e-2
+        )
+        assert len(library.launched) == launches
+        slots = torch.full((n,), 31)
+        library.launched.clear()
+        backend.attend_slots(q, k[0], v[0], slots=slots)
+        assert len(library.launched) == launches
+
+
+def test_sums_of_chunks_are_left_by_the_kernel_where_it_can(card: Device, monkeypatch):
+    """Also for a chunk that it does not know, and for the row alone that begins inside one."""
+    library = Library(promise)
+    backend = on_the_cpu(monkeypatch, library)
+    backend.prepare(6, 2, 64)
+    for length, chunk, rows, launches in ((50, 16, 32, 1), (50, 8, 32, 0), (1, 1, 1, 0)):
+        library.launched.clear()
+        q, k, _ = material(1, length, dim=64, dtype=DTYPE)
+        shown = k[:1, :, :rows] if rows == 1 else k
+        got = backend.chunk_lse(q[0], shown, length=length, chunk=chunk)
+        want = blockwise.chunk_lse(q[0].float(), shown.float(), length=length, chunk=chunk)
+        assert torch.allclose(got, want, atol=3e-2) and len(library.launched) == launches
+
+
+def wrong(variant: Variant, grid: Grid, numbers: Sequence[int]) -> None:
+    """A card that leaves the last split out."""
+    if variant.function == "attend_split":
+        grid = (grid[0], max(1, grid[1] - 1), grid[2])
+    promise(variant, grid, numbers)
+
+
+@pytest.mark.parametrize(
+    ("library", "dtype", "said"),
+    [
+        (None, DTYPE, "cannot open shared object"),
+        (Library(promise, refuses=["load"]), DTYPE, "unsupported toolchain"),
+        (Library(promise, refuses=["launch"]), DTYPE, "unsupported toolchain"),
+        (Library(wrong), DTYPE, "computes wrongly"),
+        (Library(promise), torch.float32, "no compiled one for heads of 64 numbers in float32"),
+    ],
+    ids=["no driver", "old driver", "no launch", "wrong", "fp32"],
+)
+def test_where_it_does_not_serve_the_library_does(card: Device, monkeypatch, library, dtype, said: str):
+    """Said once in the plan's notes; answers go on."""
+    backend = on_the_cpu(monkeypatch, library, dtype)
+    for _ in range(2):
+        backend.prepare(6, 2, 64)
+    assert len(backend.notes) == 1 and said in backend.notes[0] and "library's kernel" in backend.notes[0]
+    before = len(library.launched) if library else 0
+    q, k, v = material(5, 100, dim=64, dtype=dtype)
+    want, _ = dense(q, k, v, 100, True)
+    assert torch.allclose(backend.attend(q, k, v, length=100, causal=True).double(), want, atol=3e-2)
+    total = backend.attend_part(q, k[3:], v[3:], length=4, causal=False)
+    total = backend.attend_more(total, q, k[:3], v[:3], length=96)
+    assert torch.allclose(total[0].double(), dense(q, k, v, 100, False)[0], atol=3e-2)
+    assert (len(library.launched) if library else 0) == before
+
+
+def test_a_kernel_that_is_no_faster_is_not_used(card: Device, monkeypatch):
+    """Decided on the user's card, by its clock."""
+    monkeypatch.setattr(CudaBackend, "_seconds", lambda self, run: (run(), 1.0)[1])
+    backend = on_the_cpu(monkeypatch, Library(promise))
+    backend.prepare(6, 2, 64)
+    assert "not faster here (2000.00 ms, the library's 2000.00 ms)" in backend.notes[0]
+
+
+def test_heads_of_another_size_are_the_librarys(card: Device, monkeypatch):
+    """SmolLM's 64 and Llama's 128 are compiled; 96 is not."""
+    backend = on_the_cpu(monkeypatch, Library(promise))
+    q, k, v = material(2, 40, dim=96, dtype=DTYPE)
+    want, _ = dense(q, k, v, 40, True)
+    assert torch.allclose(backend.attend(q, k, v, length=40, causal=True).double(), want, atol=3e-2)
+    assert "heads of 96" in backend.notes[0]
+
+
+def test_the_full_cache_goes_by_the_kernel(card: Device, monkeypatch):
+    """A verification over many blocks, by the cache's own call."""
+    library = Library(promise)
+    backend = on_the_cpu(monkeypatch, library)
+    model = ours(oracle(kv_heads=2, head_dim=64), backend=backend)
+    cache = FullKVCache(model.config.kv_shape, 200, backend, block_tokens=32)
+    backend.prepare(4, 2, 64)
+    model.forward(PROMPT[:70], cache)
+    cache.commit(70)
+    library.launched.clear()
+    model.forward(PROMPT[70:75], cache)
+    assert [name for name, *_ in library.launched] == ["attend_split", "join_splits"] * 2

@@ -1,0 +1,256 @@
+"""Every kernel of a pass of few rows against one reference in fp64: the one compiled for CPUs, the one
+compiled for GPUs, and what stands in for both.
+
+The GPU's runs without a GPU: a stand-in for the driver (tests/backend/fake_driver.py) takes its launches.
+With `pip install triton==3.9.0` that is done by Triton's interpreter from the kernel's own source as well.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+
+import pytest
+import torch
+
+from core.backend import blockwise, kernels
+from core.backend.base import joined, merge
+from core.backend.cpu import CpuBackend
+from core.backend.native.attention import NativeAttention, library_path, torch_openmp
+from core.backend.triton.attention import DecodeAttention
+from core.backend.triton.driver import Driver
+from tests.backend.fake_driver import EXECUTORS, Library
+from tests.backend.reference import dense, material, seen_to
+from tests.backend.test_native import HERE
+
+# of 16-bit shares, each off by half a last place at most; who sums fp32 shares in fp32 is exact
+ROUNDED = {torch.float32: 2e-5, torch.bfloat16: 8e-3, torch.float16: 1e-3}
+LSE = 2e-5
+
+
+@dataclass(frozen=True)
+class Kind:
+    """How one of them is made for a type of numbers and a head size, and what it takes."""
+
+    make: Callable[[torch.dtype, int], object]
+    dtypes: tuple[torch.dtype, ...]
+    dims: tuple[int, ...] = (64, 128)
+    off: float | None = None  # None: by its numbers
+    coarse: bool = False  # leaves its out in 16 bits before it is joined
+    slow: bool = False  # small cases only
+
+
+def compiled(executor: str, dtype: torch.dtype, dim: int) -> DecodeAttention:
+    """The GPU's kernel, its launches done by one of the stand-ins."""
+    driver = Driver(Library(EXECUTORS[executor]))
+    return DecodeAttention(driver, torch.device("cpu"), dtype, dim, stream=lambda: 0)
+
+
+class ByBlocks:
+    """The GPU's way without a kernel of our own, by its plainest library kernel."""
+
+    attend_part = staticmethod(partial(blockwise.attend_blocks, kernels.by_matmul))
+    chunk_lse = staticmethod(blockwise.chunk_lse)
+    attend_slots = staticmethod(
+        lambda q, k, v, *, slots: CpuBackend(q.dtype).attend_slots(q, k[0], v[0], slots=slots)
+    )
+
+
+HALF = (torch.bfloat16, torch.float16)
+WIDE = (torch.bfloat16, torch.float32)
+KINDS = {
+    **{
+        f"native {name}": Kind(
+            lambda dtype, dim, name=name: NativeAttention(library_path(), name, openmp=torch_openmp()),
+            WIDE,
+            off=2e-6,
+        )
+        for name in HERE
+    },
+    "compiled promise": Kind(partial(compiled, "promise"), HALF, off=2e-6),
+    "torch on a CPU": Kind(lambda dtype, dim: CpuBackend(dtype), WIDE, dims=(16, 64), coarse=True),
+    "torch by blocks": Kind(
+        lambda dtype, dim: ByBlocks(), (*WIDE, torch.float16), dims=(16, 128), coarse=True
+    ),
+}
+if "interpreter" in EXECUTORS:
+    KINDS["compiled interpreter"] = Kind(partial(compiled, "interpreter"), HALF, slow=True)
+
+# rows, tokens, tokens of a block, query heads, KV heads, own rows at the end: tiles, splits and blocks that
+# end anywhere, own rows over a border of blocks and over several, splits without a visible key, odd groups
+CASES = [
+    (1, 1, 32, 16, 2, True),
+    (1, 300, 512, 4, 4, False),
+    (2, 65, 32, 16, 2, True),
+    (2, 64, 64, 2, 2, True),
+    (3, 40, 1024, 4, 2, True),
+    (4, 70, 48, 9, 3, True),
+    (7, 200, 96, 14, 2, True),
+    (7, 200, 96, 7, 1, False),
+    (17, 150, 64, 8, 1, True),
+    (17, 17, 512, 2, 2, True),
+    (33, 170, 128, 4, 1, True),
+    (33, 96, 32, 2, 2, False),
+    (40, 100, 40, 2, 1, True),
+    (40, 64, 16, 1, 1, True),
+]
+LONG = [
+    (1, 700, 512, 9, 3, True),
+    (4, 1025, 512, 8, 2, True),
+    (5, 5000, 4096, 4, 4, True),
+    (9, 1500, 512, 16, 2, False),
+    (17, 2000, 2048, 4, 4, True),
+    (33, 1536, 512, 9, 3, True),
+]
+TRIALS = [
+    pytest.param(kind, dtype, dim, *case, id=f"{name}-{str(dtype)[6:]}-{dim}-{'-'.join(map(str, case))}")
+    for name, kind in KINDS.items()
+    for dtype in kind.dtypes
+    for dim in kind.dims
+    for case in (CASES if kind.slow else CASES + LONG)
+]
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    """NumPy speaks of the logarithm of zero, which is what a row without a visible key has."""
+    with warnings.catch_warnings(), torch.inference_mode():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        yield
+
+
+def each(*dtypes: torch.dtype, having: str) -> list[object]:
+    """Every kind that has this verb, for these numbers and its smallest known heads."""
+    found = []
+    for name, kind in KINDS.items():
+        for dtype in set(dtypes) & set(kind.dtypes):
+            made = kind.make(dtype, kind.dims[-1])
+            if hasattr(made, having):
+                found.append(pytest.param(kind, dtype, kind.dims[-1], id=f"{name}-{str(dtype)[6:]}"))
+    return found
+
+
+def attends(kind: Kind, made: object) -> Callable[..., tuple[torch.Tensor, torch.Tensor]]:
+    return made.attend if isinstance(made, NativeAttention) else made.attend_part
+
+
+def lse_off(kind: Kind, dtype: torch.dtype) -> float:
+    """torch's has a quick exponential for 16 bits."""
+    return 1e-3 if kind.coarse and dtype in HALF else kind.off or LSE
+
+
+def same(kind: Kind, dtype: torch.dtype, got: object, want: object) -> bool:
+    """Whether (out, lse) are those of the reference, as near as the kernel's numbers allow."""
+    (out, lse), (want_out, want_lse) = got, want
+    assert out.dtype == lse.dtype == torch.float32
+    off = kind.off or ROUNDED[dtype] * (3 if kind.coarse else 1)
+    near = torch.allclose(out.double(), want_out, atol=off, rtol=0)
+    return near and torch.allclose(lse.double(), want_lse, atol=lse_off(kind, dtype), rtol=0)
+
+
+@pytest.mark.parametrize(
+    ("kind", "dtype", "dim", "n", "length", "block", "heads", "kv_heads", "causal"), TRIALS
+)
+def test_equals_the_reference(kind, dtype, dim, n, length, block, heads, kv_heads, causal):
+    """A key left out or counted twice, one seen too early, a row that took another's head."""
+    q, k, v = material(
+        n, length, block=block, blocks=None, heads=heads, kv_heads=kv_heads, dim=dim, dtype=dtype
+    )
+    got = attends(kind, kind.make(dtype, dim))(q, k, v, length=length, causal=causal)
+    assert same(kind, dtype, got, dense(q, k, v, length, causal))
+
+
+@pytest.mark.parametrize(("kind", "dtype", "dim"), each(*WIDE, having="attend_slots"))
+@pytest.mark.parametrize("capacity", [256, 137])
+@pytest.mark.parametrize("newest", [[0], [130], [126, 127, 128, 129], [5, 3, 100]])
+@pytest.mark.parametrize("kv_heads", [6, 2], ids=["MHA", "GQA"])
+def test_slots_say_what_is_seen(kind, dtype, dim, newest, kv_heads, capacity):
+    """From the very first row, over the border of a split, in any order; nonsense where nobody looks."""
+    q, k, v = material(len(newest), max(newest) + 1, block=capacity, kv_heads=kv_heads, dim=dim, dtype=dtype)
+    backend = kind.make(dtype, dim)
+    stores = (k[0], v[0]) if isinstance(backend, CpuBackend) else (k, v)
+    got = backend.attend_slots(q, *stores, slots=torch.tensor(newest))
+    want, _ = seen_to(q, k, v, torch.tensor(newest))
+    off = 1e-5 if dtype == torch.float32 else 2e-2
+    assert got.dtype == dtype and float((got.double() - want).abs().max()) < off
+
+
+@pytest.mark.parametrize(("kind", "dtype", "dim"), each(*WIDE, having="chunk_lse"))
+@pytest.mark.parametrize(
+    ("length", "block", "chunk"), [(1, 64, 16), (64, 64, 16), (100, 48, 16), (700, 256, 64)]
+)
+def test_sums_of_chunks(kind, dtype, dim, length, block, chunk):
+    """Every chunk of every head, also one that the length cuts; nothing behind the length."""
+    q, k, _ = material(1, length, block=block, dim=dim, dtype=dtype)
+    lse = kind.make(dtype, dim).chunk_lse(q[0], k, length=length, chunk=chunk)
+    keys = k.transpose(1, 2).reshape(-1, 2, dim).double().repeat_interleave(3, 1)
+    scores = torch.einsum("hd,mhd->hm", q[0].double(), keys) / dim**0.5
+    scores[:, length:] = -torch.inf
+    want = scores.unflatten(1, (-1, chunk)).logsumexp(2)
+    assert lse.dtype == torch.float32 and lse.shape == want.shape
+    # the library's product of 16-bit numbers leaves scores of 16 bits
+    off = 3e-2 if kind.coarse and dtype in HALF else LSE
+    assert torch.allclose(lse.double(), want, atol=off)
+
+
+@pytest.mark.parametrize(("kind", "dtype", "dim"), each(torch.bfloat16, having="attend_more"))
+def test_parts_join_what_is_there(kind, dtype, dim):
+    """Own rows first, then blocks of which each is joined to the sum so far, one of them partly filled: what
+    a streamed layer does.
+    """
+    made, (q, k, v) = kind.make(dtype, dim), material(5, 160, block=32, dim=dim, dtype=dtype)
+    total = made.attend_part(q, k[4:], v[4:], length=32, causal=True)
+    for block, length in ((0, 32), (1, 32), (2, 32), (3, 32)):
+        total = made.attend_more(total, q, k[block : block + 1], v[block : block + 1], length=length)
+    assert same(kind, dtype, total, dense(q, k, v, 160, True))
+    nothing = made.attend_part(q, k, v, length=0, causal=False)
+    assert same(kind, dtype, made.attend_more(nothing, q, k, v, length=150), dense(q, k, v, 150, False))
+    before = tuple(part.clone() for part in total)
+    after = made.attend_more(total, q, k, v, length=0)
+    assert all(torch.allclose(*pair, atol=1e-6) for pair in zip(before, after, strict=True))
+
+
+@pytest.mark.parametrize(("kind", "dtype", "dim"), each(*HALF, torch.float32, having="attend_part"))
+@pytest.mark.parametrize("blocks", [0, 2])
+def test_nothing_to_see_is_zero_and_minus_infinity(kind, dtype, dim, blocks):
+    """An empty part contributes nothing to a merge, and is never NaN."""
+    q, k, v = material(2, 64, dim=dim, dtype=dtype)
+    out, lse = attends(kind, kind.make(dtype, dim))(q, k[:blocks], v[:blocks], length=0, causal=False)
+    assert out.shape == q.shape and not out.any() and torch.isneginf(lse).all()
+
+
+@pytest.mark.parametrize(("kind", "dtype", "dim"), each(*HALF, torch.float32, having="attend_part"))
+def test_views_are_taken_as_they_lie(kind, dtype, dim):
+    """Queries out of a wider product, keys that were rotated row by row: strides of every kind."""
+    q, k, v = material(3, 50, block=64, dim=dim, dtype=dtype)
+    wide = torch.cat((q, torch.full_like(q, 9.0)), 1)[:, :6]
+    by_row = k[0].transpose(0, 1).contiguous().transpose(0, 1)[None]
+    got = attends(kind, kind.make(dtype, dim))(wide, by_row, v, length=50, causal=True)
+    assert same(kind, dtype, got, dense(q, k, v, 50, True))
+
+
+@pytest.mark.parametrize(
+    ("kind", "dtype", "dim"), [*each(torch.float32, having="attend"), *each(*HALF, having="attend_part")]
+)
+def test_extreme_scores_stay_finite(kind, dtype, dim):
+    """One key far above the others, and all far below zero: exponentials must neither overflow nor vanish."""
+    q = torch.full((1, 2, dim), 8.0, dtype=dtype)
+    for scale in (8.0, -8.0):
+        k, v = torch.full((1, 2, 128, dim), scale, dtype=dtype), torch.ones(1, 2, 128, dim, dtype=dtype)
+        k[0, :, 7] = 0.0
+        want, want_lse = dense(q, k, v, 128, False)
+        out, lse = attends(kind, kind.make(dtype, dim))(q, k, v, length=128, causal=False)
+        assert torch.allclose(out.double(), want, atol=1e-5)
+        assert torch.allclose(lse.double(), want_lse, rtol=1e-6, atol=lse_off(kind, dtype))
+
+
+def test_merging_is_the_same_pair_by_pair_and_all_at_once():
+    """The two joins of the fallbacks."""
+    q, k, v = material(4, 96)
+    parts = [CpuBackend().attend_part(q, k[i : i + 1], v[i : i + 1], length=32, causal=False) for i in (0, 1)]
+    out, lse = merge(*parts[0], *parts[1])
+    outs, sums = (torch.stack(side) for side in zip(*parts, strict=True))
+    assert torch.allclose(out, joined(outs, sums), atol=1e-6)
+    assert torch.allclose(lse, sums.logsumexp(0), atol=1e-6)

@@ -1,0 +1,170 @@
+"""The GPU's compiled kernel: its files, how they are loaded and launched, and that a card which cannot use
+them is found out. That it is attention: test_decode_kernels.py.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from core.backend.triton import build, driver
+from core.backend.triton.attention import MOST_ROWS, DecodeAttention, _splits
+from core.backend.triton.build import Variant, variants
+from core.backend.triton.driver import Driver, DriverError
+from core.backend.triton.sizes import FOLDER, MOST_SPLITS
+from tests.backend.fake_driver import TRITON, Library, promise
+from tests.backend.reference import material
+
+CPU = torch.device("cpu")
+VARIANTS = [pytest.param(one, id=one.path.stem) for one in variants()]
+CARDS = (80, 86, 89, 90, 120)
+SHARED = 48 << 10  # bytes that a launch may have on every card without asking for more
+NO_TRITON = f"no compiler: pip install triton=={build.COMPILER}"
+
+
+def test_files_are_those_of_the_source():
+    """A kernel changed without being built again would be tested by nobody."""
+    assert {one.path for one in variants()} == set(FOLDER.glob("*"))
+    assert {driver.read(one.path).source for one in variants()} == {build.source_digest()}
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_file_says_how_it_is_launched(variant: Variant):
+    """By its own PTX: threads, arguments, 16-bit tensor cores, cards and drivers that take it."""
+    made = driver.read(variant.path)
+    text = made.ptx.decode("ascii")
+    assert made.entry == variant.function and int(re.search(r"\.reqntid (\d+)", text)[1]) == 32 * made.warps
+    assert made.given < len(made.params) and set(made.params[made.given :]) == {"u64"}
+    assert ".version 8.0\n" in text and ".target sm_80\n" in text
+    assert made.shared_bytes <= SHARED
+    kind = next((one[1:] for one in variant.pointers.values() if one in ("*bf16", "*fp16")), "")
+    number = {"bf16": "bf16", "fp16": "f16"}.get(kind)
+    products = {f"mma.sync.aligned.m16n8k16.row.col.f32.{number}.{number}.f32"}
+    assert set(re.findall(r"mma\.sync[\w.]+", text)) == (set() if "join" in variant.function else products)
+
+
+@pytest.mark.parametrize(
+    "harm", [lambda raw: raw[:-20], lambda raw: raw.replace(b"f32", b"f64"), lambda raw: b""]
+)
+def test_a_damaged_file_is_not_loaded(tmp_path: Path, harm):
+    """Half copied, or changed by somebody: said before the driver sees it."""
+    whole = next(variants()).path
+    broken = tmp_path / whole.name
+    broken.write_bytes(harm(whole.read_bytes()))
+    with pytest.raises(ValueError, match="damaged"):
+        driver.read(broken)
+
+
+def test_the_drivers_refusal_comes_in_its_own_words():
+    """An old driver knows no newer PTX; a card may be older than the kernels."""
+    with pytest.raises(DriverError, match="unsupported toolchain"):
+        made(Library(promise, refuses=["load"]))
+    kernel, (q, k, v) = (
+        made(Library(promise, refuses=["launch"])),
+        material(1, 32, dim=64, dtype=torch.float16),
+    )
+    with pytest.raises(DriverError):
+        kernel.attend_part(q, k, v, length=32, causal=True)
+
+
+def made(library: Library, dtype: torch.dtype = torch.float16, dim: int = 64) -> DecodeAttention:
+    return DecodeAttention(Driver(library), CPU, dtype, dim, stream=lambda: 77)
+
+
+def test_launches_go_to_the_stream_that_computes_and_are_two():
+    """A kernel on another stream would overtake the rows it reads."""
+    library = Library(promise)
+    kernel, (q, k, v) = made(library), material(33, 300, heads=8, dim=64, dtype=torch.float16)
+    total = kernel.attend_part(q, k, v, length=300, causal=True)
+    kernel.attend_more(total, q, k, v, length=300)
+    kernel.attend(q, k, v, length=300, causal=True)
+    kernel.chunk_lse(q[0], k, length=300, chunk=32)
+    assert [name for name, *_ in library.launched] == ["attend_split", "join_splits"] * 3 + ["sum_chunks"]
+    assert {stream for *_, stream in library.launched} == {77}
+
+
+def test_what_it_does_not_take():
+    """Rows that are not read 16 bytes at a time, other numbers, more rows than a verification has."""
+    kernel, (q, k, v) = made(Library(promise)), material(1, 64, dim=64, dtype=torch.float16)
+    assert kernel.takes(q, k, v)
+    many = q.expand(MOST_ROWS + 1, -1, -1)
+    odd = torch.zeros(1 + k.numel(), dtype=torch.float16)[1:].view(k.shape)
+    narrow = torch.zeros(*k.shape[:3], 65, dtype=torch.float16)[..., :64]
+    assert not kernel.takes(many, k, v)
+    assert not kernel.takes(q, odd, v) and not kernel.takes(q, k, narrow)
+    assert not kernel.takes(q.bfloat16(), k.bfloat16(), v.bfloat16())
+    assert not kernel.takes(q[..., :32], k[..., :32], v[..., :32])
+    assert kernel.takes_chunks(q[0], k, 16) and not kernel.takes_chunks(q[0], k, 8)
+    assert not kernel.takes_chunks(q[0], k[:, :, :1], 1)
+
+
+@pytest.mark.parametrize("block_tokens", [32, 40, 512, 1000, 4096, 131_072])
+@pytest.mark.parametrize("blocks", [1, 3, 64, 300])
+def test_splits_cover_the_blocks_and_are_not_too_many(blocks: int, block_tokens: int):
+    """`join_splits` takes so many at once; what they are of must not depend on the rows of a pass."""
+    tiles, each, splits = _splits(blocks, block_tokens)
+    assert 1 <= splits <= MOST_SPLITS and (splits - 1) * each < tiles <= splits * each
+    assert each & (each - 1) == 0
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not TRITON, reason=NO_TRITON)
+def test_files_are_what_the_source_builds(tmp_path: Path):
+    """To the byte; compiled code in a repository is to be believed only as far as it can be made again."""
+    run(["-m", "core.backend.triton.build", "--out", str(tmp_path)])
+    for variant in variants():
+        assert (tmp_path / variant.path.name).read_bytes() == variant.path.read_bytes(), variant.path.name
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not TRITON, reason=NO_TRITON)
+@pytest.mark.parametrize("card", CARDS)
+def test_every_card_that_is_served_has_room(card: int, tmp_path: Path):
+    """The machine code that a card's driver would make: no register spilled."""
+    import triton
+
+    assembler = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "ptxas"
+    for variant in variants():
+        source = tmp_path / "kernel.ptx"
+        source.write_bytes(driver.read(variant.path).ptx)
+        said = subprocess.run(
+            [assembler, "--verbose", f"--gpu-name=sm_{card}", source, "-o", tmp_path / "out"],
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stderr
+        assert "0 bytes spill stores, 0 bytes spill loads" in said, f"{variant.path.name}: {said}"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not TRITON, reason=NO_TRITON)
+def test_a_warp_holds_whole_rows_in_tiles_of_every_height():
+    """What gives a row among many the bits it has alone: the same sums in the same order."""
+    code = (
+        "from core.backend.triton.build import make, variants\n"
+        "for one in variants():\n"
+        "    if one.function == 'attend_split' and 'bf16' in one.path.name:\n"
+        "        text = make(one).asm['ttgir']\n"
+        "        print(one.warps, [line for line in text.splitlines() if line.startswith('#mma = ')])\n"
+    )
+    for line in run(["-c", code]).splitlines():
+        assert f"warpsPerCTA = [{line[0]}, 1]" in line and line.count("warpsPerCTA") == 1
+
+
+def run(arguments: list[str]) -> str:
+    """Python with a Triton that compiles: in this process it interprets."""
+    plain = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    return subprocess.run(
+        [sys.executable, *arguments],
+        env=plain,
+        cwd=FOLDER.parents[3],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
