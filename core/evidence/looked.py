@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 Places = tuple[tuple[int, float], ...]  # see core.events.Looked
 MOST = 8  # passages that are told of; what lies behind them is noise
-QUESTION = 1.0
+QUESTION = 0.5
 LOOKED = 0.8
 
 

@@ -21,8 +21,10 @@ from core.documents import read_document
 from core.errors import PlanError
 from core.events import Progress
 from core.hardware.facts import Hardware
+from core.hardware.measured import Measurements
 from core.hardware.probe import probe
 from core.model.fetch import is_downloaded, model_folder
+from core.model.heads import keep_heads
 from core.model.stored import fingerprint
 from core.planning import known
 from core.planning.offers import Choice, choose, plan_for
@@ -31,6 +33,7 @@ from core.planning.tuned import Tuned, machine_of
 from core.text.tokenizer import Tokenizer
 from core.text.words import duration
 from core.text.words import translated as _
+from core.tuning.heads import Found, find_heads
 from core.tuning.tuner import Outcome, Tuner
 
 BUSY = 0.25  # of the processors; times taken beside other work say little
@@ -46,13 +49,15 @@ class Stored:
     """What became of it: the file that holds the values now, or None; `dropped`: older values were not the
     faster ones either.
 
-    `busy`: the share of the processors that other programs took before it began. Above BUSY nothing is kept.
+    `busy`: the share of the processors that other programs took before it began. Above BUSY nothing is kept
+    but `heads`, which are no matter of time.
     """
 
     outcome: Outcome
     file: Path | None
     dropped: bool
     busy: float = 0.0
+    heads: Found | None = None
 
 
 def tune(
@@ -85,8 +90,12 @@ def tune(
         clock=clock,
         report=report,
     )
-    outcome = tuner.run(*_prompt(tokenizer, style, books or [SAMPLES / name for name in TEXTS]))
-    return stored(outcome, paths.data_dir(), busy=busy)
+    texts = [read_document(path).text for path in books or [SAMPLES / name for name in TEXTS]]
+    outcome = tuner.run(*_prompt(tokenizer, style, texts))
+    heads = find_heads(bench.engine(choice.plan), tokenizer, style, "\n\n".join(texts), report=report)
+    if heads.heads:
+        keep_heads(folder, Measurements(paths.data_dir()), heads.heads)
+    return replace(stored(outcome, paths.data_dir(), busy=busy), heads=heads)
 
 
 def _replanned(machine: Hardware, settings: Settings, choice: Choice, tuned: Tuned) -> Plan:
@@ -110,10 +119,9 @@ def _labels(machine: Hardware, folder: Path) -> Callable[..., Tuned]:
     )
 
 
-def _prompt(tokenizer: Tokenizer, style: ReadingStyle, books: Sequence[Path]) -> tuple[list[int], list[int]]:
+def _prompt(tokenizer: Tokenizer, style: ReadingStyle, texts: Sequence[str]) -> tuple[list[int], list[int]]:
     """What is read, from its frame on, and what is asked about it."""
     frame = tokenizer.frame(style.system)
-    texts = [read_document(path).text for path in books]
     request = [*tokenizer.encode("\n\n" + style.part_prompts[0]), *frame.ask]
     return [*frame.opening, *tokenizer.encode("\n\n".join(texts))], request
 
@@ -146,6 +154,7 @@ def to_json(done: Stored) -> dict[str, Any]:
     return {
         "kept": done.file is not None,
         "busy": done.busy,
+        "heads": [list(one) for one in done.heads.heads] if done.heads else [],
         "file": str(done.file) if done.file else None,
         "tuned": outcome.tuned.to_json(),
         "default": outcome.default.to_json(),
@@ -168,7 +177,7 @@ def to_json(done: Stored) -> dict[str, Any]:
 def report_text(done: Stored) -> str:
     """The end report: before and after, and what was kept."""
     rows = "\n".join(f"  {name:<34}{before:>16}{after:>16}" for name, before, after in _rows(done.outcome))
-    return f"{_headline(done.outcome)}\n\n{rows}\n\n{_verdict(done)}"
+    return "\n\n".join(filter(None, (_headline(done.outcome), rows, _verdict(done), _looks(done.heads))))
 
 
 def _headline(outcome: Outcome) -> str:
@@ -206,6 +215,18 @@ def _rows(outcome: Outcome) -> list[tuple[str, str, str]]:
             f"{outcome.chosen_tbt_ms:.1f} ms",
         ),
     ]
+
+
+def _looks(found: Found | None) -> str:
+    if found is None:
+        return ""
+    if not found.heads:
+        return _("No attention head looks where an answer stands, so marks go by words.")
+    said = _(
+        "Where an answer stands is looked at by {heads} (layer, head), for marks; the best finds {share:.0%}."
+    )
+    heads = ", ".join(f"({one.layer}, {one.head})" for one in found.heads)
+    return said.format(heads=heads, share=found.right[0] / found.questions)
 
 
 def _verdict(done: Stored) -> str:

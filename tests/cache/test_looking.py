@@ -129,3 +129,49 @@ def test_nothing_was_seen_where_nothing_was_kept():
     cache = context.cache
     context.close()
     assert context.looking.masses(cache, range(118, 122), BORDERS) is None
+
+
+class WrongLayer(Looking):
+    def __call__(self, layer, q, start):
+        super().__call__(1 - layer, q, start)
+
+
+class Unrotated(Looking):
+    """Turned by a quarter."""
+
+    def __call__(self, layer, q, start):
+        super().__call__(layer, torch.cat((q[..., 4:], q[..., :4]), -1), start)
+
+
+class RowTooLate(Looking):
+    def __call__(self, layer, q, start):
+        super().__call__(layer, q, start + 1)
+
+
+class KeepsRejected(Looking):
+    def _queries(self, head, tokens):
+        return super()._queries(head, range(tokens.start, tokens.stop + 3))
+
+
+class OwnRowsToo(Looking):
+    """The question's keys count with the text's."""
+
+    def masses(self, cache, tokens, borders):
+        return [one[:-1] for one in super().masses(cache, tokens, [*borders, tokens.stop])]
+
+
+@pytest.mark.parametrize("wrong", [WrongLayer, Unrotated, RowTooLate, KeepsRejected, OwnRowsToo])
+def test_mutants_die(wrong: type[Looking]):
+    """The reference above tells each of these from the right one, by more than its tolerance."""
+    theirs = oracle()
+    model = ours(theirs)
+    cache = FullKVCache(model.config.kv_shape, 256, model.backend, block_tokens=64)
+    looking, tokens = wrong(HEADS, group=2), range(130, 140)
+    looking.begin(105)
+    with torch.inference_mode():
+        read(model, cache, looking, PROMPT, prefilled=125)
+    got, want = looking.masses(cache, tokens, BORDERS), dense(theirs, PROMPT, HEADS, tokens, BORDERS)
+    off = max(
+        abs(a - b) for one, other in zip(got, want, strict=True) for a, b in zip(one, other, strict=True)
+    )
+    assert off > 1e-3
