@@ -55,6 +55,11 @@ class Tried:
         return (self.support.own + self.support.score) / 2 - _RANK_COST * self.rank
 
 
+def _most_worth(rank: int) -> float:
+    """What no answer from the passage of this rank, or of a later one, can be worth more than."""
+    return 1 - _RANK_COST * rank
+
+
 class FromPassages:
     """What a session does with a question that is answered from passages.
 
@@ -95,10 +100,15 @@ class FromPassages:
         return inside[:MOST_PASSAGES]
 
     def answer(self, run: Run, plan: ReadingPlan, found: Sequence[Passage]) -> Iterator[Event]:
-        """The events of the answer: `found` are read one after the other, then it comes as one text."""
+        """The events of the answer: `found` are read one after the other, as long as the next could be worth
+        more, then it comes as one text.
+        """
         ask, started = run.ask, self._clock()
         evidence, tried, stopped = self._books.evidence(ask.book), [], False
+        best: Tried | None = None
         for rank, passage in enumerate(found):
+            if best and best.worth >= _most_worth(rank):
+                break
             label = _where(ask.book, (passage.start, passage.end))
             yield Reading(rank + 1, len(found), label, "passage")
             done, pieces = yield from self._read(run, passage)
@@ -106,7 +116,8 @@ class FromPassages:
                 break
             support = evidence.support(done.text, passage, ask.question)
             tried.append(Tried(done, pieces, support, rank))
-        best = max((one for one in tried if self._says(one)), key=lambda one: one.worth, default=None)
+            if self._says(tried[-1]) and (best is None or tried[-1].worth > best.worth):
+                best = tried[-1]
         pieces = _answered(ask.book, best) if best else _not_said(ask, evidence, found)
         if stopped and best is None:
             pieces = ()

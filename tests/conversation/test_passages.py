@@ -73,10 +73,10 @@ def test_only_passages_are_read_and_the_answer_rests_on_the_books_words():
     assert place == "Chapter 1, p. 1"
     assert quote == "> The ferryman Oddo hid the silver key under the third plank of the jetty."
     assert shown(events) == done.text and done.token_ids == tuple(encoded(done.text))
-    assert 2 <= len(engine.prompts) <= 4, "the passages that share words with the question, no others"
+    assert 1 <= len(engine.prompts) <= 4, "the passages that share words with the question, no others"
     assert all(len(prompt) < 2500 for prompt in prompts(engine))
     assert done.plan["reading"]["mode"] == "passages"
-    assert done.sources[0] == "a passage of Chapter 1, p. 1"
+    assert "a passage of Chapter 1, p. 1" in done.sources
 
 
 def test_reading_is_told_passage_by_passage_and_nothing_of_it_is_shown():
@@ -124,6 +124,20 @@ def test_of_several_answers_the_best_supported_is_given():
     assert finished(ask(session, told(), QUESTION, fit="passages")).text.startswith(strong)
     session, _ = make(reader({"third plank": weak}))
     assert finished(ask(session, told(), QUESTION, fit="passages")).text.startswith(weak)
+
+
+def test_passages_that_cannot_win_any_more_are_not_read():
+    """Each costs seconds before the first word; the answer must be the one that all of them give."""
+    said = "The ferryman Oddo hid the silver key under the third plank of the jetty."
+    question = "Where did Oddo hide the silver key under the third plank?"
+    session, engine = make(reader({"third plank": said}))
+    done = finished(ask(session, told(), question, fit="passages"))
+    assert len(engine.prompts) == 1 and done.sources == ("a passage of Chapter 1",)
+    session, engine = make(
+        reader({"third plank": "It was hid somewhere in the summer houses.", "priest": said})
+    )
+    ask(session, told(), question, fit="passages")
+    assert len(engine.prompts) > 1
 
 
 def test_where_nothing_says_it_the_nearest_passages_are_shown():
@@ -250,13 +264,13 @@ def test_the_same_seed_gives_the_same_answer(mode: str):
 
 
 def test_a_stop_keeps_what_was_found():
-    session, engine = make(reader({**HIDDEN, "priest": "The silver key was lost."}))
+    session, engine = make(reader({**HIDDEN, "priest": "The silver key was lost in a summer storm."}))
 
     def stop_in_the_second() -> bool:
         return len(engine.prompts) > 1
 
     done = finished(ask(session, told(), QUESTION, fit="passages", should_stop=stop_in_the_second))
-    assert done.reason == "user" and done.text.startswith("The silver key was lost.")
+    assert done.reason == "user" and done.text.startswith("The silver key was lost in a summer storm.")
     assert any("passage 2 of" in note for note in done.notes)
     session, _ = make(reader(HIDDEN))
     done = finished(ask(session, told(), QUESTION, fit="passages", should_stop=lambda: True))
