@@ -37,6 +37,14 @@ _LEANS = re.compile(
     r"\b(?:he|him|his|she|hers?|it|its|they|them|their|theirs|this|that|these|those|there|then|so|one)\b",
     re.IGNORECASE,
 )
+# in words of the model's own: "the text does not mention him", "her name is not given"
+_REFUSES = re.compile(
+    r"\b(?:passage|text|excerpt|information)\b[^.]*?(?:\bnot|n['’]t|\bno|\bnever)\b"
+    r"|\b(?:book|story) (?:does not|doesn['’]t|never) (?:\w+ly )?(?:say|tell|mention|specify|explain|state)"
+    r"|\b(?:not|never) (?:\w+ly )?(?:specified|mentioned|stated|given|named|said|told|explained|known|clear)"
+    r"|\b(?:unclear|unknown|unspecified)\b",
+    re.IGNORECASE,
+)
 _NAME = re.compile(r"(?<!\w)[A-Z][^\W\d_]{2,}(?!\w)")
 
 
@@ -135,7 +143,12 @@ class FromPassages:
 
     def _read(self, run: Run, passage: Passage) -> Generator[Event, None, tuple[Answer, tuple[Piece, ...]]]:
         """The answer from one passage, which nobody sees yet, and its pieces."""
-        params = replace(run.params, max_new_tokens=min(run.params.max_new_tokens, self._style.note_tokens))
+        params = replace(
+            run.params,
+            max_new_tokens=min(run.params.max_new_tokens, self._style.note_tokens),
+            # a refusal is known by its first words
+            stop=(*run.params.stop, self._style.refusal.rsplit(" ", 1)[0]),
+        )
         text = self._tokenizer.encode(text_of(run.ask.book, passage) + "\n\n")
         # all of it, unless one sentence is longer than the context
         text = text[: self._room_tokens(params.max_new_tokens)]
@@ -154,8 +167,8 @@ class FromPassages:
 
     def _says(self, one: Tried) -> bool:
         """Whether it is an answer that its passage bears out."""
-        said = _plain(one.answer.text)
-        return bool(said) and not said.startswith(_plain(self._style.refusal)) and one.support.bears_out
+        said = one.answer.text.strip()
+        return bool(said) and not _REFUSES.search(said.split("\n")[0]) and one.support.bears_out
 
 
 def leant_on(ask: Ask) -> Exchange | None:

@@ -117,6 +117,35 @@ def test_an_answer_that_its_passage_does_not_bear_out_is_not_given(answers: dict
     assert not any(said in text for said in answers.values())
 
 
+@pytest.mark.parametrize(
+    "refused",
+    [
+        "The passage does not specify where the silver key of the ferryman is.",
+        "The text doesn't say where Oddo hid the silver key.",
+        "It is unclear where Oddo hid the silver key under the jetty.",
+        "The place of the silver key is not explicitly mentioned.",
+    ],
+)
+def test_a_refusal_in_other_words_is_one(refused: str):
+    """Its words stand in the passage, as it repeats the question: they would bear it out."""
+    session, _ = make(reader({"third plank": refused}))
+    assert finished(ask(session, told(), QUESTION, fit="passages")).text.startswith("The book does not seem")
+
+
+def test_an_answer_that_denies_something_is_no_refusal():
+    session, _ = make(reader({"priest": "The priest did not believe the ferryman."}))
+    text = finished(ask(session, told(), "Did the priest believe the ferryman Oddo?", fit="passages")).text
+    assert text.startswith("The priest did not believe the ferryman.")
+
+
+def test_a_refusal_is_not_written_to_its_end():
+    """Most passages refuse, and what they write is never seen."""
+    session, engine = make(reader({}))
+    events = ask(session, told(), QUESTION, fit="passages")
+    written = finished(events).stats.new_tokens
+    assert written < len(engine.prompts) * len(REFUSAL)
+
+
 def test_of_several_answers_the_best_supported_is_given():
     """The passage that the question points at first need not be the one that says it."""
     weak, strong = "On a jetty of dreams and clouds.", "The priest heard that the silver key was lost."
