@@ -10,15 +10,17 @@ from app.handlers import Desk
 from core.ask import Ask
 from core.text.words import translated as _
 
-WHOLE = 0  # no first or last chapter chosen
+WHOLE, PAGE = 0, "page"  # no first or last chapter chosen; no length of a summary
 SUITS = "suits_model"  # ticked: the three below are left to the model's catalogue entry
 SAMPLING = ("temperature", "top_p", "repetition_penalty")
 WHOLE_NUMBERS = ("max_new_tokens", "seed")
 
 
 def make_wish(choice: tuple, params: dict[str, Any], desk: Desk) -> Ask:
-    """The choices of the page as an Ask; `choice` is (first chapter or 0, last chapter or 0)."""
-    first, last = choice
+    """The choices of the page as an Ask; `choice` is (first chapter or 0, last chapter or 0, length of a
+    summary).
+    """
+    first, last, length = choice
     book = desk.book
     count = (desk.until or len(book.chapters)) if book else 0
     chapters = None
@@ -33,7 +35,7 @@ def make_wish(choice: tuple, params: dict[str, Any], desk: Desk) -> Ask:
         if value is not None
     }
     whole["seed"] = whole.get("seed") or 1 + secrets.randbelow(2**31 - 1)
-    return Ask(chapters=chapters, fit=desk.fit, params=whole)
+    return Ask(chapters=chapters, fit=desk.fit, params=whole, summary_length=length or PAGE)
 
 
 def dispatch(desk: Desk, data: object, wish: Ask) -> None:

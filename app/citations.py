@@ -10,7 +10,7 @@ from app.markup import Citation
 from core.documents.document import Document
 from core.documents.locations import Locator
 from core.documents.quotes import Quote, find_quotes
-from core.events import Looked
+from core.events import Looked, Stand
 from core.evidence.passages import sentences
 from core.evidence.support import Evidence, Mark
 from core.text.words import translated as _
@@ -54,9 +54,18 @@ class Citations:
         if not self._has(book):
             threading.Thread(target=self._prepared, args=(book,), name="evidence", daemon=True).start()
 
-    def __call__(self, text: str, book: Document, question: str = "", looked: Sequence[Looked] = ()) -> Cited:
-        """What the answer to `question` stands on in this book; `looked`: where the model looked for it."""
-        return self._prepared(book).cited(text, question, looked)
+    def __call__(
+        self,
+        text: str,
+        book: Document,
+        question: str = "",
+        looked: Sequence[Looked] = (),
+        stands: Sequence[Stand] = (),
+    ) -> Cited:
+        """What the answer to `question` stands on in this book; `looked`: where the model looked for it;
+        `stands`: what its sentences were held against when it was made, so that nothing is to be found.
+        """
+        return self._prepared(book).cited(text, question, looked, stands)
 
     def so_far(
         self, text: str, book: Document, question: str = "", looked: Sequence[Looked] = ()
@@ -92,10 +101,10 @@ class _Book:
         """Whether it speaks of this text: one file may have been read again, and differently."""
         return self._document.text == document.text
 
-    def cited(self, text: str, question: str, looked: Sequence[Looked]) -> Cited:
+    def cited(self, text: str, question: str, looked: Sequence[Looked], stands: Sequence[Stand]) -> Cited:
         """See Citations."""
         quotes = [self._quotation(quote) for quote in find_quotes(text, self._evidence.quotes)]
-        marks = self._evidence.marks(text, question, looked)
+        marks = tuple(map(_mark, stands)) or self._evidence.marks(text, question, looked)
         placed = {mark.place: mark for mark in marks if mark.place is not None}
         return Cited(
             (*quotes, *(self._sign(mark) for mark in marks if not _quotes_the_book(mark, quotes))),
@@ -140,6 +149,12 @@ class _Book:
             return _("p. {page}").format(page=page)
         chapters = [number for number, one in enumerate(self._document.chapters, 1) if one.start <= offset]
         return _("ch. {number}").format(number=chapters[-1]) if chapters else _("text")
+
+
+def _mark(stand: Stand) -> Mark:
+    """What was found for a sentence when it was told."""
+    state = "quoted" if stand.quoted else "agrees"
+    return Mark(stand.start, stand.end, state, (stand.book_start, stand.book_end), 1.0, reasons=("words",))
 
 
 def _quotes_the_book(mark: Mark, quotes: list[Citation]) -> bool:

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable
 
 from app.terminal import chapter_range
-from core.config import FITS, MODES, RULES, load_settings, override, use_data_dir
+from core.config import FITS, LENGTHS, MODES, RULES, load_settings, override, use_data_dir
 from core.errors import UserError
 
 DONE, USER, USAGE, INTERRUPTED = 0, 1, 2, 130
@@ -70,6 +70,7 @@ def _summarize(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run="app.talk:summarize")
     _book(parser)
     parser.add_argument("--question", metavar="TEXT", help="answer this question instead of summarising")
+    _length(parser)
     _reading(parser)
     _answering(parser)
     parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
@@ -78,6 +79,7 @@ def _summarize(parser: argparse.ArgumentParser) -> None:
 def _chat(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run="app.talk:chat")
     _book(parser)
+    _length(parser)
     _reading(parser)
     _answering(parser)
 
@@ -221,6 +223,15 @@ def _book(parser: argparse.ArgumentParser) -> None:
         "--ocr",
         action="store_true",
         help="read scanned pages, too; needs requirements-ocr.txt, seconds per page",
+    )
+
+
+def _length(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--length",
+        dest="summary_length",
+        choices=LENGTHS,
+        help="of a summary: a paragraph, a page, or a paragraph for each of the chapters",
     )
 
 

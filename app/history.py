@@ -142,6 +142,7 @@ class History:
             "chapters": ask.chapters,
             "fit": ask.fit,
             "until": ask.until,
+            "summary_length": ask.summary_length,
         }
         return self.add(conversation_id, "user", wording(ask), extra=choices)
 
@@ -218,6 +219,7 @@ def asked_again(question: Turn) -> Ask:
         question=None if question.extra.get("summary") else question.text,
         chapters=tuple(chapters) if chapters else None,
         fit=question.extra.get("fit", "auto"),
+        summary_length=question.extra.get("summary_length", "page"),
     )
 
 

@@ -196,6 +196,7 @@ class Job:
             notes=list(event.notes),
             reason=event.reason,
             stats=asdict(event.stats),
+            stands=[asdict(one) for one in event.stands],
         )
         if self._stands and event.reason == "user":
             self._say(_("Stopped. The earlier answer is kept."), "info")

@@ -44,6 +44,7 @@ SAMPLES = Path(__file__).resolve().parent.parent / "assets" / "samples"
 FONTS = Path(__file__).resolve().parent.parent / "assets" / "fonts"
 STREAM_SCRIPT = Path(__file__).resolve().parent.parent / "assets" / "js" / "stream.js"
 ICON = Path(__file__).resolve().parent.parent / "assets" / "icons" / "triforce-chat-256.png"
+SETTING_NAMES = (*PER_QUESTION, "summary_length")
 # nothing of Gradio's beside the page: no sharing, no monitoring, no pages about itself, no second process
 QUIET = {
     "share": False,
@@ -195,7 +196,7 @@ class Server:
 
         settings = self._settings
         self._desk.fit = settings.fit
-        self._blocks = build(self._desk, defaults={name: getattr(settings, name) for name in PER_QUESTION})
+        self._blocks = build(self._desk, defaults={name: getattr(settings, name) for name in SETTING_NAMES})
         address = Address(free_port(settings.port), new_token(), os.getpid())
         self._blocks.queue(default_concurrency_limit=None, api_open=False).launch(
             server_name="127.0.0.1",

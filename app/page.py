@@ -5,8 +5,10 @@ stream that carries them to the browser.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
+
+from markupsafe import Markup
 
 from app import views
 from app.broadcast import Regions
@@ -19,7 +21,7 @@ from app.reader import reader_html
 from app.stats_panel import panel_html, plan_html
 from app.values import Notice
 from core.documents.document import Document
-from core.events import Stats
+from core.events import Stand, Stats
 from core.wire import unpack_looked, unpack_stats
 
 if TYPE_CHECKING:
@@ -37,6 +39,7 @@ class Page:
         self._live = LiveText()
         self._kept: dict[str, tuple[object, Any]] = {}
         self._turn_html: dict[tuple, str] = {}
+        self._part_html: dict[tuple, Markup] = {}
         self._panel_at = 0.0
         self._due_s: float | None = None
 
@@ -71,7 +74,7 @@ class Page:
     def _written(self, job: Job, question: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """What was told of the parts of the book, and the answer to `question` so far."""
         now, book = job.snapshot, self._desk.book
-        parts = self._keep("parts", now.parts, lambda: views.parts_html(now.parts))
+        parts = self._keep("parts", now.parts, lambda: views.parts_html(self._parts(now.parts, job.until)))
         signs = ()
         if book and now.pieces:
             known = self._keep("asked of", (_edition(book), job.until), lambda: as_known(book, job.until))
@@ -160,9 +163,25 @@ class Page:
             cited = Cited()
             if book and turn.role == "assistant" and turn.text:
                 looked = [unpack_looked(one) for one in turn.extra.get("looked", ())]
-                cited = self._citations(turn.text, as_known(book, until), _question(question), looked)
-            self._turn_html[key] = views.turn_html(turn, cited, last=last)
+                stands = [Stand(**one) for one in turn.extra.get("stands", ())]
+                known, asked = as_known(book, until), _question(question)
+                cited = self._citations(turn.text, known, asked, looked, stands)
+            parts = self._parts(turn.extra.get("parts", ()), until)
+            self._turn_html[key] = views.turn_html(turn, cited, parts=parts, last=last)
         return self._turn_html[key]
+
+    def _parts(self, parts: Sequence[Sequence[str]], until: int | None) -> list[tuple[str, Markup]]:
+        """What was told of each part of the book, with the marks of its sentences."""
+        book, found = self._desk.book, []
+        for label, told in parts:
+            key = (_edition(book), until, told)
+            if key not in self._part_html:
+                if len(self._part_html) > 400:
+                    self._part_html.clear()
+                cited = self._citations(told, as_known(book, until)) if book else Cited()
+                self._part_html[key] = views.answer_html(((told, ""),), cited.citations)
+            found.append((label, self._part_html[key]))
+        return found
 
     def _panel(self, stats: Stats | None, *, live: bool) -> str:
         """The numbers, a few times a second at most while they change: nobody reads faster."""

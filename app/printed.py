@@ -91,7 +91,8 @@ class Stream:
             self._held = []
             return
         self._release()
-        self._held = [] if event.total > 1 and event.purpose != "answer" else None
+        # a summary may be told anew
+        self._held = [] if event.purpose in ("part summary", "whole summary") else None
         if event.purpose == "answer" and event.total == 1:
             return
         if event.purpose == "whole summary":  # stretches of it bring their own headings

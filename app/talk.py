@@ -32,6 +32,7 @@ def summarize(given: argparse.Namespace, settings: Settings) -> int:
             chapters=given.chapters,
             fit=settings.fit,
             fresh=True,
+            summary_length=settings.summary_length,
             until=given.until,
         )
         events = runtime.ask(ask)
@@ -126,6 +127,7 @@ class _Chat:
             fit=self._settings.fit,
             history=tuple(self._said),
             until=self._until,
+            summary_length=self._settings.summary_length,
         )
         finished = Stream(self._runtime).show(self._runtime.ask(ask))
         report(finished)

@@ -10,7 +10,7 @@ from typing import Any
 
 import gradio as gr
 
-from app.actions import SAMPLING, SUITS, WHOLE, dispatch, make_wish
+from app.actions import PAGE, SAMPLING, SUITS, WHOLE, dispatch, make_wish
 from app.handlers import Desk
 from app.stats_panel import mode_names
 from app.templating import render
@@ -35,16 +35,17 @@ class Controls:
     unlock: gr.Button
     first: gr.Dropdown
     last: gr.Dropdown
+    length: gr.Dropdown
     settings: dict[str, gr.components.Component] = field(default_factory=dict)
 
     @property
     def wishes(self) -> list[gr.components.Component]:
         """The choices that go with every question, in the order `wish` takes their values."""
-        return [self.first, self.last, *self.settings.values()]
+        return [self.first, self.last, self.length, *self.settings.values()]
 
     def wish(self, values: tuple, desk: Desk) -> Ask:
         """The values of `wishes` as a wish."""
-        return make_wish(values[:2], dict(zip(self.settings, values[2:], strict=True)), desk)
+        return make_wish(values[:3], dict(zip(self.settings, values[3:], strict=True)), desk)
 
 
 def build(desk: Desk, *, defaults: dict[str, Any]) -> gr.Blocks:
@@ -94,7 +95,7 @@ def _middle(defaults: dict[str, Any]) -> Controls:
     with gr.Column(elem_id="scroller", min_width=0):
         _fixed("hero.html", "hero")
         _region("stage")
-        choices = _choices()
+        choices = _choices(defaults.get("summary_length", PAGE))
         _region("ways")
         _region("suggestions")
         _fixed("talkbar.html", "talkbar")
@@ -113,7 +114,8 @@ def _right() -> None:
         _region("reader")
 
 
-def _choices() -> dict[str, gr.components.Component]:
+def _choices(start_length: str) -> dict[str, gr.components.Component]:
+    lengths = [(_("A paragraph"), "paragraph"), (_("A page"), PAGE), (_("By chapters"), "chapters")]
     with gr.Row(elem_id="choices"):
         return {
             "first": gr.Dropdown(
@@ -125,6 +127,14 @@ def _choices() -> dict[str, gr.components.Component]:
             ),
             "last": gr.Dropdown(
                 [(_("End"), WHOLE)], value=WHOLE, label=_("To"), elem_id="last-chapter", min_width=120
+            ),
+            "length": gr.Dropdown(
+                lengths,
+                value=start_length,
+                label=_("Summary"),
+                elem_id="summary-length",
+                min_width=120,
+                filterable=False,
             ),
             "summarize": gr.Button(_("Summarize"), variant="primary", elem_id="summarize", min_width=150),
         }

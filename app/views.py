@@ -224,8 +224,10 @@ def locked_html(opening: Opening | None) -> str:
 # --- the conversation
 
 
-def turn_html(turn: Turn, cited: Cited = NOTHING_CITED, *, last: bool = False) -> str:
-    """One finished turn."""
+def turn_html(
+    turn: Turn, cited: Cited = NOTHING_CITED, *, parts: Sequence[tuple[str, Markup]] = (), last: bool = False
+) -> str:
+    """One finished turn; `parts`: what was told of each part, as `answer_html` makes it."""
     if turn.role == "user":
         return render("asked.html", text=turn.text)
     stored = turn.extra
@@ -233,7 +235,7 @@ def turn_html(turn: Turn, cited: Cited = NOTHING_CITED, *, last: bool = False) -
     reason = stored.get("reason", "")
     return render(
         "answer.html",
-        parts=stored.get("parts", ()),
+        parts=parts,
         text=answer_html(stored.get("level_pieces") or ((turn.text, ""),), cited.citations),
         found=cited.found,
         sentences=cited.sentences,
@@ -248,7 +250,7 @@ def turn_html(turn: Turn, cited: Cited = NOTHING_CITED, *, last: bool = False) -
     )
 
 
-def parts_html(parts: Sequence[tuple[str, str]]) -> str:
+def parts_html(parts: Sequence[tuple[str, Markup]]) -> str:
     """What was told of each part, above the answer that is being written."""
     return render("parts.html", parts=parts)
 
@@ -298,6 +300,8 @@ def _how_far(now: Snapshot) -> str:
     ]
     if prefill.eta_s is not None:
         said.append(_("{time} left").format(time=duration(prefill.eta_s)))
+    if now.reading and now.reading.left_s:
+        said.append(_("about {time} until all is told").format(time=duration(now.reading.left_s)))
     if prefill.snapshot_tokens:
         said.append(_("{count} known from before").format(count=f"{prefill.snapshot_tokens:,}"))
     return " · ".join(said)

@@ -1,10 +1,11 @@
 """What summaries of whole stories are worth: the book's own sentences, and what a model tells of them.
 
-    python -m benchmarks.summaries --reading FOLDER [--split val] [--told] [--stories 25] [--save summaries]
+    python -m benchmarks.summaries --reading FOLDER [--split val] [--model NAME] [--stories 25] [--save NAME]
 
-FOLDER holds squality-SPLIT.jsonl: stories with four summaries of the plot each. Without `--told` no model
-takes part. ROUGE-N (Lin 2004) is the F1 of n-grams of lower-case runs of letters and digits, not stemmed, the
-mean over the four summaries.
+FOLDER holds squality-SPLIT.jsonl: stories with four summaries of the plot each. Without `--model` no model
+takes part; with one it decides the `summaries` of its catalogue entry (core.conversation.reading). ROUGE-N
+(Lin 2004) is the F1 of n-grams of lower-case runs of letters and digits, not stemmed, the mean over the four
+summaries.
 """
 
 from __future__ import annotations
@@ -16,10 +17,15 @@ import re
 import statistics
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from benchmarks.store import Table, save
+from core.ask import Ask
+from core.backend.threads import bound_spinning
+from core.config import load_settings
+from core.documents.document import Document, Section
 from core.evidence.choosing import best_sentences
 from core.evidence.passages import sentences
 from core.text.circling import distinct_share
@@ -97,6 +103,35 @@ def written(stories: Sequence[dict[str, Any]]) -> dict[str, float]:
     return {"rouge1": statistics.fmean(scores[1]), "rouge2": statistics.fmean(scores[2])}
 
 
+def told_by(model: str, way: str) -> Summary:
+    """The summaries that a session with this model makes when its catalogue entry says `way`."""
+    bound_spinning()  # read when torch loads
+    from core.assembly.engines import build_engine
+    from core.conversation.reading import ReadingStyle
+    from core.conversation.session import Session
+    from core.hardware.probe import probe
+    from core.model.fetch import is_downloaded, model_folder
+    from core.planning.offers import choose
+    from core.text.tokenizer import Tokenizer
+
+    settings = load_settings(None, {"model": model})
+    choice = choose(probe(measure=False), settings, is_downloaded=is_downloaded)
+    folder = model_folder(choice.entry, lambda stage, share: None)
+    engine = build_engine(choice.plan, settings, folder)
+    style = replace(ReadingStyle.from_record(choice.entry.reading), summaries=way)
+    session = Session(engine, Tokenizer.load(folder, frame=choice.entry.frame), style)
+
+    def summary(story: dict[str, Any]) -> str:
+        text, name = story["text"], str(story["story"])
+        book = Document(name, "", "txt", text, (Section("", 0, len(text)),), sha256=name)
+        *_events, finished = session.ask(Ask(None, book, name, params={"mode": "autoregressive"}))
+        session.forget_book(name)
+        print(f"{name}: {finished.notes}", flush=True)
+        return finished.text
+
+    return summary
+
+
 def _grams(text: str, n: int) -> Counter[tuple[str, ...]]:
     words = re.findall(r"[^\W_]+", text.lower())
     return Counter(tuple(words[at : at + n]) for at in range(len(words) - n + 1))
@@ -134,15 +169,20 @@ def main() -> None:
     )
     parser.add_argument("--reading", type=Path, required=True, metavar="FOLDER")
     parser.add_argument("--split", default="val")
+    parser.add_argument("--model", metavar="NAME", help="a name from `models list`, or a folder")
+    parser.add_argument("--ways", nargs="+", default=["supported"], choices=("supported", "told"))
+    parser.add_argument("--stories", type=int, metavar="N", help="the first N of them (default: all)")
     parser.add_argument("--save", metavar="NAME", help="keep the result as benchmarks/results/NAME.json")
     given = parser.parse_args()
     path = given.reading / f"squality-{given.split}.jsonl"
-    stories = [json.loads(line) for line in path.open(encoding="utf-8")]
+    stories = [json.loads(line) for line in path.open(encoding="utf-8")][: given.stories]
     results = {
         "sentences drawn at random": measured(stories, random_sentences),
         "the book's own sentences": measured(stories, own_sentences),
         "another writer's": written(stories),
     }
+    for way in given.ways if given.model else ():
+        results[f"{given.model}, {way}"] = measured(stories, told_by(given.model, way))
     shown = table(results)
     for row in (shown.columns, *shown.rows):
         print("  ".join(map(str, row)))

@@ -55,7 +55,8 @@ class Ask:
 
     `params`: fields of Params that are to differ from the settings. `history`: what was said before, oldest
     first. `fresh`: read every part again, even when its summary is known. `until`: the last chapter that may
-    be read or shown (1-based), as if the book ended with it; None: there is no limit.
+    be read or shown (1-based), as if the book ended with it; None: there is no limit. `summary_length`:
+    one of core.config.LENGTHS.
     """
 
     question: str | None = None
@@ -67,6 +68,7 @@ class Ask:
     history: tuple[Exchange, ...] = ()
     fresh: bool = False
     until: int | None = None
+    summary_length: str = "page"
 
     @property
     def book_id(self) -> str:

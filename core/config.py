@@ -22,6 +22,7 @@ from core.text.words import translated as _
 
 MODES = ("triforce", "retrieval", "draft", "ngram", "streaming", "autoregressive")
 FITS = ("auto", "whole", "sections", "passages")
+LENGTHS = ("paragraph", "page", "chapters")
 THEMES = ("system", "light", "dark")
 DTYPES = ("float32", "bfloat16", "float16")
 DEVICES = ("cpu", "cuda")
@@ -43,6 +44,7 @@ class Settings:
     # a choice of its own: what fits and can be read in time is read whole, see core.conversation.session
     fit: str = "auto"
     read_whole_s: float = 300.0
+    summary_length: str = "page"
     # answers
     mode: str = "triforce"
     max_new_tokens: int = 512
@@ -216,6 +218,7 @@ RULES: dict[str, Rule] = {
     "data_dir": Rule(lambda: _("a folder"), _folder, True),
     "context_tokens": _tokens(256, 4_194_304, auto=True),
     "fit": _choice(FITS),
+    "summary_length": _choice(LENGTHS),
     "read_whole_s": _number(0, 1e7, unit=" s"),
     "mode": _choice(MODES),
     "max_new_tokens": _tokens(1, 131_072),

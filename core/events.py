@@ -96,6 +96,7 @@ class Reading:
     purpose: str = "answer"  # "answer" | "passage" | "part summary" | "whole summary"
     # above 1: what was written of this part is replaced by what comes
     attempt: int = 1
+    left_s: float | None = None  # until all parts are read and told, where that is known
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +146,19 @@ class Looked:
 
 
 @dataclass(frozen=True, slots=True)
+class Stand:
+    """`text[start:end]` of a summary, a sentence, stands on the book's text[book_start:book_end]. `quoted`:
+    word for word.
+    """
+
+    start: int
+    end: int
+    book_start: int
+    book_end: int
+    quoted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Finished:
     """The answer is complete. `reason`: stop | length | user | context_full | looping."""
 
@@ -155,6 +169,7 @@ class Finished:
     sources: tuple[str, ...] = ()  # what was read for this answer, in the reader's words
     notes: tuple[str, ...] = ()  # what was left out, re-planned or degraded
     plan: dict = field(default_factory=dict)
+    stands: tuple[Stand, ...] = ()  # of a summary's sentences; of other answers it is looked up
 
 
 @dataclass(frozen=True, slots=True)

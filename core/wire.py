@@ -20,6 +20,7 @@ from core.events import (
     Piece,
     Prefill,
     Reading,
+    Stand,
     Stats,
     Verified,
 )
@@ -63,6 +64,7 @@ def unpack(values: dict[str, Any]) -> Event:
     if kind is Finished:
         for name in ("token_ids", "sources", "notes"):
             values[name] = tuple(values[name])
+        values["stands"] = tuple(Stand(**one) for one in values["stands"])
     return kind(**values)
 
 

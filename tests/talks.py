@@ -22,6 +22,9 @@ STYLE = ReadingStyle(
 TOPICS = ("lighthouse keeper", "copper magnet", "wedding guests", "winter harbour")
 
 
+WHOLE = "The lighthouse keeper, the copper magnet and the wedding guests came again."
+
+
 def book(chapters: int = 4, sentences: int = 12, title: str = "B") -> Document:
     text, sections = "", []
     for i in range(chapters):
@@ -65,4 +68,4 @@ def reply_by_prompt(ids, params):
     for topic in TOPICS:
         if text.endswith("part?") and topic in text:
             return encoded(f"All this is about the {topic} alone.")
-    return encoded("All of it.") if text.endswith("join?") else encoded("So it was.")
+    return encoded(WHOLE) if "join?" in text else encoded("So it was.")

@@ -107,6 +107,16 @@ class Conversations:
         )
 
 
+def part_key(ask: Ask, part: Part) -> tuple:
+    """What the context of a part is kept under."""
+    return ask.book_id, part.start, part.end
+
+
+def notes_key(ask: Ask) -> tuple:
+    """What the context of summaries is kept under."""
+    return ask.book_id, "notes"
+
+
 def asked(style: ReadingStyle, question: str) -> str:
     """A question as the model gets it."""
     return style.answer_prompt.replace("{question}", question.strip())

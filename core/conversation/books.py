@@ -67,11 +67,11 @@ class Books:
         self._stretches: Recent[Stretches] = Recent(_PLANS)
 
     def plan(
-        self, book: Document, *, fit: str, chapters: tuple[int, int] | None, reserve: int
+        self, book: Document, *, fit: str, chapters: tuple[int, int] | None, reserve: int, apart: bool = False
     ) -> ReadingPlan:
         """How the book is read. Raises UserError as `plan_reading`."""
         return self._plans.get(
-            (book.sha256, len(book.text), fit, chapters, reserve),
+            (book.sha256, len(book.text), fit, chapters, reserve, apart),
             lambda: plan_reading(
                 book,
                 self._tokenizer,
@@ -80,6 +80,7 @@ class Books:
                 fit=fit,
                 chapters=chapters,
                 reserve=reserve,
+                apart=apart,
             ),
         )
 

@@ -42,23 +42,23 @@ class Expectation:
 
     def summary_s(self, unread: list[Part], parts: int, style: ReadingStyle, answer_tokens: int) -> float:
         """Seconds until a book in `parts` is told: those `unread` are read and noted first, then the whole is
-        told from all notes, in stretches where they are many.
+        told from all notes, in as many levels as it takes, where the model tells it.
         """
+        if style.summaries == "own":
+            return 0.0
         seconds = sum(
             self.reading_s(part.tokens) + self.writing_s(style.note_tokens, part.tokens) for part in unread
         )
-        most = max(1, answer_tokens // style.note_tokens)
         notes = parts
-        while True:
+        while style.summaries == "told" and notes > 1:
             told = notes * style.note_tokens
-            groups = min(max(-(-told // style.join_tokens), most if style.by_stretches else 1), notes // 2)
+            groups = max(1, min(-(-told // style.join_tokens), notes // 2))
             seconds += self.reading_s(told)
-            if groups <= 1:
+            if groups == 1:
                 return seconds + self.writing_s(answer_tokens, told)
             seconds += groups * self.writing_s(style.note_tokens, told // groups)
-            if groups <= most:
-                return seconds
             notes = groups
+        return seconds
 
     def passages_s(self, most: int, style: ReadingStyle) -> float:
         """Seconds until a question is answered from `most` passages, each with a short answer."""

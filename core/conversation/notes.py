@@ -19,13 +19,27 @@ from core.text.circling import distinct_share
 log = logging.getLogger(__name__)
 
 
+class Line(NamedTuple):
+    """One sentence of a summary, standing on text[start:end] of the book. `own`: in the book's own words."""
+
+    text: str
+    start: int
+    end: int
+    own: bool = False
+
+
 class Note(NamedTuple):
     """A summary of the parts first..last of a book (0-based) under the name of their place."""
 
     label: str
-    text: str
+    lines: tuple[Line, ...]
     first: int = 0
     last: int = 0
+
+    @property
+    def text(self) -> str:
+        """The lines in a row."""
+        return " ".join(line.text for line in self.lines)
 
 
 # of distinct 4-grams; summaries worth reading have 0.9 and more
@@ -42,14 +56,15 @@ class NoteStore:
 
     def __init__(self, folder: Path | None = None) -> None:
         self._folder = folder
-        self._notes: dict[tuple[str, str], str] = {}
+        self._notes: dict[tuple[str, str], tuple[Line, ...]] = {}
 
-    def get(self, book_id: str, *made_from: str) -> str | None:
+    def get(self, book_id: str, *made_from: str) -> tuple[Line, ...] | None:
         """The summary made from these texts (model, prompt, passage); None when there is none."""
         key = _hash(book_id), _hash("\0".join(made_from))
         if key not in self._notes and self._folder is not None:
             try:
-                self._notes[key] = json.loads(self._file(*key).read_text(encoding="utf-8"))["note"]
+                kept = json.loads(self._file(*key).read_text(encoding="utf-8"))["lines"]
+                self._notes[key] = tuple(Line(*line) for line in kept)
             except FileNotFoundError:
                 return None
             except (OSError, ValueError, KeyError, TypeError):
@@ -57,14 +72,14 @@ class NoteStore:
                 return None
         return self._notes.get(key)
 
-    def put(self, note: str, book_id: str, *made_from: str) -> None:
-        """Keep `note`. A full disk costs the copy on disk, not the answer."""
+    def put(self, lines: Sequence[Line], book_id: str, *made_from: str) -> None:
+        """Keep a summary. A full disk costs the copy on disk, not the answer."""
         key = _hash(book_id), _hash("\0".join(made_from))
-        self._notes[key] = note
+        self._notes[key] = tuple(lines)
         if self._folder is None:
             return
         try:
-            write_whole(self._file(*key), json.dumps({"note": note}, ensure_ascii=False))
+            write_whole(self._file(*key), json.dumps({"lines": lines}, ensure_ascii=False))
         except OSError as error:
             log.warning("a part summary cannot be stored: %s", error)
 
@@ -125,15 +140,13 @@ def joined(notes: Sequence[Note]) -> str:
     return "\n\n".join(f"{note.label}\n{note.text}" for note in notes)
 
 
-def grouped(
-    notes: Sequence[Note], size: Callable[[Note], int], room: int, *, least: int = 1
-) -> list[list[Note]]:
-    """Neighbours in `least` groups or more, of about equal size, of about `room` at most; never more than
-    half as many groups as notes.
+def grouped(notes: Sequence[Note], size: Callable[[Note], int], room: int) -> list[list[Note]]:
+    """Neighbours in groups of about equal size, of about `room` at most; never more than half as many groups
+    as notes.
     """
     sizes = [size(note) for note in notes]
     total = sum(sizes)
-    count = max(1, min(max(-(-total // room), least), len(notes) // 2))
+    count = max(1, min(-(-total // room), len(notes) // 2))
     groups: list[list[Note]] = [[] for _ in range(count)]
     before = 0
     for note, own in zip(notes, sizes, strict=True):

@@ -1,19 +1,17 @@
-"""A book in parts: summarised part by part, and asked about in the part that matches the question best."""
+"""A book in parts is asked about in the part that matches the question best."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from core.ask import Ask, Params
-from core.conversation.answering import Answer
-from core.conversation.asking import Conversations, Run, asked, asked_of_text
-from core.conversation.books import Books, passage
+from core.ask import Ask
+from core.conversation.asking import Conversations, Run, asked, asked_of_text, notes_key, part_key
+from core.conversation.books import Books
 from core.conversation.notes import Note, joined
-from core.conversation.reading import Part, ReadingPlan, ReadingStyle, place_name
-from core.conversation.summary import Read, Stretches, Summarizer, assembled
-from core.conversation.turns import Answering, Turns
+from core.conversation.reading import Part, ReadingPlan, ReadingStyle
+from core.conversation.turns import Turns
 from core.documents.document import Document
-from core.events import Event, Finished, Reading, Stats
+from core.events import Event, Reading
 from core.text.tokenizer import Tokenizer
 from core.text.words import translated as _
 
@@ -24,7 +22,8 @@ _STAY = 0.7
 class InParts:
     """What a session does with a book that is read in parts.
 
-    `room_tokens(n)`: what a context holds of a text beside the instructions and an answer of n tokens.
+    `known`: the summaries of parts that were read before. `room_tokens(n)`: what a context holds of a text
+    beside the instructions and an answer of n tokens.
     """
 
     def __init__(
@@ -35,105 +34,24 @@ class InParts:
         *,
         books: Books,
         conversations: Conversations,
-        summarizer: Summarizer,
+        known: Callable[[Document, ReadingPlan], list[Note]],
         room_tokens: Callable[[int], int],
     ) -> None:
         self._turns, self._tokenizer, self._style = turns, tokenizer, style
-        self._books, self._conversations, self._summarizer = books, conversations, summarizer
+        self._books, self._conversations, self._known = books, conversations, known
         self._room_tokens = room_tokens
-
-    def known(self, book: Document, plan: ReadingPlan) -> list[Note]:
-        """The summaries of the parts that were read before, in any conversation."""
-        found = [
-            (part.label, self._summarizer.known(book.sha256, passage(book, part))) for part in plan.parts
-        ]
-        return [
-            Note(label, text, index, index) for index, (label, text) in enumerate(found) if text is not None
-        ]
-
-    # ---- a summary -----------------------------------------------------------------------------------------
-
-    def summarize(self, run: Run, plan: ReadingPlan) -> Iterator[Event]:
-        """The events of a summary of all parts."""
-        ask, notes = run.ask, []
-        for index, part in enumerate(plan.parts):
-            told = yield from self._summarizer.part(
-                ask.book_id,
-                passage(ask.book, part),
-                Reading(index + 1, len(plan.parts), part.label, "part summary"),
-                self._conversations.note_params(ask, index + 1),
-                self._part_reader(run, part),
-                fresh=ask.fresh,
-            )
-            if told.stopped:
-                yield self._stopped(told.stats, plan, index)
-                return
-            notes.append(Note(part.label, told.text, index, index))
-        found = yield from self._summarizer.stretches(
-            notes,
-            self._tokenizer.count,
-            lambda first, last: place_name(ask.book, plan.parts[first : last + 1]),
-            lambda number: self._conversations.note_params(ask, number),
-            self._notes_reader(run),
-            room=self._room_tokens(max(512, run.params.max_new_tokens)),
-            most=run.params.max_new_tokens // self._style.note_tokens,
-        )
-        if found.stopped:
-            yield self._stopped(found.stats, plan, len(plan.parts), assembled(found.notes))
-            return
-        if len(found.notes) == 1:
-            yield Reading(1, 1, _("the whole book"), "whole summary")
-            text = self._encoded(found.notes[0].text)
-            done = yield from self._turns.turn(run, _notes_key(ask), text, self._style.join_prompts[0])
-        else:
-            done = self._assembled(ask, found)
-        yield self._turns.finished(done, plan=plan, sources=[part.label for part in plan.parts])
-
-    def _assembled(self, ask: Ask, found: Stretches) -> Answer:
-        """The stretches as one answer, which later turns repeat."""
-        text = assembled(found.notes)
-        ids = tuple(self._tokenizer.encode(text))
-        note = _("Told in {count} stretches of the book, each from the summaries of its parts.")
-        self._conversations.memory(ask).asked(self._tokenizer.encode(self._style.join_prompts[0]), ids)
-        return Answer("stop", text, ids, found.stats, (note.format(count=len(found.notes)),))
-
-    def _stopped(self, stats: Stats, plan: ReadingPlan, read: int, text: str = "") -> Finished:
-        """The end of a reading in parts that the user stopped."""
-        note = _("Stopped before the whole was told; the summaries of all parts are kept.")
-        if read < len(plan.parts):
-            note = _("Stopped in part {number} of {count}; the parts before it are kept.").format(
-                number=read + 1, count=len(plan.parts)
-            )
-        done = Answer("user", text, tuple(self._tokenizer.encode(text)), stats)
-        sources = [part.label for part in plan.parts[:read]]
-        return self._turns.finished(done, plan=plan, sources=sources, notes=(note,))
-
-    def _part_reader(self, run: Run, part: Part) -> Read:
-        def read(text: str, question: str, params: Params) -> Answering:
-            ids = self._books.ids(run.ask.book, part)
-            return self._turns.alone(run, part_key(run.ask, part), ids, question, params, of_book=True)
-
-        return read
-
-    def _notes_reader(self, run: Run) -> Read:
-        def read(text: str, question: str, params: Params) -> Answering:
-            return self._turns.alone(run, _notes_key(run.ask), self._encoded(text), question, params)
-
-        return read
-
-    # ---- a question ----------------------------------------------------------------------------------------
 
     def answer(self, run: Run, plan: ReadingPlan) -> Iterator[Event]:
         """The events of an answer from the part that matches the question; from the summaries of all parts
         where none does.
         """
-        ask, known = run.ask, self.known(run.ask.book, plan)
+        ask, known = run.ask, self._known(run.ask.book, plan)
         part = self._part_for(ask, plan)
         if part is None and len(known) == len(plan.parts):
             source = _("the summaries of all parts")
             yield Reading(1, 1, source)
             text = self._encoded(self._within_room(known))
-            done = yield from self._turns.turn(run, _notes_key(ask), text, asked(self._style, ask.question))
+            done = yield from self._turns.turn(run, notes_key(ask), text, asked(self._style, ask.question))
             yield self._turns.finished(done, plan=plan, sources=(source,))
             return
         notes: tuple[str, ...] = ()
@@ -179,12 +97,3 @@ class InParts:
 
     def _encoded(self, text: str) -> list[int]:
         return self._tokenizer.encode(text + "\n\n")
-
-
-def part_key(ask: Ask, part: Part) -> tuple:
-    """What the context of a part is kept under."""
-    return ask.book_id, part.start, part.end
-
-
-def _notes_key(ask: Ask) -> tuple:
-    return ask.book_id, "notes"

@@ -4,8 +4,10 @@ what is not.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from itertools import groupby
 from typing import Any
 
 from core.config import FITS
@@ -25,9 +27,13 @@ class ReadingStyle:
     whole_tokens: int | None = None
     note_tokens: int = 160  # longest summary of a part
     system: str = "You read books and answer from them."
-    # so many tokens of part summaries are told in one go; more by stretches of the book
+    # so many tokens of part summaries are told in one go; of more, runs of them first
     join_tokens: int = 8192
-    by_stretches: bool = False  # by stretches also where all of them could be told in one go
+    # "told": the whole from the parts, by the model; "supported": the parts by the model, of whose sentences
+    # the whole is chosen; "own": in the book's own sentences, where the model's were measured to be no better
+    summaries: str = "told"
+    # a summary's sentence of which the book holds less (core.evidence.support) is not said
+    supported: float = 0.2
     # a part's summary that keeps less to its text (core.text.grounding) is tried again
     grounded: float = 0.0
     # tried in turn
@@ -36,6 +42,9 @@ class ReadingStyle:
         "Write a short summary of the whole book from these notes, in your own words.",
     )
     whole_prompt: str = "Write a short summary of this book in your own words."
+    # behind the two prompts above, for the length that was asked for
+    paragraph_wish: str = "Use one paragraph of about 120 words."
+    page_wish: str = "Use about 400 words, and tell the events in their order."
     answer_prompt: str = "{question}"
     # follows a question about text that is before the model; "" where it cannot quote
     quote_prompt: str = ""
@@ -98,6 +107,18 @@ def book_chapters(document: Document) -> tuple[Section, ...]:
     return tuple(replace(section, start=openings.get(section.start, section.start)) for section in chapters)
 
 
+def by_chapter(document: Document, parts: Sequence[Part]) -> list[tuple[Part, ...]]:
+    """Consecutive parts that lie in the same chapter, together."""
+    starts = [section.start for section in book_chapters(document)]
+    grouped = groupby(parts, key=lambda part: bisect_right(starts, part.start))
+    return [tuple(inside) for _chapter, inside in grouped]
+
+
+def of_length(style: ReadingStyle, prompt: str, length: str) -> str:
+    """`prompt` with the wish for a length: a page, or a paragraph, also for each chapter."""
+    return f"{prompt} {style.page_wish if length == 'page' else style.paragraph_wish}"
+
+
 def plan_reading(
     document: Document,
     counter: Counter,
@@ -107,9 +128,10 @@ def plan_reading(
     fit: str = "auto",
     chapters: tuple[int, int] | None = None,
     reserve: int = 768,
+    apart: bool = False,
 ) -> ReadingPlan:
     """How to read `document` (or its chapters first..last, 1-based) with `reserve` tokens kept free for
-    question and answer.
+    question and answer. `apart`: no part has more than one chapter.
 
     Raises UserError when there is nothing to read, the chapters do not exist, or `fit` is "whole" and it does
     not fit.
@@ -135,7 +157,8 @@ def plan_reading(
     if fit != "sections" and tokens <= longest_whole and len(spans) == 1:
         label = _("the whole book") if chapters is None else place(names, chosen)
         return ReadingPlan("whole", (Part(label, *spans[0], tokens),), tokens, left_out)
-    parts = _parts(document, counter, book, names, chosen, limit=min(style.part_tokens, room))
+    limit = min(style.part_tokens, room)
+    parts = _parts(document, counter, book, names, chosen, limit=limit, apart=apart)
     notes: tuple[str, ...] = ()
     if fit == "auto" and len(parts) > 1:
         why = _(
@@ -226,11 +249,12 @@ def _parts(
     chosen: range,
     *,
     limit: int,
+    apart: bool,
 ) -> tuple[Part, ...]:
     pieces = [unit for i in chosen for unit in units(document.text, counter, i, book[i], limit)]
     groups: list[list[Unit]] = []
     for unit in pieces:
-        previous = groups[-1] if groups else None
+        previous = groups[-1] if groups and not apart else None
         if previous and _joins(previous[-1], unit) and sum(u.tokens for u in previous) + unit.tokens <= limit:
             previous.append(unit)
         else:

@@ -17,15 +17,18 @@ from typing import Any
 from core.ask import Ask
 from core.backend.heap import trim_heap
 from core.cache.looking import Head
-from core.conversation.asking import Conversations, Run, asked_of_passage, asked_of_text, quoting
+from core.conversation.answering import Answer
+from core.conversation.asking import Conversations, Run, asked_of_passage, asked_of_text, part_key, quoting
 from core.conversation.books import Books
 from core.conversation.contexts import ContextShelf
 from core.conversation.expectation import Expectation
 from core.conversation.notes import NoteStore
-from core.conversation.parts import InParts, part_key
+from core.conversation.parts import InParts
 from core.conversation.passages import MOST_PASSAGES, FromPassages
-from core.conversation.reading import ReadingPlan, ReadingStyle
+from core.conversation.reading import ReadingPlan, ReadingStyle, of_length
 from core.conversation.summary import Summarizer
+from core.conversation.supporting import whole_sentences
+from core.conversation.telling import Summaries
 from core.conversation.turns import Turns
 from core.documents.document import Document
 from core.engine import Engine
@@ -75,13 +78,23 @@ class Session:
             verify=verify,
             heads=heads,
         )
-        self._in_parts = InParts(
+        self._summaries = Summaries(
             self._turns,
             tokenizer,
             style,
             books=self._books,
             conversations=self._conversations,
             summarizer=self._summarizer,
+            expectation=self._expectation,
+            room_tokens=self._room_tokens,
+        )
+        self._in_parts = InParts(
+            self._turns,
+            tokenizer,
+            style,
+            books=self._books,
+            conversations=self._conversations,
+            known=self._summaries.known,
             room_tokens=self._room_tokens,
         )
         self._from_passages = FromPassages(
@@ -105,10 +118,10 @@ class Session:
         ask, plan = run.ask, self._plan_for(run)
         if plan.mode == "passages":
             yield from self._from_passages.answer(run, plan, self._from_passages.found(ask, plan))
+        elif ask.question is None and (plan.mode != "whole" or self._style.summaries != "told"):
+            yield from self._summaries.summarize(run, plan)
         elif len(plan.parts) == 1:
             yield from self._whole(run, plan)
-        elif ask.question is None:
-            yield from self._in_parts.summarize(run, plan)
         else:
             yield from self._in_parts.answer(run, plan)
 
@@ -191,6 +204,8 @@ class Session:
         """
         ask = run.ask
         fit = "auto" if ask.question is None and ask.fit == "passages" else ask.fit
+        if ask.question is None and ask.summary_length == "chapters":
+            return self._reading_plan(run, "sections", apart=True)
         plan = self._reading_plan(run, fit)
         if fit != "auto" or ask.question is None:
             return plan
@@ -206,11 +221,9 @@ class Session:
         )
         return replace(passages, notes=(why.format(time=duration(wait_s)),))
 
-    def _reading_plan(self, run: Run, fit: str) -> ReadingPlan:
-        ask = run.ask
-        return self.reading_plan(
-            ask.book, fit=fit, chapters=ask.chapters, max_new_tokens=run.params.max_new_tokens
-        )
+    def _reading_plan(self, run: Run, fit: str, *, apart: bool = False) -> ReadingPlan:
+        ask, reserve = run.ask, run.params.max_new_tokens + self._instruction_tokens
+        return self._books.plan(ask.book, fit=fit, chapters=ask.chapters, reserve=reserve, apart=apart)
 
     def _room_tokens(self, answer: int) -> int:
         """What a context holds of a text beside the instructions and an answer."""
@@ -229,9 +242,11 @@ class Session:
         """A text that is read in one go."""
         ask, part = run.ask, plan.parts[0]
         yield Reading(1, 1, part.label)
-        question = quoting(self._style, self._style.whole_prompt)
         if ask.question is not None:
             question = asked_of_text(self._style, ask.question)
+        else:
+            wish = of_length(self._style, self._style.whole_prompt, ask.summary_length)
+            question = quoting(self._style, wish)
         text = self._books.ids(ask.book, part)
         done = yield from self._turns.turn(
             run,
@@ -241,7 +256,16 @@ class Session:
             keep=True,
             places=lambda: self._books.stretches(ask.book, part),
         )
+        if ask.question is None and done.reason == "length":
+            done = self._ended(run, question, done)
         yield self._turns.finished(done, plan=plan, sources=(part.label,))
+
+    def _ended(self, run: Run, question: str, done: Answer) -> Answer:
+        """A summary that reached the longest answer, up to the end of its last whole sentence."""
+        text = whole_sentences(done.text)
+        ids = tuple(self._tokenizer.encode(text))
+        self._conversations.memory(run.ask).asked(self._tokenizer.encode(question), ids)
+        return replace(done, text=text, token_ids=ids)
 
     # ---- how long it takes -------------------------------------------------------------------------------
 
@@ -264,7 +288,7 @@ class Session:
         return self._expectation.reading_s(max(0, plan.tokens - known))
 
     def _summary_s(self, book: Document, plan: ReadingPlan) -> float:
-        known = {note.first for note in self._in_parts.known(book, plan)}
+        known = {note.first for note in self._summaries.known(book, plan)}
         unread = [part for index, part in enumerate(plan.parts) if index not in known]
         answer_tokens = self._conversations.answer_tokens or _ANSWER_TOKENS
         return self._expectation.summary_s(unread, len(plan.parts), self._style, answer_tokens)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
@@ -152,6 +152,33 @@ class Evidence:
             for at, (start, end) in enumerate(sentences(answer, 0, len(answer)))
             if not any(left <= start < right for left, right in apart)
         )
+
+    def marks_within(self, told: str, within: tuple[int, int], *, agrees: float = AGREES) -> tuple[Mark, ...]:
+        """One mark for each sentence of what was told of a stretch of the text, held against its passages;
+        `agrees` is the score that is enough.
+        """
+        low, high = within
+        inside = {number for number, one in enumerate(self.passages) if one.start < high and one.end > low}
+        return tuple(
+            replace(self._judge_within(told[start:end], within, inside, agrees), start=start, end=end)
+            for start, end in sentences(told, 0, len(told))
+        )
+
+    def _judge_within(
+        self, sentence: str, within: tuple[int, int], inside: Collection[int], agrees: float
+    ) -> Mark:
+        place = self.quotes.find(sentence) if len(sentence.split()) >= _QUOTED_WORDS else None
+        if place is not None and within[0] <= place[0] < within[1]:
+            return Mark(0, 0, "quoted", place, 1.0, reasons=("words",))
+        weights = {word: self._ranking.weight(word) for word in terms(sentence)}
+        near = [number for number in self._ranking.nearest(sentence, len(self.passages)) if number in inside]
+        if len(weights) < _FEW_WORDS or not near:
+            return Mark(0, 0)
+        held = [self._held(self.passages[number], weights) for number in near[:_CANDIDATES]]
+        best = max(held, key=lambda one: one.score)
+        if best.score < agrees or not self._consistent(sentence, best):
+            return Mark(0, 0, score=best.score, nearest=best.passage)
+        return Mark(0, 0, "agrees", best.place, best.score, best.passage, ("words",))
 
     def _shares(self, places: Places) -> dict[int, float]:
         """What was looked at by number of passage."""

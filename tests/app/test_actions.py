@@ -24,9 +24,11 @@ def test_sampling_is_the_models_own_unless_the_reader_wants_another(ticked, samp
         "max_new_tokens": 64.0,
         "seed": 5,
     }
-    assert make_wish((0, 0), params, NoBook()).params == {**sampling, "max_new_tokens": 64, "seed": 5}
+    assert make_wish((0, 0, "page"), params, NoBook()).params == {**sampling, "max_new_tokens": 64, "seed": 5}
 
 
 def test_no_seed_means_another_one_every_time():
-    seeds = {make_wish((0, 0), {"suits_model": True, "seed": 0}, NoBook()).params["seed"] for _ in range(4)}
+    seeds = {
+        make_wish((0, 0, "page"), {"suits_model": True, "seed": 0}, NoBook()).params["seed"] for _ in range(4)
+    }
     assert len(seeds) == 4 and 0 not in seeds

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from core.conversation.notes import Note, grouped, joined, settled
+from core.conversation.notes import Line, Note, grouped, joined, settled
+
+
+def note(number: int, text: str, label: str = "") -> Note:
+    return Note(label or str(number), (Line(text, 0, 1),), number, number)
 
 
 @pytest.mark.parametrize(
@@ -34,7 +38,7 @@ def test_echo_of_the_instruction_goes():
 
 
 def test_groups_are_even_and_in_order():
-    notes = [Note(f"{i}", "x" * 100, i, i) for i in range(10)]
+    notes = [note(i, "x" * 100) for i in range(10)]
     groups = grouped(notes, lambda note: len(note.text), 350)
     assert [len(group) for group in groups] in (
         [3, 4, 3],
@@ -50,16 +54,10 @@ def test_groups_are_even_and_in_order():
 
 def test_groups_shrink_whatever_the_room():
     """Notes longer than the room must not keep a summary of summaries from ending."""
-    notes = [Note(str(i), "x" * 900, i, i) for i in range(5)]
+    notes = [note(i, "x" * 900) for i in range(5)]
     assert len(grouped(notes, lambda note: len(note.text), 100)) <= 2
     assert grouped(notes[:1], lambda note: len(note.text), 100) == [notes[:1]]
 
 
-def test_groups_are_as_many_as_asked_for_where_there_are_notes_enough():
-    notes = [Note(str(i), "x" * 10, i, i) for i in range(9)]
-    assert [len(group) for group in grouped(notes, lambda note: len(note.text), 1000, least=3)] == [3, 3, 3]
-    assert len(grouped(notes[:5], lambda note: len(note.text), 1000, least=4)) == 2
-
-
 def test_joined_names_every_part():
-    assert joined([Note("One", "a"), Note("Two", "b")]) == "One\na\n\nTwo\nb"
+    assert joined([note(0, "a", "One"), note(1, "b", "Two")]) == "One\na\n\nTwo\nb"

@@ -231,7 +231,7 @@ def told(engine: FakeEngine, number: int = -1) -> str:
 
 @pytest.mark.parametrize("question", [None, "Who came?"])
 def test_a_model_that_can_is_asked_to_quote_the_text_before_it(question: str | None):
-    asked = question or "whole?"
+    asked = question or f"whole? {STYLE.page_wish}"
     for style, wanted in ((QUOTING, f"{asked}\nQuote it."), (STYLE, asked)):
         session, engine = make(style=style)
         ask(session, book(1), question)
@@ -349,8 +349,8 @@ def test_part_summaries_know_no_stop_string():
     """They are the program's own notes; what ends an answer would cut them short."""
     session, engine = make(reply_by_prompt)
     ask(session, book(), None, params={"stop": ["e"]})
-    assert [params.stop for params in engine.params[:-1]] == [()] * (len(engine.params) - 1)
-    assert engine.params[-1].stop == ("e",)
+    assert [params.stop for params in engine.params[:4]] == [()] * 4
+    assert {params.stop for params in engine.params[4:]} == {("e",)}
 
 
 # ---- re-checking -------------------------------------------------------------------------------------------

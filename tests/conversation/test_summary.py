@@ -7,8 +7,8 @@ import dataclasses
 from core.ask import Ask
 from core.conversation.notes import NoteStore
 from core.events import Delta, Reading
-from tests.fakes import EOS, CharTokenizer
-from tests.talks import STYLE, TOPICS, ask, book, encoded, finished, make, reply_by_prompt
+from tests.fakes import CharTokenizer
+from tests.talks import STYLE, TOPICS, WHOLE, ask, book, encoded, finished, make, reply_by_prompt
 
 
 def test_long_book_is_summarised_in_parts_and_then_whole():
@@ -20,7 +20,7 @@ def test_long_book_is_summarised_in_parts_and_then_whole():
     ] + [(1, 1, "whole summary")]
     assert readings[1].label == "Chapter 2"
     done = finished(events)
-    assert done.text == "All of it."
+    assert done.text == WHOLE
     assert done.sources == ("Chapter 1", "Chapter 2", "Chapter 3", "Chapter 4")
     last = CharTokenizer().decode(engine.prompts[-1])
     assert all(f"about the {topic} alone" in last for topic in TOPICS)
@@ -29,20 +29,16 @@ def test_long_book_is_summarised_in_parts_and_then_whole():
     assert engine.params[0].temperature == 0.1
 
 
-def test_summaries_that_do_not_fit_together_are_summarised_in_groups():
+def test_summaries_that_do_not_fit_together_are_told_in_levels():
     """Many parts: the notes alone exceed what the model reads at once."""
-    session, engine = make(
-        lambda ids, params: encoded("All of it happened as the keeper had told everyone so."),
-        context_tokens=1500,
-    )
-    done = finished(ask(session, book(30), None))
-    assert [line for line in done.text.splitlines() if line.startswith("##")] == [
-        "## Chapters 1–10",
-        "## Chapters 11–20",
-        "## Chapters 21–30",
-    ]
-    assert done.token_ids == tuple(encoded(done.text))
-    assert max(len(prompt) for prompt in engine.prompts) < 1000
+    session, engine = make(reply_by_prompt, context_tokens=1500)
+    events = ask(session, book(30), None)
+    parts = [e for e in events if isinstance(e, Reading) and e.purpose == "part summary"]
+    levels = list(dict.fromkeys(e.label for e in parts if e.total == 3))
+    assert levels == ["Chapters 1–10", "Chapters 11–20", "Chapters 21–30"]
+    assert finished(events).text == WHOLE
+    assert finished(events).token_ids == tuple(encoded(WHOLE))
+    assert max(len(prompt) for prompt in engine.prompts) < 1200
 
 
 def test_stopped_reading_goes_on_where_it_stopped(tmp_path):
@@ -56,7 +52,7 @@ def test_stopped_reading_goes_on_where_it_stopped(tmp_path):
     assert event.sources == ("Chapter 1", "Chapter 2")
     fresh, engine = make(reply_by_prompt, notes=NoteStore(tmp_path))
     events = ask(fresh, book(), None)
-    assert finished(events).text == "All of it."
+    assert finished(events).text == WHOLE
     assert len(engine.prompts) == 3  # parts 3 and 4, then the whole
     assert "about the lighthouse keeper alone." in "".join(e.text for e in events if isinstance(e, Delta))
 
@@ -85,7 +81,7 @@ def strict_reply(ids, params):
     """The second prompt's summary keeps to the text best, but not well enough; all others invent."""
     prompt = CharTokenizer().decode(ids)
     if prompt.rstrip().endswith("second?") or "second?" in prompt[-20:]:
-        return encoded("The keeper of the lighthouse came again, and quietly, in the evening.")
+        return encoded("The keeper of the lighthouse came again, and quietly.")
     return encoded("A pirate named Alex sailed to distant islands with his friend Sarah.")
 
 
@@ -112,45 +108,6 @@ def test_part_that_keeps_to_its_text_is_asked_for_once():
         0
     ] == (1, 1)
     assert not [e for e in events if isinstance(e, Reading) and e.index == 1 and e.attempt > 1]
-
-
-def test_summary_in_stretches_streams_what_the_answer_is_in_the_end():
-    """What was on the screen stretch by stretch is the text that is kept."""
-    session, _ = make(
-        lambda ids, params: encoded("All of it happened as the keeper had told everyone so."),
-        context_tokens=1500,
-    )
-    events = ask(session, book(30), None)
-    first = next(i for i, e in enumerate(events) if isinstance(e, Reading) and e.purpose == "whole summary")
-    assert "".join(e.text for e in events[first:] if isinstance(e, Delta)) == finished(events).text
-    stats = finished(events).stats
-    assert stats.new_tokens == 3 * len(
-        encoded("All of it happened as the keeper had told everyone so.") + [EOS]
-    )
-
-
-def test_model_that_tells_by_stretches_does_so_for_a_short_book_too():
-    style = dataclasses.replace(STYLE, by_stretches=True)
-    session, _ = make(reply_by_prompt, style=style)
-    done = finished(ask(session, book(), None))
-    assert [line for line in done.text.splitlines() if line.startswith("##")] == [
-        "## Chapters 1–2",
-        "## Chapters 3–4",
-    ]
-
-
-def test_stopping_between_stretches_keeps_what_was_told():
-    session, _ = make(
-        lambda ids, params: encoded("All of it happened as the keeper had told everyone so."),
-        context_tokens=1500,
-    )
-    told = []
-    for event in session.ask(Ask(None, book(30), "c"), should_stop=lambda: len(told) > 1):
-        if isinstance(event, Reading) and event.purpose == "whole summary":
-            told.append(event)
-    assert (
-        event.reason == "user" and event.text.startswith("## Chapters 1–10") and event.text.count("##") == 1
-    )
 
 
 def test_echo_of_the_instruction_does_not_reach_the_whole_summary():
@@ -181,5 +138,5 @@ def test_torn_note_on_disk_is_made_again(tmp_path):
     for path in torn:
         path.write_text('{"no')
     again, engine = make(reply_by_prompt, notes=NoteStore(tmp_path))
-    assert finished(ask(again, book(), None)).text == "All of it."
+    assert finished(ask(again, book(), None)).text == WHOLE
     assert len(engine.prompts) == 5

@@ -1,0 +1,95 @@
+"""Holds what a model told of a stretch of a book against that stretch. No model here.
+
+A sentence stays where a passage of the stretch has its names, its numbers and enough of its words; where none
+has, the stretch's own best sentence says its part. So a summary states nothing that does not stand in the
+book, and every sentence of it knows its place.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from core.conversation.notes import Line
+from core.documents.document import Document
+from core.evidence.choosing import best_sentences, choose
+from core.evidence.passages import sentences
+from core.evidence.support import Evidence
+from core.text.ranking import Ranking, terms
+
+_INSTEAD_WORDS = 150  # of own sentences, from which those are taken that stand in for others
+_ALIKE = 0.7  # of a sentence's content words: what so far was said before is not said again
+_ENDED = re.compile(r"[.!?…。！？][\"'”’)\]»」』]*$")
+
+
+class Stretch:
+    """A stretch of a book, by character offsets, and what may be told of it. `lines`: its sentences that
+    were told before, where it is told from them; without any, the book's own stand in.
+    """
+
+    def __init__(
+        self, book: Document, evidence: Evidence, within: tuple[int, int], lines: Sequence[Line] = ()
+    ) -> None:
+        self._book, self._evidence, self._within = book, evidence, within
+        self._lines = tuple(lines)
+
+    def supported(self, told: str, least: float) -> tuple[Line, ...]:
+        """The sentences of `told` that the stretch bears out with a score of `least`
+        (core.evidence.support), in their order; in place of each other one, a sentence that stands in the
+        book, or nothing where none is left.
+        """
+        lines: list[Line] = []
+        for mark in self._evidence.marks_within(told, self._within, agrees=least):
+            sentence = " ".join(told[mark.start : mark.end].split())
+            if mark.place is not None and _ENDED.search(sentence):
+                line = Line(sentence, *mark.place)
+            else:
+                line = self._instead(sentence, lines)
+            if line is not None and not repeats(line, lines):
+                lines.append(line)
+        return tuple(lines)
+
+    def own(self, words: int) -> tuple[Line, ...]:
+        """The stretch in about so many words of its own."""
+        return own_lines(self._book, [self._within], words)
+
+    def _instead(self, sentence: str, before: Sequence[Line]) -> Line | None:
+        """What is said in place of a sentence that is not borne out: of what is not said yet, what shares
+        words with it, else the first.
+        """
+        offered = self._lines or self.own(_INSTEAD_WORDS)
+        left = [line for line in offered if not repeats(line, before)]
+        near = Ranking([terms(line.text) for line in left]).nearest(sentence, 1)
+        return left[near[0] if near else 0] if left else None
+
+
+def own_lines(book: Document, ranges: Sequence[tuple[int, int]], words: int) -> tuple[Line, ...]:
+    """The book's own sentences that tell these ranges of its text in about so many words."""
+    return tuple(
+        Line(" ".join(book.text[start:end].split()), start, end, own=True)
+        for start, end in best_sentences(book.text, ranges, words)
+    )
+
+
+def fewer(lines: Sequence[Line], words: int) -> tuple[Line, ...]:
+    """Those of `lines` that tell the most, in their order, about `words` words of them; nothing twice."""
+    once: list[Line] = []
+    for line in lines:
+        if not repeats(line, once):
+            once.append(line)
+    return tuple(once[number] for number in choose([line.text for line in once], words))
+
+
+def repeats(line: Line, before: Sequence[Line]) -> bool:
+    """Whether a line says hardly more than one before it."""
+    own = set(terms(line.text))
+    return any(
+        line.text == other.text or bool(own) and len(own.intersection(terms(other.text))) > _ALIKE * len(own)
+        for other in before
+    )
+
+
+def whole_sentences(text: str) -> str:
+    """`text` up to the end of its last whole sentence; as it is where it has none."""
+    ends = [end for start, end in sentences(text, 0, len(text)) if _ENDED.search(text[start:end])]
+    return text[: ends[-1]] if ends else text

@@ -1,0 +1,275 @@
+"""A book's summary, at the length that was asked for: its parts are told one after the other, chapters from
+their parts and the whole from these, or all of it in the book's own sentences.
+
+Every sentence keeps the place it stands on through all levels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from core.ask import Ask, Params
+from core.conversation.answering import Answer
+from core.conversation.asking import Conversations, Run, notes_key, part_key
+from core.conversation.books import Books, passage
+from core.conversation.expectation import Expectation
+from core.conversation.notes import Line, Note, grouped, joined
+from core.conversation.reading import Part, ReadingPlan, ReadingStyle, by_chapter, of_length, place_name
+from core.conversation.summary import Read, Summarizer, Text, Told, joined_lines, shown
+from core.conversation.supporting import Stretch, fewer, own_lines
+from core.conversation.turns import Turns
+from core.documents.document import Document
+from core.events import Event, Finished, Reading, Stand, Stats
+from core.stats import combined
+from core.text.tokenizer import Tokenizer
+from core.text.words import translated as _
+from core.text.words import translated_count as _n
+
+WORDS = {"paragraph": 120, "page": 450, "chapters": 90}  # of a summary; by chapters: of each
+_PARAGRAPH_LINES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A run of lines under a heading, "" for none."""
+
+    heading: str
+    lines: tuple[Line, ...]
+
+
+class Summaries:
+    """What a session does with the wish for a summary.
+
+    `room_tokens(n)`: what a context holds of a text beside the instructions and an answer of n tokens.
+    """
+
+    def __init__(
+        self,
+        turns: Turns,
+        tokenizer: Tokenizer,
+        style: ReadingStyle,
+        *,
+        books: Books,
+        conversations: Conversations,
+        summarizer: Summarizer,
+        expectation: Expectation,
+        room_tokens: Callable[[int], int],
+    ) -> None:
+        self._turns, self._tokenizer, self._style = turns, tokenizer, style
+        self._books, self._conversations, self._summarizer = books, conversations, summarizer
+        self._expectation, self._room_tokens = expectation, room_tokens
+
+    def known(self, book: Document, plan: ReadingPlan) -> list[Note]:
+        """The summaries of the parts that were read before, in any conversation."""
+        found = [self._summarizer.known(book.sha256, passage(book, part)) for part in plan.parts]
+        return [
+            Note(part.label, lines, number, number)
+            for number, (part, lines) in enumerate(zip(plan.parts, found, strict=True))
+            if lines is not None
+        ]
+
+    def summarize(self, run: Run, plan: ReadingPlan) -> Iterator[Event]:
+        """The events of a summary."""
+        if self._style.summaries == "own":
+            yield from self._in_own_sentences(run, plan)
+            return
+        notes: list[Note] = []
+        parts = yield from self._parts(run, plan, notes)
+        if parts.stopped:
+            words = _("Stopped in part {number} of {count}; the parts before it are kept.")
+            said = words.format(number=len(notes) + 1, count=len(plan.parts))
+            yield self._stopped(plan, len(notes), parts.stats, (said, *parts.notes))
+            return
+        whole = yield from self._whole(run, plan, notes)
+        if whole is None:
+            said = _("Stopped before the whole was told; the summaries of all parts are kept.")
+            yield self._stopped(plan, len(notes), parts.stats, (said,))
+            return
+        sections, anew = whole
+        told = joined_lines(sections[0].lines) if anew.new_tokens and len(sections) == 1 else ""
+        yield from self._shown(run, plan, sections, anew if anew.new_tokens else parts.stats, told=told)
+
+    # ---- in the book's own sentences -----------------------------------------------------------------------
+
+    def _in_own_sentences(self, run: Run, plan: ReadingPlan) -> Iterator[Event]:
+        words, book = WORDS[run.ask.summary_length], run.ask.book
+        if run.ask.summary_length == "chapters":
+            sections = [
+                Section(label, own_lines(book, [(part.start, part.end) for part in parts], words))
+                for label, parts in _chapters(run.ask, plan)
+            ]
+        else:
+            ranges = [(part.start, part.end) for part in plan.parts]
+            sections = [Section("", own_lines(book, ranges, words))]
+        note = _("In the book's own sentences: this model's own summaries were found to be no better.")
+        yield from self._shown(run, plan, sections, Stats(), note=note)
+
+    # ---- told by the model ---------------------------------------------------------------------------------
+
+    def _parts(self, run: Run, plan: ReadingPlan, notes: list[Note]) -> Generator[Event, None, Told]:
+        """Adds a note of every part to `notes`, until it is stopped; what was told of them all in figures."""
+        ask, stats = run.ask, []
+        known = set() if ask.fresh else {note.first for note in self.known(ask.book, plan)}
+        for index, part in enumerate(plan.parts):
+            unread = [one for at, one in enumerate(plan.parts) if at >= index and at not in known]
+            left_s = self._expectation.summary_s(
+                unread, len(plan.parts), self._style, run.params.max_new_tokens
+            )
+            told = yield from self._summarizer.told(
+                ask.book_id,
+                Text(passage(ask.book, part), self._stretch(ask, part.start, part.end)),
+                self._style.part_prompts,
+                Reading(index + 1, len(plan.parts), part.label, "part summary", left_s=left_s),
+                self._conversations.note_params(ask, index + 1),
+                self._part_reader(run, part),
+                fresh=ask.fresh,
+            )
+            if told.stopped:
+                return told
+            stats.append(told.stats)
+            notes.append(Note(part.label, told.lines, index, index))
+        return Told((), combined(stats))
+
+    def _whole(
+        self, run: Run, plan: ReadingPlan, notes: list[Note]
+    ) -> Generator[Event, None, tuple[list[Section], Stats] | None]:
+        """The parts' notes as one summary of the length that was asked for; None where it was stopped."""
+        length = run.ask.summary_length
+        if length == "chapters":
+            sections, stats = [], []
+            for label, parts in _chapters(run.ask, plan):
+                first = plan.parts.index(parts[0])
+                own = notes[first : first + len(parts)]
+                told = yield from self._merged(run, plan, own, label, WORDS[length])
+                if told.stopped:
+                    return None
+                sections.append(Section(label, told.lines))
+                stats.append(told.stats)
+            return sections, combined(stats)
+        told = yield from self._merged(run, plan, notes, _("the whole book"), WORDS[length])
+        return None if told.stopped else ([Section("", told.lines)], told.stats)
+
+    def _merged(
+        self, run: Run, plan: ReadingPlan, notes: list[Note], label: str, words: int
+    ) -> Generator[Event, None, Told]:
+        """Notes made one summary of about `words` words: chosen from their lines, or told anew by the model
+        in as many levels as it takes.
+        """
+        lines = [line for note in notes for line in note.lines]
+        if self._style.summaries == "supported" or len(notes) == 1:
+            return Told(fewer(lines, words), Stats())
+        room = min(self._style.join_tokens, self._room_tokens(max(512, run.params.max_new_tokens)))
+        while True:
+            groups = grouped(notes, lambda note: self._tokenizer.count(joined([note])), room)
+            if len(groups) == 1:
+                place = Reading(1, 1, label, "whole summary")
+                prompt = of_length(self._style, self._style.join_prompts[0], run.ask.summary_length)
+                return (yield from self._retold(run, plan, notes, [prompt], place, run.params, keep=False))
+            shorter = []
+            for number, group in enumerate(groups, 1):
+                name = place_name(run.ask.book, plan.parts[group[0].first : group[-1].last + 1])
+                place = Reading(number, len(groups), name, "part summary")
+                params = self._conversations.note_params(run.ask, number)
+                told = yield from self._retold(run, plan, group, self._style.join_prompts, place, params)
+                if told.stopped:
+                    return told
+                shorter.append(Note(name, told.lines, group[0].first, group[-1].last))
+            notes = shorter
+
+    def _retold(
+        self,
+        run: Run,
+        plan: ReadingPlan,
+        notes: Sequence[Note],
+        prompts: Sequence[str],
+        place: Reading,
+        params: Params,
+        *,
+        keep: bool = True,
+    ) -> Generator[Event, None, Told]:
+        """One summary of several, told by the model."""
+        start, end = plan.parts[notes[0].first].start, plan.parts[notes[-1].last].end
+        stretch = self._stretch(run.ask, start, end, [line for note in notes for line in note.lines])
+        text = Text(joined(notes), stretch)
+        read = self._notes_reader(run, text.text)
+        return (
+            yield from self._summarizer.told(
+                run.ask.book_id, text, prompts, place, params, read, fresh=run.ask.fresh, keep=keep
+            )
+        )
+
+    def _stretch(self, ask: Ask, start: int, end: int, lines: Sequence[Line] = ()) -> Stretch:
+        return Stretch(ask.book, self._books.evidence(ask.book), (start, end), lines)
+
+    def _part_reader(self, run: Run, part: Part) -> Read:
+        ids = self._books.ids(run.ask.book, part)
+        return lambda prompt, params: self._turns.alone(
+            run, part_key(run.ask, part), ids, prompt, params, of_book=True
+        )
+
+    def _notes_reader(self, run: Run, text: str) -> Read:
+        ids = self._tokenizer.encode(text + "\n\n")
+        return lambda prompt, params: self._turns.alone(run, notes_key(run.ask), ids, prompt, params)
+
+    # ---- the end -------------------------------------------------------------------------------------------
+
+    def _shown(
+        self,
+        run: Run,
+        plan: ReadingPlan,
+        sections: Sequence[Section],
+        stats: Stats,
+        *,
+        told: str = "",
+        note: str = "",
+    ) -> Iterator[Event]:
+        """The summary as one answer, which later turns repeat. `told`: what the reader saw of it before."""
+        text, stands = composed(sections, quoting=not note)
+        quoted = sum(one.quoted for one in stands)
+        if quoted and not note:
+            note = _n(
+                "{quoted} of {count} sentence is the book's own, in quotation marks.",
+                "{quoted} of {count} sentences are the book's own, in quotation marks.",
+                len(stands),
+            ).format(quoted=quoted, count=len(stands))
+        if text != told:
+            yield Reading(1, 1, _("the whole book"), "whole summary", attempt=2 if told else 1)
+            yield from shown(text, stats)
+        ids = tuple(self._tokenizer.encode(text))
+        self._conversations.memory(run.ask).asked(self._tokenizer.encode(self._style.whole_prompt), ids)
+        done = Answer("stop", text, ids, stats)
+        sources = [part.label for part in plan.parts]
+        finished = self._turns.finished(done, plan=plan, sources=sources, notes=(note,) if note else ())
+        yield replace(finished, stands=stands)
+
+    def _stopped(self, plan: ReadingPlan, read: int, stats: Stats, notes: Sequence[str]) -> Finished:
+        """The end of a reading in parts that the user stopped."""
+        sources = [part.label for part in plan.parts[:read]]
+        return self._turns.finished(Answer("user", "", (), stats), plan=plan, sources=sources, notes=notes)
+
+
+def composed(sections: Sequence[Section], *, quoting: bool) -> tuple[str, tuple[Stand, ...]]:
+    """The sections as one text in paragraphs, and where in it each line stands. `quoting`: the book's own
+    sentences in quotation marks, among others.
+    """
+    text, stands = "", []
+    for section in sections:
+        if section.heading:
+            text += ("\n\n" if text else "") + f"## {section.heading}"
+        for number, line in enumerate(section.lines):
+            if text:
+                text += "\n\n" if number % _PARAGRAPH_LINES == 0 else " "
+            said = _quotation(line.text) if quoting and line.own else line.text
+            stands.append(Stand(len(text), len(text) + len(said), line.start, line.end, line.own))
+            text += said
+    return text, tuple(stands)
+
+
+def _quotation(sentence: str) -> str:
+    return f"“{sentence.replace('“', '‘').replace('”', '’')}”"
+
+
+def _chapters(ask: Ask, plan: ReadingPlan) -> list[tuple[str, tuple[Part, ...]]]:
+    """The parts of each chapter under its name."""
+    return [(place_name(ask.book, parts), parts) for parts in by_chapter(ask.book, plan.parts)]

@@ -1,0 +1,219 @@
+"""What a summary says stands in the book: planted inventions go, every sentence keeps its place, at every
+length and through every level.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+
+import pytest
+
+from core.ask import Ask
+from core.conversation.notes import Line, NoteStore
+from core.conversation.reading import by_chapter
+from core.conversation.supporting import Stretch, fewer, whole_sentences
+from core.conversation.telling import Section, composed
+from core.documents.document import Document
+from core.documents.document import Section as Chapter
+from core.events import Finished, Reading
+from core.evidence.support import Evidence
+from tests.fakes import CharTokenizer
+from tests.talks import STYLE, ask, encoded, finished, make
+
+NAMES = ("Oddo", "Mirabel", "Tancred", "Ysolde")
+VERBS = ("rowed", "carried", "counted", "painted", "buried", "guarded", "lifted", "traded")
+THINGS = ("barrels", "lanterns", "ledgers", "anchors", "candles", "blankets", "hammers", "coins")
+PLACES = ("ferry", "market", "chapel", "harbour", "orchard", "cellar", "bridge", "tower")
+
+
+def long_book(chapters: int = 4, sentences: int = 16) -> Document:
+    """Every sentence is another; each chapter has a person of its own."""
+    text, sections, number = "", [], 0
+    for chapter in range(chapters):
+        start = len(text)
+        for at in range(sentences):
+            thing, place = THINGS[(at + chapter) % 8], PLACES[(at // 2 + chapter) % 8]
+            verb, number = VERBS[(at * 3 + chapter) % 8], number + 1
+            text += (
+                f"In winter {1000 + number} the patient {NAMES[chapter % 4]} {verb} all of the {thing} from "
+                f"the old {place} before it was dark.\n\n"
+            )
+        sections.append(Chapter(f"Chapter {chapter + 1}", start, len(text)))
+    return Document("B", "", "txt", text, tuple(sections), sha256="B")
+
+
+def style(summaries: str, **more):
+    return dataclasses.replace(
+        STYLE, part_tokens=900, whole_tokens=1000, note_tokens=600, summaries=summaries, **more
+    )
+
+
+def inventing(ids, params):
+    """Tells a sentence of the text and plants a name that no text knows, then a promise of its own."""
+    prompt = CharTokenizer().decode(ids)
+    said = re.findall(r"(?:patient )?(\w+ \w+ all of the \w+) from the (old \w+)", prompt)
+    first, place = said[0]
+    person = first.split()[0]
+    return encoded(f"{first} from the {place}. Captain Gatsby sailed with {person} to Boston. And so he")
+
+
+def stands_in(book: Document, done: Finished) -> None:
+    """Every sentence has a place, and the places say what the sentences say."""
+    covered = re.sub(r"^## .*$|\s", "", done.text, flags=re.MULTILINE)
+    told = "".join(done.text[one.start : one.end] for one in done.stands)
+    assert re.sub(r"\s", "", told) == covered != ""
+    for one in done.stands:
+        said, there = done.text[one.start : one.end], book.text[one.book_start : one.book_end]
+        assert set(re.findall(r"[A-Z]\w{3,}", said)) <= set(re.findall(r"\w+", there)) | {"In"}
+        assert said[-1] in ".”", "never in the middle of a sentence"
+        if one.quoted:
+            assert " ".join(there.split()) == said.strip("“”")
+
+
+@pytest.mark.parametrize("length", ["paragraph", "page", "chapters"])
+@pytest.mark.parametrize("way", ["told", "supported", "own"])
+def test_every_sentence_stands_in_the_book(way: str, length: str):
+    """An invented name, a broken end: whatever a model writes, at every length and level."""
+    session, engine = make(inventing, style=style(way))
+    book = long_book()
+    done = finished(ask(session, book, None, summary_length=length))
+    assert "Gatsby" not in done.text and "Boston" not in done.text and "And so he" not in done.text
+    stands_in(book, done)
+    assert bool(engine.prompts) == (way != "own")
+    if way == "own":
+        assert any("book's own sentences" in note for note in done.notes)
+
+
+@pytest.mark.parametrize("way", ["supported", "own"])
+def test_a_summary_follows_the_book(way: str):
+    session, _ = make(inventing, style=style(way))
+    book = long_book(8)
+    done = finished(ask(session, book, None))
+    chapters = [[one.start <= stand.book_start < one.end for one in book.chapters] for stand in done.stands]
+    numbers = [inside.index(True) for inside in chapters]
+    assert numbers == sorted(numbers) and len(set(numbers)) >= 6
+
+
+def test_lengths_differ_as_asked():
+    session, _ = make(inventing, style=style("own"))
+    book = long_book(12, 20)
+    words = {
+        length: len(finished(ask(session, book, None, summary_length=length)).text.split())
+        for length in ("paragraph", "page", "chapters")
+    }
+    assert 90 <= words["paragraph"] <= 150 < 380 <= words["page"] <= 520 < words["chapters"]
+
+
+def test_by_chapters_every_chapter_has_its_own_heading():
+    """Short chapters share a part where the whole is told, and must not share a heading here."""
+    small = dataclasses.replace(style("supported"), part_tokens=4000)
+    session, _ = make(inventing, style=small)
+    book = long_book(5, 4)
+    done = finished(ask(session, book, None, summary_length="chapters"))
+    headings = re.findall(r"^## (.*)$", done.text, re.MULTILINE)
+    assert headings == [f"Chapter {number}" for number in range(1, 6)]
+    for number, told in enumerate(re.split(r"^## .*$", done.text, flags=re.MULTILINE)[1:]):
+        assert NAMES[number % 4] in told
+
+
+def test_a_chapter_in_pieces_is_told_once():
+    session, _ = make(inventing, style=style("supported"))
+    book = long_book(2, 30)
+    events = ask(session, book, None, summary_length="chapters")
+    parts = [one for one in events if isinstance(one, Reading) and one.purpose == "part summary"]
+    assert parts[0].total > 2
+    assert finished(events).text.count("## ") == 2
+
+
+def test_the_books_own_sentences_stand_in_quotation_marks_among_others():
+    session, _ = make(inventing, style=style("supported"))
+    done = finished(ask(session, long_book(), None))
+    quoted = [done.text[one.start : one.end] for one in done.stands if one.quoted]
+    assert quoted and all(one[0] + one[-1] == "“”" for one in quoted)
+    assert any("in quotation marks" in note for note in done.notes)
+
+
+def test_time_left_falls_from_part_to_part():
+    session, _ = make(inventing, style=style("supported"))
+    events = ask(session, long_book(), None)
+    left = [one.left_s for one in events if isinstance(one, Reading) and one.left_s and one.attempt == 1]
+    assert len(left) > 3 and left == sorted(left, reverse=True) and left[0] > 0
+
+
+def test_a_stopped_summary_goes_on_with_its_lines(tmp_path):
+    """Their places must come back from disk, too."""
+    book = long_book()
+    session, _ = make(inventing, style=style("supported"), notes=NoteStore(tmp_path))
+    seen = []
+    for event in session.ask(Ask(None, book, "c"), should_stop=lambda: len(seen) > 2):
+        if isinstance(event, Reading) and event.attempt == 1:
+            seen.append(event)
+    assert event.reason == "user"
+    again, engine = make(inventing, style=style("supported"), notes=NoteStore(tmp_path))
+    done = finished(ask(again, book, None))
+    assert len(engine.prompts) == seen[0].total - 2
+    stands_in(book, done)
+
+
+def test_a_limit_binds_the_summary():
+    session, _ = make(inventing, style=style("own"))
+    done = finished(ask(session, long_book(), None, until=2))
+    assert "Oddo" in done.text and "Tancred" not in done.text
+
+
+def test_a_whole_book_told_too_long_ends_with_a_sentence():
+    tale = "The keeper came again. He lit the lamp. A ship went by in the night. "
+    session, _ = make(lambda ids, params: encoded(tale + "Then he"), style=style("told"))
+    book = long_book(1, 3)
+    done = finished(ask(session, book, None, params={"max_new_tokens": len(tale) + 4}))
+    assert done.text == tale.strip() and done.token_ids == tuple(encoded(done.text))
+
+
+def test_what_is_not_borne_out_gives_way_to_what_is():
+    book = long_book(1)
+    stretch = Stretch(book, Evidence(book), (0, len(book.text)))
+    told = stretch.supported("Gatsby gave a party. Oddo rowed to New York with Nick.", 0.3)
+    assert len(told) == 2 and all(line.own for line in told)
+    assert all(book.text[line.start : line.end] == line.text for line in told)
+    lines = (Line("Oddo carried all of the ledgers.", 5, 9),)
+    from_lines = Stretch(book, Evidence(book), (0, len(book.text)), lines).supported("Gatsby sang.", 0.3)
+    assert from_lines == lines
+
+
+def test_nothing_is_told_twice():
+    line = Line("Oddo rowed the barrels to the ferry.", 0, 5)
+    other = Line("Mirabel painted the tower of the chapel.", 5, 9)
+    assert fewer([line, line, other, line], 100) == (line, other)
+
+
+def test_chapters_of_parts():
+    book = long_book(3)
+    session, _ = make(style=style("told"))
+    parts = session.reading_plan(book).parts
+    assert [one.start for group in by_chapter(book, parts) for one in group] == [one.start for one in parts]
+    assert len(by_chapter(book, parts)) == 3 < len(parts)
+
+
+def test_composed_text_and_places_agree():
+    lines = tuple(Line(f"Sentence {number}.", number, number + 1, number == 2) for number in range(7))
+    text, stands = composed([Section("One", lines), Section("Two", lines[:1])], quoting=True)
+    assert text.startswith("## One\n\nSentence 0. Sentence 1. “Sentence 2.” ")
+    assert text.endswith("\n\n## Two\n\nSentence 0.") and text.count("\n\n") == 4
+    assert [text[one.start : one.end].strip("“”") for one in stands] == [
+        *(line.text for line in lines),
+        "Sentence 0.",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("One. Two. And thr", "One. Two."),
+        ("No end", "No end"),
+        ("He said: “So.” Then", "He said: “So.”"),
+        ("", ""),
+    ],
+)
+def test_whole_sentences(text: str, kept: str):
+    assert whole_sentences(text) == kept
