@@ -37,7 +37,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What was told of one text. `stopped`: the user ended it, and there are no lines. `notes` are for him."""
+    """What was told of one text. `stopped`: the user ended it; there are no lines, and `notes` say more."""
 
     lines: tuple[Line, ...]
     stats: Stats
