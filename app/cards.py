@@ -34,6 +34,7 @@ class Cards:
         self._kept: dict[Key, dict[str, Any]] = {}
         self._failed: dict[Key, float] = {}  # when
         self._asking: set[Key] = set()
+        self._outdated: set[Key] = set()
 
     def of(self, book: Document, until: int | None = None) -> dict[str, Any] | None:
         """The card of `book`, or of what may be read of it, for the model that runs; None until it has
@@ -43,9 +44,13 @@ class Cards:
         with self._lock:
             if state not in ("ready", "busy"):
                 self._failed = dict.fromkeys(self._failed, self._clock() - AGAIN_S)
+            if state == "busy":  # it may be reading this book: the card stands until it can say what is left
+                self._outdated.add(key)
             wanted = key not in self._kept or self._clock() - self._failed.get(key, self._clock()) >= AGAIN_S
+            wanted = wanted or key in self._outdated
             if wanted and state == "ready" and key not in self._asking:
                 self._asking.add(key)
+                self._outdated.discard(key)
                 threading.Thread(target=self._fetch, args=(key, book), name="card", daemon=True).start()
             return self._kept.get(key)
 

@@ -157,7 +157,7 @@ class Session:
         book = book.up_to(until)
         plan = self.reading_plan(book)
         stored = self._stored_tokens(book, plan)
-        prefill_s = self._expectation.reading_s(plan.tokens - stored)
+        prefill_s = self._expectation.reading_s(plan.tokens - max(stored, self._held_tokens(book, plan)))
         return {
             "title": book.title,
             "author": book.author,
@@ -279,13 +279,19 @@ class Session:
         ids = [*opening, *self._books.ids(book, plan.parts[0])]
         return min(plan.tokens, self._engine.stored_tokens(book.sha256, ids))
 
+    def _held_tokens(self, book: Document, plan: ReadingPlan) -> int:
+        """How much of a book that is read whole lies in memory."""
+        if len(plan.parts) > 1:
+            return 0
+        part = plan.parts[0]
+        return min(plan.tokens, self._shelf.held_tokens((book.sha256, part.start, part.end)))
+
     def _wait_s(self, book: Document, plan: ReadingPlan) -> float:
         """Seconds until a question's answer begins: what is not read of the book, or of its longest part."""
         if len(plan.parts) > 1:
             return self._expectation.reading_s(max(part.tokens for part in plan.parts))
-        held = self._shelf.held_tokens((book.sha256, plan.parts[0].start, plan.parts[0].end))
-        known = max(held, self._stored_tokens(book, plan))
-        return self._expectation.reading_s(max(0, plan.tokens - known))
+        known = max(self._held_tokens(book, plan), self._stored_tokens(book, plan))
+        return self._expectation.reading_s(plan.tokens - known)
 
     def _summary_s(self, book: Document, plan: ReadingPlan) -> float:
         known = {note.first for note in self._summaries.known(book, plan)}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from app.cards import AGAIN_S, Cards
+from core.ask import Ask
 from core.errors import UserError
 from tests.app.fake_runtime import FakeRuntime, wait_until
 
@@ -60,3 +61,18 @@ def test_a_forgotten_book_is_asked_about_anew(failing, book):
     assert cards.of(book) is None
     wait_until(lambda: cards.of(book))
     assert failing.tries == 2
+
+
+def test_a_card_says_after_an_answer_how_much_is_left(desk):
+    """A reading that was paused would be promised at its full length; the old card stands meanwhile."""
+    wait_until(lambda: desk.card())
+    whole, said = desk.card(), []
+    desk.engine.card = lambda book, until=None: said.append(1) or {**whole, "prefill_s_estimate": 1.0}
+    desk.engine.pace = 0.05
+    desk.ask("Who?", Ask())
+    wait_until(lambda: desk.engine.state == "busy")
+    assert desk.card() == whole
+    wait_until(lambda: desk.card()["prefill_s_estimate"] == 1.0)
+    for _ in range(5):
+        desk.card()
+    assert said == [1], "once"

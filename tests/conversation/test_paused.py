@@ -63,6 +63,9 @@ def test_a_paused_book_goes_on_in_the_next_process(tmp_path):
     read = prefilled(paused)
     assert paused[-1].reason == "user" and 0 < read < len(TEXT) and read % SEGMENT == 0
     assert any("kept" in note for note in paused[-1].notes), "the person is told that nothing is lost"
+    whole = len(TEXT) - 2
+    left = first._expectation.reading_s(whole - read)
+    assert first.card(BOOK)["prefill_s_estimate"] == pytest.approx(left, rel=0.02), "what is left of it"
     first.save(should_stop=lambda: False)  # what the worker does in idle time
     first.close()
 
