@@ -172,6 +172,8 @@ def plan_html(plan: dict | None, *, model: str = "") -> str:
 
 def _plan_facts(plan: dict, model: str) -> list[tuple[str, str]]:
     facts = [(_("Model"), model or str(plan.get("model", "")))]
+    if plan.get("exact_for"):
+        facts.append((_("Exact for"), plan["exact_for"]))
     if plan.get("device"):
         device = {"cpu": _("CPU"), "cuda": _("GPU")}.get(plan["device"], str(plan["device"]))
         facts.append((_("Runs on"), " · ".join(part for part in (device, plan.get("dtype")) if part)))

@@ -26,6 +26,7 @@ LENGTHS = ("paragraph", "page", "chapters")
 THEMES = ("system", "light", "dark")
 DTYPES = ("float32", "bfloat16", "float16")
 DEVICES = ("cpu", "cuda")
+WEIGHTS = (16, 8, 4)  # bits
 KERNELS = ("float", "int4")
 RESIDENCIES = ("layers", "blocks")
 GRAPHS = ("auto", "on", "off")
@@ -66,6 +67,7 @@ class Settings:
     # machine
     device: str | None = None
     dtype: str | None = None
+    weights: int | None = None
     weights_kernel: str | None = None
     threads: int | None = None
     on_chip_layers: int | None = None
@@ -130,6 +132,12 @@ def _choice(names: tuple[str, ...], *, auto: bool = False) -> Rule:
         return name
 
     return Rule(lambda: _one_of(names), parse, auto)
+
+
+def _bits(value: Any) -> int:
+    if int(value) not in WEIGHTS:
+        raise ValueError(value)
+    return int(value)
 
 
 def _one_of(names: tuple[str, ...]) -> str:
@@ -238,6 +246,7 @@ RULES: dict[str, Rule] = {
     "evidence_attention": Rule(lambda: _("true or false"), _flag),
     "device": _choice(DEVICES, auto=True),
     "dtype": _choice(DTYPES, auto=True),
+    "weights": Rule(lambda: _one_of(tuple(map(str, WEIGHTS))), _bits, auto=True),
     "weights_kernel": _choice(KERNELS, auto=True),
     "threads": _whole(1, 1024, auto=True),
     "on_chip_layers": _whole(0, 512, auto=True),

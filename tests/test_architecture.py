@@ -34,6 +34,8 @@ NO_TORCH = (
 OPTIONAL = ("flash_attn", "rapidocr", "triton")  # used when somebody installed them
 LONGEST_FILE = 450  # lines; a longer one is a drawer
 MOST_IN_ROOT = 10  # modules of core
+# what of the devices a model knows: their protocol, the layout of codes, and the C library's heap
+PROTOCOLS = ("core.backend.base", "core.backend.codes", "core.backend.heap")
 # the retrieval cache is also named by what refreshes and measures it
 CONCRETE_CACHES = ("core.cache.full", "core.cache.offloaded", "core.cache.streaming")
 CONCRETE_BACKENDS = ("core.backend.cpu", "core.backend.cuda")
@@ -133,7 +135,7 @@ def test_only_the_app_imports_gradio():
             (),
         ),
         ("core.cache", ("core.model", "core.decoding", "core.engine", "core.conversation.session"), ()),
-        ("core.model", ("core.cache", "core.backend"), ("core.cache.base", "core.backend.base")),
+        ("core.model", ("core.cache", "core.backend"), ("core.cache.base", *PROTOCOLS)),
         ("core.model", ("core.decoding", "core.engine", "core.conversation.session", "core.worker"), ()),
         (
             "core.decoding",

@@ -11,6 +11,7 @@ from core.backend.base import Backend
 from core.backend.cpu import CpuBackend
 from core.backend.cuda import CudaBackend
 from core.backend.native.attention import native_attention
+from core.backend.native.products import native_products
 from core.config import Settings
 from core.errors import UserError
 from core.events import Progress
@@ -38,9 +39,10 @@ def new_backend(plan: Plan, settings: Settings) -> Backend:
     return CpuBackend(
         dtypes[plan.dtype],
         threads=plan.threads,
-        integer_kernels=plan.weights_kernel != "float",
+        integer_kernels=plan.weights_kernel == "int4",
         wide_products=plan.dtype == "bfloat16" and not bfloat16_products_pay(),
         native=native_attention(cpu_flags()),
+        products=native_products(cpu_flags()) if plan.weights_kernel == "codes" else None,
     )
 
 
@@ -67,6 +69,7 @@ def _loaded(
         backend,
         positions=plan.context_tokens + OVERRUN,
         stretch=plan.context_stretch,
+        in_codes=plan.weights_kernel == "codes",
         progress=progress,
     )
     slots = plan.draft_sinks + plan.draft_window + slack(plan)

@@ -8,6 +8,8 @@ from typing import Protocol
 
 import torch
 
+from core.backend.codes import Planes
+
 
 @dataclass(frozen=True, slots=True)
 class Codes:
@@ -32,6 +34,12 @@ class Linear(Protocol):
     """A prepared matrix: x [n, in] -> [n, out]."""
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor: ...
+
+
+class Rows(Protocol):
+    """A matrix of which rows are read: ids [n] -> [n, columns]. A tensor is one."""
+
+    def __getitem__(self, ids: torch.Tensor) -> torch.Tensor: ...
 
 
 Replay = Callable[[], torch.Tensor]
@@ -123,6 +131,16 @@ class Backend(Protocol):
         """Prepares `weight` [out, in] for repeated products; integer kernels are used when `codes` are given
         and pay.
         """
+        ...
+
+    def coded(self, parts: Sequence[Planes], bias: torch.Tensor | None) -> Linear:
+        """Prepares matrices that stay in codes, one above the other, for products with exactly their
+        weights.
+        """
+        ...
+
+    def coded_rows(self, planes: Planes) -> Rows:
+        """The rows of a matrix that stays in codes, by number."""
         ...
 
     def rms_norm(self, x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:

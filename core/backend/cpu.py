@@ -19,10 +19,13 @@ import torch.nn.functional as F
 
 from core.backend import blockwise
 from core.backend import slots as by_slots
-from core.backend.base import Codes, Linear, Mark, Memory, Replay, joined, merge
+from core.backend.base import Codes, Linear, Mark, Memory, Replay, Rows, joined, merge
+from core.backend.codes import Planes
 from core.backend.linear import FloatLinear
+from core.backend.linear_coded import CodedLinear, CodedRows, Decoder
 from core.backend.linear_cpu import Int4Linear, WideLinear
 from core.backend.native.attention import NativeAttention
+from core.backend.native.products import NativeProducts
 from core.backend.pieces import PIECE_TOKENS
 from core.backend.sharing import SharedCores
 from core.text.words import translated as _
@@ -40,6 +43,8 @@ class CpuBackend:
     `native`: the compiled kernel for few queries, where this CPU has one; without it, and for head sizes that
     it does not know, torch's flash kernel takes every block as a sequence of its own.
 
+    `products`: the compiled kernel for weights in codes; without it torch decodes them for every product.
+
     `wide_products`: products of many rows are computed in float32 from bfloat16 numbers. Where the CPU has no
     matrix units, they are the faster ones, and they round less.
     """
@@ -56,13 +61,15 @@ class CpuBackend:
         integer_kernels: bool = True,
         wide_products: bool = False,
         native: NativeAttention | None = None,
+        products: NativeProducts | None = None,
     ) -> None:
         self.device = torch.device("cpu")
         self.dtype = dtype
         self._integer_kernels = integer_kernels and dtype == torch.bfloat16
         self._products = torch.float32 if wide_products else dtype  # of many rows
         self._flash_works = all(_flash_self_test(kind) for kind in {dtype, self._products})
-        self._native = native
+        self._native, self._coded_products = native, products
+        self._decoder = Decoder(self._products, self.device, products)
         self.notes = (
             () if native else (_("Attention runs on torch's kernel: no faster one serves this CPU."),)
         )
@@ -83,6 +90,19 @@ class CpuBackend:
         if codes is None or not self._integer_kernels or bias is not None:
             return plain
         return Int4Linear(plain, codes)
+
+    def coded(self, parts: Sequence[Planes], bias: torch.Tensor | None = None) -> Linear:
+        """See Backend. Few rows are multiplied straight from the codes, where the compiled kernel serves."""
+        slow = _(
+            "Weights in codes are decoded for every product, which is slow: no faster kernel serves this CPU."
+        )
+        if self._coded_products is None and slow not in self.notes:
+            self.notes = (*self.notes, slow)
+        return CodedLinear(parts, bias, self._decoder, self._coded_products)
+
+    def coded_rows(self, planes: Planes) -> Rows:
+        """See Backend."""
+        return CodedRows(planes, self.dtype)
 
     def rms_norm(self, x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
         """See Backend. torch has a fused layer norm on the CPU but no fused RMS norm; of (x, -x) the mean is

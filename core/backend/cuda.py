@@ -19,8 +19,10 @@ import torch.nn.functional as F
 
 from core.backend import blockwise, kernels
 from core.backend import slots as by_slots
-from core.backend.base import Codes, Linear, Mark, Memory, Replay, merge
+from core.backend.base import Codes, Linear, Mark, Memory, Replay, Rows, merge
+from core.backend.codes import Planes
 from core.backend.linear import FloatLinear
+from core.backend.linear_coded import CodedLinear, CodedRows, Decoder
 from core.backend.triton import trial
 from core.backend.triton.attention import MOST_ROWS, DecodeAttention
 from core.backend.triton.driver import Driver
@@ -80,6 +82,15 @@ class CudaBackend:
         """
         weight = weight.to(self.device, self.dtype).contiguous()
         return FloatLinear(weight, None if bias is None else bias.to(self.device, self.dtype))
+
+    def coded(self, parts: Sequence[Planes], bias: torch.Tensor | None = None) -> Linear:
+        """See Backend. torch decodes the codes for every product: there is no kernel for them yet."""
+        there = [part.to(self.device) for part in parts]
+        return CodedLinear(there, bias, Decoder(self.dtype, self.device))
+
+    def coded_rows(self, planes: Planes) -> Rows:
+        """See Backend."""
+        return CodedRows(planes.to(self.device), self.dtype)
 
     def rms_norm(self, x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
         """See Backend."""

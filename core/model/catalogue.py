@@ -20,6 +20,8 @@ from typing import Any
 import yaml
 
 from core.errors import UserError
+from core.model.gguf import read_header
+from core.model.gguf_config import ROPE_FACTORS, bits_of, bytes_in_codes, config_of, format_of
 from core.model.shapes import ModelShape
 from core.text.words import translated as _
 
@@ -48,7 +50,7 @@ class CatalogueEntry:
     # the licence must be accepted on the model's page before a download
     gated: bool = False
     embedded: bool = False
-    # a checkpoint of the user's own, or one that comes with the program
+    # a checkpoint of the user's own, or one that comes with the program; of a GGUF the file
     folder: Path | None = None
     # attention heads (layer, head) that look where an answer stands; see core.tuning.heads
     heads: tuple[tuple[int, int], ...] = ()
@@ -78,8 +80,11 @@ def find(name: str) -> CatalogueEntry:
     for entry in _entries():
         if wanted in (entry.name.lower(), entry.repo.lower()):
             return entry
-    if (Path(name).expanduser() / "config.json").is_file():
-        return from_folder(Path(name).expanduser())
+    path = Path(name).expanduser()
+    if (path / "config.json").is_file():
+        return from_folder(path)
+    if (file := gguf_at(path)) is not None:
+        return from_gguf(file)
     names = {entry.name.lower(): entry.name for entry in _entries()}
     near = names[difflib.get_close_matches(wanted, names, n=1, cutoff=0.0)[0]]
     said = _(
@@ -118,6 +123,50 @@ def from_folder(folder: Path) -> CatalogueEntry:
     )
 
 
+def gguf_at(path: Path) -> Path | None:
+    """The GGUF that the path is, or that is the only one in it. Raises UserError where there are several."""
+    if path.is_file() and path.suffix.lower() == ".gguf":
+        return path
+    found = sorted(path.glob("*.gguf")) if path.is_dir() else []
+    if len(found) > 1:
+        said = _("{folder} holds several models: {files}. Give the path of one.")
+        raise UserError(said.format(folder=path, files=", ".join(one.name for one in found)))
+    return found[0] if found else None
+
+
+def from_gguf(file: Path) -> CatalogueEntry:
+    """An entry for a GGUF of a covered architecture. Reads its header. Raises UserError when it is none,
+    or damaged.
+    """
+    header = read_header(file)
+    config = config_of(header, file.stem)
+    shape = ModelShape.from_hf_config(config, name=file.stem)
+    coded_bytes, coded_weights = bytes_in_codes(header)
+    shape = replace(
+        shape,
+        longest_context=shape.native_context if ROPE_FACTORS in header.tensors else shape.longest_context,
+        format=format_of(header),
+        code_bits=bits_of(header),
+        coded_weights=coded_weights,
+        coded_bytes=coded_bytes,
+    )
+    stem = file.stem.lower()
+    for known in _entries():
+        if stem.startswith(known.name.lower()) and _sizes(shape) == _sizes(known.shape):
+            return replace(known, name=file.stem, folder=file, shape=shape, embedded=False)
+    return CatalogueEntry(
+        name=file.stem,
+        repo=str(file),
+        shape=shape,
+        vocabulary=f"file:{file.stem}",
+        licence=str(header.metadata.get("general.license") or _("see the file")),
+        chat="tokenizer.chat_template" in header.metadata,
+        frame="completion",
+        weights="gguf",
+        folder=file,
+    )
+
+
 def draft_for(entry: CatalogueEntry, chosen: str | None = None) -> CatalogueEntry | None:
     """The draft model for `entry`: its pairing, or the user's choice ("none": none). UserError when they
     cannot pair.
@@ -141,7 +190,8 @@ def draft_for(entry: CatalogueEntry, chosen: str | None = None) -> CatalogueEntr
 
 def _sizes(shape: ModelShape) -> ModelShape:
     """A shape without what config.json does not tell."""
-    return replace(shape, name="", native_context=0, longest_context=0, bits=16)
+    plain = replace(shape.decoded(), format="", code_bits=16)
+    return replace(plain, name="", native_context=0, longest_context=0, bits=16)
 
 
 def _entry(name: str, values: Mapping[str, Any]) -> CatalogueEntry:

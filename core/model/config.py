@@ -45,6 +45,11 @@ class ModelConfig(Sizes):
     source: Mapping[str, Any]
 
     @property
+    def identity(self) -> str:
+        """What texts written by the model are kept under: its name, and of a GGUF its content."""
+        return f"{self.name} {self.source.get('content', '')}".strip()
+
+    @property
     def kv_shape(self) -> KVShape:
         """What a cache for this model holds per token."""
         return KVShape(self.layers, self.kv_heads, self.head_dim)
@@ -95,7 +100,7 @@ def _stated(folder: Path) -> dict[str, Any] | None:
     )
     if source.get("model_type") != "llama" or not default or not source.keys() >= _STATED:
         return None
-    return {**source, "rope_parameters": {"rope_type": "default", "rope_theta": rope["rope_theta"]}}
+    return {**source, "rope_parameters": {**rope, "rope_type": "default"}}
 
 
 def _completed(folder: Path) -> dict[str, Any]:

@@ -75,6 +75,10 @@ def _one(
 ) -> Path:
     if entry.embedded:
         return ensure_embedded(progress)
+    if entry.folder is not None and entry.folder.suffix.lower() == ".gguf":
+        from core.model.gguf_folder import opened
+
+        return opened(entry.folder, progress)
     if entry.folder is not None:
         return use_folder(entry.folder)
     return download(

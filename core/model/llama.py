@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 import torch.nn.functional as F
 
-from core.backend.base import Backend, Linear
+from core.backend.base import Backend, Linear, Rows
 from core.cache.base import Fixed, KVCache, Observer, TargetKVCache
 from core.model.config import ModelConfig
 from core.model.rope import Rope, apply
@@ -38,7 +38,7 @@ class LlamaModel:
         config: ModelConfig,
         backend: Backend,
         *,
-        embedding: torch.Tensor,
+        embedding: Rows,
         layers: Sequence[Layer],
         norm: torch.Tensor,
         head: Linear,
@@ -148,7 +148,7 @@ class LlamaModel:
         return F.silu(gate).mul_(up)
 
     def _embed(self, ids: Sequence[int] | torch.Tensor) -> torch.Tensor:
-        return F.embedding(torch.as_tensor(ids, device=self.backend.device), self.embedding)
+        return self.embedding[torch.as_tensor(ids, device=self.backend.device)]
 
     def _rms(self, x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
         return self.backend.rms_norm(x, weight, self.config.norm_eps)

@@ -1,18 +1,25 @@
-"""A checkpoint folder (safetensors) to a LlamaModel on a backend. Knows its names, not decoding."""
+"""A checkpoint folder (safetensors, or what stands for a GGUF) to a LlamaModel on a backend. Knows its
+names, not decoding.
+"""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import torch
 from safetensors import safe_open
 
-from core.backend.base import Backend, Codes, Linear
+from core.backend.base import Backend, Codes, Linear, Rows
+from core.backend.codes import stacked
+from core.backend.heap import trim_heap
 from core.errors import UserError
 from core.events import Progress
 from core.model.config import ModelConfig, load_config
+from core.model.gguf_folder import gguf_in
+from core.model.gguf_weights import GgufWeights
 from core.model.llama import Layer, LlamaModel
 from core.model.rope import Rope
 from core.text.words import translated as _
@@ -22,13 +29,25 @@ HEAD_IDS = "head_ids"  # int32 [head]: the tokens that a trained draft's head co
 
 
 def load_model(
-    folder: Path, backend: Backend, *, positions: int, stretch: float = 1.0, progress: Progress | None = None
+    folder: Path,
+    backend: Backend,
+    *,
+    positions: int,
+    stretch: float = 1.0,
+    in_codes: bool = True,
+    progress: Progress | None = None,
 ) -> LlamaModel:
     """The model in `folder`, able to take positions [0, positions). Raises UserError when the folder is
-    incomplete or unsupported.
+    incomplete or unsupported. `in_codes`: the weights of a GGUF stay in its codes.
     """
-    config = load_config(folder)
-    return build(config, Weights(folder), backend, positions=positions, stretch=stretch, progress=progress)
+    config, weights = load_config(folder), weights_in(folder, in_codes=in_codes)
+    return build(config, weights, backend, positions=positions, stretch=stretch, progress=progress)
+
+
+def weights_in(folder: Path, *, in_codes: bool = True) -> Weights | GgufWeights:
+    """A reader of the weights in a model folder."""
+    file = gguf_in(folder)
+    return Weights(folder) if file is None else GgufWeights(file, in_codes=in_codes)
 
 
 def load_draft(
@@ -40,7 +59,7 @@ def load_draft(
     A trained draft (core.training) holds layers, the last norm and `head_ids`; embedding and output rows are
     the target's. Raises UserError when it was made for another target.
     """
-    weights, config = Weights(folder), load_config(folder)
+    weights, config = weights_in(folder), load_config(folder)
     if HEAD_IDS not in weights:
         return _of_vocabulary(target.config, config, weights, backend, positions=positions)
     ids = weights.tensor(HEAD_IDS).long()
@@ -51,7 +70,7 @@ def load_draft(
         )
         raise UserError(said.format(draft=config.name, model=target.config.name))
     head = PartialHead(
-        _rows(Weights(target_dir), backend, _head_name(target.config), ids),
+        _rows(weights_in(target_dir), backend, _head_name(target.config), ids),
         ids.to(backend.device),
         config.vocab,
     )
@@ -59,7 +78,12 @@ def load_draft(
 
 
 def _of_vocabulary(
-    target: ModelConfig, config: ModelConfig, weights: Weights, backend: Backend, *, positions: int
+    target: ModelConfig,
+    config: ModelConfig,
+    weights: Weights | GgufWeights,
+    backend: Backend,
+    *,
+    positions: int,
 ) -> LlamaModel:
     """A draft model that speaks of as many tokens as its target: checkpoints of one tokenizer differ in the
     rows they pad it with.
@@ -95,7 +119,7 @@ def _of_vocabulary(
 
 def build(
     config: ModelConfig,
-    weights: Weights,
+    weights: Weights | GgufWeights,
     backend: Backend,
     *,
     positions: int,
@@ -103,11 +127,7 @@ def build(
     progress: Progress | None = None,
 ) -> LlamaModel:
     """The same as `load_model` from a configuration and a reader of named weights."""
-    embedding = weights.tensor("model.embed_tokens.weight").to(backend.device, backend.dtype)
-    if config.tied:  # one matrix, and one place in memory
-        head = backend.linear(embedding, None, weights.codes(_head_name(config)))
-    else:
-        head = _linear(weights, backend, [_head_name(config)])
+    embedding, head = _ends(config, weights, backend)
     return _model(
         config,
         weights,
@@ -120,16 +140,29 @@ def build(
     )
 
 
+def _ends(config: ModelConfig, weights: Weights | GgufWeights, backend: Backend) -> tuple[Rows, Linear]:
+    """Embedding and output matrix. What is both is held once."""
+    stem = "model.embed_tokens"
+    if not (isinstance(weights, GgufWeights) and weights.keeps_codes(stem)):
+        embedding = weights.tensor(f"{stem}.weight").to(backend.device, backend.dtype)
+        if config.tied:  # one matrix, and one place in memory
+            return embedding, backend.linear(embedding, None, weights.codes(stem))
+        return embedding, _linear(weights, backend, [_head_name(config)])
+    planes = weights.planes(stem).to(backend.device)
+    head = backend.coded([planes], None) if config.tied else _linear(weights, backend, [_head_name(config)])
+    return backend.coded_rows(planes), head
+
+
 def _head_name(config: ModelConfig) -> str:
     return "model.embed_tokens" if config.tied else "lm_head"
 
 
 def _model(
     config: ModelConfig,
-    weights: Weights,
+    weights: Weights | GgufWeights,
     backend: Backend,
     *,
-    embedding: torch.Tensor,
+    embedding: Rows,
     head: Linear,
     positions: int,
     stretch: float = 1.0,
@@ -139,6 +172,7 @@ def _model(
     layers = []
     for index in range(config.layers):
         layers.append(_layer(f"model.layers.{index}.", weights, backend))
+        trim_heap()  # holes of a layer's unpacking add up to a third of a model in codes
         report(_("Loading the model"), (index + 1) / config.layers)
     return LlamaModel(
         config,
@@ -149,6 +183,17 @@ def _model(
         head=head,
         rope=Rope(config, positions, dtype=backend.dtype, device=backend.device, stretch=stretch),
     )
+
+
+class StackedLinear:
+    """Matrices of different formats one above the other."""
+
+    def __init__(self, parts: Sequence[Linear]) -> None:
+        self._parts = parts
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        """[n, in] -> [n, sum of out]"""
+        return torch.cat([part(x) for part in self._parts], dim=-1)
 
 
 class PartialHead:
@@ -211,7 +256,7 @@ def _index(folder: Path) -> dict[str, str]:
         return dict.fromkeys(file.keys(), single.name)
 
 
-def _layer(prefix: str, weights: Weights, backend: Backend) -> Layer:
+def _layer(prefix: str, weights: Weights | GgufWeights, backend: Backend) -> Layer:
     attention, mlp = prefix + "self_attn.", prefix + "mlp."
     has_norms = attention + "q_norm.weight" in weights
     return Layer(
@@ -226,8 +271,10 @@ def _layer(prefix: str, weights: Weights, backend: Backend) -> Layer:
     )
 
 
-def _linear(weights: Weights, backend: Backend, stems: list[str]) -> Linear:
+def _linear(weights: Weights | GgufWeights, backend: Backend, stems: list[str]) -> Linear:
     """One product for several stacked matrices [sum of out, in]."""
+    if isinstance(weights, GgufWeights) and any(weights.keeps_codes(stem) for stem in stems):
+        return _in_codes(weights, backend, stems)
     weight = torch.cat([weights.tensor(f"{stem}.weight") for stem in stems])
     biased = f"{stems[0]}.bias" in weights
     bias = torch.cat([weights.tensor(f"{stem}.bias") for stem in stems]) if biased else None
@@ -240,12 +287,29 @@ def _linear(weights: Weights, backend: Backend, stems: list[str]) -> Linear:
     return backend.linear(weight.to(backend.device), bias, stacked)
 
 
-def _rows(weights: Weights, backend: Backend, stem: str, ids: torch.Tensor) -> Linear:
+def _in_codes(weights: GgufWeights, backend: Backend, stems: list[str]) -> Linear:
+    """The same where some matrices, or all, stay in codes."""
+    biased = f"{stems[0]}.bias" in weights
+    biases = [weights.tensor(f"{stem}.bias") if biased else None for stem in stems]
+    if all(weights.keeps_codes(stem) for stem in stems):
+        parts = stacked([weights.planes(stem) for stem in stems])
+        return backend.coded(parts, torch.cat(biases) if biased else None)
+    return StackedLinear(
+        [
+            backend.coded([weights.planes(stem)], bias)
+            if weights.keeps_codes(stem)
+            else backend.linear(weights.tensor(f"{stem}.weight").to(backend.device), bias, None)
+            for stem, bias in zip(stems, biases, strict=True)
+        ]
+    )
+
+
+def _rows(weights: Weights | GgufWeights, backend: Backend, stem: str, ids: torch.Tensor) -> Linear:
     """The rows `ids` of one matrix, by their integer codes where it has some."""
     codes = weights.codes(stem)
     chosen = None if codes is None else Codes(codes.codes[ids], codes.scale[ids], codes.offset[ids])
     return backend.linear(weights.tensor(f"{stem}.weight")[ids].to(backend.device), None, chosen)
 
 
-def _vector(weights: Weights, backend: Backend, name: str) -> torch.Tensor:
+def _vector(weights: Weights | GgufWeights, backend: Backend, name: str) -> torch.Tensor:
     return weights.tensor(name).to(backend.device, backend.dtype)

@@ -71,7 +71,7 @@ def _frequencies(config: ModelConfig, positions: int, stretch: float) -> tuple[t
                 model=config.name, kind=repr(kind), known=", ".join(_KINDS)
             )
         )
-    if stretch > 1 and kind != "default":
+    if stretch > 1 and (kind != "default" or "frequency_factors" in parameters):
         raise UserError(
             _(
                 "{model} has its own RoPE scaling ({kind}) and cannot be stretched further. "
@@ -90,7 +90,9 @@ def _frequencies(config: ModelConfig, positions: int, stretch: float) -> tuple[t
         )
     if kind == "default":
         exponents = torch.arange(0, config.head_dim, 2, dtype=torch.float32) / config.head_dim
-        return 1.0 / parameters["rope_theta"] ** exponents, 1.0
+        # a GGUF states what "llama3" comes to: a divisor for each frequency
+        factors = torch.tensor(parameters.get("frequency_factors", 1.0))
+        return 1.0 / (parameters["rope_theta"] ** exponents * factors), 1.0
     from transformers import CONFIG_MAPPING
     from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 

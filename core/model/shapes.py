@@ -5,7 +5,7 @@ FLOPs. No torch.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from core.errors import UserError
@@ -61,6 +61,12 @@ class ModelShape(Sizes):
     family: str = "llama"
     # 4: the checkpoint keeps its own 4-bit codes beside the unpacked weights
     bits: int = 16
+    # of a GGUF: its format ("Q4_K_M"), the bits of most of its codes, how many weights stay codes in
+    # memory, and what those take there
+    format: str = ""
+    code_bits: int = 16
+    coded_weights: int = 0
+    coded_bytes: int = 0
 
     @classmethod
     def from_hf_config(cls, config: Mapping[str, Any], *, name: str = "", stretch: float = 4.0) -> ModelShape:
@@ -100,7 +106,11 @@ class ModelShape(Sizes):
 
     def weight_bytes(self, dtype: str) -> int:
         """Bytes of all weights."""
-        return self.parameters * DTYPE_BYTES[dtype]
+        return self.coded_bytes + (self.parameters - self.coded_weights) * DTYPE_BYTES[dtype]
+
+    def decoded(self) -> ModelShape:
+        """The same model with all its weights in numbers."""
+        return replace(self, coded_weights=0, coded_bytes=0)
 
     @property
     def file_bytes(self) -> int:
@@ -115,7 +125,12 @@ class ModelShape(Sizes):
 
     def pass_bytes(self, dtype: str) -> int:
         """Bytes of weights one forward pass reads: everything but the input embedding's other rows."""
-        return (self.layers * self.layer_parameters + self.vocab * self.hidden) * DTYPE_BYTES[dtype]
+        read = self.layers * self.layer_parameters + self.vocab * self.hidden
+        if (
+            self.coded_weights
+        ):  # the share of what is held, exact but for formats that differ between matrices
+            return self.weight_bytes(dtype) * read // self.parameters
+        return read * DTYPE_BYTES[dtype]
 
     def kv_bytes_per_token_layer(self, dtype: str) -> int:
         """Bytes of K and V that one token leaves in one layer."""

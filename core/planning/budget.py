@@ -43,8 +43,11 @@ BLOCK_STEP = 64  # tokens; keeps a block in host memory aligned whatever its num
 # rows of a retrieval cache that are exact beside budget and tail, and what its capacity is a multiple of
 RECENT, ROWS_STEP = 64, 128
 
+# per weight of a piece that torch decodes: codes as bytes three times, fp32, and the dtype computed in
+DECODING_BYTES = 9
+
 # names of lines: keys, translated where they are shown
-WEIGHTS, CODES = N_("weights"), N_("4-bit codes")
+WEIGHTS, CODES, DECODED = N_("weights"), N_("4-bit codes"), N_("weights decoded for a product")
 DRAFT_MODEL, DRAFT_CACHE = N_("draft model"), N_("draft cache")
 KV, KV_ON_CHIP = N_("KV cache"), N_("KV cache of the on-chip layers")
 KV_PINNED, KV_PAGEABLE = N_("KV cache of the other layers"), N_("KV cache, not pinned")
@@ -210,9 +213,11 @@ def lay_out(
 
 
 def _kernel(device: str, dtype: str, settings: Settings, target: ModelShape) -> str:
-    """4-bit kernels exist for the CPU in bfloat16 and for checkpoints that are 4-bit themselves: then nothing
-    is lost.
+    """Weights of a GGUF stay in its codes. Of other checkpoints 4-bit kernels exist for the CPU in
+    bfloat16 and for those that are 4-bit themselves: then nothing is lost.
     """
+    if target.coded_weights:
+        return "codes"
     possible = device == "cpu" and dtype == "bfloat16" and target.bits == 4
     return "int4" if possible and settings.weights_kernel != "float" else "float"
 
@@ -241,6 +246,7 @@ def vram_lines(layout: Layout, reserve: int) -> tuple[BudgetLine, ...]:
         (RETRIEVAL, layout.retrieval_budget * kv),
         (TAIL, _tail_rows(layout) * kv),
         *_draft_lines(layout),
+        (DECODED, _decoded_bytes(layout)),
         (KV_AT_WORK, min(2, layout.host_layers) * layout.layer_kv_bytes),
         (TABLES, _standing(layout)),
         (WORK_PREFILL, prefill) if prefill >= SHORT_PASS_BYTES else (WORK_DECODE, SHORT_PASS_BYTES),
@@ -263,6 +269,7 @@ def host_lines(layout: Layout, reserve: int) -> tuple[BudgetLine, ...]:
             (RETRIEVAL, layout.retrieval_tokens * kv, "RAM"),
             *((name, amount, "RAM") for name, amount in _draft_lines(layout)),
             (STAGING, ring, "RAM"),
+            (DECODED, _decoded_bytes(layout), "RAM"),
             (WORK_PREFILL, _activations(layout) + _cpu_copies(layout), "RAM"),
             (PROGRAM, PROGRAM_BYTES_CPU, "RAM"),
             (KEPT_FREE, reserve, "RAM"),
@@ -344,3 +351,14 @@ def _standing(layout: Layout) -> int:
     scores = shape.layers * shape.heads * (layout.held_tokens // layout.retrieval_chunk) * 4
     newest = layout.spare_rows * layout.host_layers * shape.kv_bytes_per_token_layer(layout.dtype)
     return rotations + scores + newest + SEGMENTS_BYTES
+
+
+def _decoded_bytes(layout: Layout) -> int:
+    """The piece of a matrix in codes that is decoded to multiply many rows: on the CPU one buffer, on a
+    GPU what torch makes on the way from codes to numbers as well.
+    """
+    if layout.kernel != "codes":
+        return 0
+    shape = layout.target
+    piece = min(PIECE_NUMBERS, shape.hidden * max(2 * shape.intermediate, shape.vocab))
+    return piece * (DTYPE_BYTES["float32"] if layout.device == "cpu" else DECODING_BYTES)

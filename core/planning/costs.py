@@ -48,7 +48,13 @@ CPU_KV_GB_PER_S_CORE = 5.1
 CPU_FEW_ROWS_SHARE = 0.42  # of the FLOP/s of prefill's large products
 CPU_GB_PER_S_LIMIT = 45.0  # dual-channel desktop memory
 PAGEABLE_SHARE = 0.5  # of the pinned copy rate
-KERNEL_SPEED = {"float": 1.0, "int4": 3.7}  # weights pass faster by so much, one row and large matrices
+# "codes": on the CPU by the compiled kernel, bytes of Q4_K and Q6_K against those of bf16 (docs/LOG.md)
+KERNEL_SPEED = {
+    "float": 1.0,
+    "int4": 3.7,
+    "codes": 0.7,
+    "decoded": 1 / 60,
+}  # weights pass faster by so much, one row and large matrices
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ def notes_for(
     """One sentence or two about each choice. `gpu`: the one that the plan is for."""
     found = (
         _where(plan, gpu),
+        _weights(plan),
         _context(plan, settings, target),
         _kv(plan),
         _bus(plan, gpu),
@@ -41,6 +42,16 @@ def _where(plan: Plan, gpu: Gpu | None) -> str:
     return f"{said} " + _(
         "This GPU is not in the table: its memory bandwidth and TFLOP/s are cautious guesses."
     )
+
+
+def _weights(plan: Plan) -> str:
+    if plan.weights_kernel != "codes" or plan.device == "cpu":
+        return ""
+    said = _(
+        "The weights stay in the codes of {format} and are decoded for every product, which is slow; "
+        "how slow was not measured. Where they fit, weights: 16 is faster."
+    )
+    return said.format(format=plan.weights_format)
 
 
 def _context(plan: Plan, settings: Settings, target: ModelShape) -> str:

@@ -7,7 +7,9 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from core.model.shapes import DTYPE_BYTES
 from core.text.words import marked as N_
+from core.text.words import translated as _
 
 PLACES = (N_("VRAM"), N_("pinned RAM"), N_("RAM"), N_("disk"))
 # tokens, a long novel; more is planned only when asked for: it takes memory from the whole machine
@@ -53,8 +55,11 @@ class Plan:
     staging_block_bytes: int
     staging_block_tokens: int
     threads: int
-    # "float" | "int4": with the checkpoint's own 4-bit codes, in every pass
+    # "float" | "int4": with the checkpoint's own 4-bit codes, in every pass | "codes": with those of a GGUF
     weights_kernel: str
+    # of the weights as they are held: 16, or the bits of most codes of a GGUF, and its format
+    weights_bits: int
+    weights_format: str
     expected_tbt_ms: float  # in the settings' mode of three levels, at the full context
     expected_plain_tbt_ms: float  # plain decoding, at the full context
     expected_middle_ms: float  # one middle pass over the retrieval cache
@@ -76,10 +81,21 @@ class Plan:
     # when this machine was tuned for it: lengths, times and acceptance are measured
     tuned: str = ""
 
+    @property
+    def exact_for(self) -> str:
+        """The model whose law every mode samples from: what "lossless" speaks of."""
+        numbers = _("{bits}-bit weights").format(bits=8 * DTYPE_BYTES[self.dtype])
+        codes = _("{format} weights").format(format=self.weights_format)
+        weights = codes if self.weights_format else numbers
+        if self.weights_format and self.weights_kernel != "codes":
+            weights = _("{format} weights as {dtype}").format(format=self.weights_format, dtype=self.dtype)
+        said = _("{model}, {weights}, {bits}-bit KV")
+        return said.format(model=self.model, weights=weights, bits=8 * DTYPE_BYTES[self.dtype])
+
     def bytes_in(self, place: str) -> int:
         """The sum of the lines of one place."""
         return sum(line.bytes for line in self.budget if line.place == place)
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for JSON, the panel and the log."""
-        return asdict(self)
+        return {**asdict(self), "exact_for": self.exact_for}

@@ -16,7 +16,7 @@ from functools import partial
 from core.config import Settings
 from core.errors import PlanError
 from core.hardware.facts import Hardware
-from core.model.shapes import ModelShape
+from core.model.shapes import DTYPE_BYTES, ModelShape
 from core.planning import costs
 from core.planning.budget import Layout, disk_lines, host_lines, vram_lines
 from core.planning.fitting import Case, Shortfall, Site, fitted, longest, site_of, smallest
@@ -42,6 +42,8 @@ def plan(
     Raises PlanError with what is needed, what is there, and the smallest change that fits.
     """
     _check_asked(settings, target)
+    if settings.weights == 16:
+        target = target.decoded()
     case = Case(site_of(hardware, settings, known=known), settings, target, draft)
     limit = min(target.native_context, AUTO_CONTEXT)
     context = settings.context_tokens or longest(case, limit) or smallest(settings, limit)
@@ -69,6 +71,13 @@ def _check_asked(settings: Settings, target: ModelShape) -> None:
         raise PlanError(
             said.format(model=target.name, most=f"{target.longest_context:,}", context=f"{context:,}")
         )
+    bits = min(target.bits, target.code_bits)
+    if settings.weights is not None and settings.weights < bits:
+        said = _(
+            "{model} has weights of {bits} bits, and weights is {asked}. Set it to auto, or choose a GGUF of "
+            "that model with fewer bits."
+        )
+        raise PlanError(said.format(model=target.name, bits=bits, asked=settings.weights))
     if layers is not None and layers > target.layers:
         said = _("{model} has {layers} layers; on_chip_layers is {asked}. Lower it or set it to auto.")
         raise PlanError(said.format(model=target.name, layers=target.layers, asked=layers))
@@ -120,7 +129,8 @@ def _computed(case: Case, layout: Layout) -> _Passes:
     site, draft = case.site, layout.draft
     pinned, pageable = layout.host_kv_split()
     host = costs.HostKV(pinned, pageable, layout.block_bytes) if pinned + pageable else None
-    take = partial(costs.pass_s, layout.target, site.dtype, speeds=site.speeds, kernel=layout.kernel)
+    kernel = "decoded" if layout.kernel == "codes" and site.device == "cuda" else layout.kernel
+    take = partial(costs.pass_s, layout.target, site.dtype, speeds=site.speeds, kernel=kernel)
     draft_s = 0.0
     if draft is not None:
         draft_s = costs.pass_s(draft, site.dtype, rows=1, kv_tokens=layout.draft_tokens, speeds=site.speeds)
@@ -208,6 +218,8 @@ def _cost(case: Case, layout: Layout, passes: _Passes) -> Plan:
         staging_block_tokens=layout.block_tokens if offloaded else 0,
         threads=site.threads,
         weights_kernel=layout.kernel,
+        weights_bits=target.code_bits if target.coded_weights else 8 * DTYPE_BYTES[site.dtype],
+        weights_format=target.format,
         expected_tbt_ms=round(lengths.tbt_s * 1e3, 3),
         expected_plain_tbt_ms=round(passes.full(1) * 1e3, 3),
         expected_middle_ms=round(passes.middle(1) * 1e3, 3),

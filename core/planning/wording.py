@@ -32,6 +32,7 @@ def format_plan(plan: Plan) -> str:
 def _choices(plan: Plan) -> list[str]:
     lines = [
         _("{model} on {device} in {dtype}, {context_tokens:,} tokens of context"),
+        _("  exact for   {exact_for}"),
         _("  retrieval   {retrieval_budget:,} tokens in chunks of {retrieval_chunk}, tail {tail_tokens}"),
         _("  draft       {draft}, {draft_sinks} sinks + {draft_window} window"),
         _("  gamma       {gamma} outer, {middle_gamma} middle"),

@@ -18,7 +18,8 @@ import torch
 from core.backend import blockwise, kernels
 from core.backend.base import joined, merge
 from core.backend.cpu import CpuBackend
-from core.backend.native.attention import NativeAttention, library_path, torch_openmp
+from core.backend.native.attention import NativeAttention
+from core.backend.native.library import library_path, torch_openmp
 from core.backend.triton.attention import DecodeAttention
 from core.backend.triton.driver import Driver
 from tests.backend.fake_driver import EXECUTORS, Library
@@ -63,7 +64,9 @@ WIDE = (torch.bfloat16, torch.float32)
 KINDS = {
     **{
         f"native {name}": Kind(
-            lambda dtype, dim, name=name: NativeAttention(library_path(), name, openmp=torch_openmp()),
+            lambda dtype, dim, name=name: NativeAttention(
+                library_path("attention"), name, openmp=torch_openmp()
+            ),
             WIDE,
             off=2e-6,
         )

@@ -7,7 +7,6 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import logging
-import platform
 import sys
 from pathlib import Path
 
@@ -16,12 +15,13 @@ import torch
 
 from core.backend.cpu import CpuBackend
 from core.backend.native import attention, build
-from core.backend.native.attention import NativeAttention, library_path, native_attention, torch_openmp
+from core.backend.native.attention import NativeAttention, native_attention
+from core.backend.native.library import instruction_sets, library_path, torch_openmp
 from core.hardware.cpu import cpu_flags
 from tests.backend.reference import dense, material
 
-NEEDS = attention._NEEDS.get(attention._MACHINES.get(platform.machine(), ""), {})
-HERE = [name for name, flags in NEEDS.items() if library_path() and flags <= cpu_flags()]
+LIBRARY = library_path("attention")
+HERE = instruction_sets(cpu_flags()) if LIBRARY else []
 
 
 @pytest.fixture(scope="module", params=HERE or [""])
@@ -29,7 +29,7 @@ def kernel(request) -> NativeAttention:
     """Every instruction set that this CPU has, not only the best."""
     if not request.param:
         pytest.skip("no library for this computer")
-    return NativeAttention(library_path(), request.param, openmp=torch_openmp())
+    return NativeAttention(LIBRARY, request.param, openmp=torch_openmp())
 
 
 @pytest.mark.parametrize("dim", [64, 128])
@@ -84,7 +84,7 @@ def test_openmp_of_llvm_and_intel_serves_too(kernel, monkeypatch):
         pytest.skip("no such library here: pip install intel-openmp")
     monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
     q, k, v = material(4, 5000, block=512, heads=9, kv_heads=3, dim=64, dtype=torch.bfloat16)
-    found = NativeAttention(library_path(), kernel.instructions, openmp=other)
+    found = NativeAttention(LIBRARY, kernel.instructions, openmp=other)
     for one, two in zip(
         found.attend(q, k, v, length=5000, causal=True),
         kernel.attend(q, k, v, length=5000, causal=True),
@@ -102,7 +102,7 @@ def test_backend_takes_it_for_few_rows_of_known_heads(kernel):
             calls.append(args[0].shape)
             return super().attend(*args, **named)
 
-    fast = CpuBackend(native=Counting(library_path(), kernel.instructions))
+    fast = CpuBackend(native=Counting(LIBRARY, kernel.instructions))
     assert fast.notes == () and CpuBackend().notes != ()
     for n, dim, used in ((1, 64, True), (33, 128, True), (41, 64, False), (1, 32, False)):
         calls.clear()
@@ -141,14 +141,15 @@ def test_a_damaged_library_is_not_used(monkeypatch, tmp_path):
     """A half-copied file costs speed, not the start."""
     broken = tmp_path / "attention.so"
     broken.write_bytes(b"\x7fELF nonsense")
-    monkeypatch.setattr(attention, "library_path", lambda: broken)
+    monkeypatch.setattr(attention, "library_path", lambda name: broken)
     assert native_attention(cpu_flags()) is None
 
 
 @pytest.mark.parametrize("name", build.LIBRARIES)
 def test_libraries_belong_to_their_source(name: str):
     """A kernel changed without being built again would be tested by nobody."""
-    assert build.source_digest().encode() in (build.FOLDER / name).read_bytes()
+    source, _ = build.LIBRARIES[name]
+    assert build.source_digest(source).encode() in (build.FOLDER / name).read_bytes()
 
 
 @pytest.mark.slow

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from core.conversation.reading import ReadingStyle
 from core.errors import UserError
+from core.model import catalogue
 from core.model.catalogue import EMBEDDED, draft_for, find, from_folder, load
 from core.model.shapes import FAMILIES
+from tests.gguf_files import write_gguf
+from tests.model.test_gguf import wide
 
 CONFIG = {
     "model_type": "llama",
@@ -151,3 +155,29 @@ def test_a_folder_that_is_a_known_model_keeps_what_is_known(tmp_path):
 def test_a_folder_with_a_broken_config(tmp_path):
     with pytest.raises(UserError, match="cannot be read"):
         find(str(folder_with(tmp_path, config__json="{")))
+
+
+def test_a_gguf_is_a_model(tmp_path):
+    """By its path, or that of the folder in which it lies alone."""
+    file = write_gguf(tmp_path / "Mine-Q8_0.gguf", wide(), "Q8_0")
+    for path in (file, tmp_path):
+        entry = find(str(path))
+        assert (entry.name, entry.folder, entry.chat) == ("Mine-Q8_0", file, True)
+        assert (entry.shape.format, entry.shape.code_bits, entry.shape.tied) == ("Q8_0", 8, False)
+        assert 0 < entry.shape.coded_bytes < 1.1 * entry.shape.coded_weights
+    write_gguf(tmp_path / "Other.gguf", wide(), "Q8_0")
+    with pytest.raises(UserError, match=r"several models: Mine-Q8_0\.gguf, Other\.gguf"):
+        find(str(tmp_path))
+    (tmp_path / "broken.gguf").write_bytes(b"GGUF")
+    with pytest.raises(UserError, match="damaged or cut short"):
+        find(str(tmp_path / "broken.gguf"))
+
+
+def test_a_gguf_of_a_known_model_reads_as_that_model_does(tmp_path, monkeypatch):
+    """Name and sizes tell: an impostor gets an entry of its own."""
+    file = write_gguf(tmp_path / "Qwen2.5-0.5B-Instruct-Q4_0.gguf", wide("qwen2"), "Q4_0")
+    assert find(str(file)).reading == {}
+    known = replace(load()["Qwen2.5-0.5B-Instruct"], shape=find(str(file)).shape)
+    monkeypatch.setattr(catalogue, "_entries", lambda: (known,))
+    found = find(str(file))
+    assert (found.name, found.reading, found.licence) == (file.stem, known.reading, known.licence)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,8 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import save_file
+
+from tests.gguf_files import write_gguf
 
 HIDDEN, WIDE, LAYERS, VOCAB, HEAD = 512, 2048, 8, 8192, 64
 MEASURE = """
@@ -99,3 +102,30 @@ def test_loading_takes_little_more_memory_than_the_weights(tmp_path: Path):
     )
     assert said.returncode == 0, said.stderr
     assert int(said.stdout) < 1.3 * weights
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the memory of a process is read as Linux tells it")
+def test_loading_a_gguf_takes_little_more_memory_than_the_file(tmp_path: Path):
+    """Codes are held once, and the file's own bytes of one tensor at a time beside them."""
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    checkpoint(tmp_path)
+    # large enough that what any program takes by the way is small beside it
+    config = AutoConfig.from_pretrained(tmp_path, num_hidden_layers=4 * LAYERS)
+    model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+    file = write_gguf(tmp_path / "model.gguf", model, {"": "Q4_K", "v_proj": "Q6_K", "down_proj": "Q6_K"})
+    environment = os.environ | {"TRIFORCE_HOME": str(tmp_path / "home")}
+    measure = MEASURE.replace("Path(sys.argv[1])", "opened(Path(sys.argv[1]))").replace(
+        "import load_model", "import load_model\nfrom core.model.gguf_folder import opened"
+    )
+    said = subprocess.run(
+        [sys.executable, "-c", measure, str(file)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        cwd=Path(__file__).resolve().parents[2],
+        env=environment,
+    )
+    assert said.returncode == 0, said.stderr
+    one_layer = 2 * (4 * HIDDEN * HIDDEN + 3 * HIDDEN * WIDE)
+    assert int(said.stdout) < 1.15 * file.stat().st_size + one_layer

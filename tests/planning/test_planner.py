@@ -502,3 +502,55 @@ def test_weights_take_the_bytes_of_their_numbers(
     lines = {line.name: line.bytes for line in found.budget}
     assert lines[budget.WEIGHTS] == pytest.approx(weights, rel=1e-3)
     assert lines.get(budget.CODES, 0) == pytest.approx(codes, rel=1e-3)
+
+
+def test_a_gguf_is_planned_by_what_its_codes_take():
+    """Llama-3.1-8B as Q4_K_M: 4.9 GB instead of 16; in 16 bits where that is asked for."""
+    shape = replace(
+        load()["Llama-3.1-8B-Instruct"].shape,
+        name="Llama-3.1-8B-Instruct-Q4_K_M",
+        format="Q4_K_M",
+        code_bits=4,
+        coded_weights=8_030_000_000,
+        coded_bytes=4_920_000_000,
+    )
+    hardware = imagined_hardware(ram_gib=64)
+    kept = plan(hardware, Settings(), target=shape)
+    numbers = plan(hardware, Settings(weights=16, context_tokens=8192), target=shape)
+    assert (kept.weights_kernel, kept.weights_bits, kept.weights_format) == ("codes", 4, "Q4_K_M")
+    assert kept.exact_for == "Llama-3.1-8B-Instruct-Q4_K_M, Q4_K_M weights, 32-bit KV"
+    assert kept.to_json()["exact_for"] == kept.exact_for
+    sizes = {line.name: line.bytes for line in kept.budget}
+    assert 4.9e9 < sizes["weights"] < 5.0e9 and sizes["weights decoded for a product"] > 0
+    assert (numbers.weights_kernel, numbers.weights_bits) == ("float", 32)
+    assert numbers.exact_for.endswith("Q4_K_M weights as float32, 32-bit KV")
+    assert next(line.bytes for line in numbers.budget if line.name == "weights") > 30e9
+    like = plan(hardware, Settings(context_tokens=8192), target=shape)
+    assert like.expected_plain_tbt_ms < numbers.expected_plain_tbt_ms
+
+
+def test_codes_on_a_card_are_said_to_be_slow():
+    """torch decodes them for every product there: less memory, more time; nothing may promise otherwise."""
+    shape = replace(load()["Llama-3.1-8B-Instruct"].shape, format="Q4_K_M", code_bits=4)
+    shape = replace(shape, coded_weights=8_030_000_000, coded_bytes=4_920_000_000)
+    hardware = imagined_hardware(gpu="RTX 4090", ram_gib=64)
+    kept, numbers = (
+        plan(hardware, Settings(weights=bits, context_tokens=8192), target=shape) for bits in (None, 16)
+    )
+    assert kept.weights_kernel == "codes" and any("not measured" in note for note in kept.notes)
+    assert kept.bytes_in("VRAM") < numbers.bytes_in("VRAM")
+    assert kept.expected_plain_tbt_ms > 2 * numbers.expected_plain_tbt_ms
+    assert not any("not measured" in note for note in numbers.notes)
+
+
+@pytest.mark.parametrize(
+    ("bits", "code_bits", "fine"), [(8, 16, False), (4, 5, False), (8, 6, True), (4, 4, True)]
+)
+def test_bits_that_the_model_does_not_have_are_refused(bits, code_bits, fine):
+    shape = replace(load()["Llama-3.2-1B-Instruct"].shape, code_bits=code_bits)
+    settings = Settings(weights=bits, context_tokens=8192)
+    if fine:
+        plan(imagined_hardware(ram_gib=64), settings, target=shape)
+        return
+    with pytest.raises(PlanError, match=f"weights of {code_bits} bits"):
+        plan(imagined_hardware(ram_gib=64), settings, target=shape)

@@ -1,35 +1,19 @@
-"""Loads attention.c's library for this computer and calls it. torch's kernel serves where there is none.
-
-A library comes ready for each system (see build.py), so no compiler is needed here. It runs on the threads
-that torch keeps awake, through torch's own OpenMP: others would fight them for the cores.
-"""
+"""Loads attention.c's library for this computer and calls it. torch's kernel serves where there is none."""
 
 from __future__ import annotations
 
 import ctypes
-import logging
-import platform
-import sys
 from collections.abc import Callable, Collection
 from pathlib import Path
 
 import torch
 
 from core.backend.definition import defined
+from core.backend.native.library import entry_points, library_path, loaded
 
-log = logging.getLogger(__name__)
-
-FOLDER = Path(__file__).resolve().parent
 HEAD_DIMS = (64, 128)
 _KINDS = {torch.float32: 0, torch.bfloat16: 1, torch.int8: 2}
 _MOST_KV_HEADS = 256
-# the x86-64 psABI's levels v3 and v4, for which the library is compiled
-_V3 = {"avx2", "fma", "f16c", "bmi1", "bmi2", "movbe", "abm"}
-_V4 = _V3 | {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}
-# machine -> instruction sets, the best first, and what the CPU must have for each
-_NEEDS = {"x86_64": {"avx512": _V4, "avx2": _V3}, "aarch64": {"neon": {"asimd"}}}
-_MACHINES = {"AMD64": "x86_64", "x86_64": "x86_64", "arm64": "aarch64", "aarch64": "aarch64"}
-_SUFFIXES = {"Linux": ".so", "Windows": ".dll", "Darwin": ".dylib"}
 
 
 class _Call(ctypes.Structure):
@@ -59,7 +43,7 @@ class NativeAttention:
         self._run: Callable[..., None] = getattr(library, f"attend_{instructions}")
         self._scratch: Callable[..., int] = getattr(library, f"scratch_floats_{instructions}")
         self._run.restype, self._scratch.restype = None, ctypes.c_int64
-        self._threads = _entry_points(openmp) if openmp is not None else {}
+        self._threads = entry_points(openmp) if openmp is not None else {}
 
     @staticmethod
     def takes(q: torch.Tensor, k: torch.Tensor) -> bool:
@@ -105,32 +89,17 @@ class NativeAttention:
         return out, lse
 
 
-def library_path(system: str | None = None, machine: str | None = None) -> Path | None:
-    """The library for a system and a machine as `platform` names them (default: these); None without one."""
-    system = system or platform.system()
-    machine = _MACHINES.get(machine or platform.machine())
-    path = FOLDER / f"attention-{system.lower()}-{machine}{_SUFFIXES.get(system, '')}"
-    return path if path.is_file() else None
-
-
 def native_attention(cpu_flags: Collection[str]) -> NativeAttention | None:
-    """The kernel for a CPU with these flags (names as in /proc/cpuinfo); None where there is none that works.
-
-    The flags are looked at before the first call: no self-test survives an illegal instruction.
+    """The kernel for a CPU with these flags (names as in /proc/cpuinfo); None where there is none that
+    works.
     """
-    path, sets, openmp = library_path(), _NEEDS.get(_MACHINES.get(platform.machine(), ""), {}), torch_openmp()
-    instructions = next((name for name, needs in sets.items() if needs <= set(cpu_flags)), None)
-    if path is None or openmp is None or instructions is None or sys.maxsize < 2**32:
-        return None
-    try:
-        kernel = NativeAttention(path, instructions, openmp=openmp)
-    except (OSError, AttributeError) as error:
-        log.warning("%s cannot be used (%s); attention runs on torch's kernel", path.name, error)
-        return None
-    if not _agrees(kernel):
-        log.warning("%s computes wrongly on this CPU; attention runs on torch's kernel", path.name)
-        return None
-    return kernel
+    return loaded(
+        library_path("attention"),
+        cpu_flags,
+        lambda path, instructions, openmp: NativeAttention(path, instructions, openmp=openmp),
+        _agrees,
+        "attention runs on torch's kernel",
+    )
 
 
 def _agrees(kernel: NativeAttention) -> bool:
@@ -148,25 +117,3 @@ def _agrees(kernel: NativeAttention) -> bool:
         if not torch.allclose(lse.double(), want_lse, atol=1e-5):
             return False
     return True
-
-
-def torch_openmp() -> Path | None:
-    """The OpenMP library that this torch computes with; None where it cannot be told.
-
-    Wheels bring theirs. Others may be loaded beside it (sentencepiece has one, too): their threads are not
-    torch's.
-    """
-    folder = Path(torch.__file__).parent / "lib"
-    for pattern in ("libgomp*.so*", "libiomp5*.dll", "libomp*.dylib", "libiomp5*.so*", "libomp*.so*"):
-        if found := sorted(folder.glob(pattern)):
-            return found[0]
-    return None
-
-
-def _entry_points(openmp: Path) -> dict[str, int]:
-    """How the library's threads are woken, by field of `_Call`. Raises OSError or AttributeError."""
-    library = ctypes.CDLL(str(openmp))
-    name, field = ("GOMP_parallel", "gomp_parallel")
-    if "gomp" not in openmp.name:
-        name, field = ("__kmpc_fork_call", "kmpc_fork_call")
-    return {field: ctypes.cast(getattr(library, name), ctypes.c_void_p).value}

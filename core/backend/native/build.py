@@ -1,7 +1,7 @@
-"""Builds attention.c for every system, on any of them.
+"""Builds attention.c and products.c for every system, on any of them.
 
     pip install ziglang==0.15.1
-    python -m core.backend.native.build [--out FOLDER]
+    python -m core.backend.native.build [--out FOLDER] [attention] [products]
 
 The compiler is a clang that knows all systems (https://pypi.org/project/ziglang); with the pinned version
 the libraries come out the same to the byte wherever they are built. Each carries the SHA-256 of its source,
@@ -15,41 +15,48 @@ import hashlib
 import subprocess
 import sys
 import tempfile
+from collections.abc import Collection
 from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parent
-SOURCE = FOLDER / "attention.c"
+SOURCES = ("attention", "products")
 COMPILER = "0.15.1"
-# file -> (target, {instruction set: (lanes of a register, the CPU it needs)})
+# end of the file's name -> (target, {instruction set: (lanes of a register, the CPU it needs)})
 _X86 = {"avx512": (16, "x86_64_v4"), "avx2": (8, "x86_64_v3")}
 _ARM = {"neon": (4, "generic")}
-LIBRARIES = {
-    "attention-linux-x86_64.so": ("x86_64-linux-gnu.2.17", _X86),
-    "attention-linux-aarch64.so": ("aarch64-linux-gnu.2.17", _ARM),
-    "attention-windows-x86_64.dll": ("x86_64-windows-gnu", _X86),
-    "attention-darwin-aarch64.dylib": ("aarch64-macos.12.0", _ARM),
+_SYSTEMS = {
+    "linux-x86_64.so": ("x86_64-linux-gnu.2.17", _X86),
+    "linux-aarch64.so": ("aarch64-linux-gnu.2.17", _ARM),
+    "windows-x86_64.dll": ("x86_64-windows-gnu", _X86),
+    "darwin-aarch64.dylib": ("aarch64-macos.12.0", _ARM),
 }
+LIBRARIES = {f"{source}-{system}": (source, system) for source in SOURCES for system in _SYSTEMS}
 _FLAGS = ["-O3", "-std=c11", "-fPIC", "-fvisibility=hidden", "-fno-ident", "-Wall", "-Wextra", "-Werror"]
 
 
-def source_digest() -> str:
-    """SHA-256 of the C source, in hexadecimal."""
-    return hashlib.sha256(SOURCE.read_bytes()).hexdigest()
+def source_digest(source: str) -> str:
+    """SHA-256 of a C source, in hexadecimal."""
+    return hashlib.sha256((FOLDER / f"{source}.c").read_bytes()).hexdigest()
 
 
-def build(out: Path) -> None:
-    """All libraries into `out`. Raises CalledProcessError with the compiler's words on stderr."""
+def build(out: Path, sources: Collection[str] = SOURCES) -> None:
+    """All libraries of `sources` into `out`. Raises CalledProcessError with the compiler's words on
+    stderr.
+    """
     with tempfile.TemporaryDirectory() as scratch:
-        for name, (target, sets) in LIBRARIES.items():
+        for name, (source, system) in LIBRARIES.items():
+            if source not in sources:
+                continue
+            target, sets = _SYSTEMS[system]
             objects = []
             for instructions, (lanes, cpu) in sets.items():
                 objects.append(str(Path(scratch) / f"{instructions}.o"))
                 defines = [f"-DWIDTH={lanes}", f"-DISA={instructions}"]
                 if len(objects) == 1:
-                    defines.append(f'-DSOURCE="{source_digest()}"')
-                _compile(target, f"-mcpu={cpu}", *_FLAGS, *defines, "-c", SOURCE.name, "-o", objects[-1])
+                    defines.append(f'-DSOURCE="{source_digest(source)}"')
+                _compile(target, f"-mcpu={cpu}", *_FLAGS, *defines, "-c", f"{source}.c", "-o", objects[-1])
             # the name inside a dylib would otherwise be the path of this build
-            named = ["-Wl,-install_name,@rpath/attention.dylib"] if name.endswith(".dylib") else []
+            named = [f"-Wl,-install_name,@rpath/{source}.dylib"] if name.endswith(".dylib") else []
             _compile(target, "-shared", "-s", *named, *objects, "-o", str(out / name))
             if name.endswith(".dll"):
                 _undate(out / name)
@@ -76,7 +83,9 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--out", type=Path, default=FOLDER, metavar="FOLDER")
-    build(parser.parse_args().out)
+    parser.add_argument("sources", nargs="*", default=SOURCES, help="default: all")
+    options = parser.parse_args()
+    build(options.out, options.sources)
 
 
 if __name__ == "__main__":

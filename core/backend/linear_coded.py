@@ -1,0 +1,80 @@
+"""Products with matrices whose weights stay in codes: few rows by the compiled kernel, many with the same
+weights decoded piece by piece.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import torch
+import torch.nn.functional as F
+
+from core.backend.codes import Planes
+from core.backend.native.products import MOST_PARTS, NativeProducts
+from core.backend.pieces import PIECE_NUMBERS
+
+MOST_ROWS = 40  # a verification has up to 33: all passes of an answer are computed alike
+
+
+class Decoder:
+    """Decodes a matrix for a product, piece by piece into one buffer that all matrices share."""
+
+    def __init__(
+        self, dtype: torch.dtype, device: torch.device, products: NativeProducts | None = None
+    ) -> None:
+        self.dtype = dtype
+        self._products = products
+        self._buffer = torch.empty(0, dtype=dtype, device=device)
+
+    def pieces(self, planes: Planes) -> Iterator[torch.Tensor]:
+        """The weights [some rows, columns] in `dtype`, from the first row to the last; each until the next is
+        asked for.
+        """
+        step = max(1, PIECE_NUMBERS // planes.columns)
+        for first in range(0, planes.rows, step):
+            yield self._piece(planes, first, min(step, planes.rows - first))
+
+    def _piece(self, planes: Planes, first: int, count: int) -> torch.Tensor:
+        if self._products is None:
+            return planes.picked(slice(first, first + count)).decoded().to(self.dtype)
+        if self._buffer.numel() < count * planes.columns:
+            self._buffer = self._buffer.new_empty(count * planes.columns)
+        piece = self._buffer[: count * planes.columns].view(count, planes.columns)
+        return self._products.decode(planes, piece, first=first)
+
+
+class CodedLinear:
+    """x @ weights.T + bias, the weights of `parts` one above the other."""
+
+    def __init__(
+        self,
+        parts: Sequence[Planes],
+        bias: torch.Tensor | None,
+        decoder: Decoder,
+        products: NativeProducts | None = None,
+    ) -> None:
+        self._parts, self._decoder = list(parts), decoder
+        self._products = products if len(self._parts) <= MOST_PARTS else None
+        self._bias = None if bias is None else bias.to(parts[0].low.device, torch.float32)
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        """[n, in] -> [n, out]"""
+        if self._products is not None and x.shape[0] <= MOST_ROWS:
+            out = self._products.multiply(x, self._parts)
+        else:
+            inputs = x.to(self._decoder.dtype)
+            pieces = (piece for part in self._parts for piece in self._decoder.pieces(part))
+            products = [F.linear(inputs, piece) for piece in pieces]
+            out = products[0] if len(products) == 1 else torch.cat(products, dim=-1)
+        return (out if self._bias is None else out + self._bias).to(x.dtype)
+
+
+class CodedRows:
+    """Rows of a matrix in codes: an embedding."""
+
+    def __init__(self, planes: Planes, dtype: torch.dtype) -> None:
+        self._planes, self._dtype = planes, dtype
+
+    def __getitem__(self, ids: torch.Tensor) -> torch.Tensor:
+        """ids [n] -> [n, columns]"""
+        return self._planes.picked(ids).decoded().to(self._dtype)

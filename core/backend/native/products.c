@@ -1,0 +1,341 @@
+/* Products of a few rows with a matrix whose weights are held in codes of 4, 5, 6 or 8 bits, at the speed of memory.
+
+   A weight is scale * code + offset, scale and offset being those of its group of 16 or 32 inputs; it is decoded to fp32 in
+   registers, which is exactly the number that `decode` writes, and multiplied in fp32. core/backend/codes.py says how codes,
+   scales and offsets lie in memory.
+
+   The arithmetic of one output number looks at its own row of inputs and its own row of weights alone, in one order: so it
+   does not depend on the number of threads, nor on the rows beside it. Threads take UNIT rows of weights at a time from a
+   counter.
+
+   This file is compiled once per instruction set: WIDTH is the number of fp32 lanes of a register, ISA a part of the functions' names. */
+
+#include <stdint.h>
+#include <string.h>
+
+#define CHUNK 32       /* codes whose nibbles lie in 16 bytes: the first half in the low ones */
+#define UNIT 32        /* rows of weights that a thread takes at a time */
+#define FEW 4          /* rows of inputs whose sums lie in registers */
+#if WIDTH == 8
+#define PAIR 2         /* rows of weights that share a load of inputs: as many as the registers hold sums of */
+#else
+#define PAIR 4
+#endif
+#define SPAN 256       /* weights under one pair of fp16 factors, where groups have steps of their own */
+#define INLINE static inline __attribute__((always_inline))
+
+typedef float vec __attribute__((vector_size(4 * WIDTH)));
+typedef float vec_in __attribute__((vector_size(4 * WIDTH), aligned(4), may_alias));
+typedef int32_t ivec __attribute__((vector_size(4 * WIDTH)));
+typedef uint32_t uvec __attribute__((vector_size(4 * WIDTH)));
+typedef uint16_t hvec __attribute__((vector_size(2 * WIDTH), aligned(2), may_alias));
+typedef uint8_t bvec __attribute__((vector_size(WIDTH), aligned(1), may_alias));
+typedef float float8 __attribute__((vector_size(32), aligned(4), may_alias));
+typedef int8_t step8 __attribute__((vector_size(8), aligned(1), may_alias));
+typedef int8_t sbvec __attribute__((vector_size(WIDTH), aligned(1), may_alias));
+
+#if WIDTH == 16
+#define LANES ((uvec){0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15})
+#elif WIDTH == 8
+#define LANES ((uvec){0, 1, 2, 3, 4, 5, 6, 7})
+#else
+#define LANES ((uvec){0, 1, 2, 3})
+#endif
+
+/* A matrix in codes, [rows][in]. */
+struct planes {
+    const uint8_t *low;           /* nibbles, 16 bytes per 32 codes; of 8 bits the codes themselves, int8 */
+    const uint8_t *high;          /* the bits above the nibbles, 2 or 4 bytes per 16 codes */
+    const _Float16 *scale;        /* per group, or per SPAN where there are steps */
+    const _Float16 *offset;       /* likewise; NULL: code `middle` stands for 0 */
+    const int8_t *scale_steps;    /* per group; NULL: none */
+    const int8_t *offset_steps;
+    int64_t rows;
+    int32_t bits, group, middle, unused;
+};
+
+#define MOST_PARTS 4
+struct product {
+    struct planes parts[MOST_PARTS]; /* matrices one above the other */
+    const float *x;                  /* [n][in] */
+    float *out;                      /* [n][sum of rows] */
+    float *scratch;                  /* scratch_floats(in) for each thread */
+    void *decoded;                   /* or, instead of a product: rows `first` to `first + count` of the only part, */
+    int64_t first, count;            /* [count][in], as fp32 or bf16 */
+    int64_t in;
+    int32_t n, num_parts, as_bf16, threads;
+    void (*gomp_parallel)(void (*)(void *), void *, unsigned, unsigned);
+    void (*kmpc_fork_call)(void *, int32_t, void (*)(int32_t *, int32_t *, void *), ...);
+    int32_t next, seats;             /* the next unit, and the next thread's scratch memory. Zero at the start */
+};
+
+/* Scale and offset of each group of one row of weights. */
+struct factors {
+    float *scale, *offset;
+};
+
+INLINE float sum_of(vec x) {
+    for (int half = WIDTH / 2; half; half /= 2)
+        for (int i = 0; i < half; i++) x[i] += x[i + half];
+    return x[0];
+}
+
+/* One factor of each of a row's groups, as fp32. */
+INLINE void spread(const _Float16 *factor, const int8_t *steps, int64_t row, int64_t in, int group, float *restrict to) {
+    int64_t groups = in / group, spans = in / SPAN, per = SPAN / group; /* per: 8 or 16 */
+    if (!steps) {
+        for (int64_t g = 0; g < groups; g++) to[g] = (float)factor[row * groups + g];
+        return;
+    }
+    factor += row * spans;
+    steps += row * groups;
+    for (int64_t g = 0; g < groups; g += 8) {
+        float8 some = __builtin_convertvector(*(const step8 *)(steps + g), float8);
+        *(float8 *)(to + g) = some * (float)factor[g / per];
+    }
+}
+
+INLINE void factors_of(const struct planes *m, int64_t row, int64_t in, const struct factors *to, const int group) {
+    spread(m->scale, m->scale_steps, row, in, group, to->scale);
+    if (m->offset) {
+        spread(m->offset, m->offset_steps, row, in, group, to->offset);
+        return;
+    }
+    float zero = (float)-m->middle;
+    float *restrict offset = to->offset;
+    const float *restrict scale = to->scale;
+    for (int64_t g = 0; g < in / group; g++) offset[g] = scale[g] * zero;
+}
+
+/* WIDTH codes of a row, from lane `at` of half `half` (0, 1) of a chunk on. */
+INLINE ivec codes_at(const uint8_t *low, const uint8_t *high, int64_t chunk, const int half, const int at, const int bits) {
+    if (bits == 8)
+        return __builtin_convertvector(*(const sbvec *)(low + chunk * CHUNK + half * 16 + at), ivec);
+    uvec code = __builtin_convertvector(*(const bvec *)(low + chunk * 16 + at), uvec);
+    code = half ? code >> 4 : code & 15;
+    if (bits > 4) {
+        uint32_t word = 0;
+        const int bytes = bits == 5 ? 2 : 4, each = bits - 4;
+        memcpy(&word, high + (chunk * 2 + half) * bytes, bytes);
+        code |= ((((uvec){} + word) >> ((LANES + at) * each)) & ((1 << each) - 1)) << 4;
+    }
+    return (ivec)code;
+}
+
+INLINE vec weights_at(const uint8_t *low, const uint8_t *high, const struct factors f, int64_t chunk, const int half,
+                      const int at, const int bits, const int group) {
+    int64_t g = group == 16 ? chunk * 2 + half : chunk;
+    return __builtin_convertvector(codes_at(low, high, chunk, half, at, bits), vec) * f.scale[g] + f.offset[g];
+}
+
+INLINE const uint8_t *low_of(const struct planes *m, int64_t row, int64_t in, const int bits) {
+    return m->low + row * (bits == 8 ? in : in / 2);
+}
+INLINE const uint8_t *high_of(const struct planes *m, int64_t row, int64_t in, const int bits) {
+    return bits == 5 || bits == 6 ? m->high + row * (in * (bits - 4) / 8) : 0;
+}
+
+/* One row of weights as fp32 [in]. */
+INLINE void decode_row(const struct planes *m, int64_t row, int64_t in, const struct factors *f, float *to,
+                       const int bits, const int group) {
+    const uint8_t *low = low_of(m, row, in, bits), *high = high_of(m, row, in, bits);
+    factors_of(m, row, in, f, group);
+    const struct factors own = *f;
+    for (int64_t chunk = 0; chunk < in / CHUNK; chunk++)
+        for (int half = 0; half < 2; half++)
+            for (int at = 0; at < 16; at += WIDTH)
+                *(vec_in *)(to + chunk * CHUNK + half * 16 + at) =
+                    weights_at(low, high, own, chunk, half, at, bits, group);
+}
+
+/* `rows` rows of inputs by `many` rows of weights, straight from the codes. */
+INLINE void multiply(const struct product *p, const struct planes *m, int64_t row, const struct factors *f, const float *x,
+                     float *out, int64_t out_row, const int rows, const int many, const int bits, const int group) {
+    int64_t in = p->in;
+    vec sums[PAIR][FEW] = {};
+    const uint8_t *low[PAIR], *high[PAIR];
+    struct factors own[PAIR];
+    for (int i = 0; i < many; i++) {
+        own[i] = f[i];
+        low[i] = low_of(m, row + i, in, bits);
+        high[i] = high_of(m, row + i, in, bits);
+    }
+    int64_t low_bytes = low_of(m, many, in, bits) - low_of(m, 0, in, bits);
+    int64_t high_bytes = high_of(m, many, in, bits) - high_of(m, 0, in, bits);
+    for (int64_t chunk = 0; chunk < in / CHUNK; chunk++) {
+        /* the next rows of weights: a row is too short for the CPU to see that it is read in order */
+        for (int i = 0; i < many; i++) {
+            __builtin_prefetch(low[i] + low_bytes + chunk * (bits == 8 ? CHUNK : 16));
+            if (bits == 5 || bits == 6) __builtin_prefetch(high[i] + high_bytes + chunk * (bits == 5 ? 4 : 8));
+        }
+        for (int at = 0; at < 16; at += WIDTH)
+            for (int half = 0; half < 2; half++) {
+                const float *inputs = x + chunk * CHUNK + half * 16 + at;
+                vec w[PAIR];
+                for (int i = 0; i < many; i++)
+                    w[i] = weights_at(low[i], high[i], own[i], chunk, half, at, bits, group);
+                for (int r = 0; r < rows; r++) {
+                    vec some = *(const vec_in *)(inputs + r * in);
+                    for (int i = 0; i < many; i++) sums[i][r] += some * w[i];
+                }
+            }
+    }
+    for (int r = 0; r < rows; r++)
+        for (int i = 0; i < many; i++) out[r * out_row + i] = sum_of(sums[i][r]);
+}
+
+/* The same from decoded weights w [many][in]: the same sums in the same order. */
+INLINE void multiply_decoded(const float *w, int64_t in, const float *x, float *out, int64_t out_row, const int rows,
+                             const int many) {
+    vec sums[PAIR][FEW] = {};
+    for (int64_t chunk = 0; chunk < in / CHUNK; chunk++)
+        for (int at = 0; at < 16; at += WIDTH)
+            for (int half = 0; half < 2; half++) {
+                int64_t place = chunk * CHUNK + half * 16 + at;
+                for (int r = 0; r < rows; r++) {
+                    vec some = *(const vec_in *)(x + r * in + place);
+                    for (int i = 0; i < many; i++) sums[i][r] += some * *(const vec_in *)(w + i * in + place);
+                }
+            }
+    for (int r = 0; r < rows; r++)
+        for (int i = 0; i < many; i++) out[r * out_row + i] = sum_of(sums[i][r]);
+}
+
+/* All rows of inputs by `many` rows of weights from `row` on. */
+INLINE void multiply_rows(const struct product *p, const struct planes *m, int64_t row, float *out, int64_t out_row,
+                          const struct factors *f, float *w, const int many, const int bits, const int group) {
+    int n = p->n;
+    if (n <= FEW) {
+        for (int i = 0; i < many; i++) factors_of(m, row + i, p->in, f + i, group);
+        if (n == 1) multiply(p, m, row, f, p->x, out, out_row, 1, many, bits, group);
+        else if (n == 2) multiply(p, m, row, f, p->x, out, out_row, 2, many, bits, group);
+        else if (n == 3) multiply(p, m, row, f, p->x, out, out_row, 3, many, bits, group);
+        else multiply(p, m, row, f, p->x, out, out_row, 4, many, bits, group);
+        return;
+    }
+    for (int i = 0; i < many; i++) decode_row(m, row + i, p->in, f, w + i * p->in, bits, group);
+    int r = 0;
+    for (; r + FEW <= n; r += FEW)
+        multiply_decoded(w, p->in, p->x + r * p->in, out + r * out_row, out_row, FEW, many);
+    for (; r < n; r++) multiply_decoded(w, p->in, p->x + r * p->in, out + r * out_row, out_row, 1, many);
+}
+
+/* What a thread writes to beside the results. */
+struct space {
+    struct factors factors[PAIR];
+    float *weights; /* [PAIR][in] */
+};
+
+static int64_t scratch_floats(int64_t in) { return PAIR * (in + 2 * (in / 16)); }
+
+static struct space space_of(struct product *p) {
+    int64_t seat = __atomic_fetch_add(&p->seats, 1, __ATOMIC_RELAXED), groups = p->in / 16;
+    float *at = p->scratch + seat * scratch_floats(p->in);
+    struct space s = {.weights = at};
+    for (int i = 0; i < PAIR; i++) {
+        s.factors[i].scale = at + PAIR * p->in + 2 * i * groups;
+        s.factors[i].offset = s.factors[i].scale + groups;
+    }
+    return s;
+}
+
+INLINE void unit_of(const struct product *p, const struct planes *m, int64_t first, int64_t end, float *out,
+                    int64_t out_row, const struct space *s, const int bits, const int group) {
+    int64_t row = first;
+    for (; row + PAIR <= end; row += PAIR)
+        multiply_rows(p, m, row, out + row, out_row, s->factors, s->weights, PAIR, bits, group);
+    for (; row < end; row++) multiply_rows(p, m, row, out + row, out_row, s->factors, s->weights, 1, bits, group);
+}
+
+INLINE void narrowed(const float *from, uint16_t *to, int64_t count) {
+    for (int64_t i = 0; i < count; i += WIDTH) {
+        uvec bits = (uvec) * (const vec_in *)(from + i);
+        bits = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16; /* to the nearest, ties to even */
+        *(hvec *)(to + i) = __builtin_convertvector(bits, hvec);
+    }
+}
+
+INLINE void decode_unit(const struct product *p, const struct planes *m, int64_t first, int64_t end, const struct space *s,
+                        const int bits, const int group) {
+    for (int64_t row = first; row < end; row++) {
+        int64_t at = (row - p->first) * p->in;
+        if (!p->as_bf16) {
+            decode_row(m, row, p->in, s->factors, (float *)p->decoded + at, bits, group);
+            continue;
+        }
+        decode_row(m, row, p->in, s->factors, s->weights, bits, group);
+        narrowed(s->weights, (uint16_t *)p->decoded + at, p->in);
+    }
+}
+
+#define BY_KIND(function, ...)                                      \
+    do {                                                            \
+        if (m->bits == 4) function(__VA_ARGS__, 4, 32);             \
+        else if (m->bits == 5) function(__VA_ARGS__, 5, 32);        \
+        else if (m->bits == 6) function(__VA_ARGS__, 6, 16);        \
+        else function(__VA_ARGS__, 8, 32);                          \
+    } while (0)
+
+static int64_t units_of(int64_t rows) { return (rows + UNIT - 1) / UNIT; }
+
+static void decode_some(struct product *p, const struct space *s) {
+    const struct planes *m = p->parts;
+    for (;;) {
+        int64_t first = p->first + (int64_t)__atomic_fetch_add(&p->next, 1, __ATOMIC_RELAXED) * UNIT;
+        int64_t last = p->first + p->count, end = first + UNIT < last ? first + UNIT : last;
+        if (first >= last) return;
+        BY_KIND(decode_unit, p, m, first, end, s);
+    }
+}
+
+static void multiply_some(struct product *p, const struct space *s) {
+    int64_t out_row = 0;
+    for (int i = 0; i < p->num_parts; i++) out_row += p->parts[i].rows;
+    for (;;) {
+        int64_t unit = __atomic_fetch_add(&p->next, 1, __ATOMIC_RELAXED);
+        const struct planes *m = p->parts, *behind = p->parts + p->num_parts;
+        float *out = p->out;
+        for (; m < behind && unit >= units_of(m->rows); m++) {
+            unit -= units_of(m->rows);
+            out += m->rows;
+        }
+        if (m == behind) return;
+        int64_t first = unit * UNIT, end = first + UNIT < m->rows ? first + UNIT : m->rows;
+        BY_KIND(unit_of, p, m, first, end, out, out_row, s);
+    }
+}
+
+static void work(void *given) {
+    struct product *p = given;
+    struct space space = space_of(p);
+    if (p->decoded) decode_some(p, &space);
+    else multiply_some(p, &space);
+}
+
+/* `work` as LLVM's OpenMP calls it (openmp/runtime/src/kmp.h: kmpc_micro, ident_t). */
+static void work_of_team(int32_t *thread, int32_t *team_thread, void *given) {
+    (void)thread, (void)team_thread;
+    work(given);
+}
+static struct { int32_t reserved, flags, more[2]; const char *place; } caller = {0, 2, {0, 0}, ";products;multiply;0;0;;"};
+
+#ifdef _WIN32
+#define EXPORT __declspec(dllexport)
+#else
+#define EXPORT __attribute__((visibility("default")))
+#endif
+#define JOINED(a, b) a##_##b
+#define NAMED(a, b) JOINED(a, b)
+
+#ifdef SOURCE
+EXPORT const char *source_sha256(void) { return SOURCE; }
+#endif
+
+/* Floats of scratch memory that each thread needs. */
+EXPORT int64_t NAMED(scratch_floats, ISA)(int64_t in) { return scratch_floats(in); }
+
+EXPORT void NAMED(multiply, ISA)(struct product *p) {
+    if (p->threads > 1 && p->gomp_parallel) p->gomp_parallel(work, p, p->threads, 0);
+    else if (p->threads > 1 && p->kmpc_fork_call) p->kmpc_fork_call(&caller, 1, work_of_team, p);
+    else work(p);
+}

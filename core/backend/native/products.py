@@ -1,0 +1,161 @@
+"""Loads products.c's library for this computer and calls it. torch decodes and multiplies where there is
+none.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Collection, Sequence
+from pathlib import Path
+
+import torch
+
+from core.backend.codes import CHUNK, Planes
+from core.backend.native.library import entry_points, library_path, loaded
+
+MOST_PARTS = 4
+_FIELDS = ("low", "high", "scale", "offset", "scale_steps", "offset_steps")
+_INSTEAD = "weights in codes are decoded by torch"
+
+
+class _Planes(ctypes.Structure):
+    """struct planes of products.c."""
+
+    _fields_ = [
+        *((name, ctypes.c_void_p) for name in _FIELDS),
+        ("rows", ctypes.c_int64),
+        *((name, ctypes.c_int32) for name in ("bits", "group", "middle", "unused")),
+    ]
+
+
+class _Call(ctypes.Structure):
+    """struct product of products.c."""
+
+    _fields_ = [
+        ("parts", _Planes * MOST_PARTS),
+        *((name, ctypes.c_void_p) for name in ("x", "out", "scratch", "decoded")),
+        *((name, ctypes.c_int64) for name in ("first", "count", "columns")),
+        *((name, ctypes.c_int32) for name in ("n", "num_parts", "as_bf16", "threads")),
+        ("gomp_parallel", ctypes.c_void_p),
+        ("kmpc_fork_call", ctypes.c_void_p),
+        *((name, ctypes.c_int32) for name in ("next", "seats")),
+    ]
+
+
+class NativeProducts:
+    """One library's kernel for one instruction set. Raises OSError where it cannot be loaded.
+
+    `openmp`: the OpenMP library whose threads it runs on, by path; None: on the caller's thread alone.
+    """
+
+    def __init__(self, path: Path, instructions: str, *, openmp: Path | None = None) -> None:
+        library = ctypes.CDLL(str(path))
+        self.instructions = instructions
+        self._run = getattr(library, f"multiply_{instructions}")
+        self._scratch_floats = getattr(library, f"scratch_floats_{instructions}")
+        self._run.restype, self._scratch_floats.restype = None, ctypes.c_int64
+        self._scratch_floats.argtypes = (ctypes.c_int64,)
+        self._threads = entry_points(openmp) if openmp is not None else {}
+        self._scratch = torch.empty(0)
+
+    def multiply(self, x: torch.Tensor, parts: Sequence[Planes]) -> torch.Tensor:
+        """x [n, columns] times the transposed matrices, one above the other: fp32 [n, sum of rows]."""
+        inputs = x.float().contiguous()
+        assert all(inputs.shape[1] == part.columns for part in parts), [part.columns for part in parts]
+        out = inputs.new_empty(inputs.shape[0], sum(part.rows for part in parts))
+        self._call(parts, x=inputs.data_ptr(), out=out.data_ptr(), n=inputs.shape[0])
+        return out
+
+    def decode(self, planes: Planes, out: torch.Tensor, *, first: int = 0) -> torch.Tensor:
+        """Writes the weights of as many rows as `out` [rows, columns] (fp32 or bf16, contiguous) has, from
+        row `first` on. Returns `out`.
+        """
+        assert out.is_contiguous() and first + out.shape[0] <= planes.rows, (out.stride(), first, planes.rows)
+        as_bf16 = {torch.float32: 0, torch.bfloat16: 1}[out.dtype]
+        where = {"decoded": out.data_ptr(), "first": first, "count": out.shape[0]}
+        self._call([planes], as_bf16=as_bf16, **where)
+        return out
+
+    def _call(self, parts: Sequence[Planes], **given: int) -> None:
+        columns, threads = parts[0].columns, torch.get_num_threads()
+        assert len(parts) <= MOST_PARTS and columns % CHUNK == 0, f"{len(parts)} parts of {columns} columns"
+        floats = threads * self._scratch_floats(columns)
+        if self._scratch.numel() < floats:
+            self._scratch = torch.empty(floats)
+        call = _Call(
+            parts=(_Planes * MOST_PARTS)(*map(_described, parts)),
+            scratch=self._scratch.data_ptr(),
+            columns=columns,
+            num_parts=len(parts),
+            threads=threads,
+            **given,
+            **self._threads,
+        )
+        self._run(ctypes.byref(call))
+
+
+def _described(planes: Planes) -> _Planes:
+    """Where the planes lie. They are contiguous: they were made so."""
+    tensors = {name: getattr(planes, name) for name in _FIELDS}
+    assert all(part is None or part.is_contiguous() for part in tensors.values())
+    places = {name: part.data_ptr() for name, part in tensors.items() if part is not None}
+    return _Planes(rows=planes.rows, bits=planes.bits, group=planes.group, middle=planes.middle, **places)
+
+
+def native_products(cpu_flags: Collection[str]) -> NativeProducts | None:
+    """The kernel for a CPU with these flags (names as in /proc/cpuinfo); None where there is none that
+    works.
+    """
+    return loaded(
+        library_path("products"),
+        cpu_flags,
+        lambda path, instructions, openmp: NativeProducts(path, instructions, openmp=openmp),
+        _agrees,
+        _INSTEAD,
+    )
+
+
+def _agrees(kernel: NativeProducts) -> bool:
+    """Against torch's decoding: every format, few rows and many."""
+    dice = torch.Generator().manual_seed(0)
+    for bits, group, stepped in ((4, 32, False), (4, 32, True), (5, 32, True), (6, 16, True), (8, 32, False)):
+        planes = _example(bits, group, stepped, dice)
+        weights = planes.decoded()
+        x = torch.randn(6, planes.columns, generator=dice)
+        want = x.double() @ weights.double().t()
+        if not torch.equal(kernel.decode(planes, torch.empty_like(weights)), weights):
+            return False
+        for n in (1, 3, 6):
+            if not torch.allclose(kernel.multiply(x[:n], [planes]).double(), want[:n], atol=1e-3):
+                return False
+    return True
+
+
+def _example(bits: int, group: int, stepped: bool, dice: torch.Generator) -> Planes:
+    """A small matrix of random codes, with an offset unless its groups are of 16."""
+    rows, columns = 5, 512
+
+    def codes(width: int, low: int, high: int, dtype: torch.dtype) -> torch.Tensor:
+        return torch.randint(low, high, (rows, width), generator=dice).to(dtype)
+
+    def factors() -> torch.Tensor:
+        return (torch.rand(rows, columns // (256 if stepped else group), generator=dice) / 64).half()
+
+    def steps() -> torch.Tensor | None:
+        return codes(columns // group, 0, 64, torch.int8) if stepped else None
+
+    wide = bits == 8
+    low = codes(columns, -128, 128, torch.int8) if wide else codes(columns // 2, 0, 256, torch.uint8)
+    high = codes(columns * (bits - 4) // 8, 0, 256, torch.uint8) if bits in (5, 6) else None
+    with_offset = group == 32 and not wide
+    return Planes(
+        bits,
+        group,
+        low,
+        factors(),
+        high=high,
+        offset=-factors() if with_offset else None,
+        scale_steps=steps(),
+        offset_steps=steps() if with_offset else None,
+        middle=32 if bits == 6 else 0,
+    )

@@ -1,0 +1,212 @@
+"""What a GGUF's metadata say of its model: the values of a transformers configuration, the format's name,
+and which tensor is which weight. No torch.
+
+Keys of the metadata: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md and llama.cpp's gguf-
+py/gguf/constants.py.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from typing import Any
+
+from core.errors import UserError
+from core.model.gguf import BITS, GgufFile, held_bytes
+from core.model.shapes import require_family
+from core.text.words import translated as _
+
+EMBEDDING, HEAD, ROPE_FACTORS = "token_embd.weight", "output.weight", "rope_freqs.weight"
+_OF_LAYER = {
+    "self_attn.q_proj": "attn_q",
+    "self_attn.k_proj": "attn_k",
+    "self_attn.v_proj": "attn_v",
+    "self_attn.o_proj": "attn_output",
+    "self_attn.q_norm": "attn_q_norm",
+    "self_attn.k_norm": "attn_k_norm",
+    "mlp.gate_proj": "ffn_gate",
+    "mlp.up_proj": "ffn_up",
+    "mlp.down_proj": "ffn_down",
+    "input_layernorm": "attn_norm",
+    "post_attention_layernorm": "ffn_norm",
+}
+_OTHERS = {"model.embed_tokens": "token_embd", "lm_head": "output", "model.norm": "output_norm"}
+# numbers of general.file_type: llama.cpp's include/llama.h, enum llama_ftype
+_FORMATS = {
+    0: "F32",
+    1: "F16",
+    2: "Q4_0",
+    3: "Q4_1",
+    7: "Q8_0",
+    8: "Q5_0",
+    9: "Q5_1",
+    14: "Q4_K_S",
+    15: "Q4_K_M",
+    16: "Q5_K_S",
+    17: "Q5_K_M",
+    18: "Q6_K",
+    32: "BF16",
+}
+# control tokens that end an answer, whatever else the file calls its end
+_ENDS = ("<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<|endoftext|>", "<|end_of_text|>")
+
+
+def gguf_name(name: str) -> str:
+    """The tensor that holds the weight which checkpoints call `name`."""
+    stem, _dot, kind = name.rpartition(".")
+    if stem in _OTHERS:
+        return f"{_OTHERS[stem]}.{kind}"
+    _model, _layers, index, part = stem.split(".", 3)
+    return f"blk.{index}.{_OF_LAYER[part]}.{kind}"
+
+
+def format_of(file: GgufFile) -> str:
+    """The format's name: what the file says it is, where its tensors agree; else the kind of most of its
+    weights.
+    """
+    weights = Counter()
+    for tensor in file.tensors.values():
+        if len(tensor.shape) == 2:
+            weights[tensor.kind] += math.prod(tensor.shape)
+    main = weights.most_common(1)[0][0] if weights else ""
+    said = _FORMATS.get(file.metadata.get("general.file_type"), "")
+    return said if said.startswith(main) else main
+
+
+def bits_of(file: GgufFile) -> int:
+    """Of most of its weights: 4, 5, 6, 8, or 16 for numbers."""
+    return next((bits for kind, bits in BITS.items() if format_of(file).startswith(kind)), 16)
+
+
+def bytes_in_codes(file: GgufFile) -> tuple[int, int]:
+    """(bytes that its matrices in codes take in memory, how many weights those are)."""
+    coded = [tensor for tensor in file.tensors.values() if is_coded(file, tensor.name)]
+    sizes = [math.prod(tensor.shape) for tensor in coded]
+    return sum(held_bytes(one.kind, size) for one, size in zip(coded, sizes, strict=True)), sum(sizes)
+
+
+def is_coded(file: GgufFile, name: str) -> bool:
+    """Whether the tensor is a matrix that stays codes."""
+    tensor = file.tensors.get(name)
+    return tensor is not None and tensor.kind in BITS and len(tensor.shape) == 2
+
+
+def config_of(file: GgufFile, name: str) -> dict[str, Any]:
+    """The values of config.json. Raises UserError for an architecture that does not run here, or what is
+    missing.
+    """
+    family = file.metadata.get("general.architecture", "")
+    require_family(str(family), name)
+    _require_tensors(file)
+    try:
+        return _config(file, str(family), name)
+    except (KeyError, TypeError, ValueError) as error:
+        said = _("{file} does not say all of its model ({error}). Choose another file.")
+        raise UserError(said.format(file=file.path, error=error)) from error
+
+
+def _require_tensors(file: GgufFile) -> None:
+    for name in (EMBEDDING, "output_norm.weight"):
+        if name not in file.tensors:
+            said = _(
+                "{file} lacks “{tensor}”. If it is one of several parts, it cannot be used: join them first."
+            )
+            raise UserError(said.format(file=file.path, tensor=name))
+
+
+def _config(file: GgufFile, family: str, name: str) -> dict[str, Any]:
+    given = _Values(file.metadata, family)
+    heads, hidden = given.number("attention.head_count"), given.number("embedding_length")
+    head_dim = given.get("attention.key_length") or given.get("rope.dimension_count") or hidden // heads
+    for key in ("attention.value_length", "rope.dimension_count"):
+        if given.get(key) not in (None, head_dim):
+            said = _(
+                "{model} has {key} {value} beside heads of {size}, which does not run here. Choose another "
+                "model."
+            )
+            raise UserError(said.format(model=name, key=key, value=given.get(key), size=head_dim))
+    if given.get("expert_count"):
+        said = _("{model} is a mixture of experts, which does not run here. Choose another model.")
+        raise UserError(said.format(model=name))
+    window = given.get("attention.sliding_window")
+    return {
+        "architectures": [_class_of(family)],
+        "model_type": family,
+        "vocab_size": file.tensors[EMBEDDING].shape[0],
+        "hidden_size": hidden,
+        "num_hidden_layers": given.number("block_count"),
+        "num_attention_heads": heads,
+        "num_key_value_heads": given.number("attention.head_count_kv"),
+        "head_dim": head_dim,
+        "intermediate_size": given.number("feed_forward_length"),
+        "rms_norm_eps": given["attention.layer_norm_rms_epsilon"],
+        "max_position_embeddings": given.number("context_length"),
+        "hidden_act": "silu",
+        "tie_word_embeddings": HEAD not in file.tensors,
+        "attention_bias": "blk.0.attn_q.bias" in file.tensors,
+        "sliding_window": window or None,
+        "use_sliding_window": bool(window),
+        "rope_parameters": _rope(given),
+        "bos_token_id": file.metadata.get("tokenizer.ggml.bos_token_id"),
+        "eos_token_id": _ends(file.metadata),
+        "dtype": "bfloat16",
+    }
+
+
+class _Values:
+    """Metadata of the architecture, by the rest of their names."""
+
+    def __init__(self, metadata: dict[str, Any], family: str) -> None:
+        self._metadata, self._family = metadata, family
+
+    def get(self, key: str) -> Any:
+        return self._metadata.get(f"{self._family}.{key}")
+
+    def __getitem__(self, key: str) -> Any:
+        return self._metadata[f"{self._family}.{key}"]
+
+    def number(self, key: str) -> int:
+        """A positive whole number; of a list, what all its members are. Raises KeyError, TypeError or
+        ValueError.
+        """
+        value = self[key]
+        of_layers = set(value) if isinstance(value, list) else {value}
+        if len(of_layers) != 1:
+            raise ValueError(f"{key} differs from layer to layer")
+        found = of_layers.pop()
+        if not isinstance(found, int) or found <= 0:
+            raise ValueError(f"{key} is {found!r}")
+        return found
+
+
+def _rope(given: _Values) -> dict[str, Any]:
+    """rope_parameters. Factors of single frequencies (Llama 3) are a tensor: see core.model.gguf_weights."""
+    found = {"rope_type": "default", "rope_theta": given.get("rope.freq_base") or 10_000.0}
+    kind, factor = given.get("rope.scaling.type") or "none", given.get("rope.scaling.factor")
+    if given.get("rope.scale_linear"):  # how files before 2023-11 say it
+        kind, factor = "linear", given.get("rope.scale_linear")
+    if kind == "none" or factor in (None, 0, 1):
+        return found
+    if kind not in ("linear", "yarn"):
+        raise ValueError(f"rope.scaling.type is {kind}")
+    found |= {"rope_type": kind, "factor": factor}
+    if kind == "yarn":
+        found["original_max_position_embeddings"] = given["rope.scaling.original_context_length"]
+        for key, name in (("yarn_beta_fast", "beta_fast"), ("yarn_beta_slow", "beta_slow")):
+            if given.get(f"rope.scaling.{key}") is not None:
+                found[name] = given.get(f"rope.scaling.{key}")
+    return found
+
+
+def _ends(metadata: dict[str, Any]) -> list[int]:
+    """The tokens that end an answer."""
+    keys = ("eos_token_id", "eot_token_id", "eom_token_id")
+    named = {metadata.get(f"tokenizer.ggml.{key}") for key in keys} - {None}
+    tokens, kinds = metadata.get("tokenizer.ggml.tokens", ()), metadata.get("tokenizer.ggml.token_type", ())
+    pairs = enumerate(zip(tokens, kinds, strict=False))
+    control = {index for index, (token, kind) in pairs if kind == 3 and token in _ENDS}
+    return sorted(named | control)
+
+
+def _class_of(family: str) -> str:
+    return {"llama": "Llama", "mistral": "Mistral"}.get(family, family.capitalize()) + "ForCausalLM"

@@ -1,0 +1,99 @@
+"""A folder that stands for a GGUF: configuration and tokenizer as every model folder has them, and where
+the file is. Made once for each content; the weights stay where they are.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+from core.errors import UserError
+from core.events import Progress
+from core.model.gguf import GgufFile, read_header
+from core.model.gguf_config import config_of
+from core.model.gguf_weights import GgufWeights
+from core.model.stored import finish, finished
+from core.paths import subdir, write_whole
+from core.text.gguf_tokenizer import write_tokenizer
+from core.text.words import translated as _
+
+POINTER = "gguf.json"
+_FORMAT = 1  # raised when what is written here changes
+_PIECE = 1 << 24  # bytes, between two words about progress
+
+
+def opened(file: Path, progress: Progress | None = None) -> Path:
+    """The folder that stands for `file`, below "gguf" in the user's data folder. Raises UserError for a
+    file that does not run here.
+
+    The file's content is its name there: two files share nothing, and a file that was moved is known
+    again. Reading all of it takes seconds, so the hash is remembered by path, size and time.
+    """
+    file = file.expanduser().resolve()
+    header = read_header(file)
+    root = subdir("gguf")
+    digest = _digest(file, root, progress or (lambda stage, fraction: None))
+    folder = root / digest[:32] / file.stem
+    facts = finished(folder)
+    if facts is None or facts.get("format") != _FORMAT:
+        folder.mkdir(parents=True, exist_ok=True)
+        _write(folder, header, digest)
+        write_whole(folder / POINTER, json.dumps({"sha256": digest}))
+        finish(folder, sha256=digest, format=_FORMAT)
+    # not among the files of the marker: it changes when the file is moved
+    write_whole(folder.parent / POINTER, json.dumps({"path": str(file)}))
+    return folder
+
+
+def gguf_in(folder: Path) -> GgufFile | None:
+    """The file that the folder stands for; None for a folder of another kind. Raises UserError when it is
+    gone.
+    """
+    if not (folder / POINTER).is_file():
+        return None
+    return read_header(_path_in(folder))
+
+
+def _path_in(folder: Path) -> Path:
+    try:
+        found = Path(json.loads((folder.parent / POINTER).read_text(encoding="utf-8"))["path"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        said = _(
+            "{folder} does not say where its model file is ({error}). Delete that folder and start again."
+        )
+        raise UserError(said.format(folder=folder.parent, error=error)) from error
+    if not found.is_file():
+        raise UserError(_("The model file {file} is gone. Choose where it is now.").format(file=found))
+    return found
+
+
+def _write(folder: Path, header: GgufFile, digest: str) -> None:
+    # whatever is kept by the model's configuration is kept for this content alone
+    config = config_of(header, folder.name) | {"content": digest}
+    factors = GgufWeights(header).frequency_factors()
+    if factors is not None:
+        config["rope_parameters"]["frequency_factors"] = factors
+    write_whole(folder / "config.json", json.dumps(config, indent=1))
+    write_tokenizer(header.metadata, folder)
+
+
+def _digest(file: Path, root: Path, report: Progress) -> str:
+    """SHA-256 of the file, in hexadecimal."""
+    stat, memory = file.stat(), root / "known.json"
+    key = f"{file} {stat.st_size} {stat.st_mtime_ns}"
+    try:
+        known = dict(json.loads(memory.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
+        known = {}
+    if key not in known:
+        digest, done = hashlib.sha256(), 0
+        with file.open("rb") as reader:
+            while piece := reader.read(_PIECE):
+                digest.update(piece)
+                done += len(piece)
+                report(_("Looking at the model file"), done / stat.st_size)
+        known = {one: value for one, value in known.items() if not one.startswith(f"{file} ")}
+        known[key] = digest.hexdigest()
+        write_whole(memory, json.dumps(known, indent=1))
+    return known[key]

@@ -1,0 +1,82 @@
+"""The weights of a GGUF under the names that checkpoints give them, read one tensor at a time."""
+
+from __future__ import annotations
+
+import torch
+
+from core.backend.base import Codes
+from core.backend.codes import Planes
+from core.errors import UserError
+from core.model.gguf import BITS, GgufFile
+from core.model.gguf_blocks import floats, planes
+from core.model.gguf_config import ROPE_FACTORS, gguf_name, is_coded
+from core.text.words import translated as _
+
+
+class GgufWeights:
+    """As core.model.loader.Weights, of one file. A matrix in codes is read as codes, or decoded where one
+    asks for the tensor.
+
+    llama.cpp keeps the rows of q and k of the llama architecture in another order: the two that a rotation
+    turns into each other are neighbours. Here they stand in the order of checkpoints, half by half.
+    """
+
+    def __init__(self, file: GgufFile, *, in_codes: bool = True) -> None:
+        self._file, self._in_codes = file, in_codes
+        self._family = file.metadata["general.architecture"]
+
+    def __contains__(self, name: str) -> bool:
+        return gguf_name(name) in self._file.tensors
+
+    def tensor(self, name: str) -> torch.Tensor:
+        """The weight's numbers. Raises UserError when the file lacks it."""
+        own = self._own(name)
+        info = self._file.tensors[own]
+        raw = self._file.raw(own)
+        if info.kind not in BITS:
+            found = floats(raw, info.kind, info.shape)
+        else:
+            found = planes(raw, info.kind, (info.shape[0], info.shape[-1])).decoded().view(info.shape)
+        order = self._order(name, info.shape[0])
+        return found if order is None else found[order]
+
+    def keeps_codes(self, stem: str) -> bool:
+        """Whether `planes` is to be asked for `stem`.weight, rather than `tensor`."""
+        return self._in_codes and is_coded(self._file, gguf_name(f"{stem}.weight"))
+
+    def planes(self, stem: str) -> Planes:
+        """The codes of `stem`.weight. Raises UserError when the file lacks it."""
+        name = f"{stem}.weight"
+        own = self._own(name)
+        info = self._file.tensors[own]
+        found = planes(self._file.raw(own), info.kind, info.shape)
+        order = self._order(name, info.shape[0])
+        return found if order is None else found.picked(order)
+
+    def codes(self, stem: str) -> Codes | None:
+        """None: see `planes`."""
+        return None
+
+    def frequency_factors(self) -> list[float] | None:
+        """What Llama 3 divides each frequency of its rotation by; None without."""
+        info = self._file.tensors.get(ROPE_FACTORS)
+        if info is None:
+            return None
+        return floats(self._file.raw(ROPE_FACTORS), info.kind, info.shape).float().tolist()
+
+    def _own(self, name: str) -> str:
+        own = gguf_name(name)
+        if own not in self._file.tensors:
+            said = _("{file} lacks “{tensor}”. Copy or download it again, or choose another file.")
+            raise UserError(said.format(file=self._file.path, tensor=own))
+        return own
+
+    def _order(self, name: str, rows: int) -> torch.Tensor | None:
+        """The rows of q and k as checkpoints have them; None for all other weights."""
+        part = name.split(".")[-2]
+        if self._family != "llama" or part not in ("q_proj", "k_proj"):
+            return None
+        key = "llama.attention.head_count" + ("_kv" if part == "k_proj" else "")
+        heads = self._file.metadata[key]
+        heads = heads[0] if isinstance(heads, list) else heads
+        return torch.arange(rows).view(heads, rows // heads // 2, 2).transpose(1, 2).reshape(-1)

@@ -1,0 +1,121 @@
+"""GGUF files of tiny models, written by the `gguf` package as llama.cpp's converter writes them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import gguf
+import numpy as np
+import torch
+from gguf.quants import quantize
+
+from core.model.gguf_config import ROPE_FACTORS, gguf_name
+
+# all printable letters, as GPT-2 spells bytes, and a few words
+LETTERS = [chr(one) for one in (*range(33, 127), *range(161, 173), *range(174, 256), *range(256, 324))]
+
+
+def write_gguf(
+    path: Path,
+    oracle: torch.nn.Module,
+    kinds: dict[str, str] | str = "Q8_0",
+    *,
+    metadata: dict[str, Any] | None = None,
+    factors: list[float] | None = None,
+) -> Path:
+    """The transformers model `oracle` as a GGUF: matrices of the kind that the last part of their name
+    says, norms and biases as F32. A kind that the package cannot quantise gets random blocks.
+    """
+    config = oracle.config
+    family = config.model_type
+    writer = gguf.GGUFWriter(path, family)
+    writer.add_context_length(config.max_position_embeddings)
+    writer.add_embedding_length(config.hidden_size)
+    writer.add_block_count(config.num_hidden_layers)
+    writer.add_feed_forward_length(config.intermediate_size)
+    writer.add_head_count(config.num_attention_heads)
+    writer.add_head_count_kv(config.num_key_value_heads)
+    writer.add_key_length(config.head_dim)
+    writer.add_value_length(config.head_dim)
+    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
+    _tokenizer(writer, config.vocab_size)
+    for key, value in (metadata or {}).items():
+        add = {
+            int: writer.add_uint32,
+            float: writer.add_float32,
+            str: writer.add_string,
+            bool: writer.add_bool,
+        }
+        add[type(value)](key, value)
+    if factors is not None:
+        writer.add_tensor(ROPE_FACTORS, np.array(factors, dtype=np.float32))
+    for number, (name, value) in enumerate(oracle.state_dict().items()):
+        if name == "lm_head.weight" and config.tie_word_embeddings:
+            continue
+        value = value.detach().float()
+        if family == "llama":
+            value = _as_llama_cpp(name, value, config)
+        kind = kinds if isinstance(kinds, str) else kinds.get(name.split(".")[-2], kinds[""])
+        _add(writer, gguf_name(name), value.numpy(), kind if value.ndim == 2 else "F32", number)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
+
+
+def _tokenizer(writer: gguf.GGUFWriter, vocab: int) -> None:
+    """Letters, a few merges, and control tokens at the end."""
+    merged = ["\u0120t", "he", "\u0120the"]
+    control = ["<|im_start|>", "<|im_end|>"]
+    tokens = (LETTERS + merged)[: vocab - 2]
+    tokens += [f"word{number}" for number in range(vocab - 2 - len(tokens))] + control
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("smollm")
+    writer.add_token_list(tokens)
+    writer.add_token_types([1] * (vocab - 2) + [3, 3])
+    writer.add_token_merges(["\u0120 t", "h e", "\u0120t he"])
+    writer.add_bos_token_id(vocab - 2)
+    writer.add_eos_token_id(vocab - 1)
+    writer.add_chat_template(
+        "{% for m in messages %}<|im_start|>{{ m.role }} {{ m.content }}<|im_end|>{% endfor %}"
+        "{% if add_generation_prompt %}<|im_start|>assistant {% endif %}"
+    )
+
+
+def _as_llama_cpp(name: str, value: torch.Tensor, config: Any) -> torch.Tensor:
+    """q and k with the rows of a rotated pair beside each other, as convert_hf_to_gguf.py writes them."""
+    part = name.split(".")[-2]
+    if part not in ("q_proj", "k_proj"):
+        return value
+    heads = config.num_attention_heads if part == "q_proj" else config.num_key_value_heads
+    return (
+        value.view(heads, 2, value.shape[0] // heads // 2, *value.shape[1:])
+        .swapaxes(1, 2)
+        .reshape(value.shape)
+    )
+
+
+def _add(writer: gguf.GGUFWriter, name: str, value: np.ndarray, kind: str, number: int) -> None:
+    number_kind = gguf.GGMLQuantizationType[kind]
+    if kind in ("F32", "F16"):
+        writer.add_tensor(name, value.astype(np.float32 if kind == "F32" else np.float16))
+        return
+    try:
+        packed = quantize(value, number_kind)
+    except NotImplementedError:
+        packed = _random(value.shape, kind, number)
+    writer.add_tensor(name, packed, raw_dtype=number_kind)
+
+
+def _random(shape: tuple[int, int], kind: str, seed: int) -> np.ndarray:
+    """Blocks of any codes and steps whose weights are of the size that a tiny model's are."""
+    from tests.model.test_gguf_blocks import random_blocks
+
+    found = random_blocks(kind, rows=shape[0], columns=shape[1], seed=seed, scale=_SCALE[kind])
+    return found.reshape(shape[0], -1)
+
+
+_SCALE = {"Q4_K": 1.5e-4, "Q5_K": 8e-5, "Q6_K": 6e-5}

@@ -1,0 +1,269 @@
+"""A GGUF runs as it is: its model computes what transformers computes from the same decoded weights."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+import pytest
+import torch
+
+from core.backend.cpu import CpuBackend
+from core.backend.native.products import native_products
+from core.cache.full import FullKVCache
+from core.errors import UserError
+from core.hardware.cpu import cpu_flags
+from core.model.config import load_config
+from core.model.gguf import read_header
+from core.model.gguf_config import bits_of, bytes_in_codes, config_of, format_of
+from core.model.gguf_folder import opened
+from core.model.gguf_weights import GgufWeights
+from core.model.loader import load_model
+from core.model.stored import fingerprint
+from tests.gguf_files import write_gguf
+from tests.tiny import FAMILIES, oracle
+
+# as Q4_K_M has it: some matrices in other kinds than their neighbours
+MIXED = {"": "Q4_K", "v_proj": "Q6_K", "down_proj": "Q6_K", "embed_tokens": "Q5_K", "lm_head": "Q8_0"}
+IDS = [5, 17, 200, 3, 88, 88, 250, 41, 7, 119, 300, 12]
+WIDE = {"hidden_size": 256, "intermediate_size": 512, "vocab_size": 320}
+
+
+@pytest.fixture(autouse=True)
+def _home(tmp_path, monkeypatch):
+    monkeypatch.setenv("TRIFORCE_HOME", str(tmp_path / "home"))
+
+
+def wide(family: str = "llama", **more):
+    """A tiny model whose rows are whole blocks of 256."""
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    given = oracle(family, **more).config.to_dict() | WIDE | {"head_dim": 64}
+    config = AutoConfig.for_model(**given)
+    torch.manual_seed(3)
+    model = AutoModelForCausalLM.from_config(config, dtype=torch.float32, attn_implementation="eager").eval()
+    with torch.no_grad():
+        for name, value in model.named_parameters():
+            value.normal_(1.0 if "norm" in name else 0.0, 0.2 if value.ndim < 2 else 0.08)
+    return model
+
+
+def as_stored(model: torch.nn.Module, file: Path) -> torch.nn.Module:
+    """`model` with the file's own weights, decoded."""
+    weights = GgufWeights(read_header(file))
+    tied = model.config.tie_word_embeddings
+    found = {
+        name: weights.tensor(name).float() for name in model.state_dict() if not (tied and "lm_head" in name)
+    }
+    model.load_state_dict(found, strict=False)
+    return model
+
+
+def logits(
+    file: Path, backend: CpuBackend, ids: list[int] = IDS, *, one_by_one: bool = False, **more
+) -> torch.Tensor:
+    model = load_model(opened(file), backend, positions=512, **more)
+    cache = FullKVCache(model.config.kv_shape, 512, backend, block_tokens=64)
+    with torch.inference_mode():
+        if not one_by_one:
+            return model.forward(ids, cache)
+        return torch.cat([model.forward([one], cache) for one in ids])
+
+
+BACKENDS = {
+    "torch": lambda: CpuBackend(),
+    "compiled": lambda: CpuBackend(products=native_products(cpu_flags())),
+}
+
+
+@pytest.mark.parametrize("how", BACKENDS)
+@pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_logits_are_those_of_the_decoded_weights(tmp_path, family, tied, how):
+    """Every family with mixed kinds: rows of q and k in their order, biases, norms of q and k, tied
+    embeddings.
+    """
+    model = wide(family, tied=tied)
+    file = write_gguf(tmp_path / "model.gguf", model, MIXED)
+    with torch.inference_mode():
+        want = as_stored(model, file)(torch.tensor([IDS])).logits[0]
+    backend = BACKENDS[how]()
+    scale = float(want.std())
+    assert scale > 0.1
+    for found in (
+        logits(file, backend),
+        logits(file, backend, one_by_one=True),
+        logits(file, backend, in_codes=False),
+    ):
+        assert float((found - want).abs().max()) < 1e-4 * max(1.0, scale)
+
+
+@pytest.mark.parametrize("kind", ["Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "F16", "Q4_K", "Q5_K", "Q6_K"])
+def test_every_kind_runs(tmp_path, kind):
+    model = wide()
+    file = write_gguf(tmp_path / "model.gguf", model, kind)
+    with torch.inference_mode():
+        want = as_stored(model, file)(torch.tensor([IDS])).logits[0]
+    found = logits(file, BACKENDS["compiled"]())
+    assert float((found - want).abs().max()) < 1e-4 * max(1.0, float(want.std()))
+
+
+def test_another_order_of_rows_would_show(tmp_path, monkeypatch):
+    """A llama's q and k as they stand in the file compute something else."""
+    model = wide()
+    file = write_gguf(tmp_path / "model.gguf", model, "Q8_0")
+    right = logits(file, CpuBackend())
+    monkeypatch.setattr(GgufWeights, "_order", lambda *args: None)
+    assert float((logits(file, CpuBackend()) - right).abs().max()) > 0.1
+
+
+def test_factors_of_llama_3(tmp_path):
+    """They come as a tensor; transformers computes them from four numbers."""
+    from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+
+    given = {"rope_type": "llama3", "rope_theta": 10000.0, "factor": 8.0, "low_freq_factor": 1.0}
+    given |= {"high_freq_factor": 4.0, "original_max_position_embeddings": 64}
+    model = wide(rope=given)
+    frequencies, _scale = ROPE_INIT_FUNCTIONS["llama3"](model.config, torch.device("cpu"))
+    plain = 1.0 / 10000.0 ** (torch.arange(0, 64, 2) / 64)
+    file = write_gguf(tmp_path / "model.gguf", model, "Q8_0", factors=(plain / frequencies).tolist())
+    with torch.inference_mode():
+        want = as_stored(model, file)(torch.tensor([IDS * 10])).logits[0]
+    assert float((logits(file, CpuBackend(), IDS * 10) - want).abs().max()) < 1e-4 * float(want.std())
+
+
+def test_yarn(tmp_path):
+    given = {
+        "rope_type": "yarn",
+        "rope_theta": 10000.0,
+        "factor": 4.0,
+        "original_max_position_embeddings": 128,
+    }
+    model = wide("qwen2", rope=given)
+    said = {"qwen2.rope.scaling.type": "yarn", "qwen2.rope.scaling.factor": 4.0}
+    said |= {"qwen2.rope.scaling.original_context_length": 128}
+    file = write_gguf(tmp_path / "model.gguf", model, "Q8_0", metadata=said)
+    with torch.inference_mode():
+        want = as_stored(model, file)(torch.tensor([IDS * 10])).logits[0]
+    assert float((logits(file, CpuBackend(), IDS * 10) - want).abs().max()) < 1e-4 * float(want.std())
+
+
+def test_what_it_says_of_itself(tmp_path):
+    file = write_gguf(tmp_path / "model.gguf", wide(), MIXED, metadata={"general.file_type": 15})
+    header = read_header(file)
+    coded, weights = bytes_in_codes(header)
+    assert (format_of(header), bits_of(header)) == ("Q4_K_M", 4)
+    held = sum(tensor.nbytes for tensor in header.tensors.values())
+    assert 0.95 * held < coded < 1.05 * held
+    assert weights == sum(value.numel() for value in wide().parameters() if value.ndim == 2)
+    assert load_config(opened(file)).eos_ids == {319}
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        ("llama.expert_count", 8, "experts"),
+        ("llama.rope.dimension_count", 32, "rope.dimension_count"),
+        ("llama.attention.sliding_window", 128, "sliding"),
+        ("llama.rope.scaling.type", "longrope", "longrope"),
+    ],
+)
+def test_what_does_not_run_is_refused_by_name(tmp_path, key, value, said):
+    metadata = {key: value} | ({"llama.rope.scaling.factor": 2.0} if "scaling" in key else {})
+    file = write_gguf(tmp_path / "model.gguf", wide(), "Q8_0", metadata=metadata)
+    with pytest.raises(UserError, match=said):
+        load_config(opened(file))
+
+
+# ---- damaged files -----------------------------------------------------------------------------------------
+
+
+def test_a_file_cut_short_is_refused_by_the_tensor(tmp_path):
+    """Wherever it ends: in the header, or in some tensor."""
+    file = write_gguf(tmp_path / "model.gguf", wide(), "Q8_0")
+    whole, header = file.read_bytes(), read_header(file)
+    last = max(header.tensors.values(), key=lambda one: one.start)
+    for size in (*range(0, 400, 7), 3000, last.start + 1, last.start + last.nbytes - 1):
+        file.write_bytes(whole[:size])
+        with pytest.raises(UserError, match="damaged or cut short|no GGUF"):
+            read_header(file)
+    with pytest.raises(UserError, match=last.name):
+        read_header(file)
+
+
+def test_numbers_that_lie_are_refused(tmp_path):
+    """Counts, lengths, sizes, kinds and offsets are checked before anything is made of them."""
+    file = write_gguf(tmp_path / "model.gguf", wide(), "Q8_0")
+    whole = file.read_bytes()
+    name = b"blk.0.attn_q.weight"
+    at = whole.index(name) + len(name)
+    huge = 1 << 60
+    lies = {
+        8: struct.pack("<Q", huge),  # tensors
+        16: struct.pack("<Q", huge),  # settings
+        24: struct.pack("<Q", huge),  # length of a name
+        at: struct.pack("<I", 77),  # dimensions
+        at + 4: struct.pack("<Q", huge),  # a size
+        at + 20: struct.pack("<I", 99),  # a kind
+        at + 24: struct.pack("<Q", huge),  # an offset
+    }
+    for place, lie in lies.items():
+        file.write_bytes(whole[:place] + lie + whole[place + len(lie) :])
+        with pytest.raises(UserError) as refused:
+            read_header(file)
+        if place >= at:
+            assert "blk.0.attn_q.weight" in str(refused.value)
+
+
+def test_a_file_that_shrinks_while_it_is_read(tmp_path):
+    file = write_gguf(tmp_path / "model.gguf", wide(), "Q8_0")
+    weights = GgufWeights(read_header(file))
+    file.write_bytes(file.read_bytes()[:100_000])
+    with pytest.raises(UserError, match="blk.1.ffn_down.weight"):
+        weights.planes("model.layers.1.mlp.down_proj")
+
+
+def test_kinds_that_do_not_run_are_named(tmp_path):
+    file = write_gguf(tmp_path / "model.gguf", wide(), "Q8_0")
+    whole = file.read_bytes()
+    at = whole.index(b"blk.0.attn_q.weight") + len(b"blk.0.attn_q.weight") + 20
+    file.write_bytes(whole[:at] + struct.pack("<I", 10) + whole[at + 4 :])
+    with pytest.raises(UserError, match=r"blk\.0\.attn_q\.weight.*Q2_K"):
+        read_header(file)
+
+
+# ---- keys --------------------------------------------------------------------------------------------------
+
+
+def test_two_files_in_one_folder_share_nothing(tmp_path):
+    """Q4 and Q8 of one model look alike by their configuration: what is kept must not be mixed."""
+    one = write_gguf(tmp_path / "a.gguf", wide(), "Q8_0")
+    other = write_gguf(tmp_path / "b.gguf", wide(), "Q5_0")
+    assert config_of(read_header(one), "x") == config_of(read_header(other), "x")
+    assert opened(one) != opened(other)
+    assert fingerprint(opened(one)) != fingerprint(opened(other))
+
+
+def test_a_file_is_known_by_its_content(tmp_path):
+    """Moved it is the same; written over it is another. Its content is read once."""
+    file = write_gguf(tmp_path / "model.gguf", wide(), "Q8_0")
+    said = []
+    known = fingerprint(opened(file, lambda stage, share: said.append(share)))
+    assert said[-1] == 1.0
+    said.clear()
+    assert fingerprint(opened(file, lambda stage, share: said.append(share))) == known and not said
+    (tmp_path / "moved").mkdir()
+    moved = file.rename(tmp_path / "moved" / "model.gguf")
+    folder = opened(moved)
+    assert fingerprint(folder) == known
+    assert GgufWeights(read_header(moved)).tensor("model.norm.weight").shape == (256,)
+    write_gguf(moved, wide(), "Q5_0")
+    assert fingerprint(opened(moved)) != known
+
+
+def test_a_file_that_is_gone_is_named(tmp_path):
+    file = write_gguf(tmp_path / "model.gguf", wide(), "Q8_0")
+    folder = opened(file)
+    file.unlink()
+    with pytest.raises(UserError, match="is gone"):
+        load_model(folder, CpuBackend(), positions=16)

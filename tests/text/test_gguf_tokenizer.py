@@ -1,0 +1,126 @@
+"""The tokenizer in a GGUF's metadata gives the ids that the model's own tokenizer gives."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from core.errors import UserError
+from core.text.gguf_tokenizer import SPLITS, write_tokenizer
+from core.text.tokenizer import Tokenizer
+
+TEXTS = (
+    "In 1812, 12345 men.\n\n\n  Two spaces\ttab \r\n end ",
+    "日本語のテキスト、漢字。 中文 한국어",
+    "don't I'LL we've <|im_start|> é ü ñ 🙂",
+    " leading, trailing  ",
+    "",
+)
+
+
+def metadata_of(folder: Path, family: str) -> dict:
+    """What a converter would write of a model folder's byte-level tokenizer."""
+    stored = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
+    tokens = {number: token for token, number in stored["model"]["vocab"].items()}
+    added = {one["id"]: one for one in stored["added_tokens"]}
+    tokens |= {number: one["content"] for number, one in added.items()}
+    kinds = [3 if number in added else 1 for number in sorted(tokens)]
+    merges = [one if isinstance(one, str) else " ".join(one) for one in stored["model"]["merges"]]
+    return {
+        "tokenizer.ggml.model": "gpt2",
+        "tokenizer.ggml.pre": family,
+        "tokenizer.ggml.tokens": [tokens[number] for number in sorted(tokens)],
+        "tokenizer.ggml.token_type": kinds,
+        "tokenizer.ggml.merges": merges,
+        "tokenizer.ggml.eos_token_id": 2,
+        "tokenizer.ggml.bos_token_id": 1,
+        "tokenizer.chat_template": json.loads((folder / "tokenizer_config.json").read_text("utf-8")).get(
+            "chat_template"
+        )
+        or (folder / "chat_template.jinja").read_text("utf-8"),
+    }
+
+
+def test_the_embedded_models_own(embedded_model_dir: Path, tmp_path: Path, book_text: str):
+    """Digits, newlines, CJK, control tokens as text, pages of a book; there and back. The template too."""
+    write_tokenizer(metadata_of(embedded_model_dir, "smollm"), tmp_path)
+    found, want = Tokenizer.load(tmp_path), Tokenizer.load(embedded_model_dir)
+    for text in (*TEXTS, book_text):
+        assert found.encode(text) == want.encode(text)
+        assert found.decode(found.encode(text)) == want.decode(want.encode(text)) == text
+    assert found.frame("Be brief.") == want.frame("Be brief.")
+
+
+@pytest.fixture(scope="module")
+def book_text() -> str:
+    from tests.conftest import REPO
+
+    return (REPO / "assets" / "samples" / "the-light-on-the-holm.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("family", "text", "pieces"),
+    [
+        ("llama-bpe", "12345 x", ["123", "45", " x"]),
+        ("qwen2", "12345 x", ["1", "2", "3", "4", "5", " x"]),
+        ("smollm", "a 12", ["a", " ", "1", "2"]),
+        ("gpt-2", "a 12", ["a", " 12"]),
+        ("llama-bpe", "IT'S it's\n\n  b", ["IT", "'S", " it", "'s", "\n\n", " ", " b"]),
+        ("gpt-2", "IT'S", ["IT", "'", "S"]),
+        ("tekken", "HelloWorld 12", ["Hello", "World", " ", "1", "2"]),
+    ],
+)
+def test_text_is_split_as_each_family_does(family, text, pieces):
+    """What is split can never be joined by a merge."""
+    from tokenizers import Regex, pre_tokenizers
+
+    splits = [pre_tokenizers.Split(Regex(one), behavior="isolated") for one in SPLITS[family]]
+    found = pre_tokenizers.Sequence(splits).pre_tokenize_str(text)
+    assert [piece for piece, _place in found] == pieces
+
+
+def test_sentencepiece_joins_by_score(tmp_path: Path):
+    """The best score first, not the longest token; letters without a token become bytes."""
+    tokens = ["<unk>", "<s>", "</s>", *(f"<0x{one:02X}>" for one in range(256))]
+    kinds = [2, 3, 3, *[6] * 256]
+    pieces = {
+        "\u2581": -9.0,
+        "a": -9.0,
+        "b": -9.0,
+        "c": -9.0,
+        "ab": -2.0,
+        "bc": -1.0,
+        "\u2581a": -3.0,
+        "abc": -4.0,
+    }
+    metadata = {
+        "tokenizer.ggml.model": "llama",
+        "tokenizer.ggml.tokens": [*tokens, *pieces],
+        "tokenizer.ggml.token_type": [*kinds, *[1] * len(pieces)],
+        "tokenizer.ggml.scores": [*[0.0] * len(tokens), *pieces.values()],
+        "tokenizer.ggml.bos_token_id": 1,
+        "tokenizer.ggml.eos_token_id": 2,
+    }
+    write_tokenizer(metadata, tmp_path)
+    found = Tokenizer.load(tmp_path)
+    names = found.tokens()
+    assert [names[one] for one in found.encode("abc")] == ["\u2581a", "bc"]
+    assert [names[one] for one in found.encode("bc é")] == ["\u2581", "bc", "\u2581", "<0xC3>", "<0xA9>"]
+    for text in ("abc", "bc é", "a  b\nc"):
+        assert found.decode(found.encode(text)) == text
+
+
+def test_unknown_kinds_are_named(tmp_path: Path):
+    with pytest.raises(UserError, match="bert"):
+        write_tokenizer({"tokenizer.ggml.model": "bert", "tokenizer.ggml.tokens": ["a"]}, tmp_path)
+    with pytest.raises(UserError, match="deepseek-coder"):
+        write_tokenizer(
+            {
+                "tokenizer.ggml.model": "gpt2",
+                "tokenizer.ggml.pre": "deepseek-coder",
+                "tokenizer.ggml.tokens": ["a"],
+            },
+            tmp_path,
+        )
