@@ -21,7 +21,7 @@ from core.cache.full import FullKVCache
 from core.cache.offloaded import OffloadedKVCache
 from tests.backend.fake_driver import Grid, Library, promise
 from tests.backend.reference import dense, material
-from tests.backend.test_cuda_graphs_without_a_gpu import Device, device  # noqa: F401 (a fixture)
+from tests.backend.test_cuda_graphs_without_a_gpu import Device, Stream, device  # noqa: F401 (a fixture)
 from tests.model.test_replay import BUSY, Level0, Middle, compare
 from tests.test_engine import PROMPT
 from tests.tiny import oracle, ours
@@ -91,20 +91,17 @@ def test_a_streamed_layer_needs_two_launches_a_block(card: Device, monkeypatch):
     """Own rows, resident blocks and each block that comes over the bus, joined where they are computed."""
     plain, library = without_kernel(monkeypatch), Library(promise)
     backend = on_the_cpu(monkeypatch, library)
+    backend.prepare(4, 2, 64)
+    monkeypatch.setattr(backend, "host_memory", lambda shape: torch.zeros(tuple(shape), dtype=DTYPE))
     said = []
     for one in (plain, backend):
         model = ours(oracle(kv_heads=2, head_dim=64), backend=one)
-        one.prepare(4, 2, 64)
-        monkeypatch.setattr(one, "host_memory", lambda shape: torch.zeros(tuple(shape), dtype=DTYPE))
-        cache = OffloadedKVCache(
-            model.config.kv_shape,
-            160,
-            one,
-            block_tokens=32,
-            resident_layers=1,
-            staging_blocks=2,
-            fresh_tokens=40,
-        )
+        shape = model.config.kv_shape
+        cache = FullKVCache(shape, 160, one, block_tokens=32)
+        if one is backend:
+            cache = OffloadedKVCache(
+                shape, 160, one, block_tokens=32, resident_layers=1, staging_blocks=2, fresh_tokens=40
+            )
         model.forward(PROMPT[:70], cache)
         cache.commit(70)
         library.launched.clear()
@@ -211,3 +208,5 @@ def test_the_full_cache_goes_by_the_kernel(card: Device, monkeypatch):
     library.launched.clear()
     model.forward(PROMPT[70:75], cache)
     assert [name for name, *_ in library.launched] == ["attend_split", "join_splits"] * 2
+    # else it would overtake the rows it reads
+    assert {stream for *_, stream in library.launched} == {Stream.cuda_stream}

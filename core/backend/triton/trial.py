@@ -50,7 +50,6 @@ def tried(
     device: torch.device,
     dtype: torch.dtype,
     seconds: Seconds,
-    timed_bytes: int = _TIMED_BYTES,
 ) -> Found:
     """Makes the kernel and tries it. Whatever goes wrong, the library's serves."""
     if dtype not in DTYPES or sizes.head_dim not in HEAD_DIMS:
@@ -61,7 +60,7 @@ def tried(
         off = _worst(kernel, sizes, device, dtype)
         if not off <= 1:
             return _library(_("the compiled one computes wrongly on this card"))
-        ours, theirs = _times(kernel, library, sizes, device, dtype, seconds, timed_bytes)
+        ours, theirs = _times(kernel, library, sizes, device, dtype, seconds)
     except _LOADING as error:
         said = (str(error).splitlines() or [type(error).__name__])[0]
         return _library(_("the compiled one cannot be used ({reason})").format(reason=said))
@@ -106,10 +105,9 @@ def _times(
     device: torch.device,
     dtype: torch.dtype,
     seconds: Seconds,
-    timed_bytes: int,
 ) -> tuple[float, float]:
     """Seconds of both over the same keys, for a pass of one row and one of a verification's."""
-    tokens = max(64, timed_bytes // (2 * sizes.kv_heads * sizes.head_dim * dtype.itemsize) // 64 * 64)
+    tokens = max(64, _TIMED_BYTES // (2 * sizes.kv_heads * sizes.head_dim * dtype.itemsize) // 64 * 64)
     size = (1, sizes.kv_heads, tokens, sizes.head_dim)
     k, v = (torch.zeros(size, dtype=dtype, device=device) for _ in range(2))
     ours = theirs = 0.0
