@@ -201,7 +201,9 @@ def run(case: Case, bench: Bench) -> dict[str, Any]:
             "peak_bytes": backend.peak_memory_bytes(),
             "planned_tbt_ms": plan.expected_tbt_ms,
         }
-    except backend.out_of_memory as error:
+    except RuntimeError as error:
+        if not backend.out_of_memory(error):
+            raise
         return {"refused": f"out of memory: {error}"}
     finally:
         weights = model = room = None

@@ -142,7 +142,9 @@ class Engine:
         while reason is None:
             try:
                 reason = yield from self._attempt(run)
-            except self._backend.out_of_memory as error:
+            except RuntimeError as error:
+                if not self._backend.out_of_memory(error):
+                    raise
                 log.warning("out of memory after %d tokens: %s", context.cache.length, error)
             if reason is None:
                 self._start_over(context)
@@ -177,7 +179,9 @@ class Engine:
         while True:
             try:
                 return self._new_cache(capacity)
-            except self._backend.out_of_memory as error:
+            except RuntimeError as error:
+                if not self._backend.out_of_memory(error):
+                    raise
                 log.warning("out of memory for a context of %d tokens: %s", capacity, error)
             self._with_less()
 

@@ -233,8 +233,6 @@ def main(arguments: list[str] | None = None, *, open_session: Open = open_sessio
         level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
     bound_spinning()
-    # GPUs are numbered as the driver's management library numbers them
-    os.environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
     events = private_stdout()
     watch_parent(given.parent)
     Worker(sys.stdin.buffer, events, open_session).run()

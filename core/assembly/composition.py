@@ -59,7 +59,9 @@ class Composer:
             self._middle_passes = self._recorded("middle", self._model, self._rehearsed_retrieval(), measured)
             if self._draft is not None:
                 self._draft_passes = self._recorded("draft", self._draft, self._rehearsed_draft(), measured)
-        except self._model.backend.out_of_memory as error:
+        except RuntimeError as error:
+            if not self._model.backend.out_of_memory(error):
+                raise
             log.warning("no memory to prepare short passes: %s", error)
             self._model.backend.release()
         return tuple(

@@ -31,7 +31,13 @@ def new_backend(plan: Plan, settings: Settings) -> Backend:
     dtypes = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
     if plan.device == "cuda":
         cap = None if settings.vram_gib is None else int(settings.vram_gib * GIB) - CUDA_CONTEXT_BYTES
-        return CudaBackend(dtypes[plan.dtype], index=plan.gpu_index, memory_cap_bytes=cap)
+        return CudaBackend(
+            dtypes[plan.dtype],
+            index=plan.gpu_index,
+            memory_cap_bytes=cap,
+            keep_free_bytes=plan.keep_free_bytes,
+            page_lock_bytes=plan.page_lock_bytes,
+        )
     if plan.dtype == "float16":
         raise UserError(
             _("The CPU computes in float32 or bfloat16, not in float16. Set dtype: auto in config.yaml.")
@@ -52,7 +58,9 @@ def load_models(
     """Target and draft. Raises UserError when the device does not hold them or a checkpoint does not suit."""
     try:
         return _loaded(plan, backend, model_dir, draft_dir, progress)
-    except backend.out_of_memory as error:
+    except RuntimeError as error:
+        if not backend.out_of_memory(error):
+            raise
         raise UserError(
             _(
                 "The weights of {model} do not fit into what is free of the GPU's memory. "

@@ -88,8 +88,6 @@ class Backend(Protocol):
     dtype: torch.dtype
     name: str  # of the device, as its maker calls it
     notes: tuple[str, ...]  # what the person should know of how it computes
-    # what is raised when a device with memory of its own has too little
-    out_of_memory: tuple[type[Exception], ...]
     # bytes that were page-locked when the system refused more; None: it never did
     page_locked_limit: int | None
 
@@ -97,6 +95,10 @@ class Backend(Protocol):
         """A moment between two steps, offered by the thread that computes, to adapt to what other programs
         do.
         """
+        ...
+
+    def out_of_memory(self, error: BaseException) -> bool:
+        """Whether this says that a device with memory of its own has too little."""
         ...
 
     def memory(self) -> Memory:
@@ -118,8 +120,8 @@ class Backend(Protocol):
         ...
 
     def host_memory(self, shape: Sequence[int]) -> torch.Tensor:
-        """Zeros of `dtype` in host memory, page-locked where that makes copies faster and the system allows
-        it.
+        """Finite numbers of `dtype` in host memory, page-locked where that makes copies faster and the system
+        allows it. Raises MemoryError.
         """
         ...
 

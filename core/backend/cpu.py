@@ -50,7 +50,6 @@ class CpuBackend:
     """
 
     name = "CPU"
-    out_of_memory = ()
     page_locked_limit = None
 
     def __init__(
@@ -179,6 +178,10 @@ class CpuBackend:
     def adapt(self) -> None:
         """See Backend. Other programs get the cores they use."""
         self._cores.look()
+
+    def out_of_memory(self, error: BaseException) -> bool:
+        """See Backend. The device's memory is the host's, and MemoryError says it."""
+        return False
 
     def memory(self) -> Memory:
         """See Backend."""

@@ -7,9 +7,9 @@ from __future__ import annotations
 import gc
 import logging
 import math
-import mmap
 import os
 import time
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from statistics import median
@@ -23,6 +23,7 @@ from core.backend.base import Codes, Linear, Mark, Memory, Replay, Rows, merge
 from core.backend.codes import Planes
 from core.backend.linear import FloatLinear
 from core.backend.linear_coded import CodedLinear, CodedRows, Decoder
+from core.backend.pinned import PinnedPool
 from core.backend.triton import trial
 from core.backend.triton.attention import MOST_ROWS, DecodeAttention
 from core.backend.triton.driver import Driver
@@ -31,6 +32,13 @@ from core.text.words import translated as _
 
 log = logging.getLogger(__name__)
 
+# what says that the device is full where torch's allocator does not
+_FULL = (
+    "CUDA error: out of memory",
+    "CUBLAS_STATUS_ALLOC_FAILED",
+    "CUBLAS_STATUS_NOT_INITIALIZED",
+    "CUDNN_STATUS_ALLOC_FAILED",
+)
 # passes before one is recorded: libraries make their handles, workspaces and choices in the first ones
 _WARM_UPS = 3
 _TIMES = 5  # measurements of a kernel on trial, each of a few calls; the median counts
@@ -41,12 +49,23 @@ class CudaBackend:
     """One CUDA GPU, in float16, bfloat16 or (for tests) float32.
 
     `memory_cap_bytes` bounds what this process may allocate on the device: a large card then stands for a
-    smaller one. Raises UserError when there is no such GPU or this torch was built without CUDA.
+    smaller one. `keep_free_bytes` bounds it to what is free now but for these: where the system would rather
+    move the device's memory into its own than refuse (Windows), nothing else ever says that it is full.
+    `page_lock_bytes` bounds what is page-locked; None: the system says when it is enough. Raises
+    UserError when there is no such GPU or this torch was built without CUDA.
     """
 
-    out_of_memory = (torch.OutOfMemoryError,)
-
-    def __init__(self, dtype: torch.dtype, *, index: int = 0, memory_cap_bytes: int | None = None) -> None:
+    def __init__(
+        self,
+        dtype: torch.dtype,
+        *,
+        index: int = 0,
+        memory_cap_bytes: int | None = None,
+        keep_free_bytes: int | None = None,
+        page_lock_bytes: int | None = None,
+    ) -> None:
+        # GPUs are numbered as the driver's management library numbers them
+        os.environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
         if not torch.cuda.is_available() or index >= torch.cuda.device_count():
             raise UserError(
                 _(
@@ -57,17 +76,21 @@ class CudaBackend:
         self.device = torch.device("cuda", index)
         self.dtype = dtype
         self.name = torch.cuda.get_device_name(self.device)
-        self._cap_bytes = memory_cap_bytes
         self.notes: tuple[str, ...] = ()
         self._kernels: dict[int, kernels.Kernel] = {}  # by head_dim
         self._compiled: dict[int, DecodeAttention | None] = {}  # likewise; None: the library's serves
         self._product: by_slots.Product | None = None
         self._recorder: _Recorder | None = None
         self._recording_failed = False
-        self.page_locked_limit: int | None = None
-        self._locked_bytes = 0
         torch.cuda.set_device(self.device)
+        own = weakref.WeakMethod(self._clear_refusal)  # the pool outlives this by what is still in use
+        self._host = PinnedPool(torch.cuda.cudart, most_bytes=page_lock_bytes, refused=lambda: own()())
+        weakref.finalize(self, self._host.close).atexit = False
         total = torch.cuda.get_device_properties(self.device).total_memory
+        if memory_cap_bytes is None and keep_free_bytes is not None:
+            free, _total = torch.cuda.mem_get_info(self.device)
+            memory_cap_bytes = max(0, free - keep_free_bytes)
+        self._cap_bytes = memory_cap_bytes
         fraction = 1.0 if memory_cap_bytes is None else min(1.0, memory_cap_bytes / total)
         # of the process: an earlier backend may have set another
         torch.cuda.set_per_process_memory_fraction(fraction, self.device)
@@ -200,7 +223,7 @@ class CudaBackend:
             return self._recorder.record(run)
         # out of memory is one too; ending a broken recording hides what broke it
         except RuntimeError as error:
-            self._recording_failed = True
+            self._recording_failed, self._recorder = True, None
             reason = str(error.__context__ or error).splitlines() or [type(error).__name__]
             log.warning("CUDA graphs are not used (%s); every operation is launched by itself", reason[0])
             return None
@@ -230,41 +253,38 @@ class CudaBackend:
     def release(self) -> None:
         """See Backend."""
         gc.collect()
-        torch.cuda.empty_cache()
+        try:
+            torch.cuda.empty_cache()
+        except RuntimeError as error:  # torch before 2.13, behind a recording that broke off
+            log.warning("memory that a broken recording used stays taken: %s", error)
 
     def host_memory(self, shape: Sequence[int]) -> torch.Tensor:
-        """See Backend. What the system does not let be page-locked is ordinary memory, which crosses the bus
-        at about half the rate.
+        """See Backend. What may not be page-locked is ordinary memory, which crosses the bus at about half
+        the rate. Not torch's own pinned memory: that comes in powers of two, up to twice of what is needed.
         """
         size = math.prod(shape) * self.dtype.itemsize
-        if size == 0:
-            return torch.zeros(tuple(shape), dtype=self.dtype)
-        slab = _slab(size)
-        tensor = torch.frombuffer(slab, dtype=self.dtype).view(tuple(shape))
-        # not torch's own pinned memory: that comes in powers of two, up to twice of what is needed
-        runtime = torch.cuda.cudart()
-        if int(runtime.cudaHostRegister(tensor.data_ptr(), size, 0)) == 0:
-            slab.locked, slab.released = (runtime, tensor.data_ptr()), self._released
-            self._locked_bytes += size
-        else:
-            self._not_pinned(size)
-        return tensor
+        return self._host.take(size).view(self.dtype).view(tuple(shape))
 
-    def _released(self, size: int) -> None:
-        self._locked_bytes -= size
+    @property
+    def page_locked_limit(self) -> int | None:
+        """See Backend."""
+        return self._host.limit_bytes
 
-    def _not_pinned(self, size: int) -> None:
-        if self.page_locked_limit is None:
-            log.warning(
-                "%d MB of host memory could not be page-locked behind %d MB that are; copies from there are "
-                "slower",
-                size >> 20,
-                self._locked_bytes >> 20,
-            )
-            self.page_locked_limit = self._locked_bytes
-        # the failed call left an error that the next launch would report as its own
+    def out_of_memory(self, error: BaseException) -> bool:
+        """See Backend. torch says it in four ways: by its allocator, by the driver's own error, and by the
+        libraries that could not make their handles or workspaces.
+        """
+        if isinstance(error, torch.OutOfMemoryError):
+            return True
+        return isinstance(error, RuntimeError) and any(words in str(error) for words in _FULL)
+
+    def _clear_refusal(self) -> None:
+        """The failed call left an error that the next launch would report as its own: launch something and
+        wait until it is reported.
+        """
         try:
             torch.zeros(1, device=self.device)
+            torch.cuda.synchronize(self.device)
         except RuntimeError as error:
             log.info("after page-locking failed: %s", error)
 
@@ -347,6 +367,8 @@ class CudaCopies:
         with torch.cuda.stream(self._stream):
             for into, rows in contiguous_runs(target, source):
                 into.copy_(rows, non_blocking=True)
+        if os.name == "nt":
+            self._stream.query()  # its driver gathers what was asked for until somebody looks
 
 
 def contiguous_runs(
@@ -360,22 +382,3 @@ def contiguous_runs(
         return
     for into, rows in zip(target, source, strict=True):
         yield from contiguous_runs(into, rows)
-
-
-class _Slab(mmap.mmap):
-    """Anonymous memory, page-locked as long as it exists. Tensors over it keep it alive."""
-
-    locked: tuple[object, int] | None = None
-    released: Callable[[int], None] = staticmethod(lambda size: None)
-
-    def __del__(self) -> None:
-        if self.locked is not None:
-            runtime, address = self.locked
-            runtime.cudaHostUnregister(address)
-            self.released(len(self))
-
-
-def _slab(size: int) -> _Slab:
-    if os.name == "nt":
-        return _Slab(-1, size)
-    return _Slab(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)

@@ -4,6 +4,7 @@ one piece back per pass.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 
 import torch
@@ -20,9 +21,11 @@ def to_device(values: Sequence[int], device: torch.device) -> torch.Tensor:
     """int64 [n] on `device`. Page-locked first where that is needed: a copy from ordinary memory would wait
     for all the device computes.
     """
-    return torch.tensor(values, dtype=torch.long, pin_memory=device.type == "cuda").to(
-        device, non_blocking=True
-    )
+    host = torch.tensor(values, dtype=torch.long)
+    if device.type == "cuda":
+        with contextlib.suppress(RuntimeError):  # the system lets no more be page-locked: slower, not wrong
+            host = host.pin_memory()
+    return host.to(device, non_blocking=True)
 
 
 def to_host(*parts: torch.Tensor) -> list[float]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 
 from core.text.words import GB
@@ -79,6 +80,8 @@ def _main() -> None:
     parser.add_argument("--bus", type=int, metavar="GPU")
     parser.add_argument("--gpus", action="store_true")
     asked = parser.parse_args()
+    # as the driver's management library numbers them
+    os.environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
     sys.stdout.write(json.dumps(gpus() if asked.gpus else measure_bus(asked.bus or 0)) + "\n")
 
 

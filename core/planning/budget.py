@@ -55,7 +55,7 @@ RETRIEVAL, TAIL = N_("retrieval cache"), N_("retrieval cache, generated tail")
 WORK_PREFILL, WORK_DECODE = N_("work space (prefill)"), N_("work space (decode)")
 KV_AT_WORK, TABLES = N_("KV cache of the layers at work"), N_("tables and newest rows")
 GRAPHS, CONTEXT = N_("CUDA graphs"), N_("CUDA context")
-STAGING, BOUNCE = N_("staging blocks"), N_("bounce blocks")
+STAGING = N_("staging blocks")
 PROGRAM, KEPT_FREE = N_("program"), N_("kept free")
 MODEL_FILES, SNAPSHOTS = N_("model files"), N_("KV snapshots, at most")
 
@@ -279,7 +279,6 @@ def host_lines(layout: Layout, reserve: int) -> tuple[BudgetLine, ...]:
         lines = [
             (KV_PINNED, pinned, "pinned RAM"),
             (KV_PAGEABLE, pageable, "RAM"),
-            (BOUNCE, 2 * layout.block_bytes if pageable else 0, "RAM"),
             (PROGRAM, PROGRAM_BYTES_CUDA, "RAM"),
             (KEPT_FREE, reserve, "RAM"),
         ]

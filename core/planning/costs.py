@@ -116,8 +116,12 @@ class HostKV:
     block_bytes: int = 0
 
     def stream_s(self, speeds: Speeds) -> float:
-        """Time for all of it to reach the device once."""
-        return self.pinned_bytes / speeds.bus + self.pageable_bytes / speeds.pageable_bus
+        """Time for what is pinned to reach the device once, beside the computation."""
+        return self.pinned_bytes / speeds.bus
+
+    def held_up_s(self, speeds: Speeds) -> float:
+        """Time for the rest: nothing else is launched while such memory is copied."""
+        return self.pageable_bytes / speeds.pageable_bus
 
     def fill_s(self, speeds: Speeds) -> float:
         """Time until the first block is there."""
@@ -144,7 +148,7 @@ def pass_s(
     compute = linear + attention + shape.layers * speeds.layer_s
     if host is None:
         return compute
-    return max(compute, host.stream_s(speeds)) + host.fill_s(speeds)
+    return max(compute, host.stream_s(speeds)) + host.held_up_s(speeds) + host.fill_s(speeds)
 
 
 def prefill_s(

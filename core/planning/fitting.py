@@ -37,6 +37,7 @@ class Site:
     ram_reserve: int
     pinnable: int
     snapshot_quota: int
+    spills: bool  # the system moves VRAM into RAM instead of refusing
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +88,7 @@ def site_of(hardware: Hardware, settings: Settings, *, known: Known = NOTHING) -
         ram_reserve=int(ram_reserve),
         pinnable=min(hardware.pinnable_bytes, ram_free) if gpu else 0,
         snapshot_quota=quota,
+        spills=gpu is not None and hardware.system == "Windows",
     )
 
 

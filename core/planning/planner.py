@@ -233,6 +233,8 @@ def _cost(case: Case, layout: Layout, passes: _Passes) -> Plan:
         notes=(),
         residency=settings.kv_residency,
         gpu_index=site.gpu.index if site.gpu else 0,
+        page_lock_bytes=site.pinnable if site.gpu else None,
+        keep_free_bytes=site.vram_reserve if site.spills else None,
         cuda_graphs=settings.cuda_graphs if site.device == "cuda" else "off",
     )
 

@@ -214,7 +214,9 @@ class Tuner:
                         middle_ms[selection.budget] = pass_times(
                             model, lane.cache, ids[: max(MIDDLE_ROWS)], rows=MIDDLE_ROWS, limit=self._limit
                         )
-            except model.backend.out_of_memory as error:
+            except RuntimeError as error:
+                if not model.backend.out_of_memory(error):
+                    raise
                 log.warning("no room for %s: %s", group, error)
                 model.backend.release()
         return {one: rate for one, rate in acceptance.items() if one.budget in middle_ms}, middle_ms

@@ -48,7 +48,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return target
 
 
-class OutOfMemory(Exception):
+class OutOfMemory(RuntimeError):
     """What the small device raises."""
 
 
@@ -57,14 +57,15 @@ class SmallDevice(CpuBackend):
     number.
     """
 
-    out_of_memory = (OutOfMemory,)
-
     def __init__(
         self, *, free: int = 10**9, refuse: Sequence[int] = (), failures: Sequence[int] = ()
     ) -> None:
         super().__init__()
         self.free, self.refuse, self.failures = free, list(refuse), list(failures)
         self.attended = self.released = 0
+
+    def out_of_memory(self, error: BaseException) -> bool:
+        return isinstance(error, OutOfMemory)
 
     def memory(self) -> Memory:
         return Memory(used_bytes=10**6, free_bytes=self.free)

@@ -6,7 +6,7 @@ Time is a vector clock: the host and each stream count their own steps, and know
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
 
@@ -127,8 +127,8 @@ class FakeCuda:
             "device_count": lambda: 1,
             "get_device_name": lambda device=None: "a card",
             "set_device": lambda device: None,
-            "Event": lambda: Event(self),
-            "Stream": self._stream,
+            "Event": self._of_this_card(Event, lambda: (self,)),
+            "Stream": self._of_this_card(Stream, lambda: (self, f"stream {len(self.streams)}")),
             "current_stream": lambda device=None: self.current,
             "stream": self._use,
             "synchronize": self._synchronize,
@@ -149,10 +149,17 @@ class FakeCuda:
         made.device = torch.device(on)
         return made
 
-    def _stream(self, device: object = None) -> Stream:
-        made = Stream(self, f"stream {len(self.streams)}")
-        self.streams.append(made)
-        return made
+    def _of_this_card(self, kind: type, values: Callable[[], tuple]) -> type:
+        """A class, as libraries that name it in their annotations expect."""
+        made_by = self
+
+        class Bound(kind):
+            def __init__(self, device: object = None) -> None:
+                super().__init__(*values())
+                if isinstance(self, Stream):
+                    made_by.streams.append(self)
+
+        return Bound
 
     @contextmanager
     def _use(self, stream: Stream) -> Iterator[None]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from core.backend import kernels
 from core.backend.blockwise import attend_blocks
@@ -36,6 +37,73 @@ def test_the_plain_kernel_is_the_same_in_slices(monkeypatch: pytest.MonkeyPatch,
     want, want_lse = dense(q, k, v, 96, True)
     out, lse = attend_blocks(kernels.by_matmul, q, k, v, length=96, causal=True)
     assert torch.allclose(out.double(), want, atol=2e-5) and torch.allclose(lse.double(), want_lse, atol=2e-5)
+
+
+@pytest.mark.parametrize("numbers", [1, 100, 1 << 24])
+@pytest.mark.parametrize(("n", "causal"), [(17, True), (17, False), (1, False)])
+def test_the_plain_kernel_copies_keys_in_pieces(
+    monkeypatch: pytest.MonkeyPatch, numbers: int, n: int, causal: bool
+):
+    """All keys of a layer in fp32 are 4 GB of a 7B model at 128K."""
+    monkeypatch.setattr(kernels, "_NUMBERS", numbers)
+    monkeypatch.setattr(kernels, "_SCORES", 500)
+    q, k, v = material(n, 96)
+    want, want_lse = dense(q, k, v, 96, causal)
+    copied: list[int] = []
+
+    class Copies(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            out = func(*args, **(kwargs or {}))
+            if func is torch.ops.aten._to_copy.default:
+                copied.append(out.numel())
+            return out
+
+    half = [part.to(torch.bfloat16) for part in (k, v)]
+    with Copies():
+        attend_blocks(kernels.by_matmul, q.to(torch.bfloat16), *half, length=96, causal=causal)
+    assert max(copied) <= max(numbers, k.shape[0] * max(q.numel(), k.shape[1] * k.shape[3]))
+    out, lse = attend_blocks(kernels.by_matmul, q, k, v, length=96, causal=causal)
+    assert torch.allclose(out.double(), want, atol=2e-5) and torch.allclose(lse.double(), want_lse, atol=2e-5)
+
+
+class Efficient:
+    """torch's memory-efficient attention as its source has it: heads in the third place and no groups, a mask
+    by number, the log-sum-exp padded to 32 rows.
+    """
+
+    def __init__(self) -> None:
+        self.copies = 0
+
+    def __call__(self, q, k, v, bias, cu_q, cu_k, max_q, max_k, dropout, mask, compute_lse):
+        assert (bias, cu_q, cu_k, max_q, max_k, dropout, compute_lse) == (*[None] * 5, 0.0, True)
+        assert q.shape[0] == k.shape[0] and q.shape[2] == k.shape[2] == v.shape[2], "it knows no groups"
+        assert all(part.stride(-1) == 1 for part in (q, k, v))
+        self.copies += k.untyped_storage().nbytes() < k.numel() * k.element_size()
+        assert mask in (0, 2), "aligned to the first key"
+        out, lse = kernels.by_matmul(*(part.transpose(1, 2) for part in (q, k, v)), causal=mask == 2)
+        padded = torch.nn.functional.pad(lse, (0, -lse.shape[-1] % 32), value=torch.inf)
+        return out.transpose(1, 2), padded, None, None, 0, 0
+
+
+@pytest.mark.parametrize(("n", "length", "causal"), SHAPES + MORE_SHAPES)
+def test_the_efficient_kernel_is_asked_in_its_own_way(
+    monkeypatch: pytest.MonkeyPatch, n: int, length: int, causal: bool
+):
+    """Windows wheels of torch have it and no flash kernel. Groups, padding and alignment are its own."""
+    monkeypatch.setattr(torch.ops.aten, "_efficient_attention_forward", Efficient())
+    q, k, v = material(n, length)
+    want, want_lse = dense(q, k, v, length, causal)
+    out, lse = attend_blocks(kernels.by_efficient, q, k, v, length=length, causal=causal)
+    assert torch.allclose(out.double(), want, atol=2e-5) and torch.allclose(lse.double(), want_lse, atol=2e-5)
+
+
+def test_without_flash_the_efficient_kernel_is_used(monkeypatch: pytest.MonkeyPatch):
+    """It passes the same trial; without it plain products are left."""
+    for name in ("by_flash_attn", "by_torch"):
+        monkeypatch.setattr(kernels, name, that_is_not_there)
+    assert kernels.choose(torch.device("cpu"), torch.float32, 16) is kernels.by_matmul
+    monkeypatch.setattr(torch.ops.aten, "_efficient_attention_forward", Efficient())
+    assert kernels.choose(torch.device("cpu"), torch.float32, 16) is kernels.by_efficient
 
 
 def aligned_to_the_first_key(
