@@ -68,6 +68,7 @@ class Engine:
     core.assembly).
 
     `give_way()` is asked for a plan with less on the device when that is out of memory; None: there is none.
+    `shrink(cache)` then takes the difference off the device and keeps what was read; False: it cannot.
     """
 
     def __init__(
@@ -79,6 +80,7 @@ class Engine:
         compose: Compose,
         peak_memory: Callable[[], int],
         give_way: Callable[[], Plan | None] = lambda: None,
+        shrink: Callable[[TargetKVCache], bool] = lambda cache: False,
         snapshots: SnapshotStore | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
@@ -87,6 +89,7 @@ class Engine:
         self.model_name = model.config.name
         self.eos_ids = model.config.eos_ids
         self._new_cache, self._compose, self._give_way = new_cache, compose, give_way
+        self._shrink = shrink
         self._peak_memory, self._snapshots, self._clock = peak_memory, snapshots, clock
         self._backend = model.backend
         self._notes: list[str] = []
@@ -168,11 +171,23 @@ class Engine:
         return (yield from self._decode(run, decoder))
 
     def _start_over(self, context: Context) -> None:
-        """Empties a context on a device that was out of memory and makes it anew with less on it. Raises
-        UserError when nothing is left.
+        """Makes room on a device that was out of memory: rows in host memory stay, where the cache can be
+        made smaller, else the context is emptied and made anew. Raises UserError when nothing is left.
         """
+        try:
+            self._with_less()
+            if self._shrink(context.cache):
+                context.keep_what_is_held()
+                return
+        except RuntimeError as error:
+            if not self._backend.out_of_memory(error):
+                raise
+            log.warning("out of memory while making a context smaller: %s", error)
+        except UserError:
+            context.close()
+            raise
         context.close()
-        self._with_less()
+        self._backend.release()
         context.cache = self._cache_that_fits(context.capacity)
 
     def _cache_that_fits(self, capacity: int) -> TargetKVCache:

@@ -54,6 +54,7 @@ def build_engine(
         replace(room.plan, notes=notes),
         new_cache=room.new_cache,
         give_way=room.give_way,
+        shrink=room.shrink,
         compose=composed.compose,
         peak_memory=backend.peak_memory_bytes,
         snapshots=_snapshots(settings, plan, model, model_dir, snapshots),

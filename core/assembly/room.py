@@ -109,6 +109,15 @@ class Room:
         log.warning(note)
         return self.plan
 
+    def shrink(self, cache: TargetKVCache) -> bool:
+        """Takes as many layers of this cache off the device as the plan that gave way says, and keeps what
+        was read. False: that is not possible. Raises the backend's `out_of_memory`.
+        """
+        if not isinstance(cache, OffloadedKVCache) or cache.layers_on_device is None:
+            return False
+        cache.keep_on_device(min(cache.layers_on_device, self._layers_that_fit(cache.capacity)))
+        return True
+
     def compare(self) -> None:
         """Logs what the weights take against what was planned, and gives way before anything breaks when the
         rest will not fit.

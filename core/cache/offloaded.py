@@ -72,14 +72,9 @@ class OffloadedKVCache:
             resident_layers=resident_layers,
             resident_blocks=self.blocks if resident_blocks is None else min(resident_blocks, self.blocks),
         )
-        self._streamed = list(self._stored.host)
-        self._place = {layer: place for place, layer in enumerate(self._streamed)}
-        self._work = device_store(shape, backend, 2 if self._streamed else 0, self.capacity, block_tokens)
-        self._fresh = device_store(shape, backend, len(self._streamed), fresh_tokens, fresh_tokens)
-        self._landing = tuple(backend.host_memory(self._fresh.k.shape) for _ in range(2))
-        self._ring = tuple(
-            part.flatten(0, 1).unsqueeze(1)[:staging_blocks] for part in (self._work.k, self._work.v)
-        )
+        self._whole_layers = resident_blocks is None
+        self._fresh_tokens, self._staging_blocks = fresh_tokens, staging_blocks
+        self._lay_out()
         self.observer: Observer | None = None
         self.witness: Witness | None = None
         self.length = self.committed = 0
@@ -94,6 +89,22 @@ class OffloadedKVCache:
         self._entered: int | None = None
         self._end = 0
         self._coming = self._written  # and the arrival of the next one's earlier rows
+
+    def _lay_out(self) -> None:
+        """What follows from which layers are streamed."""
+        shape, backend = self.shape, self.backend
+        self._streamed = list(self._stored.host)
+        self._place = {layer: place for place, layer in enumerate(self._streamed)}
+        self._work = device_store(
+            shape, backend, 2 if self._streamed else 0, self.capacity, self.block_tokens
+        )
+        self._fresh = device_store(
+            shape, backend, len(self._streamed), self._fresh_tokens, self._fresh_tokens
+        )
+        self._landing = tuple(backend.host_memory(self._fresh.k.shape) for _ in range(2))
+        self._ring = tuple(
+            part.flatten(0, 1).unsqueeze(1)[: self._staging_blocks] for part in (self._work.k, self._work.v)
+        )
 
     # ---- what every cache has ------------------------------------------------------------------------------
 
@@ -115,7 +126,7 @@ class OffloadedKVCache:
     @property
     def device_bytes(self) -> int:
         """Bytes held on the device."""
-        return self._stored.kept.nbytes + self._work.nbytes + self._fresh.nbytes
+        return sum(one.nbytes for one in (*self._stored.kept, self._work, self._fresh))
 
     @property
     def bytes_moved(self) -> int:
@@ -141,7 +152,7 @@ class OffloadedKVCache:
         if self.witness is not None:
             self.witness(layer, q, self.length + offset)
         if layer not in self._place:
-            return self._attend_in(self._stored.kept, layer, layer, q, k, v, offset)
+            return self._attend_in(self._stored.kept[layer], 0, layer, q, k, v, offset)
         if not self._in_segment:
             return self._attend_streamed(layer, q, k, v)
         self._enter(self._place[layer])
@@ -188,13 +199,33 @@ class OffloadedKVCache:
         self._in_segment = self._in_stream = False
         self._fresh_rows = max(0, min(self._fresh_rows, length - self._fresh_start))
 
+    def keep_on_device(self, layers: int) -> None:
+        """Only the first `layers` layers stay on the device; the committed rows of the others go to host
+        memory, all else of the pass that was under way is gone. Raises MemoryError, and the backend's way of
+        saying that the device is full: then the cache is of no more use.
+        """
+        self._copies.finish(self._copies.mark())
+        self.rollback(self.committed)
+        self._settle()
+        self._flying.clear()
+        self._work = self._fresh = self._ring = None
+        while len(self._stored.kept) > layers:
+            self._stored.let_go(self.length)
+        self._lay_out()
+        self._fresh_rows = 0
+
+    @property
+    def layers_on_device(self) -> int | None:
+        """Of which every row is there; None where a part of each layer is."""
+        return len(self._stored.kept) if self._whole_layers else None
+
     # ---- single rows and chunks, between passes ------------------------------------------------------------
 
     def rows(self, layer: int, start: int, n: int) -> Pair:
         """See TargetKVCache."""
         self._settle()
         if layer not in self._place:
-            return self._stored.kept.rows(layer, start, n)
+            return self._stored.kept[layer].rows(0, start, n)
         self._copies.finish(self._written)
         found = [
             [
@@ -322,7 +353,7 @@ class OffloadedKVCache:
         total = self.backend.attend_part(q, *own, length=n, causal=True)
         resident = min(self.length, self._stored.resident(layer) * self.block_tokens)
         if resident:
-            total = self._joined(total, layer, q, self._stored.kept.filled(layer, resident), 0, resident)
+            total = self._joined(total, layer, q, self._stored.kept[layer].filled(0, resident), 0, resident)
         for block in self._away(layer):
             slot, arrival = self._flying.popleft()
             self._copies.wait(arrival)
@@ -362,8 +393,8 @@ class OffloadedKVCache:
         self._entered, layer = place, self._streamed[place]
         resident = min(self._stored.resident(layer), -(-self.length // self.block_tokens))
         if resident:
-            self._work.k[place % 2, :resident] = self._stored.kept.k[layer, :resident]
-            self._work.v[place % 2, :resident] = self._stored.kept.v[layer, :resident]
+            self._work.k[place % 2, :resident] = self._stored.kept[layer].k[0, :resident]
+            self._work.v[place % 2, :resident] = self._stored.kept[layer].v[0, :resident]
         self._coming = self._fetch_layer(place + 1)
 
     def _leave(self) -> None:
@@ -393,10 +424,8 @@ class OffloadedKVCache:
                 slice(inside, inside + count),
             )
             if block < self._stored.resident(layer):
-                self._stored.kept.k[layer, block, :, rows], self._stored.kept.v[layer, block, :, rows] = (
-                    k[:, rows],
-                    v[:, rows],
-                )
+                for kept, part in zip(self._stored.block(layer, block), (k, v), strict=True):
+                    kept[:, rows] = part[:, rows]
             else:
                 self._stored.host[layer].store(block, k, v, rows)
         self._written = self._copies.mark()

@@ -11,7 +11,7 @@ from core.cache.host import Gather, HostKV, Pair
 
 class StoredBlocks:
     """The blocks of all layers: the first `resident_blocks` of the first `resident_layers` layers on the
-    device (`kept`), the others in host memory (`host`, by layer).
+    device (`kept`, a store for each layer), the others in host memory (`host`, by layer).
     """
 
     def __init__(
@@ -25,24 +25,37 @@ class StoredBlocks:
         resident_layers: int,
         resident_blocks: int,
     ) -> None:
-        self._shape, self._block_tokens = shape, block_tokens
+        self._shape, self._block_tokens, self._blocks = shape, block_tokens, blocks
+        self._backend, self._copies = backend, copies
         self._resident_layers, self._resident_blocks = resident_layers, resident_blocks
         self._gather = Gather(backend, copies)
-        self.kept = device_store(
-            shape, backend, resident_layers, resident_blocks * block_tokens, block_tokens
-        )
+        tokens = resident_blocks * block_tokens
+        # one for each, so that one can go
+        self.kept = [device_store(shape, backend, 1, tokens, block_tokens) for _ in range(resident_layers)]
         self.host = {
-            layer: HostKV(
-                shape,
-                backend,
-                copies,
-                first_block=self.resident(layer),
-                blocks=blocks,
-                block_tokens=block_tokens,
-            )
-            for layer in range(shape.layers)
-            if self.resident(layer) < blocks
+            layer: self._on_host(layer) for layer in range(shape.layers) if self.resident(layer) < blocks
         }
+
+    def _on_host(self, layer: int) -> HostKV:
+        return HostKV(
+            self._shape,
+            self._backend,
+            self._copies,
+            first_block=self.resident(layer),
+            blocks=self._blocks,
+            block_tokens=self._block_tokens,
+        )
+
+    def let_go(self, length: int) -> None:
+        """The last layer that lies on the device goes to host memory, with its first `length` rows."""
+        assert self._resident_blocks == self._blocks, "a part of a layer does not go alone"
+        self._resident_layers -= 1
+        layer, store = self._resident_layers, self.kept.pop()
+        host = self._on_host(layer)
+        for block, _, _, rows in pieces(0, length, self._block_tokens):
+            host.store(block, store.k[0, block], store.v[0, block], slice(0, rows))
+        self._copies.finish(self._copies.mark())
+        self.host = {layer: host, **self.host}
 
     @property
     def host_bytes(self) -> int:
@@ -80,7 +93,9 @@ class StoredBlocks:
         """Runs of a layer's resident blocks, [kv_heads * m, tokens * head_dim] each."""
         per_block = self._block_tokens // tokens
         head = torch.arange(index.shape[0], device=index.device).unsqueeze(1)
-        split = (part[layer].unflatten(2, (per_block, tokens)) for part in (self.kept.k, self.kept.v))
+        split = (
+            part[0].unflatten(2, (per_block, tokens)) for part in (self.kept[layer].k, self.kept[layer].v)
+        )
         return tuple(
             part[index // per_block, head, index % per_block].flatten(0, 1).flatten(1) for part in split
         )
@@ -88,7 +103,7 @@ class StoredBlocks:
     def block(self, layer: int, block: int) -> Pair:
         """One block, wherever it is: [kv_heads, block_tokens, head_dim] each."""
         if block < self.resident(layer):
-            return self.kept.k[layer, block], self.kept.v[layer, block]
+            return self.kept[layer].k[0, block], self.kept[layer].v[0, block]
         return self.host[layer].block(block)
 
     def put(self, layer: int, start: int, here: Pair, away: Pair) -> None:

@@ -53,6 +53,11 @@ class Context:
         self.ids.extend(ids[len(self.ids) : self.cache.length])
         self.index.follow(self.ids)
 
+    def keep_what_is_held(self) -> None:
+        """The ids end where the cache's rows do."""
+        del self.ids[self.cache.length :]
+        self.index.forget(self.cache.length)
+
     def close(self) -> None:
         """Frees the memory. What it held is lost."""
         self.cache = None

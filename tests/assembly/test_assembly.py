@@ -228,6 +228,29 @@ def test_out_of_memory_in_the_middle_costs_time_not_the_answer(folder: Path, mod
     assert done.stats.prompt_tokens == len(PROMPT)
 
 
+@pytest.mark.parametrize("at", [30, 60])
+def test_out_of_memory_reads_nothing_again(folder: Path, at: int):
+    """Rows in host memory are still there: half an hour of reading must not go with a few megabytes of the
+    device. Those of the layers that leave it come along.
+    """
+    engine = built(folder, backend=SmallDevice(failures=[at]))
+    context = engine.new_context(400)
+    cache, fed = context.cache, []
+    feed = engine.model.prefill
+    engine.model.prefill = lambda ids, *more, **named: fed.append(len(ids)) or feed(ids, *more, **named)
+    tokens, _ = answer(engine, context)
+    assert context.cache is cache and cache.layers_on_device == 0
+    assert sum(fed) < len(PROMPT) + PLAN.prefill_segment_tokens, "what was read was read again"
+    plain = built(folder, PLAN)
+    whole = plain.new_context(400)
+    assert tokens == answer(plain, whole)[0]
+    for layer in range(PLAN.layers):
+        for got, want in zip(
+            cache.rows(layer, 0, cache.length), whole.cache.rows(layer, 0, cache.length), strict=True
+        ):
+            assert torch.allclose(got, want, atol=1e-4)
+
+
 def test_no_room_at_all_names_cause_and_remedy(folder: Path):
     """An endless loop of attempts, or a traceback, would help nobody."""
     engine = built(folder, backend=SmallDevice(refuse=[True, True]))
@@ -240,7 +263,8 @@ def test_a_context_outlives_the_answer_that_found_no_room(folder: Path):
     context.
     """
     backend = SmallDevice(failures=[3], refuse=[False, True])
-    engine = built(folder, backend=backend)
+    # parts of each layer are on the device: such a cache is made anew
+    engine = built(folder, replace(OFFLOADED, residency="blocks"), backend=backend)
     context = engine.new_context(400)
     with pytest.raises(UserError, match="GPU's memory"):
         answer(engine, context)

@@ -1,0 +1,257 @@
+"""The order of copies and computation on a card, without one: every access to the memory that both use is
+ordered, and each slip in that order is found.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from core.backend import cuda as product
+from core.backend.cuda import CudaBackend, CudaCopies
+from core.cache.base import KVShape
+from core.cache.disk import SnapshotFolder
+from core.cache.host import Gather, HostKV
+from core.cache.offloaded import OffloadedKVCache
+from core.cache.retrieval import RetrievalKVCache
+from core.cache.snapshot import SnapshotStore
+from tests.backend.fake_cuda import FakeCuda
+from tests.backend.happens import Races
+
+SHAPE, HEADS = KVShape(layers=3, kv_heads=2, head_dim=4), 4
+BLOCK, CAPACITY, FRESH = 8, 64, 6
+SPLITS = {"none": (0, None), "one layer": (1, None), "a block of two": (2, 1)}
+
+
+class Card:
+    """The product's cache on a card whose order is watched."""
+
+    def __init__(self, cuda: FakeCuda, races: Races, split: str = "one layer") -> None:
+        self.backend: CudaBackend = cuda.backend()
+        self.races = races
+        take = self.backend.host_memory
+        self.backend.host_memory = lambda shape: races.is_host(take(shape))
+        layers, blocks = SPLITS[split]
+        self.cache = OffloadedKVCache(
+            SHAPE,
+            CAPACITY,
+            self.backend,
+            block_tokens=BLOCK,
+            resident_layers=layers,
+            resident_blocks=blocks,
+            staging_blocks=2,
+            fresh_tokens=FRESH,
+        )
+
+    def feed(self, n: int, *, chunk: int | None = None, layers: int = SHAPE.layers) -> None:
+        """A pass, or with `chunk` a segment; with fewer layers it is broken off."""
+        if chunk:
+            self.cache.begin_segment()
+        for layer in range(layers):
+            for start in range(0, n, chunk or n):
+                rows = min(chunk or n, n - start)
+                q = torch.randn(rows, HEADS, SHAPE.head_dim)
+                k, v = (torch.randn(rows, SHAPE.kv_heads, SHAPE.head_dim) for _ in range(2))
+                self.cache.attend(layer, q, k, v, offset=start)
+        if layers == SHAPE.layers:
+            self.cache.advance(n)
+
+
+def a_conversation(cuda: FakeCuda, races: Races, folder: Path, split: str = "one layer") -> None:
+    """All that is done with the caches: prefill in segments, verifications, selection, rollback, broken
+    passes, storing and loading, a second book.
+    """
+    card = Card(cuda, races, split)
+    cache, view = card.cache, RetrievalKVCache(card.cache, budget=16, chunk=4, recent=8, tail_tokens=8)
+    cache.observer = view.policy.tap
+    card.feed(20, chunk=7)
+    card.feed(13, chunk=6)
+    cache.commit(33)
+    assert view.refresh()
+    cache.observer = view.policy.observe
+    for kept in (35, 36, 40):
+        card.feed(5)
+        cache.commit(kept)
+        view.commit(kept)
+    assert view.refresh()
+    card.feed(3, layers=2)
+    cache.rollback(38)
+    card.feed(9, chunk=4, layers=2)
+    cache.rollback(38)
+    card.feed(2)
+    cache.commit(40)
+    store = SnapshotStore(SnapshotFolder(folder), "tiny", SHAPE, torch.float32, quota_bytes=10**9)
+    assert store.save("book", list(range(40)), cache)
+    other = Card(cuda, races, split)
+    for length in store.load("book", list(range(40)), other.cache, start=0):
+        other.cache.advance(length - other.cache.length)
+        other.cache.commit(length)
+    other.feed(2)
+    other.feed(2)
+    cache.reset()
+    card.feed(16, chunk=8)
+    card.feed(1)
+
+
+def races_in(program: Callable[..., None], cuda: FakeCuda, *more: object) -> Races:
+    """What is found while it runs and when its memory is given back."""
+    with torch.inference_mode(), Races(cuda) as races:
+        program(cuda, races, *more)
+        gc.collect()
+    return races
+
+
+@pytest.mark.parametrize("split", SPLITS)
+def test_everything_that_is_shared_is_ordered(cuda: FakeCuda, tmp_path: Path, split: str):
+    """A block read before it arrived or refilled under its reader, rows fetched by the host before they
+    landed, memory given back under a copy.
+    """
+    races = races_in(a_conversation, cuda, tmp_path, split)
+    assert races.found == []
+    assert races.accesses > 3000
+
+
+# ---- each slip is found ------------------------------------------------------------------------------------
+
+
+def no_order_behind_the_computation(self: CudaCopies, target: torch.Tensor, source: torch.Tensor) -> None:
+    """A copy starts at once: a buffer is refilled under its reader."""
+    with torch.cuda.stream(self._stream):
+        for into, rows in product.contiguous_runs(target, source):
+            into.copy_(rows, non_blocking=True)
+
+
+def nothing(self: CudaCopies, mark: object) -> None:
+    """Neither computation nor host waits."""
+
+
+def marked_on_the_wrong_stream(self: CudaCopies) -> object:
+    """The place behind the computation, not behind the copies."""
+    event = torch.cuda.Event()
+    event.record(torch.cuda.current_stream(self._device))
+    return event
+
+
+def marked_too_early(self: CudaCopies) -> object:
+    """The place before the last copy."""
+    before, self.last = getattr(self, "last", None), torch.cuda.Event()
+    self.last.record(self._stream)
+    return before or self.last
+
+
+def gathered_without_looking(self: Gather, source: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+    """The staging buffer is filled again while its last copy may still read it."""
+    self._read = [self._copies.mark()] * 2
+    self._copies.finish, finish = lambda mark: None, self._copies.finish
+    try:
+        return _gather(self, source, index)
+    finally:
+        self._copies.finish = finish
+
+
+_gather = Gather.__call__
+
+
+def stored_past_the_copies(self: HostKV, block: int, k: torch.Tensor, v: torch.Tensor, rows: slice) -> None:
+    """The host writes rows itself, without waiting for what computes them."""
+    for target, source in zip(self.block(block), (k, v), strict=True):
+        target[:, rows] = source[:, rows]
+
+
+def fetched_past_the_copies(self: HostKV, block: int, k: torch.Tensor, v: torch.Tensor, rows: int) -> None:
+    """The computation's stream copies itself, past the order of the others: what lands late is missed."""
+    with torch.cuda.stream(torch.cuda.Stream()):
+        for target, source in zip((k, v), self.block(block), strict=True):
+            target[:, :rows].copy_(source[:, :rows])
+
+
+def not_settled(self: OffloadedKVCache) -> None:
+    """Rows are put into their places before they have landed."""
+    finish, self._copies.finish = self._copies.finish, lambda mark: None
+    try:
+        _settle(self)
+    finally:
+        self._copies.finish = finish
+
+
+_settle = OffloadedKVCache._settle
+
+MUTANTS = {
+    "a copy does not wait for the computation": (CudaCopies, "_copy", no_order_behind_the_computation),
+    "the computation does not wait": (CudaCopies, "wait", nothing),
+    "the host does not wait": (CudaCopies, "finish", nothing),
+    "a mark on the wrong stream": (CudaCopies, "mark", marked_on_the_wrong_stream),
+    "a mark too early": (CudaCopies, "mark", marked_too_early),
+    "a gather that does not look": (Gather, "__call__", gathered_without_looking),
+    "the host stores rows itself": (HostKV, "store", stored_past_the_copies),
+    "blocks fetched on a stream of their own": (HostKV, "fetch", fetched_past_the_copies),
+    "settling without landing": (OffloadedKVCache, "_settle", not_settled),
+}
+
+
+@pytest.mark.parametrize("slip", MUTANTS)
+def test_every_slip_in_the_order_is_found(
+    cuda: FakeCuda, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, slip: str
+):
+    """The four that passed all tests of results, and more: a test of order that finds none proves nothing."""
+    monkeypatch.setattr(*MUTANTS[slip])
+    assert races_in(a_conversation, cuda, tmp_path).found != []
+
+
+def test_memory_given_back_under_a_copy_is_found(cuda: FakeCuda, monkeypatch: pytest.MonkeyPatch):
+    """Without the drain at the end of a cache its buffers serve others while copies still fill them."""
+    from core.cache import offloaded
+
+    def left_in_the_middle(cuda: FakeCuda, races: Races) -> None:
+        card = Card(cuda, races)
+        card.feed(20, chunk=7)
+        card.feed(2, layers=2)
+
+    assert races_in(left_in_the_middle, cuda).found == []
+    monkeypatch.setattr(offloaded, "_drain", lambda copies: None)
+    found = races_in(left_in_the_middle, cuda).found
+    assert any("given back" in race for race in found)
+
+
+# which memory, and who does what to it, one after the other
+PLANTED = {
+    "a buffer refilled under its reader": ("device", "compute reads", "copy writes"),
+    "a block read before it is there": ("device", "copy writes", "compute reads"),
+    "two writers": ("device", "copy writes", "compute writes"),
+    "rows copied before they are computed": ("device", "compute writes", "copy reads"),
+    "rows read before they have landed": ("host", "copy writes", "host reads"),
+    "rows changed under a copy": ("host", "copy reads", "host writes"),
+}
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+@pytest.mark.parametrize("kind", PLANTED)
+def test_a_race_of_each_kind_is_found_and_none_where_there_is_order(cuda: FakeCuda, kind: str, ordered: bool):
+    """Of bytes that meet; beside them, and of two readers, nothing is said."""
+    memory, *both = PLANTED[kind]
+    with Races(cuda) as races:
+        ends = [(torch.zeros(16), races.is_host(torch.zeros(16))) for _ in both]
+        shared = ends[0][memory == "host"]
+        copy = torch.cuda.Stream()
+        torch.cuda.synchronize()
+        for place, access in enumerate(both):
+            who, how = access.split()
+            if place and ordered:
+                torch.cuda.synchronize()
+            for rows in (slice(0, 8), slice(8 + 3 * place, 11 + 3 * place)):
+                act(cuda, copy, who, how, shared[rows], ends[1][memory == "device"][rows])
+            act(cuda, copy, who, "reads", shared[15:], ends[1][memory == "device"][15:])
+    assert len(races.found) == (0 if ordered else 1), races.found
+
+
+def act(cuda: FakeCuda, copy: object, who: str, how: str, shared: torch.Tensor, own: torch.Tensor) -> None:
+    """One access to shared memory; a copy's other end is its own."""
+    if who != "copy":
+        shared.fill_(1.0) if how == "writes" else shared.sum()
+        return
+    with torch.cuda.stream(copy):
+        shared.copy_(own) if how == "writes" else own.copy_(shared)
