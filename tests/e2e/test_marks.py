@@ -1,0 +1,36 @@
+"""Marks behind sentences in a real browser: there while the answer is written, there at its end, and a way
+into the book.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.app.fake_runtime import FakeRuntime
+
+pytestmark = pytest.mark.e2e
+ANSWER = (
+    "There was a horseshoe of black steel, as tall as a child of four, built from seven plates.\n\n"
+    "The curator polished an emerald submarine in Norway. " + "And so it went on and on, as they say. " * 12
+)
+
+
+def test_a_mark_stands_there_before_the_answer_is_complete_and_opens_the_book(serve, open_page, drop, sample):
+    fake = FakeRuntime(pace=0.25, prefill_steps=2, answer=ANSWER)
+    page = open_page(serve(fake))
+    drop(page, sample)
+    page.wait_for_selector(".stage .card, #stage")
+    page.fill("#question textarea", "What stood behind the door?")
+    page.press("#question textarea", "Enter")
+    page.wait_for_selector("#live-text .sign-quoted")
+    page.wait_for_selector("#live-text .sign-nothing")
+    live = page.inner_text("#live-text .sign-quoted >> nth=0")
+    assert page.locator("#turns .answer").count() == 0, "the answer was complete before its first mark"
+
+    page.click("#live-text .sign-quoted >> nth=0")
+    page.wait_for_selector("#passage")
+    assert "horseshoe of black steel" in " ".join(page.inner_text("#passage").split())
+    fake.pace = 0.001
+    page.wait_for_selector("#turns .answer footer")
+    assert page.inner_text("#turns .answer .sign-quoted >> nth=0") == live
+    assert "Evidence: " in page.inner_text("#turns .answer footer")
