@@ -6,7 +6,7 @@ import sqlite3
 
 import pytest
 
-from app.actions import dispatch
+from app.actions import dispatch, make_wish
 from app.history import History
 from app.page import Page
 from app.views import stage_html
@@ -186,6 +186,11 @@ def test_the_choice_goes_with_the_next_question(desk):
     act(desk, act="fit", value="nonsense")
     act(desk, act="suggest", text="Who?")
     wait_until(lambda: not desk.busy)
-    from app.actions import make_wish
+    assert make_wish((0, 0, "page"), {}, desk).fit == "passages"
 
-    assert make_wish((0, 0), {}, desk).fit == "passages"
+
+def test_chapters_end_at_the_limit(desk):
+    """Whoever had chosen "to the end" before means the end that there is now."""
+    act(desk, act="limit", value="2")
+    assert make_wish((2, 4, "page"), {}, desk).chapters == (2, 2)
+    assert make_wish((1, 0, "page"), {}, desk).chapters == (1, 2)

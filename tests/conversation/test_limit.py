@@ -8,7 +8,7 @@ from dataclasses import asdict, replace
 import pytest
 
 from core.ask import Exchange
-from core.config import FITS
+from core.config import FITS, LENGTHS
 from core.conversation.notes import NoteStore
 from core.documents.document import Document, Section
 from core.errors import UserError
@@ -88,6 +88,25 @@ def test_nothing_behind_the_limit_is_read_or_shown(fit: str, question: str | Non
     assert MARKER.lower() not in seen(events, engine)
     assert known or "day 3" in seen(events, engine), "the last chapter of the limit is read"
     assert MARKER.lower() not in json.dumps(session.card(book, KNOWN)).lower()
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+def test_a_summary_of_any_length_ends_at_the_limit(length: str):
+    """What was told of the whole book before is kept, and must not be told again."""
+    style = replace(STYLE, part_tokens=500, whole_tokens=500)
+
+    def reply(ids, params):
+        prompt = CharTokenizer().decode(ids)
+        return encoded(
+            f"The ferryman gave {MARKER} the silver key." if MARKER in prompt else "Oddo hid the key."
+        )
+
+    session, engine = make(reply, context_tokens=9000, style=style, notes=NoteStore())
+    whole = ask(session, marked(), None, fit="sections", summary_length=length)
+    assert MARKER.lower() in seen(whole, engine), "else this test shows nothing"
+    engine.prompts.clear()
+    known = ask(session, marked(), None, fit="sections", summary_length=length, until=KNOWN)
+    assert finished(known).text and MARKER.lower() not in seen(known, engine)
 
 
 def test_the_book_ends_with_the_limit():
