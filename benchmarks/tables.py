@@ -160,6 +160,7 @@ FOLDERS = {
     "core/tuning": "measures what speculation costs and yields here",
     "docs": "for users and engineers",
     "docs/decisions": "one page per decision",
+    "docs/examples": "books summarised, for a look at what comes out",
     "docs/images": "drawings for these pages",
     "docs/screenshots": "the app, taken by take.py",
     "examples": "the runtime without the app",

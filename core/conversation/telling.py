@@ -93,15 +93,17 @@ class Summaries:
     # ---- in the book's own sentences -----------------------------------------------------------------------
 
     def _in_own_sentences(self, run: Run, plan: ReadingPlan) -> Iterator[Event]:
-        words, book = WORDS[run.ask.summary_length], run.ask.book
-        if run.ask.summary_length == "chapters":
-            sections = [
-                Section(label, own_lines(book, [(part.start, part.end) for part in parts], words))
-                for label, parts in _chapters(run.ask, plan)
-            ]
-        else:
-            ranges = [(part.start, part.end) for part in plan.parts]
-            sections = [Section("", own_lines(book, ranges, words))]
+        """Each chapter's best sentences; of these the whole's, where it has more than one chapter."""
+        length, book = run.ask.summary_length, run.ask.book
+        chapters = _chapters(run.ask, plan)
+        words = WORDS[length] if len(chapters) == 1 else WORDS["chapters"]
+        sections = [
+            Section(label, own_lines(book, [(part.start, part.end) for part in parts], words))
+            for label, parts in chapters
+        ]
+        if length != "chapters":
+            lines = [line for section in sections for line in section.lines]
+            sections = [Section("", fewer(lines, WORDS[length]))]
         note = _("In the book's own sentences: this model's own summaries were found to be no better.")
         yield from self._shown(run, plan, sections, Stats(), note=note)
 

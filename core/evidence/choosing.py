@@ -33,6 +33,7 @@ _BACK = re.compile(
     re.IGNORECASE,
 )
 _OPENS = '“«„「『"'
+_CLOSES = '”»」』"'
 _QUOTED = re.compile(r"[“«„「『\"](?:(?!\n\s*\n)[^“”\"«»„「『」』])*[”\"»」』]?")
 _MOST_QUOTED = 0.2  # of a sentence's characters: a nickname, a ship's name
 _LONG_SPEECH_CHARS = 400
@@ -44,18 +45,17 @@ def best_sentences(text: str, ranges: Sequence[tuple[int, int]], words: int) -> 
     """The sentences that tell text[start:end] of all `ranges` in about `words` words, as offsets, in order.
 
     They are whole ones that the book tells itself, not what somebody says, unless he goes on for so long that
-    he tells the story. A quotation mark that opens such a long speech is left off.
+    he tells the story. A quotation mark that opens or ends such a long speech is left off.
     """
     spans = [span for start, end in ranges for span in sentences(text, start, end)]
     spoken = [span for start, end in ranges for span in _speeches(text, start, end)]
-    spans = [(low + (text[low] in _OPENS and not _is_speech(low, high, spoken)), high) for low, high in spans]
     told = [
         number
         for number, (low, high) in enumerate(spans)
         if _ENDS.search(text[low:high]) and not _is_speech(low, high, spoken)
     ]
     found = choose([text[low:high] for low, high in spans], words, told or range(len(spans)))
-    return [spans[number] for number in found]
+    return [_without_open_marks(text, *spans[number]) for number in found]
 
 
 def choose(told: Sequence[str], words: int, among: Collection[int] | None = None) -> list[int]:
@@ -184,6 +184,15 @@ def _new_names(told: Sequence[str]) -> list[int]:
         new.append(min(len(fresh), _MOST_NEW_NAMES))
         known |= fresh
     return new
+
+
+def _without_open_marks(text: str, low: int, high: int) -> tuple[int, int]:
+    """A sentence without a mark that opens or closes what goes on outside of it."""
+    inside = text[low:high]
+    marks = sum(inside.count(mark) for mark in _OPENS + _CLOSES)
+    if marks == 1 and inside[0] in _OPENS:
+        return low + 1, high
+    return low, high - (marks == 1 and inside[-1] in _CLOSES)
 
 
 def _speeches(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:

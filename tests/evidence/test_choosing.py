@@ -57,6 +57,18 @@ def test_speech_is_left_out_and_a_long_tale_is_not():
     assert texts(tale, 20)[0][0] != "“"
 
 
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("“We dug all day for the gold.", "We dug all day for the gold."),
+        ("And then we all went home to bed.”", "And then we all went home to bed."),
+        ("The “Nautilus” sailed.", "The “Nautilus” sailed."),
+    ],
+)
+def test_a_mark_of_a_longer_speech_does_not_hang_on_its_sentence(text: str, kept: str):
+    assert texts(text, 50) == [kept]
+
+
 def test_only_the_ranges_given_are_told_of():
     """A summary up to a chapter must know nothing of the chapters after it."""
     middle = len(STORY) // 2
