@@ -99,6 +99,11 @@ def _doctor(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--measure", action="store_true", help="measure bus and disk again, whatever was measured before"
     )
+    parser.add_argument(
+        "--gpu",
+        action="store_true",
+        help="try the card in small, in a minute or two: attention, copies, recordings, an answer",
+    )
     parser.add_argument("--json", action="store_true", help="as JSON")
 
 

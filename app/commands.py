@@ -19,6 +19,7 @@ from core.errors import UserError
 from core.text.words import translated as _
 
 if TYPE_CHECKING:
+    from core.hardware.facts import Hardware
     from core.planning.offers import Offer
 
 
@@ -73,16 +74,31 @@ def doctor(given: argparse.Namespace, settings: Settings) -> int:
     from core.planning.doctor import doctor_report, format_doctor
     from core.planning.known import known_in
 
-    report = doctor_report(
-        probe(paths.data_dir(), again=given.measure),
-        settings,
-        is_downloaded=is_downloaded,
-        known=known_in(paths.data_dir()),
-    )
+    machine = probe(paths.data_dir(), again=given.measure)
+    report = doctor_report(machine, settings, is_downloaded=is_downloaded, known=known_in(paths.data_dir()))
     report["snapshots"] = _snapshot_facts(settings)
     report["measured"] = Measurements(paths.data_dir()).said()
-    say(json.dumps(report, default=_plain) if given.json else format_doctor(report))
+    if not given.json:
+        say(format_doctor(report))
+    if given.gpu:
+        report["tried"] = _tried(machine, settings, tell=not given.json)
+    if given.json:
+        say(json.dumps(report, default=_plain))
     return 0
+
+
+def _tried(machine: Hardware, settings: Settings, *, tell: bool) -> list[dict[str, Any]]:
+    """What works on the card, told line by line; on the CPU where there is none."""
+    from core.assembly.card import check, devices, format_findings
+
+    if tell:
+        say("\n" + _("Tried"))
+    found = []
+    for one in check(*devices(machine, settings)):
+        found.append(one.to_json())
+        if tell:
+            say(format_findings([one]))
+    return found
 
 
 def plan(given: argparse.Namespace, settings: Settings) -> int:

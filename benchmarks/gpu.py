@@ -1,7 +1,7 @@
 """One command for a CUDA machine: pass times, prefill, memory and bytes moved at the size of 7B to 13B
 models, against the physical floors.
 
-    python benchmarks/gpu.py --book FILE [--minutes 9] [--save gpu]
+    python benchmarks/gpu.py --book FILE [--minutes 9 | --quick] [--save gpu]
 
 The embedded model in the shape of a large one (benchmarks/expanded.py) reads real text, offloaded under a 24
 GiB card's memory, and on chip as far as the card allows. Stops after --minutes; started again, it goes on
@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -136,6 +137,8 @@ def main(arguments: list[str] | None = None) -> int:
     deadline = time.monotonic() + 60 * options.minutes
     done: dict[str, Any] = json.loads(options.state.read_text()) if options.state.is_file() else {}
     cases = TINY_CASES if options.tiny else CASES
+    if options.quick:
+        cases = cases[:1]
     missing = [case for case in cases if case.name not in done]
     if missing:
         bench = _bench(options, lambda: time.monotonic() > deadline)
@@ -146,9 +149,14 @@ def main(arguments: list[str] | None = None) -> int:
                 done[case.name] = run(case, bench)
             except OutOfTime:
                 break
+            except RuntimeError as error:  # of one case: the others are still wanted
+                done[case.name] = {"refused": f"it broke: {error}", "broke": True}
             options.state.parent.mkdir(parents=True, exist_ok=True)
             options.state.write_text(json.dumps(done, indent=1))
             print(case.name, json.dumps(done[case.name]), flush=True)
+            if "broke" in done[case.name]:
+                # what broke on a card stays broken in this process
+                return _in_a_new_process(arguments, minutes=(deadline - time.monotonic()) / 60)
     left = [case.name for case in cases if case.name not in done]
     made = tables(done)
     if options.save and done:
@@ -158,15 +166,39 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
+def _in_a_new_process(arguments: list[str] | None, *, minutes: float) -> int:
+    """The cases that are left, in the time that is."""
+    given = sys.argv[1:] if arguments is None else arguments
+    command = [sys.executable, str(Path(__file__).resolve()), *given, "--minutes", f"{max(0.0, minutes):.3f}"]
+    return subprocess.run(command, check=False).returncode
+
+
 def run(case: Case, bench: Bench) -> dict[str, Any]:
-    """One case from a fresh model and an empty device. A plan that does not fit is a result too. Raises
-    OutOfTime.
+    """One case from a fresh model and an empty device. Where that is full, again with a quarter fewer layers
+    on the device, as the product does. A plan that does not fit is a result too. Raises OutOfTime, and
+    RuntimeError for what breaks otherwise.
+    """
+    found = _once(case, bench, None)
+    full: list[int] = []
+    while (layers := found.pop("full_with", None)) is not None:
+        full.append(layers)
+        if layers == 0:
+            break
+        found = _once(case, bench, layers - max(1, layers // 4))
+    return {**found, "full_with_layers": full} if full else found
+
+
+def _once(case: Case, bench: Bench, layers: int | None) -> dict[str, Any]:
+    """With so many layers on the device, or as many as the planner says. `full_with`: it had no room for
+    these.
     """
     context = case.context + max(VERIFY_ROWS) + 256
     theta = None if bench.tiny or case.what == "answers" else ROPE_THETA
     config = expanded_config(bench.source.config, case.shape, positions=context + 64, rope_theta=theta)
     shape = ModelShape.from_hf_config(config.source, name=config.name)
     settings = _settings(case, context, bench)
+    if layers is not None:
+        settings = replace(settings, on_chip_layers=layers)
     try:
         plan = make_plan(bench.machine, settings, target=shape)
     except PlanError as error:
@@ -204,7 +236,7 @@ def run(case: Case, bench: Bench) -> dict[str, Any]:
     except RuntimeError as error:
         if not backend.out_of_memory(error):
             raise
-        return {"refused": f"out of memory: {error}"}
+        return {"refused": f"out of memory: {error}", "full_with": plan.on_chip_layers}
     finally:
         weights = model = room = None
         backend.release()
@@ -459,7 +491,8 @@ def _arguments(arguments: list[str] | None) -> argparse.Namespace:
         default=Path(__file__).parent.parent / "assets" / "samples" / "the-light-on-the-holm.epub",
     )
     parser.add_argument("--model", type=Path, help="folder of the small model; the embedded one")
-    parser.add_argument("--minutes", type=float, default=9.0)
+    parser.add_argument("--minutes", type=float, help="9, or 3 with --quick")
+    parser.add_argument("--quick", action="store_true", help="the first case alone: 7B, 128K, under 24 GB")
     parser.add_argument(
         "--state",
         type=Path,
@@ -471,7 +504,10 @@ def _arguments(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--tiny", action="store_true", help="the whole program on the CPU, with nothing worth measuring"
     )
-    return parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
+    if options.minutes is None:
+        options.minutes = 3.0 if options.quick else 9.0
+    return options
 
 
 if __name__ == "__main__":

@@ -6,12 +6,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from benchmarks import gpu
 from benchmarks.passes import between, expectation
 from benchmarks.store import load
+from core.backend.cpu import CpuBackend
 
 
 def run(folder: Path, *more: str) -> int:
@@ -60,6 +62,58 @@ def test_what_is_done_is_not_done_again(tmp_path: Path, capsys: pytest.CaptureFi
     assert [line.startswith(gone) for line in said.splitlines()] == [True, False]
     kept = json.loads(state.read_text())
     assert {name: kept[name] for name in cases} == cases
+
+
+class Full(CpuBackend):
+    """A device that is full whenever it says so."""
+
+    def out_of_memory(self, error: BaseException) -> bool:
+        return "full" in str(error)
+
+
+def test_a_full_device_gets_fewer_layers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    """The headline is not lost to a plan that was a little too large; the table says with how many layers."""
+    monkeypatch.setattr(gpu, "TINY_CASES", gpu.TINY_CASES[1:2])
+    monkeypatch.setattr(gpu, "_backend", lambda *given: Full())
+    errors, measure = [RuntimeError("full"), RuntimeError("full")], gpu.measure
+
+    def measured(*given: object, **more: object) -> dict:
+        if errors:
+            raise errors.pop()
+        return measure(*given, **more)
+
+    monkeypatch.setattr(gpu, "measure", measured)
+    assert run(tmp_path) == 0
+    (found,) = json.loads((tmp_path / "state.json").read_text()).values()
+    assert found["full_with_layers"] == [3, 2] and found["on_chip_layers"] == 1 and "refused" not in found
+
+
+def test_what_breaks_one_case_leaves_the_others(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    """What breaks on a card is broken for the whole process: the rest runs in another one."""
+    monkeypatch.setattr(gpu, "TINY_CASES", gpu.TINY_CASES[:2])
+    errors, measure, started = [RuntimeError("illegal memory access")], gpu.measure, []
+
+    def measured(*given: object, **more: object) -> dict:
+        if errors:
+            raise errors.pop()
+        return measure(*given, **more)
+
+    def in_this_one(command: list[str], check: bool) -> SimpleNamespace:
+        started.append(command)
+        return SimpleNamespace(returncode=gpu.main(command[2:]))
+
+    monkeypatch.setattr(gpu, "measure", measured)
+    monkeypatch.setattr(gpu, "subprocess", SimpleNamespace(run=in_this_one))
+    assert run(tmp_path) == 0 and len(started) == 1
+    broken, other = json.loads((tmp_path / "state.json").read_text()).values()
+    assert "illegal memory access" in broken["refused"] and "verify_ms" in other
+
+
+def test_quick_is_the_headline_alone(tmp_path: Path):
+    """7B at 128K under a 24 GB card's memory is the first case."""
+    assert run(tmp_path, "--quick") == 0
+    assert list(json.loads((tmp_path / "state.json").read_text())) == [gpu.TINY_CASES[0].name]
+    assert gpu.CASES[0] == gpu.Case(gpu.LLAMA_2_7B, 130_048, True)
 
 
 def test_the_time_limit_holds(tmp_path: Path, capsys: pytest.CaptureFixture[str]):

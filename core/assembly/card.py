@@ -1,0 +1,410 @@
+"""What works on this card, tried in small: kernels, copies, recordings, memory, and one answer by TriForce
+beside plain decoding. Finds no speeds worth planning with.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from typing import Any
+
+import torch
+
+from core.ask import Params
+from core.assembly.composition import Composer
+from core.backend import kernels
+from core.backend.base import Backend
+from core.backend.cpu import CpuBackend
+from core.backend.cuda import CudaBackend
+from core.cache.base import KVShape
+from core.cache.full import FullKVCache
+from core.cache.offloaded import OffloadedKVCache
+from core.config import Settings
+from core.decoding.context import Context
+from core.engine import Done, Engine
+from core.events import Prefill
+from core.hardware.facts import Gpu, Hardware
+from core.model.config import from_source
+from core.model.llama import LlamaModel
+from core.model.loader import build
+from core.planning.fitting import site_of
+from core.planning.plan import Plan
+from core.text.words import GB
+from core.text.words import translated as _
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+_TOLERANCE = {
+    torch.float32: 1e-3,
+    torch.float16: 1e-2,
+    torch.bfloat16: 4e-2,
+}  # against fp64, numbers around 1
+_BLOCK_BYTES = 64 << 20  # of a copy: half a staging block
+_REPEATS = 4
+_PROMPT, _ANSWER, _CAPACITY = 300, 48, 480  # tokens of the small answer
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was tried. `ok` None: nothing to try it with here. `figures`: JSON values."""
+
+    what: str
+    ok: bool | None
+    said: str
+    figures: dict[str, Any] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return asdict(self)
+
+
+def check(backend: Backend, exact: Backend, gpu: Gpu | None = None) -> Iterator[Finding]:
+    """Each finding as soon as it is made. `backend` computes as answers are computed, `exact` is the same
+    device in float32. What breaks in one is its finding, and the others go on.
+    """
+    trials: tuple[tuple[str, Callable[[], Finding]], ...] = (
+        (_("numbers"), partial(_numbers, backend, gpu)),
+        (_("attention"), partial(_attention, backend)),
+        (_("copies"), partial(_copies, backend)),
+        (_("copies beside computing"), partial(_overlap, backend)),
+        (_("recordings"), partial(_recordings, backend)),
+        (_("memory"), partial(_memory, backend)),
+        (_("answers"), partial(_answers, exact)),
+    )
+    with torch.inference_mode():
+        for what, trial in trials:
+            try:
+                yield trial()
+            except Exception as error:  # whatever it is, it is what was to be found out
+                first = (str(error).splitlines() or [type(error).__name__])[0]
+                yield Finding(what, False, _("It broke off: {error}").format(error=first))
+
+
+def devices(hardware: Hardware, settings: Settings) -> tuple[Backend, Backend, Gpu | None]:
+    """What `check` takes: the device that would answer, in its own numbers and in float32. Raises UserError
+    where torch cannot use it.
+    """
+    site = site_of(hardware, settings)
+    if site.gpu is None:
+        return CpuBackend(DTYPES[site.dtype]), CpuBackend(torch.float32), None
+    spare = site.vram_reserve if site.spills else None
+    return (
+        CudaBackend(
+            DTYPES[site.dtype], index=site.gpu.index, keep_free_bytes=spare, page_lock_bytes=site.pinnable
+        ),
+        CudaBackend(torch.float32, index=site.gpu.index, keep_free_bytes=spare),
+        site.gpu,
+    )
+
+
+def format_findings(findings: list[Finding]) -> str:
+    """For a terminal."""
+    marks = {True: _("works"), False: _("BROKEN"), None: _("not here")}
+    return "\n".join(f"  {marks[one.ok]:<9} {one.what}: {one.said}" for one in findings)
+
+
+# ---- the trials --------------------------------------------------------------------------------------------
+
+
+def _numbers(backend: Backend, gpu: Gpu | None) -> Finding:
+    said = _("It computes in {dtype} on {device}.").format(
+        dtype=str(backend.dtype).removeprefix("torch."), device=backend.name
+    )
+    if gpu is not None and gpu.compute_capability is not None and gpu.compute_capability < (8, 0):
+        said += " " + _(
+            "This card knows no bfloat16: models made for that run in float16, whose largest number is "
+            "65,504. Some overflow, and their answers are nonsense. Flash attention is not for it either; "
+            "reading is slower."
+        )
+    return Finding(_("numbers"), True, said, {"dtype": str(backend.dtype)})
+
+
+def _attention(backend: Backend) -> Finding:
+    """Few rows and many, over several blocks, grouped heads, against fp64."""
+    chosen, worst = {}, 0.0
+    for head_dim in (64, 128):
+        chosen[str(head_dim)] = _kernel(backend, head_dim)
+        for n, length in ((1, 700), (5, 700), (33, 1000), (200, 900)):
+            worst = max(worst, _off(backend, n, length, head_dim))
+    said = _("off by at most {off:.1g} from exact arithmetic; in reading by {kernel}").format(
+        off=worst, kernel=chosen["128"]
+    )
+    ok = worst < _TOLERANCE[backend.dtype]
+    if chosen["128"] == kernels.by_matmul.__name__:
+        said += ". " + _("No fast kernel of torch or flash-attn works here: reading is some ten times slower")
+    return Finding(_("attention"), ok, said, {"kernels": chosen, "largest_error": worst})
+
+
+def _kernel(backend: Backend, head_dim: int) -> str:
+    if backend.device.type == "cpu":
+        return _("the CPU's own kernels")
+    return kernels.choose(backend.device, backend.dtype, head_dim).__name__
+
+
+def _off(backend: Backend, n: int, length: int, head_dim: int) -> float:
+    dice, block = torch.Generator().manual_seed(n), 256
+    q = torch.randn(n, 8, head_dim, generator=dice).to(backend.dtype)
+    blocks = -(-length // block)
+    k, v = (torch.randn(blocks, 2, block, head_dim, generator=dice).to(backend.dtype) for _ in range(2))
+    got, lse = backend.attend_part(*(one.to(backend.device) for one in (q, k, v)), length=length, causal=True)
+    keys, values = (
+        part.double().transpose(0, 1).flatten(1, 2)[:, :length].repeat_interleave(4, 0) for part in (k, v)
+    )
+    scores = q.double().transpose(0, 1) @ keys.transpose(1, 2) * head_dim**-0.5  # [heads, n, length]
+    hidden = torch.arange(length) > torch.arange(length - n, length).unsqueeze(1)
+    scores.masked_fill_(hidden, -torch.inf)
+    want = (torch.softmax(scores, -1) @ values).transpose(0, 1)
+    off = (got.cpu().double() - want).abs().max(), (lse.cpu().double() - scores.logsumexp(-1).t()).abs().max()
+    return float(max(off))
+
+
+def _copies(backend: Backend) -> Finding:
+    """There and back, from memory that is page-locked where possible and from ordinary memory."""
+    rates: dict[str, float] = {}
+    numbers = _BLOCK_BYTES // backend.dtype.itemsize
+    rows = (torch.arange(numbers // 64).remainder(250) + 1).to(backend.dtype).unsqueeze(1).expand(-1, 64)
+    ok = True
+    for name, host in (
+        ("pinned", backend.host_memory(rows.shape)),
+        ("ordinary", torch.zeros(rows.shape, dtype=backend.dtype)),
+    ):
+        host.copy_(rows)
+        device = torch.zeros(rows.shape, dtype=backend.dtype, device=backend.device)
+        rates[f"{name}_to_device_gb_per_s"] = _rate(backend, device, host, back=False)
+        ok &= torch.equal(device.cpu(), rows)
+        host.zero_()
+        rates[f"{name}_to_host_gb_per_s"] = _rate(backend, host, device, back=True)
+        ok &= torch.equal(host, rows)
+    said = _("{pinned:.1f} GB/s to the card and {back:.1f} back, {ordinary:.1f} from ordinary memory").format(
+        pinned=rates["pinned_to_device_gb_per_s"],
+        back=rates["pinned_to_host_gb_per_s"],
+        ordinary=rates["ordinary_to_device_gb_per_s"],
+    )
+    return Finding(_("copies"), ok, said if ok else _("What arrives is not what was sent"), rates)
+
+
+def _rate(backend: Backend, target: torch.Tensor, source: torch.Tensor, *, back: bool) -> float:
+    """GB/s, the best of a few."""
+    copies, best = backend.copies(), 0.0
+    for _repeat in range(_REPEATS):
+        started = time.perf_counter()
+        (copies.to_host if back else copies.to_device)(target, source)
+        copies.finish(copies.mark())
+        best = max(best, source.nbytes / GB / (time.perf_counter() - started))
+    return round(best, 2)
+
+
+def _overlap(backend: Backend) -> Finding:
+    """Whether copies and products together take less than one after the other."""
+    what = _("copies beside computing")
+    if backend.device.type == "cpu":
+        return Finding(what, None, _("the device's memory is the host's"))
+    numbers, size = _BLOCK_BYTES // backend.dtype.itemsize, 4096
+    host, device = (
+        backend.host_memory((numbers,)),
+        torch.zeros(numbers, dtype=backend.dtype, device=backend.device),
+    )
+    square = torch.ones(size, size, dtype=backend.dtype, device=backend.device)
+    copies = backend.copies()
+
+    def compute(times: int) -> None:
+        for _time in range(times):
+            torch.mm(square, square)
+
+    def carry(times: int) -> None:
+        for _time in range(times):
+            copies.to_device(device, host)
+
+    def seconds(*work: Callable[[], None]) -> float:
+        started = time.perf_counter()
+        for one in work:
+            one()
+        copies.finish(copies.mark())
+        torch.zeros(1, device=backend.device).item()
+        return time.perf_counter() - started
+
+    seconds(lambda: compute(2), lambda: carry(2))
+    one = seconds(lambda: carry(8))
+    products = max(1, round(one / max(1e-6, seconds(lambda: compute(8)) / 8)))
+    other = seconds(lambda: compute(products))
+    both = seconds(lambda: carry(8), lambda: compute(products))
+    hidden = max(0.0, (one + other - both) / min(one, other))
+    said = _("{share:.0%} of the shorter of the two is hidden behind the other").format(
+        share=min(1.0, hidden)
+    )
+    return Finding(what, hidden > 0.3, said, {"hidden_share": round(hidden, 3)})
+
+
+def _recordings(backend: Backend) -> Finding:
+    """A recorded computation, repeated with other numbers."""
+    x = torch.zeros(64, 64, dtype=backend.dtype, device=backend.device)
+    replay = backend.capture(lambda: x @ x + 1)
+    if replay is None:
+        return Finding(
+            _("recordings"), None, _("nothing is recorded here: every operation is launched by itself")
+        )
+    x.fill_(0.5)
+    ok = bool((replay() == 17.0).all())
+    said = _("a recorded pass repeats what it should") if ok else _("a recorded pass repeats something else")
+    return Finding(_("recordings"), ok, said)
+
+
+def _memory(backend: Backend) -> Finding:
+    """What a cache takes of the device, as counted and as measured."""
+    before = backend.memory().used_bytes
+    shape = KVShape(layers=4, kv_heads=8, head_dim=64)
+    cache = OffloadedKVCache(shape, 8192, backend, block_tokens=2048, resident_layers=1)
+    took = backend.memory().used_bytes - before
+    figures = {"counted_bytes": cache.device_bytes, "measured_bytes": took}
+    if backend.device.type == "cpu":
+        return Finding(_("memory"), None, _("the device's memory is the host's"), figures)
+    ok = abs(took - cache.device_bytes) < 0.05 * cache.device_bytes + (8 << 20)
+    said = _("a cache counted at {counted:.0f} MB takes {took:.0f}").format(
+        counted=cache.device_bytes / 1e6, took=took / 1e6
+    )
+    return Finding(_("memory"), ok, said, figures)
+
+
+# ---- a small answer ----------------------------------------------------------------------------------------
+
+
+def _answers(backend: Backend) -> Finding:
+    """The same greedy tokens plainly, and by three levels over a cache that is mostly in host memory."""
+    model, plan = _small_model(backend), _small_plan(backend)
+    dice = torch.Generator().manual_seed(5)
+    prompt = torch.randint(0, model.config.vocab, (_PROMPT,), generator=dice).tolist()
+    answers = [
+        _answer(model, plan, mode, make(model.config.kv_shape, backend), prompt)
+        for mode, make in (
+            ("autoregressive", _on_device),
+            ("autoregressive", _offloaded),
+            ("triforce", _offloaded),
+        )
+    ]
+    plain, streamed, speculated = answers
+    ok = plain == streamed == speculated and len(plain) == _ANSWER
+    said = _("{tokens} tokens by TriForce from host memory are those of plain decoding").format(
+        tokens=_ANSWER
+    )
+    if not ok:
+        said = _("TriForce and plain decoding give different texts; answers of this card cannot be trusted")
+    return Finding(_("answers"), ok, said, {"same": ok})
+
+
+def _answer(
+    model: LlamaModel, plan: Plan, mode: str, cache: FullKVCache | OffloadedKVCache, prompt: list[int]
+) -> list[int]:
+    engine = Engine(
+        model,
+        plan,
+        new_cache=lambda capacity: cache,
+        compose=Composer(plan, model, None).compose,
+        peak_memory=lambda: 0,
+    )
+    params = Params(mode=mode, temperature=0.0, top_p=1.0, max_new_tokens=_ANSWER)
+    said: list[int] = []
+    for event in engine.generate(Context(cache, _CAPACITY), prompt, params):
+        if not isinstance(event, (Prefill, Done)):
+            said.extend(event.tokens)
+    return said
+
+
+def _on_device(shape: KVShape, backend: Backend) -> FullKVCache:
+    return FullKVCache(shape, _CAPACITY + 32, backend)
+
+
+def _offloaded(shape: KVShape, backend: Backend) -> OffloadedKVCache:
+    return OffloadedKVCache(
+        shape, _CAPACITY + 32, backend, block_tokens=64, resident_layers=1, staging_blocks=2
+    )
+
+
+class _RandomWeights:
+    """A model of a few rows, with as large weights as make its laws uneven."""
+
+    def __init__(self, widths: dict[str, tuple[int, int]], hidden: int) -> None:
+        self._widths, self._hidden = widths, hidden
+        self._dice = torch.Generator().manual_seed(1)
+
+    def __contains__(self, name: str) -> bool:
+        return False
+
+    def codes(self, stem: str) -> None:
+        """None: its numbers are no checkpoint's codes."""
+
+    def tensor(self, name: str) -> torch.Tensor:
+        """Random, of the size that the name means."""
+        kind = name.split(".")[-2]
+        if kind.endswith("norm"):
+            return torch.ones(self._hidden)
+        return 0.15 * torch.randn(*self._widths[kind], generator=self._dice)
+
+
+def _small_model(backend: Backend) -> LlamaModel:
+    hidden, heads, kv_heads, head_dim, wide, vocab = 128, 4, 2, 64, 192, 211
+    q, kv = heads * head_dim, kv_heads * head_dim
+    widths = {
+        "q_proj": (q, hidden),
+        "k_proj": (kv, hidden),
+        "v_proj": (kv, hidden),
+        "o_proj": (hidden, q),
+        "gate_proj": (wide, hidden),
+        "up_proj": (wide, hidden),
+        "down_proj": (hidden, wide),
+        "embed_tokens": (vocab, hidden),
+    }
+    source = {
+        "model_type": "llama",
+        "num_hidden_layers": 3,
+        "hidden_size": hidden,
+        "num_attention_heads": heads,
+        "num_key_value_heads": kv_heads,
+        "head_dim": head_dim,
+        "intermediate_size": wide,
+        "vocab_size": vocab,
+        "rms_norm_eps": 1e-5,
+        "tie_word_embeddings": True,
+        "max_position_embeddings": 1024,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 10_000.0},
+    }
+    config = from_source(source, name=_("a small model of random numbers"), eos=None)
+    return build(config, _RandomWeights(widths, hidden), backend, positions=1024)
+
+
+def _small_plan(backend: Backend) -> Plan:
+    return Plan(
+        model="random",
+        device=backend.device.type,
+        dtype="float32",
+        context_tokens=_CAPACITY,
+        context_stretch=1.0,
+        layers=3,
+        on_chip_layers=1,
+        retrieval_budget=128,
+        retrieval_chunk=8,
+        tail_tokens=64,
+        draft_model=None,
+        draft_sinks=4,
+        draft_window=60,
+        gamma=6,
+        middle_gamma=3,
+        prefill_segment_tokens=128,
+        prefill_chunk_tokens=48,
+        staging_blocks=2,
+        staging_block_bytes=0,
+        staging_block_tokens=64,
+        threads=1,
+        weights_kernel="float",
+        weights_bits=32,
+        weights_format="",
+        expected_tbt_ms=1.0,
+        expected_plain_tbt_ms=2.0,
+        expected_middle_ms=0.5,
+        expected_row_ms=0.05,
+        expected_prefill_s=0.1,
+        assumed_acceptance=0.9,
+        pcie_gb_per_s=None,
+        budget=(),
+        notes=(),
+    )

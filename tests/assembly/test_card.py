@@ -1,0 +1,90 @@
+"""The self-check finds what works, and what does not: a check that never fails would only reassure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+import torch
+
+from core.assembly import card
+from core.assembly.card import Finding, check, format_findings
+from core.backend.cpu import CpuBackend, PlainCopies
+from core.hardware.gpus import imagined_gpu
+from tests.recording import RecordingBackend
+
+
+def findings(backend: CpuBackend, exact: CpuBackend | None = None, **more: object) -> dict[str, Finding]:
+    return {one.what: one for one in check(backend, exact or CpuBackend(), **more)}
+
+
+@pytest.fixture(autouse=True)
+def small_copies(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rates are not looked at here."""
+    monkeypatch.setattr(card, "_BLOCK_BYTES", 1 << 16)
+
+
+def test_all_is_well_on_the_cpu():
+    """Everything runs; what a CPU has not is said to be not here."""
+    found = findings(CpuBackend())
+    assert {what for what, one in found.items() if one.ok} == {"numbers", "attention", "copies", "answers"}
+    assert not [one for one in found.values() if one.ok is False]
+    assert findings(RecordingBackend())["recordings"].ok
+    text = format_findings(list(found.values()))
+    assert "48 tokens by TriForce" in text and "BROKEN" not in text
+
+
+class LosesRows(PlainCopies):
+    def to_device(self, target: torch.Tensor, source: torch.Tensor) -> None:
+        super().to_device(target[1:], source[1:])
+
+
+class Broken(CpuBackend):
+    """With one of its verbs in another way."""
+
+    def __init__(self, verb: str, other: Callable[..., object]) -> None:
+        super().__init__()
+        setattr(self, verb, other)
+
+
+def attends_to_too_much(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, length: int, causal: bool):
+    return CpuBackend().attend_part(q, k, v, length=length, causal=False)
+
+
+def has_none(*args: object, **more: object) -> object:
+    raise RuntimeError("no kernel image is available for execution on the device")
+
+
+def forgets_its_past(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, length: int, causal: bool):
+    """A slip that only passes of several rows show."""
+    out, lse = CpuBackend().attend_part(q, k, v, length=length, causal=causal)
+    return (out.flip(0), lse) if 1 < q.shape[0] < 8 else (out, lse)
+
+
+@pytest.mark.parametrize(
+    ("what", "verb", "other"),
+    [
+        ("attention", "attend_part", attends_to_too_much),
+        ("attention", "attend_part", has_none),
+        ("copies", "copies", LosesRows),
+        ("recordings", "capture", lambda run: lambda: run() * 0),
+    ],
+)
+def test_what_is_broken_is_found(what: str, verb: str, other: Callable[..., object]):
+    """In words, and the other trials go on."""
+    found = findings(Broken(verb, other))
+    assert found[what].ok is False and found["answers"].ok
+    assert "BROKEN" in format_findings(list(found.values()))
+
+
+def test_answers_that_differ_are_found():
+    """The whole loop, over copies and kernels."""
+    assert findings(CpuBackend(), Broken("attend_part", forgets_its_past))["answers"].ok is False
+
+
+def test_what_an_old_card_gets_is_said():
+    """float16 alone: some models overflow, and reading is slower."""
+    old = replace(imagined_gpu("RTX 4090"), compute_capability=(7, 5))
+    assert "65,504" in findings(CpuBackend(), gpu=old)["numbers"].said
+    assert "65,504" not in findings(CpuBackend(), gpu=imagined_gpu("RTX 4090"))["numbers"].said
