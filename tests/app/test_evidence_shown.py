@@ -132,3 +132,19 @@ def test_the_fold_says_when_the_model_looked_there(talking):
     _, with_look, _, without = Page(desk).render()["turns"]
     assert "the model looked here" in with_look and "names and words agree" in with_look
     assert "the model looked here" not in without
+
+
+def test_a_summarys_sentences_lead_where_they_were_found(talking):
+    """What was found when it was told counts, for the whole and for each part; nothing is looked up anew."""
+    desk, _ = talking
+    at = len(FACT) + 120
+    desk.history.add(desk.conversation_id, "user", "Summarize this book", extra={"summary": True})
+    extra = {
+        "stands": [{"start": 0, "end": 16, "book_start": at, "book_end": at + 40, "quoted": False}],
+        "parts": [["Chapter 1", "The astronomer Ogilvy lived at Ottershaw."]],
+    }
+    desk.history.add(desk.conversation_id, "assistant", "It goes on so on.", extra=extra)
+    html = "".join(Page(desk).render()["turns"])
+    part, whole = html.split("</details>", 1)
+    assert 'data-act="cite" data-offset="0"' in " ".join(part.split()) and "sign-agrees" in part
+    assert f'data-offset="{at}"' in whole and "Evidence: 1 of 1 sentence" in whole

@@ -55,7 +55,10 @@ def inventing(ids, params):
     said = re.findall(r"(?:patient )?(\w+ \w+ all of the \w+) from the (old \w+)", prompt)
     first, place = said[0]
     person = first.split()[0]
-    return encoded(f"{first} from the {place}. Captain Gatsby sailed with {person} to Boston. And so he")
+    return encoded(
+        f"{first} from the {place}. Captain Gatsby sailed with {person} to Boston. "
+        "The patient winter was a merry wedding of distant merchants in silk. And so he"
+    )
 
 
 def stands_in(book: Document, done: Finished) -> None:
@@ -79,6 +82,7 @@ def test_every_sentence_stands_in_the_book(way: str, length: str):
     book = long_book()
     done = finished(ask(session, book, None, summary_length=length))
     assert "Gatsby" not in done.text and "Boston" not in done.text and "And so he" not in done.text
+    assert "wedding" not in done.text
     stands_in(book, done)
     assert bool(engine.prompts) == (way != "own")
     if way == "own":
@@ -176,6 +180,8 @@ def test_what_is_not_borne_out_gives_way_to_what_is():
     told = stretch.supported("Gatsby gave a party. Oddo rowed to New York with Nick.", 0.3)
     assert len(told) == 2 and all(line.own for line in told)
     assert all(book.text[line.start : line.end] == line.text for line in told)
+    (ended,) = stretch.supported("Oddo rowed all of the barrels from the old ferry and", 0.3)
+    assert ended.own and ended.text.endswith(".")
     lines = (Line("Oddo carried all of the ledgers.", 5, 9),)
     from_lines = Stretch(book, Evidence(book), (0, len(book.text)), lines).supported("Gatsby sang.", 0.3)
     assert from_lines == lines
