@@ -39,7 +39,8 @@ def summarize(given: argparse.Namespace, settings: Settings) -> int:
         finished = Stream(runtime).show(events)
         report(finished)
         if given.json:
-            say(json.dumps(figures(finished), ensure_ascii=False))
+            exact_for = (runtime.plan or {}).get("exact_for", "")
+            say(json.dumps({**figures(finished), "exact_for": exact_for}, ensure_ascii=False))
         _save(runtime)
     finally:
         runtime.close()

@@ -86,7 +86,7 @@ class Engine:
     ) -> None:
         self.model, self.plan = model, plan
         self.context_tokens = plan.context_tokens
-        self.model_name = model.config.name
+        self.model_name, self.model_identity = model.config.name, model.config.identity
         self.eos_ids = model.config.eos_ids
         self._new_cache, self._compose, self._give_way = new_cache, compose, give_way
         self._shrink = shrink

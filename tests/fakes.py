@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from types import SimpleNamespace
 
 from core.ask import Params
 from core.decoding.decoder import Round
@@ -61,9 +60,8 @@ class FakeEngine:
     context_tokens: int = 4000
     eos_ids: frozenset[int] = frozenset({EOS})
     model_name: str = "fake"
-    model: SimpleNamespace = field(
-        default_factory=lambda: SimpleNamespace(config=SimpleNamespace(identity="fake"))
-    )
+    model_identity: str = "fake"
+    model: None = None
     plan: Plan = FAKE_PLAN
     fed: list[int] = field(default_factory=list)
     prompts: list[list[int]] = field(default_factory=list)

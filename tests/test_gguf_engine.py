@@ -11,11 +11,14 @@ from core.ask import Params
 from core.backend.cpu import CpuBackend
 from core.backend.native.products import native_products
 from core.config import MODES
+from core.conversation.reading import ReadingStyle
+from core.conversation.session import Session
 from core.engine import Done
 from core.events import Prefill
 from core.hardware.cpu import cpu_flags
 from core.model.gguf_folder import opened
 from core.model.loader import load_model
+from core.text.tokenizer import Tokenizer
 from tests.gguf_files import write_gguf
 from tests.model.test_gguf import MIXED, as_stored, wide
 from tests.tiny import engine, ours
@@ -76,3 +79,16 @@ def test_sampling_repeats_with_its_seed_in_bfloat16(tmp_path):
     first = said(params)
     assert len(first) == 12 and said(params) == first
     assert said(replace(params, seed=4)) != first
+
+
+def test_summaries_by_two_files_of_one_name_are_kept_apart(tmp_path):
+    """Both are called model.gguf: what one wrote about a book is not the other's."""
+    keys = []
+    for kind in ("Q8_0", "Q5_0"):
+        (tmp_path / kind).mkdir()
+        file = write_gguf(tmp_path / kind / "model.gguf", wide(), kind)
+        machine = engine(load_model(opened(file), CpuBackend(), positions=64))
+        session = Session(machine, Tokenizer.load(opened(file)), ReadingStyle())
+        assert session.facts["model_name"] == "model"
+        keys.append(session._summarizer._made_from("text", ["prompt"]))
+    assert keys[0] != keys[1] and keys[0][1:] == keys[1][1:]

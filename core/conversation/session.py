@@ -62,7 +62,9 @@ class Session:
         self._engine, self._tokenizer, self._style = engine, tokenizer, style
         self._books = Books(tokenizer, style, engine.context_tokens)
         self._conversations = Conversations(tokenizer, style, defaults or {})
-        self._summarizer = Summarizer(style, notes or NoteStore(), engine.model.config.identity)
+        self._summarizer = Summarizer(
+            style, notes or NoteStore(), engine.model_name, kept_by=engine.model_identity
+        )
         self._shelf = ContextShelf(engine.new_context, allowance_bytes=allowance_bytes)
         self._expectation = Expectation(engine.plan)
         longest = max((*style.part_prompts, asked_of_passage(style, "")), key=len)

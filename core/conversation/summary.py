@@ -46,10 +46,13 @@ class Told:
 
 
 class Summarizer:
-    """Summaries of single texts for one model and its style. `made_by` names the model in the store."""
+    """Summaries of single texts for one model and its style. `made_by` names the model, `kept_by` in the
+    store: two files may have one name.
+    """
 
-    def __init__(self, style: ReadingStyle, store: NoteStore, made_by: str) -> None:
+    def __init__(self, style: ReadingStyle, store: NoteStore, made_by: str, *, kept_by: str = "") -> None:
         self._style, self._store, self._made_by = style, store, made_by
+        self._kept_by = kept_by or made_by
 
     def known(self, book_id: str, text: str) -> tuple[Line, ...] | None:
         """The summary of a part that was read before."""
@@ -111,7 +114,7 @@ class Summarizer:
         return Told(lines, stats)
 
     def _made_from(self, text: str, prompts: Sequence[str]) -> tuple[str, ...]:
-        return self._made_by, self._style.system, "\n".join(prompts), f"{self._style.supported:g}", text
+        return self._kept_by, self._style.system, "\n".join(prompts), f"{self._style.supported:g}", text
 
 
 def shown(text: str, stats: Stats) -> Iterator[Event]:

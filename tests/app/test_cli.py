@@ -20,6 +20,7 @@ from app import cli
 REPO = Path(__file__).resolve().parent.parent.parent
 SCRIPT = REPO / "tests" / "scripted_worker.py"
 KEYS = {
+    "exact_for",
     "text",
     "prompt_tokens",
     "reused_tokens",
@@ -205,6 +206,7 @@ def test_summarize_streams_and_ends_with_one_json_line(book: Path):
     lines = done.stdout.splitlines()
     figures = json.loads(lines[-1])
     assert set(figures) == KEYS
+    assert figures["exact_for"] == "fake, 32-bit weights, 32-bit KV"
     assert set(figures["tbt_ms"]) == {"mean", "p50", "p95"} and set(figures["acceptance"]) == {
         "draft",
         "retrieval",
