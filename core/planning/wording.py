@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from core.model.catalogue import title_of
 from core.planning.plan import PLACES, Plan
 from core.text.words import duration, size
 from core.text.words import translated as _
@@ -45,8 +46,12 @@ def _choices(plan: Plan) -> list[str]:
         lines.append(
             _("  on chip     {on_chip_layers} of {layers} layers; {staging_blocks} staging blocks of {block}")
         )
-    words = {"draft": plan.draft_model or _("n-gram lookup"), "block": size(plan.staging_block_bytes)}
-    return [line.format(**plan.to_json(), **words) for line in lines]
+    words = {
+        "model": title_of(plan.model),
+        "draft": plan.draft_model or _("n-gram lookup"),
+        "block": size(plan.staging_block_bytes),
+    }
+    return [line.format(**{**plan.to_json(), **words}) for line in lines]
 
 
 def _budget(plan: Plan) -> list[str]:

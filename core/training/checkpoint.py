@@ -27,10 +27,10 @@ class Workshop:
         self.out, self.folder = out, out / "training"
         self.folder.mkdir(parents=True, exist_ok=True)
 
-    def agree(self, recipe: Recipe) -> None:
+    def agree(self, recipe: Any) -> None:
         """Keeps the recipe on the first call. Raises UserError when the folder was begun with another one."""
         path = self.folder / "recipe.json"
-        lasting = {key: value for key, value in asdict(recipe).items() if key not in Recipe.MAY_CHANGE}
+        lasting = {key: value for key, value in asdict(recipe).items() if key not in recipe.MAY_CHANGE}
         lasting = json.loads(json.dumps(lasting))
         if not path.is_file():
             write_whole(path, json.dumps(lasting, indent=1))
@@ -46,7 +46,11 @@ class Workshop:
 
     def vocabulary(self, make: Callable[[], list[int]]) -> list[int]:
         """The head's token ids: those of the first call, whatever texts are added later."""
-        path = self.folder / "vocabulary.json"
+        return self.kept("vocabulary", make)
+
+    def kept(self, name: str, make: Callable[[], list[Any]]) -> list[Any]:
+        """What `make` gives on the first call."""
+        path = self.folder / f"{name}.json"
         if not path.is_file():
             write_whole(path, json.dumps(make()))
         return json.loads(path.read_text(encoding="utf-8"))

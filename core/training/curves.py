@@ -41,6 +41,19 @@ def draw(history: Sequence[Mapping[str, Any]], path: Path) -> None:
         picture.save(part, "PNG")
 
 
+def draw_losses(history: Sequence[Mapping[str, Any]], path: Path) -> None:
+    """Two plots over the tokens read: the loss on what is learned from, and by kind on what is kept apart."""
+    picture = Image.new("RGB", _SIZE, _PAPER)
+    pen = ImageDraw.Draw(picture)
+    tokens = [point["tokens"] for point in history]
+    kinds = {kind: [point["judged"][kind] for point in history] for kind in history[0]["judged"]}
+    losses = {"training": [point["loss"] for point in history]}
+    _plot(pen, "cross entropy, nats per answer token, by tokens read", tokens, losses, top=_TOP)
+    _plot(pen, "on texts kept apart, by kind", tokens, kinds, top=_TOP * 2 + _PLOT[1] + 40)
+    with whole_file(path) as part:
+        picture.save(part, "PNG")
+
+
 def _plot(
     pen: ImageDraw.ImageDraw,
     title: str,

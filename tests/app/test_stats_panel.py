@@ -127,3 +127,10 @@ def test_bytes_are_in_the_unit_of_the_notes():
     shown = plan_html(plan) + panel_html(replace(STATS, peak_memory_bytes=700 << 20), live=False)
     assert shown.count("42.9 GB") == 3 and "734 MB" in shown
     assert "iB" not in shown
+
+
+def test_the_plan_names_the_model_that_was_taught():
+    """What is exact is exact for the weights that run, which are not the published ones."""
+    html = plan_html({"layers": 30}, model="SmolLM2-135M-Instruct")
+    assert "SmolLM2-135M-Instruct, taught to read" in html
+    assert "taught to read" not in plan_html({"layers": 30}, model="Llama-3.1-8B-Instruct")

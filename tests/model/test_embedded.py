@@ -19,7 +19,7 @@ import pytest
 
 from core.errors import UserError
 from core.model import embedded
-from core.model.stored import MARKER
+from core.model.stored import MARKER, fingerprint
 
 GGUF = b"GGUF" + bytes(range(256)) * 64
 
@@ -45,10 +45,12 @@ served = pathlib.Path(os.environ["FAKE_WHEEL"])
 """
 
 
-def _convert(gguf: Path, out: Path, progress) -> None:
+def _convert(gguf: Path, out: Path, progress, *, adapter) -> None:
     """Stands in for the converter: writes what a later start looks for."""
     progress("Converting the embedded model", 0.5)
     assert gguf.read_bytes() == GGUF
+    if adapter is not None:
+        (out / "adapted-by").write_bytes(adapter.read_bytes())
     (out / "config.json").write_text("{}")
     (out / "model.safetensors").write_bytes(gguf.read_bytes()[::-1])
 
@@ -160,7 +162,7 @@ def test_a_wrong_file_is_refused_and_removed(world: Path, home: Path):
 def test_an_interrupted_conversion_is_done_again_without_a_second_download(world, home, monkeypatch):
     """A half-converted folder must never be taken for the model; the 93 MB must not be fetched twice."""
 
-    def killed(gguf: Path, out: Path, progress) -> None:
+    def killed(gguf: Path, out: Path, progress, *, adapter) -> None:
         (out / "config.json").write_text("{}")
         raise KeyboardInterrupt
 
@@ -176,7 +178,7 @@ def test_an_interrupted_conversion_is_done_again_without_a_second_download(world
 def test_a_full_disk_while_converting_frees_its_own_leftovers(world, home, monkeypatch):
     """Running out of space must not leave the disk fuller than before."""
 
-    def full(gguf: Path, out: Path, progress) -> None:
+    def full(gguf: Path, out: Path, progress, *, adapter) -> None:
         (out / "model.safetensors").write_bytes(b"half")
         raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -235,6 +237,51 @@ def test_a_useless_manual_file_is_refused_by_name(world, tmp_path, monkeypatch, 
         embedded.ensure_embedded()
 
 
+def test_another_adapter_makes_the_folder_anew(world: Path, home: Path, monkeypatch: pytest.MonkeyPatch):
+    """Weights of an older adapter must not be loaded, nor a snapshot made with them be taken for one of the
+    new ones.
+    """
+    folder = embedded.ensure_embedded()
+    old = fingerprint(folder)
+    assert (folder / "adapted-by").read_bytes() == embedded.ADAPTER.read_bytes()
+    newer = world / "newer.safetensors"
+    newer.write_bytes(b"another adapter")
+    monkeypatch.setattr(embedded, "ADAPTER", newer)
+    monkeypatch.setattr(embedded, "ADAPTER_SHA256", hashlib.sha256(b"another adapter").hexdigest())
+    assert embedded.ensure_embedded() == folder
+    assert (folder / "adapted-by").read_bytes() == b"another adapter"
+    assert fingerprint(folder) != old
+
+
+def test_a_folder_from_before_the_adapter_is_made_anew(world: Path, home: Path):
+    """A version without an adapter left a marker that says nothing of one."""
+    folder = embedded.ensure_embedded()
+    marker = json.loads((folder / MARKER).read_text())
+    del marker["adapter_sha256"]
+    (folder / "adapted-by").unlink()
+    del marker["files"]["adapted-by"]
+    (folder / MARKER).write_text(json.dumps(marker))
+    assert (embedded.ensure_embedded() / "adapted-by").is_file()
+
+
+def test_a_damaged_adapter_is_named_and_nothing_is_made(world, home, monkeypatch):
+    """A truncated file of the program must not end in weights that look finished."""
+    short = world / "short.safetensors"
+    short.write_bytes(embedded.ADAPTER.read_bytes()[:1000])
+    monkeypatch.setattr(embedded, "ADAPTER", short)
+    with pytest.raises(UserError, match=r"short\.safetensors is missing or damaged"):
+        embedded.ensure_embedded()
+    assert not (home / "models" / "SmolLM2-135M-Instruct").exists()
+
+
+def test_the_model_as_published_has_a_folder_of_its_own(world: Path, home: Path):
+    """The adapter is learned on these weights; neither may be taken for the other."""
+    base = embedded.ensure_embedded(taught=False)
+    assert not (base / "adapted-by").exists()
+    assert embedded.ensure_embedded() != base
+    assert (embedded.ensure_embedded() / "adapted-by").is_file() and not (base / "adapted-by").exists()
+
+
 def test_two_processes_fetch_it_once(world: Path, home: Path, monkeypatch: pytest.MonkeyPatch):
     """The app and a command started together must not write into each other's folder."""
     script = world / "starter.py"
@@ -243,7 +290,7 @@ def test_two_processes_fetch_it_once(world: Path, home: Path, monkeypatch: pytes
         import sys, types
         sys.path.insert(0, {str(Path(embedded.__file__).parents[2])!r})
         from core.model import embedded
-        def convert(gguf, out, progress):
+        def convert(gguf, out, progress, *, adapter):
             (out / "config.json").write_text("{{}}")
         module = types.ModuleType("core.model.gguf_convert")
         module.convert = convert

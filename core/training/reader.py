@@ -1,0 +1,147 @@
+"""Teaches the embedded model to read: `python -m core.training.reader --data FOLDER --out FOLDER`.
+
+FOLDER holds fairytaleqa-train.jsonl and squality-train.jsonl, and the -val files that it is judged on.
+Stopped, it goes on when it is started again; the adapter, the curve and the figures are written as it goes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import torch
+
+from core.conversation.reading import ReadingStyle
+from core.events import Progress
+from core.model import adapter
+from core.model.config import load_config
+from core.model.loader import Weights
+from core.paths import write_whole
+from core.text.tokenizer import Tokenizer
+from core.training import lessons
+from core.training.checkpoint import Workshop
+from core.training.curves import draw_losses
+from core.training.instructions import answered
+from core.training.lessons import Lesson
+from core.training.mixing import Packer, mixed, skipped, steps
+from core.training.taught import Packed
+from core.training.teaching import Learner, Recipe, Taught
+
+_JUDGED = {"facts": 8, "summaries": 4, "bare": 3}  # lessons of each kind
+
+
+def teach(
+    recipe: Recipe,
+    target: Path,
+    data: Path,
+    style: ReadingStyle,
+    *,
+    out: Path,
+    report: Progress,
+    every: int = 20,
+    dtype: torch.dtype = torch.bfloat16,
+) -> Path:
+    """Teaches until the recipe is done and returns the adapter's file in `out`. What is there already is not
+    done again. Raises UserError when the data or the folder do not suit.
+    """
+    workshop = Workshop(out)
+    workshop.agree(recipe)
+    tokenizer = Tokenizer.load(target)
+    packer = Packer(tokenizer, style, longest=recipe.longest)
+    chat = workshop.kept(
+        "chat", lambda: list(answered(target, style, tokenizer, lambda part: report("chat", part)))
+    )
+    taught = Taught(recipe, load_config(target), Weights(target), dtype)
+    learner = Learner(recipe, taught)
+    if (state := workshop.load_state(torch.device("cpu"))) is not None:
+        learner.load(state)
+    apart = _apart(data, style, packer)
+    ordered = mixed(_sources(recipe, data, style, chat), packer, seed=recipe.seed)
+    for held in steps(skipped(ordered, learner.tokens), recipe.step_tokens):
+        if learner.tokens >= recipe.tokens:
+            break
+        learner.learn(held)
+        report(f"step {learner.step:,}, loss {learner.losses[-1]:.3f}", learner.tokens / recipe.tokens)
+        if learner.step % every == 0 or learner.tokens >= recipe.tokens:
+            point = learner.judge(apart)
+            report(json.dumps(point), learner.tokens / recipe.tokens)
+            workshop.save_state(learner.state())
+            adapter.save(out / "adapter.safetensors", taught.adapter())
+            write_whole(out / "figures.json", json.dumps(learner.history, indent=1))
+            draw_losses(learner.history, out / "curves.png")
+    return out / "adapter.safetensors"
+
+
+def _sources(
+    recipe: Recipe, data: Path, style: ReadingStyle, chat: Sequence[tuple[str, str, bool]]
+) -> dict[str, Callable[[int], Sequence[Lesson]]]:
+    """The lessons of one turn by kind."""
+    tales, stories = (
+        lessons.load(data / "fairytaleqa-train.jsonl"),
+        lessons.load(data / "squality-train.jsonl"),
+    )
+    told = lessons.about_stories(stories, style, str(recipe.seed))
+    of_notes = [lesson for lesson in told if lesson.branches[0].kind == "story"]
+    of_passages = [lesson for lesson in told if lesson.branches[0].kind == "summary"]
+    text = lessons.bare(stories, str(recipe.seed))
+    return {
+        "facts": lambda turn: lessons.about_passages(tales, style, f"{recipe.seed}/{turn}"),
+        "summaries": lambda turn: of_passages,
+        "stories": lambda turn: of_notes,
+        "chat": lambda turn: lessons.chat(chat),
+        "bare": lambda turn: text,
+    }
+
+
+def _apart(data: Path, style: ReadingStyle, packer: Packer) -> dict[str, Sequence[Packed]]:
+    """What the curve is judged on: the beginning of the val files."""
+    tales, stories = lessons.load(data / "fairytaleqa-val.jsonl"), lessons.load(data / "squality-val.jsonl")
+    found = {
+        "facts": lessons.about_passages(tales, style, "apart"),
+        "summaries": [
+            x for x in lessons.about_stories(stories, style, "apart") if x.branches[0].kind == "summary"
+        ],
+        "bare": lessons.bare(stories, "apart"),
+    }
+    return {
+        kind: list(itertools.islice(filter(None, map(packer.packed, held)), _JUDGED[kind]))
+        for kind, held in found.items()
+    }
+
+
+def main() -> None:
+    """The recipe of the adapter in assets/models, with its settings."""
+    from core.model.catalogue import EMBEDDED, find
+    from core.model.embedded import ensure_embedded
+
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--data", type=Path, required=True, help="a folder with the questions and summaries")
+    parser.add_argument("--out", type=Path, required=True, help="a folder for the adapter and its figures")
+    parser.add_argument("--tokens", type=int, default=Recipe.__dataclass_fields__["tokens"].default)
+    parser.add_argument("--seed", type=int, default=Recipe.__dataclass_fields__["seed"].default)
+    parser.add_argument("--threads", type=int, default=1)
+    given = parser.parse_args()
+    torch.set_num_threads(given.threads)
+    entry = find(EMBEDDED)
+    recipe = Recipe(target=entry.name, tokens=given.tokens, seed=given.seed)
+    teach(
+        recipe,
+        ensure_embedded(taught=False),
+        given.data.expanduser(),
+        ReadingStyle.from_record(entry.reading),
+        out=given.out.expanduser(),
+        report=_say,
+    )
+
+
+def _say(said: str, part: float | None) -> None:
+    sys.stdout.write(f"{part or 0:6.1%} {said}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,90 @@
+"""Low-rank changes: what comes back from a file, the sum, its 8-bit codes. And the one that is shipped."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors import safe_open
+
+from core.model import adapter
+from core.model.embedded import ADAPTER, ADAPTER_SHA256, _sha256, ensure_embedded
+
+REPO = Path(__file__).parents[2]
+MOST_BYTES = 20_000_000
+
+
+def _factors(rank: int = 4) -> tuple[torch.Tensor, torch.Tensor]:
+    dice = torch.Generator().manual_seed(3)
+    sizes = torch.logspace(-2, 1, rank)  # ranks of very different sizes
+    return torch.randn(rank, 64, generator=dice) * sizes[:, None], torch.randn(
+        32, rank, generator=dice
+    ) * 0.01
+
+
+def test_a_file_keeps_the_product(tmp_path: Path):
+    """Bytes with a scale for each rank: small ranks must not drown in the grid of large ones."""
+    down, up = _factors()
+    adapter.save(tmp_path / "a.safetensors", {"model.layers.0.mlp.up_proj": (down, up)})
+    (again,) = adapter.load(tmp_path / "a.safetensors").values()
+    for rank in range(4):
+        want, got = torch.outer(up[:, rank], down[rank]), torch.outer(again[1][:, rank], again[0][rank])
+        assert (got - want).norm() < 0.02 * want.norm()
+
+
+def test_merged_is_the_sum():
+    """W + up @ down: a layer that computes with it is the layer with a low-rank path beside it."""
+    down, up = _factors()
+    weight, x = torch.randn(32, 64), torch.randn(5, 64)
+    with_path = x @ weight.T + (x @ down.T) @ up.T
+    torch.testing.assert_close(x @ adapter.merged(weight, down, up).T, with_path, rtol=1e-4, atol=1e-4)
+
+
+def test_codes_keep_a_change_of_a_hundredth_of_a_4_bit_matrix():
+    """Rounding to the matrix's own 4-bit grid would undo the change, which is smaller than half a step."""
+    dice = torch.Generator().manual_seed(1)
+    scale = torch.rand(32, 2, 1, generator=dice) * 0.02 + 0.01
+    weight = (torch.randint(0, 16, (32, 2, 32), generator=dice) * scale - 0.15).view(32, 64).half().float()
+    down, up = torch.randn(4, 64, generator=dice), torch.randn(32, 4, generator=dice)
+    change = up @ down
+    change *= 0.01 * weight.norm() / change.norm()
+    codes, scales, offset = adapter.requantised(weight + change)
+    assert (codes.dtype, scales.dtype, offset.abs().max()) == (torch.int8, torch.float16, 0)
+    kept = adapter.rebuilt(codes, scales, offset) - weight
+    along = float((kept * change).sum() / (change * change).sum())
+    assert along == pytest.approx(1, abs=0.15)
+
+
+def test_a_group_of_zeros_stays_zero():
+    """Its scale is 0; dividing by it must not make numbers that are none."""
+    codes, scale, offset = adapter.requantised(torch.zeros(2, 32))
+    assert adapter.rebuilt(codes, scale, offset).abs().max() == 0 and codes.abs().max() == 0
+
+
+def test_the_shipped_adapter_is_whole_small_and_its_sources_are_named():
+    """The sum in the code is that of the file; the file is small; licences of the data are told."""
+    assert _sha256(ADAPTER) == ADAPTER_SHA256
+    assert ADAPTER.stat().st_size < MOST_BYTES
+    told = (ADAPTER.parent / "README.md").read_text(encoding="utf-8")
+    for name in ("FairytaleQA", "Apache-2.0", "SQuALITY", "CC BY 4.0", "Project Gutenberg"):
+        assert name in told, name
+    licences = (REPO / "assets" / "LICENSES.md").read_text(encoding="utf-8")
+    assert "FairytaleQA" in licences and "CC BY 4.0" in licences
+
+
+def test_the_shipped_adapter_is_in_the_converted_model(embedded_model_dir: Path, tmp_path: Path):
+    """Every matrix of the folder must be the published one plus its factors, within the codes' rounding."""
+    base = ensure_embedded(models_dir=embedded_model_dir.parent, taught=False)
+    factors = adapter.load(ADAPTER)
+    assert len(factors) == 30 * 7
+    with (
+        safe_open(base / "model.safetensors", "pt") as before,
+        safe_open(embedded_model_dir / "model.safetensors", "pt") as after,
+    ):
+        for name, (down, up) in list(factors.items())[::17]:
+            want = adapter.merged(before.get_tensor(f"{name}.weight"), down, up)
+            got = after.get_tensor(f"{name}.weight").float()
+            assert (got - want).norm() < 0.01 * want.norm(), name
+            along = ((got - before.get_tensor(f"{name}.weight").float()) * (up @ down)).sum()
+            assert float(along / (up @ down).square().sum()) == pytest.approx(1, abs=0.1), name
