@@ -140,6 +140,8 @@ def test_chapters_fit_and_settings_reach_the_engine(serve, open_page, drop, samp
     page.wait_for_selector(".card h2")
     page.click("#first-chapter input")
     page.click("li[role=option]:has-text('3. Thursday')")
+    page.click("#summary-length input")
+    page.click("li[role=option]:has-text('By chapters')")
     page.select_option("select[data-act=fit]", "sections")
     page.wait_for_selector("select[data-act=fit] option[value=sections][selected]", state="attached")
     page.click(".topbar-tools [data-toggle=settings]")
@@ -151,6 +153,7 @@ def test_chapters_fit_and_settings_reach_the_engine(serve, open_page, drop, samp
     page.wait_for_selector("#turns .answer footer")
     asked = fake.asked[0]
     assert asked.chapters == (3, 8) and asked.fit == "sections" and asked.params["temperature"] == 0.9
+    assert asked.summary_length == "chapters"
     assert {"top_p", "repetition_penalty", "max_new_tokens", "mode", "seed"} <= asked.params.keys()
 
 
