@@ -238,7 +238,7 @@ def vram_lines(layout: Layout, reserve: int) -> tuple[BudgetLine, ...]:
     """What must fit in VRAM. The work space is the larger of prefill's and decode's; the layer at work in a
     prefill and the next one have places of their own, in which a decode has its ring.
     """
-    prefill = _activations(layout)
+    prefill = _activations(layout) + SMALL_BYTES
     kv = layout.target.kv_bytes_per_token(layout.dtype)
     lines = [
         (WEIGHTS, layout.target.weight_bytes(layout.dtype)),
@@ -312,7 +312,7 @@ def _activations(layout: Layout) -> int:
     """Hidden states and rotations of a segment, and what a chunk of it computes with."""
     shape, size = layout.target, DTYPE_BYTES[layout.dtype]
     segment = layout.segment * (shape.hidden + 2 * shape.head_dim) * size
-    return segment + layout.chunk * _row_bytes(shape, size) + SMALL_BYTES
+    return segment + layout.chunk * _row_bytes(shape, size)
 
 
 def _row_bytes(shape: ModelShape, size: int) -> int:
