@@ -128,7 +128,7 @@ def each(*dtypes: torch.dtype, having: str) -> list[object]:
     """Every kind that has this verb, for these numbers and its smallest known heads."""
     found = []
     for name, kind in KINDS.items():
-        for dtype in set(dtypes) & set(kind.dtypes):
+        for dtype in (one for one in dtypes if one in kind.dtypes):
             made = kind.make(dtype, kind.dims[-1])
             if hasattr(made, having):
                 found.append(pytest.param(kind, dtype, kind.dims[-1], id=f"{name}-{str(dtype)[6:]}"))
