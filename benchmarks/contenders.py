@@ -70,7 +70,8 @@ def main(arguments: list[str] | None = None) -> int:
 def _turn(options: argparse.Namespace) -> Callable[[], dict[str, Any]]:
     from core.model.embedded import ensure_embedded
 
-    folder, length = ensure_embedded(), options.context
+    # as published: the GGUF that the peers read holds these weights
+    folder, length = ensure_embedded(taught=False), options.context
     ids = embedded.book_ids(options.book, folder, least=length)[:length]
     plan, settings = embedded.plan_for(folder, length + options.tokens + embedded.SPARE_TOKENS)
     setup = Setup(folder, options.gguf, options.draft, plan, settings)

