@@ -51,8 +51,7 @@ def serve(home) -> Callable:
     from app.main import Server, make_desk
     from app.models import Models
     from core.config import Settings
-    from core.documents import read_document
-    from core.documents.cover import cover_of
+    from core.documents import cover_safely, read_document
     from core.hardware.gpus import imagined_hardware
 
     servers = []
@@ -60,12 +59,9 @@ def serve(home) -> Callable:
     def plainly(path, *, password=None, ocr=False, progress=None, should_stop=None):
         return read_document(path, password=password)
 
-    def cover(path, *, password=None, should_stop=None):
-        return cover_of(path, password=password)
-
     def start(engine, *, read=plainly, models=None, **changes) -> str:
         models = models or Models(Settings(), look=imagined_hardware)
-        desk = make_desk(engine, models=models, read=read, cover=cover, can_ocr=lambda: True)
+        desk = make_desk(engine, models=models, read=read, cover=cover_safely, can_ocr=lambda: True)
         server = Server(desk, Settings(port=0, **changes))
         servers.append(server)
         address = server.start()
