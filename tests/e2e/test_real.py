@@ -21,7 +21,8 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 REPO = Path(__file__).resolve().parents[2]
 START = (
     "import sys; from app.main import run; from core.config import load_settings\n"
-    "sys.exit(run(load_settings(None, {'port': 0, 'threads': 2, 'max_new_tokens': 48, 'fit': 'whole'}), False))"
+    "given = {'port': 0, 'threads': 2, 'max_new_tokens': 48, 'fit': 'whole'}\n"
+    "sys.exit(run(load_settings(None, given), False))"
 )
 STORY = """Chapter 1
 
