@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from core.assembly.composition import Composer
+from core.assembly.small import SMALL_PLAN
 from core.backend.base import Backend
 from core.backend.cpu import CpuBackend
 from core.cache.base import TargetKVCache
@@ -19,7 +20,6 @@ from core.engine import Engine
 from core.model.config import from_source
 from core.model.llama import LlamaModel
 from core.model.loader import build
-from core.planning.plan import Plan
 
 VOCAB = 97
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
@@ -96,40 +96,22 @@ def ours(
     )
 
 
-PLAN = Plan(
+PLAN = replace(
+    SMALL_PLAN,
     model="tiny",
-    device="cpu",
-    dtype="float32",
     context_tokens=448,
-    context_stretch=1.0,
     layers=2,
     on_chip_layers=2,
     retrieval_budget=64,
-    retrieval_chunk=8,
     tail_tokens=32,
-    draft_model=None,
-    draft_sinks=4,
     draft_window=24,
     gamma=4,
     middle_gamma=2,
     prefill_segment_tokens=48,
     prefill_chunk_tokens=20,
     staging_blocks=0,
-    staging_block_bytes=0,
     staging_block_tokens=0,
-    threads=1,
-    weights_kernel="float",
     weights_bits=16,
-    weights_format="",
-    expected_tbt_ms=1.0,
-    expected_plain_tbt_ms=2.0,
-    expected_middle_ms=0.5,
-    expected_row_ms=0.05,
-    expected_prefill_s=0.1,
-    assumed_acceptance=0.9,
-    pcie_gb_per_s=None,
-    budget=(),
-    notes=(),
 )
 
 

@@ -12,25 +12,16 @@ from typing import Any
 
 import torch
 
-from core.ask import Params
-from core.assembly.composition import Composer
+from core.assembly.small import ANSWER, small_answers
 from core.backend import kernels
 from core.backend.base import Backend
 from core.backend.cpu import CpuBackend
 from core.backend.cuda import CudaBackend
 from core.cache.base import KVShape
-from core.cache.full import FullKVCache
 from core.cache.offloaded import OffloadedKVCache
 from core.config import Settings
-from core.decoding.context import Context
-from core.engine import Done, Engine
-from core.events import Prefill
 from core.hardware.facts import Gpu, Hardware
-from core.model.config import from_source
-from core.model.llama import LlamaModel
-from core.model.loader import build
 from core.planning.fitting import site_of
-from core.planning.plan import Plan
 from core.text.words import GB
 from core.text.words import translated as _
 
@@ -42,7 +33,6 @@ _TOLERANCE = {
 }  # against fp64, numbers around 1
 _BLOCK_BYTES = 64 << 20  # of a copy: half a staging block
 _REPEATS = 4
-_PROMPT, _ANSWER, _CAPACITY = 300, 48, 480  # tokens of the small answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,145 +256,11 @@ def _memory(backend: Backend) -> Finding:
     return Finding(_("memory"), ok, said, figures)
 
 
-# ---- a small answer ----------------------------------------------------------------------------------------
-
-
 def _answers(backend: Backend) -> Finding:
     """The same greedy tokens plainly, and by three levels over a cache that is mostly in host memory."""
-    model, plan = _small_model(backend), _small_plan(backend)
-    dice = torch.Generator().manual_seed(5)
-    prompt = torch.randint(0, model.config.vocab, (_PROMPT,), generator=dice).tolist()
-    answers = [
-        _answer(model, plan, mode, make(model.config.kv_shape, backend), prompt)
-        for mode, make in (
-            ("autoregressive", _on_device),
-            ("autoregressive", _offloaded),
-            ("triforce", _offloaded),
-        )
-    ]
-    plain, streamed, speculated = answers
-    ok = plain == streamed == speculated and len(plain) == _ANSWER
-    said = _("{tokens} tokens by TriForce from host memory are those of plain decoding").format(
-        tokens=_ANSWER
-    )
+    plain, streamed, speculated = small_answers(backend)
+    ok = plain == streamed == speculated and len(plain) == ANSWER
+    said = _("{tokens} tokens by TriForce from host memory are those of plain decoding").format(tokens=ANSWER)
     if not ok:
         said = _("TriForce and plain decoding give different texts; answers of this card cannot be trusted")
     return Finding(_("answers"), ok, said, {"same": ok})
-
-
-def _answer(
-    model: LlamaModel, plan: Plan, mode: str, cache: FullKVCache | OffloadedKVCache, prompt: list[int]
-) -> list[int]:
-    engine = Engine(
-        model,
-        plan,
-        new_cache=lambda capacity: cache,
-        compose=Composer(plan, model, None).compose,
-        peak_memory=lambda: 0,
-    )
-    params = Params(mode=mode, temperature=0.0, top_p=1.0, max_new_tokens=_ANSWER)
-    said: list[int] = []
-    for event in engine.generate(Context(cache, _CAPACITY), prompt, params):
-        if not isinstance(event, (Prefill, Done)):
-            said.extend(event.tokens)
-    return said
-
-
-def _on_device(shape: KVShape, backend: Backend) -> FullKVCache:
-    return FullKVCache(shape, _CAPACITY + 32, backend)
-
-
-def _offloaded(shape: KVShape, backend: Backend) -> OffloadedKVCache:
-    return OffloadedKVCache(
-        shape, _CAPACITY + 32, backend, block_tokens=64, resident_layers=1, staging_blocks=2
-    )
-
-
-class _RandomWeights:
-    """A model of a few rows, with as large weights as make its laws uneven."""
-
-    def __init__(self, widths: dict[str, tuple[int, int]], hidden: int) -> None:
-        self._widths, self._hidden = widths, hidden
-        self._dice = torch.Generator().manual_seed(1)
-
-    def __contains__(self, name: str) -> bool:
-        return False
-
-    def codes(self, stem: str) -> None:
-        """None: its numbers are no checkpoint's codes."""
-
-    def tensor(self, name: str) -> torch.Tensor:
-        """Random, of the size that the name means."""
-        kind = name.split(".")[-2]
-        if kind.endswith("norm"):
-            return torch.ones(self._hidden)
-        return 0.15 * torch.randn(*self._widths[kind], generator=self._dice)
-
-
-def _small_model(backend: Backend) -> LlamaModel:
-    hidden, heads, kv_heads, head_dim, wide, vocab = 128, 4, 2, 64, 192, 211
-    q, kv = heads * head_dim, kv_heads * head_dim
-    widths = {
-        "q_proj": (q, hidden),
-        "k_proj": (kv, hidden),
-        "v_proj": (kv, hidden),
-        "o_proj": (hidden, q),
-        "gate_proj": (wide, hidden),
-        "up_proj": (wide, hidden),
-        "down_proj": (hidden, wide),
-        "embed_tokens": (vocab, hidden),
-    }
-    source = {
-        "model_type": "llama",
-        "num_hidden_layers": 3,
-        "hidden_size": hidden,
-        "num_attention_heads": heads,
-        "num_key_value_heads": kv_heads,
-        "head_dim": head_dim,
-        "intermediate_size": wide,
-        "vocab_size": vocab,
-        "rms_norm_eps": 1e-5,
-        "tie_word_embeddings": True,
-        "max_position_embeddings": 1024,
-        "rope_parameters": {"rope_type": "default", "rope_theta": 10_000.0},
-    }
-    config = from_source(source, name=_("a small model of random numbers"), eos=None)
-    return build(config, _RandomWeights(widths, hidden), backend, positions=1024)
-
-
-def _small_plan(backend: Backend) -> Plan:
-    return Plan(
-        model="random",
-        device=backend.device.type,
-        dtype="float32",
-        context_tokens=_CAPACITY,
-        context_stretch=1.0,
-        layers=3,
-        on_chip_layers=1,
-        retrieval_budget=128,
-        retrieval_chunk=8,
-        tail_tokens=64,
-        draft_model=None,
-        draft_sinks=4,
-        draft_window=60,
-        gamma=6,
-        middle_gamma=3,
-        prefill_segment_tokens=128,
-        prefill_chunk_tokens=48,
-        staging_blocks=2,
-        staging_block_bytes=0,
-        staging_block_tokens=64,
-        threads=1,
-        weights_kernel="float",
-        weights_bits=32,
-        weights_format="",
-        expected_tbt_ms=1.0,
-        expected_plain_tbt_ms=2.0,
-        expected_middle_ms=0.5,
-        expected_row_ms=0.05,
-        expected_prefill_s=0.1,
-        assumed_acceptance=0.9,
-        pcie_gb_per_s=None,
-        budget=(),
-        notes=(),
-    )
