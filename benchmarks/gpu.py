@@ -29,9 +29,11 @@ import torch  # noqa: E402 (the path above makes the repository importable)
 
 from benchmarks import answers  # noqa: E402 (the path above makes the repository importable)
 from benchmarks.expanded import LLAMA_2_7B, LLAMA_2_13B, LLAMA_3_8B, ExpandedWeights, expanded_config  # noqa: E402
+from benchmarks.gpu_tables import tables  # noqa: E402
 from benchmarks.passes import VERIFY_ROWS, OutOfTime, Speeds, measure, measured_speeds  # noqa: E402
-from benchmarks.store import RESULTS, Table, save  # noqa: E402
+from benchmarks.store import RESULTS, save  # noqa: E402
 from core.assembly.room import Room  # noqa: E402
+from core.assembly.small import RandomWeights, random_config  # noqa: E402
 from core.backend.base import Backend  # noqa: E402
 from core.backend.cpu import CpuBackend  # noqa: E402
 from core.backend.cuda import CudaBackend  # noqa: E402
@@ -40,32 +42,18 @@ from core.errors import PlanError  # noqa: E402
 from core.hardware.facts import GIB, Hardware  # noqa: E402
 from core.hardware.gpus import imagined_hardware  # noqa: E402
 from core.hardware.probe import measure_bus, probe  # noqa: E402
-from core.model.config import ModelConfig, from_source, load_config  # noqa: E402
+from core.model.config import ModelConfig, load_config  # noqa: E402
 from core.model.llama import LlamaModel  # noqa: E402
 from core.model.loader import Weights, build  # noqa: E402
 from core.model.shapes import ModelShape, Sizes  # noqa: E402
 from core.planning.plan import Plan  # noqa: E402
 from core.planning.planner import plan as make_plan  # noqa: E402
-from core.text.words import GB  # noqa: E402
 
 CARD_GIB = 24.0  # the consumer card that the cap stands for,
 KEPT_GIB = 1.5  # of which the screen and the CUDA context have so much
 # for 128K; beyond 8K only times are taken, so the text's quality does not matter
 ROPE_THETA = 2_000_000.0
 ANSWER_TOKENS, TINY_ANSWER_TOKENS = 128, 24
-LEVELS = {"middle": "middle", "draft": "draft, random weights in the shape of a 68M model"}
-PAPER = (
-    ("TriForce, published: one RTX 4090, 127K", 312.0, 1516.0),
-    ("TriForce, published: two RTX 4090, 127K", 108.0, 840.0),
-)
-DIFFERS = (
-    "Published rows: Llama-2-7B-128K with a 68M draft on text of its own; plain decoding by DeepSpeed with "
-    "attention on the CPU (one card) "
-    "or streamed over both cards. Ours: SmolLM2 in the named shape on this card; passes are measured, "
-    "acceptance is stated, and the "
-    "draft's figures (0.35 accepted as published, 1 ms assumed) are not measured. The paper's 2.31 times is "
-    "on chip, A100, 122K."
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,102 +243,6 @@ def _spoken(model: LlamaModel, plan: Plan, room: Room, case: Case, bench: Bench)
     }
 
 
-# ---- what is shown -----------------------------------------------------------------------------------------
-
-
-def tables(done: dict[str, Any]) -> list[Table]:
-    """Passes against their floors, times between tokens beside the paper's, and answers up to 8K."""
-    passes = {name: row for name, row in done.items() if "verify_ms" in row}
-    made = [
-        Table(
-            "Passes of SmolLM2 in large shapes, and the least their bytes would take",
-            (
-                "Case",
-                "layers on chip",
-                "prefill, s",
-                "TFLOP/s",
-                "plain, ms",
-                "verification of 17, ms",
-                "link floor, ms",
-                "middle pass of 2, ms",
-                "memory floor, ms",
-                "peak, GB",
-            ),
-            tuple(_passes(name, row) for name, row in passes.items()),
-        )
-    ]
-    rows = [
-        (
-            name.removeprefix("passes "),
-            f"{one['acceptance']}",
-            one["gamma"],
-            one["tbt_ms"],
-            _rows(row, "verify_ms", 1),
-            one["against_plain"],
-            one["tbt_4090_ms"],
-        )
-        for name, row in passes.items()
-        for one in row["expected"]
-    ]
-    rows += [(name, "measured", None, ours, plain, plain / ours, None) for name, ours, plain in PAPER]
-    made.append(
-        Table(
-            "Time between tokens at stated acceptances, beside the published",
-            (
-                "Case",
-                "acceptance",
-                "gamma",
-                "TBT, ms",
-                "plain, ms",
-                "times as fast",
-                "projected to one RTX 4090, ms",
-            ),
-            tuple(rows),
-            (DIFFERS,),
-        )
-    )
-    made.append(
-        Table(
-            "Short passes, launched operation by operation and replayed as CUDA graphs",
-            ("Case", "level", "rows", "launched, ms", "replayed, ms"),
-            tuple(
-                (
-                    name.removeprefix("passes "),
-                    LEVELS[level],
-                    *(times.values() if times else (None, None, "no graphs here")),
-                )
-                for name, row in passes.items()
-                for level, found in row["graphs"].items()
-                for times in found or [None]
-            ),
-        )
-    )
-    made += answers.tables(done)
-    refused = tuple((name, row["refused"]) for name, row in done.items() if "refused" in row)
-    return [table for table in (*made, Table("Not run", ("Case", "why"), refused)) if table.rows]
-
-
-def _passes(name: str, row: dict[str, Any]) -> tuple[Any, ...]:
-    return (
-        name.removeprefix("passes "),
-        f"{row['on_chip_layers']} of {row['layers']}",
-        row["prefill_s"],
-        row["prefill_tflops"],
-        _rows(row, "verify_ms", 1),
-        _rows(row, "verify_ms", 17),
-        row["link_floor_ms"],
-        _rows(row, "middle_ms", 2),
-        row["middle_floor_ms"],
-        row["peak_bytes"] / GB,
-    )
-
-
-def _rows(row: dict[str, Any], passes: str, rows: int) -> float:
-    """A pass's time; JSON has made the numbers of rows text."""
-    times = row[passes]
-    return times[rows] if rows in times else times[str(rows)]
-
-
 # ---- what it runs on ---------------------------------------------------------------------------------------
 
 
@@ -416,69 +308,18 @@ def _real_source(options: argparse.Namespace) -> Source:
     return Source(load_config(folder), Weights(folder), (ids * -(-longest // len(ids)))[:longest])
 
 
-class _RandomWeights:
-    """A model of a few rows, with as large weights as make its laws uneven."""
-
-    def __init__(self, config: ModelConfig) -> None:
-        self._config, self._dice = config, torch.Generator().manual_seed(1)
-
-    def __contains__(self, name: str) -> bool:
-        """Neither biases nor norms of queries and keys."""
-        return False
-
-    def codes(self, stem: str) -> None:
-        """None: its numbers are no checkpoint's codes."""
-
-    def tensor(self, name: str) -> torch.Tensor:
-        """Random, of the size that the name means."""
-        c = self._config
-        width = {
-            "q_proj": c.heads * c.head_dim,
-            "k_proj": c.kv_heads * c.head_dim,
-            "v_proj": c.kv_heads * c.head_dim,
-            "gate_proj": c.intermediate,
-            "up_proj": c.intermediate,
-            "o_proj": c.hidden,
-            "down_proj": c.hidden,
-        }
-        kind = name.split(".")[-2]
-        if kind.endswith("norm"):
-            return torch.ones(c.hidden)
-        depth = {"o_proj": c.heads * c.head_dim, "down_proj": c.intermediate}.get(kind, c.hidden)
-        return 0.25 * torch.randn(width.get(kind, c.vocab), depth, generator=self._dice)
-
-
-def _random_config(hidden: int, heads: int, kv_heads: int, intermediate: int, vocab: int) -> ModelConfig:
-    return from_source(
-        {
-            "model_type": "llama",
-            "num_hidden_layers": 2,
-            "hidden_size": hidden,
-            "num_attention_heads": heads,
-            "num_key_value_heads": kv_heads,
-            "head_dim": hidden // heads,
-            "intermediate_size": intermediate,
-            "vocab_size": vocab,
-            "rms_norm_eps": 1e-5,
-            "tie_word_embeddings": True,
-            "max_position_embeddings": 1024,
-            "rope_parameters": {"rope_type": "default", "rope_theta": 10_000.0},
-        },
-        name="random",
-        eos=None,
-    )
-
-
 def _draft(backend: Backend) -> LlamaModel:
     """For its times alone: two layers of 768, as llama-68m has."""
-    config = _random_config(768, 12, 12, 3072, 32_000)
-    return build(config, _RandomWeights(config), backend, positions=1024)
+    config = random_config(
+        layers=2, hidden=768, heads=12, kv_heads=12, head_dim=64, intermediate=3072, vocab=32_000
+    )
+    return build(config, RandomWeights(config), backend, positions=1024)
 
 
 def _random_source() -> Source:
-    config = _random_config(32, 4, 2, 48, 97)
+    config = random_config(layers=2, hidden=32, heads=4, kv_heads=2, head_dim=8, intermediate=48, vocab=97)
     ids = torch.randint(0, 97, (1000,), generator=torch.Generator().manual_seed(2)).tolist()
-    return Source(config, _RandomWeights(config), ids)
+    return Source(config, RandomWeights(config, deviation=0.25), ids)
 
 
 def _arguments(arguments: list[str] | None) -> argparse.Namespace:

@@ -17,7 +17,7 @@ from core.cache.offloaded import OffloadedKVCache
 from core.decoding.context import Context
 from core.engine import Done, Engine
 from core.events import Prefill
-from core.model.config import from_source
+from core.model.config import ModelConfig, from_source
 from core.model.llama import LlamaModel
 from core.model.loader import build
 from core.planning.plan import Plan
@@ -102,53 +102,64 @@ def _offloaded(shape: KVShape, backend: Backend) -> OffloadedKVCache:
     )
 
 
-class _RandomWeights:
-    """A model of a few rows, with as large weights as make its laws uneven."""
+class RandomWeights:
+    """Weights by name, as the loader asks a checkpoint for them: random, and large enough to make a model's
+    laws uneven. Without biases, and without norms of queries and keys.
+    """
 
-    def __init__(self, widths: dict[str, tuple[int, int]], hidden: int) -> None:
-        self._widths, self._hidden = widths, hidden
+    def __init__(self, config: ModelConfig, *, deviation: float = 0.15) -> None:
+        self._config, self._deviation = config, deviation
         self._dice = torch.Generator().manual_seed(1)
 
     def __contains__(self, name: str) -> bool:
+        """What the family may have besides, it has not."""
         return False
 
     def codes(self, stem: str) -> None:
         """None: its numbers are no checkpoint's codes."""
 
     def tensor(self, name: str) -> torch.Tensor:
-        """Random, of the size that the name means."""
+        """Of the size that the name means."""
+        c = self._config
+        q, kv = c.heads * c.head_dim, c.kv_heads * c.head_dim
+        sizes = {
+            "q_proj": (q, c.hidden),
+            "k_proj": (kv, c.hidden),
+            "v_proj": (kv, c.hidden),
+            "o_proj": (c.hidden, q),
+            "gate_proj": (c.intermediate, c.hidden),
+            "up_proj": (c.intermediate, c.hidden),
+            "down_proj": (c.hidden, c.intermediate),
+        }
         kind = name.split(".")[-2]
         if kind.endswith("norm"):
-            return torch.ones(self._hidden)
-        return 0.15 * torch.randn(*self._widths[kind], generator=self._dice)
+            return torch.ones(c.hidden)
+        return self._deviation * torch.randn(*sizes.get(kind, (c.vocab, c.hidden)), generator=self._dice)
 
 
-def _model(backend: Backend) -> LlamaModel:
-    hidden, heads, kv_heads, head_dim, wide, vocab = 128, 4, 2, 64, 192, 211
-    q, kv = heads * head_dim, kv_heads * head_dim
-    widths = {
-        "q_proj": (q, hidden),
-        "k_proj": (kv, hidden),
-        "v_proj": (kv, hidden),
-        "o_proj": (hidden, q),
-        "gate_proj": (wide, hidden),
-        "up_proj": (wide, hidden),
-        "down_proj": (hidden, wide),
-        "embed_tokens": (vocab, hidden),
-    }
+def random_config(
+    *, layers: int, hidden: int, heads: int, kv_heads: int, head_dim: int, intermediate: int, vocab: int
+) -> ModelConfig:
+    """Of a Llama with one matrix for both ends, for 1,024 positions."""
     source = {
         "model_type": "llama",
-        "num_hidden_layers": 3,
+        "num_hidden_layers": layers,
         "hidden_size": hidden,
         "num_attention_heads": heads,
         "num_key_value_heads": kv_heads,
         "head_dim": head_dim,
-        "intermediate_size": wide,
+        "intermediate_size": intermediate,
         "vocab_size": vocab,
         "rms_norm_eps": 1e-5,
         "tie_word_embeddings": True,
         "max_position_embeddings": 1024,
         "rope_parameters": {"rope_type": "default", "rope_theta": 10_000.0},
     }
-    config = from_source(source, name=_("a small model of random numbers"), eos=None)
-    return build(config, _RandomWeights(widths, hidden), backend, positions=1024)
+    return from_source(source, name=_("a small model of random numbers"), eos=None)
+
+
+def _model(backend: Backend) -> LlamaModel:
+    config = random_config(
+        layers=3, hidden=128, heads=4, kv_heads=2, head_dim=64, intermediate=192, vocab=211
+    )
+    return build(config, RandomWeights(config), backend, positions=1024)

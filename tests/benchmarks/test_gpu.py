@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from benchmarks import gpu
+from benchmarks import gpu, gpu_tables
 from benchmarks.passes import between, expectation
 from benchmarks.store import load
 from core.backend.cpu import CpuBackend
@@ -39,7 +39,7 @@ def test_every_case_runs_and_is_tabled(tmp_path: Path):
     assert 0 < by_blocks["verify_bytes_moved"] <= 300 * 3 * row_bytes and by_blocks["on_chip_layers"] == 1
     assert {one["mode"] for one in texts["answers"]} == {"autoregressive", "retrieval", "triforce"}
     result = load(tmp_path / "gpu.json")
-    assert [len(table.rows) for table in result.tables] == [3, 6 + len(gpu.PAPER), 6, 2, 6]
+    assert [len(table.rows) for table in result.tables] == [3, 6 + len(gpu_tables.PAPER), 6, 2, 6]
     assert (
         all(0 < one["acceptance"] <= 1 for one in texts["along"]["rates"])
         and texts["along"]["perplexity"] > 1
