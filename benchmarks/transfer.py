@@ -159,7 +159,10 @@ def link(backend: Backend, blocks_mib: Sequence[float], size: int) -> Iterator[t
         numbers = int(mib * MIB) // backend.dtype.itemsize
         on_device = torch.zeros(numbers, dtype=backend.dtype, device=backend.device)
         row = [mib]
-        for host in (backend.host_memory((numbers,)), torch.zeros(numbers, dtype=backend.dtype)):
+        for host in (
+            backend.host_memory((numbers,), backend.dtype),
+            torch.zeros(numbers, dtype=backend.dtype),
+        ):
             row += [
                 _copy_rate(backend, target, source, size)
                 for target, source in ((on_device, host), (host, on_device))
@@ -260,7 +263,7 @@ def _pass(backend: Backend, cache: TargetKVCache) -> None:
 def _copying(backend: Backend, shape: KVShape, layer_bytes: int, staging_blocks: int) -> Callable[[], None]:
     """As many bytes per layer through as many buffers, and no attention."""
     numbers = layer_bytes // 2 // backend.dtype.itemsize
-    host = [backend.host_memory((numbers,)) for _ in range(2)]
+    host = [backend.host_memory((numbers,), backend.dtype) for _ in range(2)]
     ring = torch.zeros(staging_blocks, numbers, dtype=backend.dtype, device=backend.device)
     copies = backend.copies()
 

@@ -156,7 +156,7 @@ def _copies(backend: Backend) -> Finding:
     rows = (torch.arange(numbers // 64).remainder(250) + 1).to(backend.dtype).unsqueeze(1).expand(-1, 64)
     ok = True
     for name, host in (
-        ("pinned", backend.host_memory(rows.shape)),
+        ("pinned", backend.host_memory(rows.shape, backend.dtype)),
         ("ordinary", torch.zeros(rows.shape, dtype=backend.dtype)),
     ):
         host.copy_(rows)
@@ -192,7 +192,7 @@ def _overlap(backend: Backend) -> Finding:
         return Finding(what, None, _("the device's memory is the host's"))
     numbers, size = _BLOCK_BYTES // backend.dtype.itemsize, 4096
     host, device = (
-        backend.host_memory((numbers,)),
+        backend.host_memory((numbers,), backend.dtype),
         torch.zeros(numbers, dtype=backend.dtype, device=backend.device),
     )
     square = torch.ones(size, size, dtype=backend.dtype, device=backend.device)

@@ -119,9 +119,9 @@ class Backend(Protocol):
         """Gives memory that nothing refers to any more back to the system."""
         ...
 
-    def host_memory(self, shape: Sequence[int]) -> torch.Tensor:
-        """Finite numbers of `dtype` in host memory, page-locked where that makes copies faster and the system
-        allows it. Raises MemoryError.
+    def host_memory(self, shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
+        """Host memory, page-locked where that makes copies faster and the system allows it. It holds zeros or
+        what its last user left. Raises MemoryError.
         """
         ...
 
@@ -160,9 +160,10 @@ class Backend(Protocol):
     ) -> torch.Tensor:
         """Attention of queries over block-major keys and values, without dropout, scaled by head_dim ** -0.5.
 
-        q [n, heads, head_dim]; k, v [blocks, kv_heads, block_tokens, head_dim], of which the first `length`
-        tokens are filled. causal: the last n of them are the queries' own rows, and query i sees tokens up to
-        length - n + i. Returns [n, heads, head_dim]; zeros without a visible key.
+        q [n, heads, head_dim]; k, v [blocks, kv_heads, block_tokens, width], rows of any type (see
+        core.backend.kv_rows), of which the first `length` tokens are filled. causal: the last n of them are
+        the queries' own rows, and query i sees tokens up to length - n + i. Returns [n, heads, head_dim];
+        zeros without a visible key.
         """
         ...
 
@@ -194,8 +195,8 @@ class Backend(Protocol):
         """Log-sum-exp of one query's scaled scores over each chunk of keys; the first `length` keys are
         visible.
 
-        q [heads, head_dim]; k [blocks, kv_heads, block_tokens, head_dim]. Returns fp32 [heads, blocks *
-        block_tokens / chunk], -inf for chunks without a visible key.
+        q [heads, head_dim]; k [blocks, kv_heads, block_tokens, width], rows of any type. Returns fp32
+        [heads, blocks * block_tokens / chunk], -inf for chunks without a visible key.
         """
         ...
 

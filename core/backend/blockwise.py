@@ -1,18 +1,55 @@
-"""Attention over block-major keys by kernels that take one contiguous run of keys per head. Knows no
-device.
+"""Attention over block-major keys by kernels that take one contiguous run of keys per head, and over rows of
+another type than the queries, which are made numbers piece by piece. Knows no device.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol
 
 import torch
 
 from core.backend.base import joined, merge_into
 from core.backend.kernels import Kernel
+from core.backend.kv_rows import numbers, run_of
+from core.backend.pieces import PIECE_TOKENS
 
 # up to here all whole blocks go into one launch
 _FEW_ROWS = 64
 
 Part = tuple[torch.Tensor, torch.Tensor]  # out [n, heads, head_dim], lse fp32 [n, heads]
+
+
+class Attend(Protocol):
+    """Backend.attend_part."""
+
+    def __call__(
+        self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, length: int, causal: bool
+    ) -> Part: ...
+
+
+def attend_decoded(
+    attend: Attend, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, length: int, causal: bool
+) -> Part:
+    """`attend` over rows of another type than q, a few thousand of which are numbers at a time."""
+    n, head_dim = q.shape[0], q.shape[-1]
+    past, total = (length - n if causal else length), _Sum()
+    ranges = [(start, end, False) for start, end in _ranges(past, k.shape[2])]
+    if causal:
+        ranges.append((past, length, True))
+    for start, end, own in ranges:
+        keys, values = (run_of(part, start, end, head_dim, q.dtype)[None] for part in (k, v))
+        total.add(*attend(q, keys, values, length=end - start, causal=own))
+    return total.part or total.of_nothing(q)
+
+
+def _ranges(length: int, block_tokens: int) -> Iterator[tuple[int, int]]:
+    """Tokens [0, length) in pieces of PIECE_TOKENS, none over the border of a block that is as large."""
+    step = max(1, PIECE_TOKENS // block_tokens) * block_tokens
+    for whole in range(0, length, step):
+        end = min(whole + step, length)
+        for start in range(whole, end, PIECE_TOKENS):
+            yield start, min(start + PIECE_TOKENS, end)
 
 
 def attend_blocks(
@@ -95,7 +132,25 @@ def _rows(blocks: torch.Tensor, start: int, n: int) -> torch.Tensor:
 
 
 def chunk_lse(q: torch.Tensor, k: torch.Tensor, *, length: int, chunk: int) -> torch.Tensor:
-    """See Backend.chunk_lse. Products in the keys' own type, sums in fp32."""
+    """See Backend.chunk_lse. Products in the queries' type, sums in fp32."""
+    if k.dtype == q.dtype:
+        return _chunk_lse(q, k, length=length, chunk=chunk)
+    (blocks, _, block_tokens, _), heads = k.shape, q.shape[0]
+    found = q.new_full((heads, blocks * block_tokens // chunk), -torch.inf, dtype=torch.float32)
+    least = min(block_tokens, PIECE_TOKENS // chunk * chunk)
+    # several blocks at a time, or a part of one
+    many = max(1, PIECE_TOKENS // block_tokens)
+    for block in range(0, -(-length // block_tokens), many):
+        for inside in range(0, block_tokens, least):
+            keys = numbers(k[block : block + many, :, inside : inside + least], q.shape[-1], q.dtype)
+            first = block * block_tokens + inside
+            if first < length:
+                scores = _chunk_lse(q, keys, length=length - first, chunk=chunk)
+                found[:, first // chunk : first // chunk + scores.shape[1]] = scores
+    return found
+
+
+def _chunk_lse(q: torch.Tensor, k: torch.Tensor, *, length: int, chunk: int) -> torch.Tensor:
     blocks, kv_heads, block_tokens, head_dim = k.shape
     rows = (q * head_dim**-0.5).view(1, kv_heads, -1, head_dim)
     # [blocks, kv_heads, group, block_tokens]

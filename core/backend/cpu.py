@@ -21,6 +21,7 @@ from core.backend import blockwise
 from core.backend import slots as by_slots
 from core.backend.base import Codes, Linear, Mark, Memory, Replay, Rows, joined, merge
 from core.backend.codes import Planes
+from core.backend.kv_rows import run_of
 from core.backend.linear import FloatLinear
 from core.backend.linear_coded import CodedLinear, CodedRows, Decoder
 from core.backend.linear_cpu import Int4Linear, WideLinear
@@ -157,7 +158,7 @@ class CpuBackend:
             )
         if self._native is not None and n <= _NATIVE_ROWS and self._native.takes(q, k):
             return self._native.attend(q, k, v, length=length, causal=causal)
-        if n * heads // k.shape[1] > _FEW_ROWS:
+        if n * heads // k.shape[1] > _FEW_ROWS or k.dtype != q.dtype:
             return self._attend_many(q, k, v, length, causal)
         return self._attend_few(q, k, v, length, causal, want_lse=want_lse)
 
@@ -205,9 +206,9 @@ class CpuBackend:
         """See Backend."""
         gc.collect()
 
-    def host_memory(self, shape: Sequence[int]) -> torch.Tensor:
+    def host_memory(self, shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
         """See Backend. Nothing to page-lock: the device's memory is the host's."""
-        return torch.zeros(tuple(shape), dtype=self.dtype)
+        return torch.zeros(tuple(shape), dtype=dtype)
 
     def copies(self) -> PlainCopies:
         """See Backend."""
@@ -286,7 +287,8 @@ class CpuBackend:
         found: tuple[torch.Tensor, torch.Tensor] | None = None
         for start in range(0, past, PIECE_TOKENS):
             keys, values = (
-                rows_of(part, start, min(start + PIECE_TOKENS, past), self._products)[None] for part in (k, v)
+                run_of(part, start, min(start + PIECE_TOKENS, past), head_dim, self._products)[None]
+                for part in (k, v)
             )
             out, lse = self._flash(folded, keys, values, causal=False)
             part = out.reshape(heads, n, head_dim).transpose(0, 1), lse.reshape(heads, n).t()
@@ -294,7 +296,7 @@ class CpuBackend:
         if not causal:
             return found
         own_k, own_v = (
-            rows_of(part, past, length, self._products).repeat_interleave(group, dim=0)[None]
+            run_of(part, past, length, head_dim, self._products).repeat_interleave(group, dim=0)[None]
             for part in (k, v)
         )
         out, lse = self._flash(q.transpose(0, 1)[None], own_k, own_v, causal=True)
@@ -343,18 +345,6 @@ class PlainCopies:
 
     def finish(self, mark: Mark) -> None:
         """Done already."""
-
-
-def rows_of(blocks: torch.Tensor, start: int, end: int, dtype: torch.dtype) -> torch.Tensor:
-    """Rows [start, end) of block-major [blocks, kv_heads, block_tokens, head_dim] as [kv_heads, end - start,
-    head_dim]; a copy.
-    """
-    _, kv_heads, block_tokens, head_dim = blocks.shape
-    first = start // block_tokens
-    # [kv_heads, blocks, block_tokens, head_dim]
-    touched = blocks[first : -(-end // block_tokens)].transpose(0, 1)
-    rows = torch.empty(touched.shape, dtype=dtype).copy_(touched).view(kv_heads, -1, head_dim)
-    return rows[:, start - first * block_tokens : end - first * block_tokens]
 
 
 def _matmul_attention(

@@ -133,6 +133,8 @@ class CudaBackend:
         """See Backend."""
         if compiled := self._short(q, k, v):
             return compiled.attend_part(q, k, v, length=length, causal=causal)
+        if k.dtype != q.dtype:
+            return blockwise.attend_decoded(self.attend_part, q, k, v, length=length, causal=causal)
         return blockwise.attend_blocks(self._library(q.shape[-1]), q, k, v, length=length, causal=causal)
 
     def attend_more(
@@ -258,12 +260,12 @@ class CudaBackend:
         except RuntimeError as error:  # torch before 2.13, behind a recording that broke off
             log.warning("memory that a broken recording used stays taken: %s", error)
 
-    def host_memory(self, shape: Sequence[int]) -> torch.Tensor:
+    def host_memory(self, shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
         """See Backend. What may not be page-locked is ordinary memory, which crosses the bus at about half
         the rate. Not torch's own pinned memory: that comes in powers of two, up to twice of what is needed.
         """
-        size = math.prod(shape) * self.dtype.itemsize
-        return self._host.take(size).view(self.dtype).view(tuple(shape))
+        size = math.prod(shape) * dtype.itemsize
+        return self._host.take(size).view(dtype).view(tuple(shape))
 
     @property
     def page_locked_limit(self) -> int | None:

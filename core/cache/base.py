@@ -1,9 +1,10 @@
 """What every KV cache offers the model and the decoder, and the one layout they share. Knows nothing of
 models or decoding.
 
-Layout: keys and values are [layers][blocks][kv_heads][block_tokens][head_dim], so that the filled blocks of a
+Layout: keys and values are [layers][blocks][kv_heads][block_tokens][width], so that the filled blocks of a
 layer are one contiguous piece whatever the capacity: one kernel call on the CPU, one copy to a GPU, one range
-in a file.
+in a file. A row's `width` elements stand for head_dim numbers (core.backend.kv_rows); who moves rows does not
+look inside.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from typing import Protocol
 
 import torch
 
+from core.backend.kv_rows import as_rows, row_bytes, row_width
+
 
 @dataclass(frozen=True, slots=True)
 class KVShape:
@@ -23,10 +26,9 @@ class KVShape:
     kv_heads: int
     head_dim: int
 
-    @property
-    def layer_numbers(self) -> int:
-        """Numbers that the keys and values of one token are in one layer."""
-        return 2 * self.kv_heads * self.head_dim
+    def token_bytes(self, dtype: torch.dtype) -> int:
+        """Bytes of the keys and values of one token in one layer, in rows of `dtype`."""
+        return 2 * self.kv_heads * row_bytes(self.head_dim, dtype)
 
 
 class KVCache(Protocol):
@@ -123,8 +125,8 @@ class Observer(Protocol):
     def __call__(
         self, layer: int, q: torch.Tensor, k: torch.Tensor, *, start: int, length: int, own: int
     ) -> None:
-        """q [n, heads, head_dim] of the whole pass; k [blocks, kv_heads, block_tokens, head_dim] holds tokens
-        [start, start + length).
+        """q [n, heads, head_dim] of the whole pass; k, rows [blocks, kv_heads, block_tokens, width], holds
+        tokens [start, start + length).
 
         The last `own` of them (0 or n) are the pass's own rows: query i sees all but the last own - 1 - i.
         Rotated, both.
@@ -161,20 +163,20 @@ class TargetKVCache(KVCache, Protocol):
         ...
 
     def rows(self, layer: int, start: int, n: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Copies of rows [start, start + n) of one layer, [n, kv_heads, head_dim] each, on the device or in
-        host memory.
+        """Copies of rows [start, start + n) of one layer, [n, kv_heads, width] each, on the device or in host
+        memory.
         """
         ...
 
     def keys(self, layer: int, kv_head: int, start: int, end: int) -> Iterator[torch.Tensor]:
-        """Rotated keys [rows, head_dim] of tokens [start, end) of one KV head, piece by piece in their order:
-        views, each where it lies, on the device or in host memory.
+        """Rotated keys [rows, head_dim] of tokens [start, end) of one KV head, piece by piece in their order,
+        each where it lies, on the device or in host memory.
         """
         ...
 
     def write(self, layer: int, start: int, k: torch.Tensor, v: torch.Tensor) -> None:
-        """Rows that were computed earlier, [n, kv_heads, head_dim] each. They count when every layer has
-        them: `advance`, `commit`.
+        """Rows as `rows` gave them, [n, kv_heads, width] each. They count when every layer has them:
+        `advance`, `commit`.
         """
         ...
 
@@ -192,18 +194,18 @@ class TargetKVCache(KVCache, Protocol):
 
 
 class KVStore:
-    """Preallocated keys and values in the shared layout. Rows never written are zero, so hidden keys are
-    finite.
+    """Preallocated keys and values in the shared layout, in rows of `dtype`. Rows never written are zero, so
+    hidden keys are finite.
     """
 
     def __init__(
         self, shape: KVShape, capacity: int, *, block_tokens: int, dtype: torch.dtype, device: torch.device
     ) -> None:
         blocks = -(-capacity // block_tokens)
-        size = (shape.layers, blocks, shape.kv_heads, block_tokens, shape.head_dim)
+        size = (shape.layers, blocks, shape.kv_heads, block_tokens, row_width(shape.head_dim, dtype))
         self.k = torch.zeros(size, dtype=dtype, device=device)
         self.v = torch.zeros(size, dtype=dtype, device=device)
-        self.shape = shape
+        self.shape, self.dtype = shape, dtype
         self.block_tokens = block_tokens
         self.capacity = blocks * block_tokens
 
@@ -213,26 +215,29 @@ class KVStore:
         return self.k.nbytes + self.v.nbytes
 
     def write(self, layer: int, start: int, k: torch.Tensor, v: torch.Tensor) -> None:
-        """Rows [start, start + n) of one layer from k, v [n, kv_heads, head_dim]."""
+        """Rows [start, start + n) of one layer from k, v [n, kv_heads, head_dim], or from rows of another
+        cache in their place.
+        """
         n = k.shape[0]
         assert start + n <= self.capacity, (
             f"rows {start}..{start + n} do not fit a KV store of {self.capacity}"
         )
+        k, v = (as_rows(part, self.shape.head_dim, self.dtype) for part in (k, v))
         for block, inside, first, count in pieces(start, n, self.block_tokens):
             self.k[layer, block, :, inside : inside + count] = k[first : first + count].transpose(0, 1)
             self.v[layer, block, :, inside : inside + count] = v[first : first + count].transpose(0, 1)
 
     def put(self, layer: int, start: int, k: torch.Tensor, v: torch.Tensor) -> None:
-        """As `write`, from k, v [kv_heads, n, head_dim]."""
+        """As `write`, from k, v [kv_heads, n, width]."""
         self.write(layer, start, k.transpose(0, 1), v.transpose(0, 1))
 
     def filled(self, layer: int, length: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Views [blocks, kv_heads, block_tokens, head_dim] of the blocks of the first `length` rows."""
+        """Views [blocks, kv_heads, block_tokens, width] of the blocks of the first `length` rows."""
         used = -(-length // self.block_tokens)
         return self.k[layer, :used], self.v[layer, :used]
 
     def rows(self, layer: int, start: int, n: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Copies of rows [start, start + n) of one layer, [n, kv_heads, head_dim] each."""
+        """Copies of rows [start, start + n) of one layer, [n, kv_heads, width] each."""
         index = torch.arange(start, start + n, device=self.k.device)
         block, inside = index // self.block_tokens, index % self.block_tokens
         return self.k[layer][block, :, inside], self.v[layer][block, :, inside]
@@ -241,8 +246,9 @@ class KVStore:
         """Rows of all layers from another store of the same shape."""
         index = torch.arange(source_start, source_start + n, device=source.k.device)
         block, inside = index // source.block_tokens, index % source.block_tokens
-        # [n, layers, kv_heads, head_dim]
-        k, v = source.k[:, block, :, inside], source.v[:, block, :, inside]
+        # [n, layers, kv_heads, width]
+        found = (part[:, block, :, inside] for part in (source.k, source.v))
+        k, v = (as_rows(part, self.shape.head_dim, self.dtype) for part in found)
         for own, here, first, count in pieces(start, n, self.block_tokens):
             self.k[:, own, :, here : here + count] = k[first : first + count].permute(1, 2, 0, 3)
             self.v[:, own, :, here : here + count] = v[first : first + count].permute(1, 2, 0, 3)
@@ -256,11 +262,11 @@ class KVStore:
         layer = torch.arange(layers, device=chunks.device).view(-1, 1, 1)
         head = torch.arange(kv_heads, device=chunks.device).view(1, -1, 1)
         for target, rows in ((self.k, source.k), (self.v, source.v)):
-            # [layers, blocks, kv_heads, per_block, chunk, d]
+            # [layers, blocks, kv_heads, per_block, chunk, width]
             split = rows.unflatten(3, (per_block, chunk))
-            # [layers, kv_heads, m, chunk, d]
+            # [layers, kv_heads, m, chunk, width]
             picked = split[layer, chunks // per_block, head, chunks % per_block]
-            target[:, 0, :, : m * chunk] = picked.flatten(2, 3)
+            target[:, 0, :, : m * chunk] = as_rows(picked.flatten(2, 3), self.shape.head_dim, self.dtype)
 
 
 def pieces(start: int, n: int, block_tokens: int) -> Iterator[tuple[int, int, int, int]]:

@@ -7,11 +7,13 @@ from collections.abc import Iterator
 import torch
 
 from core.backend.base import Backend
+from core.backend.kv_rows import numbers
 from core.cache.base import KVShape, KVStore, Observer, Witness, pieces
 
 
 class FullKVCache:
-    """Every token's exact keys and values, preallocated for `capacity` tokens.
+    """Every token's exact keys and values, preallocated for `capacity` tokens in rows of `dtype` (None: of
+    the numbers that the backend computes with).
 
     `observer`, when set, is shown each layer's queries and all its keys after the attention; `witness`, when
     set, is handed the queries alone.
@@ -21,9 +23,17 @@ class FullKVCache:
     ready = True
     bytes_moved = 0
 
-    def __init__(self, shape: KVShape, capacity: int, backend: Backend, *, block_tokens: int = 512) -> None:
+    def __init__(
+        self,
+        shape: KVShape,
+        capacity: int,
+        backend: Backend,
+        *,
+        block_tokens: int = 512,
+        dtype: torch.dtype | None = None,
+    ) -> None:
         self.store = KVStore(
-            shape, capacity, block_tokens=block_tokens, dtype=backend.dtype, device=backend.device
+            shape, capacity, block_tokens=block_tokens, dtype=dtype or backend.dtype, device=backend.device
         )
         self.shape, self.block_tokens, self.backend = shape, block_tokens, backend
         self.length = 0
@@ -53,7 +63,8 @@ class FullKVCache:
     def keys(self, layer: int, kv_head: int, start: int, end: int) -> Iterator[torch.Tensor]:
         """See TargetKVCache."""
         for block, inside, _, count in pieces(start, end - start, self.block_tokens):
-            yield self.store.k[layer, block, kv_head, inside : inside + count]
+            rows = self.store.k[layer, block, kv_head, inside : inside + count]
+            yield numbers(rows, self.shape.head_dim, self.backend.dtype)
 
     def write(self, layer: int, start: int, k: torch.Tensor, v: torch.Tensor) -> None:
         """See TargetKVCache."""

@@ -7,14 +7,15 @@ from __future__ import annotations
 import torch
 
 from core.backend.base import Backend, Copies, Mark
+from core.backend.kv_rows import row_width
 from core.cache.base import KVShape
 
 Pair = tuple[torch.Tensor, torch.Tensor]  # keys and values
 
 
 class HostKV:
-    """Blocks [first_block, blocks) of one layer, in the shared layout, page-locked as far as the backend
-    can.
+    """Blocks [first_block, blocks) of one layer, in the shared layout and in rows of `dtype`, page-locked as
+    far as the backend can.
     """
 
     def __init__(
@@ -26,9 +27,10 @@ class HostKV:
         first_block: int,
         blocks: int,
         block_tokens: int,
+        dtype: torch.dtype,
     ) -> None:
-        size = (blocks - first_block, shape.kv_heads, block_tokens, shape.head_dim)
-        self.k, self.v = backend.host_memory(size), backend.host_memory(size)
+        size = (blocks - first_block, shape.kv_heads, block_tokens, row_width(shape.head_dim, dtype))
+        self.k, self.v = backend.host_memory(size, dtype), backend.host_memory(size, dtype)
         self.first_block = first_block
         self._block_tokens, self._copies = block_tokens, copies
 
@@ -38,21 +40,21 @@ class HostKV:
         return self.k.nbytes + self.v.nbytes
 
     def block(self, block: int) -> Pair:
-        """Views [kv_heads, block_tokens, head_dim] of one block."""
+        """Views [kv_heads, block_tokens, width] of one block."""
         return self.k[block - self.first_block], self.v[block - self.first_block]
 
     def fetch(self, block: int, k: torch.Tensor, v: torch.Tensor, rows: int) -> None:
-        """The first `rows` rows of a block go to device buffers k, v [kv_heads, block_tokens, head_dim]."""
+        """The first `rows` rows of a block go to device buffers k, v [kv_heads, block_tokens, width]."""
         for target, source in zip((k, v), self.block(block), strict=True):
             self._copies.to_device(target[:, :rows], source[:, :rows])
 
     def store(self, block: int, k: torch.Tensor, v: torch.Tensor, rows: slice) -> None:
-        """Rows of device buffers k, v [kv_heads, block_tokens, head_dim] go to the same rows of a block."""
+        """Rows of device buffers k, v [kv_heads, block_tokens, width] go to the same rows of a block."""
         for target, source in zip(self.block(block), (k, v), strict=True):
             self._copies.to_host(target[:, rows], source[:, rows])
 
     def units(self, tokens: int) -> Pair:
-        """Views [blocks * kv_heads * (block_tokens / tokens), tokens * head_dim]: a row for each run of
+        """Views [blocks * kv_heads * (block_tokens / tokens), tokens * width]: a row for each run of
         `tokens` tokens of a head.
         """
         return tuple(part.view(-1, tokens * part.shape[-1]) for part in (self.k, self.v))
@@ -68,9 +70,9 @@ class HostKV:
 class Gather:
     """Scattered rows from host memory to the device through two page-locked buffers in turn."""
 
-    def __init__(self, backend: Backend, copies: Copies) -> None:
-        self._backend, self._copies = backend, copies
-        self._buffers: list[torch.Tensor] = [backend.host_memory((0,)) for _ in range(2)]
+    def __init__(self, backend: Backend, copies: Copies, dtype: torch.dtype) -> None:
+        self._backend, self._copies, self._dtype = backend, copies, dtype
+        self._buffers: list[torch.Tensor] = [backend.host_memory((0,), dtype) for _ in range(2)]
         self._read: list[Mark] = [copies.mark()] * 2
 
     def __call__(self, source: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
@@ -82,10 +84,10 @@ class Gather:
         self._read.reverse()
         self._copies.finish(self._read[0])  # the copy before last may still read this buffer
         if self._buffers[0].numel() < size[0] * size[1]:
-            self._buffers[0] = self._backend.host_memory((size[0] * size[1],))
+            self._buffers[0] = self._backend.host_memory((size[0] * size[1],), self._dtype)
         staged = self._buffers[0][: size[0] * size[1]].view(size)
         torch.index_select(source, 0, index, out=staged)
-        arrived = torch.empty(size, dtype=self._backend.dtype, device=self._backend.device)
+        arrived = torch.empty(size, dtype=self._dtype, device=self._backend.device)
         self._copies.to_device(arrived, staged)
         self._read[0] = self._copies.mark()
         self._copies.wait(self._read[0])

@@ -26,6 +26,7 @@ from collections.abc import Iterator
 import torch
 
 from core.backend.base import Backend, Copies, Mark
+from core.backend.kv_rows import numbers
 from core.cache.base import KVShape, KVStore, Observer, Witness, pieces
 from core.cache.host import Pair
 from core.cache.stored import StoredBlocks, device_store
@@ -34,8 +35,9 @@ Part = tuple[torch.Tensor, torch.Tensor]  # out fp32 [n, heads, head_dim], lse f
 
 
 class OffloadedKVCache:
-    """Every token's exact keys and values for `capacity` tokens, the first `resident_blocks` blocks of the
-    first `resident_layers` layers on the device (None: all their blocks).
+    """Every token's exact keys and values for `capacity` tokens in rows of `dtype` (None: of the numbers that
+    the backend computes with), the first `resident_blocks` blocks of the first `resident_layers` layers on
+    the device (None: all their blocks).
 
     `fresh_tokens` bounds the rows of a pass that streams; a longer one is treated as a segment. `observer`,
     when set, is shown each part of a layer's keys, the pass's own rows last; `witness`, when set, is handed
@@ -56,9 +58,11 @@ class OffloadedKVCache:
         resident_blocks: int | None = None,
         staging_blocks: int = 3,
         fresh_tokens: int = 96,
+        dtype: torch.dtype | None = None,
     ) -> None:
         assert staging_blocks > 0, "a ring without buffers"
         self.shape, self.block_tokens, self.backend = shape, block_tokens, backend
+        self._dtype = dtype or backend.dtype
         self.blocks = -(-capacity // block_tokens)
         self._copies = backend.copies()
         # memory must not go while copies still use it
@@ -71,6 +75,7 @@ class OffloadedKVCache:
             block_tokens=block_tokens,
             resident_layers=resident_layers,
             resident_blocks=self.blocks if resident_blocks is None else min(resident_blocks, self.blocks),
+            dtype=self._dtype,
         )
         self._whole_layers = resident_blocks is None
         self._fresh_tokens, self._staging_blocks = fresh_tokens, staging_blocks
@@ -92,16 +97,16 @@ class OffloadedKVCache:
 
     def _lay_out(self) -> None:
         """What follows from which layers are streamed."""
-        shape, backend = self.shape, self.backend
+        shape, backend, dtype = self.shape, self.backend, self._dtype
         self._streamed = list(self._stored.host)
         self._place = {layer: place for place, layer in enumerate(self._streamed)}
         self._work = device_store(
-            shape, backend, 2 if self._streamed else 0, self.capacity, self.block_tokens
+            shape, backend, 2 if self._streamed else 0, self.capacity, self.block_tokens, dtype
         )
         self._fresh = device_store(
-            shape, backend, len(self._streamed), self._fresh_tokens, self._fresh_tokens
+            shape, backend, len(self._streamed), self._fresh_tokens, self._fresh_tokens, dtype
         )
-        self._landing = tuple(backend.host_memory(self._fresh.k.shape) for _ in range(2))
+        self._landing = tuple(backend.host_memory(self._fresh.k.shape, dtype) for _ in range(2))
         self._ring = tuple(
             part.flatten(0, 1).unsqueeze(1)[: self._staging_blocks] for part in (self._work.k, self._work.v)
         )
@@ -242,7 +247,8 @@ class OffloadedKVCache:
         self._settle()
         self._copies.finish(self._written)
         for block, inside, _, count in pieces(start, end - start, self.block_tokens):
-            yield self._stored.block(layer, block)[0][kv_head, inside : inside + count]
+            rows = self._stored.block(layer, block)[0][kv_head, inside : inside + count]
+            yield numbers(rows, self.shape.head_dim, self.backend.dtype)
 
     def write(self, layer: int, start: int, k: torch.Tensor, v: torch.Tensor) -> None:
         """See TargetKVCache."""

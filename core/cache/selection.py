@@ -15,6 +15,7 @@ from typing import Protocol
 import torch
 
 from core.backend.base import Backend
+from core.backend.kv_rows import numbers
 from core.cache.base import TargetKVCache
 
 _MEANS = 1 << 22  # numbers of mean keys that exist at a time: 16 MB
@@ -50,8 +51,8 @@ class Policy(Protocol):
 
 
 class Score(Protocol):
-    """Scores of one query q [heads, head_dim] over k [blocks, kv_heads, block_tokens, head_dim], of which
-    `length` rows are visible.
+    """Scores of one query q [heads, head_dim] over rows k [blocks, kv_heads, block_tokens, width], of which
+    `length` are visible.
 
     Returns fp32 [heads, blocks * block_tokens / chunk], -inf for chunks without a visible key.
     """
@@ -72,7 +73,7 @@ def mean_key(backend: Backend, q: torch.Tensor, k: torch.Tensor, *, length: int,
     """See Score. A chunk cut by `length` counts as not visible: the newest rows are never selected, they are
     kept exactly.
     """
-    blocks, kv_heads, block_tokens, head_dim = k.shape
+    (blocks, kv_heads, block_tokens, _), head_dim = k.shape, q.shape[-1]
     rows = q.view(kv_heads, -1, head_dim).float() * head_dim**-0.5
     # [kv_heads, group, blocks, chunks of a block]
     scores = rows.new_full((*rows.shape[:2], blocks, block_tokens // chunk), -torch.inf)
@@ -80,8 +81,9 @@ def mean_key(backend: Backend, q: torch.Tensor, k: torch.Tensor, *, length: int,
     step = max(1, _MEANS // (kv_heads * head_dim)) * chunk
     for block in range(blocks):
         for start in range(0, block_tokens, step):
-            # [kv_heads, chunks, head_dim]
-            keys = k[block, :, start : start + step].unflatten(1, (-1, chunk))
+            piece = numbers(k[block, :, start : start + step], head_dim, q.dtype)
+            keys = piece.unflatten(1, (-1, chunk))
+            # [kv_heads, head_dim, chunks]
             means = keys.mean(2, dtype=torch.float32).transpose(1, 2)
             scores[:, :, block, start // chunk : start // chunk + keys.shape[1]] = rows @ means
     scores = scores.flatten(2)

@@ -6,9 +6,9 @@ to its end. So the longest stored prefix of any prompt is found by walking from 
 begin alike share their blocks, and more of a text is appended without touching what is there. The last block
 of a text is shorter; one that continues it replaces it.
 
-A block file is [layers][k, v][kv_heads][tokens][head_dim], the shared layout with one block, and behind it
-what it is: model, ids and a checksum per layer. What does not add up is deleted and counts as not stored; it
-is never used.
+A block file is [layers][k, v][kv_heads][tokens][width], the shared layout with one block, and behind it what
+it is: model, format of the rows, ids and a checksum per layer. What does not add up is deleted and counts as
+not stored; it is never used.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from typing import BinaryIO, Protocol
 
 import torch
 
+from core.backend.kv_rows import row_format, row_width
 from core.cache.base import KVShape
 from core.cache.disk import SUFFIX, SnapshotFolder, part_of, touch
 
@@ -42,7 +43,7 @@ _MOST_DESCRIPTION = 1 << 20
 
 
 class Rows(Protocol):
-    """A KV cache whose rows can be read and written layer by layer; k and v are [n, kv_heads, head_dim]."""
+    """A KV cache whose rows can be read and written layer by layer; k and v are [n, kv_heads, width]."""
 
     def rows(self, layer: int, start: int, n: int) -> tuple[torch.Tensor, torch.Tensor]: ...
     def write(self, layer: int, start: int, k: torch.Tensor, v: torch.Tensor) -> None: ...
@@ -77,7 +78,7 @@ class SnapshotStore:
     @property
     def bytes_per_token(self) -> int:
         """What a token takes on disk."""
-        return self._shape.layers * self._shape.layer_numbers * self._dtype.itemsize
+        return self._shape.layers * self._shape.token_bytes(self._dtype)
 
     # ---- the verbs -----------------------------------------------------------------------------------------
 
@@ -190,6 +191,9 @@ class SnapshotStore:
         facts = json.loads(text)
         if facts["model"] != self._key:
             raise _Unusable("it is of another model")
+        own = row_format(self._dtype)
+        if facts.get("rows", own) != own:  # unnamed by earlier versions: of what the model's key says
+            raise _Unusable(f"its rows are {facts['rows']}, not {own}")
         if size != len(facts["ids"]) * self.bytes_per_token + length + _END.size:
             raise _Unusable("its size is wrong")
         return facts
@@ -204,14 +208,14 @@ class SnapshotStore:
         exception. And the rows are copied in any case, into the cache's own blocks.
         """
         n = len(block.ids)
-        data = bytearray(n * self._shape.layer_numbers * self._dtype.itemsize)
-        shape = (2, self._shape.kv_heads, n, self._shape.head_dim)
+        data = bytearray(n * self._shape.token_bytes(self._dtype))
+        shape = (2, self._shape.kv_heads, n, row_width(self._shape.head_dim, self._dtype))
         wanted = slice(start - block.start, block.common)
         with block.path.open("rb") as file:
             for layer, checksum in enumerate(block.checksums):
                 if file.readinto(data) != len(data) or zlib.crc32(data) != checksum:
                     raise _Unusable("its rows are damaged")
-                # [n, kv_heads, d] each
+                # [n, kv_heads, width] each
                 k, v = torch.frombuffer(data, dtype=self._dtype).view(shape)[:, :, wanted].transpose(1, 2)
                 into.write(layer, start, k, v)
 
@@ -275,6 +279,7 @@ class SnapshotStore:
                     file.write(data)
                 facts = {
                     "model": self._key,
+                    "rows": row_format(self._dtype),
                     "parent": parent,
                     "start": start,
                     "ids": list(ids),
@@ -308,7 +313,7 @@ def _name(parent: str, ids: Sequence[int]) -> str:
 
 
 def _bytes(k: torch.Tensor, v: torch.Tensor) -> memoryview:
-    """k, v [n, kv_heads, head_dim] as they lie in a file: [k, v][kv_heads][n][head_dim]."""
+    """k, v [n, kv_heads, width] as they lie in a file: [k, v][kv_heads][n][width]."""
     return torch.stack((k, v)).transpose(1, 2).contiguous().cpu().view(torch.uint8).numpy().data.cast("B")
 
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import torch
 
 from core.backend.base import Backend, Copies
+from core.backend.kv_rows import row_width
 from core.cache.base import KVShape, KVStore, pieces
 from core.cache.host import Gather, HostKV, Pair
 
 
 class StoredBlocks:
-    """The blocks of all layers: the first `resident_blocks` of the first `resident_layers` layers on the
-    device (`kept`, a store for each layer), the others in host memory (`host`, by layer).
+    """The blocks of all layers, in rows of `dtype`: the first `resident_blocks` of the first
+    `resident_layers` layers on the device (`kept`, a store for each layer), the others in host memory
+    (`host`, by layer).
     """
 
     def __init__(
@@ -24,14 +26,17 @@ class StoredBlocks:
         block_tokens: int,
         resident_layers: int,
         resident_blocks: int,
+        dtype: torch.dtype,
     ) -> None:
-        self._shape, self._block_tokens, self._blocks = shape, block_tokens, blocks
+        self._shape, self._block_tokens, self._blocks, self._dtype = shape, block_tokens, blocks, dtype
         self._backend, self._copies = backend, copies
         self._resident_layers, self._resident_blocks = resident_layers, resident_blocks
-        self._gather = Gather(backend, copies)
+        self._gather = Gather(backend, copies, dtype)
         tokens = resident_blocks * block_tokens
         # one for each, so that one can go
-        self.kept = [device_store(shape, backend, 1, tokens, block_tokens) for _ in range(resident_layers)]
+        self.kept = [
+            device_store(shape, backend, 1, tokens, block_tokens, dtype) for _ in range(resident_layers)
+        ]
         self.host = {
             layer: self._on_host(layer) for layer in range(shape.layers) if self.resident(layer) < blocks
         }
@@ -44,6 +49,7 @@ class StoredBlocks:
             first_block=self.resident(layer),
             blocks=self._blocks,
             block_tokens=self._block_tokens,
+            dtype=self._dtype,
         )
 
     def let_go(self, length: int) -> None:
@@ -68,10 +74,10 @@ class StoredBlocks:
 
     def runs(self, layer: int, on_host: torch.Tensor, on_device: torch.Tensor, tokens: int) -> Pair:
         """Runs of `tokens` tokens, chosen per head by number [kv_heads, m], on the device: [kv_heads, m *
-        tokens, head_dim] each.
+        tokens, width] each.
         """
         kv_heads, m = on_host.shape
-        size = (kv_heads, m * tokens, self._shape.head_dim)
+        size = (kv_heads, m * tokens, row_width(self._shape.head_dim, self._dtype))
         border = self.resident(layer) * self._block_tokens // tokens
         # where in [kv_heads * m]
         away = (on_host >= border).flatten().nonzero().squeeze(-1)
@@ -79,7 +85,7 @@ class StoredBlocks:
             return tuple(part.view(size) for part in self._kept_runs(layer, on_device, tokens))
         host, head = self.host[layer], torch.arange(kv_heads).repeat_interleave(m)
         units = host.unit(head[away], on_host.flatten()[away], tokens)
-        # [away, tokens * head_dim] each
+        # [away, tokens * width] each
         fetched = [self._gather(part, units) for part in host.units(tokens)]
         if away.numel() < kv_heads * m:
             here = self._kept_runs(layer, on_device.clamp(max=border - 1), tokens)
@@ -90,7 +96,7 @@ class StoredBlocks:
         return tuple(part.view(size) for part in fetched)
 
     def _kept_runs(self, layer: int, index: torch.Tensor, tokens: int) -> Pair:
-        """Runs of a layer's resident blocks, [kv_heads * m, tokens * head_dim] each."""
+        """Runs of a layer's resident blocks, [kv_heads * m, tokens * width] each."""
         per_block = self._block_tokens // tokens
         head = torch.arange(index.shape[0], device=index.device).unsqueeze(1)
         split = (
@@ -101,13 +107,13 @@ class StoredBlocks:
         )
 
     def block(self, layer: int, block: int) -> Pair:
-        """One block, wherever it is: [kv_heads, block_tokens, head_dim] each."""
+        """One block, wherever it is: [kv_heads, block_tokens, width] each."""
         if block < self.resident(layer):
             return self.kept[layer].k[0, block], self.kept[layer].v[0, block]
         return self.host[layer].block(block)
 
     def put(self, layer: int, start: int, here: Pair, away: Pair) -> None:
-        """Rows [kv_heads, n, head_dim] into their places: resident blocks take them from `here`, blocks in
+        """Rows [kv_heads, n, width] into their places: resident blocks take them from `here`, blocks in
         host memory from `away`.
         """
         for block, inside, first, count in pieces(start, here[0].shape[1], self._block_tokens):
@@ -116,7 +122,9 @@ class StoredBlocks:
                 target[:, inside : inside + count] = rows[:, first : first + count]
 
 
-def device_store(shape: KVShape, backend: Backend, layers: int, capacity: int, block_tokens: int) -> KVStore:
-    """A store of so many layers for `capacity` rows."""
+def device_store(
+    shape: KVShape, backend: Backend, layers: int, capacity: int, block_tokens: int, dtype: torch.dtype
+) -> KVStore:
+    """A store of so many layers for `capacity` rows of `dtype`."""
     of_layers = KVShape(layers, shape.kv_heads, shape.head_dim)
-    return KVStore(of_layers, capacity, block_tokens=block_tokens, dtype=backend.dtype, device=backend.device)
+    return KVStore(of_layers, capacity, block_tokens=block_tokens, dtype=dtype, device=backend.device)

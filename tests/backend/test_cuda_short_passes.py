@@ -92,7 +92,7 @@ def test_a_streamed_layer_needs_two_launches_a_block(card: Device, monkeypatch):
     plain, library = without_kernel(monkeypatch), Library(promise)
     backend = on_the_cpu(monkeypatch, library)
     backend.prepare(4, 2, 64)
-    monkeypatch.setattr(backend, "host_memory", lambda shape: torch.zeros(tuple(shape), dtype=DTYPE))
+    monkeypatch.setattr(backend, "host_memory", lambda shape, dtype: torch.zeros(tuple(shape), dtype=dtype))
     said = []
     for one in (plain, backend):
         model = ours(oracle(kv_heads=2, head_dim=64), backend=one)

@@ -68,7 +68,7 @@ def test_memory_that_cannot_be_locked_is_used_as_it_is(cuda: FakeCuda, caplog: p
     caplog.set_level(logging.WARNING)
     cuda.driver.refuses_from = 0
     backend = cuda.backend()
-    tensors = [backend.host_memory((3, 5, 8)) for _ in range(3)]
+    tensors = [backend.host_memory((3, 5, 8), torch.float16) for _ in range(3)]
     assert all(bool((one == 0).all()) and one.shape == (3, 5, 8) for one in tensors)
     assert caplog.text.count("page-locked") == 1
     assert backend.page_locked_limit == 0 and cuda.synchronized == 3
@@ -79,7 +79,7 @@ def test_no_more_is_locked_than_the_plan_says(cuda: FakeCuda):
     refusal, and teaches the next plan nothing.
     """
     backend = cuda.backend(page_lock_bytes=10_000)
-    tensors = [backend.host_memory((1000,)) for _ in range(4)]
+    tensors = [backend.host_memory((1000,), torch.float16) for _ in range(4)]
     assert cuda.driver.locked_bytes == 8000 and cuda.driver.refusals == 0
     assert backend.page_locked_limit is None and len(tensors) == 4
 
@@ -87,12 +87,12 @@ def test_no_more_is_locked_than_the_plan_says(cuda: FakeCuda):
 def test_what_could_be_locked_is_what_was_locked_when_more_was_refused(cuda: FakeCuda):
     """At the third slab. What was given back before does not count."""
     backend = cuda.backend()
-    freed, kept = backend.host_memory((100, 8)), backend.host_memory((50, 8))
+    freed, kept = backend.host_memory((100, 8), torch.float16), backend.host_memory((50, 8), torch.float16)
     assert backend.page_locked_limit is None and len(cuda.driver.locked) == 2
     del freed
     gc.collect()
     cuda.driver.refuses_from = 0
-    more = backend.host_memory((10, 8))
+    more = backend.host_memory((10, 8), torch.float16)
     assert backend.page_locked_limit == kept.nbytes and not bool(more.any())
 
 
@@ -101,18 +101,18 @@ def test_a_closed_context_leaves_its_memory_to_the_next(cuda: FakeCuda):
     more is held than was ever needed.
     """
     backend = cuda.backend()
-    first = [backend.host_memory((1000,)) for _ in range(3)]
+    first = [backend.host_memory((1000,), torch.float16) for _ in range(3)]
     first[0].fill_(7.0)
     places = {one.data_ptr() for one in first}
     view = first.pop()[10:20]
     del first
     gc.collect()
-    again = [backend.host_memory((800,)) for _ in range(2)]
+    again = [backend.host_memory((800,), torch.float16) for _ in range(2)]
     assert {one.data_ptr() for one in again} < places, "a slab of which a view is used is not free"
     assert all(bool(one.isfinite().all()) for one in again)
     del again, view
     gc.collect()
-    large = backend.host_memory((2500,))
+    large = backend.host_memory((2500,), torch.float16)
     assert cuda.driver.locked_bytes == large.nbytes
 
 
@@ -124,7 +124,7 @@ def test_no_memory_is_no_bug_of_ours(monkeypatch: pytest.MonkeyPatch, cuda: Fake
 
     monkeypatch.setattr(pinned.mmap, "mmap", none)
     with pytest.raises(MemoryError):
-        cuda.backend().host_memory((1000,))
+        cuda.backend().host_memory((1000,), torch.float16)
 
 
 # ---- a full device -----------------------------------------------------------------------------------------

@@ -34,7 +34,7 @@ class Card:
         self.backend: CudaBackend = cuda.backend()
         self.races = races
         take = self.backend.host_memory
-        self.backend.host_memory = lambda shape: races.is_host(take(shape))
+        self.backend.host_memory = lambda shape, dtype: races.is_host(take(shape, dtype))
         layers, blocks = SPLITS[split]
         self.cache = OffloadedKVCache(
             SHAPE,

@@ -142,9 +142,9 @@ class Card:
     def _leave_out(self, backend: CudaBackend) -> None:
         """What torch does in one kernel on a card and in many operations here, and the host's memory."""
 
-        def host_memory(shape: tuple[int, ...]) -> torch.Tensor:
+        def host_memory(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
             with self.accounting.elsewhere():
-                return torch.empty(tuple(shape), dtype=backend.dtype, device="meta")
+                return torch.empty(tuple(shape), dtype=dtype, device="meta")
 
         backend.host_memory = host_memory
         backend.rms_norm = lambda x, weight, eps: torch.empty_like(x)

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.backend.cpu import CpuBackend
+from core.backend.kv_rows import as_rows, numbers
 from core.cache.base import KVShape
 from core.cache.disk import GB, SnapshotFolder
 from core.cache.full import FullKVCache
@@ -19,6 +20,7 @@ from core.cache.streaming import StreamingKVCache
 
 SHAPE = KVShape(layers=1, kv_heads=2, head_dim=8)
 SINKS, WINDOW = 3, 6
+ROWS = [torch.float32, torch.bfloat16]  # of the numbers computed with, and of others
 OPS = st.lists(
     st.tuples(st.sampled_from(["feed", "feed", "rollback", "commit", "refresh", "reset"]), st.integers(1, 7)),
     max_size=25,
@@ -42,11 +44,17 @@ def replayed(q: torch.Tensor, seen: list[Row]) -> torch.Tensor:
     return torch.stack(out)
 
 
-def feed(cache: object, history: list[Row], n: int, seed: int) -> None:
-    """Feeds n rows and compares what each of them sees."""
+def kept(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """What numbers [n, heads, head_dim] are once they were rows of this type."""
+    return numbers(as_rows(x, SHAPE.head_dim, dtype), SHAPE.head_dim, torch.float32)
+
+
+def feed(cache: object, history: list[Row], n: int, seed: int, dtype: torch.dtype = torch.float32) -> None:
+    """Feeds n rows and compares what each of them sees: rows as the cache keeps them, its own among them."""
     q, k, v = rows(n, seed)
     got = cache.attend(0, q, k, v)
     cache.advance(n)
+    k, v = kept(k, dtype), kept(v, dtype)
     for i in range(n):
         history.append((k[i], v[i]))
         assert torch.allclose(got[i].double(), replayed(q[i], history), atol=1e-5), (
@@ -76,13 +84,15 @@ class Plain:
             self.evicted += 1
 
 
-@pytest.mark.parametrize("kind", ["full", "streaming"])
+@pytest.mark.parametrize(("kind", "dtype"), [("streaming", torch.float32), *(("full", one) for one in ROWS)])
 @settings(max_examples=40, deadline=None)
 @given(ops=OPS)
-def test_any_sequence_equals_the_list(kind: str, ops: list[tuple[str, int]]):
-    """Rows of a rejected draft that shine through, rows lost by an eviction, lengths that drift."""
+def test_any_sequence_equals_the_list(kind: str, dtype: torch.dtype, ops: list[tuple[str, int]]):
+    """Rows of a rejected draft that shine through, rows lost by an eviction, lengths that drift, rows that
+    are seen before they are what the cache keeps.
+    """
     cache = {
-        "full": lambda: FullKVCache(SHAPE, 256, CpuBackend(), block_tokens=16),
+        "full": lambda: FullKVCache(SHAPE, 256, CpuBackend(), block_tokens=16, dtype=dtype),
         "streaming": lambda: StreamingKVCache(
             SHAPE, CpuBackend(), lambda x, positions: x, sinks=SINKS, window=WINDOW, slack=200
         ),
@@ -90,7 +100,7 @@ def test_any_sequence_equals_the_list(kind: str, ops: list[tuple[str, int]]):
     plain = Plain(SINKS if kind == "streaming" else None)
     for step, (op, n) in enumerate(ops):
         if op == "feed":
-            feed(cache, plain.rows, n, step)
+            feed(cache, plain.rows, n, step, dtype)
         elif op == "reset":
             cache.reset()
             plain = Plain(plain.sinks)
@@ -103,7 +113,7 @@ def test_any_sequence_equals_the_list(kind: str, ops: list[tuple[str, int]]):
             cache.commit(length)
             plain.commit(length)
         assert (cache.length, cache.committed) == (plain.length, plain.committed)
-    feed(cache, plain.rows, 3, 999)
+    feed(cache, plain.rows, 3, 999, dtype)
 
 
 @settings(max_examples=25, deadline=None)

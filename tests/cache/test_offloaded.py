@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.backend.cpu import CpuBackend
+from core.backend.kv_rows import as_rows
 from core.cache.base import KVShape, KVStore
 from core.cache.full import FullKVCache
 from core.cache.offloaded import OffloadedKVCache
@@ -21,7 +22,8 @@ from tests.cache.late import LateBackend, LateCopies
 
 SHAPE, HEADS = KVShape(layers=3, kv_heads=2, head_dim=8), 4
 BLOCK, CAPACITY, FRESH = 16, 112, 6
-ROW_BYTES = 2 * SHAPE.kv_heads * SHAPE.head_dim * 4
+# rows of the numbers computed with, and of others
+ROWS = [torch.float32, torch.bfloat16]
 # (layers that keep blocks on the device, how many blocks each): none, some layers, all layers; the first
 # blocks of every layer
 SPLITS = {
@@ -33,7 +35,9 @@ SPLITS = {
 }
 
 
-def offloaded(split: str, *, backend: CpuBackend | None = None, staging: int = 2) -> OffloadedKVCache:
+def offloaded(
+    split: str, *, backend: CpuBackend | None = None, staging: int = 2, dtype: torch.dtype = torch.float32
+) -> OffloadedKVCache:
     layers, blocks = SPLITS[split]
     return OffloadedKVCache(
         SHAPE,
@@ -44,6 +48,7 @@ def offloaded(split: str, *, backend: CpuBackend | None = None, staging: int = 2
         resident_blocks=blocks,
         staging_blocks=staging,
         fresh_tokens=FRESH,
+        dtype=dtype,
     )
 
 
@@ -51,7 +56,8 @@ class Twins:
     """An offloaded cache and a full one that get the same rows, and must show the same."""
 
     def __init__(self, cache: OffloadedKVCache) -> None:
-        self.cache, self.full = cache, FullKVCache(SHAPE, CAPACITY, CpuBackend(), block_tokens=BLOCK)
+        self.cache, self.dtype = cache, cache._dtype
+        self.full = FullKVCache(SHAPE, CAPACITY, CpuBackend(), block_tokens=BLOCK, dtype=self.dtype)
         self._dice = torch.Generator().manual_seed(1)
 
     def feed(self, n: int, *, chunk: int | None = None, layers: int = SHAPE.layers) -> None:
@@ -88,9 +94,7 @@ class Twins:
         stores = []
         for cache in (self.cache, self.full):
             stores.append(
-                KVStore(
-                    SHAPE, CAPACITY, block_tokens=CAPACITY, dtype=torch.float32, device=torch.device("cpu")
-                )
+                KVStore(SHAPE, CAPACITY, block_tokens=CAPACITY, dtype=self.dtype, device=torch.device("cpu"))
             )
             cache.copy_rows(stores[-1], 0, 0, n)
         assert torch.equal(stores[0].k, stores[1].k) and torch.equal(stores[0].v, stores[1].v)
@@ -111,14 +115,17 @@ STEPS = st.one_of(
 )
 
 
+@pytest.mark.parametrize("dtype", ROWS)
 @pytest.mark.parametrize("split", SPLITS)
 @settings(max_examples=60, deadline=None)
 @given(steps=st.lists(STEPS, max_size=14))
-def test_any_sequence_equals_the_full_cache(split: str, steps: list[tuple[str, int, int | None]]):
+def test_any_sequence_equals_the_full_cache(
+    split: str, dtype: torch.dtype, steps: list[tuple[str, int, int | None]]
+):
     """Rows lost between device and host, blocks read before they arrive, rows of a pass that was rolled back
     or broken off.
     """
-    twins = Twins(offloaded(split))
+    twins = Twins(offloaded(split, dtype=dtype))
     for op, n, chunk in steps:
         length = twins.full.length
         if op in ("pass", "segment") and length + n <= CAPACITY:
@@ -141,7 +148,8 @@ def test_any_sequence_equals_the_full_cache(split: str, steps: list[tuple[str, i
 def newest_rows_arrive(twins: Twins, n: int) -> None:
     """What the retrieval cache does at each commit."""
     stores = [
-        KVStore(SHAPE, 32, block_tokens=32, dtype=torch.float32, device=torch.device("cpu")) for _ in range(2)
+        KVStore(SHAPE, 32, block_tokens=32, dtype=dtype, device=torch.device("cpu"))
+        for dtype in (twins.dtype, twins.dtype)
     ]
     for cache, store in zip((twins.cache, twins.full), stores, strict=True):
         cache.copy_rows(store, twins.full.length - n, 5, n)
@@ -153,6 +161,7 @@ def restore(twins: Twins, n: int) -> None:
     dice = torch.Generator().manual_seed(n)
     for layer in range(SHAPE.layers):
         k, v = (torch.randn(n, SHAPE.kv_heads, SHAPE.head_dim, generator=dice) for _ in range(2))
+        k, v = (as_rows(part, SHAPE.head_dim, twins.dtype) for part in (k, v))
         for cache in (twins.cache, twins.full):
             cache.write(layer, twins.full.length, k, v)
     for cache in (twins.cache, twins.full):
@@ -161,13 +170,13 @@ def restore(twins: Twins, n: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("split", "length", "staging"), list(product(SPLITS, (1, 15, 16, 17, 48, 63), (1, 2, 9)))
+    ("split", "length", "staging", "dtype"), list(product(SPLITS, (1, 15, 16, 17, 48, 63), (1, 2, 9), ROWS))
 )
-def test_a_short_pass_moves_the_filled_blocks_once(split: str, length: int, staging: int):
+def test_a_short_pass_moves_the_filled_blocks_once(split: str, length: int, staging: int, dtype: torch.dtype):
     """Neither the empty rest of a block nor a block twice, whatever the ring's length; and what it moves is
     right.
     """
-    twins = Twins(offloaded(split, staging=staging))
+    twins = Twins(offloaded(split, staging=staging, dtype=dtype))
     twins.feed(length, chunk=8)
     layers, blocks = SPLITS[split]
     resident = min(length, CAPACITY if blocks is None else blocks * BLOCK)
@@ -175,22 +184,23 @@ def test_a_short_pass_moves_the_filled_blocks_once(split: str, length: int, stag
     for n in (1, FRESH):
         before = twins.cache.bytes_moved
         twins.feed(n)
-        assert twins.cache.bytes_moved - before == away * ROW_BYTES
+        assert twins.cache.bytes_moved - before == away * SHAPE.token_bytes(dtype)
         twins.cut(length)
     twins.compare()
 
 
+@pytest.mark.parametrize("dtype", ROWS)
 @pytest.mark.parametrize("split", SPLITS)
-def test_a_segment_moves_nothing_of_its_own_to_the_device(split: str):
+def test_a_segment_moves_nothing_of_its_own_to_the_device(split: str, dtype: torch.dtype):
     """The first segment moves nothing at all, a later one the earlier rows once per layer; to the host every
     row goes once.
     """
-    twins = Twins(offloaded(split))
+    twins = Twins(offloaded(split, dtype=dtype))
     layers, blocks = SPLITS[split]
     kept = CAPACITY if blocks is None else blocks * BLOCK
 
     def away(rows: int) -> int:
-        return (SHAPE.layers * rows - layers * min(rows, kept)) * ROW_BYTES
+        return (SHAPE.layers * rows - layers * min(rows, kept)) * SHAPE.token_bytes(dtype)
 
     copies = twins.cache._copies
     for before, n, chunk in ((0, 40, 7), (40, 30, 16), (70, 20, 64)):
@@ -253,13 +263,14 @@ def retrieval(source: OffloadedKVCache | FullKVCache) -> RetrievalKVCache:
     return RetrievalKVCache(source, budget=24, chunk=4, recent=8, tail_tokens=16, slack=16)
 
 
+@pytest.mark.parametrize("dtype", ROWS)
 @pytest.mark.parametrize("split", SPLITS)
 @pytest.mark.parametrize("length", [37, 64, 83])
-def test_the_same_chunks_are_chosen_wherever_the_keys_lie(split: str, length: int):
+def test_the_same_chunks_are_chosen_wherever_the_keys_lie(split: str, length: int, dtype: torch.dtype):
     """By the end of a prefill, by a verification part by part, and after rows were rolled back; the chosen
     rows are the exact ones.
     """
-    twins = Twins(offloaded(split))
+    twins = Twins(offloaded(split, dtype=dtype))
     views = retrieval(twins.cache), retrieval(twins.full)
     for cache, view in zip((twins.cache, twins.full), views, strict=True):
         cache.observer = view.policy.tap
@@ -300,7 +311,7 @@ def test_the_chosen_rows_alone_cross_the_bus():
     before = twins.cache.bytes_moved
     assert view.refresh()
     recent = view.length - view.oldest_rollback
-    assert twins.cache.bytes_moved - before == 2 * (24 + recent) * ROW_BYTES
+    assert twins.cache.bytes_moved - before == 2 * (24 + recent) * SHAPE.token_bytes(torch.float32)
 
 
 def test_a_row_beyond_the_capacity_is_an_error():

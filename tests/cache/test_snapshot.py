@@ -5,11 +5,13 @@ an error.
 from __future__ import annotations
 
 import errno
+import json
 import os
 import signal
 import subprocess
 import sys
 import time
+import zlib
 from pathlib import Path
 
 import pytest
@@ -17,7 +19,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from core.cache import disk
+from core.cache import disk, snapshot
 from core.cache.base import KVShape, KVStore
 from core.cache.disk import GB, SnapshotFolder, Usage, quota_bytes
 from core.cache.snapshot import BLOCK_TOKENS, SnapshotStore
@@ -211,6 +213,40 @@ def test_a_file_of_another_model_is_refused(tmp_path):
         path.rename(folder / path.name)
     assert ours.longest("book", ids()) == 0
     assert loaded(ours, ids())[1] == 0
+
+
+def retold(path: Path, change: dict) -> None:
+    """Gives a file another description, whole and with its checksum."""
+    data = path.read_bytes()
+    length, _, magic = snapshot._END.unpack(data[-snapshot._END.size :])
+    rows, told = (
+        data[: -snapshot._END.size - length],
+        data[-snapshot._END.size - length : -snapshot._END.size],
+    )
+    facts = {**json.loads(told), **change}
+    text = json.dumps({name: value for name, value in facts.items() if value is not None}).encode()
+    path.write_bytes(rows + text + snapshot._END.pack(len(text), zlib.crc32(text), magic))
+
+
+def test_what_an_earlier_version_kept_still_opens(tmp_path):
+    """Its files do not name the format of their rows; the model's key did."""
+    snapshots, source = store(tmp_path), filled()
+    snapshots.save("book", ids(), source)
+    for path in files(tmp_path):
+        retold(path, {"rows": None})
+    cache, length = loaded(snapshots, ids())
+    assert length == N and same(cache, source, 0, N)
+
+
+def test_rows_of_another_format_are_refused_in_words(tmp_path, caplog):
+    """Of the same size, they would be read as other numbers."""
+    snapshots, source = store(tmp_path), filled()
+    snapshots.save("book", ids(), source)
+    for path in files(tmp_path):
+        retold(path, {"rows": "bfloat16"})
+    assert snapshots.longest("book", ids()) == 0
+    assert "its rows are bfloat16, not float32" in caplog.text
+    assert snapshots.save("book", ids(), source) and snapshots.longest("book", ids()) == N
 
 
 def test_a_renamed_block_is_refused(tmp_path):

@@ -205,11 +205,11 @@ def test_twenty_prompts_do_not_grow_the_memory():
 
 def test_host_memory_is_page_locked_again_and_again():
     """Ordinary memory would cross the bus at half the rate, and not beside the computation."""
-    memory = CudaBackend(torch.float16).host_memory((3, 5, 1000))
+    memory = CudaBackend(torch.float16).host_memory((3, 5, 1000), torch.float16)
     assert memory.is_pinned() and bool((memory == 0).all())
     del memory
     # perhaps at the same address
-    assert CudaBackend(torch.float16).host_memory((3, 5, 1000)).is_pinned()
+    assert CudaBackend(torch.float16).host_memory((3, 5, 1000), torch.float16).is_pinned()
 
 
 def test_a_full_device_raises_what_the_backend_names():
