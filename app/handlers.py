@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from app.cards import Cards
+from app.faults import in_words
 from app.history import History, Turn, asked_again, exchanges
 from app.intake import Intake
 from app.job import Job
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from app.runtime import Runtime
 
 STOP_WAIT_S = 5.0
+ENDING_S = 1.0  # between an answer's last word and its end
 SAVE_WAIT_S = 30.0  # 4 GB at 150 MB/s; more than that goes on after the next start
 
 
@@ -71,6 +73,8 @@ class Desk:
         entries = self.library.entries()
         if entries:
             self.select_book(entries[0].id)
+        if self.history.warning:
+            self.say(self.history.warning)
 
     # --- what the page shows
 
@@ -110,7 +114,7 @@ class Desk:
         otherwise.
         """
         again = again or self._reads_otherwise(document)
-        self.library.add(document, cover)
+        unstored = self._put_on_shelf(document, cover)
         if again:
             self.engine.forget_book(document.sha256)
             self._cards.forget(document.sha256)
@@ -120,6 +124,17 @@ class Desk:
             self.say(words.format(title=document.title), "info")
         else:
             self.select_book(document.sha256)
+        if unstored:
+            words = _("“{title}” is open, but it could not be put on the shelf. {reason}")
+            self.say(words.format(title=document.title, reason=unstored))
+
+    def _put_on_shelf(self, document: Document, cover: bytes) -> str:
+        """Why it could not be stored; the book can be read all the same."""
+        try:
+            self.library.add(document, cover)
+        except OSError as error:
+            return in_words(error)
+        return ""
 
     def _reads_otherwise(self, document: Document) -> bool:
         """The shelf has the same file with another text or other chapters."""
@@ -136,7 +151,7 @@ class Desk:
         try:
             self.library.touch(book_id)
         except KeyError:
-            self.say(_("That book is no longer on the shelf. Drop its file again to read it."))
+            self.say(_("The text of that book is gone or damaged. Drop its file again to read it."))
             return
         with self._lock:
             chapters = self.library.get(book_id).chapters
@@ -242,7 +257,15 @@ class Desk:
 
     def ask(self, question: str, wish: Ask) -> bool:
         """Asks a question; False when it could not be taken (the text should stay in its box)."""
-        return bool(question.strip()) and self._ask(replace(wish, question=question.strip()))
+        if self.job:
+            self.job.join(
+                ENDING_S
+            )  # all of its words are to be seen already: whoever asks now means the next
+        return (
+            bool(question.strip())
+            and not self.refuse_while_busy()
+            and self._ask(replace(wish, question=question.strip()))
+        )
 
     def regenerate(self, wish: Ask) -> None:
         """Answers the last question again. The old answer stands until the new one is complete."""
@@ -371,15 +394,16 @@ class Desk:
             history=exchanges(before, self.until),
             until=self.until,
         )
-        if instead_of is None:
-            self.history.ask(self.conversation_id, whole)
-        return Job(
-            self.engine.ask(whole),
-            self.history,
-            self.conversation_id,
-            changed=self.change,
-            stop=self.engine.stop,
-            say=self.say,
-            instead_of=instead_of,
-            until=self.until,
-        )
+        with self.history.together():  # a question without its answer would shift all that follow
+            if instead_of is None:
+                self.history.ask(self.conversation_id, whole)
+            return Job(
+                self.engine.ask(whole),
+                self.history,
+                self.conversation_id,
+                changed=self.change,
+                stop=self.engine.stop,
+                say=self.say,
+                instead_of=instead_of,
+                until=self.until,
+            )

@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sqlite3
 import threading
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from app.database import connect
 from core.ask import Ask, Exchange
 from core.text.words import translated as _
-
-SCHEMA = """
-CREATE TABLE IF NOT EXISTS conversations (
-    id TEXT PRIMARY KEY, book_id TEXT NOT NULL, title TEXT NOT NULL,
-    created REAL NOT NULL, updated REAL NOT NULL, until INTEGER);
-CREATE TABLE IF NOT EXISTS turns (
-    conversation_id TEXT NOT NULL REFERENCES conversations(id) ON DELETE CASCADE,
-    number INTEGER NOT NULL, role TEXT NOT NULL, text TEXT NOT NULL, state TEXT NOT NULL, extra TEXT NOT NULL,
-    PRIMARY KEY (conversation_id, number));
-CREATE INDEX IF NOT EXISTS by_book ON conversations(book_id, updated);
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,14 +47,10 @@ class History:
     def __init__(self, path: Path, *, clock: Callable[[], float] = time.time) -> None:
         self._lock = threading.RLock()
         self._clock = clock
-        self._db = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
-        self._db.execute("PRAGMA foreign_keys = ON")
-        self._db.execute("PRAGMA journal_mode = WAL")
-        # deleted text must not stay readable in free pages
-        self._db.execute("PRAGMA secure_delete = ON")
-        self._db.executescript(SCHEMA)
-        if "until" not in [column[1] for column in self._db.execute("PRAGMA table_info(conversations)")]:
-            self._db.execute("ALTER TABLE conversations ADD COLUMN until INTEGER")  # of an earlier version
+        self._db, self.warning = connect(path)  # `warning`: what the person is to be told of the file
+        # an answer's text that the disk had no room for: shown, and written with the next that can be
+        self._failures = 0
+        self._unwritten: dict[tuple[str, int], tuple[str, str, dict | None]] = {}
 
     def close(self) -> None:
         """Ends the connection; the object is of no use afterwards."""
@@ -73,15 +60,16 @@ class History:
     @property
     def version(self) -> int:
         """Rises with every change of a conversation."""
-        return self._db.total_changes
+        return self._db.total_changes + self._failures
 
     def create(self, book_id: str, until: int | None = None) -> Conversation:
         """A new, empty conversation about the book, or what of it may be read."""
-        now = self._clock()
+        now = self._now()
         made = Conversation(uuid.uuid4().hex, book_id, _("New conversation"), now, until)
         with self._lock:
             self._db.execute(
-                "INSERT INTO conversations VALUES (?, ?, ?, ?, ?, ?)",
+                "INSERT INTO conversations (id, book_id, title, created, updated, until) "
+                "VALUES (?, ?, ?, ?, ?, ?)",
                 (made.id, book_id, made.title, now, now, until),
             )
         return made
@@ -104,9 +92,12 @@ class History:
         query = "SELECT number, role, text, state, extra FROM turns WHERE conversation_id = ? ORDER BY number"
         with self._lock:
             rows = self._db.execute(query, (conversation_id,)).fetchall()
-        return [
-            Turn(number, role, text, state, json.loads(extra)) for number, role, text, state, extra in rows
-        ]
+            unwritten = dict(self._unwritten)
+        found = []
+        for number, role, text, state, extra in rows:
+            late = unwritten.get((conversation_id, number), (text, state, None))
+            found.append(Turn(number, role, *late[:2], json.loads(extra) if late[2] is None else late[2]))
+        return found
 
     def add(
         self,
@@ -123,11 +114,12 @@ class History:
                 "SELECT COALESCE(MAX(number), 0) + 1 FROM turns WHERE conversation_id = ?", (conversation_id,)
             ).fetchone()
             self._db.execute(
-                "INSERT INTO turns VALUES (?, ?, ?, ?, ?, ?)",
+                "INSERT INTO turns (conversation_id, number, role, text, state, extra) "
+                "VALUES (?, ?, ?, ?, ?, ?)",
                 (conversation_id, number, role, text, state, json.dumps(extra or {})),
             )
             self._db.execute(
-                "UPDATE conversations SET updated = ? WHERE id = ?", (self._clock(), conversation_id)
+                "UPDATE conversations SET updated = ? WHERE id = ?", (self._now(), conversation_id)
             )
             if role == "user" and number == 1:
                 self._db.execute(
@@ -149,19 +141,51 @@ class History:
     def update(
         self, conversation_id: str, number: int, text: str, *, state: str, extra: dict | None = None
     ) -> None:
-        """Replaces a turn's text and state, and `extra` when given."""
+        """Replaces a turn's text and state, and `extra` when given. Raises sqlite3.Error where it cannot be
+        written; `turns` tells it all the same, and the next change writes it.
+        """
         with self._lock:
-            if extra is None:
+            older = self._unwritten.pop((conversation_id, number), (text, state, None))
+            self._unwritten[conversation_id, number] = (text, state, older[2] if extra is None else extra)
+            try:
+                self._write()
+            except sqlite3.Error:
+                self._failures += 1
+                raise
+
+    def _write(self) -> None:
+        for key, (text, state, extra) in list(self._unwritten.items()):
+            with self.together():
                 self._db.execute(
                     "UPDATE turns SET text = ?, state = ? WHERE conversation_id = ? AND number = ?",
-                    (text, state, conversation_id, number),
+                    (text, state, *key),
                 )
-            else:
-                self._db.execute(
-                    "UPDATE turns SET text = ?, state = ?, extra = ? WHERE conversation_id = ? AND number = "
-                    "?",
-                    (text, state, json.dumps(extra), conversation_id, number),
-                )
+                if extra is not None:
+                    self._db.execute(
+                        "UPDATE turns SET extra = ? WHERE conversation_id = ? AND number = ?",
+                        (json.dumps(extra), *key),
+                    )
+            del self._unwritten[key]
+
+    @contextlib.contextmanager
+    def together(self) -> Iterator[None]:
+        """All that the block writes is written, or nothing of it."""
+        with self._lock:
+            self._db.execute("SAVEPOINT together")
+            try:
+                yield
+            except BaseException:
+                # where the disk is full SQLite may have rolled all of it back by itself
+                with contextlib.suppress(sqlite3.Error):
+                    self._db.execute("ROLLBACK TO together")
+                    self._db.execute("RELEASE together")
+                raise
+            self._db.execute("RELEASE together")
+
+    def _now(self) -> float:
+        """The time, or later: a clock that was set back must not shuffle the conversations."""
+        (newest,) = self._db.execute("SELECT COALESCE(MAX(updated), 0) FROM conversations").fetchone()
+        return max(self._clock(), newest + 0.001)
 
     def forget_book(self, book_id: str) -> list[str]:
         """Deletes all conversations about the book, for good, and returns their ids."""
@@ -171,16 +195,17 @@ class History:
                 for row in self._db.execute("SELECT id FROM conversations WHERE book_id = ?", (book_id,))
             ]
             self._db.execute("DELETE FROM conversations WHERE book_id = ?", (book_id,))
-            self._checkpoint()
+            self._forgotten(ids)
         return ids
 
     def forget(self, conversation_id: str) -> None:
         """Deletes one conversation."""
         with self._lock:
             self._db.execute("DELETE FROM conversations WHERE id = ?", (conversation_id,))
-            self._checkpoint()
+            self._forgotten([conversation_id])
 
-    def _checkpoint(self) -> None:
+    def _forgotten(self, ids: list[str]) -> None:
+        self._unwritten = {key: late for key, late in self._unwritten.items() if key[0] not in ids}
         # the write-ahead log still holds what was deleted
         self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 

@@ -5,12 +5,15 @@ It lives in the server, so a reloaded page finds it again. Knows nothing of page
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 
+from app.faults import in_words
 from app.history import History, Turn
 from app.pacing import Pacer, cut
 from core.events import Delta, Event, Failed, Finished, Loading, Looked, Piece, Prefill, Reading, Stats
@@ -175,8 +178,9 @@ class Job:
 
     def _save_sometimes(self) -> None:
         if not self._stands and self._clock() - self._saved_at >= SAVE_EVERY_S:
-            self._history.update(self.conversation_id, self.turn, self._snapshot.text, state="writing")
             self._saved_at = self._clock()
+            with contextlib.suppress(sqlite3.Error):  # the end says so; until then the answer goes on
+                self._history.update(self.conversation_id, self.turn, self._snapshot.text, state="writing")
 
     def _end(self, event: Finished | Failed) -> None:
         now = self._snapshot
@@ -203,13 +207,18 @@ class Job:
         self._set(phase="finished", finished=event, pieces=pieces, stats=event.stats)
 
     def _save(self, text: str, pieces: tuple[Piece, ...], *, state: str, **extra: object) -> None:
+        """Writes the answer. One that cannot be written is shown all the same, and the person is told."""
         if self._stands and state != "finished":
             return
         extra["level_pieces"] = [[piece.text, piece.level] for piece in pieces]
         extra["until"] = self.until
         extra["looked"] = [asdict(one) for one in self._snapshot.looked]
         extra["parts"] = [list(part) for part in self._snapshot.parts]
-        self._history.update(self.conversation_id, self.turn, text, state=state, extra=extra)
+        try:
+            self._history.update(self.conversation_id, self.turn, text, state=state, extra=extra)
+        except sqlite3.Error as error:
+            said = _("The answer is shown, but it is not stored yet. {reason}")
+            self._say(said.format(reason=in_words(error)), "error")
 
 
 def _fitted(pieces: tuple[Piece, ...], text: str) -> tuple[Piece, ...]:

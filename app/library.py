@@ -4,6 +4,7 @@ themselves are not kept.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import re
@@ -11,7 +12,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 from core.documents.document import Document
@@ -46,25 +47,39 @@ class Library:
         self._lock = threading.RLock()
         # the newest few, so that switching books is instant
         self._open: dict[str, Document] = {}
+        self._newest = max((entry.opened for entry in self.entries()), default=0.0)
 
     def entries(self) -> list[BookEntry]:
-        """All books, the one opened last first. A damaged entry is skipped and logged."""
-        found = []
-        for path in self._root.glob("*/entry.json"):
-            try:
-                found.append(BookEntry(**json.loads(path.read_text(encoding="utf-8"))))
-            except (OSError, ValueError, TypeError):
-                log.warning("unreadable library entry %s", path)
-        return sorted(found, key=lambda entry: -entry.opened)
+        """All books, the one opened last first. A damaged entry is made anew from the book; where that is
+        damaged too, the book is skipped and logged.
+        """
+        found = [self._entry(folder) for folder in self._root.glob("*") if BOOK_ID.fullmatch(folder.name)]
+        return sorted(filter(None, found), key=lambda entry: -entry.opened)
+
+    def _entry(self, folder: Path) -> BookEntry | None:
+        path = folder / "entry.json"
+        try:
+            return _checked(json.loads(path.read_text(encoding="utf-8")))
+        except (OSError, ValueError, TypeError, AttributeError):
+            log.warning("unreadable library entry %s", path)
+        try:
+            entry = _entry_of(self.get(folder.name), opened=(folder / "book.json").stat().st_mtime)
+        except (KeyError, OSError):
+            return None
+        with contextlib.suppress(OSError):
+            _write(path, asdict(entry))
+        return entry
 
     def add(self, document: Document, cover: bytes = b"") -> BookEntry:
-        """Stores the book (again) and puts it first on the shelf. `cover`: a JPEG, where it has one."""
+        """Stores the book (again) and puts it first on the shelf. `cover`: a JPEG, where it has one. Raises
+        OSError where the disk does not take it; `get` gives it until then.
+        """
         folder = self._folder(document.sha256)
+        with self._lock:
+            self._remember(document)
         _write(folder / "book.json", document.to_json())
         if cover:
             write_whole(folder / _COVER, cover)
-        with self._lock:
-            self._remember(document)
         return self._write_entry(document)
 
     def get(self, book_id: str) -> Document:
@@ -91,8 +106,12 @@ class Library:
         return frozenset(path.parent.name for path in self._root.glob(f"*/{_COVER}"))
 
     def touch(self, book_id: str) -> None:
-        """Marks the book as opened now."""
-        self._write_entry(self.get(book_id))
+        """Marks the book as opened now. A disk that does not take the mark keeps no book from being read."""
+        document = self.get(book_id)
+        try:
+            self._write_entry(document)
+        except OSError:
+            log.exception("the shelf could not be written")
 
     def forget(self, book_id: str) -> None:
         """Deletes everything that was stored of the book. Unknown ids are fine."""
@@ -109,15 +128,8 @@ class Library:
         return self._root / book_id
 
     def _write_entry(self, document: Document) -> BookEntry:
-        entry = BookEntry(
-            id=document.sha256,
-            title=document.title,
-            author=document.author,
-            format=document.format,
-            words=document.words,
-            chapters=len(document.chapters),
-            opened=self._clock(),
-        )
+        self._newest = max(self._clock(), self._newest + 0.001)  # a clock may be set back
+        entry = _entry_of(document, opened=self._newest)
         _write(self._folder(document.sha256) / "entry.json", asdict(entry))
         return entry
 
@@ -126,6 +138,28 @@ class Library:
         self._open[document.sha256] = document
         while len(self._open) > 3:
             self._open.pop(next(iter(self._open)))
+
+
+def _entry_of(document: Document, *, opened: float) -> BookEntry:
+    return BookEntry(
+        id=document.sha256,
+        title=document.title,
+        author=document.author,
+        format=document.format,
+        words=document.words,
+        chapters=len(document.chapters),
+        opened=opened,
+    )
+
+
+def _checked(stored: dict) -> BookEntry:
+    """The entry as it was stored, without what a newer version added. Raises TypeError for another form."""
+    entry = BookEntry(**{one.name: stored[one.name] for one in fields(BookEntry) if one.name in stored})
+    for one in fields(BookEntry):
+        value = getattr(entry, one.name)
+        if not isinstance(value, {"str": str, "int": int, "float": int | float}[one.type]):
+            raise TypeError(f"{one.name} is {value!r}")
+    return entry
 
 
 def _write(path: Path, data: dict) -> None:

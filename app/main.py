@@ -29,6 +29,8 @@ from app.page import Page
 from app.templating import render
 from core import paths
 from core.ask import PER_QUESTION
+from core.errors import UserError
+from core.paths import write_whole
 from core.text.words import translated as _
 
 if TYPE_CHECKING:
@@ -72,6 +74,7 @@ def run(settings: Settings, open_browser: bool) -> int:
     """Serves the app until the person quits, or hands over to the one that already runs. Returns the exit
     code.
     """
+    _try_data_folder()
     instance = Instance(paths.subdir("run"))
     if not instance.acquire():
         return _hand_over(instance, open_browser)
@@ -106,6 +109,21 @@ def run(settings: Settings, open_browser: bool) -> int:
     finally:
         instance.release()
     return 0
+
+
+def _try_data_folder() -> None:
+    """Raises UserError where the app could keep nothing."""
+    try:
+        for name in (*PRIVATE_FOLDERS, "tmp"):
+            write_whole(paths.subdir(name) / ".try", b"")
+            (paths.subdir(name) / ".try").unlink()
+    except OSError as error:
+        folder = os.environ.get("TRIFORCE_HOME") or error.filename or ""
+        words = _(
+            "The data folder {folder} cannot be written to: {reason}. Make it writable and see that its disk "
+            "has room, or name another one with data_dir in config.yaml."
+        )
+        raise UserError(words.format(folder=folder, reason=error.strerror or error)) from error
 
 
 def _hand_over(instance: Instance, open_browser: bool) -> int:

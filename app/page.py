@@ -13,6 +13,7 @@ from markupsafe import Markup
 from app import views
 from app.broadcast import Regions
 from app.citations import Citations, Cited
+from app.faults import in_words
 from app.handlers import Desk
 from app.history import Turn, answered_until
 from app.job import Job, Snapshot
@@ -42,13 +43,26 @@ class Page:
         self._part_html: dict[tuple, Markup] = {}
         self._panel_at = 0.0
         self._due_s: float | None = None
+        self._shown: Regions = {}
+        self._told: type[Exception] | None = None  # the last error that was put in words
+        self._words = ""
 
     def due_s(self) -> float | None:
         """Seconds until there is something new to see though nothing happens; None when there will not be."""
         return self._due_s
 
     def render(self) -> Regions:
-        """All regions as they are now."""
+        """All regions as they are now. What cannot be shown leaves the rest as it was, and is told."""
+        try:
+            self._shown = self._rendered()
+            return self._shown
+        except Exception as error:  # the page's boundary: one bad state must not end its updates for good
+            if type(error) is not self._told:
+                self._told, self._words = type(error), in_words(error)
+            self._due_s = None
+            return {**self._shown, "notice": (views.notice_html(Notice(self._words)),)}
+
+    def _rendered(self) -> Regions:
         desk, job = self._desk, self._desk.job
         now = job.snapshot if job else None
         running = now is not None and now.running

@@ -11,6 +11,7 @@ from typing import Any
 import gradio as gr
 
 from app.actions import PAGE, SAMPLING, SUITS, WHOLE, dispatch, make_wish
+from app.faults import guarded
 from app.handlers import Desk
 from app.stats_panel import mode_names
 from app.templating import render
@@ -91,6 +92,7 @@ def _region(name: str) -> None:
 
 
 def _middle(defaults: dict[str, Any]) -> Controls:
+    _fixed("lost.html", "lost")
     _region("notice")
     with gr.Column(elem_id="scroller", min_width=0):
         _fixed("hero.html", "hero")
@@ -253,16 +255,17 @@ def _wire(desk: Desk, controls: Controls, bus: gr.HTML) -> None:
     question, password, wishes = controls.question, controls.password, controls.wishes
 
     def ask(text: str, *values: Any) -> str:
-        return "" if desk.ask(text or "", controls.wish(values, desk)) else text
+        asked = guarded(lambda: desk.ask(text or "", controls.wish(values, desk)), desk.say, False)
+        return "" if asked else text
 
     def summarize(*values: Any) -> None:
-        desk.summarize(controls.wish(values, desk))
+        guarded(lambda: desk.summarize(controls.wish(values, desk)), desk.say, None)
 
     def act(event: gr.EventData, *values: Any) -> None:
-        dispatch(desk, event.sent, controls.wish(values, desk))
+        guarded(lambda: dispatch(desk, event.sent, controls.wish(values, desk)), desk.say, None)
 
     def give(text: str) -> str:
-        desk.intake.give_password(text or "")
+        guarded(lambda: desk.intake.give_password(text or ""), desk.say, None)
         return ""
 
     gr.on(

@@ -98,6 +98,17 @@
     fetch("/quit", { method: "POST" }).finally(() => window.location.replace("/goodbye"));
   };
 
+  // while nobody answers, nothing is sent, and what is typed stays where it is
+  const hold = (event) => {
+    const asks = event.type === "click" ? "#send, #summarize, #unlock, button[data-act]" : "#question textarea, #password input";
+    if (!document.body.dataset.lost || (event.key ?? "Enter") !== "Enter" || !event.target.closest?.(asks)) return;
+    event.preventDefault();
+    event.stopImmediatePropagation();
+  };
+  document.addEventListener("click", hold, true);
+  document.addEventListener("keydown", hold, true);
+  document.addEventListener("keypress", hold, true);
+
   document.addEventListener("click", (event) => {
     const hit = (selector) => event.target.closest?.(selector);
     let found;

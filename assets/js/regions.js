@@ -27,23 +27,27 @@
     region.querySelectorAll("details").forEach((part, at) => { part.open ||= Boolean(before.unfolded[at]); });
   };
 
-  // what is being typed outlives a page that loads itself anew
-  const renew = () => {
-    const typed = document.querySelector("#question textarea")?.value;
-    if (typed) sessionStorage.setItem("triforce.draft", typed);
-    window.location.reload();
-  };
-  const draft = () => {
-    const typed = sessionStorage.getItem("triforce.draft") ?? "";
-    sessionStorage.removeItem("triforce.draft");
-    return typed;
+  // what is being typed outlives the page: one that loads itself anew, one reloaded by hand, one whose app has died
+  const DRAFT = "triforce.draft";
+  window.addEventListener("pagehide", () => {
+    const box = document.querySelector("#question textarea");
+    if (box) sessionStorage.setItem(DRAFT, box.value);
+  });
+  const draft = () => sessionStorage.getItem(DRAFT) ?? "";
+
+  const connection = ({ lost, tabs }) => {
+    const { dataset } = document.body;
+    if (lost !== undefined) { if (lost) dataset.lost = lost; else delete dataset.lost; }
+    if (tabs !== undefined) { if (tabs > 1) dataset.tabs = tabs; else delete dataset.tabs; }
   };
 
   const follow = (told) => {
     const address = `/stream.js?${root.dataset.launch}`;
     const port = window.SharedWorker ? new SharedWorker(address).port : new Worker(address);
-    port.onmessage = ({ data: { launch, regions } }) => {
-      if (launch !== root.dataset.launch) { renew(); return; }
+    port.onmessage = ({ data: { launch, regions, ...state } }) => {
+      connection(state);
+      if (!regions) return;
+      if (launch !== root.dataset.launch) { window.location.reload(); return; }
       for (const [name, blocks] of Object.entries(regions)) {
         const region = document.querySelector(`[data-region="${name}"]`);
         if (region) show(region, blocks);

@@ -1,12 +1,20 @@
 /* The worker that holds the one event stream of all tabs, since a browser opens no more than six connections to a server. It keeps
    the newest state, so that a tab that comes later sees it at once. */
 const RETRY_MS = 5000;                         // when the server answered, but refused: after a new start, until its address is opened
+const GRACE_MS = 2500;                         // a stream that breaks and is joined again at once is no news
 const ports = new Set();
 let source = null;
 let launch = "";
+let lost = "";                                 // why nothing comes: "gone" (nobody answers) | "locked" (refused)
+let missing = 0;                               // the timer that will say so
 const regions = {};                            // name -> HTML of its blocks
 
-const tell = (changed) => { for (const port of ports) port.postMessage({ launch, regions: changed }); };
+const tell = (message) => { for (const port of ports) port.postMessage(message); };
+const become = (now) => {
+  clearTimeout(missing);
+  missing = 0;
+  if (now !== lost) { lost = now; tell({ lost }); }
+};
 
 const take = ({ data }) => {
   const message = JSON.parse(data);
@@ -20,14 +28,18 @@ const take = ({ data }) => {
     if (same < all.length || same < old.length) changed[name] = [same, ...all.slice(same)];
     regions[name] = all;
   }
-  tell(changed);
+  tell({ launch, regions: changed });
 };
 
 const listen = () => {
   source = new EventSource("/events");
   source.onmessage = take;
+  source.onopen = () => become("");
   source.onerror = () => {                     // a lost connection is made again by the browser itself
-    if (source?.readyState === EventSource.CLOSED) setTimeout(() => { if (ports.size) listen(); }, RETRY_MS);
+    const refused = source?.readyState === EventSource.CLOSED;
+    if (refused) setTimeout(() => { if (ports.size) listen(); }, RETRY_MS);
+    if (refused || lost === "locked") become(refused ? "locked" : "gone");
+    else if (!lost && !missing) missing = setTimeout(() => become("gone"), GRACE_MS);
   };
 };
 
@@ -37,9 +49,12 @@ const join = (port) => {
       ports.add(port);
       const whole = Object.entries(regions).map(([name, blocks]) => [name, [0, ...blocks]]);
       if (whole.length) port.postMessage({ launch, regions: Object.fromEntries(whole) });
+      port.postMessage({ lost });
+      tell({ tabs: ports.size });
       if (!source) listen();
     } else {
       ports.delete(port);
+      tell({ tabs: ports.size });
       if (!ports.size) { source.close(); source = null; }
     }
   };

@@ -383,6 +383,37 @@ def test_one_answer_at_a_time(desk, engine):
     assert results.count(True) == len(engine.asked) == len(desk.turns) // 2
 
 
+def test_a_question_asked_as_the_answer_ends_is_taken(make_desk, book):
+    """Its last word is on the page a moment before its end is: the next question was swallowed in silence."""
+
+    class SlowToEnd(FakeRuntime):
+        def _rounds(self, *args):
+            for event in super()._rounds(*args):
+                if isinstance(event, events.Finished):
+                    time.sleep(0.3)
+                yield event
+
+    engine = SlowToEnd(pace=0.001)
+    engine.start()
+    wait_until(lambda: engine.state == "ready")
+    desk = make_desk(engine)
+    desk.library.add(book)
+    desk.select_book(book.sha256)
+    desk.ask("Who?", Ask())
+    wait_until(lambda: desk.job.snapshot.text == ANSWER)
+    assert desk.busy and desk.ask("And then?", Ask())
+    done(desk)
+    assert [turn.text for turn in desk.turns] == ["Who?", ANSWER, "And then?", ANSWER]
+
+
+def test_a_question_in_the_middle_of_an_answer_is_refused_in_words(opened):
+    desk, engine = opened(pace=0.2, prefill_steps=1)
+    desk.ask("Who?", Ask())
+    assert not desk.ask("And then?", Ask()) and desk.busy
+    assert "being written" in desk.notice.text
+    desk.stop()
+
+
 def test_a_failed_answer_is_told_kept_and_not_sent_to_the_engine_again(opened):
     desk, engine = opened(pace=0.001, fail="The engine ran out of memory and was restarted. Ask again.")
     desk.ask("Who?", Ask())

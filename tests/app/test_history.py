@@ -52,6 +52,17 @@ def test_newest_conversation_comes_first(tmp_path):
     history.close()
 
 
+def test_a_clock_that_was_set_back_does_not_shuffle_the_conversations(tmp_path):
+    ticks = iter((1000.0, 1001.0, 1002.0, 1003.0, 5.0))
+    history = History(tmp_path / "ordered.db", clock=lambda: next(ticks))
+    first, second = history.create("book"), history.create("book")
+    history.add(first.id, "user", "first")
+    history.add(second.id, "user", "second")
+    history.add(first.id, "user", "spoken last")
+    assert [talk.id for talk in history.conversations("book")] == [first.id, second.id]
+    history.close()
+
+
 def test_a_forgotten_book_leaves_no_text_in_the_file(tmp_path, history):
     """DELETE alone leaves the rows readable in the file's free pages and in the write-ahead log."""
     kept, gone = history.create("kept"), history.create("gone")

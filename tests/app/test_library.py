@@ -68,13 +68,44 @@ def test_an_id_from_the_browser_cannot_name_a_path(tmp_path, bad):
     assert (tmp_path / "book.json").exists()
 
 
+@pytest.mark.parametrize(
+    "entry", ['{"id": ', "[]", '{"id": "x"}', '{"id": "x", "title": 1, "opened": "today"}', "null"]
+)
+def test_a_damaged_entry_is_made_anew_from_its_book(tmp_path, entry):
+    """The book was gone from the shelf though all of its text was there."""
+    library = Library(tmp_path)
+    library.add(book("a"))
+    before = library.add(book("b"))
+    (tmp_path / ("b" * 64) / "entry.json").write_text(entry)
+    made = {entry.title: entry for entry in Library(tmp_path).entries()}
+    assert set(made) == {"Book a", "Book b"} and made["Book b"].words == before.words
+    assert Library(tmp_path).entries()[0].id in ("a" * 64, "b" * 64)
+
+
+def test_an_entry_of_a_newer_version_keeps_its_place(tmp_path):
+    library = Library(tmp_path)
+    before = library.add(book("a"))
+    path = tmp_path / ("a" * 64) / "entry.json"
+    path.write_text(path.read_text().replace("{", '{"shelf": "blue", ', 1))
+    assert Library(tmp_path).entries() == [before]
+
+
 def test_a_damaged_book_does_not_hide_the_others(tmp_path):
     """A disk that filled up in the middle of a write must not empty the shelf."""
     library = Library(tmp_path)
     library.add(book("a"))
     library.add(book("b"))
-    (tmp_path / ("b" * 64) / "entry.json").write_text('{"id": ')
+    for name in ("entry.json", "book.json"):
+        (tmp_path / ("b" * 64) / name).write_text('{"id": ')
     assert [entry.title for entry in Library(tmp_path).entries()] == ["Book a"]
+
+
+def test_a_clock_that_was_set_back_does_not_shuffle_the_shelf(tmp_path):
+    ticks = iter((1000.0, 1001.0, 5.0))
+    library = Library(tmp_path, clock=lambda: next(ticks))
+    for letter in "aba":
+        library.add(book(letter))
+    assert [entry.title for entry in library.entries()] == ["Book a", "Book b"]
 
 
 def test_a_book_half_written_by_a_killed_app_is_forgotten_with_the_rest(tmp_path, book):

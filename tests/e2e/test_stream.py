@@ -155,3 +155,14 @@ def test_a_page_of_an_earlier_launch_loads_itself_anew_and_keeps_what_was_typed(
     broadcast.hang_up()
     page.wait_for_function("document.querySelector('#question textarea')?.value === 'Half a quest'")
     page.wait_for_selector(".card h2")
+
+
+def test_tabs_say_that_they_share_a_desk(serve, open_page):
+    """What is done in one of them changes all: without a word that looks like a ghost."""
+    page = open_page(serve(engine()))
+    assert not page.is_visible(".several-tabs")
+    tab = another_tab(page)
+    for one in (page, tab):
+        one.wait_for_selector(".several-tabs", state="visible")
+    tab.goto("about:blank")
+    page.wait_for_selector(".several-tabs", state="hidden")

@@ -1,0 +1,49 @@
+"""What went wrong, in words: the boundary between the code and the person, for whatever a click set off."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import sqlite3
+from collections.abc import Callable
+from typing import TypeVar
+
+from core.errors import UserError
+from core.text.words import translated as _
+
+log = logging.getLogger(__name__)
+Result = TypeVar("Result")
+
+
+def in_words(error: Exception) -> str:
+    """The error as the person is told it: what it is, and what helps. One nobody foresaw is logged."""
+    if isinstance(error, UserError):
+        return str(error)
+    log.error("something went wrong", exc_info=error)
+    said = str(error).lower()
+    if _number(error) in (errno.ENOSPC, errno.EDQUOT) or "is full" in said:
+        return _("The disk is full: that could not be stored. Make room on it, then try again.")
+    if _number(error) in (errno.EROFS, errno.EACCES, errno.EPERM) or "readonly" in said:
+        return _("The data folder cannot be written to: that could not be stored. Make it writable again.")
+    if isinstance(error, sqlite3.DatabaseError) and not isinstance(error, sqlite3.OperationalError):
+        return _(
+            "The file of your conversations is damaged. Quit and start again: it is kept aside, and a new "
+            "one is begun."
+        )
+    if isinstance(error, OSError | sqlite3.Error):
+        words = _("That could not be stored or read: {error}. See that the data folder is there, then retry.")
+        return words.format(error=error)
+    return _("Something went wrong inside the app; the log has the details. Please try again.")
+
+
+def _number(error: Exception) -> int | None:
+    return error.errno if isinstance(error, OSError) else None
+
+
+def guarded(do: Callable[[], Result], say: Callable[[str], object], otherwise: Result) -> Result:
+    """What `do` returns. Where it raises, `say` is told why, and `otherwise` is returned."""
+    try:
+        return do()
+    except Exception as error:  # the person's boundary: a click that fails must not be silent
+        say(in_words(error))
+        return otherwise

@@ -1,0 +1,147 @@
+"""What fails while a person uses the page becomes words, and nothing of theirs is lost by it."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from app import library as library_module
+from app.faults import guarded, in_words
+from app.page import Page
+from core.ask import Ask
+from core.documents.document import Section
+from tests.app.fake_runtime import ANSWER, wait_until
+
+ROOT = Path(__file__).resolve().parents[2]
+FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (FULL, "disk is full"),
+        (sqlite3.OperationalError("database or disk is full"), "disk is full"),
+        (OSError(errno.EROFS, "Read-only file system"), "cannot be written"),
+        (sqlite3.OperationalError("attempt to write a readonly database"), "cannot be written"),
+        (sqlite3.DatabaseError("database disk image is malformed"), "damaged"),
+        (sqlite3.OperationalError("disk I/O error"), "disk I/O error"),
+        (ZeroDivisionError("division by zero"), "Something went wrong"),
+    ],
+)
+def test_each_error_is_told_by_cause_and_remedy(error, words):
+    said: list[str] = []
+
+    def fail() -> str:
+        raise error
+
+    assert guarded(fail, said.append, "otherwise") == "otherwise"
+    assert len(said) == 1 and words in said[0] and said[0] == in_words(error)
+    assert "division" not in said[0]
+
+
+def full(history) -> None:
+    """From now on no page more fits on the disk of the conversations."""
+    pages = history._db.execute("PRAGMA page_count").fetchone()[0]
+    history._db.execute(f"PRAGMA max_page_count = {pages}")
+
+
+def roomy(history) -> None:
+    history._db.execute("PRAGMA max_page_count = 1000000")
+
+
+def test_a_question_that_cannot_be_stored_is_told_and_leaves_nothing_half_done(desk):
+    """The question alone in the file would shift every answer behind it by one."""
+    desk.ask("Who?", Ask())
+    wait_until(lambda: not desk.busy)
+    full(desk.history)
+    with pytest.raises(sqlite3.OperationalError):
+        desk.ask("And then? " * 2000, Ask())
+    assert not desk.busy and [turn.text for turn in desk.turns] == ["Who?", ANSWER]
+    roomy(desk.history)
+    assert desk.ask("And then?", Ask())
+    wait_until(lambda: not desk.busy)
+    assert [turn.text for turn in desk.turns] == ["Who?", ANSWER, "And then?", ANSWER]
+
+
+def test_an_answer_that_cannot_be_stored_is_shown_and_stored_later(opened):
+    """The page said "Working" for ever, and the answer was gone."""
+    desk, engine = opened(pace=0.01, prefill_steps=2, answer="It is told. " * 3000)
+    desk.ask("Who?", Ask())
+    full(desk.history)
+    engine.pace = 1e-6
+    wait_until(lambda: not desk.busy, 30)
+    assert "not stored yet" in desk.notice.text and "disk is full" in desk.notice.text
+    assert desk.turns[-1].text == engine.answer and desk.turns[-1].state == "finished"
+    assert "told" in "".join(Page(desk).render()["turns"])
+    roomy(desk.history)
+    engine.answer = "Shortly."
+    desk.ask("And then?", Ask())
+    wait_until(lambda: not desk.busy)
+    stored = desk.history._db.execute("SELECT text FROM turns WHERE role = 'assistant' ORDER BY number")
+    assert [text for (text,) in stored] == ["It is told. " * 3000, "Shortly."]
+
+
+def test_what_fails_in_the_library_does_not_keep_a_book_from_opening(desk, book, monkeypatch):
+    def fail(*_args) -> None:
+        raise FULL
+
+    monkeypatch.setattr(library_module, "write_whole", fail)
+    desk.new_conversation()
+    desk.select_book(book.sha256)
+    assert desk.book == book and desk.notice is None
+    other = type(book)(
+        title="Another",
+        author="",
+        format="txt",
+        text="Once.",
+        sha256="b" * 64,
+        sections=(Section("I", 0, 5),),
+    )
+    desk.shelve(other, cover=b"", again=False)
+    assert desk.book == other and "could not be put on the shelf" in desk.notice.text
+    assert "disk is full" in desk.notice.text
+
+
+def test_a_page_that_cannot_be_rendered_says_so_and_keeps_the_rest(desk, monkeypatch):
+    """It stood still without a word."""
+    page = Page(desk)
+    before = page.render()
+    monkeypatch.setattr(desk.history, "conversations", lambda _book: 1 / 0)
+    desk.shelf_version += 1
+    after = page.render()
+    assert {name for name in after if after[name] != before[name]} == {"notice"}
+    assert "Something went wrong" in after["notice"][0]
+    monkeypatch.undo()
+    assert page.render()["notice"] == before["notice"]
+
+
+# root may write everywhere, unless it gives up the right to before the program begins (CAP_DAC_OVERRIDE)
+LIKE_OTHERS = """
+import ctypes, os, sys
+if os.geteuid() == 0:
+    assert ctypes.CDLL(None).prctl(24, 1, 0, 0, 0) == 0
+os.execv(sys.executable, [sys.executable, "-m", "app.cli", "serve"])
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="rights are given up by a call of Linux")
+def test_a_data_folder_that_cannot_be_written_to_is_one_sentence(tmp_path):
+    """It ended in a traceback."""
+    folder = tmp_path / "data"
+    folder.mkdir(mode=0o500)
+    ended = subprocess.run(
+        [sys.executable, "-c", LIKE_OTHERS],
+        cwd=ROOT,
+        env={**os.environ, "TRIFORCE_HOME": str(folder)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert ended.returncode == 1 and "cannot be written to" in ended.stderr
+    assert str(folder) in ended.stderr and "Traceback" not in ended.stderr
