@@ -6,8 +6,9 @@ samplings.
 
 The first: --data holds facts.json and the books it names; decides the `reading` record of a model's catalogue
 entry. The second: --reading holds fairytaleqa-NAME.jsonl, squality-NAME.jsonl and books.jsonl; what people
-asked and wrote is put to the program as it is shipped (benchmarks.reading). Cases run until the time is over;
-the number of cases behind each figure is in the result.
+asked and wrote is put to the program as it is shipped (benchmarks.reading). Of a large split a sample is
+drawn, the same for the same seed. Cases run until the time is over, in an order in which what was done by
+then is a sample too; the number of cases behind each figure, and of how many, is in the result.
 """
 
 from __future__ import annotations
@@ -57,7 +58,9 @@ QUESTION_PROMPTS = {
 }
 USUAL = "greedy, 1.1"  # temperature, repetition penalty
 SAMPLINGS = {USUAL: (0.0, 1.1), "greedy, 1.0": (0.0, 1.0), "T 0.3, 1.0": (0.3, 1.0), "T 0.3, 1.1": (0.3, 1.1)}
-PARTS = ("gold", "story", "books", "summaries")  # of what people asked and wrote
+# of what people asked and wrote, with the share of the time that each may take
+PARTS = {"gold": 0.3, "story": 0.4, "books": 0.1, "summaries": 0.2}
+MINUTES, READING_MINUTES = 10, 80
 # prompts that are tried with every sampling, at 1,200 tokens
 SAMPLED = ("who does what", "three events", "events, who")
 
@@ -305,7 +308,7 @@ def main() -> None:
     """Run the cases and print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, help="a folder with facts.json and the books")
-    parser.add_argument("--minutes", type=float, default=10)
+    parser.add_argument("--minutes", type=float, help=f"{MINUTES}, with --reading {READING_MINUTES}")
     parser.add_argument("--mode", default="autoregressive")
     parser.add_argument("--save", metavar="NAME", help="write benchmarks/results/NAME.json")
     whole = parser.add_argument_group("reading")
@@ -329,36 +332,45 @@ def main() -> None:
 
 def judge(given: argparse.Namespace) -> None:
     """Questions and summaries by people, put to the program as it is shipped."""
-    from benchmarks.reading import cases as reading
     from benchmarks.reading.run import Program, figures, kept, reading_tables, run
 
+    parts = [name for name in PARTS if name in given.parts and (name != "books" or given.data)]
+    cases = {name: _of_part(name, given) for name in parts}
     program = Program(given.model, given.mode, folder=given.folder)
-    end = time.monotonic() + 60 * given.minutes
+    end = time.monotonic() + 60 * (given.minutes or READING_MINUTES)
     rows: dict[str, list[dict[str, Any]]] = {}
-    tales, count = reading.read(given.reading, "fairytaleqa", given.split), given.cases or None
-    if "gold" in given.parts:
-        asked = reading.with_passage(tales, count, given.seed)
-        rows["gold"] = list(run(program.of_passage, asked, end))
-    if "story" in given.parts:
-        rows["story"] = list(run(program.of_story, reading.of_stories(tales, count, given.seed), end))
-    if "books" in given.parts and given.data:
-        asked = reading.book_questions(given.data, given.reading)
-        rows["books"] = list(run(lambda one: program.of_book(given.data / one["book"], one), asked, end))
-    if "summaries" in given.parts:
-        stories = reading.read(given.reading, "squality", given.split)
-        told = reading.summarised(stories, given.stories or None)
-        rows["summaries"] = list(run(program.summary, told, end))
+    for number, name in enumerate(parts):
+        # what one part leaves of its time goes to those behind it
+        share = PARTS[name] / sum(PARTS[later] for later in parts[number:])
+        until = time.monotonic() + share * (end - time.monotonic())
+        print(f"{name}: {len(cases[name])} cases, {(until - time.monotonic()) / 60:.0f} minutes", flush=True)
+        rows[name] = list(run(getattr(program, f"of_{name}"), cases[name], until))
     if given.save:
         details = kept(rows, program.name, given.split, given.seed)
         save(given.save, reading_tables(details["figures"]), details)
-    line = figures(rows)
+    line = figures(rows) | {"asked": {name: len(held) for name, held in cases.items()}}
     print(json.dumps(line) if given.json else "\n".join(f"{name}: {value}" for name, value in line.items()))
+
+
+def _of_part(name: str, given: argparse.Namespace) -> list[Any]:
+    """The cases of one part: as many as were asked for."""
+    from benchmarks.reading import cases as reading
+
+    count = given.cases or None
+    if name == "books":
+        return reading.book_questions(given.data, given.reading)
+    if name == "summaries":
+        stories = reading.read(given.reading, "squality", given.split)
+        return reading.summarised(stories, given.stories or None)
+    tales = reading.read(given.reading, "fairytaleqa", given.split)
+    draw = reading.with_passage if name == "gold" else reading.of_stories
+    return draw(tales, count, given.seed)
 
 
 def compare(given: argparse.Namespace) -> None:
     """Prompts, lengths and samplings."""
     bench = Bench(given.data, given.mode)
-    end = time.monotonic() + 60 * given.minutes
+    end = time.monotonic() + 60 * (given.minutes or MINUTES)
     rows = []
     for case in cases(bench.facts):
         if time.monotonic() > end:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from core.documents.document import Document, Section
+from core.errors import UserError
 
 _SMALL = 3  # letters: shorter words tell nothing about where an answer stands
 _WORD = re.compile(r"[a-z]+")
@@ -41,8 +42,11 @@ class Story:
 
 
 def read(folder: Path, kind: str, split: str) -> list[dict[str, Any]]:
-    """The stories of one file."""
-    lines = (folder / f"{kind}-{split}.jsonl").read_text(encoding="utf-8").splitlines()
+    """The stories of one file. Raises UserError when it is not there."""
+    path = folder / f"{kind}-{split}.jsonl"
+    if not path.is_file():
+        raise UserError(f"{path} is not there. Name a folder and a split that have this file.")
+    lines = path.read_text(encoding="utf-8").splitlines()
     return [json.loads(line) for line in lines if line.strip()]
 
 
@@ -63,12 +67,12 @@ def with_passage(stories: Sequence[dict[str, Any]], count: int | None, seed: int
         known = set(_WORD.findall(text.lower()))
         far = [
             one["question"]
-            for one in story["questions"]
+            for one in _answered(story)
             if not near & set(one["sections"]) and _unknown(one["answers"][0], known)
         ]
         if far:
             found.append(Question("elsewhere", story["story"], text, dice.choice(far), ()))
-    return sorted(found, key=lambda one: (one.story, one.text))  # questions about one passage in a row
+    return _in_a_row(found, seed)
 
 
 def of_stories(stories: Sequence[dict[str, Any]], count: int | None, seed: int) -> list[Question]:
@@ -84,7 +88,7 @@ def of_stories(stories: Sequence[dict[str, Any]], count: int | None, seed: int) 
         found.append(
             Question("own", story["story"], text.strip(), question["question"], answers, tuple(gold))
         )
-    return sorted(found, key=lambda one: one.story)
+    return _in_a_row(found, seed)
 
 
 def summarised(stories: Sequence[dict[str, Any]], count: int | None) -> list[Story]:
@@ -100,17 +104,20 @@ def summarised(stories: Sequence[dict[str, Any]], count: int | None) -> list[Sto
 
 
 def book_questions(books: Path, reading: Path) -> list[dict[str, Any]]:
-    """book, question and keywords of facts.json and of books.jsonl; no keywords: the book does not say."""
+    """book, its path, question and keywords of facts.json and of books.jsonl; no keywords: the book does not
+    say.
+    """
     found = []
     for book in json.loads((books / "facts.json").read_text(encoding="utf-8"))["books"]:
         for fact in book["facts"]:
-            found.append(
-                {"book": book["file"], "question": fact["question"], "keywords": fact["answer_keywords"]}
-            )
+            found.append((book["file"], fact["question"], fact["answer_keywords"]))
     for line in (reading / "books.jsonl").read_text(encoding="utf-8").splitlines():
         one = json.loads(line)
-        found.append({name: one[name] for name in ("book", "question", "keywords")})
-    return sorted(found, key=lambda one: one["book"])
+        found.append((one["book"], one["question"], one["keywords"]))
+    return [
+        {"book": book, "path": books / book, "question": question, "keywords": keywords}
+        for book, question, keywords in sorted(found, key=lambda one: one[0])
+    ]
 
 
 def document(name: str, text: str) -> Document:
@@ -122,8 +129,24 @@ def document(name: str, text: str) -> Document:
 def _sampled(
     stories: Sequence[dict[str, Any]], count: int | None, dice: random.Random
 ) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-    every = [(story, question) for story in stories for question in story["questions"]]
+    every = [(story, question) for story in stories for question in _answered(story)]
     return every if count is None or count >= len(every) else dice.sample(every, count)
+
+
+def _answered(story: dict[str, Any]) -> list[dict[str, Any]]:
+    """The questions that have an answer, and sections that are there."""
+    numbers = {number for number, _part in _numbered(story)}
+    return [one for one in story["questions"] if one["answers"] and numbers.intersection(one["sections"])]
+
+
+def _in_a_row(asked: Sequence[Question], seed: int) -> list[Question]:
+    """Questions about one passage one after the other, the stories in an order of their own: whoever stops
+    early has a sample, not the beginning of the alphabet.
+    """
+    stories = sorted({one.story for one in asked})
+    random.Random(f"{seed}/order").shuffle(stories)
+    place = {story: number for number, story in enumerate(stories)}
+    return sorted(asked, key=lambda one: (place[one.story], one.text))
 
 
 def _numbered(story: dict[str, Any]) -> list[tuple[int, str]]:

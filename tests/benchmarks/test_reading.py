@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import quality
 from benchmarks.reading import cases, run, scores
+from core.errors import UserError
 
 TALES = [
     {
@@ -96,6 +98,85 @@ def test_questions_about_books_say_which_are_not_answered(tmp_path: Path):
     (tmp_path / "books.jsonl").write_text(json.dumps(line))
     found = cases.book_questions(tmp_path, tmp_path)
     assert [(one["book"], one["keywords"]) for one in found] == [("a.txt", []), ("b.txt", ["ann"])]
+    assert found[0]["path"] == tmp_path / "a.txt"
+
+
+def test_a_run_that_ends_early_has_a_sample_of_the_stories():
+    """In the order of their names a run cut short would have judged the first ones only."""
+    tales = [{**TALES[1], "story": f"{number:02d}"} for number in range(20)]
+    for asked in (cases.of_stories(tales, None, 0), cases.with_passage(tales, None, 0)):
+        order = [one.story for one in asked]
+        grouped = list(dict.fromkeys(order))
+        assert sorted(order, key=grouped.index) == order, "questions about one story in a row"
+        assert grouped != sorted(grouped) and sorted(grouped) == [tale["story"] for tale in tales]
+
+
+def test_a_question_without_answer_or_section_is_not_asked():
+    """Other splits may have some; the best F1 over no answers is none."""
+    bare = {"question": "Why?", "answers": [], "sections": [1]}
+    lost = {"question": "How?", "answers": ["so"], "sections": [99]}
+    tales = [{**tale, "questions": [*tale["questions"], bare, lost]} for tale in TALES]
+    asked = [*cases.of_stories(tales, None, 0), *cases.with_passage(tales, None, 0)]
+    assert not {"Why?", "How?"} & {one.question for one in asked if one.kind == "own"}
+
+
+class _Answers:
+    """In the program's place: answers everything with one word."""
+
+    def __init__(self, model: str, mode: str, *, folder: Path | None) -> None:
+        self.name = model
+
+    def of_gold(self, one: cases.Question) -> dict:
+        own = {"f1": 1.0, "contains": True} if one.answers else {}
+        return {"kind": one.kind, "question": one.question, "said": "lion", "refused": False, **own}
+
+    def of_story(self, one: cases.Question) -> dict:
+        found = {"passage_at_1": False, "passage_at_3": True}
+        return {"question": one.question, "said": "lion", "f1": 0.5, **found}
+
+    def of_summaries(self, one: cases.Story) -> dict:
+        return {"story": one.name, "said": "It was.", "rouge1": 0.3, "rouge2": 0.1} | NAMELESS
+
+
+NAMELESS = {"unknown_names": 0, "names": 0}
+KEYS = {
+    "f1_gold",
+    "f1_story",
+    "answered_foreign",
+    "refused_own",
+    "passage_at_1",
+    "passage_at_3",
+    "rouge1",
+    "rouge2",
+    "unknown_names",
+}
+
+
+def _judged(folder: Path, *options: str) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(run, "Program", _Answers)
+        patch.setattr("sys.argv", ["quality", "--reading", str(folder), "--split", "new", "--json", *options])
+        quality.main()
+
+
+@pytest.mark.parametrize("minutes", ["60", "0.000000001"])
+def test_the_last_line_has_every_figure(minutes: str, tmp_path: Path, capsys: pytest.CaptureFixture):
+    """Of any split and in any time: each part has its share, and the last is not left out."""
+    (tmp_path / "fairytaleqa-new.jsonl").write_text("\n".join(map(json.dumps, TALES)))
+    story = {"story": "s", "text": "A tale.", "questions": [{"summaries": ["It was."]}]}
+    (tmp_path / "squality-new.jsonl").write_text(json.dumps(story))
+    _judged(tmp_path, "--minutes", minutes)
+    line = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert set(line) >= KEYS
+    assert minutes != "60" or all(isinstance(line[key], int | float) for key in KEYS)
+    assert line["asked"] == {"gold": 16, "story": 6, "summaries": 1}
+    assert line["cases"] == (line["asked"] if minutes == "60" else {"gold": 1, "story": 1, "summaries": 1})
+
+
+def test_a_split_that_is_not_there_is_named(tmp_path: Path):
+    """Before the model is loaded."""
+    with pytest.raises(UserError, match="fairytaleqa-new.jsonl"):
+        _judged(tmp_path)
 
 
 def test_figures_name_what_was_not_run():
