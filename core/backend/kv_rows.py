@@ -1,18 +1,27 @@
 """How a row of keys or values lies in a KV cache. The type of the cache's tensors says it: numbers of that
-type, which need not be the one computed with.
+type, which need not be the one computed with, or, of int8, codes and behind them what they are to be
+multiplied by.
 
 Caches, copies and files move rows without knowing what is in them; only who appends, attends and scores
-looks inside, through this module.
+looks inside, through this module. A code is the nearest whole number of 127ths of the row's largest: what
+`numbers` gives back is off by at most half of one. A row ends at a multiple of 16 bytes, so that any part of
+a block is one run for each head, and rows can be read 16 bytes at a time.
 """
 
 from __future__ import annotations
 
 import torch
 
+from core.backend.pieces import coded_row_bytes
+
+CODES = torch.int8
+_MOST = 127
+_LEAST = _MOST * torch.finfo(torch.float32).tiny  # of a row's largest number: of zeros the codes are 0
+
 
 def row_width(head_dim: int, dtype: torch.dtype) -> int:
     """Elements of `dtype` that a row of `head_dim` numbers takes."""
-    return head_dim
+    return coded_row_bytes(head_dim) if dtype == CODES else head_dim
 
 
 def row_bytes(head_dim: int, dtype: torch.dtype) -> int:
@@ -29,14 +38,21 @@ def as_rows(x: torch.Tensor, head_dim: int, dtype: torch.dtype) -> torch.Tensor:
     """x [..., head_dim], or rows of another cache, as rows of `dtype` [..., width]; x itself where it is
     that.
     """
-    return x.to(dtype)
+    if x.dtype == dtype:
+        return x
+    if dtype == CODES:
+        return _coded(x)
+    return numbers(x, head_dim, dtype)
 
 
 def numbers(rows: torch.Tensor, head_dim: int, dtype: torch.dtype) -> torch.Tensor:
     """What rows [..., width] stand for: [..., head_dim] of `dtype`, the rows themselves where they are
     that.
     """
-    return rows.to(dtype)
+    if rows.dtype == dtype:
+        return rows
+    found = torch.empty(*rows.shape[:-1], head_dim, dtype=dtype, device=rows.device)
+    return _decode(rows, found)
 
 
 def run_of(blocks: torch.Tensor, start: int, end: int, head_dim: int, dtype: torch.dtype) -> torch.Tensor:
@@ -50,5 +66,24 @@ def run_of(blocks: torch.Tensor, start: int, end: int, head_dim: int, dtype: tor
     if touched.shape[1] == 1:
         touched, inside = touched[:, :, inside : inside + end - start], 0
     run = torch.empty(*touched.shape[:3], head_dim, dtype=dtype, device=blocks.device)
-    run.copy_(touched)
-    return run.view(kv_heads, -1, head_dim)[:, inside : inside + end - start]
+    return _decode(touched, run).view(kv_heads, -1, head_dim)[:, inside : inside + end - start]
+
+
+def _coded(x: torch.Tensor) -> torch.Tensor:
+    """x [..., head_dim] as codes with their factor behind them."""
+    head_dim, x = x.shape[-1], x.float()
+    factor = x.abs().amax(-1, keepdim=True).clamp_(min=_LEAST).div_(_MOST)
+    rows = x.new_zeros((*x.shape[:-1], row_width(head_dim, CODES)), dtype=CODES)
+    rows[..., :head_dim] = x.div(factor).round_()
+    rows[..., head_dim : head_dim + factor.itemsize] = factor.view(CODES)
+    return rows
+
+
+def _decode(rows: torch.Tensor, into: torch.Tensor) -> torch.Tensor:
+    """Writes what `rows` stand for into `into` [..., head_dim], and returns that."""
+    if rows.dtype != CODES:
+        return into.copy_(rows)
+    head_dim = into.shape[-1]
+    place = head_dim // torch.float32.itemsize
+    factor = rows.view(torch.float32)[..., place : place + 1]
+    return into.copy_(rows[..., :head_dim]).mul_(factor)

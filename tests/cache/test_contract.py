@@ -20,7 +20,7 @@ from core.cache.streaming import StreamingKVCache
 
 SHAPE = KVShape(layers=1, kv_heads=2, head_dim=8)
 SINKS, WINDOW = 3, 6
-ROWS = [torch.float32, torch.bfloat16]  # of the numbers computed with, and of others
+ROWS = [torch.float32, torch.bfloat16, torch.int8]  # of the numbers computed with, and of others
 OPS = st.lists(
     st.tuples(st.sampled_from(["feed", "feed", "rollback", "commit", "refresh", "reset"]), st.integers(1, 7)),
     max_size=25,
@@ -248,3 +248,32 @@ def test_rolling_back_beyond_what_is_there_is_an_error(length: int):
     feed(cache, [], 4, 0)
     with pytest.raises(ValueError, match="roll"):
         cache.rollback(length)
+
+
+class SeesItsOwnBeforeTheyAreKept(FullKVCache):
+    """The mutant: a pass's own rows are attended to as they were computed, and kept as codes."""
+
+    def attend(
+        self, layer: int, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, offset: int = 0
+    ) -> torch.Tensor:
+        start, n = self.length + offset, k.shape[0]
+        super().attend(layer, q, k, v, offset=offset)
+        past = [numbers(part, SHAPE.head_dim, q.dtype) for part in self.store.rows(layer, 0, start)]
+        seen = (torch.cat(pair).transpose(0, 1)[None] for pair in zip(past, (k, v), strict=True))
+        return self.backend.attend(q, *seen, length=start + n, causal=True)
+
+
+@pytest.mark.parametrize("n", [1, 5, 60])
+def test_own_rows_are_seen_as_they_are_kept(n: int):
+    """Of one token, of a draft, of a chunk of a prefill: else the first pass over a token and all later ones
+    follow different laws, and what is verified is not what plain decoding reads.
+    """
+
+    def off(kind: type[FullKVCache]) -> float:
+        cache, (q, k, v) = kind(SHAPE, 96, CpuBackend(), block_tokens=16, dtype=torch.int8), rows(n, n)
+        got, seen = cache.attend(0, q, k, v), [kept(part, torch.int8) for part in (k, v)]
+        history = list(zip(*seen, strict=True))
+        return max(float((got[i] - replayed(q[i], history[: i + 1])).abs().max()) for i in range(n))
+
+    assert off(FullKVCache) < 1e-5
+    assert off(SeesItsOwnBeforeTheyAreKept) > 1e-3

@@ -23,7 +23,7 @@ from tests.cache.late import LateBackend, LateCopies
 SHAPE, HEADS = KVShape(layers=3, kv_heads=2, head_dim=8), 4
 BLOCK, CAPACITY, FRESH = 16, 112, 6
 # rows of the numbers computed with, and of others
-ROWS = [torch.float32, torch.bfloat16]
+ROWS = [torch.float32, torch.bfloat16, torch.int8]
 # (layers that keep blocks on the device, how many blocks each): none, some layers, all layers; the first
 # blocks of every layer
 SPLITS = {

@@ -9,10 +9,11 @@ from pathlib import Path
 import torch
 
 from core.backend.definition import defined
+from core.backend.kv_rows import CODES, as_rows, numbers
 from core.backend.native.library import entry_points, library_path, loaded
 
 HEAD_DIMS = (64, 128)
-_KINDS = {torch.float32: 0, torch.bfloat16: 1, torch.int8: 2}
+_KINDS = {torch.float32: 0, torch.bfloat16: 1, CODES: 2}
 _MOST_KV_HEADS = 256
 
 
@@ -55,7 +56,7 @@ class NativeAttention:
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """See Backend.attend_part. k and v are of one layout, their rows and heads contiguous.
 
-        A row of int8 is head_dim codes and then one float32, by which they are to be multiplied.
+        Rows are what core.backend.kv_rows makes of them: numbers, or codes and then one float32.
         """
         n, heads, head_dim = q.shape
         queries = q.float().contiguous()
@@ -103,15 +104,16 @@ def native_attention(cpu_flags: Collection[str]) -> NativeAttention | None:
 
 
 def _agrees(kernel: NativeAttention) -> bool:
-    """Against dense softmax: several units and blocks, own rows, a group of two, both kinds of numbers."""
+    """Against dense softmax: several units and blocks, own rows, a group of two, every kind of row."""
     dice = torch.Generator().manual_seed(0)
     q = torch.randn(3, 4, 64, generator=dice)
     keys, values = torch.randn(2, 2, 2, 640, 64, generator=dice)
     length = 700
-    for dtype in (torch.float32, torch.bfloat16):
-        k, v = keys.to(dtype), values.to(dtype)
+    for dtype in _KINDS:
+        k, v = (as_rows(part, 64, dtype) for part in (keys, values))
+        seen = (numbers(part, 64, torch.float32) for part in (k, v))
         out, lse = kernel.attend(q, k, v, length=length, causal=True)
-        want, want_lse = defined(q, k, v, length=length, causal=True)
+        want, want_lse = defined(q, *seen, length=length, causal=True)
         if not torch.allclose(out.double(), want, atol=1e-5):
             return False
         if not torch.allclose(lse.double(), want_lse, atol=1e-5):
