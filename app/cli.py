@@ -112,6 +112,14 @@ def _plan(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", metavar="NAME", help="a name from `models list` or a folder")
     parser.add_argument("--context", dest="context_tokens", metavar="N", help="tokens of context")
     parser.add_argument("--weights", metavar="BITS", help="16 decodes a GGUF; 8 or 4 refuses a model of more")
+    _imagined(parser)
+    parser.add_argument(
+        "--acceptance", dest="assumed_acceptance", metavar="A", help="assumed acceptance rate, 0.01 to 0.999"
+    )
+    parser.add_argument("--json", action="store_true", help="as JSON")
+
+
+def _imagined(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--gpu", metavar="NAME", help='imagine this GPU, for example "RTX 4090"; none: without one'
     )
@@ -120,15 +128,11 @@ def _plan(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--pcie", type=_positive, metavar="GB/s", help="imagine this transfer rate to the GPU"
     )
-    parser.add_argument(
-        "--acceptance", dest="assumed_acceptance", metavar="A", help="assumed acceptance rate, 0.01 to 0.999"
-    )
     parser.add_argument("--os", metavar="NAME", help="imagine this system: linux, windows or macos")
-    parser.add_argument("--json", action="store_true", help="as JSON")
 
 
 def _models(parser: argparse.ArgumentParser) -> None:
-    parser.set_defaults(run="app.commands:models")
+    parser.set_defaults(run="app.model_commands:models")
     parser.add_argument(
         "action",
         nargs="?",
@@ -137,6 +141,7 @@ def _models(parser: argparse.ArgumentParser) -> None:
         help="list them, download one, or print the folder they are in",
     )
     parser.add_argument("name", nargs="?", metavar="NAME", help="which model to download")
+    _imagined(parser)
     parser.add_argument("--json", action="store_true", help="the list as JSON")
 
 

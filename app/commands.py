@@ -1,4 +1,4 @@
-"""Commands that do not answer: extract, doctor, plan, models, snapshots, tune, train-draft, serve and app.
+"""Commands that do not answer: extract, doctor, plan, snapshots, tune, train-draft, serve and app.
 
 What needs torch or gradio is imported by the command that needs it.
 """
@@ -12,15 +12,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from app.terminal import read_book, say, status, tell
+from app.terminal import read_book, say, status
 from core import paths
 from core.config import Settings
-from core.errors import UserError
 from core.text.words import translated as _
 
 if TYPE_CHECKING:
     from core.hardware.facts import Hardware
-    from core.planning.offers import Offer
 
 
 def extract(given: argparse.Namespace, settings: Settings) -> int:
@@ -103,23 +101,13 @@ def _tried(machine: Hardware, settings: Settings, *, tell: bool) -> list[dict[st
 
 def plan(given: argparse.Namespace, settings: Settings) -> int:
     """The plan for this machine, or for one with other parts."""
-    from core.hardware.gpus import imagine
-    from core.hardware.probe import probe
     from core.model.catalogue import find
     from core.model.fetch import is_downloaded
     from core.planning.known import known_in
     from core.planning.offers import choose, plan_for
     from core.planning.wording import format_plan
 
-    imagined = any(value is not None for value in (given.gpu, given.vram, given.ram, given.pcie, given.os))
-    machine = imagine(
-        probe(paths.data_dir(), measure=not imagined),
-        gpu=given.gpu,
-        vram_gib=given.vram,
-        ram_gib=given.ram,
-        pcie_gb_per_s=given.pcie,
-        system=given.os,
-    )
+    machine = imagined(given)
     known = known_in(paths.data_dir())
     if settings.model is not None:
         made = plan_for(machine, settings, find(settings.model), known=known).plan
@@ -127,6 +115,22 @@ def plan(given: argparse.Namespace, settings: Settings) -> int:
         made = choose(machine, settings, is_downloaded=is_downloaded, known=known).plan
     say(json.dumps(made.to_json(), default=_plain) if given.json else format_plan(made))
     return 0
+
+
+def imagined(given: argparse.Namespace) -> Hardware:
+    """This machine, with the parts exchanged that the options of `plan` and `models` name."""
+    from core.hardware.gpus import imagine
+    from core.hardware.probe import probe
+
+    other = any(value is not None for value in (given.gpu, given.vram, given.ram, given.pcie, given.os))
+    return imagine(
+        probe(paths.data_dir(), measure=not other),
+        gpu=given.gpu,
+        vram_gib=given.vram,
+        ram_gib=given.ram,
+        pcie_gb_per_s=given.pcie,
+        system=given.os,
+    )
 
 
 def snapshots(given: argparse.Namespace, settings: Settings) -> int:
@@ -150,83 +154,6 @@ def _snapshot_facts(settings: Settings) -> dict[str, Any]:
         **asdict(SnapshotFolder(folder).usage()),
         "quota_bytes": quota_bytes(settings.snapshot_quota_gb, folder),
     }
-
-
-def models(given: argparse.Namespace, settings: Settings) -> int:
-    """The models this program knows, where they are kept, and fetching one."""
-    if given.action == "path":
-        say(str(paths.subdir("models")))
-    elif given.action == "download":
-        _download(given)
-    else:
-        _list(given, settings)
-    return 0
-
-
-def _download(given: argparse.Namespace) -> None:
-    from core.model.catalogue import find
-    from core.model.fetch import fetch
-
-    if not given.name:
-        raise UserError(
-            _(
-                "Which model? Name one: launcher.py models download NAME. `launcher.py models list` "
-                "shows them."
-            )
-        )
-    entry = find(given.name)
-    if entry.folder is not None:
-        words = _("{folder} is a folder on this computer already; there is nothing to download.")
-        raise UserError(words.format(folder=entry.folder))
-    folder, note = fetch(entry, progress=status)
-    status("", None)
-    say(str(folder))
-    if note:
-        tell(note)
-
-
-def _list(given: argparse.Namespace, settings: Settings) -> None:
-    from core.hardware.probe import probe
-    from core.model.fetch import is_downloaded
-    from core.planning.known import known_in
-    from core.planning.offers import offers
-
-    found = offers(
-        probe(paths.data_dir(), measure=False),
-        settings,
-        is_downloaded=is_downloaded,
-        known=known_in(paths.data_dir()),
-    )
-    if given.json:
-        say(json.dumps([_facts(offer) for offer in found]))
-        return
-    for offer in found:
-        say(_line(offer))
-
-
-def _facts(offer: Offer) -> dict[str, Any]:
-    return {
-        "name": offer.entry.name,
-        "downloaded": offer.downloaded,
-        "fits": offer.plan is not None,
-        "reason": offer.reason,
-        "licence": offer.entry.licence,
-        "context_tokens": offer.entry.native_context,
-        "languages": offer.entry.languages,
-        "chat": offer.entry.chat,
-    }
-
-
-def _line(offer: Offer) -> str:
-    """Two lines: the model, and how it fits."""
-    entry = offer.entry
-    here = _("here") if offer.downloaded else ""
-    facts = [entry.licence, entry.languages, "" if entry.chat else _("not tuned for chat")]
-    if offer.plan:
-        fits = _("fits: {tokens:,} tokens of context").format(tokens=offer.plan.context_tokens)
-    else:
-        fits = _("does not fit: {reason}").format(reason=offer.reason.splitlines()[0])
-    return f"{here:<7} {entry.name:<32} {'; '.join(filter(None, facts))}\n{'':8} {fits}"
 
 
 def tune(given: argparse.Namespace, settings: Settings) -> int:

@@ -28,6 +28,8 @@ from benchmarks.store import load  # noqa: E402
 from core.config import RULES, Settings  # noqa: E402
 from core.hardware.gpus import imagined_hardware  # noqa: E402
 from core.planning.offers import offers  # noqa: E402
+from core.planning.recommended import first_answer  # noqa: E402
+from core.text.words import duration, size  # noqa: E402
 
 RESULTS = REPO / "benchmarks" / "results"
 PAGE_WIDTH = 126  # characters of a line
@@ -117,11 +119,59 @@ def card_table() -> str:
     for name, vram_gib in CARDS:
         machine = imagined_hardware(gpu=name, ram_gib=CARD_RAM_GIB)
         fitting = [offer for offer in offers(machine, Settings()) if offer.plan and offer.entry.chat]
+        fitting = [offer for offer in fitting if not offer.entry.file]  # codes write slowly on a card
         largest = [
             next(offer.entry.name for offer in fitting if offer.plan.context_tokens >= tokens)
             for tokens in CARD_CONTEXTS
         ]
         lines.append(_row([f"{vram_gib} GB", name, *largest]))
+    return "\n".join(lines)
+
+
+PCS = (
+    ("none, 8 GB RAM", {"ram_gib": 8}),
+    ("none, 16 GB RAM", {"ram_gib": 16}),
+    ("none, 32 GB RAM", {"ram_gib": 32}),
+    ("6 GB (as an RTX 4060)", {"gpu": "RTX 4060", "vram_gib": 6, "ram_gib": 16}),
+    ("8 GB (RTX 4060)", {"gpu": "RTX 4060", "ram_gib": 32}),
+    ("12 GB (RTX 4070)", {"gpu": "RTX 4070", "ram_gib": 32}),
+    ("16 GB (RTX 4080)", {"gpu": "RTX 4080", "ram_gib": 32}),
+    ("24 GB (RTX 4090)", {"gpu": "RTX 4090", "ram_gib": 64}),
+    ("32 GB (RTX 5090)", {"gpu": "RTX 5090", "ram_gib": 64}),
+)
+PC_COLUMNS = (
+    "Card",
+    "Model",
+    "Weights",
+    "Context",
+    "KV cache",
+    "First answer",
+    "Between tokens",
+    "100,000 tokens read in",
+)
+
+
+def pc_table() -> str:
+    """The model that is recommended for each of PCS, and what its plan expects."""
+    lines = [_row(PC_COLUMNS), _row(["---"] * len(PC_COLUMNS))]
+    for name, parts in PCS:
+        found = offers(imagined_hardware(**parts), Settings())
+        offer = next(offer for offer in found if offer.recommended)
+        plan = offer.plan
+        on_card = f"{plan.on_chip_layers} of {plan.layers} layers on the card"
+        weights = plan.weights_format or f"{offer.entry.shape.bits} bits"
+        first = duration(first_answer(plan).seconds)
+        cells = (
+            name,
+            offer.entry.name,
+            f"{weights}, {size(offer.entry.download_bytes)}",
+            f"{plan.context_tokens:,}",
+            on_card if plan.device == "cuda" else "RAM",
+            first,
+            f"{plan.expected_tbt_ms:.0f} ms",
+            duration(plan.expected_book_s),
+        )
+        lines.append(_row(cells))
     return "\n".join(lines)
 
 
@@ -196,6 +246,7 @@ PAGES: dict[str, dict[str, Callable[[], str]]] = {
         "tree": lambda: tree(tracked_folders()),
     },
     "docs/measured.md": {"measured": lambda: measured.section(RESULTS)},
+    "docs/models.md": {"pcs": pc_table},
     "docs/settings.md": {
         "settings": lambda: settings_table((REPO / "config.yaml").read_text(encoding="utf-8"))
     },

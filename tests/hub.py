@@ -58,7 +58,7 @@ class Hub:
         siblings = []
         for name, content in self.files.items():
             entry = {"rfilename": name, "size": len(content), "blobId": git_id(content)}
-            if name.endswith((".safetensors", ".bin")):
+            if name.endswith((".safetensors", ".bin", ".gguf")):
                 entry["lfs"] = {
                     "sha256": hashlib.sha256(content).hexdigest(),
                     "size": len(content),

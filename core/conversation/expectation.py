@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from core.conversation.reading import Part, ReadingStyle
 from core.events import Event, Prefill, Stats
+from core.planning.costs import PASSAGE_TOKENS
 from core.planning.plan import Plan
 
 _NEWEST = 0.5  # weight of the newest measurement
 _LEAST_TOKENS = 256  # a shorter prompt says little of the speed of a book
 _LEAST_ROUNDS = 8
-_PASSAGE_TOKENS = 600  # 400 words and the instruction
 _SHORT_ANSWER_TOKENS = 40
 
 
@@ -63,7 +63,7 @@ class Expectation:
     def passages_s(self, most: int, style: ReadingStyle) -> float:
         """Seconds until a question is answered from `most` passages, each with a short answer."""
         written = min(style.note_tokens, _SHORT_ANSWER_TOKENS)
-        return most * (self.reading_s(_PASSAGE_TOKENS) + self.writing_s(written, _PASSAGE_TOKENS))
+        return most * (self.reading_s(PASSAGE_TOKENS) + self.writing_s(written, PASSAGE_TOKENS))
 
     def _expected_tbt_s(self, context_tokens: int) -> float:
         """Plain decoding's time grows with the context; with drafts it is no longer than at the full one."""

@@ -17,6 +17,7 @@ from core.text.words import translated as _
 DATA = Path(__file__).with_name("gpus.yaml")
 # what pinned copies reach, not the nominal rate
 PCIE_X16_GB_PER_S = {1: 3.0, 2: 6.0, 3: 12.0, 4: 25.0, 5: 52.0, 6: 100.0}
+_OTHER_MAKERS = re.compile(r"\b(amd|radeon|rx\s?\d{3,4}|intel|arc|apple|m[1-9])\b", re.IGNORECASE)
 SCREEN_BYTES = GIB // 2  # VRAM an idle desktop and the driver take
 SYSTEM_BYTES = 4 * GIB  # RAM an idle desktop takes
 SYSTEMS = {"linux": "Linux", "windows": "Windows", "macos": "Darwin", "darwin": "Darwin"}
@@ -138,8 +139,11 @@ def imagined_hardware(
         raise UserError(
             _("The system “{system}” is unknown; use Linux, Windows or macOS.").format(system=system)
         )
-    gpus = ()
-    if gpu is not None and gpu.strip().lower() != "none":
+    gpus, problems = (), ()
+    unused = _unused(gpu or "none", known)
+    if unused:
+        problems = (unused,)
+    elif gpu is not None and gpu.strip().lower() != "none":
         gpus = (imagined_gpu(gpu, vram_gib=vram_gib, pcie_gb_per_s=pcie_gb_per_s),)
     ram = int(ram_gib * GIB)
     return Hardware(
@@ -152,7 +156,20 @@ def imagined_hardware(
         ram_available_bytes=max(0, ram - SYSTEM_BYTES),
         pinnable_bytes=pinnable(known, ram),
         gpus=gpus,
+        problems=problems,
     )
+
+
+def _unused(gpu: str, system: str) -> str:
+    """Why this GPU would not be used, as a sentence; "" where it would, or where there is none."""
+    if _OTHER_MAKERS.search(gpu):
+        said = _(
+            "{gpu} is not used: this program computes on NVIDIA cards and on the CPU. As without a card."
+        )
+        return said.format(gpu=gpu.strip())
+    if system == "Darwin":
+        return _("On a Mac the CPU computes; its graphics cores are not used.")
+    return ""
 
 
 def imagine(
@@ -196,9 +213,14 @@ def imagine(
         system=fresh.system,
         ram_bytes=ram[0],
         ram_available_bytes=ram[1],
-        problems=(),
+        problems=fresh.problems,
         pinnable_bytes=pinnable(fresh.system, ram[0]),
     )
+
+
+def with_vram(hardware: Hardware, vram_gib: float) -> Hardware:
+    """The machine with cards of so much memory."""
+    return replace(hardware, gpus=tuple(_changed(one, vram_gib, None) for one in hardware.gpus))
 
 
 def _changed(gpu: Gpu, vram_gib: float | None, pcie_gb_per_s: float | None) -> Gpu:

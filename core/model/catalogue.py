@@ -22,7 +22,8 @@ import yaml
 from core.errors import UserError
 from core.model.gguf import read_header
 from core.model.gguf_config import ROPE_FACTORS, bits_of, bytes_in_codes, config_of, format_of
-from core.model.shapes import ModelShape
+from core.model.gguf_sizes import in_format
+from core.model.shapes import ModelShape, why_not
 from core.text.words import translated as _
 
 DATA = Path(__file__).with_name("catalogue.yaml")
@@ -46,7 +47,12 @@ class CatalogueEntry:
     frame: str = "lwm"
     role: str = "target"  # "draft": only useful as a draft model
     draft: str | None = None
-    weights: str = "safetensors"  # "bin": pickled checkpoint, converted once after the download
+    # "bin": pickled checkpoint, converted once after the download; "gguf": one file, used as it is
+    weights: str = "safetensors"
+    # of a GGUF on the hub: its name there, its size, and its checksum where a public source states one
+    file: str = ""
+    file_bytes: int = 0
+    sha256: str = ""
     # the licence must be accepted on the model's page before a download
     gated: bool = False
     embedded: bool = False
@@ -68,11 +74,27 @@ class CatalogueEntry:
         """Tokens the model was trained for."""
         return self.shape.native_context
 
+    @property
+    def download_bytes(self) -> int:
+        """What a download fetches, about."""
+        return self.file_bytes or self.shape.file_bytes
+
+
+@lru_cache(maxsize=1)
+def _data() -> dict[str, Any]:
+    return yaml.safe_load(DATA.read_text(encoding="utf-8"))
+
 
 @lru_cache(maxsize=1)
 def _entries() -> tuple[CatalogueEntry, ...]:
-    raw = yaml.safe_load(DATA.read_text(encoding="utf-8"))
-    return tuple(_entry(name, values) for name, values in raw["models"].items())
+    models = {name: _entry(name, values) for name, values in _data()["models"].items()}
+    files = (_file_entry(name, values, models) for name, values in _data()["files"].items())
+    return *models.values(), *files
+
+
+def not_yet() -> dict[str, str]:
+    """Models that people ask for and that do not run here, each with the reason."""
+    return {name: why_not(family, name) for name, family in _data()["not_yet"].items()}
 
 
 def load() -> dict[str, CatalogueEntry]:
@@ -96,6 +118,9 @@ def find(name: str) -> CatalogueEntry:
         return from_folder(path)
     if (file := gguf_at(path)) is not None:
         return from_gguf(file)
+    for known, why in not_yet().items():
+        if wanted == known.lower():
+            raise UserError(why)
     names = {entry.name.lower(): entry.name for entry in _entries()}
     near = names[difflib.get_close_matches(wanted, names, n=1, cutoff=0.0)[0]]
     said = _(
@@ -162,9 +187,10 @@ def from_gguf(file: Path) -> CatalogueEntry:
         coded_bytes=coded_bytes,
     )
     stem = file.stem.lower()
-    for known in _entries():
+    for known in (entry for entry in _entries() if entry.weights != "gguf"):
         if stem.startswith(known.name.lower()) and _sizes(shape) == _sizes(known.shape):
-            return replace(known, name=file.stem, folder=file, shape=shape, embedded=False)
+            of_file = {"name": file.stem, "folder": file, "shape": shape, "weights": "gguf"}
+            return replace(known, **of_file, embedded=False, taught=False)
     return CatalogueEntry(
         name=file.stem,
         repo=str(file),
@@ -224,6 +250,24 @@ def _entry(name: str, values: Mapping[str, Any]) -> CatalogueEntry:
         heads=tuple((layer, head) for layer, head in values.pop("heads", ())),
         reading=MappingProxyType(values.pop("reading", {})),
         **values,
+    )
+
+
+def _file_entry(name: str, values: Mapping[str, Any], models: Mapping[str, CatalogueEntry]) -> CatalogueEntry:
+    """The model `of` as one GGUF of the hub. It has no draft model: drafts come from n-gram lookup."""
+    base = models[values["of"]]
+    return replace(
+        base,
+        name=name,
+        repo=values["repo"],
+        revision=values.get("revision", "main"),
+        shape=in_format(base.shape, name, values["format"]),
+        gated=False,
+        draft=None,
+        weights="gguf",
+        file=f"{name}.gguf",
+        file_bytes=values["bytes"],
+        sha256=values.get("sha256", ""),
     )
 
 

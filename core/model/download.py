@@ -12,11 +12,15 @@ import hashlib
 import logging
 import shutil
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from core.errors import UserError
 from core.events import Progress
+from core.model.digests import remember
 from core.model.folder import PICKLED, check_files
+from core.model.gguf import read_header
+from core.model.gguf_config import config_of
 from core.model.hub import RemoteFile, bar, fetch_file, listed, told_to_the_user
 from core.model.stored import finish, finished
 from core.paths import subdir
@@ -46,6 +50,8 @@ def download(
     revision: str = "main",
     models_dir: Path | None = None,
     pickled: bool = False,
+    file: str = "",
+    sha256: str = "",
     offline: bool = False,
     progress: Progress | None = None,
     should_stop: Callable[[], bool] | None = None,
@@ -53,8 +59,9 @@ def download(
     """The folder of `repo` below "models" in the user's data folder, fetched when it is not there yet.
 
     `name` names the folder (default: the repository's own). `pickled` allows weights in .bin files where
-    there are no others; they are converted to safetensors. With `offline` nothing is fetched. Raises
-    UserError with cause and remedy, Stopped when `should_stop` said so.
+    there are no others; they are converted to safetensors. `file` is the one GGUF that is wanted of it, of
+    this `sha256` where it is known. With `offline` nothing is fetched. Raises UserError with cause and
+    remedy, Stopped when `should_stop` said so.
     """
     root = models_dir if models_dir is not None else subdir("models")
     folder = root / (name or repo.rpartition("/")[2])
@@ -73,8 +80,20 @@ def download(
     report = progress or (lambda stage, fraction: None)
     with FileLock(root / f".{folder.name}.lock"), told_to_the_user(repo, root):
         if finished(folder) is None:
-            _fetch(repo, revision, folder, pickled, report, should_stop or (lambda: False))
+            wanted = _Wanted(repo, revision, pickled, file, sha256)
+            _fetch(wanted, folder, report, should_stop or (lambda: False))
     return folder
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """What of a repository is fetched: see `download`."""
+
+    repo: str
+    revision: str
+    pickled: bool
+    file: str
+    sha256: str
 
 
 # ---- what to fetch -----------------------------------------------------------------------------------------
@@ -104,6 +123,24 @@ def plan_files(repo: str, files: list[RemoteFile], *, pickled: bool = False) -> 
     return [file for file in wanted if file not in weights or file in (own or weights)]
 
 
+def only_file(repo: str, files: list[RemoteFile], name: str, sha256: str = "") -> RemoteFile:
+    """The file of this name. Raises UserError when the repository has none, or another than the one known."""
+    found = next((file for file in files if file.name == name), None)
+    if found is None:
+        said = _(
+            "{repo} has no file {file} any more. Choose another model, or give the path of a file of yours."
+        )
+        raise UserError(said.format(repo=repo, file=name))
+    if sha256 and found.sha256 and found.sha256 != sha256:
+        said = _(
+            "{file} of {repo} is another file than the one this program knows (its checksum differs). "
+            "Nothing was fetched. Choose another model; or, if you trust it, fetch it yourself and give its "
+            "path."
+        )
+        raise UserError(said.format(repo=repo, file=name))
+    return replace(found, sha256=found.sha256 or sha256 or None)
+
+
 def converted_names(pickled: list[str]) -> dict[str, str]:
     """The safetensors name that each pickled file gets."""
     return {
@@ -123,12 +160,14 @@ def _matches(name: str, patterns: tuple[str, ...]) -> bool:
 # ---- fetching ----------------------------------------------------------------------------------------------
 
 
-def _fetch(
-    repo: str, revision: str, folder: Path, pickled: bool, report: Progress, should_stop: Callable[[], bool]
-) -> None:
+def _fetch(wanted: _Wanted, folder: Path, report: Progress, should_stop: Callable[[], bool]) -> None:
     report(_("Asking for the list of files"), None)
-    commit, found = listed(repo, revision)
-    files = plan_files(repo, found, pickled=pickled)
+    repo = wanted.repo
+    commit, found = listed(repo, wanted.revision)
+    if wanted.file:
+        files = [only_file(repo, found, wanted.file, wanted.sha256)]
+    else:
+        files = plan_files(repo, found, pickled=wanted.pickled)
     bins = [file for file in files if _is_pickled(file.name)]
     converted = converted_names([file.name for file in bins])
     stage = folder.parent / f".{folder.name}.part"
@@ -148,13 +187,17 @@ def _fetch(
 
         to_safetensors(stage, converted, report)
     _unlink(stage.glob("*.incomplete"))  # of a commit that is no longer the newest
-    check_files(stage)
-    finish(
-        stage, repo=repo, revision=commit, sha256={file.name: file.sha256 for file in files if file.sha256}
-    )
+    if wanted.file:
+        config_of(read_header(stage / wanted.file), folder.name)
+    else:
+        check_files(stage)
+    sums = {file.name: file.sha256 for file in files if file.sha256}
+    finish(stage, repo=repo, revision=commit, sha256=sums)
     if folder.exists():
         shutil.rmtree(folder)
     stage.rename(folder)
+    if wanted.file in sums:
+        remember((folder / wanted.file).resolve(), sums[wanted.file])
     log.info("%s at %s stored in %s", repo, commit, folder)
 
 

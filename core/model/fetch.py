@@ -76,20 +76,27 @@ def _one(
     if entry.embedded:
         return ensure_embedded(progress)
     if entry.folder is not None and entry.folder.suffix.lower() == ".gguf":
-        from core.model.gguf_folder import opened
-
-        return opened(entry.folder, progress)
+        return _opened(entry.folder, progress)
     if entry.folder is not None:
         return use_folder(entry.folder)
-    return download(
+    folder = download(
         entry.repo,
         name=entry.name,
         revision=entry.revision,
         pickled=entry.weights == "bin",
+        file=entry.file,
+        sha256=entry.sha256,
         offline=offline,
         progress=progress,
         should_stop=should_stop,
     )
+    return _opened(folder / entry.file, progress) if entry.file else folder
+
+
+def _opened(file: Path, progress: Progress) -> Path:
+    from core.model.gguf_folder import opened
+
+    return opened(file, progress)
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -4,12 +4,12 @@ the file is. Made once for each content; the weights stay where they are.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from pathlib import Path
 
 from core.errors import UserError
 from core.events import Progress
+from core.model.digests import digest_of
 from core.model.gguf import GgufFile, read_header
 from core.model.gguf_config import config_of
 from core.model.gguf_weights import GgufWeights
@@ -20,7 +20,6 @@ from core.text.words import translated as _
 
 POINTER = "gguf.json"
 _FORMAT = 1  # raised when what is written here changes
-_PIECE = 1 << 24  # bytes, between two words about progress
 
 
 def opened(file: Path, progress: Progress | None = None) -> Path:
@@ -32,9 +31,8 @@ def opened(file: Path, progress: Progress | None = None) -> Path:
     """
     file = file.expanduser().resolve()
     header = read_header(file)
-    root = subdir("gguf")
-    digest = _digest(file, root, progress or (lambda stage, fraction: None))
-    folder = root / digest[:32] / file.stem
+    digest = digest_of(file, progress or (lambda stage, fraction: None))
+    folder = subdir("gguf") / digest[:32] / file.stem
     facts = finished(folder)
     if facts is None or facts.get("format") != _FORMAT:
         folder.mkdir(parents=True, exist_ok=True)
@@ -76,24 +74,3 @@ def _write(folder: Path, header: GgufFile, digest: str) -> None:
         config["rope_parameters"]["frequency_factors"] = factors
     write_whole(folder / "config.json", json.dumps(config, indent=1))
     write_tokenizer(header.metadata, folder)
-
-
-def _digest(file: Path, root: Path, report: Progress) -> str:
-    """SHA-256 of the file, in hexadecimal."""
-    stat, memory = file.stat(), root / "known.json"
-    key = f"{file} {stat.st_size} {stat.st_mtime_ns}"
-    try:
-        known = dict(json.loads(memory.read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError):
-        known = {}
-    if key not in known:
-        digest, done = hashlib.sha256(), 0
-        with file.open("rb") as reader:
-            while piece := reader.read(_PIECE):
-                digest.update(piece)
-                done += len(piece)
-                report(_("Looking at the model file"), done / stat.st_size)
-        known = {one: value for one, value in known.items() if not one.startswith(f"{file} ")}
-        known[key] = digest.hexdigest()
-        write_whole(memory, json.dumps(known, indent=1))
-    return known[key]

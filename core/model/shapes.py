@@ -9,11 +9,20 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from core.errors import UserError
+from core.text.words import marked as N_
 from core.text.words import translated as _
 
 DTYPE_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 _CODE_BYTES = {4: 20, 8: 40}  # of 32 weights, by their bits; 8 bits are computed as two 4-bit halves
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
+# what keeps an architecture out that people ask for, by its name in a GGUF
+NEAR = {
+    "mistral3": N_(
+        "its queries are scaled by position and its text weights lie in a model that also sees pictures; "
+        "that was not shown to be computed rightly."
+    ),
+    "smollm3": N_("some of its layers have no rotary positions, which this runtime cannot do."),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +56,17 @@ def sizes_in(config: Mapping[str, Any]) -> dict[str, int]:
 def require_family(family: str, model: str) -> None:
     """Raises UserError for an architecture that this runtime does not cover."""
     if family not in FAMILIES:
-        said = _("{model} is of type “{family}”; only {families} run here. Choose one of `models list`.")
-        raise UserError(said.format(model=model, family=family or _("unknown"), families=", ".join(FAMILIES)))
+        raise UserError(why_not(family, model))
+
+
+def why_not(family: str, model: str) -> str:
+    """Why a model of this architecture does not run here, and what would."""
+    said = _("{model} is of type “{family}”; only {families} run here. Choose one of `models list`.")
+    if family in NEAR:
+        said = _("{model} does not run here yet: {reason} Choose one of `models list`.")
+    reason = _(NEAR.get(family, ""))
+    words = {"model": model, "family": family or _("unknown"), "reason": reason}
+    return said.format(**words, families=", ".join(FAMILIES))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,6 +31,8 @@ LEAST_GAMMA = 3  # shorter drafts are the draft length's decision, round by roun
 TINY_DRAFT_SHARE = 0.03  # of the target's weights
 TINY_DRAFT_LAYERS = 2
 
+PASSAGE_TOKENS = 600  # 400 words and the instruction
+BOOK_TOKENS = 100_000  # of a book of 300 pages
 MAX_GAMMA = 32  # longer rounds trust independent acceptance too far
 MAX_MIDDLE_GAMMA = 8
 VRAM_EFFICIENCY = 0.91  # an RTX 4090 reads 918-924 of its 1008 GB/s

@@ -10,14 +10,19 @@ from dataclasses import dataclass, replace
 from core.config import Settings
 from core.errors import PlanError, UserError
 from core.hardware.facts import Hardware
+from core.hardware.gpus import imagine, with_vram
 from core.model.catalogue import EMBEDDED, CatalogueEntry, draft_for, find, load
 from core.planning.budget import MODEL_FILES
 from core.planning.known import NOTHING, Known
 from core.planning.plan import Plan
 from core.planning.planner import plan as planned
+from core.planning.recommended import best
 from core.text.words import size
 from core.text.words import translated as _
 
+# GiB, as they are sold
+_CARDS = (6, 8, 10, 12, 16, 24, 32, 48, 80)
+_MEMORIES = (8, 16, 24, 32, 48, 64, 96, 128, 192, 256)
 USEFUL_CONTEXT = 8192  # below this a larger model reads a book in too many pieces to be worth it
 
 
@@ -38,6 +43,7 @@ class Offer:
     plan: Plan | None
     reason: str
     downloaded: bool
+    recommended: bool = False  # of all for this machine, whatever is downloaded
 
 
 def plan_for(
@@ -61,7 +67,13 @@ def plan_for(
             "fetches it."
         ).format(draft=draft.name, model=entry.name)
         return replace(found, plan=_noted(found.plan, note))
-    others = [other.shape for other in load().values() if other.role == "target" and other.chat]
+    on_card = hardware.gpus and settings.device != "cpu"
+    others = [
+        other.shape
+        for other in load().values()
+        # codes are decoded for every product on a card: they fit, and write slowly
+        if other.role == "target" and other.chat and not (on_card and other.file)
+    ]
     made = planned(
         hardware,
         settings,
@@ -87,14 +99,14 @@ def choose(
     is_downloaded: Callable[[CatalogueEntry], bool],
     known: Known = NOTHING,
 ) -> Choice:
-    """What to run: the model asked for, else the largest downloaded chat model that fits a GPU, else the
+    """What to run: the model asked for, else the best downloaded one that answers soon enough, else the
     embedded model. Raises as `plan_for`.
     """
-    entry = find(settings.model or EMBEDDED)
-    if settings.model is None and hardware.gpus and settings.device != "cpu":
-        found = offers(hardware, settings, is_downloaded=is_downloaded, known=known)
-        ready = (offer.entry for offer in found if offer.downloaded and offer.plan is not None)
-        entry = next((one for one in ready if not one.embedded), entry)
+    if settings.model is not None:
+        return plan_for(hardware, settings, find(settings.model), is_there=is_downloaded, known=known)
+    found = offers(hardware, settings, is_downloaded=is_downloaded, known=known)
+    ready = best(offer for offer in found if offer.downloaded)
+    entry = ready.entry if ready else find(EMBEDDED)
     return plan_for(hardware, settings, entry, is_there=is_downloaded, known=known)
 
 
@@ -105,12 +117,17 @@ def offers(
     is_downloaded: Callable[[CatalogueEntry], bool] = lambda entry: entry.embedded,
     known: Known = NOTHING,
 ) -> tuple[Offer, ...]:
-    """Every target model of the catalogue on this machine: those that fit first, the larger before."""
+    """Every target model of the catalogue on this machine: those that fit first, the larger before. One is
+    recommended.
+    """
     made = [
         _offer(hardware, settings, entry, downloaded=is_downloaded(entry), known=known)
         for entry in load().values()
         if entry.role == "target"
     ]
+    chosen = best(made, free=True)
+    name = chosen.entry.name if chosen else EMBEDDED
+    made = [replace(offer, recommended=offer.entry.name == name) for offer in made]
     return tuple(
         sorted(
             made, key=lambda offer: (offer.plan is None, not offer.entry.chat, -offer.entry.shape.parameters)
@@ -131,6 +148,30 @@ def _offer(
             tokens=f"{plan.context_tokens:,}"
         )
     return Offer(entry, None if reason else plan, reason, downloaded)
+
+
+def would_fit_with(hardware: Hardware, settings: Settings, entry: CatalogueEntry) -> str:
+    """The least that this machine would need instead for the model to fit: memory, of the card or of the
+    machine; "" where nothing that is sold helps.
+    """
+    gpu = hardware.gpus and settings.device != "cpu"
+    for gib in _CARDS if gpu else ():
+        if gib << 30 > hardware.gpus[0].vram_bytes and _fits(with_vram(hardware, gib), settings, entry):
+            return _("a card with {gib} GB").format(gib=gib)
+    for gib in _MEMORIES:
+        if gib << 30 <= hardware.ram_bytes:
+            continue
+        larger = imagine(hardware, ram_gib=gib)
+        if _fits(larger, settings, entry):
+            return _("{gib} GB of RAM").format(gib=gib)
+        if gpu and _fits(with_vram(larger, _CARDS[-1]), settings, entry):
+            least = next(one for one in _CARDS if _fits(with_vram(larger, one), settings, entry))
+            return _("a card with {vram} GB and {gib} GB of RAM").format(vram=least, gib=gib)
+    return ""
+
+
+def _fits(hardware: Hardware, settings: Settings, entry: CatalogueEntry) -> bool:
+    return _offer(hardware, settings, entry, downloaded=True, known=NOTHING).plan is not None
 
 
 def _too_large(plan: Plan, hardware: Hardware) -> str:

@@ -75,6 +75,11 @@ class Plan:
     residency: str = "layers"
     gpu_index: int = 0  # by position on the bus
     expected_draft_ms: float = 0.0  # one pass of the draft model
+    # a passage of costs.PASSAGE_TOKENS is read, a token is written behind it, costs.BOOK_TOKENS are read, in
+    # parts where the context is shorter
+    expected_passage_s: float = 0.0
+    expected_passage_tbt_ms: float = 0.0
+    expected_book_s: float = 0.0
     # "on" | "auto": short passes are recorded and replayed, everywhere or where it is faster
     cuda_graphs: str = "off"
     # set by the user: exactly so many are proposed, also where fewer are expected to be faster

@@ -129,8 +129,7 @@ def _computed(case: Case, layout: Layout) -> _Passes:
     site, draft = case.site, layout.draft
     pinned, pageable = layout.host_kv_split()
     host = costs.HostKV(pinned, pageable, layout.block_bytes) if pinned + pageable else None
-    kernel = "decoded" if layout.kernel == "codes" and site.device == "cuda" else layout.kernel
-    take = partial(costs.pass_s, layout.target, site.dtype, speeds=site.speeds, kernel=kernel)
+    take = partial(costs.pass_s, layout.target, site.dtype, speeds=site.speeds, kernel=_kernel(case, layout))
     draft_s = 0.0
     if draft is not None:
         draft_s = costs.pass_s(draft, site.dtype, rows=1, kv_tokens=layout.draft_tokens, speeds=site.speeds)
@@ -186,14 +185,8 @@ def _cost(case: Case, layout: Layout, passes: _Passes) -> Plan:
     site, settings = case.site, case.settings
     target, draft = layout.target, layout.draft
     lengths = _speculation(settings, passes, by_lookup=draft is None)
-    prefill_s = costs.prefill_s(
-        target,
-        site.dtype,
-        tokens=layout.context,
-        segment=layout.segment,
-        speeds=site.speeds,
-        host_bytes=sum(layout.host_kv_split()),
-    )
+    reading = partial(_reading_s, case, layout)
+    parts, rest = divmod(costs.BOOK_TOKENS, layout.context)
     offloaded = layout.on_chip < target.layers
     return Plan(
         model=target.name,
@@ -224,7 +217,10 @@ def _cost(case: Case, layout: Layout, passes: _Passes) -> Plan:
         expected_plain_tbt_ms=round(passes.full(1) * 1e3, 3),
         expected_middle_ms=round(passes.middle(1) * 1e3, 3),
         expected_row_ms=round((passes.full(9) - passes.full(1)) / 8 * 1e3, 3),
-        expected_prefill_s=round(prefill_s, 3),
+        expected_prefill_s=round(reading(layout.context), 3),
+        expected_passage_s=round(reading(costs.PASSAGE_TOKENS), 3),
+        expected_passage_tbt_ms=round(_short_pass_s(case, layout) * 1e3, 3),
+        expected_book_s=round(parts * reading(layout.context) + (reading(rest) if rest else 0.0), 3),
         expected_draft_ms=round(passes.draft_s * 1e3, 3),
         assumed_acceptance=round(passes.p, 4),
         tuned=passes.measured,
@@ -237,6 +233,32 @@ def _cost(case: Case, layout: Layout, passes: _Passes) -> Plan:
         keep_free_bytes=site.vram_reserve if site.spills else None,
         cuda_graphs=settings.cuda_graphs if site.device == "cuda" else "off",
     )
+
+
+def _reading_s(case: Case, layout: Layout, tokens: int) -> float:
+    """Seconds to read so many tokens into an empty context, of which the layout's share goes to the host."""
+    return costs.prefill_s(
+        layout.target,
+        case.site.dtype,
+        tokens=tokens,
+        segment=layout.segment,
+        speeds=case.site.speeds,
+        host_bytes=int(sum(layout.host_kv_split()) * min(1.0, tokens / layout.context)),
+    )
+
+
+def _short_pass_s(case: Case, layout: Layout) -> float:
+    """A pass of one row behind a passage: plain decoding, and nothing crosses a bus."""
+    site = case.site
+    kernel = _kernel(case, layout)
+    return costs.pass_s(
+        layout.target, site.dtype, rows=1, kv_tokens=costs.PASSAGE_TOKENS, speeds=site.speeds, kernel=kernel
+    )
+
+
+def _kernel(case: Case, layout: Layout) -> str:
+    """By which weights are multiplied, as costs.KERNEL_SPEED names it."""
+    return "decoded" if layout.kernel == "codes" and case.site.device == "cuda" else layout.kernel
 
 
 def _last(given: int | None, longest: int) -> int:

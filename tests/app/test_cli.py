@@ -180,6 +180,24 @@ def test_models_are_listed(capsys: pytest.CaptureFixture[str]):
     assert cli.main(["models", "download"]) == 1
 
 
+def test_models_are_listed_for_another_pc(capsys: pytest.CaptureFixture[str]):
+    """Before buying one: what fits, one that is recommended, and what the others would need."""
+    pc = ["models", "--gpu", "RTX 4060", "--ram", "32", "--pcie", "12", "--os", "linux"]
+    assert cli.main([*pc, "--json"]) == 0
+    listed = {model["name"]: model for model in json.loads(capsys.readouterr().out)}
+    keys = {"name", "recommended", "fits", "reason", "would_fit_with", "file", "bytes", "licence"}
+    assert all(keys | {"context_tokens", "tbt_ms", "read_100k_s"} <= set(model) for model in listed.values())
+    (chosen,) = [model for model in listed.values() if model["recommended"]]
+    assert chosen["fits"] and chosen["first_answer_s"] < 60 and chosen["read_100k_s"] > 0
+    assert "a card with" in listed["Qwen3-8B"]["would_fit_with"] and listed["Qwen3-8B"]["tbt_ms"] is None
+    assert listed["Qwen3-8B-Q4_K_M"]["file"] == "Qwen3-8B-Q4_K_M.gguf"
+    assert "does not run here yet" in listed["SmolLM3-3B"]["reason"]
+    assert cli.main(["models", "--gpu", "RX 7900 XTX", "--ram", "32"]) == 0
+    said = capsys.readouterr().out
+    assert "RX 7900 XTX is not used" in said and said.count("recommended for this computer") == 1
+    assert "first answer after" in said and "a 300-page book read" in said
+
+
 def test_doctor_reports(capsys: pytest.CaptureFixture[str]):
     assert cli.main(["doctor", "--json"]) == 0
     assert {"hardware", "would_run", "problems", "snapshots"} <= set(json.loads(capsys.readouterr().out))

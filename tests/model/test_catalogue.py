@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 
 import pytest
@@ -11,7 +12,10 @@ from core.conversation.reading import ReadingStyle
 from core.errors import UserError
 from core.model import catalogue
 from core.model.catalogue import EMBEDDED, draft_for, find, from_folder, load
-from core.model.shapes import FAMILIES
+from core.model.gguf import read_header
+from core.model.gguf_config import bytes_in_codes, config_of
+from core.model.gguf_sizes import in_format, matrix_bytes
+from core.model.shapes import FAMILIES, ModelShape
 from tests.gguf_files import write_gguf
 from tests.model.test_gguf import wide
 
@@ -69,6 +73,60 @@ def test_the_embedded_model():
     entry = find(EMBEDDED)
     assert (entry.embedded, entry.chat, entry.native_context, entry.shape.bits) == (True, True, 8192, 8)
     assert [other.name for other in load().values() if other.embedded] == [EMBEDDED]
+
+
+FILES = [entry for entry in load().values() if entry.file]
+
+
+@pytest.mark.parametrize("entry", FILES, ids=lambda entry: entry.name)
+def test_the_published_size_of_a_file_is_that_of_its_shape(entry):
+    """A layer, a head or a row too many or too few in the catalogue would plan for another model: matrices
+    are all of the file but vocabulary, norms and biases.
+    """
+    rest = entry.file_bytes - matrix_bytes(entry.shape, entry.shape.format)
+    assert 1_000_000 < rest < 12_000_000
+
+
+@pytest.mark.parametrize(
+    "change", [{"layers": 35}, {"kv_heads": 4}, {"hidden": 2304}, {"vocab": 128256}, {"tied": False}], ids=str
+)
+def test_a_wrong_shape_does_not_have_the_published_size(change):
+    entry = find("Qwen3-4B-Instruct-2507-Q4_K_M")
+    rest = entry.file_bytes - matrix_bytes(replace(entry.shape, **change), "Q4_K_M")
+    assert not 1_000_000 < rest < 12_000_000
+
+
+def test_a_file_of_the_hub_is_its_model_in_codes():
+    """What is known of the model counts for its file, which needs no account and no draft model."""
+    entry, base = find("Meta-Llama-3.1-8B-Instruct-Q4_K_M"), find("Llama-3.1-8B-Instruct")
+    assert (entry.reading, entry.vocabulary, entry.licence) == (base.reading, base.vocabulary, base.licence)
+    assert (entry.file, entry.gated, entry.draft) == ("Meta-Llama-3.1-8B-Instruct-Q4_K_M.gguf", False, None)
+    assert (entry.shape.format, entry.shape.code_bits) == ("Q4_K_M", 4)
+    assert entry.shape.weight_bytes("float32") < 1.04 * entry.download_bytes
+
+
+@pytest.mark.parametrize("kind", ["Q8_0"])
+def test_the_planned_size_of_a_file_is_what_its_header_says(tmp_path, kind):
+    """The plan is made before the file is there."""
+    header = read_header(write_gguf(tmp_path / "mine.gguf", wide(), kind))
+    shape = ModelShape.from_hf_config(config_of(header, "mine"), name="mine")
+    planned = in_format(shape, "mine", kind)
+    assert (planned.coded_bytes, planned.coded_weights) == bytes_in_codes(header)
+    assert matrix_bytes(shape, kind) == sum(
+        tensor.nbytes for tensor in header.tensors.values() if len(tensor.shape) == 2
+    )
+
+
+def test_checksums_are_checksums():
+    for entry in FILES:
+        assert re.fullmatch(r"([0-9a-f]{64})?", entry.sha256), entry.name
+        assert re.fullmatch(r"main|[0-9a-f]{40}", entry.revision), entry.name
+
+
+@pytest.mark.parametrize("name", list(catalogue.not_yet()))
+def test_what_does_not_run_yet_says_why(name):
+    with pytest.raises(UserError, match="does not run here yet: (its queries|some of its layers)"):
+        find(name.lower())
 
 
 def test_base_models_are_labelled():

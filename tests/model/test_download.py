@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import re
 import shutil
 import socket
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -15,12 +17,14 @@ import torch
 from safetensors import safe_open
 
 from core.errors import UserError
+from core.model import digests, unpickle
 from core.model import download as hub
-from core.model import unpickle
 from core.model.download import download
 from core.model.folder import use_folder
 from core.model.hub import Stopped
+from tests.gguf_files import write_gguf
 from tests.hub import REPOSITORY, WEIGHTS, Hub, safetensors, serving
+from tests.model.test_gguf import wide
 
 
 @pytest.fixture
@@ -291,3 +295,81 @@ def test_an_unusable_folder_is_refused_by_what_it_lacks(tmp_path: Path, change, 
     change(own)
     with pytest.raises(UserError, match=words):
         use_folder(own)
+
+
+# ---- one file of a repository ------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def gguf(served: Hub, tmp_path: Path, home: Path) -> bytes:
+    """A small model as a GGUF, beside a larger one and other files; the file itself."""
+    content = write_gguf(tmp_path / "one.gguf", wide(), "Q8_0").read_bytes()
+    served.files = {"mine-Q8_0.gguf": content, "mine-Q4_K_M.gguf": b"GGUF" * 999, "README.md": b"read me"}
+    return content
+
+
+@dataclass
+class DiskUsage:
+    """As shutil.disk_usage answers."""
+
+    free: int
+
+
+def sum_of(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def test_only_the_file_that_is_wanted_is_fetched(served: Hub, gguf: bytes, home: Path):
+    folder = download("someone/tiny", name="mine-Q8_0", file="mine-Q8_0.gguf", sha256=sum_of(gguf))
+    assert {path.name for path in folder.iterdir()} == {"mine-Q8_0.gguf", "complete.json"}
+    assert (folder / "mine-Q8_0.gguf").read_bytes() == gguf
+    assert not any("Q4_K_M" in request or "README" in request for request in served.requests)
+
+
+def test_what_was_checked_is_not_read_again_for_its_identity(served: Hub, gguf: bytes, home: Path):
+    folder = download("someone/tiny", name="mine", file="mine-Q8_0.gguf")
+    file, read = (folder / "mine-Q8_0.gguf").resolve(), []
+    assert digests.digest_of(file, lambda stage, fraction: read.append(stage)) == sum_of(gguf)
+    assert read == []
+
+
+def test_a_broken_off_file_goes_on_where_it_was(served: Hub, gguf: bytes, home: Path):
+    served.break_after, served.refuse_ranges = len(gguf) // 2, True
+    with pytest.raises(UserError, match="goes on where it stopped"):
+        download("someone/tiny", name="mine", file="mine-Q8_0.gguf")
+    assert not (home / "models" / "mine").exists()
+    served.break_after, served.refuse_ranges = None, False
+    served.requests.clear()
+    folder = download("someone/tiny", name="mine", file="mine-Q8_0.gguf")
+    assert (folder / "mine-Q8_0.gguf").read_bytes() == gguf
+    asked = [int(found[1]) for request in served.requests if (found := re.search(r"bytes=(\d+)-", request))]
+    assert asked and asked[0] > 0
+
+
+def test_a_damaged_file_is_removed_and_said(served: Hub, gguf: bytes, home: Path):
+    served.damage = "mine-Q8_0.gguf"
+    with pytest.raises(UserError, match="arrived damaged"):
+        download("someone/tiny", name="mine", file="mine-Q8_0.gguf")
+    assert not list(home.rglob("*.gguf"))
+
+
+def test_another_file_under_the_known_name_is_not_fetched(served: Hub, gguf: bytes, home: Path):
+    """Gigabytes later the checksum would say so, too."""
+    with pytest.raises(UserError, match="another file than the one this program knows"):
+        download("someone/tiny", name="mine", file="mine-Q8_0.gguf", sha256="0" * 64)
+    assert not any("resolve" in request for request in served.requests)
+    with pytest.raises(UserError, match="has no file gone.gguf"):
+        download("someone/tiny", name="mine", file="gone.gguf")
+
+
+def test_a_file_that_is_no_model_of_ours_does_not_arrive(served: Hub, gguf: bytes, home: Path):
+    with pytest.raises(UserError, match="version|damaged"):
+        download("someone/tiny", name="mine", file="mine-Q4_K_M.gguf")
+    assert not (home / "models" / "mine").exists()
+
+
+def test_a_full_disk_is_said_before_a_file_is_fetched(served: Hub, gguf: bytes, home: Path, monkeypatch):
+    monkeypatch.setattr(hub.shutil, "disk_usage", lambda path: DiskUsage(free=len(gguf) - 1))
+    with pytest.raises(UserError, match="Free some space"):
+        download("someone/tiny", name="mine", file="mine-Q8_0.gguf")
+    assert not any("resolve" in request for request in served.requests)

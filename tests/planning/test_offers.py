@@ -28,16 +28,24 @@ def only_embedded(entry):
     return entry.embedded
 
 
-def test_without_gpu_the_embedded_model_runs():
-    """Also when large models lie on the disk: on a CPU they would be too slow to be a default."""
-    assert choose(NO_GPU, Settings(), is_downloaded=everything).entry.name == EMBEDDED
+def test_what_runs_is_the_best_downloaded_model_that_answers_soon():
+    """Larger ones that lie on the disk would be too slow to be a default, most of all on a CPU."""
+    assert choose(NO_GPU, Settings(), is_downloaded=only_embedded).entry.name == EMBEDDED
+    slow = {"Qwen3-8B-Q4_K_M", "Mistral-7B-Instruct-v0.3-Q4_K_M", EMBEDDED}
+    assert choose(NO_GPU, Settings(), is_downloaded=lambda one: one.name in slow).entry.name == EMBEDDED
+    soon = slow | {"Qwen3-0.6B-Q8_0"}
+    chosen = choose(NO_GPU, Settings(), is_downloaded=lambda one: one.name in soon)
+    assert chosen.entry.name == "Qwen3-0.6B-Q8_0"
 
 
-def test_with_gpu_the_largest_downloaded_chat_model_that_fits_runs():
+def test_with_gpu_a_model_that_reads_books_whole_runs_before_a_larger_one():
     assert choose(PC_4090, Settings(), is_downloaded=only_embedded).entry.name == EMBEDDED
-    assert choose(PC_4090, Settings(), is_downloaded=everything).entry.name == "Qwen3-8B"
+    there = {EMBEDDED, "Qwen3-8B", "Qwen2.5-7B-Instruct-1M", "Qwen3-4B-Instruct-2507"}
+    chosen = choose(PC_4090, Settings(), is_downloaded=lambda one: one.name in there)
+    assert chosen.entry.name == "Qwen2.5-7B-Instruct-1M"
     assert choose(PC_3060, Settings(), is_downloaded=everything).entry.name == "Qwen3-4B-Instruct-2507"
-    assert choose(PC_4090, Settings(device="cpu"), is_downloaded=everything).entry.name == EMBEDDED
+    on_cpu = choose(PC_4090, Settings(device="cpu"), is_downloaded=lambda one: one.name in there)
+    assert on_cpu.entry.name == EMBEDDED
 
 
 def test_the_users_model_wins_and_is_refused_when_it_does_not_fit():

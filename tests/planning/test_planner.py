@@ -32,7 +32,7 @@ SAME_SHAPE = {
     "Qwen2.5-7B-Instruct-1M",
 }
 TARGETS = tuple(entry for entry in load().values() if entry.role == "target" and entry.name not in SAME_SHAPE)
-SHAPES = tuple(entry.shape for entry in load().values() if entry.role == "target")
+SHAPES = tuple(entry.shape for entry in load().values() if entry.role == "target" and not entry.file)
 
 
 def planned(

@@ -1,0 +1,58 @@
+"""What a GGUF of a known model measures before it is there: which kind each matrix has in a format of
+llama.cpp. Arithmetic on shapes; reads no file.
+
+The mixes are those of llama-quantize (llama.cpp, src/llama-quant.cpp): in Q4_K_M the output matrix has 6
+bits, and so have v and the last matrix of the MLP in about half of the layers.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+from core.model.gguf import BITS, KINDS, held_bytes
+from core.model.shapes import ModelShape
+
+_BLOCKS = {name: (weights, nbytes) for name, weights, nbytes in KINDS.values()}
+# format: (kind of most matrices, kind of those that are given more bits)
+_MIXES = {"Q4_K_M": ("Q4_K", "Q6_K"), "Q8_0": ("Q8_0", "Q8_0")}
+
+
+def in_format(shape: ModelShape, name: str, mix: str) -> ModelShape:
+    """`shape` as the GGUF `name` holds it. Raises KeyError for a format that is not known here."""
+    kinds = _weights(shape, mix)
+    return replace(
+        shape,
+        name=name,
+        format=mix,
+        code_bits=BITS[_MIXES[mix][0]],
+        coded_weights=sum(kinds.values()),
+        coded_bytes=sum(held_bytes(kind, weights) for kind, weights in kinds.items()),
+    )
+
+
+def matrix_bytes(shape: ModelShape, mix: str) -> int:
+    """Bytes of all matrices in the file, to which vocabulary, norms and biases add some 10 MB."""
+    return sum(
+        weights // _BLOCKS[kind][0] * _BLOCKS[kind][1] for kind, weights in _weights(shape, mix).items()
+    )
+
+
+def _weights(shape: ModelShape, mix: str) -> Counter[str]:
+    """How many weights of each kind there are in the matrices."""
+    usual, more = _MIXES[mix]
+    q, kv = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
+    found: Counter[str] = Counter({more: shape.vocab * shape.hidden})
+    if not shape.tied:
+        found[usual] += shape.vocab * shape.hidden
+    for layer in range(shape.layers):
+        finer = more if _is_finer(layer, shape.layers) else usual
+        found[usual] += shape.hidden * (2 * q + kv) + 2 * shape.hidden * shape.intermediate
+        found[finer] += shape.hidden * (kv + shape.intermediate)
+    return found
+
+
+def _is_finer(layer: int, layers: int) -> bool:
+    """Whether v and the last matrix of the MLP have more bits: the first and last eighth, and every third."""
+    eighth = layers // 8
+    return layer < eighth or layer >= 7 * layers // 8 or (layer - eighth) % 3 == 2

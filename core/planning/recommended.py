@@ -1,0 +1,89 @@
+"""Which of the models that fit a computer it should have, and how long its first answer takes. Pure
+arithmetic on plans; no torch.
+
+A model is recommended only if a book of 300 pages gives its first answer within FIRST_ANSWER_S: read whole,
+or from passages where that takes longer. Why so: docs/decisions/0038-a-model-for-every-pc.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from core.model.catalogue import CatalogueEntry
+from core.planning.costs import BOOK_TOKENS
+from core.planning.plan import Plan
+from core.text.words import duration
+from core.text.words import translated as _
+
+if TYPE_CHECKING:
+    from core.planning.offers import Offer
+
+FIRST_ANSWER_S = 60.0
+SLOWEST_TBT_MS = 250.0  # slower than people read
+FREE_LICENCE = "Apache-2.0"
+PASSAGES = 4  # that a question is put to at most (core.conversation.passages)
+SHORT_ANSWER_TOKENS = 40
+
+
+@dataclass(frozen=True, slots=True)
+class FirstAnswer:
+    """Expected seconds until a question about a book of 300 pages is answered, and by which way."""
+
+    seconds: float
+    from_passages: bool
+    tbt_ms: float
+
+
+def first_answer(plan: Plan) -> FirstAnswer:
+    """The faster of reading the book whole and of asking its passages."""
+    a_passage = plan.expected_passage_s + SHORT_ANSWER_TOKENS * plan.expected_passage_tbt_ms / 1e3
+    passages = FirstAnswer(PASSAGES * a_passage, True, plan.expected_passage_tbt_ms)
+    whole_s = plan.expected_book_s + SHORT_ANSWER_TOKENS * plan.expected_tbt_ms / 1e3
+    if not reads_whole(plan) or whole_s > passages.seconds:
+        return passages
+    return FirstAnswer(whole_s, False, plan.expected_tbt_ms)
+
+
+def times(plan: Plan) -> str:
+    """Both times of a book of 300 pages, in words."""
+    said = _("first answer after {first}, a 300-page book read in parts in {book}")
+    if reads_whole(plan):
+        said = _("first answer after {first}, a 300-page book read whole in {book}")
+    first = duration(first_answer(plan).seconds)
+    return said.format(first=first, book=duration(plan.expected_book_s))
+
+
+def reads_whole(plan: Plan) -> bool:
+    """Whether a book of 300 pages fits the context."""
+    return plan.context_tokens >= BOOK_TOKENS
+
+
+def best(offers: Iterable[Offer], *, free: bool = False) -> Offer | None:
+    """The best offer that answers soon enough: one that reads a book whole before one that does not, then the
+    larger, then the faster. `free`: only models of a licence without conditions that need no account.
+    """
+    found = [offer for offer in offers if offer.plan is not None and _is_swift(offer.plan)]
+    found = [offer for offer in found if offer.entry.chat and (not free or is_free(offer.entry))]
+    return max(found, key=_worth, default=None)
+
+
+def is_free(entry: CatalogueEntry) -> bool:
+    """Whether anybody may fetch and use the model without conditions."""
+    return entry.licence == FREE_LICENCE and not entry.gated
+
+
+def _is_swift(plan: Plan) -> bool:
+    answer = first_answer(plan)
+    return answer.seconds <= FIRST_ANSWER_S and answer.tbt_ms <= SLOWEST_TBT_MS
+
+
+def _worth(offer: Offer) -> tuple[bool, bool, int, float]:
+    """The embedded model is a demonstration: every other is worth more."""
+    return (
+        not offer.entry.embedded,
+        reads_whole(offer.plan),
+        offer.entry.shape.parameters,
+        -first_answer(offer.plan).seconds,
+    )

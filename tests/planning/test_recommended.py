@@ -1,0 +1,158 @@
+"""The one model that each computer should have, and when its first answer comes."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from core.config import Settings
+from core.conversation.expectation import Expectation
+from core.conversation.passages import MOST_PASSAGES
+from core.conversation.reading import ReadingStyle
+from core.errors import UserError
+from core.hardware.gpus import imagined_hardware
+from core.model.catalogue import EMBEDDED, find
+from core.planning import recommended
+from core.planning.costs import BOOK_TOKENS, PASSAGE_TOKENS
+from core.planning.offers import Offer, offers, plan_for, would_fit_with
+from core.planning.recommended import FIRST_ANSWER_S, best, first_answer, reads_whole, times
+
+PCS = [
+    (None, 8),
+    (None, 16),
+    (None, 32),
+    ("RTX 4060", 32),
+    ("RTX 4070", 32),
+    ("RTX 4080", 32),
+    ("RTX 4090", 64),
+]
+NO_GPU = imagined_hardware(ram_gib=16)
+PC_4090 = imagined_hardware(gpu="RTX 4090", ram_gib=64)
+
+
+@pytest.mark.parametrize(("gpu", "ram"), PCS)
+def test_every_pc_is_recommended_one_model_that_answers_soon(gpu, ram):
+    found = offers(imagined_hardware(gpu=gpu, ram_gib=ram), Settings())
+    (chosen,) = [offer for offer in found if offer.recommended]
+    assert chosen.plan is not None and first_answer(chosen.plan).seconds <= FIRST_ANSWER_S
+    assert chosen.entry.licence == "Apache-2.0" and not chosen.entry.gated and chosen.entry.chat
+
+
+def test_a_pc_without_a_card_gets_more_than_the_demonstration():
+    (chosen,) = [offer for offer in offers(NO_GPU, Settings()) if offer.recommended]
+    assert chosen.entry.weights == "gguf" and chosen.entry.download_bytes < 3e9
+
+
+def test_where_nothing_answers_soon_enough_the_embedded_model_is_recommended(monkeypatch):
+    monkeypatch.setattr(recommended, "FIRST_ANSWER_S", 0.001)
+    found = offers(NO_GPU, Settings())
+    assert [offer.entry.name for offer in found if offer.recommended] == [EMBEDDED]
+
+
+def offer_of(name: str, **figures) -> Offer:
+    plan = replace(plan_for(PC_4090, Settings(), find(name)).plan, **figures)
+    return Offer(find(name), plan, "", downloaded=True)
+
+
+SLOW = {"expected_passage_s": 20.0, "expected_book_s": 3600.0}
+
+
+def test_what_answers_after_a_minute_is_not_recommended():
+    slow = offer_of("Qwen2.5-7B-Instruct-1M", **SLOW)
+    assert first_answer(slow.plan).seconds > FIRST_ANSWER_S
+    assert best([slow]) is None
+    soon = offer_of("Qwen3-0.6B")
+    assert best([slow, soon]) is soon
+
+
+def test_what_writes_more_slowly_than_people_read_is_not_recommended():
+    assert best([offer_of("Qwen3-0.6B", expected_passage_tbt_ms=260.0, expected_book_s=3600.0)]) is None
+
+
+def test_a_model_under_conditions_is_nobodys_recommendation():
+    gated = offer_of("Llama-3.1-8B-Instruct")
+    assert best([gated], free=True) is None and best([gated]) is gated
+
+
+def test_whole_before_in_parts_and_then_the_larger():
+    whole, larger = offer_of("Qwen3-4B-Instruct-2507"), offer_of("Qwen3-8B")
+    assert reads_whole(whole.plan) and not reads_whole(larger.plan)
+    assert best([larger, whole, offer_of("Llama-3.2-1B-Instruct")]) is whole
+    assert best([larger, offer_of("Qwen3-4B")]) is larger
+
+
+def test_a_base_model_is_nobodys_recommendation():
+    assert best([offer_of("Yarn-Llama-2-7b-128k")]) is None
+
+
+def test_the_first_answer_comes_by_the_faster_way():
+    plan = offer_of("Qwen3-4B-Instruct-2507").plan
+    swift = replace(plan, expected_book_s=1.0, expected_tbt_ms=10.0, expected_passage_s=5.0)
+    assert first_answer(swift).from_passages is False
+    assert first_answer(swift).seconds == pytest.approx(1.4)
+    slow = replace(swift, expected_book_s=100.0, expected_passage_tbt_ms=50.0)
+    assert first_answer(slow).from_passages is True
+    assert first_answer(slow).seconds == pytest.approx(4 * (5.0 + 40 * 0.05))
+    assert times(slow) == "first answer after 28 s, a 300-page book read whole in 2 min"
+    short = replace(slow, context_tokens=32_768)
+    assert first_answer(replace(short, expected_book_s=1.0)).from_passages is True
+    assert "read in parts in 2 min" in times(short)
+
+
+def test_passages_are_as_many_and_as_long_as_the_session_asks():
+    """The offer and the card of a book must not say two things."""
+    assert recommended.PASSAGES == MOST_PASSAGES
+    plan = offer_of("Qwen3-0.6B").plan
+    session = Expectation(replace(plan, expected_prefill_s=plan.context_tokens * 0.01, expected_tbt_ms=1e9))
+    asked = session.passages_s(MOST_PASSAGES, ReadingStyle())
+    written = MOST_PASSAGES * 40 * session._expected_tbt_s(PASSAGE_TOKENS)
+    assert asked - written == pytest.approx(MOST_PASSAGES * PASSAGE_TOKENS * 0.01)
+
+
+def test_a_book_longer_than_the_context_is_read_in_parts():
+    """Parts cost less than one long reading: attention grows with its square."""
+    small = Settings(context_tokens=8192)
+    whole = plan_for(PC_4090, Settings(), find("Qwen3-4B-Instruct-2507")).plan
+    parts = plan_for(PC_4090, small, find("Qwen3-4B-Instruct-2507")).plan
+    assert whole.context_tokens >= BOOK_TOKENS
+    assert 0 < parts.expected_book_s < whole.expected_book_s < whole.expected_prefill_s
+    assert 0 < parts.expected_passage_s < parts.expected_prefill_s
+
+
+def fits(name: str, **pc) -> bool:
+    found = offers(imagined_hardware(**pc), Settings())
+    return next(offer.plan is not None for offer in found if offer.entry.name == name)
+
+
+@pytest.mark.parametrize("name", ["Qwen3-8B", "Qwen3-8B-Q4_K_M"])
+def test_the_memory_that_would_do_is_said(name):
+    small = imagined_hardware(ram_gib=8)
+    gib = int(re.fullmatch(r"(\d+) GB of RAM", would_fit_with(small, Settings(), find(name)))[1])
+    assert fits(name, ram_gib=gib) and not fits(name, ram_gib=gib / 2)
+
+
+def test_the_card_that_would_do_is_said():
+    card = imagined_hardware(gpu="RTX 4060", ram_gib=32)
+    gib = int(re.fullmatch(r"a card with (\d+) GB", would_fit_with(card, Settings(), find("Qwen3-8B")))[1])
+    assert fits("Qwen3-8B", gpu="RTX 4060", vram_gib=gib, ram_gib=32)
+    assert not fits("Qwen3-8B", gpu="RTX 4060", vram_gib=gib / 2, ram_gib=32)
+    little = imagined_hardware(gpu="RTX 4060", ram_gib=4)
+    said = would_fit_with(little, Settings(), find("Qwen3-8B"))
+    assert re.fullmatch(r"a card with \d+ GB and \d+ GB of RAM", said)
+
+
+@pytest.mark.parametrize("gpu", ["RX 7900 XTX", "AMD Radeon RX 6600", "Intel Arc A770", "Apple M3"])
+def test_a_card_that_is_not_used_counts_as_none_and_that_is_said(gpu):
+    machine = imagined_hardware(gpu=gpu, ram_gib=16)
+    assert machine.gpus == () and gpu in machine.problems[0]
+    chosen = [offer.entry.name for offer in offers(machine, Settings()) if offer.recommended]
+    assert chosen == [offer.entry.name for offer in offers(NO_GPU, Settings()) if offer.recommended]
+
+
+def test_a_mac_computes_on_its_cpu_and_that_is_said():
+    machine = imagined_hardware(ram_gib=16, system="macos")
+    assert machine.gpus == () and "Mac" in machine.problems[0]
+    with pytest.raises(UserError, match="not in the table"):
+        imagined_hardware(gpu="RTX 9999")
