@@ -62,10 +62,16 @@ def dispatch(desk: Desk, data: object, wish: Ask) -> None:
         "use-model": lambda: desk.use_model(text.get("name", "")),
         "dismiss": desk.dismiss,
         "restart": desk.restart_engine,
-        "cite": lambda: desk.show(_number(text.get("offset")), _number(text.get("length"))),
+        "cite": lambda: desk.reading.show(_number(text.get("offset")), _number(text.get("length"))),
         "fit": lambda: desk.choose_fit(text.get("value", "")),
         "limit": lambda: desk.limit(_number(text.get("value"))),
-        "goto": lambda: desk.show(_number(text.get("value"))),
+        "goto": lambda: desk.reading.show(_number(text.get("value"))),
+        "turn": lambda: desk.reading.turn(-1 if text.get("value") == "back" else 1),
+        "stand": lambda: desk.reading.stand(_number(text.get("value"))),
+        "find": lambda: desk.reading.look_for(text.get("text", ""), exact=bool(text.get("exact"))),
+        "mark": lambda: desk.reading.mark(_number(text.get("offset")), text.get("text", "")),
+        "note": lambda: desk.reading.note(_number(text.get("offset")), text.get("text", "")),
+        "unmark": lambda: desk.reading.unmark(_number(text.get("offset"))),
     }
     if action := acts.get(text.get("act", "")):
         action()

@@ -17,7 +17,8 @@ from app.intake import Intake
 from app.job import Job
 from app.library import Library
 from app.models import Models, remember
-from app.values import Notice, Passage
+from app.open_book import OpenBook
+from app.values import Notice
 from core.ask import Ask
 from core.config import FITS
 from core.documents.document import Document
@@ -64,7 +65,9 @@ class Desk:
         self.fit = "auto"  # one of FITS: how the page's questions have the book read
         self.job: Job | None = None
         self.notice: Notice | None = None
-        self.passage = Passage()
+        self.reading = OpenBook(
+            library, whole=lambda: self.book, until=lambda: self.until, changed=self.change
+        )
         history.settle()
         models.changed, models.arrived = self.change, self._model_arrived
 
@@ -154,12 +157,11 @@ class Desk:
             self.say(_("The text of that book is gone or damaged. Drop its file again to read it."))
             return
         with self._lock:
-            chapters = self.library.get(book_id).chapters
-            first = Passage(chapters[0].start if chapters else 0)
-            self.book_id, self.passage, self.notice, self.job = book_id, first, None, None
+            self.book_id, self.notice, self.job = book_id, None, None
             talks = self.history.conversations(book_id)
             self.conversation_id = talks[0].id if talks else ""
             self.until = self._limit(talks[0].until) if talks else None
+            self.reading.open()
             self.shelf_version += 1
         self.change()
 
@@ -179,6 +181,7 @@ class Desk:
             if self.book_id == book_id:
                 self.book_id = self.conversation_id = ""
                 self.job = None
+                self.reading.open()
             self.shelf_version += 1
             words = _("The book's text and its conversations are deleted from this computer.")
             self.notice = Notice(words, "info")
@@ -195,6 +198,7 @@ class Desk:
                 with self._lock:
                     self.conversation_id, self.job, self.notice = conversation_id, None, None
                     self.until = self._limit(talk.until)
+                    self.reading.limited()
                 self.change()
 
     def new_conversation(self) -> None:
@@ -233,6 +237,7 @@ class Desk:
             self.until = self._limit(chapter or None)
             if self.conversation_id:
                 self.history.limit(self.conversation_id, self.until)
+            self.reading.limited()
         self.change()
 
     def _limit(self, until: int | None) -> int | None:
@@ -287,22 +292,16 @@ class Desk:
             self.engine.start()
         self.change()
 
-    def show(self, offset: int, length: int = 0) -> None:
-        """Shows a place of the book in the reader pane."""
-        book = self.book
-        if book and 0 <= offset < max(1, len(book.text)):
-            self.passage = Passage(offset, max(0, min(length, len(book.text) - offset)))
-            self.change()
-
     def dismiss(self) -> None:
         """Takes the message away."""
         self.notice = None
         self.change()
 
     def export(self) -> tuple[str, str]:
-        """The conversation as (file name without suffix, Markdown)."""
+        """The conversation and the notes as (file name without suffix, Markdown)."""
         title = self.book.title if self.book else _("Conversation")
-        return title[:80], self.history.markdown(self.conversation_id, book=title)
+        said = self.history.markdown(self.conversation_id, book=title)
+        return title[:80], "\n\n".join(part for part in (said, self.reading.markdown()) if part)
 
     def close(self) -> None:
         """Stops everything, keeps what was read of books on disk, and ends the engine; nothing is left

@@ -15,12 +15,13 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
+from app.notebook import Notebook
 from core.documents.document import Document
 from core.paths import write_whole
 
 log = logging.getLogger(__name__)
 BOOK_ID = re.compile(r"[0-9a-f]{64}")
-_COVER = "cover.jpg"
+_COVER, _NOTEBOOK = "cover.jpg", "notebook.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +113,26 @@ class Library:
             self._write_entry(document)
         except OSError:
             log.exception("the shelf could not be written")
+
+    def notebook(self, book_id: str) -> Notebook:
+        """What the person left in the book. A damaged one is put aside, so that nothing writes over it.
+
+        Raises KeyError for what is no book's name.
+        """
+        path = self._folder(book_id) / _NOTEBOOK
+        try:
+            return Notebook.from_json(json.loads(path.read_text(encoding="utf-8")))
+        except FileNotFoundError:
+            return Notebook()
+        except (OSError, ValueError, TypeError, KeyError) as error:
+            log.warning("unreadable notebook %s: %s", path, error)
+            with contextlib.suppress(OSError):
+                path.replace(path.with_suffix(".damaged.json"))
+            return Notebook()
+
+    def write_notebook(self, book_id: str, notebook: Notebook) -> None:
+        """Keeps it beside the book. Raises OSError where it cannot be written."""
+        _write(self._folder(book_id) / _NOTEBOOK, notebook.to_json())
 
     def forget(self, book_id: str) -> None:
         """Deletes everything that was stored of the book. Unknown ids are fine."""

@@ -18,7 +18,8 @@ from app.handlers import Desk
 from app.history import Turn, answered_until
 from app.job import Job, Snapshot
 from app.live import LiveText
-from app.reader import reader_html
+from app.open_book import as_known
+from app.reader import found_html, marks_html, reader_html
 from app.stats_panel import panel_html, plan_html
 from app.values import Notice
 from core.documents.document import Document
@@ -74,7 +75,7 @@ class Page:
         parts, live = self._written(job, asked) if running else ((), ())
         self._due_s = 0.0 if running and self._live.hidden else None
         return {
-            "book": (desk.book_id,),
+            "book": (self._keep("opened", (desk.book_id, desk.until), lambda: _opened(desk)),),
             **{name: (html,) for name, html in self._around(turns, now).items()},
             "turns": tuple(
                 self._turn(turn, before, last=turn is shown[-1] and not running)
@@ -147,7 +148,17 @@ class Page:
                 lambda: plan_html(engine.plan, model=engine.model_name),
             ),
             "reader": keep(
-                "reader", (_edition(desk.book), desk.passage), lambda: reader_html(desk.book, desk.passage)
+                "reader",
+                (_edition(book), desk.reading.passage),
+                lambda: reader_html(book, desk.reading.passage),
+            ),
+            "found": keep(
+                "found",
+                (_edition(book), desk.reading.wanted, desk.reading.exact),
+                lambda: found_html(book, desk.reading),
+            ),
+            "marks": keep(
+                "marks", (_edition(book), desk.reading.notebook), lambda: marks_html(book, desk.reading)
             ),
             "spoken": keep(
                 "spoken", (now and now.phase, intake.opening), lambda: views.spoken(now, intake.opening)
@@ -215,9 +226,9 @@ class Page:
         return kept[1]
 
 
-def as_known(book: Document, until: int | None) -> Document:
-    """The book as far as it may be read; one that was read anew may have fewer chapters than then."""
-    return book.up_to(min(until, len(book.chapters)) if until and book.chapters else None)
+def _opened(desk: Desk) -> str:
+    """What the browser tells by that other chapters can be chosen."""
+    return f"{desk.book_id}:{desk.until or ''}"
 
 
 def _edition(book: Document | None) -> tuple:

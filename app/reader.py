@@ -1,4 +1,6 @@
-"""The reader pane: the book's chapters and the text around one place, with the quoted passage marked."""
+"""The reader pane: the book's chapters and the text around one place, with the quoted passage marked; what
+was found in the book; bookmarks.
+"""
 
 from __future__ import annotations
 
@@ -6,23 +8,40 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from app.open_book import OpenBook, where
 from app.templating import render
 from app.values import Passage
 from core.documents.document import Document
 
 # what is shown at once; a page must stay light for a book without chapters
 WINDOW_CHARS = 24_000
+AROUND_CHARS = 60  # shown of a line on each side of what was found
 GAP = re.compile(r"\n\s*\n")
+WORD = re.compile(r"\w+")
 
 
 @dataclass(frozen=True, slots=True)
 class Paragraph:
-    """A paragraph cut at the passage; `first`: the passage begins in it."""
+    """A paragraph at `offset` cut at the passage; `first`: the passage begins in it."""
 
+    offset: int
+    page: str | None
     before: str
     marked: str = ""
     after: str = ""
     first: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A place that was found, with what stands before and behind it."""
+
+    offset: int
+    length: int
+    page: str | None
+    before: str
+    words: str
+    after: str
 
 
 def reader_html(book: Document | None, passage: Passage) -> str:
@@ -32,22 +51,57 @@ def reader_html(book: Document | None, passage: Passage) -> str:
     section = book.section_at(passage.offset)
     start = max(section.start, passage.offset - WINDOW_CHARS // 4)
     end = min(section.end, start + WINDOW_CHARS)
-    if start == section.start and book.text.startswith(section.title, start):
-        start = min(start + len(section.title), end)  # it stands above the text already
+    paragraphs = list(_paragraphs(book, start, end, passage))
+    if start == section.start and paragraphs and _names(paragraphs[0], section.title):
+        del paragraphs[0]  # it stands above the text already
     return render(
         "reader.html",
-        sections=book.sections,
+        book=book,
         section=section,
         page=book.page_at(passage.offset),
         passage=passage,
-        paragraphs=list(_paragraphs(book.text, start, end, passage)),
+        paragraphs=paragraphs,
         earlier=max(section.start, start - WINDOW_CHARS // 2) if start > section.start else None,
         later=end if end < len(book.text) else None,
     )
 
 
-def _paragraphs(text: str, start: int, end: int, passage: Passage) -> Iterator[Paragraph]:
-    """`text[start:end]` at its empty lines, each paragraph without the white space around it."""
+def found_html(book: Document | None, reading: OpenBook) -> str:
+    """What was looked for and where it stands, chapter by chapter; empty where nothing was looked for."""
+    if book is None or not reading.wanted:
+        return ""
+    chapters: dict[str, list[Hit]] = {}
+    for start, end in reading.found.places:
+        chapters.setdefault(book.section_at(start).title, []).append(_hit(book, start, end))
+    return render("found.html", wanted=reading.wanted, count=reading.found.count, chapters=chapters)
+
+
+def marks_html(book: Document | None, reading: OpenBook) -> str:
+    """The bookmarks with their notes; empty without any."""
+    if book is None or not reading.bookmarks:
+        return ""
+    marks = [(one, where(book, one.offset)) for one in reading.bookmarks]
+    return render("marks.html", marks=marks)
+
+
+def _hit(book: Document, start: int, end: int) -> Hit:
+    """With the words around it on its line."""
+    text = book.text
+    left = max(text.rfind("\n", 0, start) + 1, text.find(" ", max(0, start - AROUND_CHARS), start) + 1)
+    line = text.find("\n", end)
+    right = min(len(text) if line < 0 else line, max(end, text.rfind(" ", end, end + AROUND_CHARS)))
+    return Hit(start, end - start, book.page_at(start), text[left:start], text[start:end], text[end:right])
+
+
+def _names(paragraph: Paragraph, title: str) -> bool:
+    """Whether it is the chapter's heading, and nothing in it is marked."""
+    said = WORD.findall(paragraph.before.casefold())
+    return not paragraph.marked and bool(said) and said == WORD.findall(title.casefold())
+
+
+def _paragraphs(book: Document, start: int, end: int, passage: Passage) -> Iterator[Paragraph]:
+    """The text between at its empty lines, each paragraph without the white space around it."""
+    text = book.text
     borders = [start, *(edge for gap in GAP.finditer(text, start, end) for edge in gap.span()), end]
     unmarked = True
     for left, right in zip(borders[::2], borders[1::2], strict=True):
@@ -58,7 +112,8 @@ def _paragraphs(text: str, start: int, end: int, passage: Passage) -> Iterator[P
         right = left + len(inner)
         begins, ends = max(left, passage.offset), min(right, passage.offset + passage.length)
         if begins >= ends:
-            yield Paragraph(inner)
+            yield Paragraph(left, book.page_at(left), inner)
         else:
-            yield Paragraph(text[left:begins], text[begins:ends], text[ends:right], unmarked)
+            page = book.page_at(left)
+            yield Paragraph(left, page, text[left:begins], text[begins:ends], text[ends:right], unmarked)
             unmarked = False

@@ -8,8 +8,11 @@ from pathlib import Path
 import gradio as gr
 
 ASSETS = Path(__file__).resolve().parent.parent / "assets"
-CSS = [ASSETS / "css" / name for name in ("tokens.css", "layout.css", "conversation.css", "panel.css")]
-SCRIPTS = [ASSETS / "js" / name for name in ("regions.js", "app.js")]
+CSS = [
+    ASSETS / "css" / name
+    for name in ("tokens.css", "layout.css", "conversation.css", "panel.css", "reader.css")
+]
+SCRIPTS = [ASSETS / "js" / name for name in ("regions.js", "app.js", "reader.js")]
 SANS = ("system-ui", "Segoe UI", "Roboto", "Helvetica Neue", "sans-serif")
 # (light, dark) of the palette's names
 PAPER, SHEET, WELL = ("#F8F3E8", "#10212A"), ("#FFFDF8", "#182E37"), ("#EFE7D6", "#0B1920")

@@ -13,6 +13,7 @@ import gradio as gr
 from app.actions import PAGE, SAMPLING, SUITS, WHOLE, dispatch, make_wish
 from app.faults import guarded
 from app.handlers import Desk
+from app.open_book import as_known
 from app.stats_panel import mode_names
 from app.templating import render
 from core.ask import Ask
@@ -113,6 +114,9 @@ def _right() -> None:
         _region("panel")
         _region("plan")
     with gr.Column(elem_id="pane-reader", min_width=0):
+        _fixed("reader_tools.html", "reader-tools")
+        _region("found")
+        _region("marks")
         _region("reader")
 
 
@@ -283,7 +287,7 @@ def _wire(desk: Desk, controls: Controls, bus: gr.HTML) -> None:
 
 
 def _chapters(desk: Desk) -> list[gr.Dropdown]:
-    """The choices of chapters of the open book."""
-    chapters = desk.book.chapters if desk.book else ()
+    """The choices of chapters of the open book, as far as it may be read."""
+    chapters = as_known(desk.book, desk.until).chapters if desk.book else ()
     titles = [(f"{number}. {section.title}", number) for number, section in enumerate(chapters, start=1)]
     return [gr.Dropdown(choices=[(end, WHOLE), *titles], value=WHOLE) for end in (_("Beginning"), _("End"))]

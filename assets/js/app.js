@@ -1,5 +1,5 @@
 /* The page's own behaviour: themes, drop zones, keys, tabs. Actions go to the server by what connect() is given, what it shows comes
-   by the event stream (regions.js). */
+   by the event stream (regions.js). The book is read by reader.js. */
 (() => {
   const root = document.documentElement;
   const night = window.matchMedia("(prefers-color-scheme: dark)");
@@ -8,6 +8,7 @@
   const keep = (key, value) => { try { localStorage.setItem(`triforce.${key}`, value); } catch { /* private window */ } };
   let server = null;                           // act(data), opened(), upload(file): Gradio's channel
   const send = (data) => server?.act(data);
+  Object.assign(window.triforce, { send, recall, keep });
 
   window.triforce.connect = (channel) => { server = channel; document.body.dataset.connected = "1"; begin(); };
 
@@ -149,7 +150,6 @@
   });
 
   // --- what follows the page's changes
-  let place = "", shown = null;
   const follow = (scroller) => {
     let pinned = true;
     let wrote = 0;                             // when an answer was last seen being written: its end still counts
@@ -165,21 +165,6 @@
     document.addEventListener("click", (event) => {
       if (event.target.closest?.("#send, #summarize, [data-act='regenerate'], [data-act='suggest']")) pinned = true;
     });
-  };
-  const read = () => {
-    const text = document.querySelector(".reader-text");
-    if (!text || (text === shown && text.dataset.place === place)) return;
-    shown = text;                              // an element drawn anew has lost its scroll position
-    place = text.dataset.place;
-    let frames = 60;                           // the pane may still be hidden, and fonts may move the text once more
-    const settle = () => {
-      const mark = document.getElementById("passage");
-      if (!mark) { text.scrollTop = 0; return; }
-      const box = mark.getBoundingClientRect();
-      if (frames === 60 || !box.height || box.top < 0 || box.bottom > innerHeight) mark.scrollIntoView({ block: "center" });
-      if (frames--) requestAnimationFrame(settle);
-    };
-    requestAnimationFrame(settle);
   };
   let book = "";
   const opened = (name, [, id]) => {           // the choices of chapters are Gradio's
@@ -197,7 +182,7 @@
     follow(scroller);
     window.triforce.follow(opened);
     new MutationObserver(paint).observe(document.body, { attributes: true, attributeFilter: ["class"] });
-    new MutationObserver(read).observe(document.body, { childList: true, subtree: true });
+    window.triforce.read();
     const question = document.querySelector("#question textarea");
     question?.setAttribute("aria-label", question.placeholder);
     for (const name of ["live", "reader"]) {   // scrollable, so the keyboard must reach them

@@ -47,8 +47,8 @@ def said(desk, question: str, answer: str) -> None:
 
 
 def around(page: Page) -> str:
-    """All of the page but the book itself, which the person turns, and the model's own figures."""
-    return "".join("".join(map(str, html)) for name, html in page.render().items() if name != "reader")
+    """All of the page, the book itself too."""
+    return "".join("".join(map(str, html)) for html in page.render().values())
 
 
 def test_the_limit_goes_with_every_question_and_is_kept_with_its_conversation(desk, story):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from babel.messages.extract import extract_from_dir
@@ -19,7 +20,9 @@ from app.library import BookEntry
 from app.live import LiveText
 from app.markup import Citation
 from app.models import Fetching, Model
-from app.reader import reader_html
+from app.notebook import Bookmark, Notebook
+from app.open_book import OpenBook
+from app.reader import found_html, marks_html, reader_html
 from app.stats_panel import panel_html, plan_html
 from app.templating import TEMPLATES, _environment, render
 from app.values import Notice, Opening, Passage
@@ -57,7 +60,17 @@ ANSWER = Turn(
 )
 WRITING = Snapshot("streaming", pieces=(Piece(f"**{BAD}**\n\n1. {BAD}", BAD),), parts=((BAD, BAD),))
 LOADED = Snapshot("loading", loading=Loading(BAD), reading=Reading(1, 2, BAD), prefill=Prefill(1, 2, 1.0))
+MARK = Bookmark(0, 5, BAD, BAD)
 PLOTTED = Stats(mode=BAD, model=BAD, new_tokens=1, context_total=9, tbt_series_ms=(1.0, 2.0))
+
+
+def _read_in() -> OpenBook:
+    """The book with its attack looked for, marked and noted."""
+    library = SimpleNamespace(notebook=lambda _id: Notebook(0, (MARK,)), write_notebook=lambda *_: None)
+    made = OpenBook(library, whole=lambda: BOOK, until=lambda: None, changed=lambda: None)
+    made.open()
+    made.look_for(BAD, exact=True)
+    return made
 
 
 def every_region() -> list[str]:
@@ -89,6 +102,8 @@ def every_region() -> list[str]:
         panel_html(PLOTTED, live=True),
         plan_html(PLAN, model=BAD),
         reader_html(BOOK, Passage(3, 4)),
+        found_html(BOOK, _read_in()),
+        marks_html(BOOK, _read_in()),
     ]
 
 

@@ -1,0 +1,83 @@
+"""What a person leaves in a book: where they stopped reading, and bookmarks with notes. Values only.
+
+A bookmark keeps the words it stands at, because a file that is read anew (by a newer reader, or with its
+pictures) may have them at another place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+WORDS_CHARS, NOTE_CHARS = 400, 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Bookmark:
+    """A place: `length` characters from `offset`, which begin with `words`. `lost`: they are not in the book
+    any more.
+    """
+
+    offset: int
+    length: int
+    words: str
+    note: str = ""
+    lost: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Notebook:
+    """Of one book. `position`: of the paragraph that was read last; None: it was not opened yet."""
+
+    position: int | None = None
+    bookmarks: tuple[Bookmark, ...] = ()
+
+    def with_bookmark(self, new: Bookmark) -> Notebook:
+        """In place of the one at its offset, in the order of the book."""
+        others = (one for one in self.bookmarks if one.offset != new.offset)
+        return replace(self, bookmarks=tuple(sorted((*others, new), key=lambda one: one.offset)))
+
+    def without_bookmark(self, offset: int) -> Notebook:
+        """Unknown offsets are fine."""
+        return replace(self, bookmarks=tuple(one for one in self.bookmarks if one.offset != offset))
+
+    def settled_in(self, text: str) -> Notebook:
+        """With every place where its words stand in this text, the nearest one where they stand often."""
+        position = self.position if self.position is not None and self.position < len(text) else None
+        return replace(self, position=position, bookmarks=tuple(_settled(self.bookmarks, text)))
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values that `from_json` takes."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Any) -> Notebook:
+        """The inverse of `to_json`. Raises TypeError, KeyError or ValueError for anything else."""
+        marks = [_checked(Bookmark(**one)) for one in data["bookmarks"]]
+        position = data["position"]
+        if position is not None and (not isinstance(position, int) or position < 0):
+            raise ValueError(f"a position of {position!r}")
+        return cls(position, tuple(marks))
+
+
+def _settled(marks: Iterable[Bookmark], text: str) -> Iterable[Bookmark]:
+    for mark in marks:
+        if text.startswith(mark.words, mark.offset):
+            yield replace(mark, lost=False)
+            continue
+        before = text.rfind(mark.words, 0, mark.offset)
+        after = text.find(mark.words, mark.offset)
+        near = min(
+            (at for at in (before, after) if at >= 0), key=lambda at: abs(at - mark.offset), default=None
+        )
+        yield replace(mark, lost=True) if near is None else replace(mark, offset=near, lost=False)
+
+
+def _checked(mark: Bookmark) -> Bookmark:
+    sizes, words = (mark.offset, mark.length), (mark.words, mark.note)
+    if not all(isinstance(one, int) and one >= 0 for one in sizes) or not all(
+        isinstance(one, str) for one in words
+    ):
+        raise ValueError("a bookmark that is none")
+    return mark

@@ -1,0 +1,135 @@
+/* The reader pane: where it scrolls to, what is looked for, what can be done with selected words. */
+(() => {
+  const { send, recall, keep } = window.triforce;
+  const pane = () => document.querySelector(".reader-text");
+  const typing = (element) => element?.closest?.("input, textarea, select, [contenteditable]");
+
+  // --- size and length of its lines
+  const SIZES = [14.5, 16.5, 18.5, 21, 24];
+  const dress = () => {
+    const step = Math.max(0, Math.min(SIZES.length - 1, Number(recall("text", 1))));
+    const narrow = recall("narrow", "") === "1";
+    document.body.style.setProperty("--reader-size", `${SIZES[step]}px`);
+    document.body.style.setProperty("--reader-measure", narrow ? "34em" : "none");
+    for (const button of document.querySelectorAll("[data-text]")) {
+      button.disabled = !SIZES[step + Number(button.dataset.text)];
+    }
+    document.querySelector("[data-narrow]")?.setAttribute("aria-pressed", String(narrow));
+    return step;
+  };
+
+  // --- where it stands
+  let place = "", shown = null, held = false;
+  const settle = (text) => {
+    let frames = 60;                           // the pane may still be hidden, and fonts may move the text once more
+    const wanted = Number(place.split(":")[0]);
+    const first = [...text.querySelectorAll("p[data-offset]")].filter((one) => Number(one.dataset.offset) <= wanted).at(-1);
+    const step = () => {
+      if (shown !== text || frames < 0) return;
+      const mark = document.getElementById("passage");
+      if (mark) {
+        const box = mark.getBoundingClientRect();
+        if (frames === 60 || !box.height || box.top < 0 || box.bottom > innerHeight) mark.scrollIntoView({ block: "center" });
+      } else if (frames === 60 || !text.clientHeight) {
+        text.scrollTop = first ? first.offsetTop - text.offsetTop - 18 : 0;
+      }
+      frames -= 1;
+      requestAnimationFrame(step);
+    };
+    requestAnimationFrame(step);
+  };
+  const read = () => {
+    const text = pane();
+    if (!text || (text === shown && text.dataset.place === place)) return;
+    shown = text;                              // an element drawn anew has lost its scroll position
+    place = text.dataset.place;
+    dress();
+    settle(text);
+    if (held && document.activeElement === document.body) text.focus({ preventScroll: true });
+  };
+  document.addEventListener("focusin", (event) => { held = event.target === pane(); });
+  let later = 0;
+  document.addEventListener("scroll", (event) => {
+    hide();
+    if (event.target !== shown) return;
+    clearTimeout(later);
+    later = setTimeout(() => {
+      const top = shown.getBoundingClientRect().top;
+      const first = [...shown.querySelectorAll("p[data-offset]")].find((one) => one.getBoundingClientRect().bottom > top + 8);
+      if (first && shown.clientHeight) send({ act: "stand", value: first.dataset.offset });
+    }, 1200);
+  }, { capture: true, passive: true });
+
+  // --- finding
+  let waiting = 0, at = -1;
+  const look = () => {
+    const { value } = document.querySelector("[data-find]");
+    const exact = document.querySelector("[data-find-exact]").checked ? "1" : "";
+    at = -1;
+    send({ act: "find", text: value, exact });
+  };
+  document.addEventListener("input", (event) => {
+    if (!event.target.matches?.("[data-find], [data-find-exact]")) return;
+    clearTimeout(waiting);
+    waiting = setTimeout(look, 300);
+  });
+  const next = (step) => {
+    const places = document.querySelectorAll(".found [data-act='cite']");
+    if (!places.length) return;
+    at = (at + step + places.length) % places.length;
+    for (const one of places) one.removeAttribute("aria-current");
+    places[at].setAttribute("aria-current", "true");
+    places[at].scrollIntoView({ block: "nearest" });
+    places[at].click();
+  };
+
+  // --- a selection
+  const tools = () => document.querySelector(".selected");
+  const hide = () => { const bar = tools(); if (bar) bar.hidden = true; };
+  const selected = () => {
+    const selection = getSelection();
+    const range = selection.rangeCount && !selection.isCollapsed ? selection.getRangeAt(0) : null;
+    const start = range?.startContainer.parentElement?.closest(".reader-text p[data-offset]");
+    return start && pane()?.contains(range.endContainer) ? { range, start, words: selection.toString().trim() } : null;
+  };
+  document.addEventListener("selectionchange", () => {
+    const found = selected(), bar = tools();
+    if (!bar) return;
+    const box = found?.range.getBoundingClientRect(), edge = pane()?.getBoundingClientRect();
+    bar.hidden = !found?.words || box.bottom < edge.top || box.top > edge.bottom;
+    if (bar.hidden) return;
+    bar.style.left = `${Math.max(8, Math.min(innerWidth - bar.offsetWidth - 8, box.left))}px`;
+    bar.style.top = `${Math.max(8, Math.min(innerHeight - bar.offsetHeight - 8, box.bottom + 8))}px`;
+  });
+  const cite = async ({ words, start }) => {
+    const where = [pane().dataset.source.trim(), start.dataset.page].filter(Boolean).join(", ");
+    await navigator.clipboard.writeText(`“${words}”\n${where}`);
+    hide();
+  };
+
+  document.addEventListener("mousedown", (event) => { if (event.target.closest?.(".selected")) event.preventDefault(); });
+  document.addEventListener("click", (event) => {
+    const hit = (selector) => event.target.closest?.(selector);
+    const found = hit("[data-cited], [data-mark]") && selected();
+    if (hit("[data-cited]") && found) cite(found);
+    else if (hit("[data-mark]") && found) { send({ act: "mark", offset: found.start.dataset.offset, text: found.words }); hide(); }
+    else if (hit("[data-text]")) { keep("text", dress() + Number(hit("[data-text]").dataset.text)); dress(); }
+    else if (hit("[data-narrow]")) { keep("narrow", recall("narrow", "") === "1" ? "" : "1"); dress(); }
+  });
+  document.addEventListener("change", (event) => {
+    const { note } = event.target.dataset ?? {};
+    if (note !== undefined) send({ act: "note", offset: note, text: event.target.value });
+  });
+  document.addEventListener("keydown", (event) => {
+    const plain = !event.ctrlKey && !event.metaKey && !event.altKey;
+    if (event.key === "Enter" && event.target.matches?.("[data-find]")) next(event.shiftKey ? -1 : 1);
+    else if (event.key === "Escape" && event.target.matches?.("[data-find]") && event.target.value) {
+      event.target.value = "";
+      look();
+    } else if (plain && document.body.dataset.tab === "reader" && !typing(event.target) && /^[np]$/.test(event.key)) {
+      send({ act: "turn", value: event.key === "n" ? "on" : "back" });
+    }
+  });
+
+  window.triforce.read = () => { dress(); new MutationObserver(read).observe(document.body, { childList: true, subtree: true }); };
+})();

@@ -1,0 +1,152 @@
+"""What a person does in the open book: it is kept, survives a restart, and never goes behind the limit."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from app.actions import dispatch
+from app.notebook import Bookmark, Notebook
+from app.page import Page
+from core.ask import Ask
+from core.documents.document import Document, Section
+
+PARAGRAPHS = (
+    "Oddo hid the silver key\nunder the third plank.",
+    "Nobody saw the Ferryman.",
+    "Zyxomma took the key.",
+)
+
+
+@pytest.fixture
+def story() -> Document:
+    text, sections = "", []
+    for number, body in enumerate(PARAGRAPHS, 1):
+        start = len(text)
+        text += f"Chapter {number}\n\n{body}\n\n"
+        sections.append(Section(f"Chapter {number}", start, len(text)))
+    return Document("Ferry", "A. Writer", "txt", text, tuple(sections), (0, 40), sha256="c" * 64)
+
+
+@pytest.fixture
+def desk(make_desk, engine, story):
+    made = make_desk(engine)
+    made.shelve(story, again=False, cover=b"")
+    return made
+
+
+def act(desk, **sent: str) -> None:
+    dispatch(desk, sent, Ask(params={"seed": 1}))
+
+
+def shown(desk, region: str) -> str:
+    return "".join(map(str, Page(desk).render()[region]))
+
+
+def test_a_book_opens_where_it_was_left(desk, make_desk, engine, story):
+    second = story.sections[1].start
+    act(desk, act="turn", value="on")
+    assert desk.reading.passage.offset == second
+    act(desk, act="stand", value=str(second + 20))
+    again = make_desk(engine)
+    again.resume()
+    assert again.reading.passage.offset == second + 20
+    assert f'data-place="{second + 20}:0"' in shown(again, "reader")
+
+
+def test_chapters_turn_and_stop_at_the_ends(desk, story):
+    for value, expected in (("back", 0), ("on", 1), ("on", 2), ("on", 2), ("back", 1)):
+        act(desk, act="turn", value=value)
+        assert desk.reading.passage.offset == story.sections[expected].start
+        assert shown(desk, "reader").count(f"Chapter {expected + 1}") == 3, (
+            "a choice, the source, the heading"
+        )
+
+
+def test_what_is_found_is_shown_by_chapters_with_its_page_and_opens_there(desk, story):
+    act(desk, act="find", text="silver  KEY under")
+    start = story.text.index("silver")
+    assert desk.reading.found.places == ((start, start + len("silver key\nunder")),)
+    html = shown(desk, "found")
+    assert "1 place" in html and f'data-offset="{start}" data-length="16"' in html and "p. 1" in html
+    assert "<mark>silver key\nunder</mark>" in html
+    act(desk, act="find", text="silver KEY", exact="1")
+    assert "0 places" in shown(desk, "found") and "does not stand in the book" in shown(desk, "found")
+    act(desk, act="find", text=" ")
+    assert shown(desk, "found") == ""
+
+
+def test_a_bookmark_stands_at_the_selected_words_and_keeps_its_note(desk, make_desk, engine, story):
+    """A browser sends the words with line breaks as it draws them."""
+    start = story.text.index("silver key")
+    act(desk, act="mark", offset=str(story.text.index("Oddo")), text="silver key under")
+    act(desk, act="note", offset=str(start), text=" who has it now? ")
+    assert desk.reading.bookmarks == (Bookmark(start, 16, "silver key\nunder", "who has it now?"),)
+    again = make_desk(engine)
+    again.resume()
+    html = shown(again, "marks")
+    assert "who has it now?" in html and "1 bookmark" in html and f'data-offset="{start}"' in html
+    name, text = again.export()
+    assert name == "Ferry" and "## Bookmarks and notes" in text and "> silver key\n> under" in text
+    assert "(Chapter 1, p. 1)" in text and "who has it now?" in text
+    act(again, act="unmark", offset=str(start))
+    assert shown(again, "marks") == "" and "Bookmarks" not in again.export()[1]
+
+
+@pytest.mark.parametrize("sent", [("0", "not there"), ("99999", "key"), ("", ""), ("0", " \n ")])
+def test_what_stands_nowhere_is_not_marked(desk, sent):
+    act(desk, act="mark", offset=sent[0], text=sent[1])
+    assert desk.reading.bookmarks == ()
+
+
+def test_nothing_behind_the_limit_is_shown_found_or_turned_to(desk, story):
+    third = story.text.index("Zyxomma")
+    act(desk, act="mark", offset=str(third), text="Zyxomma took")
+    act(desk, act="find", text="key")
+    act(desk, act="cite", offset=str(third), length="7")
+    assert desk.reading.found.count == 2 and "Zyxomma" in shown(desk, "reader")
+    act(desk, act="limit", value="2")
+    page = {name: "".join(map(str, html)) for name, html in Page(desk).render().items()}
+    assert not any("Zyxomma" in html for html in page.values())
+    assert not any("Chapter 3" in page[name] for name in ("reader", "found", "marks"))
+    assert desk.reading.found.count == 1 and "Zyxomma" not in desk.export()[1]
+    act(desk, act="turn", value="on")
+    act(desk, act="cite", offset=str(third))
+    act(desk, act="find", text="Zyxomma")
+    assert desk.reading.passage.offset < third and desk.reading.found.count == 0
+    act(desk, act="limit", value="0")
+    assert [one.offset for one in desk.reading.bookmarks] == [third], "it was hidden, not lost"
+
+
+def test_bookmarks_follow_their_words_when_the_file_is_read_anew(desk, story):
+    start = story.text.index("silver key")
+    act(desk, act="mark", offset=str(start), text="silver key")
+    act(desk, act="mark", offset=str(story.text.index("Nobody")), text="Nobody saw")
+    text = "A preface.\n\n" + story.text.replace("Nobody saw", "All saw")
+    read = replace(story, text=text, sections=(Section("All", 0, len(text)),))
+    desk.shelve(read, again=True, cover=b"")
+    first, second = desk.reading.bookmarks
+    assert (first.offset, first.lost, second.lost) == (start + 12, False, True)
+    assert "no longer in the book" in shown(desk, "marks")
+
+
+def test_a_damaged_notebook_is_put_aside_and_the_book_opens(desk, story, tmp_path, make_desk, engine):
+    file = tmp_path / "books" / story.sha256 / "notebook.json"
+    for data in (
+        "{",
+        "[]",
+        '{"position": -1, "bookmarks": []}',
+        '{"position": 0, "bookmarks": [{"offset": "x"}]}',
+    ):
+        file.write_text(data)
+        again = make_desk(engine)
+        again.resume()
+        assert again.reading.notebook == Notebook() and not file.exists()
+        assert file.with_suffix(".damaged.json").read_text() == data
+
+
+def test_a_notebook_is_what_was_written():
+    book = Notebook(3, (Bookmark(1, 2, "a", "b"), Bookmark(5, 2, "c", lost=True)))
+    assert Notebook.from_json(json.loads(json.dumps(book.to_json()))) == book

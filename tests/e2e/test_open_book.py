@@ -1,0 +1,122 @@
+"""The book pane in a browser: finding, marking, copying, turning, and where it was left."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.app.fake_runtime import FakeRuntime
+
+pytestmark = pytest.mark.e2e
+SELECT = """(wanted) => {
+  const walk = document.createTreeWalker(document.querySelector('.reader-text'), NodeFilter.SHOW_TEXT);
+  while (walk.nextNode()) {
+    const at = walk.currentNode.data.indexOf(wanted);
+    if (at < 0) continue;
+    const range = document.createRange();
+    range.setStart(walk.currentNode, at);
+    range.setEnd(walk.currentNode, at + wanted.length);
+    getSelection().removeAllRanges();
+    getSelection().addRange(range);
+    return;
+  }
+}"""
+IN_SIGHT = """(selector) => {
+  const box = document.querySelector(selector)?.getBoundingClientRect();
+  const pane = document.querySelector('.reader-text').getBoundingClientRect();
+  return box && box.height && box.top >= pane.top - 2 && box.bottom <= pane.bottom + 2;
+}"""
+
+
+@pytest.fixture
+def reading(serve, open_page, drop, sample):
+    """The sample book, open in its pane."""
+    made = FakeRuntime(pace=0.005)
+    made.start()
+    page = open_page(serve(made))
+    drop(page, sample)
+    page.wait_for_selector(".card h2")
+    page.click("#tab-reader")
+    page.wait_for_selector(".reader-text h3")
+    return page
+
+
+def test_words_are_found_and_opened_one_after_another(reading):
+    reading.fill("[data-find]", "NEVER Wrong")
+    reading.wait_for_selector(".found li")
+    assert "“NEVER Wrong”" in reading.inner_text(".found summary")
+    places = reading.locator(".found li").count()
+    reading.press("[data-find]", "Enter")
+    reading.wait_for_selector("#passage")
+    assert reading.inner_text("#passage").lower() == "never wrong"
+    reading.wait_for_function(IN_SIGHT, arg="#passage")
+    assert reading.locator(".found [aria-current]").count() == 1
+    assert reading.evaluate("document.activeElement.matches('[data-find]')"), "Enter goes on to the next"
+    reading.check("[data-find-exact]")
+    reading.wait_for_function("document.querySelector('.found summary').innerText.includes(': 0 ')")
+    reading.press("[data-find]", "Escape")
+    reading.wait_for_selector(".found", state="detached")
+    assert places >= 1
+
+
+def test_a_selected_passage_is_copied_with_its_source_and_marked(reading):
+    reading.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    words = reading.evaluate("document.querySelector('.reader-text p[data-offset]').innerText.slice(4, 40)")
+    reading.evaluate(SELECT, words)
+    reading.click("[data-cited]")
+    copied = reading.evaluate("navigator.clipboard.readText()")
+    title = reading.inner_text(".reader-text h3")
+    assert (
+        copied.splitlines()[0] == f"“{words.strip()}”" and title in copied and "The Thursday Clock" in copied
+    )
+    reading.evaluate(SELECT, words)
+    reading.click("[data-mark]")
+    reading.wait_for_selector(".marks")
+    reading.click(".marks summary")
+    reading.fill("[data-note]", "Who tells this?")
+    reading.click(".marks summary")
+    reading.reload()
+    reading.wait_for_selector(".marks")
+    assert reading.input_value("[data-note]") == "Who tells this?"
+    assert words.split()[0] in reading.text_content(".marks blockquote")
+
+
+def test_keys_turn_chapters_and_the_place_is_kept(reading):
+    reading.focus(".reader-text")
+    first = reading.inner_text(".reader-text h3")
+    reading.keyboard.press("n")
+    reading.wait_for_function(
+        "(before) => document.querySelector('.reader-text h3').innerText !== before", arg=first
+    )
+    second = reading.inner_text(".reader-text h3")
+    reading.wait_for_function("document.activeElement.matches('.reader-text')")
+    reading.evaluate("document.querySelector('.reader-text').scrollTop = 1200")
+    reading.wait_for_timeout(1600)
+    reading.evaluate("document.querySelector('.reader-text').scrollTop")
+    top = reading.evaluate(
+        "[...document.querySelectorAll('.reader-text p[data-offset]')]"
+        ".find(one => one.getBoundingClientRect().bottom > "
+        "document.querySelector('.reader-text').getBoundingClientRect().top + 8).dataset.offset"
+    )
+    reading.fill("#question textarea", "")
+    reading.locator("#question textarea").press("n")
+    assert reading.inner_text(".reader-text h3") == second, "n is a letter where one writes"
+    reading.click(".book-open")
+    reading.wait_for_selector(f".reader-text[data-place='{top}:0']")
+    reading.wait_for_function(
+        IN_SIGHT.replace(
+            "box.top >= pane.top - 2 && box.bottom <= pane.bottom + 2", "Math.abs(box.top - pane.top) < 60"
+        ),
+        arg=f"p[data-offset='{top}']",
+    )
+
+
+def test_text_grows_and_lines_shorten(reading):
+    size = "parseFloat(getComputedStyle(document.querySelector('.reader-text p')).fontSize)"
+    before = reading.evaluate(size)
+    reading.click("[data-text='1']")
+    assert reading.evaluate(size) > before
+    reading.click("[data-narrow]")
+    reading.reload()
+    reading.wait_for_selector(".reader-text p")
+    reading.wait_for_function(f"{size} > {before}")
+    assert reading.get_attribute("[data-narrow]", "aria-pressed") == "true"
