@@ -83,7 +83,7 @@ def plan_for(
         },
     )
     plan = make_plan(probe(measure=False), settings, target=shape, draft=draft)
-    return (replace(plan, dtype=dtype) if dtype else plan), settings
+    return (replace(plan, dtype=dtype, computes=dtype) if dtype else plan), settings
 
 
 def read(

@@ -54,12 +54,13 @@ from core.text.tokenizer import Tokenizer  # noqa: E402
 
 PROMPT, JUDGED = 384, 64  # tokens
 ROWS = (1, 5, 32)  # plain decoding, a verification pass, the re-check
-# dtype, weights kernel; the product computes in the first three
+# held in, computed in, weights kernel; the product computes in all but the last
 KINDS = {
-    "float32": ("float32", "float"),
-    "bfloat16": ("bfloat16", "float"),
-    "bfloat16, 4-bit kernel": ("bfloat16", "int4"),
-    "float16": ("float16", "float"),
+    "float32": ("float32", "float32", "float"),
+    "float32 from bfloat16": ("bfloat16", "float32", "float"),
+    "bfloat16": ("bfloat16", "bfloat16", "float"),
+    "bfloat16, 4-bit kernel": ("bfloat16", "bfloat16", "int4"),
+    "float16": ("float16", "float16", "float"),
 }
 SAMPLINGS = {"greedy": Sampling(), "T 0.6, top-p 0.9": Sampling(0.6, 0.9)}
 NOTES = (
@@ -217,12 +218,13 @@ def _figures(apart: Apart) -> dict:
 
 def _build(kind: str, folder: Path) -> tuple[LlamaModel, Engine | None]:
     """The embedded model computed in `kind`, and an engine around it where the product offers that."""
-    dtype, kernel = KINDS[kind]
+    dtype, computes, kernel = KINDS[kind]
     if dtype == "float16":
         return load_model(folder, CpuBackend(torch.float16), positions=PROMPT + JUDGED), None
     settings = load_settings(None, {"context_tokens": 1024, "retrieval_budget": 128})
     plan = make_plan(probe(data_dir()), settings, target=catalogue.find(folder.name).shape, draft=None)
-    engine = build_engine(replace(plan, dtype=dtype, weights_kernel=kernel), settings, folder)
+    asked = replace(plan, dtype=dtype, computes=computes, weights_kernel=kernel)
+    engine = build_engine(asked, settings, folder)
     return engine.model, engine
 
 

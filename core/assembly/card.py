@@ -77,7 +77,7 @@ def devices(hardware: Hardware, settings: Settings) -> tuple[Backend, Backend, G
     """
     site = site_of(hardware, settings)
     if site.gpu is None:
-        return CpuBackend(DTYPES[site.dtype]), CpuBackend(torch.float32), None
+        return CpuBackend(DTYPES[site.computes]), CpuBackend(torch.float32), None
     spare = site.vram_reserve if site.spills else None
     return (
         CudaBackend(

@@ -110,6 +110,7 @@ def _snapshots(
         "dtype": plan.dtype,
         "kernel": plan.weights_kernel,
         "device": plan.device,
+        **({"computes": plan.computes} if plan.computes != plan.dtype else {}),
     }
     root = folder or paths.subdir("snapshots")
     kept = SnapshotFolder(root)
@@ -118,6 +119,6 @@ def _snapshots(
         kept,
         json.dumps(key),
         model.config.kv_shape,
-        model.backend.dtype,
+        model.backend.storage,
         quota_bytes=quota_bytes(settings.snapshot_quota_gb, root),
     )

@@ -15,7 +15,7 @@ from core.backend.native.products import native_products
 from core.config import Settings
 from core.errors import UserError
 from core.events import Progress
-from core.hardware.cpu import bfloat16_products_pay, cpu_flags
+from core.hardware.cpu import cpu_flags
 from core.hardware.facts import GIB
 from core.model.llama import LlamaModel
 from core.model.loader import load_draft, load_model
@@ -42,13 +42,14 @@ def new_backend(plan: Plan, settings: Settings) -> Backend:
         raise UserError(
             _("The CPU computes in float32 or bfloat16, not in float16. Set dtype: auto in config.yaml.")
         )
+    decodes = plan.weights_kernel == "codes" or plan.computes != plan.dtype
     return CpuBackend(
-        dtypes[plan.dtype],
+        dtypes[plan.computes],
+        storage=dtypes[plan.dtype],
         threads=plan.threads,
         integer_kernels=plan.weights_kernel == "int4",
-        wide_products=plan.dtype == "bfloat16" and not bfloat16_products_pay(),
         native=native_attention(cpu_flags()),
-        products=native_products(cpu_flags()) if plan.weights_kernel == "codes" else None,
+        products=native_products(cpu_flags()) if decodes else None,
     )
 
 

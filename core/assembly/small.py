@@ -30,6 +30,7 @@ SMALL_PLAN = Plan(
     model="random",
     device="cpu",
     dtype="float32",
+    computes="float32",
     context_tokens=CAPACITY,
     context_stretch=1.0,
     layers=3,

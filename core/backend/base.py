@@ -85,7 +85,8 @@ class Backend(Protocol):
     """One device. Every tensor passed in lives on `device`."""
 
     device: torch.device
-    dtype: torch.dtype
+    dtype: torch.dtype  # of what is computed
+    storage: torch.dtype  # of matrices and of rows of a KV cache, as they are held
     name: str  # of the device, as its maker calls it
     notes: tuple[str, ...]  # what the person should know of how it computes
     # bytes that were page-locked when the system refused more; None: it never did

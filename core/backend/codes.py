@@ -1,8 +1,8 @@
-"""Matrices whose weights are held in codes of 4, 5, 6 or 8 bits, as products of our own read them. Knows
-nothing of files.
+"""Matrices whose weights are held in codes of 4, 5, 6 or 8 bits, or as bf16, as products of our own read
+them. Knows nothing of files.
 
-A weight is scale * code + offset, in fp32; every product, by whatever kernel, is with exactly that number
-(or its rounding to what is computed in).
+A code stands for scale * code + offset, in fp32; every product, by whatever kernel, is with exactly that
+number (or its rounding to what is computed in).
 """
 
 from __future__ import annotations
@@ -24,18 +24,26 @@ class Planes:
     `scale_steps`, an integer times an fp16 number that SPAN columns share. Without `offset` the code
     `middle` stands for 0. Packing: byte i of a chunk's 16 holds the low bits of code i and, above, of code
     i + 16; of 5 and 6 bits, `high` holds what is above the nibbles, 16 codes to 2 or 4 bytes, code 0
-    lowest. Codes of 8 bits lie in `low` as they are, signed.
+    lowest. Codes of 8 bits lie in `low` as they are, signed; so do weights of 16 bits, which are no codes.
     """
 
     bits: int
     group: int
-    low: torch.Tensor  # uint8 [rows, columns / 2]; of 8 bits int8 [rows, columns]
-    scale: torch.Tensor  # float16 [rows, columns / group], or [rows, columns / SPAN] with steps
+    # uint8 [rows, columns / 2]; of 8 bits int8 [rows, columns], of 16 bfloat16 [rows, columns]
+    low: torch.Tensor
+    # float16 [rows, columns / group], or [rows, columns / SPAN] with steps; None: no codes
+    scale: torch.Tensor | None = None
     high: torch.Tensor | None = None  # uint8 [rows, columns * (bits - 4) / 8]
     offset: torch.Tensor | None = None  # as scale
     scale_steps: torch.Tensor | None = None  # int8 [rows, columns / group]
     offset_steps: torch.Tensor | None = None
     middle: int = 0
+
+    @classmethod
+    def of_numbers(cls, weights: torch.Tensor) -> Planes:
+        """A matrix bfloat16 [rows, columns] as it is."""
+        assert weights.dtype == torch.bfloat16, weights.dtype
+        return cls(16, CHUNK, weights.contiguous())
 
     @property
     def rows(self) -> int:
@@ -45,7 +53,7 @@ class Planes:
     @property
     def columns(self) -> int:
         """Inputs."""
-        return self.low.shape[1] * (1 if self.bits == 8 else 2)
+        return self.low.shape[1] * (2 if self.bits < 8 else 1)
 
     @property
     def nbytes(self) -> int:
@@ -76,6 +84,8 @@ class Planes:
 
     def decoded(self) -> torch.Tensor:
         """The weights, fp32 [rows, columns]."""
+        if self.scale is None:
+            return self.low.float()
         scale, offset = _spread(self.scale, self.scale_steps), None
         if self.offset is not None:
             offset = _spread(self.offset, self.offset_steps)

@@ -24,7 +24,7 @@ from core.backend.codes import Planes
 from core.backend.kv_rows import run_of
 from core.backend.linear import FloatLinear
 from core.backend.linear_coded import CodedLinear, CodedRows, Decoder
-from core.backend.linear_cpu import Int4Linear, WideLinear
+from core.backend.linear_cpu import Int4Linear
 from core.backend.native.attention import NativeAttention
 from core.backend.native.products import NativeProducts
 from core.backend.pieces import PIECE_TOKENS
@@ -41,13 +41,15 @@ _FEW_ROWS = 96  # up to here (queries x group) blocks in place beat keys in one 
 class CpuBackend:
     """Runs on the CPU in float32 or bfloat16.
 
+    `storage`: what matrices and rows of a KV cache are held in, where that is not what is computed in. Half
+    the memory is then read, by the compiled kernels for few rows; many rows take what is decoded piece by
+    piece.
+
     `native`: the compiled kernel for few queries, where this CPU has one; without it, and for head sizes that
     it does not know, torch's flash kernel takes every block as a sequence of its own.
 
-    `products`: the compiled kernel for weights in codes; without it torch decodes them for every product.
-
-    `wide_products`: products of many rows are computed in float32 from bfloat16 numbers. Where the CPU has no
-    matrix units, they are the faster ones, and they round less.
+    `products`: the compiled kernel for weights in codes or in another type than is computed in; without it
+    torch decodes them for every product.
     """
 
     name = "CPU"
@@ -57,19 +59,18 @@ class CpuBackend:
         self,
         dtype: torch.dtype = torch.float32,
         *,
+        storage: torch.dtype | None = None,
         threads: int | None = None,
         integer_kernels: bool = True,
-        wide_products: bool = False,
         native: NativeAttention | None = None,
         products: NativeProducts | None = None,
     ) -> None:
         self.device = torch.device("cpu")
-        self.dtype = dtype
+        self.dtype, self.storage = dtype, storage or dtype
         self._integer_kernels = integer_kernels and dtype == torch.bfloat16
-        self._products = torch.float32 if wide_products else dtype  # of many rows
-        self._flash_works = all(_flash_self_test(kind) for kind in {dtype, self._products})
+        self._flash_works = _flash_self_test(dtype)
         self._native, self._coded_products = native, products
-        self._decoder = Decoder(self._products, self.device, products)
+        self._decoder = Decoder(dtype, self.device, products)
         self.notes = (
             () if native else (_("Attention runs on torch's kernel: no faster one serves this CPU."),)
         )
@@ -85,17 +86,16 @@ class CpuBackend:
         """See Backend. The 4-bit kernel takes the checkpoint's own codes, so it computes with the
         checkpoint's weights.
         """
-        made = FloatLinear if self._products == self.dtype else WideLinear
-        plain = made(weight.to(self.dtype).contiguous(), None if bias is None else bias.to(self.dtype))
+        if self.storage != self.dtype:
+            return self.coded([Planes.of_numbers(weight.to(self.storage))], bias)
+        plain = FloatLinear(weight.to(self.dtype).contiguous(), None if bias is None else bias.to(self.dtype))
         if codes is None or not self._integer_kernels or bias is not None:
             return plain
         return Int4Linear(plain, codes)
 
     def coded(self, parts: Sequence[Planes], bias: torch.Tensor | None = None) -> Linear:
         """See Backend. Few rows are multiplied straight from the codes, where the compiled kernel serves."""
-        slow = _(
-            "Weights in codes are decoded for every product, which is slow: no faster kernel serves this CPU."
-        )
+        slow = _("Weights are decoded for every product, which is slow: no faster kernel serves this CPU.")
         if self._coded_products is None and slow not in self.notes:
             self.notes = (*self.notes, slow)
         return CodedLinear(parts, bias, self._decoder, self._coded_products)
@@ -280,14 +280,13 @@ class CpuBackend:
         n, heads, head_dim = q.shape
         kv_heads = k.shape[1]
         group, past = heads // kv_heads, length - n if causal else length
-        q = q.to(self._products)
         folded = (
             q.view(n, kv_heads, group, head_dim).permute(1, 2, 0, 3).reshape(1, kv_heads, group * n, head_dim)
         )
         found: tuple[torch.Tensor, torch.Tensor] | None = None
         for start in range(0, past, PIECE_TOKENS):
             keys, values = (
-                run_of(part, start, min(start + PIECE_TOKENS, past), head_dim, self._products)[None]
+                run_of(part, start, min(start + PIECE_TOKENS, past), head_dim, q.dtype)[None]
                 for part in (k, v)
             )
             out, lse = self._flash(folded, keys, values, causal=False)
@@ -296,7 +295,7 @@ class CpuBackend:
         if not causal:
             return found
         own_k, own_v = (
-            run_of(part, past, length, head_dim, self._products).repeat_interleave(group, dim=0)[None]
+            run_of(part, past, length, head_dim, q.dtype).repeat_interleave(group, dim=0)[None]
             for part in (k, v)
         )
         out, lse = self._flash(q.transpose(0, 1)[None], own_k, own_v, causal=True)

@@ -74,7 +74,7 @@ class CudaBackend:
                 ).format(index=index, version=torch.__version__)
             )
         self.device = torch.device("cuda", index)
-        self.dtype = dtype
+        self.dtype = self.storage = dtype
         self.name = torch.cuda.get_device_name(self.device)
         self.notes: tuple[str, ...] = ()
         self._kernels: dict[int, kernels.Kernel] = {}  # by head_dim

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 import torch
 import torch.nn.functional as F
 
-from core.backend.codes import Planes
+from core.backend.codes import CHUNK, Planes
 from core.backend.native.products import MOST_PARTS, NativeProducts
 from core.backend.pieces import PIECE_NUMBERS
 
@@ -35,7 +35,7 @@ class Decoder:
             yield self._piece(planes, first, min(step, planes.rows - first))
 
     def _piece(self, planes: Planes, first: int, count: int) -> torch.Tensor:
-        if self._products is None:
+        if self._products is None or planes.columns % CHUNK:
             return planes.picked(slice(first, first + count)).decoded().to(self.dtype)
         if self._buffer.numel() < count * planes.columns:
             self._buffer = self._buffer.new_empty(count * planes.columns)
@@ -54,7 +54,8 @@ class CodedLinear:
         products: NativeProducts | None = None,
     ) -> None:
         self._parts, self._decoder = list(parts), decoder
-        self._products = products if len(self._parts) <= MOST_PARTS else None
+        suited = len(self._parts) <= MOST_PARTS and parts[0].columns % CHUNK == 0
+        self._products = products if suited else None
         self._bias = None if bias is None else bias.to(parts[0].low.device, torch.float32)
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:

@@ -1,36 +1,14 @@
-"""Matrices prepared for what the CPU is fast at: its 4-bit kernel, straight from a checkpoint's own codes,
-and float32.
-"""
+"""Matrices prepared for torch's 4-bit kernel, straight from a checkpoint's own codes."""
 
 from __future__ import annotations
 
 import torch
-import torch.nn.functional as F
 
 from core.backend.base import Codes
 from core.backend.linear import FloatLinear
-from core.backend.pieces import PIECE_NUMBERS
 
 _INT4_GROUP = 32
 _INT4_MIDDLE = 8  # the kernel computes (code - 8) * scale + zero
-_MANY_ROWS = 256
-
-
-class WideLinear(FloatLinear):
-    """Weights kept in bfloat16; products of many rows in float32, which is worth turning the weights into it
-    each time.
-    """
-
-    def __call__(self, x: torch.Tensor) -> torch.Tensor:
-        """[n, in] -> [n, out]"""
-        if x.shape[0] < _MANY_ROWS:
-            return super().__call__(x)
-        wide = x.float()
-        # so that a large matrix needs no second one's room
-        pieces = self.weight.split(max(1, PIECE_NUMBERS // x.shape[1]))
-        products = [F.linear(wide, piece.float()) for piece in pieces]
-        out = products[0] if len(products) == 1 else torch.cat(products, dim=-1)
-        return (out if self.bias is None else out.add_(self.bias)).to(x.dtype)
 
 
 class Int4Linear:

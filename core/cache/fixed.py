@@ -50,8 +50,8 @@ class FixedRows:
         """See KVCache."""
         # [kv_heads, capacity, head_dim]
         keys, values = self._store.k[layer, 0], self._store.v[layer, 0]
-        keys.index_copy_(1, self._slots, k.transpose(0, 1))
-        values.index_copy_(1, self._slots, v.transpose(0, 1))
+        keys.index_copy_(1, self._slots, k.transpose(0, 1).to(keys.dtype))
+        values.index_copy_(1, self._slots, v.transpose(0, 1).to(values.dtype))
         if self._rotate is not None:
             keys = self._rotate(keys.transpose(0, 1), self._all_slots).transpose(0, 1)
         return self._backend.attend_slots(q, keys, values, slots=self._slots)

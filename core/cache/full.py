@@ -33,7 +33,7 @@ class FullKVCache:
         dtype: torch.dtype | None = None,
     ) -> None:
         self.store = KVStore(
-            shape, capacity, block_tokens=block_tokens, dtype=dtype or backend.dtype, device=backend.device
+            shape, capacity, block_tokens=block_tokens, dtype=dtype or backend.storage, device=backend.device
         )
         self.shape, self.block_tokens, self.backend = shape, block_tokens, backend
         self.length = 0

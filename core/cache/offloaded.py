@@ -62,7 +62,7 @@ class OffloadedKVCache:
     ) -> None:
         assert staging_blocks > 0, "a ring without buffers"
         self.shape, self.block_tokens, self.backend = shape, block_tokens, backend
-        self._dtype = dtype or backend.dtype
+        self._dtype = dtype or backend.storage
         self.blocks = -(-capacity // block_tokens)
         self._copies = backend.copies()
         # memory must not go while copies still use it

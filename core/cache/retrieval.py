@@ -52,7 +52,7 @@ class RetrievalKVCache:
             source.shape,
             capacity,
             block_tokens=capacity,
-            dtype=self.backend.dtype,
+            dtype=self.backend.storage,
             device=self.backend.device,
         )
         self.reset()

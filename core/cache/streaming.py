@@ -42,7 +42,7 @@ class StreamingKVCache:
         self.sinks, self.window, self.slack = sinks, window, slack
         capacity = sinks + window + slack
         self.store = store or KVStore(
-            shape, capacity, block_tokens=capacity, dtype=backend.dtype, device=backend.device
+            shape, capacity, block_tokens=capacity, dtype=backend.storage, device=backend.device
         )
         self._rotate = rotate
         self.reset()

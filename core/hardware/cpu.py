@@ -43,16 +43,6 @@ def cpu_flags() -> frozenset[str]:
     return frozenset()
 
 
-def bfloat16_products_pay() -> bool:
-    """Whether products of many rows are faster in bfloat16 than in float32, where both are native.
-
-    Measured on an Intel CPU with avx512_bf16 and without AMX: torch's bfloat16 products run at 0.55 to 0.7 of
-    the rate of its float32 ones (docs/LOG.md). With AMX, or on AMD, nothing was measured: there bfloat16 is
-    trusted to be what its unit was built for.
-    """
-    return "amx_bf16" in cpu_flags() or "AMD" in cpu_name()
-
-
 def cores() -> tuple[int, int]:
     """(physical, logical) cores this process may use: affinity and container quotas count."""
     logical = psutil.cpu_count(logical=True) or 1

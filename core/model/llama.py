@@ -148,7 +148,7 @@ class LlamaModel:
         return F.silu(gate).mul_(up)
 
     def _embed(self, ids: Sequence[int] | torch.Tensor) -> torch.Tensor:
-        return self.embedding[torch.as_tensor(ids, device=self.backend.device)]
+        return self.embedding[torch.as_tensor(ids, device=self.backend.device)].to(self.backend.dtype)
 
     def _rms(self, x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
         return self.backend.rms_norm(x, weight, self.config.norm_eps)

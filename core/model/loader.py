@@ -102,7 +102,7 @@ def _of_vocabulary(
             said.format(draft=config.name, own=config.vocab, model=target.name, wanted=target.vocab)
         )
     ids = torch.arange(common)
-    embedding = weights.tensor("model.embed_tokens.weight")[:common].to(backend.device, backend.dtype)
+    embedding = weights.tensor("model.embed_tokens.weight")[:common].to(backend.device, backend.storage)
     head = _rows(weights, backend, _head_name(config), ids)
     if common < target.vocab:
         embedding = torch.cat((embedding, embedding.new_zeros(target.vocab - common, config.hidden)))
@@ -144,7 +144,7 @@ def _ends(config: ModelConfig, weights: Weights | GgufWeights, backend: Backend)
     """Embedding and output matrix. What is both is held once."""
     stem = "model.embed_tokens"
     if not (isinstance(weights, GgufWeights) and weights.keeps_codes(stem)):
-        embedding = weights.tensor(f"{stem}.weight").to(backend.device, backend.dtype)
+        embedding = weights.tensor(f"{stem}.weight").to(backend.device, backend.storage)
         if config.tied:  # one matrix, and one place in memory
             return embedding, backend.linear(embedding, None, weights.codes(stem))
         return embedding, _linear(weights, backend, [_head_name(config)])

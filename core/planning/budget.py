@@ -66,6 +66,7 @@ class Layout:
 
     device: str
     dtype: str
+    computes: str
     target: ModelShape
     draft: ModelShape | None
     context: int
@@ -175,7 +176,14 @@ def spare_rows(gamma: int, middle_gamma: int) -> int:
 
 
 def lay_out(
-    device: str, dtype: str, settings: Settings, *, target: ModelShape, draft: ModelShape | None, context: int
+    device: str,
+    dtype: str,
+    computes: str,
+    settings: Settings,
+    *,
+    target: ModelShape,
+    draft: ModelShape | None,
+    context: int,
 ) -> Layout:
     """The sizes that follow from model, context and settings alone, with everything on chip; fitting changes
     the rest.
@@ -190,6 +198,7 @@ def lay_out(
     return Layout(
         device=device,
         dtype=dtype,
+        computes=computes,
         target=target,
         draft=draft,
         context=context,
@@ -203,7 +212,7 @@ def lay_out(
         draft_window=settings.draft_window or WINDOW,
         block_tokens=_block_tokens(settings, target, dtype, context),
         blocks=settings.staging_blocks or STAGING_BLOCKS,
-        kernel=_kernel(device, dtype, settings, target),
+        kernel=_kernel(device, computes, settings, target),
         fixed_prefill=(
             settings.prefill_segment_tokens is not None,
             settings.prefill_chunk_tokens is not None,
@@ -212,13 +221,13 @@ def lay_out(
     )
 
 
-def _kernel(device: str, dtype: str, settings: Settings, target: ModelShape) -> str:
+def _kernel(device: str, computes: str, settings: Settings, target: ModelShape) -> str:
     """Weights of a GGUF stay in its codes. Of other checkpoints 4-bit kernels exist for the CPU in
     bfloat16 and for those that are codes themselves: then nothing is lost.
     """
     if target.coded_weights:
         return "codes"
-    possible = device == "cpu" and dtype == "bfloat16" and target.bits in (4, 8)
+    possible = device == "cpu" and computes == "bfloat16" and target.bits in (4, 8)
     return "int4" if possible and settings.weights_kernel != "float" else "float"
 
 
@@ -310,7 +319,7 @@ def _tail_rows(layout: Layout) -> int:
 
 def _activations(layout: Layout) -> int:
     """Hidden states and rotations of a segment, and what a chunk of it computes with."""
-    shape, size = layout.target, DTYPE_BYTES[layout.dtype]
+    shape, size = layout.target, DTYPE_BYTES[layout.computes]
     segment = layout.segment * (shape.hidden + 2 * shape.head_dim) * size
     return segment + layout.chunk * _row_bytes(shape, size)
 
@@ -328,16 +337,13 @@ def _row_bytes(shape: ModelShape, size: int) -> int:
 
 def _cpu_copies(layout: Layout) -> int:
     """What prefill on the CPU copies to compute with, in float32: for attention keys and values of a piece
-    and the chunk's own as one run per head, for matrices a piece of weights and the widest products. It needs
-    one or the other.
+    and the chunk's own as one run per head, for matrices the widest products. It needs one or the other.
     """
     shape = layout.target
     keys = 2 * min(layout.context, PIECE_TOKENS) * shape.kv_heads * shape.head_dim
     # keys and values by query head, queries, two outputs
     own = 5 * layout.chunk * shape.heads * shape.head_dim
-    products = 2 * layout.chunk * 2 * shape.intermediate + min(
-        PIECE_NUMBERS, shape.hidden * 2 * shape.intermediate
-    )
+    products = 2 * layout.chunk * 2 * shape.intermediate
     return max(keys + own, products) * DTYPE_BYTES["float32"]
 
 
@@ -353,10 +359,10 @@ def _standing(layout: Layout) -> int:
 
 
 def _decoded_bytes(layout: Layout) -> int:
-    """The piece of a matrix in codes that is decoded to multiply many rows: on the CPU one buffer, on a
-    GPU what torch makes on the way from codes to numbers as well.
+    """The piece of a matrix that is decoded to multiply many rows: on the CPU one buffer, on a GPU what torch
+    makes on the way from codes to numbers as well.
     """
-    if layout.kernel != "codes":
+    if layout.kernel != "codes" and layout.computes == layout.dtype:
         return 0
     shape = layout.target
     piece = min(PIECE_NUMBERS, shape.hidden * max(2 * shape.intermediate, shape.vocab))

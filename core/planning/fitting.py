@@ -28,6 +28,7 @@ class Site:
 
     device: str
     dtype: str
+    computes: str
     threads: int
     speeds: costs.Speeds
     gpu: Gpu | None
@@ -68,6 +69,7 @@ def site_of(hardware: Hardware, settings: Settings, *, known: Known = NOTHING) -
     gpu = _chosen(hardware, settings)
     threads = settings.threads or hardware.physical_cores
     dtype = settings.dtype or (_gpu_dtype(gpu) if gpu else _cpu_dtype(hardware))
+    computes = "float32" if gpu is None and not multiplies_16_bits(hardware) else dtype
     ram_free = int(settings.ram_gib * GIB) if settings.ram_gib else hardware.ram_available_bytes
     ram_reserve = max(GIB, hardware.ram_bytes * 0.06)
     if settings.ram_reserve_gib is not None:
@@ -79,8 +81,9 @@ def site_of(hardware: Hardware, settings: Settings, *, known: Known = NOTHING) -
     return Site(
         device="cuda" if gpu else "cpu",
         dtype=dtype,
+        computes=computes,
         threads=threads,
-        speeds=costs.gpu_speeds(gpu) if gpu else costs.cpu_speeds(hardware, threads, dtype),
+        speeds=costs.gpu_speeds(gpu) if gpu else costs.cpu_speeds(hardware, threads, computes),
         gpu=gpu,
         vram_free=vram_free,
         vram_reserve=vram_reserve,
@@ -127,8 +130,20 @@ def _overridden(gpu: Gpu, settings: Settings) -> Gpu:
 
 
 def _cpu_dtype(hardware: Hardware) -> str:
-    """bfloat16 only where the CPU multiplies it natively; emulated it is slower than float32."""
-    return "bfloat16" if hardware.cpu_flags & {"avx512_bf16", "amx_bf16"} else "float32"
+    """16 bits where there is a compiled kernel that reads them (core.backend.native)."""
+    kernels = {"asimd"} if hardware.system == "Darwin" else {"asimd", "avx2"}
+    return "bfloat16" if hardware.cpu_flags & kernels else "float32"
+
+
+def multiplies_16_bits(hardware: Hardware) -> bool:
+    """Whether products of many rows are faster in bfloat16 than in float32.
+
+    Measured on an Intel CPU with avx512_bf16 and without AMX: torch's bfloat16 products run at 0.55 to 0.7 of
+    the rate of its float32 ones (docs/LOG.md). With AMX, or on AMD, nothing was measured: there bfloat16 is
+    trusted to be what its unit was built for. Without such instructions it is emulated.
+    """
+    flags = hardware.cpu_flags
+    return "amx_bf16" in flags or "avx512_bf16" in flags and "AMD" in hardware.cpu_name
 
 
 def _gpu_dtype(gpu: Gpu) -> str:
@@ -156,7 +171,9 @@ def _drafts(case: Case) -> tuple[ModelShape | None, ...]:
 
 def _fitted(case: Case, draft: ModelShape | None, context: int) -> Layout | Shortfall:
     site, settings = case.site, case.settings
-    layout = lay_out(site.device, site.dtype, settings, target=case.target, draft=draft, context=context)
+    layout = lay_out(
+        site.device, site.dtype, site.computes, settings, target=case.target, draft=draft, context=context
+    )
     return _fit(site, settings, layout)
 
 

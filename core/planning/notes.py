@@ -35,7 +35,9 @@ def notes_for(
 def _where(plan: Plan, gpu: Gpu | None) -> str:
     if gpu is None:
         said = _("Runs on the CPU with {threads} threads in {dtype}.")
-        return said.format(threads=plan.threads, dtype=plan.dtype)
+        if plan.computes != plan.dtype:
+            said = _("Runs on the CPU with {threads} threads in {computes}, from numbers held in {dtype}.")
+        return said.format(threads=plan.threads, dtype=plan.dtype, computes=plan.computes)
     said = _("Runs on {gpu} in {dtype}.").format(gpu=gpu.name, dtype=plan.dtype)
     if gpu.known:
         return said

@@ -36,7 +36,8 @@ class Plan:
 
     model: str
     device: str  # "cpu" | "cuda"
-    dtype: str  # "float32" | "bfloat16" | "float16"
+    dtype: str  # "float32" | "bfloat16" | "float16", of weights and KV cache as they are held
+    computes: str  # of what is computed: another where the CPU multiplies float32 faster than 16 bits
     context_tokens: int
     # 1.0: native context; above: positions are stretched by this factor (YaRN)
     context_stretch: float

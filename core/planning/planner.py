@@ -192,6 +192,7 @@ def _cost(case: Case, layout: Layout, passes: _Passes) -> Plan:
         model=target.name,
         device=site.device,
         dtype=site.dtype,
+        computes=site.computes,
         context_tokens=layout.context,
         context_stretch=max(1.0, layout.context / target.native_context),
         layers=target.layers,

@@ -235,7 +235,7 @@ class Tuner:
     def _groups(self, model: LlamaModel, selections: list[Selection]) -> Iterator[list[Selection]]:
         """Which go side by side: as many as a part of the free memory holds, at least one."""
         shape = model.config.kv_shape
-        token_bytes = shape.layers * shape.token_bytes(model.backend.dtype)
+        token_bytes = shape.layers * shape.token_bytes(model.backend.storage)
         room = model.backend.memory().free_bytes * LANES_SHARE / token_bytes
         group: list[Selection] = []
         for selection in selections:

@@ -177,24 +177,17 @@ def test_any_chunk_fits_the_blocks(folder: Path, plan: Plan, chunk: int):
 
 
 @pytest.mark.parametrize(
-    ("dtype", "pays", "products"),
-    [
-        ("bfloat16", False, torch.float32),
-        ("bfloat16", True, torch.bfloat16),
-        ("float32", False, torch.float32),
-    ],
+    ("dtype", "computes"), [("bfloat16", "float32"), ("bfloat16", "bfloat16"), ("float32", "float32")]
 )
-def test_a_cpu_multiplies_as_it_is_faster(
-    monkeypatch: pytest.MonkeyPatch, dtype: str, pays: bool, products: torch.dtype
-):
-    monkeypatch.setattr(models, "bfloat16_products_pay", lambda: pays)
-    backend = models.new_backend(replace(PLAN, dtype=dtype), Settings())
+def test_a_cpu_multiplies_as_it_is_faster(monkeypatch: pytest.MonkeyPatch, dtype: str, computes: str):
+    backend = models.new_backend(replace(PLAN, dtype=dtype, computes=computes), Settings())
     seen = []
     monkeypatch.setattr(
         torch.nn.functional, "linear", lambda x, weight, bias=None: seen.append(x.dtype) or x @ weight.t()
     )
     made = backend.linear(torch.ones(4, 8))(torch.ones(300, 8, dtype=backend.dtype))
-    assert seen == [products] and made.dtype == backend.dtype == getattr(torch, dtype)
+    assert seen == [made.dtype] == [backend.dtype] == [getattr(torch, computes)]
+    assert backend.storage == getattr(torch, dtype)
 
 
 # ---- less room than planned --------------------------------------------------------------------------------
@@ -320,8 +313,8 @@ BOOK = [int(token) for token in torch.randint(0, VOCAB, (300,), generator=torch.
 
 def keeping(folder: Path, root: Path, **plan: object) -> Engine:
     """An engine that keeps what it reads in `root`, in any dtype."""
-    wanted = replace(PLAN, **plan)
-    backend = CpuBackend(getattr(torch, wanted.dtype))
+    wanted = replace(PLAN, **{"computes": plan["dtype"], **plan})
+    backend = CpuBackend(getattr(torch, wanted.computes), storage=getattr(torch, wanted.dtype))
     return build_engine(wanted, Settings(snapshot_quota_gb=1), folder, snapshots=root, backend=backend)
 
 
@@ -344,9 +337,10 @@ def kept(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         ({"context_stretch": 2.0}, False),
         ({"dtype": "float32"}, False),
         ({"dtype": "float16"}, False),  # of the same size
+        ({"computes": "float32"}, False),
         ({"weights_kernel": "int4"}, False),
     ],
-    ids=["same", "rotation", "wider", "dtype", "kernel"],
+    ids=["same", "rotation", "wider", "dtype", "computes", "kernel"],
 )
 def test_rows_computed_otherwise_are_not_read(
     folder: Path, kept: Path, tmp_path: Path, other: dict, found: bool

@@ -47,20 +47,20 @@ def test_attention_equals_dense(n: int, length: int, causal: bool):
 def test_many_rows_see_all_keys_whatever_the_pieces(
     n: int, length: int, causal: bool, wide: bool, piece: int, monkeypatch
 ):
-    """Pieces inside a block, across blocks and larger than all; bfloat16 numbers multiplied in float32 too,
-    which is rounded once.
+    """Pieces inside a block, across blocks and larger than all; keys held in bfloat16 multiplied in float32
+    too.
     """
     monkeypatch.setattr(cpu, "PIECE_TOKENS", piece)
     q, k, v = material(n, length)
-    dtype = torch.bfloat16 if wide else torch.float32
-    q, k, v = q.to(dtype), k.to(dtype), v.to(dtype)
+    storage = torch.bfloat16 if wide else torch.float32
+    k, v = k.to(storage), v.to(storage)
     want, want_lse = dense(q, k, v, length, causal)
-    backend = CpuBackend(dtype, wide_products=wide)
+    backend = CpuBackend(storage=storage)
     out, lse = backend.attend_part(q, k, v, length=length, causal=causal)
     assert out.dtype == lse.dtype == torch.float32
     assert torch.allclose(out.double(), want, atol=2e-5) and torch.allclose(lse.double(), want_lse, atol=2e-5)
     whole = backend.attend(q, k, v, length=length, causal=causal)
-    assert whole.dtype == dtype and torch.equal(whole, out.to(dtype))
+    assert whole.dtype == torch.float32 and torch.equal(whole, out)
 
 
 @pytest.mark.parametrize("n", [1, 5, 60])

@@ -9,9 +9,9 @@ from dataclasses import replace
 import pytest
 import torch
 
-from core.backend import linear_cpu
 from core.backend.base import Codes
-from core.backend.linear_cpu import FloatLinear, Int4Linear, WideLinear
+from core.backend.linear import FloatLinear
+from core.backend.linear_cpu import Int4Linear
 
 OUT, IN, GROUP = 48, 128, 32
 BF16 = 2.0**-8  # relative rounding of one bf16 number
@@ -77,26 +77,3 @@ def test_another_weight_would_show(kind: str):
     off = replace(given, codes=torch.where(given.codes <= most - eighth, given.codes + eighth, given.codes))
     for other in (shifted, off):
         assert error(prepared(other), dequantised(given), 3) > 3
-
-
-@pytest.mark.parametrize("rows", [1, 255, 256, 300])
-@pytest.mark.parametrize("piece", [IN * 7, IN * 1000])
-@pytest.mark.parametrize("biased", [False, True])
-def test_wide_products_are_the_exact_ones_rounded_once(
-    rows: int, piece: int, biased: bool, monkeypatch: pytest.MonkeyPatch
-):
-    """Whole or in pieces of the matrix; few rows are left to bfloat16, whose result differs by roundings
-    only.
-    """
-    monkeypatch.setattr(linear_cpu, "PIECE_NUMBERS", piece)
-    dice = torch.Generator().manual_seed(rows)
-    weight, bias, x = (
-        torch.randn(size, generator=dice).bfloat16() for size in ((OUT, IN), (OUT,), (rows, IN))
-    )
-    layer = WideLinear(weight, bias if biased else None)
-    want = x.double() @ weight.double().t() + (bias.double() if biased else 0)
-    bound = BF16 * (x.double().abs() @ weight.double().abs().t() + bias.double().abs())
-    assert layer(x).dtype == torch.bfloat16
-    assert float(((layer(x).double() - want).abs() / bound).max()) < 1
-    if rows >= 256:
-        assert float(((layer(x).double() - want).abs() / want.abs().clamp_min(1e-2)).max()) < BF16

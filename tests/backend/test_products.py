@@ -20,6 +20,7 @@ from tests.model.test_gguf_blocks import random_blocks
 
 LIBRARY = library_path("products")
 HERE = instruction_sets(cpu_flags()) if LIBRARY else []
+KINDS = (*BITS, "BF16")  # the last are the weights themselves
 
 
 @pytest.fixture(scope="module", params=HERE or [""])
@@ -31,6 +32,8 @@ def kernel(request) -> NativeProducts:
 
 
 def matrix(kind: str, rows: int = 67, columns: int = 512) -> Planes:
+    if kind == "BF16":
+        return Planes.of_numbers(inputs(rows, columns, torch.bfloat16))
     return planes(random_blocks(kind, rows=rows, columns=columns, seed=rows), kind, (rows, columns))
 
 
@@ -38,7 +41,7 @@ def inputs(n: int, columns: int, dtype: torch.dtype = torch.float32) -> torch.Te
     return torch.randn(n, columns, generator=torch.Generator().manual_seed(n)).to(dtype)
 
 
-@pytest.mark.parametrize("kind", BITS)
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("rows", "columns"), [(1, 256), (3, 512), (33, 768), (67, 1280)])
 def test_decodes_every_code(kernel, kind, rows, columns):
     """In fp32 the weights themselves, in bf16 the nearest; any stretch of rows."""
@@ -49,7 +52,7 @@ def test_decodes_every_code(kernel, kind, rows, columns):
     assert torch.equal(kernel.decode(given, part, first=rows // 2), want[rows // 2 :].bfloat16())
 
 
-@pytest.mark.parametrize("kind", BITS)
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("n", [1, 2, 3, 4, 5, 8, 40])
 @pytest.mark.parametrize(("rows", "columns"), [(1, 256), (35, 512), (67, 1280)])
 def test_products_are_of_the_exact_weights(kernel, kind, n, rows, columns):
@@ -60,14 +63,14 @@ def test_products_are_of_the_exact_weights(kernel, kind, n, rows, columns):
     assert float(((kernel.multiply(x, [given]).double() - want).abs() / size).max()) < 1e-6
 
 
-@pytest.mark.parametrize("kind", ["Q4_0", "Q5_1", "Q8_0"])
+@pytest.mark.parametrize("kind", ["Q4_0", "Q5_1", "Q8_0", "BF16"])
 def test_columns_of_whole_groups_are_enough(kernel, kind):
     """SmolLM2's 576 columns are no whole number of 256."""
     given, x = matrix(kind, 9, 576), inputs(3, 576)
     assert torch.allclose(kernel.multiply(x, [given]), x @ given.decoded().t(), atol=1e-4)
 
 
-@pytest.mark.parametrize("kind", BITS)
+@pytest.mark.parametrize("kind", KINDS)
 def test_each_input_reads_its_column(kernel, kind):
     """An identity shows the numbers inside: few rows and many are of one set of weights."""
     given = matrix(kind, 40, 256)
@@ -77,7 +80,7 @@ def test_each_input_reads_its_column(kernel, kind):
     assert torch.equal(few.t(), given.decoded()) and torch.equal(many, few)
 
 
-@pytest.mark.parametrize("kind", BITS)
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_row_among_many_has_the_bits_it_has_alone(kernel, kind):
     """A verification of many rows must agree with plain decoding wherever it can."""
     given, x = matrix(kind, 67, 1280), inputs(40, 1280)
@@ -88,7 +91,12 @@ def test_a_row_among_many_has_the_bits_it_has_alone(kernel, kind):
 
 def test_threads_and_stacking_do_not_change_the_bits(kernel, monkeypatch):
     """Matrices of different formats above one another give what each gives; whoever computes it."""
-    parts = [matrix("Q4_K", 130, 512), matrix("Q6_K", 33, 512), matrix("Q8_0", 1, 512)]
+    parts = [
+        matrix("Q4_K", 130, 512),
+        matrix("Q6_K", 33, 512),
+        matrix("Q8_0", 1, 512),
+        matrix("BF16", 40, 512),
+    ]
     for n in (1, 5):
         x = inputs(n, 512)
         want = torch.cat([kernel.multiply(x, [part]) for part in parts], dim=-1)
@@ -138,11 +146,28 @@ def test_few_rows_and_many_are_of_one_set_of_numbers(kernel, compiled):
     assert torch.equal(torch.cat([layer(row) for row in eye.split(1)]), layer(eye))
 
 
-@pytest.mark.parametrize("kind", BITS)
+@pytest.mark.parametrize("kind", KINDS)
 def test_rows_of_an_embedding(kind):
     given, ids = matrix(kind), torch.tensor([5, 0, 66, 5])
     for dtype in (torch.float32, torch.bfloat16):
         assert torch.equal(CpuBackend(dtype).coded_rows(given)[ids], given.decoded()[ids].to(dtype))
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+@pytest.mark.parametrize("n", [1, 5, 41])
+@pytest.mark.parametrize("columns", [512, 48])
+def test_numbers_of_16_bits_are_multiplied_in_float32(kernel, compiled, n, columns, monkeypatch):
+    """Where a CPU multiplies no 16 bits: the matrix is held once, as it is, whatever its width."""
+    monkeypatch.setattr(linear_coded, "PIECE_NUMBERS", columns * 10)
+    backend = CpuBackend(storage=torch.bfloat16, products=kernel if compiled else None)
+    weight, bias, x = inputs(67, columns, torch.bfloat16), torch.randn(67), inputs(n, columns)
+    layer = backend.linear(weight, bias)
+    assert layer._parts[0].low.data_ptr() == weight.data_ptr()
+    want = x.double() @ weight.double().t() + bias.double()
+    size = x.double().abs() @ weight.double().abs().t() + bias.double().abs()
+    found = layer(x)
+    assert found.dtype == torch.float32
+    assert float(((found.double() - want).abs() / size).max()) < 2e-6
 
 
 def test_the_compiled_kernel_takes_what_plain_decoding_and_verification_ask(kernel):

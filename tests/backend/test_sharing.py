@@ -9,7 +9,10 @@ import torch
 
 from core.backend import sharing
 from core.backend.cpu import CpuBackend
+from core.backend.native.attention import native_attention
+from core.backend.native.products import native_products
 from core.backend.sharing import LOOK_EVERY_S, SharedCores
+from core.hardware.cpu import cpu_flags
 
 
 class Machine:
@@ -107,12 +110,17 @@ def test_this_system_tells_both_times() -> None:
 @pytest.mark.parametrize("rows", [1, 4, 300])
 def test_another_number_of_threads_computes_the_same_numbers(rows: int, wide: bool) -> None:
     """Large enough for the work to be shared out; few rows and many, as kept and in float32."""
-    backend = CpuBackend(torch.bfloat16, wide_products=wide)
+    backend = CpuBackend(
+        torch.float32 if wide else torch.bfloat16,
+        storage=torch.bfloat16,
+        native=native_attention(cpu_flags()),
+        products=native_products(cpu_flags()),
+    )
     made = torch.Generator().manual_seed(5)
     q, k, v = (
-        torch.randn(size, generator=made).bfloat16()
-        for size in ((rows, 6, 64), (4, 2, 512, 64), (4, 2, 512, 64))
+        torch.randn(size, generator=made) for size in ((rows, 6, 64), (4, 2, 512, 64), (4, 2, 512, 64))
     )
+    q, k, v = q.to(backend.dtype), k.bfloat16(), v.bfloat16()
     layer = backend.linear(torch.randn(1536, 384, generator=made))
     found, before = [], torch.get_num_threads()
     try:

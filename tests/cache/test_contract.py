@@ -84,7 +84,9 @@ class Plain:
             self.evicted += 1
 
 
-@pytest.mark.parametrize(("kind", "dtype"), [("streaming", torch.float32), *(("full", one) for one in ROWS)])
+@pytest.mark.parametrize(
+    ("kind", "dtype"), [*(("streaming", one) for one in ROWS[:2]), *(("full", one) for one in ROWS)]
+)
 @settings(max_examples=40, deadline=None)
 @given(ops=OPS)
 def test_any_sequence_equals_the_list(kind: str, dtype: torch.dtype, ops: list[tuple[str, int]]):
@@ -94,7 +96,7 @@ def test_any_sequence_equals_the_list(kind: str, dtype: torch.dtype, ops: list[t
     cache = {
         "full": lambda: FullKVCache(SHAPE, 256, CpuBackend(), block_tokens=16, dtype=dtype),
         "streaming": lambda: StreamingKVCache(
-            SHAPE, CpuBackend(), lambda x, positions: x, sinks=SINKS, window=WINDOW, slack=200
+            SHAPE, CpuBackend(storage=dtype), lambda x, positions: x, sinks=SINKS, window=WINDOW, slack=200
         ),
     }[kind]()
     plain = Plain(SINKS if kind == "streaming" else None)

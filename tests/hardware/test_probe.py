@@ -327,20 +327,6 @@ def test_wsl_pins_by_windows_rules(monkeypatch):
     assert probe._pinning_system("Linux") == "Linux"
 
 
-@pytest.mark.parametrize(
-    ("name", "flags", "pays"),
-    [
-        ("Intel(R) Xeon(R) Processor", {"avx512f", "avx512_bf16"}, False),
-        ("Intel(R) Xeon(R) Platinum", {"avx512_bf16", "amx_bf16"}, True),
-        ("AMD Ryzen 9 7950X 16-Core Processor", {"avx512_bf16"}, True),
-    ],
-)
-def test_where_bfloat16_products_pay(monkeypatch: pytest.MonkeyPatch, name: str, flags: set[str], pays: bool):
-    monkeypatch.setattr(cpu, "cpu_name", lambda: name)
-    monkeypatch.setattr(cpu, "cpu_flags", lambda: frozenset(flags))
-    assert cpu.bfloat16_products_pay() == pays
-
-
 CPUINFO = (
     "processor\t: 0\nmodel name\t: A CPU @ 3 GHz\nflags\t\t: fpu avx2 avx512_bf16\n\nprocessor\t: "
     "1\nflags\t\t: other\n"

@@ -1,7 +1,8 @@
-/* Products of a few rows with a matrix whose weights are held in codes of 4, 5, 6 or 8 bits, at the speed of memory.
+/* Products of a few rows with a matrix whose weights are held in codes of 4, 5, 6 or 8 bits, or as bf16, at the speed of
+   memory.
 
-   A weight is scale * code + offset, scale and offset being those of its group of 16 or 32 inputs; it is decoded to fp32 in
-   registers, which is exactly the number that `decode` writes, and multiplied in fp32. core/backend/codes.py says how codes,
+   A code stands for scale * code + offset, scale and offset being those of its group of 16 or 32 inputs; a weight is decoded
+   to fp32 in registers, which is exactly the number that `decode` writes, and multiplied in fp32. core/backend/codes.py says how codes,
    scales and offsets lie in memory.
 
    The arithmetic of one output number looks at its own row of inputs and its own row of weights alone, in one order: so it
@@ -44,9 +45,9 @@ typedef int8_t sbvec __attribute__((vector_size(WIDTH), aligned(1), may_alias));
 
 /* A matrix in codes, [rows][in]. */
 struct planes {
-    const uint8_t *low;           /* nibbles, 16 bytes per 32 codes; of 8 bits the codes themselves, int8 */
+    const uint8_t *low;           /* nibbles, 16 bytes per 32 codes; of 8 bits the codes, int8; of 16 the weights, bf16 */
     const uint8_t *high;          /* the bits above the nibbles, 2 or 4 bytes per 16 codes */
-    const _Float16 *scale;        /* per group, or per SPAN where there are steps */
+    const _Float16 *scale;        /* per group, or per SPAN where there are steps; NULL: the weights themselves */
     const _Float16 *offset;       /* likewise; NULL: code `middle` stands for 0 */
     const int8_t *scale_steps;    /* per group; NULL: none */
     const int8_t *offset_steps;
@@ -96,6 +97,7 @@ INLINE void spread(const _Float16 *factor, const int8_t *steps, int64_t row, int
 }
 
 INLINE void factors_of(const struct planes *m, int64_t row, int64_t in, const struct factors *to, const int group) {
+    if (!m->scale) return;
     spread(m->scale, m->scale_steps, row, in, group, to->scale);
     if (m->offset) {
         spread(m->offset, m->offset_steps, row, in, group, to->offset);
@@ -124,12 +126,17 @@ INLINE ivec codes_at(const uint8_t *low, const uint8_t *high, int64_t chunk, con
 
 INLINE vec weights_at(const uint8_t *low, const uint8_t *high, const struct factors f, int64_t chunk, const int half,
                       const int at, const int bits, const int group) {
+    if (bits == 16) {
+        const hvec *some = (const hvec *)((const uint16_t *)low + chunk * CHUNK + half * 16 + at);
+        return (vec)(__builtin_convertvector(*some, uvec) << 16);
+    }
     int64_t g = group == 16 ? chunk * 2 + half : chunk;
     return __builtin_convertvector(codes_at(low, high, chunk, half, at, bits), vec) * f.scale[g] + f.offset[g];
 }
 
+INLINE int64_t low_bytes_of(int64_t codes, const int bits) { return bits < 8 ? codes / 2 : codes * bits / 8; }
 INLINE const uint8_t *low_of(const struct planes *m, int64_t row, int64_t in, const int bits) {
-    return m->low + row * (bits == 8 ? in : in / 2);
+    return m->low + row * low_bytes_of(in, bits);
 }
 INLINE const uint8_t *high_of(const struct planes *m, int64_t row, int64_t in, const int bits) {
     return bits == 5 || bits == 6 ? m->high + row * (in * (bits - 4) / 8) : 0;
@@ -160,12 +167,12 @@ INLINE void multiply(const struct product *p, const struct planes *m, int64_t ro
         low[i] = low_of(m, row + i, in, bits);
         high[i] = high_of(m, row + i, in, bits);
     }
-    int64_t low_bytes = low_of(m, many, in, bits) - low_of(m, 0, in, bits);
+    int64_t low_bytes = many * low_bytes_of(in, bits);
     int64_t high_bytes = high_of(m, many, in, bits) - high_of(m, 0, in, bits);
     for (int64_t chunk = 0; chunk < in / CHUNK; chunk++) {
         /* the next rows of weights: a row is too short for the CPU to see that it is read in order */
         for (int i = 0; i < many; i++) {
-            __builtin_prefetch(low[i] + low_bytes + chunk * (bits == 8 ? CHUNK : 16));
+            __builtin_prefetch(low[i] + low_bytes + chunk * low_bytes_of(CHUNK, bits));
             if (bits == 5 || bits == 6) __builtin_prefetch(high[i] + high_bytes + chunk * (bits == 5 ? 4 : 8));
         }
         for (int at = 0; at < 16; at += WIDTH)
@@ -273,7 +280,8 @@ INLINE void decode_unit(const struct product *p, const struct planes *m, int64_t
         if (m->bits == 4) function(__VA_ARGS__, 4, 32);             \
         else if (m->bits == 5) function(__VA_ARGS__, 5, 32);        \
         else if (m->bits == 6) function(__VA_ARGS__, 6, 16);        \
-        else function(__VA_ARGS__, 8, 32);                          \
+        else if (m->bits == 8) function(__VA_ARGS__, 8, 32);        \
+        else function(__VA_ARGS__, 16, 32);                         \
     } while (0)
 
 static int64_t units_of(int64_t rows) { return (rows + UNIT - 1) / UNIT; }

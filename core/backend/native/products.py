@@ -118,8 +118,9 @@ def native_products(cpu_flags: Collection[str]) -> NativeProducts | None:
 def _agrees(kernel: NativeProducts) -> bool:
     """Against torch's decoding: every format, few rows and many."""
     dice = torch.Generator().manual_seed(0)
-    for bits, group, stepped in ((4, 32, False), (4, 32, True), (5, 32, True), (6, 16, True), (8, 32, False)):
-        planes = _example(bits, group, stepped, dice)
+    kinds = ((4, 32, False), (4, 32, True), (5, 32, True), (6, 16, True), (8, 32, False))
+    numbers = torch.randn(5, 512, generator=dice).bfloat16()
+    for planes in (*(_example(*kind, dice) for kind in kinds), Planes.of_numbers(numbers)):
         weights = planes.decoded()
         x = torch.randn(6, planes.columns, generator=dice)
         want = x.double() @ weights.double().t()

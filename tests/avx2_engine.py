@@ -1,0 +1,93 @@
+"""A PC without 16-bit products, for tests: what torch and the compiled kernels use is limited to AVX2, and
+the machine says that it has no more. Run as a program; prints what it found as JSON.
+
+    ATEN_CPU_CAPABILITY=avx2 python -m tests.avx2_engine FOLDER
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from core.ask import Params
+from core.assembly.engines import build_engine
+from core.backend.native import attention, products
+from core.config import MODES, Settings
+from core.engine import Done, Engine
+from core.events import Prefill
+from core.hardware import cpu
+from core.hardware.probe import probe
+from core.model.gguf_folder import opened
+from core.model.shapes import ModelShape
+from core.planning.planner import plan
+from tests.gguf_files import write_gguf
+from tests.model.test_gguf import MIXED, wide
+
+FLAGS = "fpu sse4_2 avx avx2 fma f16c bmi1 bmi2 movbe abm"
+IDS = torch.randint(0, 300, (131,), generator=torch.Generator().manual_seed(1)).tolist()
+
+
+def answers(engine: Engine, tokens: int) -> dict[str, list[int]]:
+    """The greedy answer of every mode."""
+    found = {}
+    for mode in MODES:
+        params = Params(temperature=0.0, top_p=1.0, max_new_tokens=tokens, mode=mode)
+        events = engine.generate(engine.new_context(engine.context_tokens), IDS, params)
+        found[mode] = [
+            token for one in events if not isinstance(one, (Prefill, Done)) for token in one.tokens
+        ]
+    return found
+
+
+def counted(kind: type, verb: str) -> list[tuple[str, int]]:
+    """Calls of a compiled kernel from now on: its instruction set, and rows."""
+    calls, run = [], getattr(kind, verb)
+
+    def call(self: object, x: torch.Tensor, *args: object, **given: object) -> object:
+        calls.append((self.instructions, x.shape[0]))
+        return run(self, x, *args, **given)
+
+    setattr(kind, verb, call)
+    return calls
+
+
+def main(root: Path) -> None:
+    """Plans, builds and asks: a checkpoint of numbers and a GGUF of codes, each with a draft model."""
+    cpu.CPUINFO = root / "cpuinfo"
+    cpu.CPUINFO.write_text(f"processor\t: 0\nmodel name\t: A PC\nflags\t\t: {FLAGS}\n\n")
+    numbers, draft = root / "numbers", root / "draft"
+    reference = wide().bfloat16()
+    reference.save_pretrained(numbers)
+    wide(tied=True).bfloat16().save_pretrained(draft)
+    coded = opened(write_gguf(root / "model.gguf", wide(), MIXED))
+    attended = counted(attention.NativeAttention, "attend")
+    multiplied = counted(products.NativeProducts, "multiply")
+    found = {"capability": torch.backends.cpu.get_cpu_capability()}
+    for name, folder in (("numbers", numbers), ("codes", coded)):
+        shape = ModelShape.from_hf_config(json.loads((folder / "config.json").read_text()), name=name)
+        if name == "codes":
+            weights = sum(one.numel() for one in reference.parameters() if one.ndim == 2)
+            shape = replace(shape, format="Q4_K_M", code_bits=4, coded_weights=weights, coded_bytes=weights)
+        settings = Settings(
+            device="cpu", context_tokens=448, snapshot_quota_gb=0, threads=2, gamma=4, middle_gamma=3
+        )
+        made = plan(probe(root), settings, target=shape, draft=shape)
+        engine = build_engine(made, settings, folder, draft_dir=draft)
+        cache = engine.new_context(448).cache
+        attended.clear(), multiplied.clear()
+        found[name] = {
+            "plan": made.to_json(),
+            "kv_bytes_per_token": cache.nbytes / cache.capacity,
+            "answers": answers(engine, 16),
+            "attended": sorted(set(attended)),
+            "multiplied": sorted(set(multiplied)),
+        }
+    sys.stdout.write(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,84 @@
+"""Most PCs: AVX2 and no 16-bit products. The whole engine, in a process that has nothing else."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from core.backend.native.library import instruction_sets, library_path
+from core.hardware.cpu import cpu_flags
+from tests.avx2_engine import IDS
+from tests.model.test_gguf import as_stored, wide
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> dict:
+    """What such a PC says, and the GGUF it said it of."""
+    if library_path("attention") is None or "avx2" not in instruction_sets(cpu_flags()):
+        pytest.skip("this computer has no AVX2")
+    root = tmp_path_factory.mktemp("pc")
+    limited = {
+        "ATEN_CPU_CAPABILITY": "avx2",
+        "ONEDNN_MAX_CPU_ISA": "AVX2",
+        "TRIFORCE_HOME": str(root / "home"),
+    }
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.avx2_engine", str(root)],
+        env={**os.environ, **limited},
+        cwd=Path(__file__).parents[1],
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    return {**json.loads(done.stdout.splitlines()[-1]), "root": root}
+
+
+def test_16_bits_are_held_and_float32_is_computed(found: dict):
+    """Half the memory of float32, for weights and KV cache alike, in the plan and in fact."""
+    assert found["capability"] == "AVX2"
+    for name in ("numbers", "codes"):
+        plan = found[name]["plan"]
+        assert (plan["device"], plan["dtype"], plan["computes"]) == ("cpu", "bfloat16", "float32")
+        layers, kv_heads, head_dim = 2, 2, 64
+        assert found[name]["kv_bytes_per_token"] == 2 * layers * kv_heads * head_dim * 2
+    weights = next(line for line in found["numbers"]["plan"]["budget"] if line["name"] == "weights")
+    assert weights["bytes"] == 2 * sum(one.numel() for one in wide().parameters())
+    assert found["codes"]["plan"]["weights_kernel"] == "codes"
+
+
+def test_every_mode_says_what_plain_decoding_says(found: dict):
+    """Lossless for what is held; prefill takes decoded pieces and drafts are of several rows."""
+    for name in ("numbers", "codes"):
+        answers = found[name]["answers"]
+        assert (
+            answers == dict.fromkeys(answers, answers["autoregressive"])
+            and len(answers["autoregressive"]) == 16
+        )
+
+
+def test_the_answers_are_those_of_transformers(found: dict):
+    """From the same weights in float32: rows of the cache in 16 bits may not move a greedy answer far."""
+    for name, model in (
+        ("numbers", wide().bfloat16().float()),
+        ("codes", as_stored(wide(), found["root"] / "model.gguf")),
+    ):
+        with torch.inference_mode():
+            said = [*IDS, *found[name]["answers"]["autoregressive"]]
+            logits = model(torch.tensor([said])).logits[0, len(IDS) - 1 : -1]
+        chosen = logits.gather(1, torch.tensor(said[len(IDS) :]).unsqueeze(1))
+        assert float((logits.amax(1, keepdim=True) - chosen).max()) < 0.05, name
+
+
+def test_passes_of_few_rows_run_on_the_compiled_kernels(found: dict):
+    """One row and several, of both kernels, with the instructions that this PC has."""
+    for name in ("numbers", "codes"):
+        for calls in (found[name]["attended"], found[name]["multiplied"]):
+            assert {instructions for instructions, _ in calls} == {"avx2"}
+            assert {1, 4} <= {rows for _, rows in calls} and max(rows for _, rows in calls) <= 40
