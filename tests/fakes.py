@@ -69,6 +69,12 @@ class FakeEngine:
     contexts: list[FakeContext] = field(default_factory=list)
     saved: list[tuple[str, int]] = field(default_factory=list)  # (book, tokens) of each save
     forgotten: list[str] = field(default_factory=list)
+    # of what the engine is asked the log-probability of: (prompt, said)
+    likely: Callable[[list[int], Sequence[int]], float] = lambda ids, said: -99.0
+
+    def log_probability(self, context: FakeContext, ids: list[int], said: Sequence[int]) -> float:
+        assert not context.closed and context.ids[: len(ids)] == ids, "of a prompt that was just answered"
+        return self.likely(ids, said)
 
     def new_context(self, capacity_tokens: int) -> FakeContext:
         assert capacity_tokens <= self.context_tokens

@@ -54,6 +54,9 @@ class ReadingStyle:
         "exactly: The passage does not say.\n\n{question}"
     )
     refusal: str = "The passage does not say."
+    # an answer from a passage is not given where the log-probability of `refusal` is above this: greedy text
+    # says little of how sure a model is. None: a model whose refusals were not measured
+    doubt: float | None = None
     passages: bool = False  # it reads short texts best: questions are answered from passages by default
     temperature: float = 0.3
     top_p: float = 0.9

@@ -105,12 +105,24 @@ class Turns:
         kept = prompt.head_tokens if of_book else 0
         return (yield from self._generate(run, key, prompt.ids, params, keep_tokens=kept, keep_whole=False))
 
-    def passing(self, run: Run, key: tuple, text: Sequence[int], question: str, params: Params) -> Answering:
+    def passing(
+        self, run: Run, key: tuple, text: Sequence[int], question: str, params: Params
+    ) -> Generator[Event, None, tuple[Answer, bool]]:
         """One question about a short text that is one of many: its context gives way to those of books.
-        Raises UserError when it does not fit.
+        Beside the answer comes whether the model doubts that the text says it. Raises UserError when it does
+        not fit.
         """
         prompt = self._laid_out(text, (), self._tokenizer.encode(question), params)
-        return (yield from self._generate(run, key, prompt.ids, params, passing=True))
+        done = yield from self._generate(run, key, prompt.ids, params, passing=True)
+        return done, bool(done.token_ids) and self._doubts(key, prompt.ids)
+
+    def _doubts(self, key: tuple, ids: list[int]) -> bool:
+        """Whether the refusal was too likely an answer to the prompt `ids` (ReadingStyle.doubt)."""
+        if self._style.doubt is None:
+            return False
+        refusal = self._tokenizer.encode(self._style.refusal)
+        context = self._shelf.take(key, len(ids) + len(refusal), passing=True)
+        return self._engine.log_probability(context, ids, refusal) > self._style.doubt
 
     def finished(
         self,

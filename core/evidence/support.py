@@ -110,7 +110,9 @@ class Evidence:
         self._ranking = Ranking([terms(self._text[one.start : one.end]) for one in self.passages])
         self._document = document
         self._starts = [one.start for one in self.passages]
-        self._common = frozenset(re.findall(r"\b[^\W\d_A-Z][^\W\d_]+\b", self._text))
+        # stems of what is written small: "Served" begins an answer where the book has "serve"
+        small = set(re.findall(r"\b[^\W\d_A-Z][^\W\d_]+\b", self._text))
+        self._common = frozenset(terms(" ".join(small)))
         # a page asks again for every sentence of an answer that grows
         self._judged = lru_cache(maxsize=_JUDGED)(self._judge)
 
@@ -258,11 +260,13 @@ class Evidence:
         return not shared & (_denied(sentence) ^ _denied(held.closest))
 
     def _names_in(self, sentence: str) -> Iterator[str]:
-        """Words written with a capital, the first one only where the book never writes it without."""
+        """Words written with a capital, the first one only where the book never writes it, or a form of it,
+        without.
+        """
         for match in _NAME.finditer(sentence):
             word = match.group()
             begins = not _LETTER.search(sentence, 0, match.start())
-            if not begins or (terms(word) and word.lower() not in self._common):
+            if not begins or not self._common.issuperset(terms(word)):
                 yield word
 
 

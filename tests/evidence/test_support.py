@@ -80,6 +80,21 @@ def test_what_the_book_does_not_say_has_no_mark(evidence, sentence):
     assert state(evidence, sentence) == "nothing"
 
 
+@pytest.mark.parametrize(
+    ("answer", "borne_out"),
+    [
+        ("Counting sheep.", True),
+        ("Looks through his telescope.", True),
+        ("Gatsby.", False),
+        ("Gatsbying.", False),
+    ],
+)
+def test_another_form_of_a_word_of_the_book_is_no_unknown_name(evidence, answer, borne_out):
+    """A short answer begins with a verb, and the capital is its place's: the book has "counted"."""
+    passage = evidence.passages[0]
+    assert evidence.support(answer, passage).bears_out is borne_out
+
+
 def test_nothing_still_names_the_nearest_passage(evidence):
     """A reader who doubts gets the place to look at."""
     (mark,) = evidence.marks("Henderson was an astronomer who lived at Ottershaw.")
