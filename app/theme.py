@@ -9,8 +9,8 @@ import gradio as gr
 
 ASSETS = Path(__file__).resolve().parent.parent / "assets"
 CSS = [
-    ASSETS / "css" / name
-    for name in ("tokens.css", "layout.css", "conversation.css", "panel.css", "reader.css")
+    ASSETS / "css" / f"{name}.css"
+    for name in ("tokens", "layout", "conversation", "panel", "reader", "narrow")
 ]
 SCRIPTS = [ASSETS / "js" / name for name in ("regions.js", "app.js", "reader.js")]
 SANS = ("system-ui", "Segoe UI", "Roboto", "Helvetica Neue", "sans-serif")

@@ -59,6 +59,7 @@ def build(desk: Desk, *, defaults: dict[str, Any]) -> gr.Blocks:
         analytics_enabled=False,
         delete_cache=(600, 600),
     ) as blocks:
+        _fixed("skip.html", "skip")
         with gr.Row(elem_id="topbar"):
             _region("header")
             _fixed("topbar.html", "topbar-tools")

@@ -69,11 +69,23 @@
     keep("tab", name);
     for (const tab of document.querySelectorAll("[role='tab']")) tab.setAttribute("aria-selected", String(tab.dataset.tab === name));
   };
-  const toggleDrawer = (open) => {
-    if (open) document.body.dataset.settings = "1"; else delete document.body.dataset.settings;
-    for (const button of document.querySelectorAll("[data-toggle='settings']")) button.setAttribute("aria-expanded", String(open));
-    if (open) document.querySelector("#settings input, #settings button")?.focus();
-    else document.querySelector(".topbar-tools [data-toggle='settings']")?.focus();
+  // what can be folded over the page: settings always, shelf and panel where there is no room beside the middle
+  const DRAWERS = { settings: "#settings", shelf: "#left", panel: "#right" };
+  const isDrawer = (name) => getComputedStyle(document.querySelector(DRAWERS[name])).position === "fixed";
+  const toggleDrawer = (name, open, { focus = true } = {}) => {
+    for (const other of Object.keys(DRAWERS)) {
+      const on = open && other === name;
+      if (on) document.body.dataset[other] = "1"; else delete document.body.dataset[other];
+      for (const button of document.querySelectorAll(`[data-toggle='${other}']`)) button.setAttribute("aria-expanded", String(on));
+    }
+    if (!focus) return;
+    const inside = `${DRAWERS[name]} :is(input, button, select):not([tabindex="-1"])`;
+    document.querySelector(open ? inside : `.topbar-tools [data-toggle='${name}']`)?.focus();
+  };
+  const openDrawer = () => Object.keys(DRAWERS).find((name) => document.body.dataset[name]);
+  const ask = () => {                          // where one types next
+    const box = document.querySelector("#question textarea");
+    (box?.offsetParent ? box : document.querySelector(".drop-hero"))?.focus();
   };
   const marked = (item) => {                   // a browser draws what stands before an item: it is no text
     const list = item.parentElement;
@@ -116,16 +128,34 @@
     if (hit("[data-drop]")) choose();
     else if ((found = hit("[data-quit]"))) quit(found);
     else if ((found = hit("[data-theme-choice]"))) { keep("theme", found.dataset.themeChoice); paint(); }
-    else if (hit("[data-toggle='settings']")) toggleDrawer(!document.body.dataset.settings);
+    else if ((found = hit("[data-toggle]"))) toggleDrawer(found.dataset.toggle, !document.body.dataset[found.dataset.toggle]);
+    else if (hit("[data-skip]")) { event.preventDefault(); ask(); }
     else if ((found = hit("[role='tab']"))) showTab(found.dataset.tab);
     else if ((found = hit("[data-copy]"))) copyText(found);
     else if ((found = hit("button[data-act]"))) {
       const { act, confirm: question, ...rest } = found.dataset;
       if (question && !confirm(question)) return;
-      if (act === "cite") showTab("reader");
+      if (act === "cite") {
+        showTab("reader");
+        if (isDrawer("panel") && !document.body.dataset.panel) toggleDrawer("panel", true);
+      }
+      if (document.body.dataset.shelf && hit("[data-act='book'], [data-act='talk'], [data-act='sample']")) toggleDrawer("shelf", false);
       send({ act, ...rest });
-    }
+    } else if (openDrawer() && hit("#middle")) toggleDrawer(openDrawer(), false, { focus: false });
   });
+  // the shelf is one stop of the Tab key: up and down go from book to book, left and right to what can be done with one
+  const walk = (event) => {
+    const list = event.target.closest?.(".shelf");
+    const steps = { ArrowDown: [1, "main"], ArrowUp: [-1, "main"], ArrowRight: [1, "all"], ArrowLeft: [-1, "all"] }[event.key];
+    if (!list || !steps) return;
+    const buttons = [...list.querySelectorAll("button")];
+    const main = (button) => button.matches("[data-act='book'], [data-act='talk']");
+    let at = buttons.indexOf(event.target.closest("button"));
+    do at += steps[0]; while (buttons[at] && steps[1] === "main" && !main(buttons[at]));
+    if (!buttons[at]) return;
+    event.preventDefault();
+    buttons[at].focus();
+  };
   document.addEventListener("change", (event) => {
     const target = event.target;
     if (target.matches?.("[data-levels]")) { keep("levels", target.checked ? "1" : ""); applyLevels(); }
@@ -139,9 +169,11 @@
   };
   document.addEventListener("keydown", (event) => {
     if (event.key === "Escape") {
-      if (document.body.dataset.settings) toggleDrawer(false);
+      if (openDrawer()) toggleDrawer(openDrawer(), false);
       else if (document.querySelector(WRITING)) send({ act: "stop" });
     }
+    if (event.key === "/" && !event.target.closest?.("input, textarea, select")) { event.preventDefault(); ask(); }
+    walk(event);
     if ((event.key === "ArrowLeft" || event.key === "ArrowRight") && event.target.matches?.("[role='tab']")) {
       const other = document.body.dataset.tab === "reader" ? "live" : "reader";
       showTab(other);

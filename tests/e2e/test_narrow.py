@@ -1,0 +1,141 @@
+"""The page in narrow, low and zoomed windows, and by the keyboard alone."""
+
+from __future__ import annotations
+
+import pytest
+
+from core.ask import Ask
+from tests.app.fake_runtime import FakeRuntime, wait_until
+from tests.e2e.test_accessible import problems
+
+pytestmark = pytest.mark.e2e
+# 640 x 400 is a window of 1280 x 800 at 200 % zoom
+SIZES = [(390, 844), (640, 400), (700, 900), (900, 800), (1280, 800), (1920, 1080)]
+OUTSIDE = """() => [...document.querySelectorAll('button, input, textarea, select, p, h2, li')]
+  .filter(one => one.checkVisibility() && one.getBoundingClientRect().width
+    && !one.closest('#spoken, #skip, .shelf, #settings'))
+  .filter(one => { const box = one.getBoundingClientRect(); return box.left < -1 || box.right > innerWidth + 1; })
+  .map(one => one.outerHTML.slice(0, 120))"""
+FOCUSED = "document.activeElement.matches(%r)"
+
+
+def opened(serve, open_page, sample, size):
+    """The sample open, no question asked yet."""
+    page = open_page(serve(FakeRuntime(pace=0.002, prefill_steps=2)), width=size[0], height=size[1])
+    serve.desk.intake.sample(serve.desk.intake.samples[1].name)
+    page.wait_for_selector(".card-facts:has-text('tokens')")
+    return page
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_nothing_is_cut_off_and_the_main_controls_are_in_sight(serve, open_page, sample, size):
+    page = opened(serve, open_page, sample, size)
+    assert page.evaluate(OUTSIDE) == []
+    for name in ("#send", ".topbar-tools [data-toggle=settings]", "[data-quit]"):
+        box = page.locator(name).bounding_box()
+        assert box["x"] >= 0 and box["x"] + box["width"] <= size[0] and box["y"] + box["height"] <= size[1], name
+    page.click("#summarize")
+    page.wait_for_selector("#turns .answer footer")
+    assert page.evaluate(OUTSIDE) == []
+    text = page.locator("#turns .answer .text").bounding_box()
+    assert text["width"] >= min(340, size[0] - 50)
+
+
+@pytest.mark.parametrize("size", [(390, 844), (640, 400), (900, 800)])
+def test_shelf_and_panel_fold_over_the_page_and_away_again(serve, open_page, sample, size):
+    page = opened(serve, open_page, sample, size)
+    names = {"shelf": "#left", "panel": "#right"} if size[0] <= 760 else {"shelf": "#left"}
+    for name, column in names.items():
+        toggle = page.locator(f".tool-{name}")
+        assert not page.is_visible(column) and toggle.get_attribute("aria-expanded") == "false"
+        toggle.click()
+        page.wait_for_selector(column, state="visible")
+        assert toggle.get_attribute("aria-expanded") == "true"
+        assert page.evaluate(f"document.querySelector({column!r}).contains(document.activeElement)")
+        at = page.locator(column).bounding_box()
+        over = f"document.elementFromPoint({at['x'] + 20}, {at['y'] + at['height'] / 2}).closest({column!r})"
+        assert page.evaluate(f"Boolean({over})"), "something of the page shows through"
+        page.keyboard.press("Escape")
+        page.wait_for_selector(column, state="hidden")
+        assert page.evaluate(FOCUSED % f".tool-{name}")
+    page.click(".tool-shelf")
+    page.click(".book-open")
+    page.wait_for_selector("#left", state="hidden")
+
+
+def test_a_mark_of_an_answer_opens_the_folded_panel_at_its_place(serve, open_page, sample):
+    told = "Her watch “was never wrong and was no great company”, she says."
+    page = opened(serve, open_page, sample, (390, 844))
+    serve.desk.engine.answer = told
+    page.fill("#question textarea", "What of her watch?")
+    page.press("#question textarea", "Enter")
+    page.click("#turns button.cite")
+    page.wait_for_selector("#passage", state="visible")
+    assert page.is_visible("#right")
+    page.keyboard.press("Escape")
+    assert page.is_visible("#composer")
+
+
+@pytest.mark.parametrize("size", [(390, 844), (640, 400), (900, 800)])
+def test_rules_of_accessibility_hold_in_small_windows(serve, open_page, sample, size):
+    page = opened(serve, open_page, sample, size)
+    found = {"card": problems(page)}
+    page.click("#summarize")
+    page.wait_for_selector("#turns .answer footer")
+    found["talk"] = problems(page)
+    for name in ("shelf", "panel"):
+        if page.is_visible(f".tool-{name}"):
+            page.click(f".tool-{name}")
+            found[name] = problems(page)
+            page.keyboard.press("Escape")
+    assert not any(found.values()), found
+
+
+def test_the_question_is_two_keys_away(serve, open_page, sample):
+    """It took 40 stops of the Tab key behind a shelf of books."""
+    page = opened(serve, open_page, sample, (1280, 800))
+    desk = serve.desk
+    for number in range(6):
+        desk.new_conversation()
+        desk.ask(f"Question {number}?", Ask())
+        wait_until(lambda: not desk.busy)
+    page.wait_for_selector(".talks li >> nth=5")
+    page.evaluate("document.activeElement.blur()")
+    page.keyboard.press("Tab")
+    assert page.evaluate(FOCUSED % ".skip") and page.locator(".skip").bounding_box()["x"] >= 0
+    page.keyboard.press("Enter")
+    assert page.evaluate(FOCUSED % "#question textarea")
+    page.evaluate("document.activeElement.blur()")
+    page.keyboard.press("/")
+    assert page.evaluate(FOCUSED % "#question textarea") and page.input_value("#question textarea") == ""
+
+
+def test_the_shelf_is_one_stop_and_its_arrows_go_everywhere(serve, open_page, sample):
+    page = opened(serve, open_page, sample, (1280, 800))
+    desk = serve.desk
+    desk.intake.sample(desk.intake.samples[0].name)
+    page.wait_for_selector(".shelf .book >> nth=1")
+    wait_until(lambda: desk.intake.opening is None)
+    desk.ask("Who?", Ask())
+    wait_until(lambda: not desk.busy)
+    page.wait_for_selector(".talks li")
+    assert page.evaluate("document.querySelectorAll('.shelf button:not([tabindex])').length") == 1
+    page.focus(".shelf button:not([tabindex])")
+    page.keyboard.press("ArrowRight")
+    assert page.evaluate(FOCUSED % "[data-act=forget]")
+    page.keyboard.press("ArrowDown")
+    assert page.evaluate(FOCUSED % "[data-act=talk]")
+    page.keyboard.press("ArrowDown")
+    assert page.evaluate(FOCUSED % "[data-act=book]")
+    other = page.evaluate("document.activeElement.dataset.id")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(f".book-open[aria-current][data-id='{other}']")
+
+
+def test_the_main_job_by_keyboard_alone(serve, open_page, sample):
+    page = opened(serve, open_page, sample, (1280, 800))
+    page.keyboard.press("/")
+    page.keyboard.type("Who keeps the clocks?")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#turns .answer footer")
+    assert page.locator("#turns .bubble").inner_text() == "Who keeps the clocks?"
