@@ -4,67 +4,51 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable
-from typing import Any
 
 from app.handlers import Desk
-from core.ask import Ask
+from core.ask import PER_QUESTION, Ask
 from core.text.words import translated as _
 
-WHOLE, PAGE = 0, "page"  # no first or last chapter chosen; no length of a summary
-SUITS = "suits_model"  # ticked: the three below are left to the model's catalogue entry
-SAMPLING = ("temperature", "top_p", "repetition_penalty")
-WHOLE_NUMBERS = ("max_new_tokens", "seed")
 
-
-def make_wish(choice: tuple, params: dict[str, Any], desk: Desk) -> Ask:
-    """The choices of the page as an Ask; `choice` is (first chapter or 0, last chapter or 0, length of a
-    summary).
+def make_wish(desk: Desk) -> Ask:
+    """The choices of the page as an Ask. What is auto is left to the model's catalogue entry; a seed is drawn
+    where none is set.
     """
-    first, last, length = choice
-    book = desk.book
-    count = (desk.until or len(book.chapters)) if book else 0
+    settings, (first, last) = desk.preferences.settings, desk.chapters
+    count = (desk.until or len(desk.book.chapters)) if desk.book else 0
     chapters = None
     if count and (first or last):
-        left, right = int(first or 1), int(last or count)
+        left, right = first or 1, last or count
         chapters = (min(left, right), max(left, min(right, count)))
-    left_open = (SUITS, *SAMPLING) if params.get(SUITS) else (SUITS,)
-    params = {name: value for name, value in params.items() if name not in left_open}
-    whole = {
-        name: int(value) if name in WHOLE_NUMBERS else value
-        for name, value in params.items()
-        if value is not None
-    }
-    whole["seed"] = whole.get("seed") or 1 + secrets.randbelow(2**31 - 1)
-    return Ask(chapters=chapters, fit=desk.fit, params=whole, summary_length=length or PAGE)
+    set_here = {name: getattr(settings, name) for name in PER_QUESTION}
+    params = {name: value for name, value in set_here.items() if value is not None}
+    params["seed"] = params.get("seed") or 1 + secrets.randbelow(2**31 - 1)
+    return Ask(chapters=chapters, fit=desk.fit, params=params, summary_length=settings.summary_length)
 
 
-def dispatch(desk: Desk, data: object, wish: Ask) -> None:
-    """One action of the page's own buttons: unknown acts and wrong types are ignored."""
+def dispatch(desk: Desk, data: object) -> None:
+    """One action of the page's own buttons: unknown acts and wrong types are ignored. Raises UserError."""
     items = data.items() if isinstance(data, dict) else ()
     text = {key: value for key, value in items if isinstance(value, str)}
     acts: dict[str, Callable[[], object]] = {
+        **_about_books(desk, text),
+        **_about_answers(desk, text),
+        **_about_the_app(desk, text),
+    }
+    if action := acts.get(text.get("act", "")):
+        action()
+
+
+def _about_books(desk: Desk, text: dict[str, str]) -> dict[str, Callable[[], object]]:
+    return {
         "upload": lambda: desk.intake.upload(text.get("path", ""), text.get("name", "book")[:200]),
         "refused": lambda: desk.intake.refuse(text.get("name", "")[:200], _refusal(text.get("limit", ""))),
         "sample": lambda: desk.intake.sample(text.get("name", "")),
         "book": lambda: desk.select_book(text.get("id", "")),
         "forget": lambda: desk.forget_book(text.get("id", "")),
-        "talk": lambda: desk.select_conversation(text.get("id", "")),
-        "forget-talk": lambda: desk.forget_conversation(text.get("id", "")),
-        "new": desk.new_conversation,
-        "clear": desk.clear,
-        "suggest": lambda: desk.ask(text.get("text", "")[:200], wish),
-        "regenerate": lambda: desk.regenerate(wish),
-        "stop": desk.stop,
         "cancel-opening": desk.intake.cancel,
         "read-pictures": desk.intake.read_pictures,
-        "fetch-model": lambda: desk.models.fetch(text.get("name", "")),
-        "pause-model": desk.models.pause,
-        "use-model": lambda: desk.use_model(text.get("name", "")),
-        "dismiss": desk.dismiss,
-        "restart": desk.restart_engine,
         "cite": lambda: desk.reading.show(_number(text.get("offset")), _number(text.get("length"))),
-        "fit": lambda: desk.choose_fit(text.get("value", "")),
-        "limit": lambda: desk.limit(_number(text.get("value"))),
         "goto": lambda: desk.reading.show(_number(text.get("value"))),
         "turn": lambda: desk.reading.turn(-1 if text.get("value") == "back" else 1),
         "stand": lambda: desk.reading.stand(_number(text.get("value"))),
@@ -73,8 +57,37 @@ def dispatch(desk: Desk, data: object, wish: Ask) -> None:
         "note": lambda: desk.reading.note(_number(text.get("offset")), text.get("text", "")),
         "unmark": lambda: desk.reading.unmark(_number(text.get("offset"))),
     }
-    if action := acts.get(text.get("act", "")):
-        action()
+
+
+def _about_answers(desk: Desk, text: dict[str, str]) -> dict[str, Callable[[], object]]:
+    return {
+        "talk": lambda: desk.select_conversation(text.get("id", "")),
+        "forget-talk": lambda: desk.forget_conversation(text.get("id", "")),
+        "new": desk.new_conversation,
+        "clear": desk.clear,
+        "summarize": lambda: desk.summarize(make_wish(desk)),
+        "suggest": lambda: desk.ask(text.get("text", "")[:200], make_wish(desk)),
+        "regenerate": lambda: desk.regenerate(make_wish(desk)),
+        "stop": desk.stop,
+        "from": lambda: desk.choose_chapters(_number(text.get("value")), desk.chapters[1]),
+        "to": lambda: desk.choose_chapters(desk.chapters[0], _number(text.get("value"))),
+        "limit": lambda: desk.limit(_number(text.get("value"))),
+        "fit": lambda: desk.choose("fit", text.get("value", "")),
+        "length": lambda: desk.choose("summary_length", text.get("value", "")),
+    }
+
+
+def _about_the_app(desk: Desk, text: dict[str, str]) -> dict[str, Callable[[], object]]:
+    return {
+        "fetch-model": lambda: desk.models.fetch(text.get("name", "")),
+        "pause-model": desk.models.pause,
+        "use-model": lambda: desk.use_model(text.get("name", "")),
+        "dismiss": desk.dismiss,
+        "restart": desk.restart_engine,
+        "set": lambda: desk.choose(text.get("id", ""), text.get("value", "")[:2000]),
+        "reset": lambda: desk.reset(text.get("id", "")),
+        "apply": desk.apply_settings,
+    }
 
 
 def _refusal(limit: str) -> str:

@@ -11,6 +11,7 @@ import os
 import sys
 from collections.abc import Callable
 
+from app.preferences import Preferences, fixed
 from app.terminal import chapter_range
 from core.config import FITS, LENGTHS, MODES, RULES, load_settings, override, use_data_dir
 from core.errors import UserError
@@ -47,9 +48,10 @@ def _run(parser: argparse.ArgumentParser, given: argparse.Namespace) -> int:
     except UserError as error:
         parser.exit(USAGE, f"{error}\n")
     use_data_dir(settings)
+    given.preferences = Preferences(settings, fixed(vars(given)))
     module, name = given.run.split(":")
     command: Callable[..., int] = getattr(importlib.import_module(module), name)
-    return command(given, settings)
+    return command(given, given.preferences.settings)
 
 
 def build_parser() -> argparse.ArgumentParser:

@@ -18,9 +18,10 @@ from app.job import Job
 from app.library import Library
 from app.models import Models, remember
 from app.open_book import OpenBook
+from app.preferences import Preferences, differ
 from app.values import Notice
 from core.ask import Ask
-from core.config import FITS
+from core.config import Settings
 from core.documents.document import Document
 from core.text.words import translated as _
 
@@ -49,8 +50,11 @@ class Desk:
         can_ocr: Callable[[], bool],
         models: Models,
         samples: tuple[Path, ...] = (),
+        preferences: Preferences | None = None,
     ) -> None:
         self.engine, self.library, self.history, self.models = engine, library, history, models
+        self.preferences = preferences or Preferences(Settings())
+        self._running = self.preferences.settings  # what the engine was started with
         self.intake = Intake(
             self, upload_dir=upload_dir, read=read, cover=cover, can_ocr=can_ocr, samples=samples
         )
@@ -62,7 +66,7 @@ class Desk:
         self.book_id = ""
         self.conversation_id = ""
         self.until: int | None = None  # of the conversation; see core.ask.Ask
-        self.fit = "auto"  # one of FITS: how the page's questions have the book read
+        self.chapters = (0, 0)  # the first and the last to be summarised; 0: that of the book
         self.job: Job | None = None
         self.notice: Notice | None = None
         self.reading = OpenBook(
@@ -76,8 +80,8 @@ class Desk:
         entries = self.library.entries()
         if entries:
             self.select_book(entries[0].id)
-        if self.history.warning:
-            self.say(self.history.warning)
+        if warnings := " ".join(filter(None, (self.history.warning, self.preferences.warning))):
+            self.say(warnings)
 
     # --- what the page shows
 
@@ -158,6 +162,7 @@ class Desk:
             return
         with self._lock:
             self.book_id, self.notice, self.job = book_id, None, None
+            self.chapters = (0, 0)
             talks = self.history.conversations(book_id)
             self.conversation_id = talks[0].id if talks else ""
             self.until = self._limit(talks[0].until) if talks else None
@@ -245,11 +250,45 @@ class Desk:
         book = self.book
         return min(until, len(book.chapters)) or None if book and until else None
 
-    def choose_fit(self, fit: str) -> None:
-        """How books are read from now on: one of FITS."""
-        if fit in FITS:
-            self.fit = fit
+    def choose_chapters(self, first: int, last: int) -> None:
+        """Which chapters a summary is to be about; 0: from the beginning, to the end."""
+        count = len(self.book.chapters) if self.book else 0
+        self.chapters = (first if first <= count else 0, last if last <= count else 0)
+        self.change()
+
+    # --- settings
+
+    @property
+    def fit(self) -> str:
+        """How books are read: one of core.config.FITS."""
+        return self.preferences.settings.fit
+
+    @property
+    def unapplied(self) -> list[str]:
+        """The settings that the engine will know when it is started again."""
+        return differ(self._running, self.preferences.settings)
+
+    def choose(self, key: str, text: str) -> None:
+        """Sets a key of the settings to what was typed. Raises UserError for what is not allowed."""
+        try:
+            self.preferences.choose(key, text)
+        finally:
             self.change()
+
+    def reset(self, key: str) -> None:
+        """Sets a key back to its default."""
+        self.preferences.reset(key)
+        self.change()
+
+    def apply_settings(self) -> None:
+        """Starts the engine again with the settings as they are now."""
+        if self.refuse_while_busy() or not self.unapplied:
+            return
+        self._running = self.preferences.settings
+        threading.Thread(
+            target=self.engine.renew, args=(self._running,), name="settings", daemon=True
+        ).start()
+        self.change()
 
     # --- answers
 

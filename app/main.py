@@ -26,9 +26,9 @@ from app.history import History
 from app.instance import Address, Instance, free_port, new_token
 from app.library import Library
 from app.page import Page
+from app.preferences import Preferences
 from app.templating import render
 from core import paths
-from core.ask import PER_QUESTION
 from core.errors import UserError
 from core.paths import write_whole
 from core.text.words import translated as _
@@ -46,7 +46,6 @@ SAMPLES = Path(__file__).resolve().parent.parent / "assets" / "samples"
 FONTS = Path(__file__).resolve().parent.parent / "assets" / "fonts"
 STREAM_SCRIPT = Path(__file__).resolve().parent.parent / "assets" / "js" / "stream.js"
 ICON = Path(__file__).resolve().parent.parent / "assets" / "icons" / "triforce-chat-256.png"
-SETTING_NAMES = (*PER_QUESTION, "summary_length")
 # nothing of Gradio's beside the page: no sharing, no monitoring, no pages about itself, no second process
 QUIET = {
     "share": False,
@@ -70,7 +69,7 @@ PRIVATE_FOLDERS = ("books", "models", "notes", "run", "logs", "snapshots")
 _LAST_WORD_S = 0.4  # the goodbye page is told that all is stored
 
 
-def run(settings: Settings, open_browser: bool) -> int:
+def run(preferences: Preferences, open_browser: bool) -> int:
     """Serves the app until the person quits, or hands over to the one that already runs. Returns the exit
     code.
     """
@@ -84,13 +83,14 @@ def run(settings: Settings, open_browser: bool) -> int:
         from core.documents import cover_safely, read_safely
         from core.documents.ocr import available
 
-        settings = remembered(settings)
+        settings = remembered(preferences.settings)
         desk = make_desk(
             Runtime(settings),
             models=Models(settings),
             read=read_safely,
             cover=cover_safely,
             can_ocr=available,
+            preferences=preferences,
         )
         server = Server(desk, settings)
         for name in ("SIGTERM", "SIGINT", "SIGHUP", "SIGBREAK"):
@@ -158,7 +158,13 @@ def _alive(address: Address) -> bool:
 
 
 def make_desk(
-    engine: object, *, models: Models, read: Callable, cover: Callable, can_ocr: Callable[[], bool]
+    engine: object,
+    *,
+    models: Models,
+    read: Callable,
+    cover: Callable,
+    can_ocr: Callable[[], bool],
+    preferences: Preferences | None = None,
 ) -> Desk:
     """A desk on the user's data folder. Uploads that an earlier run left behind are deleted."""
     uploads = paths.subdir("tmp")
@@ -176,6 +182,7 @@ def make_desk(
         can_ocr=can_ocr,
         models=models,
         samples=sample_books(),
+        preferences=preferences,
     )
     desk.resume()
     return desk
@@ -213,8 +220,7 @@ class Server:
         calm_server()
 
         settings = self._settings
-        self._desk.fit = settings.fit
-        self._blocks = build(self._desk, defaults={name: getattr(settings, name) for name in SETTING_NAMES})
+        self._blocks = build(self._desk)
         address = Address(free_port(settings.port), new_token(), os.getpid())
         self._blocks.queue(default_concurrency_limit=None, api_open=False).launch(
             server_name="127.0.0.1",

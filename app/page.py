@@ -20,6 +20,7 @@ from app.job import Job, Snapshot
 from app.live import LiveText
 from app.open_book import as_known
 from app.reader import found_html, marks_html, reader_html
+from app.settings_page import settings_html
 from app.stats_panel import panel_html, plan_html
 from app.values import Notice
 from core.documents.document import Document
@@ -81,6 +82,11 @@ class Page:
                 self._turn(turn, before, last=turn is shown[-1] and not running)
                 for before, turn in zip([None, *shown], shown, strict=False)
             ),
+            "preferences": self._keep(
+                "preferences",
+                (desk.preferences.settings, desk.preferences.origins, desk.unapplied),
+                lambda: settings_html(desk.preferences, desk.unapplied),
+            ),
             "parts": parts,
             "live": live,
             "panel": (self._panel(now.stats if now and now.stats else _last_stats(shown), live=running),),
@@ -100,6 +106,7 @@ class Page:
         """The regions around the conversation."""
         desk, engine, intake, keep = self._desk, self._desk.engine, self._desk.intake, self._keep
         book, card, talking = desk.book, desk.card(), bool(turns)
+        settings = desk.preferences.settings
         if book:
             book = keep("book", (_edition(book), desk.until), lambda: as_known(book, desk.until))
             keep("prepared", _edition(book), lambda: self._citations.prepare(book))
@@ -133,6 +140,16 @@ class Page:
                 "ways",
                 (_edition(desk.book), desk.fit, desk.until, desk.busy),
                 lambda: views.ways_html(desk.book, fit=desk.fit, until=desk.until, busy=desk.busy),
+            ),
+            "choices": keep(
+                "choices",
+                (_edition(book), desk.until, desk.chapters, settings.summary_length),
+                lambda: views.choices_html(
+                    book,
+                    desk.chapters,
+                    settings.summary_length,
+                    fixed=desk.preferences.origin("summary_length") in ("command line", "config.yaml"),
+                ),
             ),
             "suggestions": keep("suggestions", desk.until, lambda: views.suggestions_html(desk.until)),
             "notice": keep(

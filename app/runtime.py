@@ -78,12 +78,21 @@ class Runtime:
 
     def use(self, model: str) -> None:
         """Start the engine again with another model. The answer being written, if any, fails."""
+        self._start_with(dataclasses.replace(self._settings, model=model), _("The model was changed."))
+
+    def renew(self, settings: Settings) -> None:
+        """Start the engine again with other settings and the same model. Like `use` otherwise."""
+        self._start_with(
+            dataclasses.replace(settings, model=self._settings.model), _("The settings were changed.")
+        )
+
+    def _start_with(self, settings: Settings, why: str) -> None:
         with self._lock:
             if self._closed:
                 return
-            self._settings = dataclasses.replace(self._settings, model=model)
+            self._settings = settings
             self._failures = 0
-            self._fail_all(_("The model was changed."))
+            self._fail_all(why)
             self._end_process()
             self._launch()
 

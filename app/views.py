@@ -163,6 +163,13 @@ def ways_html(book: Document | None, *, fit: str, until: int | None, busy: bool)
     return render("ways.html", fits=fits, fit=fit, chapters=titles, until=until, busy=busy)
 
 
+def choices_html(book: Document | None, chosen: tuple[int, int], length: str, *, fixed: bool) -> str:
+    """What a summary is to be about and how long. `fixed`: its length is set elsewhere."""
+    lengths = [("paragraph", _("A paragraph")), ("page", _("A page")), ("chapters", _("By chapters"))]
+    titles = [" ".join(section.title.split()) for section in book.chapters] if book else []
+    return render("choices.html", titles=titles, chosen=chosen, lengths=lengths, length=length, fixed=fixed)
+
+
 def suggestions_html(until: int | None) -> str:
     """Questions to begin with; of a book that may not be read to its end, none about the end."""
     last = _("How does it end?") if until is None else _("What has happened so far?")

@@ -11,7 +11,6 @@ without a result file is on no page.
 from __future__ import annotations
 
 import argparse
-import re
 import subprocess
 import sys
 import textwrap
@@ -23,7 +22,8 @@ REPO = Path(__file__).resolve().parent.parent
 if not __package__:
     sys.path[0] = str(REPO)
 
-from benchmarks import measured  # noqa: E402 (the path above makes the repository importable)
+from app.manual import entries  # noqa: E402 (the path above makes the repository importable)
+from benchmarks import measured  # noqa: E402
 from benchmarks.store import load  # noqa: E402
 from core.config import RULES, Settings  # noqa: E402
 from core.hardware.gpus import imagined_hardware  # noqa: E402
@@ -40,25 +40,15 @@ PAGE_WIDTH = 126  # characters of a line
 def settings_table(config: str) -> str:
     """One Markdown table per group of config.yaml: key, default, allowed values, comment."""
     lines: list[str] = []
-    comment: list[str] = []
-    explained = ""
-    for line in config.splitlines():
-        if group := re.fullmatch(r"# -{2,} (.+?) -{2,}", line):
-            lines += [
-                "",
-                f"**{group[1]}**",
-                "",
-                "| Key | Default | Allowed | What it does |",
-                "|---|---|---|---|",
-            ]
-            comment = []
-        elif line.startswith("#"):
-            comment.append(line.removeprefix("#").strip())
-        elif match := re.fullmatch(r"(\w+): (.+)", line):
-            explained, comment = " ".join(comment) or explained, []
-            lines.append(_settings_row(match[1], match[2], explained))
-        elif not line:
-            comment = []
+    for group, keys in entries(config):
+        lines += [
+            "",
+            f"**{group}**",
+            "",
+            "| Key | Default | Allowed | What it does |",
+            "|---|---|---|---|",
+            *(_settings_row(one.key, one.value, one.explained) for one in keys),
+        ]
     return "\n".join(lines).strip()
 
 

@@ -27,6 +27,7 @@ THEMES = ("system", "light", "dark")
 DTYPES = ("float32", "bfloat16", "float16")
 DEVICES = ("cpu", "cuda")
 WEIGHTS = (16, 8, 4)  # bits
+BITS = tuple(map(str, WEIGHTS))
 KERNELS = ("float", "int4")
 RESIDENCIES = ("layers", "blocks")
 GRAPHS = ("auto", "on", "off")
@@ -117,6 +118,7 @@ class Rule:
     words: Callable[[], str]
     parse: Parse
     auto: bool = False
+    names: tuple[str, ...] = ()  # all that may be chosen from, where that is a short list
 
     @property
     def allowed(self) -> str:
@@ -131,7 +133,7 @@ def _choice(names: tuple[str, ...], *, auto: bool = False) -> Rule:
             raise ValueError(value)
         return name
 
-    return Rule(lambda: _one_of(names), parse, auto)
+    return Rule(lambda: _one_of(names), parse, auto, names)
 
 
 def _bits(value: Any) -> int:
@@ -218,6 +220,7 @@ def _folder(value: Any) -> Path:
     return Path(_text(value)).expanduser()
 
 
+FLAG = Rule(lambda: _("true or false"), _flag, names=("true", "false"))
 RULES: dict[str, Rule] = {
     "model": Rule(lambda: _("a name from `models list` or a folder with a checkpoint"), _text, True),
     "draft_model": Rule(
@@ -242,16 +245,16 @@ RULES: dict[str, Rule] = {
     "draft_sinks": _tokens(0, 1024, auto=True),
     "draft_window": _tokens(16, 8192, auto=True),
     "assumed_acceptance": _number(0.01, 0.999),
-    "verify": Rule(lambda: _("true or false"), _flag),
-    "evidence_attention": Rule(lambda: _("true or false"), _flag),
+    "verify": FLAG,
+    "evidence_attention": FLAG,
     "device": _choice(DEVICES, auto=True),
     "dtype": _choice(DTYPES, auto=True),
-    "weights": Rule(lambda: _one_of(tuple(map(str, WEIGHTS))), _bits, auto=True),
+    "weights": Rule(lambda: _one_of(BITS), _bits, True, BITS),
     "weights_kernel": _choice(KERNELS, auto=True),
     "threads": _whole(1, 1024, auto=True),
     "on_chip_layers": _whole(0, 512, auto=True),
     "kv_residency": _choice(RESIDENCIES),
-    "cuda_graphs": Rule(lambda: _one_of(GRAPHS), _switch),
+    "cuda_graphs": Rule(lambda: _one_of(GRAPHS), _switch, names=GRAPHS),
     "staging_blocks": _whole(2, 16, auto=True),
     "staging_block_mib": _whole(1, 1024, auto=True, unit=" MiB"),
     "prefill_segment_tokens": _tokens(128, 4_194_304, auto=True),
@@ -266,7 +269,7 @@ RULES: dict[str, Rule] = {
     "max_upload_mb": _whole(1, 10_000, unit=" MB"),
     "snapshot_quota_gb": _number(0, 100_000, auto=True, unit=" GB"),
     "port": _whole(0, 65_535),
-    "open_browser": Rule(lambda: _("true or false"), _flag),
+    "open_browser": FLAG,
     "theme": _choice(THEMES),
 }
 

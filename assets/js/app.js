@@ -6,7 +6,7 @@
   const WRITING = "#live-text[data-filled]";   // there while an answer is made
   const recall = (key, other) => { try { return localStorage.getItem(`triforce.${key}`) ?? other; } catch { return other; } };
   const keep = (key, value) => { try { localStorage.setItem(`triforce.${key}`, value); } catch { /* private window */ } };
-  let server = null;                           // act(data), opened(), upload(file): Gradio's channel
+  let server = null;                           // act(data), upload(file): Gradio's channel
   const send = (data) => server?.act(data);
   Object.assign(window.triforce, { send, recall, keep });
 
@@ -159,7 +159,10 @@
   document.addEventListener("change", (event) => {
     const target = event.target;
     if (target.matches?.("[data-levels]")) { keep("levels", target.checked ? "1" : ""); applyLevels(); }
-    if (target.matches?.("select[data-act]")) send({ act: target.dataset.act, value: target.value });
+    if (target.matches?.("select[data-act], input[data-act]")) {
+      const { act, id } = target.dataset;
+      send({ act, ...(id && { id }), value: target.value });
+    }
   });
   const applyLevels = () => {
     const on = recall("levels", "") === "1";
@@ -198,12 +201,6 @@
       if (event.target.closest?.("#send, #summarize, [data-act='regenerate'], [data-act='suggest']")) pinned = true;
     });
   };
-  let book = "";
-  const opened = (name, [, id]) => {           // the choices of chapters are Gradio's
-    if (name !== "book" || id === undefined || id === book) return;
-    book = id;
-    server.opened();
-  };
   const begin = () => {                        // once all parts of the page are there
     const scroller = document.getElementById("scroller");
     if (!server || !scroller || !document.querySelector("[data-theme-choice]") || !document.querySelector("[data-region=spoken]")) return;
@@ -212,7 +209,7 @@
     applyLevels();
     showTab(recall("tab", "live"));
     follow(scroller);
-    window.triforce.follow(opened);
+    window.triforce.follow();
     new MutationObserver(paint).observe(document.body, { attributes: true, attributeFilter: ["class"] });
     window.triforce.read();
     const question = document.querySelector("#question textarea");

@@ -1,4 +1,4 @@
-/* The page's end of the event stream: fills the regions. `triforce.follow(told)` begins, once the regions are on the page. */
+/* The page's end of the event stream: fills the regions. `triforce.follow()` begins, once the regions are on the page. */
 (() => {
   const root = document.documentElement;
   const sizes = new WeakMap();                 // region -> how many nodes each of its blocks has
@@ -41,7 +41,7 @@
     if (tabs !== undefined) { if (tabs > 1) dataset.tabs = tabs; else delete dataset.tabs; }
   };
 
-  const follow = (told) => {
+  const follow = () => {
     const address = `/stream.js?${root.dataset.launch}`;
     const port = window.SharedWorker ? new SharedWorker(address).port : new Worker(address);
     port.onmessage = ({ data: { launch, regions, ...state } }) => {
@@ -51,7 +51,6 @@
       for (const [name, blocks] of Object.entries(regions)) {
         const region = document.querySelector(`[data-region="${name}"]`);
         if (region) show(region, blocks);
-        told(name, blocks);
       }
     };
     port.postMessage("hello");

@@ -66,6 +66,7 @@ class FakeRuntime:
         self.context_tokens = 8192
         self.plan: dict | None = None
         self.asked: list[Ask] = []
+        self.renewed: list[object] = []
         self.forgotten: list[str] = []
         self.forgotten_books: list[str] = []
         self.prefilled_tokens: list[int] = []  # per question: how much had to be read
@@ -104,6 +105,12 @@ class FakeRuntime:
         self.state = "loading"
         self._load()
         self.model_name = model
+
+    def renew(self, settings: object) -> None:
+        """Loads again with other settings."""
+        self.renewed.append(settings)
+        self.state = "loading"
+        self._load()
 
     def stop(self) -> None:
         """Ends the answer after the current round."""

@@ -12,6 +12,7 @@ from app.page import Page
 from app.views import stage_html
 from core.ask import Ask
 from core.documents.document import Document, Section
+from core.errors import UserError
 from tests.app.fake_runtime import FakeRuntime, wait_until
 
 MARKER = "Zyxomma"
@@ -37,7 +38,7 @@ def desk(make_desk, engine, story):
 
 
 def act(desk, **sent: str) -> None:
-    dispatch(desk, sent, Ask(params={"seed": 1}))
+    dispatch(desk, sent)
 
 
 def said(desk, question: str, answer: str) -> None:
@@ -183,14 +184,16 @@ def test_a_text_that_is_read_in_no_time_offers_no_choice(story):
 
 def test_the_choice_goes_with_the_next_question(desk):
     act(desk, act="fit", value="passages")
-    act(desk, act="fit", value="nonsense")
+    with pytest.raises(UserError):
+        act(desk, act="fit", value="nonsense")
     act(desk, act="suggest", text="Who?")
     wait_until(lambda: not desk.busy)
-    assert make_wish((0, 0, "page"), {}, desk).fit == "passages"
+    assert make_wish(desk).fit == "passages"
 
 
 def test_chapters_end_at_the_limit(desk):
     """Whoever had chosen "to the end" before means the end that there is now."""
     act(desk, act="limit", value="2")
-    assert make_wish((2, 4, "page"), {}, desk).chapters == (2, 2)
-    assert make_wish((1, 0, "page"), {}, desk).chapters == (1, 2)
+    for chosen, meant in (((2, 3), (2, 2)), ((1, 0), (1, 2))):
+        desk.choose_chapters(*chosen)
+        assert make_wish(desk).chapters == meant

@@ -10,7 +10,6 @@ import pytest
 from app.actions import dispatch
 from app.notebook import Bookmark, Notebook
 from app.page import Page
-from core.ask import Ask
 from core.documents.document import Document, Section
 
 PARAGRAPHS = (
@@ -38,7 +37,7 @@ def desk(make_desk, engine, story):
 
 
 def act(desk, **sent: str) -> None:
-    dispatch(desk, sent, Ask(params={"seed": 1}))
+    dispatch(desk, sent)
 
 
 def shown(desk, region: str) -> str:

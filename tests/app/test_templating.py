@@ -22,10 +22,13 @@ from app.markup import Citation
 from app.models import Fetching, Model
 from app.notebook import Bookmark, Notebook
 from app.open_book import OpenBook
+from app.preferences import Preferences
 from app.reader import found_html, marks_html, reader_html
+from app.settings_page import settings_html
 from app.stats_panel import panel_html, plan_html
 from app.templating import TEMPLATES, _environment, render
 from app.values import Notice, Opening, Passage
+from core.config import Settings
 from core.documents.document import Document, Section
 from core.events import Loading, Piece, Prefill, Reading, Stats
 
@@ -87,6 +90,8 @@ def every_region() -> list[str]:
         views.stage_html(None, None, covered=False, opening=OPENING, talking=False),
         views.stage_html(BOOK, CARD, covered=False, opening=None, talking=False),
         views.ways_html(CHAPTERS, fit="auto", until=1, busy=False),
+        views.choices_html(CHAPTERS, (0, 1), "page", fixed=False),
+        *_settings(),
         views.notice_html(Notice(BAD, BAD)),
         views.offer_html(Opening(Path("x"), BAD, offer=BAD)),
         views.locked_html(Opening(Path("x"), BAD, locked=True)),
@@ -105,6 +110,12 @@ def every_region() -> list[str]:
         found_html(BOOK, _read_in()),
         marks_html(BOOK, _read_in()),
     ]
+
+
+def _settings() -> tuple[str, ...]:
+    """The drawer, a value with the attack in each group and above them."""
+    values = {"model": BAD, "stop": (BAD,), "gamma": BAD, "threads": BAD, "port": BAD}
+    return settings_html(Preferences(replace(Settings(), **values)), [BAD])
 
 
 def test_no_text_becomes_a_tag_in_any_template(monkeypatch):

@@ -14,8 +14,9 @@ SIZES = [(390, 844), (640, 400), (700, 900), (900, 800), (1280, 800), (1920, 108
 OUTSIDE = """() => [...document.querySelectorAll('button, input, textarea, select, p, h2, li')]
   .filter(one => one.checkVisibility() && one.getBoundingClientRect().width
     && !one.closest('#spoken, #skip, .shelf, #settings'))
-  .filter(one => { const box = one.getBoundingClientRect(); return box.left < -1 || box.right > innerWidth + 1; })
-  .map(one => one.outerHTML.slice(0, 120))"""
+  .map(one => [one, one.getBoundingClientRect()])
+  .filter(([, box]) => box.left < -1 || box.right > innerWidth + 1)
+  .map(([one]) => one.outerHTML.slice(0, 120))"""
 FOCUSED = "document.activeElement.matches(%r)"
 
 
@@ -33,7 +34,9 @@ def test_nothing_is_cut_off_and_the_main_controls_are_in_sight(serve, open_page,
     assert page.evaluate(OUTSIDE) == []
     for name in ("#send", ".topbar-tools [data-toggle=settings]", "[data-quit]"):
         box = page.locator(name).bounding_box()
-        assert box["x"] >= 0 and box["x"] + box["width"] <= size[0] and box["y"] + box["height"] <= size[1], name
+        assert box["x"] >= 0 and box["x"] + box["width"] <= size[0] and box["y"] + box["height"] <= size[1], (
+            name
+        )
     page.click("#summarize")
     page.wait_for_selector("#turns .answer footer")
     assert page.evaluate(OUTSIDE) == []

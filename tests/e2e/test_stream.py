@@ -115,12 +115,11 @@ def test_updates_leave_alone_what_a_person_is_doing(serve, open_page, drop, samp
     page.evaluate("getSelection().selectAllChildren(document.querySelector('#live-text > p'))")
     selected = page.evaluate("getSelection().toString()")
     page.click(".topbar-tools [data-toggle=settings]")
-    page.click("#suits-model input")
-    page.fill("#sampling input[type=number] >> nth=0", "0.9")
+    page.fill("#set-temperature", "0.9")
     grown = "count => document.querySelectorAll('#live-text > *').length > count"
     page.wait_for_function(grown, arg=page.locator("#live-text > *").count())
     assert page.input_value("#question textarea") == "My next question"
-    assert page.input_value("#sampling input[type=number] >> nth=0") == "0.9"
+    assert page.input_value("#set-temperature") == "0.9"
     assert len(selected) > 40 and page.evaluate("document.querySelector('#live-text > p').isConnected")
     fake.pace = 0.001
 

@@ -1,0 +1,59 @@
+"""The drawer of settings: every key of config.yaml by group. Values in, HTML out."""
+
+from __future__ import annotations
+
+from app.manual import program_entries
+from app.preferences import AT_ONCE, ELSEWHERE, NEXT_START, Preferences, as_typed
+from app.templating import render
+from core import paths
+from core.config import RULES
+from core.text.words import translated as _
+
+OPEN = ("Answers",)  # the group that is unfolded at first
+
+
+def settings_html(preferences: Preferences, waiting: list[str]) -> tuple[str, ...]:
+    """The blocks of the drawer; `waiting`: keys that the engine does not know yet."""
+    top = render("settings_top.html", path=paths.data_dir() / "settings.json", waiting=waiting)
+    groups = [
+        render(
+            "settings.html",
+            group=group,
+            open=group in OPEN,
+            keys=[_shown(one.key, one.explained, preferences) for one in entries],
+        )
+        for group, entries in program_entries()
+    ]
+    return (top, *groups)
+
+
+def _shown(key: str, explained: str, preferences: Preferences) -> dict[str, object]:
+    rule, origin = RULES[key], preferences.origin(key)
+    origins = {
+        "command line": _("set on the command line"),
+        "config.yaml": _("set in config.yaml"),
+        "app": _("set here"),
+        "default": _("default"),
+    }
+    if key == "data_dir":
+        origins["default"] = _("changed in config.yaml alone")
+    elif key == "model":
+        origins["default"] = _("chosen in the list of models")
+    return {
+        "key": key,
+        "name": key.replace("_", " ").capitalize(),
+        "value": as_typed(getattr(preferences.settings, key)),
+        "names": (*(("auto",) if rule.auto else ()), *rule.names) if rule.names else (),
+        "allowed": rule.allowed,
+        "explained": explained,
+        "origin": origins[origin],
+        "locked": origin in ("command line", "config.yaml") or key in ELSEWHERE,
+        "mine": origin == "app",
+        "when": _when(key),
+    }
+
+
+def _when(key: str) -> str:
+    if key in AT_ONCE:
+        return ""
+    return _("from the next start of the app") if key in NEXT_START else _("when the engine starts")

@@ -1,0 +1,156 @@
+"""What is chosen in the app is kept, in its place between config.yaml and the defaults."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from app import preferences as module
+from app.manual import program_entries
+from app.page import Page
+from app.preferences import Preferences, as_typed, differ, fixed
+from core.config import RULES, Settings, load_settings
+from core.errors import UserError
+from tests.app.fake_runtime import wait_until
+
+
+@pytest.fixture
+def file(tmp_path, monkeypatch):
+    """A function that writes the program's config.yaml."""
+    path = tmp_path / "config.yaml"
+    monkeypatch.setattr("core.config.DEFAULT_PATH", path)
+
+    def write(text: str) -> None:
+        path.write_text(text)
+
+    write("")
+    return write
+
+
+def started(options: dict | None = None) -> Preferences:
+    """As the command line begins: the file, the options, and what is fixed by them."""
+    from core.config import override
+
+    given = options or {}
+    return Preferences(override(load_settings(), given), fixed(given))
+
+
+def test_the_order_is_command_line_file_app_default(file):
+    preferences = started()
+    for key, value in (("temperature", "0.5"), ("top_p", "0.6"), ("max_new_tokens", "64")):
+        preferences.choose(key, value)
+    file("temperature: 0.9\ntop_p: auto\nmax_new_tokens: 128\n")
+    again = started({"max_new_tokens": "256"})
+    now = again.settings
+    assert (now.temperature, now.top_p, now.max_new_tokens, now.seed) == (0.9, 0.6, 256, None)
+    where = [again.origin(key) for key in ("temperature", "top_p", "max_new_tokens", "seed")]
+    assert where == ["config.yaml", "app", "command line", "default"]
+    file("")
+    assert started().settings.temperature == 0.5, "what was fixed for a while is not forgotten"
+
+
+@pytest.mark.parametrize(("key", "value"), [("temperature", "0.5"), ("max_new_tokens", "64")])
+def test_a_fixed_key_is_locked_and_says_where(file, key, value):
+    file("temperature: 0.9\n")
+    preferences = started({"max_new_tokens": "256"})
+    with pytest.raises(UserError, match="is fixed by"):
+        preferences.choose(key, value)
+    assert preferences.settings.temperature == 0.9 and preferences.settings.max_new_tokens == 256
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("temperature", "9"),
+        ("mode", "fast"),
+        ("model", "other"),
+        ("data_dir", "/tmp"),
+        ("nothing", "1"),
+        ("stop", "3"),
+        ("retrieval_budget", "[1"),
+        ("seed", "yes"),
+    ],
+)
+def test_what_is_not_allowed_is_refused_in_words_and_changes_nothing(file, home, key, value):
+    preferences = started()
+    before = preferences.settings
+    with pytest.raises(UserError):
+        preferences.choose(key, value)
+    assert preferences.settings == before and not (home / "settings.json").exists()
+
+
+def test_values_that_are_wrong_together_are_refused(file):
+    preferences = started()
+    preferences.choose("retrieval_chunk", "64")
+    with pytest.raises(UserError, match="at least two chunks"):
+        preferences.choose("retrieval_budget", "64")
+    assert preferences.settings.retrieval_budget is None
+
+
+def test_reset_is_the_default_again_also_after_a_restart(file, home):
+    preferences = started()
+    preferences.choose("verify", "true")
+    assert started().settings.verify is True
+    preferences.reset("verify")
+    assert preferences.settings == Settings() and preferences.origin("verify") == "default"
+    assert started().settings == Settings() and json.loads((home / "settings.json").read_text()) == {}
+
+
+@pytest.mark.parametrize("text", ["{", "[1, 2]", "", "\xff"])
+def test_a_damaged_file_is_kept_aside_and_said(file, home, text):
+    (home / "settings.json").write_text(text, encoding="latin-1")
+    preferences = started()
+    assert "damaged" in preferences.warning and preferences.settings == Settings()
+    assert (home / "settings.damaged.json").read_text(encoding="latin-1") == text
+    preferences.choose("temperature", "0.5")
+    assert started().settings.temperature == 0.5
+
+
+def test_keys_that_are_not_allowed_any_more_are_said_and_the_rest_holds(file, home):
+    stored = {"temperature": 0.5, "mode": "fastest", "of_a_newer_version": 1, "model": "x"}
+    (home / "settings.json").write_text(json.dumps(stored))
+    preferences = started()
+    assert preferences.settings == Settings(temperature=0.5)
+    for key in ("mode", "of_a_newer_version", "model"):
+        assert key in preferences.warning
+
+
+def test_a_disk_that_is_full_changes_nothing(file, monkeypatch):
+    preferences = started()
+
+    def fail(*_args) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(module, "write_whole", fail)
+    with pytest.raises(OSError):
+        preferences.choose("temperature", "0.5")
+    assert preferences.settings == Settings()
+
+
+def test_every_key_can_be_typed_as_it_is_shown(file):
+    preferences = started()
+    for key in RULES:
+        if key not in module.ELSEWHERE:
+            preferences.choose(key, as_typed(getattr(Settings(), key)))
+    assert preferences.settings == Settings()
+
+
+def test_every_key_of_the_file_is_on_the_page_with_what_it_does(desk):
+    shown = "".join(Page(desk).render()["preferences"])
+    for _group, keys in program_entries():
+        for one in keys:
+            assert f'id="set-{one.key}"' in shown and len(one.explained) > 10
+    assert {one.key for _group, keys in program_entries() for one in keys} == set(RULES)
+
+
+def test_what_the_engine_does_not_know_yet_waits_for_its_restart(desk, engine):
+    desk.choose("temperature", "0.5")
+    desk.choose("fit", "sections")
+    assert desk.unapplied == [] and 'data-act="apply"' not in "".join(Page(desk).render()["preferences"])
+    desk.choose("gamma", "8")
+    assert desk.unapplied == ["gamma"] and 'data-act="apply"' in "".join(Page(desk).render()["preferences"])
+    desk.apply_settings()
+    wait_until(lambda: engine.state == "ready" and engine.renewed)
+    assert desk.unapplied == [] and engine.renewed[0].gamma == 8
+    assert differ(Settings(), Settings(port=1, temperature=1.0, threads=3)) == ["threads"]

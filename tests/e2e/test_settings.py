@@ -1,0 +1,64 @@
+"""Settings in a browser: every key, kept over a reload and a restart, locked where config.yaml speaks."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from app.preferences import Preferences
+from core.config import Settings
+from tests.app.fake_runtime import FakeRuntime
+
+pytestmark = pytest.mark.e2e
+OPEN = ".topbar-tools [data-toggle=settings]"
+
+
+def test_a_setting_is_kept_over_a_reload_and_reset_again(serve, open_page, drop, sample, home):
+    """Settings and choices were forgotten at every reload."""
+    page = open_page(serve(FakeRuntime(pace=0.005)))
+    drop(page, sample)
+    page.wait_for_selector(".card h2")
+    page.select_option("#from-chapter", "3")
+    page.select_option("#summary-length", "chapters")
+    page.click(OPEN)
+    page.fill("#set-max_new_tokens", "64")
+    page.press("#set-max_new_tokens", "Tab")
+    row = ".setting:has(#set-max_new_tokens)"
+    page.wait_for_selector(f"{row} .setting-from:has-text('set here')")
+    page.reload()
+    page.wait_for_selector("body[data-connected] .card h2")
+    assert page.input_value("#from-chapter") == "3" and page.input_value("#summary-length") == "chapters"
+    page.click(OPEN)
+    assert page.input_value("#set-max_new_tokens") == "64"
+    stored = json.loads((home / "settings.json").read_text())
+    assert stored == {"summary_length": "chapters", "max_new_tokens": 64}
+    page.click(f"{row} [data-act=reset]")
+    page.wait_for_selector(f"{row} .setting-from:has-text('default')")
+    assert page.input_value("#set-max_new_tokens") == "512"
+
+
+def test_what_is_not_allowed_is_said_beside_the_drawer(serve, open_page):
+    page = open_page(serve(FakeRuntime()))
+    page.click(OPEN)
+    page.fill("#set-temperature", "9")
+    page.press("#set-temperature", "Enter")
+    page.wait_for_selector(".notice-error:has-text('a number from 0 to 2')")
+
+
+def test_a_key_that_config_yaml_sets_is_locked_and_the_engine_restarts_on_a_word(serve, open_page, tmp_path):
+    fake = FakeRuntime()
+    url = serve(fake)
+    serve.desk.preferences = Preferences(Settings(top_p=0.5), {"top_p": "config.yaml"})
+    page = open_page(url)
+    page.click(OPEN)
+    assert page.is_disabled("#set-top_p") and page.input_value("#set-top_p") == "0.5"
+    page.wait_for_selector(".setting:has(#set-top_p) .setting-from:has-text('set in config.yaml')")
+    page.click(".settings-group:has-text('Speculation') > summary")
+    page.fill("#set-gamma", "8")
+    page.press("#set-gamma", "Enter")
+    page.wait_for_selector(".waiting:has-text('gamma')")
+    page.click("[data-act=apply]")
+    page.wait_for_selector(".waiting", state="detached")
+    assert fake.renewed[-1].gamma == 8
+    assert page.is_visible("#set-gamma"), "the group stays unfolded"
