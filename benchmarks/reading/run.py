@@ -84,7 +84,7 @@ class Program:
         params = Params(
             max_new_tokens=_ANSWER_TOKENS,
             temperature=0.0,
-            repetition_penalty=self.style.repetition_penalty,
+            repetition_penalty=1.0,  # as core.conversation.asking has it for passages
             seed=1,
             mode=self.mode,
         )

@@ -91,6 +91,19 @@ class Conversations:
             attempts[turn] += 1
         return Params(**given)
 
+    def passage_params(self, ask: Ask, params: Params) -> Params:
+        """`params` for a few words from one passage. What keeps a model from circling in long texts, its own
+        penalty on repeating, would keep it from the passage's words: it counts where it was asked for.
+        """
+        given = {**_told(self._defaults), **_told(ask.params)}
+        return replace(
+            params,
+            max_new_tokens=min(params.max_new_tokens, self._style.note_tokens),
+            repetition_penalty=given.get("repetition_penalty", 1.0),
+            # a refusal is known by its first words
+            stop=(*params.stop, self._style.refusal.rsplit(" ", 1)[0]),
+        )
+
     def note_params(self, ask: Ask, number: int) -> Params:
         """Settings of the summary of one part: the model's own, and the same each time, since it is kept for
         the book.

@@ -138,12 +138,7 @@ class FromPassages:
         self, run: Run, passage: Passage
     ) -> Generator[Event, None, tuple[Answer, bool, tuple[Piece, ...]]]:
         """The answer from one passage, which nobody sees yet, whether the model doubts it, and its pieces."""
-        params = replace(
-            run.params,
-            max_new_tokens=min(run.params.max_new_tokens, self._style.note_tokens),
-            # a refusal is known by its first words
-            stop=(*run.params.stop, self._style.refusal.rsplit(" ", 1)[0]),
-        )
+        params = self._conversations.passage_params(run.ask, run.params)
         text = self._tokenizer.encode(text_of(run.ask.book, passage) + "\n\n")
         # all of it, unless one sentence is longer than the context
         text = text[: self._room_tokens(params.max_new_tokens)]

@@ -321,6 +321,18 @@ def test_answers_are_short_and_drawn_as_set():
     assert all(one.max_new_tokens <= STYLE.note_tokens for one in engine.params)
 
 
+@pytest.mark.parametrize(("asked", "penalty"), [({}, 1.0), ({"repetition_penalty": 1.3}, 1.3)])
+def test_words_of_the_passage_may_be_repeated_unless_somebody_wants_it_otherwise(asked, penalty: float):
+    """A penalty on what the prompt has keeps a model from the passage's own names."""
+    style = dataclasses.replace(STYLE, repetition_penalty=1.1)
+    session, engine = make(reader(HIDDEN), style=style)
+    ask(session, told(), QUESTION, fit="passages", params=asked)
+    assert {one.repetition_penalty for one in engine.params} == {penalty}
+    session, engine = make(reader(HIDDEN), style=style)
+    ask(session, told(), QUESTION, fit="sections", params=asked)
+    assert {one.repetition_penalty for one in engine.params} == {asked.get("repetition_penalty", 1.1)}
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_the_same_seed_gives_the_same_answer(mode: str):
     texts = [
