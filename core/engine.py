@@ -120,6 +120,8 @@ class Engine:
         True to. The caller may stop iterating after any event; the next call starts from what the context
         holds. Raises UserError when the prompt leaves no room for an answer.
         """
+        if self.plan.plain and params.mode == "triforce":
+            params = replace(params, mode="autoregressive")
         capacity = context.capacity
         if len(ids) >= capacity:
             said = _(

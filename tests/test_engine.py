@@ -219,6 +219,21 @@ def test_rounds_without_a_draft_between_rounds_with_one_change_no_token(mode: st
     assert drafted[0] == 31 and 2 <= len(drafted) <= 4
 
 
+@pytest.mark.parametrize("plain", [False, True])
+@pytest.mark.parametrize("mode", ["triforce", "retrieval"])
+def test_where_plain_decoding_was_faster_it_is_what_runs(mode: str, plain: bool):
+    """In the default mode, and the answer's figures say so; another mode is somebody's own choice."""
+    model = ours(oracle())
+    machine = engine(model, plain=plain, gamma=4, fixed_gamma=True)
+    events = list(
+        machine.generate(machine.new_context(400), PROMPT * 2, replace(GREEDY, mode=mode, max_new_tokens=32))
+    )
+    rounds = [event for event in events if isinstance(event, Round)]
+    runs = "autoregressive" if plain and mode == "triforce" else mode
+    assert events[-1].stats.mode == runs
+    assert all(len(one.tokens) == 1 for one in rounds) == (runs == "autoregressive")
+
+
 def test_stop_between_rounds_and_a_consumer_that_walks_away(tiny: Engine):
     """The context stays usable whichever way the answer ended."""
     context = tiny.new_context(400)

@@ -41,20 +41,27 @@ LINEAR_EFFICIENCY = 0.85
 ATTENTION_EFFICIENCY = 0.67  # 110 of 165
 # launch and small kernels per layer; with it a 7B middle pass takes the 20 ms seen on a 4090
 GPU_LAYER_S = 0.0001
-# CPU figures: two AVX-512 cores of an Intel server. Weights: matrices of 4096 x 4096 and 4096 x 14336. The
-# rest: SmolLM2-135M by 4-bit kernels, 20/30/38/54 ms for a pass of one row behind 1K/4K/8K/16K tokens and
-# 28/45/57/84 ms for four (docs/LOG.md).
-CPU_LAYER_S = 0.00037
-CPU_WEIGHT_GB_PER_S_CORE = 6.5
-CPU_KV_GB_PER_S_CORE = 5.1
-CPU_FEW_ROWS_SHARE = 0.42  # of the FLOP/s of prefill's large products
+# CPU figures. What a context adds to a pass of one row and of four, and layers: SmolLM2-135M on two AVX-512
+# cores (benchmarks/results/attention.json). Rates of few rows: one core, the compiled kernels, 1 to 17 rows
+# of matrices of 4096 x 4096 and over 8K keys, a line through reading and arithmetic (docs/LOG.md).
+CPU_LAYER_S = 0.0002
+CPU_WEIGHT_GB_PER_S_CORE = 7.0
+CPU_KV_GB_PER_S_CORE = 6.1
+# FLOP/s of a core by what it has, the best first: long products, those of few rows, attention of few rows.
+# asimd: assumed, not measured
+CPU_FLOPS_CORE = {
+    "avx512f": (100e9, 90e9, 65e9),
+    "avx2": (50e9, 65e9, 45e9),
+    "asimd": (50e9, 30e9, 20e9),
+    "": (15e9, 6e9, 6e9),
+}
 CPU_GB_PER_S_LIMIT = 45.0  # dual-channel desktop memory
 PAGEABLE_SHARE = 0.5  # of the pinned copy rate
 # "codes": on the CPU by the compiled kernel, bytes of Q4_K and Q6_K against those of bf16 (docs/LOG.md)
 KERNEL_SPEED = {
     "float": 1.0,
     "int4": 3.7,
-    "codes": 0.7,
+    "codes": 0.9,
     "decoded": 1 / 60,
 }  # weights pass faster by so much, one row and large matrices
 
@@ -64,15 +71,18 @@ class Speeds:
     """What a device does per second. Rates in bytes/s and FLOP/s; `bus` and `pageable_bus` carry host memory
     to the device.
 
-    `flops` is the rate of passes of a few rows, the other two that of prefill.
+    `few_linear_flops` and `few_attention_flops` are the rates of passes of a few rows, the other two those of
+    prefill. `in_turns`: in such passes it reads and computes one after the other, not both at once.
     """
 
     weights: float
     kv: float
-    flops: float
+    few_linear_flops: float
+    few_attention_flops: float
     linear_flops: float
     attention_flops: float
     layer_s: float
+    in_turns: bool = False
     bus: float = math.inf
     pageable_bus: float = math.inf
 
@@ -80,17 +90,19 @@ class Speeds:
 def cpu_speeds(hardware: Hardware, threads: int, dtype: str) -> Speeds:
     """Expected speeds of the CPU backend."""
     flags = hardware.cpu_flags
-    per_core = 100e9 if "avx512f" in flags else 50e9 if flags & {"avx2", "asimd"} else 15e9
+    per_core = next(rates for flag, rates in CPU_FLOPS_CORE.items() if flag in flags or not flag)
+    flops, few_linear, few_attention = (rate * threads for rate in per_core)
     if "amx_bf16" in flags and dtype == "bfloat16":
-        per_core *= 2
-    flops = per_core * threads
+        flops *= 2
     return Speeds(
         weights=min(CPU_WEIGHT_GB_PER_S_CORE * threads, CPU_GB_PER_S_LIMIT) * GB,
         kv=min(CPU_KV_GB_PER_S_CORE * threads, CPU_GB_PER_S_LIMIT) * GB,
-        flops=flops * CPU_FEW_ROWS_SHARE,
+        few_linear_flops=few_linear,
+        few_attention_flops=few_attention,
         linear_flops=flops,
         attention_flops=flops,
         layer_s=CPU_LAYER_S,
+        in_turns=True,
     )
 
 
@@ -100,7 +112,8 @@ def gpu_speeds(gpu: Gpu) -> Speeds:
     return Speeds(
         weights=memory,
         kv=memory,
-        flops=flops * ATTENTION_EFFICIENCY,
+        few_linear_flops=flops * ATTENTION_EFFICIENCY,
+        few_attention_flops=flops * ATTENTION_EFFICIENCY,
         linear_flops=flops * LINEAR_EFFICIENCY,
         attention_flops=flops * ATTENTION_EFFICIENCY,
         layer_s=GPU_LAYER_S,
@@ -141,12 +154,15 @@ def pass_s(
     kernel: str = "float",
 ) -> float:
     """One forward pass of `rows` tokens over `kv_tokens` of cache."""
+    both = sum if speeds.in_turns else max
     linear_flops = rows * (shape.linear_flops_per_token + shape.head_flops_per_token)
-    linear = max(
-        shape.pass_bytes(dtype) / (speeds.weights * KERNEL_SPEED[kernel]), linear_flops / speeds.flops
-    )
+    # numbers are multiplied by the kernels of long products as well
+    rate = max(speeds.few_linear_flops, speeds.linear_flops if kernel == "float" else 0.0)
+    weights_s = shape.pass_bytes(dtype) / (speeds.weights * KERNEL_SPEED[kernel])
+    linear = both((weights_s, linear_flops / rate))
     kv_bytes = kv_tokens * shape.kv_bytes_per_token(dtype)
-    attention = max(kv_bytes / speeds.kv, shape.attention_flops(rows, kv_tokens) / speeds.flops)
+    attention_flops = shape.attention_flops(rows, kv_tokens)
+    attention = both((kv_bytes / speeds.kv, attention_flops / speeds.few_attention_flops))
     compute = linear + attention + shape.layers * speeds.layer_s
     if host is None:
         return compute

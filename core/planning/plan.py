@@ -90,6 +90,8 @@ class Plan:
     keep_free_bytes: int | None = None
     # when this machine was tuned for it: lengths, times and acceptance are measured
     tuned: str = ""
+    # plain decoding was measured to be faster than drafts, so the mode triforce makes none
+    plain: bool = False
 
     @property
     def exact_for(self) -> str:

@@ -122,6 +122,7 @@ class _Passes:
     p: float
     q: float
     measured: str = ""  # when
+    plain: bool = False  # no drafts: measured to be slower
 
 
 def _computed(case: Case, layout: Layout) -> _Passes:
@@ -152,6 +153,7 @@ def _measured(record: Tuned, settings: Settings) -> _Passes:
         p=settings.assumed_acceptance if assumed else record.acceptance,
         q=record.draft_acceptance,
         measured=record.date,
+        plain=record.plain and settings.gamma is None,
     )
 
 
@@ -171,8 +173,15 @@ def _speculation(settings: Settings, passes: _Passes, *, by_lookup: bool) -> cos
     return costs.Speculation(
         gamma=settings.gamma or max(found.gamma, costs.LEAST_GAMMA),
         middle_gamma=settings.middle_gamma or max(found.middle_gamma, costs.NGRAM_GAMMA),
-        tbt_s=found.tbt_s if settings.gamma else min(found.tbt_s, passes.full(1)),
+        tbt_s=_token_s(settings, passes, found.tbt_s),
     )
+
+
+def _token_s(settings: Settings, passes: _Passes, drafted_s: float) -> float:
+    """Time between tokens: drafting, unless plain decoding is as fast and the user left the choice to us."""
+    if passes.plain:
+        return passes.full(1)
+    return drafted_s if settings.gamma else min(drafted_s, passes.full(1))
 
 
 def _budget(site: Site, layout: Layout) -> tuple[BudgetLine, ...]:
@@ -225,6 +234,7 @@ def _cost(case: Case, layout: Layout, passes: _Passes) -> Plan:
         expected_draft_ms=round(passes.draft_s * 1e3, 3),
         assumed_acceptance=round(passes.p, 4),
         tuned=passes.measured,
+        plain=passes.plain,
         pcie_gb_per_s=site.gpu.pcie_gb_per_s if site.gpu and offloaded else None,
         budget=_budget(site, layout),
         notes=(),

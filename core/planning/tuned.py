@@ -48,6 +48,7 @@ class Tuned:
     tbt_ms: float  # in a run of the same minute,
     default_tbt_ms: float  # and that of the plan without these values
     stale: str = ""
+    plain: bool = False  # the fastest in that minute was plain decoding; `tbt_ms` is its time then
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""

@@ -162,6 +162,7 @@ def to_json(done: Stored) -> dict[str, Any]:
         "read_tokens": outcome.read_tokens,
         "default_tbt_ms": outcome.default_tbt_ms,
         "chosen_tbt_ms": outcome.chosen_tbt_ms,
+        "plain_tbt_ms": outcome.plain_tbt_ms,
         "seconds": outcome.seconds,
         "verify_ms": measured.verify_ms,
         "middle_ms": dict(measured.middle_ms),
@@ -214,6 +215,7 @@ def _rows(outcome: Outcome) -> list[tuple[str, str, str]]:
             f"{outcome.default_tbt_ms:.1f} ms",
             f"{outcome.chosen_tbt_ms:.1f} ms",
         ),
+        (_("of plain decoding"), "", f"{outcome.plain_tbt_ms:.1f} ms"),
     ]
 
 
@@ -239,6 +241,11 @@ def _verdict(done: Stored) -> str:
         said = _(
             "The found values were faster and are kept in {file}. Settings of yours still win over them."
         )
+        if done.outcome.tuned.plain:
+            said = _(
+                "Plain decoding was faster than any drafts, so that is what runs from now on (kept in "
+                "{file}). Set gamma to have drafts all the same."
+            )
         return said.format(file=done.file)
     if done.dropped:
         return _("The default was no slower, so it stays; the values of an earlier run are dropped.")

@@ -57,8 +57,8 @@ WIDEST_CHUNK = 64
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """`tuned` holds the values of `chosen`; `kept` says whether they were faster than `default` in the race,
-    in milliseconds per token.
+    """`tuned` holds the values of `chosen`; `kept` says whether they, or plain decoding, were faster than
+    `default` in the race, in milliseconds per token.
     """
 
     default: Plan
@@ -68,12 +68,13 @@ class Outcome:
     read_tokens: int
     default_tbt_ms: float
     chosen_tbt_ms: float
+    plain_tbt_ms: float
     seconds: float
 
     @property
     def kept(self) -> bool:
         """A tie goes to the default, and so does a choice that the planner cannot use."""
-        return bool(self.chosen.tuned) and self.chosen_tbt_ms < self.default_tbt_ms
+        return bool(self.chosen.tuned) and min(self.chosen_tbt_ms, self.plain_tbt_ms) < self.default_tbt_ms
 
 
 class Tuner:
@@ -119,9 +120,14 @@ class Tuner:
             )
             choice = choose(measured, self._settings)
             tuned = self._tuned(choice, measured)
-            chosen = self._replan(tuned)
-            default_ms, chosen_ms = self._race(chosen, context, prompt)
-        tuned = replace(tuned, tbt_ms=round(chosen_ms, 3), default_tbt_ms=round(default_ms, 3))
+            default_ms, chosen_ms, plain_ms = self._race(self._replan(tuned), context, prompt)
+        tuned = replace(
+            tuned,
+            tbt_ms=round(min(chosen_ms, plain_ms), 3),
+            default_tbt_ms=round(default_ms, 3),
+            plain=plain_ms < min(chosen_ms, default_ms),
+        )
+        chosen = self._replan(tuned)
         return Outcome(
             default=self._plan,
             chosen=chosen,
@@ -130,6 +136,7 @@ class Tuner:
             read_tokens=len(prompt),
             default_tbt_ms=default_ms,
             chosen_tbt_ms=chosen_ms,
+            plain_tbt_ms=plain_ms,
             seconds=self._limit.used() * self._limit.seconds,
         )
 
@@ -276,17 +283,20 @@ class Tuner:
             default_tbt_ms=0.0,
         )
 
-    def _race(self, chosen: Plan, context: Context, prompt: Sequence[int]) -> tuple[float, float]:
-        """Milliseconds per token of the default and of the chosen plan: there and back, so that a drift of
-        the machine hits both.
+    def _race(self, chosen: Plan, context: Context, prompt: Sequence[int]) -> tuple[float, float, float]:
+        """Milliseconds per token of the default, of the chosen plan and of plain decoding: there and back, so
+        that a drift of the machine hits all.
         """
-        taken: dict[bool, list[float]] = {False: [], True: []}
-        for number, of_chosen in enumerate((False, True, True, False)):
-            self._report(_("Against the default"), PASSES_SHARE + number * (1 - PASSES_SHARE) / 4)
-            share = self._limit.used() + (1 - PASSES_SHARE) / 4
-            engine = self._bench.engine(chosen if of_chosen else self._plan)
-            taken[of_chosen].append(self._answer(engine, context, prompt, tokens=RACE_TOKENS, share=share)[2])
-        return sum(taken[False]) / 2, sum(taken[True]) / 2
+        plain = replace(self._plan, plain=True)
+        runners = (self._plan, chosen, plain)
+        runs = (*enumerate(runners), *reversed(tuple(enumerate(runners))))
+        taken = [0.0] * len(runners)
+        for number, (runner, plan) in enumerate(runs):
+            self._report(_("Against the default"), PASSES_SHARE + number * (1 - PASSES_SHARE) / len(runs))
+            share = self._limit.used() + (1 - PASSES_SHARE) / len(runs)
+            engine = self._bench.engine(plan)
+            taken[runner] += self._answer(engine, context, prompt, tokens=RACE_TOKENS, share=share)[2] / 2
+        return tuple(taken)
 
     def _report(self, stage: str, fraction: float) -> None:
         self._tell(stage, min(1.0, fraction))

@@ -70,6 +70,18 @@ def test_the_plan_takes_what_was_measured():
     assert "measured acceptance of 0.80" in format_plan(made)
 
 
+def test_plain_decoding_that_was_faster_is_what_runs():
+    """Said in one sentence, with its own time and no word of drafts; a set gamma brings them back."""
+    record = replace(RECORD, plain=True)
+    made = planned(record=record)
+    assert made.plain and made.expected_tbt_ms == made.expected_plain_tbt_ms == 40.0
+    said = "Plain decoding, about 40 ms a token: measured on this machine to be faster than drafts."
+    assert said in made.notes and not any("n-gram" in note for note in made.notes)
+    assert not planned().plain
+    drafted = planned(record=record, gamma=5)
+    assert not drafted.plain and drafted.expected_tbt_ms == planned(gamma=5).expected_tbt_ms != 40.0
+
+
 def test_the_user_wins():
     """A length in the settings is the user's; an assumed acceptance too, with the times as measured."""
     made = planned(gamma=9, middle_gamma=1, assumed_acceptance=0.5)

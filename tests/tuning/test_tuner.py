@@ -50,23 +50,28 @@ def tuned(
     model: LlamaModel,
     *,
     token_s: dict[bool, float],
+    plain_s: float = 1.0,
     seconds: float = 1e6,
     settings: Settings | None = None,
     plan: Plan = PLAN,
     stages: list[str] | None = None,
     new_cache: Callable[[int], TargetKVCache] | None = None,
 ) -> Outcome:
-    """A run in which a token takes token_s[False] with the default plan, token_s[True] with the found one."""
+    """A run in which a token takes token_s[False] with the default plan, token_s[True] with the found one,
+    `plain_s` where nothing is drafted.
+    """
     clock = Clock()
 
     def engine_of(other: Plan) -> object:
-        made = engine(model, new_cache=new_cache, **{name: getattr(other, name) for name in SPECULATION})
+        names = (*SPECULATION, "plain")
+        made = engine(model, new_cache=new_cache, **{name: getattr(other, name) for name in names})
         inner = made.generate
 
         def generate(*given, **more) -> Iterator[object]:
             for event in inner(*given, **more):
                 if isinstance(event, Round):
-                    clock.now += len(event.tokens) * token_s[bool(other.tuned)]
+                    assert not other.plain or event.levels == ("target",)
+                    clock.now += len(event.tokens) * (plain_s if other.plain else token_s[bool(other.tuned)])
                 yield event
 
         made.generate = generate
@@ -80,6 +85,7 @@ def tuned(
             gamma=found.gamma,
             middle_gamma=found.middle_gamma,
             tuned=found.date,
+            plain=found.plain,
         )
 
     def label(**values) -> Tuned:
@@ -135,6 +141,28 @@ def test_a_slower_plan_is_not_kept_and_drops_an_older_one(model: LlamaModel, tmp
     assert not replace(outcome, chosen_tbt_ms=outcome.default_tbt_ms).kept
     # a plan without the values: they could not be used
     assert not replace(outcome, chosen=PLAN, chosen_tbt_ms=1.0).kept
+
+
+@pytest.mark.parametrize(
+    ("default_s", "chosen_s", "plain_s", "kept", "plain"),
+    [
+        (0.3, 0.2, 0.1, True, True),
+        (0.2, 0.3, 0.1, True, True),
+        (0.3, 0.1, 0.2, True, False),
+        (0.1, 0.2, 0.1, False, False),  # a tie goes to the default
+    ],
+)
+def test_plain_decoding_races_too(
+    model: LlamaModel, tmp_path: Path, default_s, chosen_s, plain_s, kept: bool, plain: bool
+):
+    """Where it is the fastest it is kept, its own time beside it, and the report says so."""
+    outcome = tuned(model, token_s={False: default_s, True: chosen_s}, plain_s=plain_s)
+    assert (outcome.kept, outcome.tuned.plain, outcome.chosen.plain) == (kept, plain, plain)
+    assert outcome.tuned.tbt_ms == pytest.approx(1e3 * min(chosen_s, plain_s), rel=0.1)
+    done = stored(outcome, tmp_path)
+    assert [one.plain for one in known.read_tuned(tmp_path)] == ([plain] if kept else [])
+    assert ("Plain decoding was faster" in report_text(done)) == plain
+    assert to_json(done)["plain_tbt_ms"] == pytest.approx(1e3 * plain_s, rel=0.1)
 
 
 def test_little_time_gives_a_result_all_the_same(model: LlamaModel):
