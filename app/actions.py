@@ -81,6 +81,8 @@ def _about_the_app(desk: Desk, text: dict[str, str]) -> dict[str, Callable[[], o
     return {
         "fetch-model": lambda: desk.models.fetch(text.get("name", "")),
         "pause-model": desk.models.pause,
+        "later-model": desk.models.decline,
+        "delete-model": lambda: desk.delete_model(text.get("name", "")),
         "use-model": lambda: desk.use_model(text.get("name", "")),
         "dismiss": desk.dismiss,
         "restart": desk.restart_engine,

@@ -23,6 +23,7 @@ from app.values import Notice
 from core.ask import Ask
 from core.config import Settings
 from core.documents.document import Document
+from core.text.words import size
 from core.text.words import translated as _
 
 if TYPE_CHECKING:
@@ -377,6 +378,22 @@ class Desk:
         remember(name)
         threading.Thread(target=self.engine.use, args=(name,), name="another model", daemon=True).start()
         self.change()
+
+    def delete_model(self, name: str) -> None:
+        """Deletes a downloaded model, unless it is the one in use."""
+        if name == self.engine.model_name:
+            self.say(
+                _("{name} is in use. Change to another model, then delete it.").format(name=name), "info"
+            )
+            return
+        try:
+            freed = self.models.delete(name)
+        except OSError as error:
+            said = _("{name} could not be deleted ({reason}). Close what has its files open, and try again.")
+            self.say(said.format(name=name, reason=error.strerror or error))
+            return
+        if freed:
+            self.say(_("{name} is deleted: {size} given back.").format(name=name, size=size(freed)), "info")
 
     def _model_arrived(self, name: str, words: str) -> None:
         if self.busy:

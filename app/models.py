@@ -14,6 +14,8 @@ import os
 import subprocess
 import sys
 import threading
+import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,22 +25,27 @@ from core.config import Settings
 from core.errors import UserError
 from core.hardware.facts import Hardware
 from core.hardware.probe import probe
-from core.model.catalogue import draft_for, find
+from core.model.catalogue import EMBEDDED, draft_for, find
 from core.model.fetch import is_downloaded
+from core.model.kept import kept_bytes, remove
 from core.paths import write_whole
 from core.planning.known import NOTHING, Known, known_in
-from core.planning.offers import Offer, offers
+from core.planning.offers import Offer, offers, would_fit_with
+from core.planning.recommended import times
 from core.text.words import translated as _
 
 log = logging.getLogger(__name__)
 ROOT = Path(__file__).resolve().parent.parent
 FETCH = (sys.executable, "-m", "core.model.fetch")
+_PACE_S, _LEAST_PACE_S = 15.0, 1.0  # seconds of a download that say how fast it is
 _PAUSE_WAIT_S = 10.0  # a file is being checked or converted; both can be broken off
 
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """One model of the catalogue on this computer. `bytes`: what a download would still fetch."""
+    """One model on this computer. `bytes`: what a download would still fetch. `disk_bytes`: what it takes
+    here and would give back.
+    """
 
     name: str
     licence: str
@@ -50,6 +57,10 @@ class Model:
     context_tokens: int = 0
     tbt_ms: float = 0.0
     reason: str = ""  # why it does not fit
+    would_fit_with: str = ""
+    recommended: bool = False
+    times: str = ""  # to the first answer, and to read a book
+    disk_bytes: int = 0
 
     @property
     def fits(self) -> bool:
@@ -59,24 +70,25 @@ class Model:
 
 @dataclass(frozen=True, slots=True)
 class Fetching:
-    """The download. `state`: running | paused | failed."""
+    """The download. `state`: running | paused | failed. `bytes_per_s` and `left_s`: None until known."""
 
     name: str
     stage: str = ""
     fraction: float | None = None
     state: str = "running"
     error: str = ""
+    bytes_per_s: float | None = None
+    left_s: float | None = None
 
 
 def survey(hardware: Hardware, settings: Settings, *, known: Known = NOTHING) -> tuple[Model, ...]:
-    """What can be chosen: nothing without a CUDA GPU, where the embedded model is the choice."""
-    if not hardware.gpus or settings.device == "cpu":
-        return ()
+    """What there is for this computer: what fits first, the recommended one before all."""
     found = offers(hardware, settings, is_downloaded=is_downloaded, known=known)
-    return tuple(_model(offer) for offer in found)
+    first = sorted(found, key=lambda offer: not offer.recommended)
+    return tuple(_model(offer, hardware, settings) for offer in first)
 
 
-def _model(offer: Offer) -> Model:
+def _model(offer: Offer, hardware: Hardware, settings: Settings) -> Model:
     entry, plan = offer.entry, offer.plan
     parts = [one for one in (entry, draft_for(entry)) if one is not None and not is_downloaded(one)]
     return Model(
@@ -85,12 +97,39 @@ def _model(offer: Offer) -> Model:
         languages=entry.languages,
         chat=entry.chat,
         gated=entry.gated,
-        bytes=sum(one.shape.file_bytes for one in parts),
+        bytes=sum(one.download_bytes for one in parts),
         here=offer.downloaded,
         reason=offer.reason,
+        would_fit_with="" if plan else would_fit_with(hardware, settings, entry),
         context_tokens=plan.context_tokens if plan else 0,
         tbt_ms=plan.expected_tbt_ms if plan else 0.0,
+        recommended=offer.recommended,
+        times=times(plan) if plan else "",
+        disk_bytes=0 if entry.embedded else kept_bytes(entry.name),
     )
+
+
+class Pace:
+    """How fast a download is, by what the last seconds brought. `clock` in seconds."""
+
+    def __init__(self, total_bytes: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._total, self._clock = total_bytes, clock
+        self._seen: deque[tuple[float, float]] = deque()
+
+    def at(self, fraction: float | None) -> tuple[float | None, float | None]:
+        """(bytes per second, seconds left) now that so much is there; None while it cannot be said."""
+        if fraction is None:
+            self._seen.clear()
+            return None, None
+        now = self._clock()
+        self._seen.append((now, fraction))
+        while now - self._seen[0][0] > _PACE_S:
+            self._seen.popleft()
+        then, before = self._seen[0]
+        if now - then < _LEAST_PACE_S or fraction <= before:
+            return None, None
+        share_per_s = (fraction - before) / (now - then)
+        return share_per_s * self._total, (1 - fraction) / share_per_s
 
 
 class Models:
@@ -109,6 +148,7 @@ class Models:
         self._look = look or (lambda: probe(paths.data_dir(), measure=False))
         self._lock = threading.RLock()
         self._process: subprocess.Popen[bytes] | None = None
+        self._pace = Pace(0)
         self.changed: Callable[[], None] = lambda: None
         self.arrived: Callable[[str, str], None] = lambda name, words: None
         self.list: tuple[Model, ...] = ()
@@ -118,11 +158,43 @@ class Models:
         """Looks at the machine in the background."""
         threading.Thread(target=self._survey, name="models", daemon=True).start()
 
+    @property
+    def offer(self) -> Model | None:
+        """The model that this computer should have, while it has nothing but the demonstration and nobody
+        said "not now".
+        """
+        if self.fetching is not None or any(model.here and model.name != EMBEDDED for model in self.list):
+            return None
+        chosen = next((model for model in self.list if model.recommended and not model.here), None)
+        return chosen if chosen and not _offers_declined().exists() else None
+
+    def decline(self) -> None:
+        """Offers nothing by itself from now on; the list still says which model is recommended."""
+        with contextlib.suppress(OSError):
+            write_whole(_offers_declined(), "")
+        self.changed()
+
+    def delete(self, name: str) -> int:
+        """Removes a downloaded model, or what there is of one that is not whole. Bytes that this gave back.
+        Raises OSError.
+        """
+        with self._lock:
+            known = any(model.name == name for model in self.list)
+            if not known or name == EMBEDDED or self._process is not None:
+                return 0
+            freed = remove(name)
+            if self.fetching is not None and self.fetching.name == name:
+                self._set(None)
+        self.start()
+        return freed
+
     def fetch(self, name: str) -> None:
         """Downloads a model of the list, or goes on with it. One at a time."""
         with self._lock:
-            if self._process is not None or not any(model.name == name and model.fits for model in self.list):
+            wanted = next((model for model in self.list if model.name == name and model.fits), None)
+            if self._process is not None or wanted is None:
                 return
+            self._pace = Pace(wanted.bytes)
             self._process = subprocess.Popen(
                 [*self._command, name],
                 stdin=subprocess.PIPE,
@@ -141,7 +213,8 @@ class Models:
         with self._lock:
             process, self._process = self._process, None
             if process is not None:
-                self._set(replace(self.fetching, state="paused"))
+                still = {"bytes_per_s": None, "left_s": None}
+                self._set(replace(self.fetching, state="paused", **still))
                 threading.Thread(target=_end, args=(process,), name="pause", daemon=True).start()
 
     def close(self) -> None:
@@ -165,7 +238,9 @@ class Models:
                 said = json.loads(line)
                 with self._lock:
                     if "stage" in said and process is self._process:
-                        self._set(Fetching(name, said["stage"], said["fraction"]))
+                        per_s, left_s = self._pace.at(said["fraction"])
+                        stage, fraction = said["stage"], said["fraction"]
+                        self._set(Fetching(name, stage, fraction, bytes_per_s=per_s, left_s=left_s))
         process.wait()
         with self._lock:
             if process is not self._process:  # paused, or the app ends
@@ -204,6 +279,10 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 # ---- the choice --------------------------------------------------------------------------------------------
+
+
+def _offers_declined() -> Path:
+    return paths.data_dir() / "no-model-offer"
 
 
 def _choice_file() -> Path:

@@ -126,6 +126,9 @@ class Page:
                 "library", (desk.shelf_version, desk.book_id, desk.conversation_id), self._library
             ),
             "models": keep("models", models, lambda: views.models_html(models[0], current=models[1])),
+            "model-offer": keep(
+                "model-offer", desk.models.offer, lambda: views.model_offer_html(desk.models.offer)
+            ),
             "fetching": keep(
                 "fetching", desk.models.fetching, lambda: views.fetching_html(desk.models.fetching)
             ),

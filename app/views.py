@@ -84,6 +84,11 @@ def models_html(models: tuple[Model, ...], *, current: str) -> str:
     )
 
 
+def model_offer_html(model: Model | None) -> str:
+    """Which model this computer should have; empty where there is nothing to offer."""
+    return render("model_offer.html", model=model) if model else ""
+
+
 def fetching_html(fetching: Fetching | None) -> str:
     """The download: how far it is, and what can be done about it."""
     return render("fetching.html", fetching=fetching) if fetching else ""

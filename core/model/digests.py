@@ -12,6 +12,7 @@ from core.events import Progress
 from core.paths import subdir, write_whole
 from core.text.words import translated as _
 
+POINTER = "gguf.json"  # in the folder that stands for a file: where that is
 _PIECE = 1 << 24  # bytes, between two words about progress
 
 

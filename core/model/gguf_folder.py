@@ -9,7 +9,7 @@ from pathlib import Path
 
 from core.errors import UserError
 from core.events import Progress
-from core.model.digests import digest_of
+from core.model.digests import POINTER, digest_of
 from core.model.gguf import GgufFile, read_header
 from core.model.gguf_config import config_of
 from core.model.gguf_weights import GgufWeights
@@ -18,7 +18,6 @@ from core.paths import subdir, write_whole
 from core.text.gguf_tokenizer import write_tokenizer
 from core.text.words import translated as _
 
-POINTER = "gguf.json"
 _FORMAT = 1  # raised when what is written here changes
 
 

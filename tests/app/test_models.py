@@ -12,16 +12,18 @@ from dataclasses import replace
 import pytest
 
 from app import models as shelf
-from app.models import Fetching, Models, remember, remembered, survey
-from app.views import fetching_html, models_html
+from app.models import Fetching, Models, Pace, remember, remembered, survey
+from app.views import fetching_html, model_offer_html, models_html
 from core.ask import Ask
 from core.config import Settings
 from core.hardware.gpus import imagined_hardware
 from core.model.catalogue import EMBEDDED
+from core.model.kept import kept_bytes
 from core.text.words import GB
 from tests.app.fake_runtime import wait_until
 from tests.hub import Hub, serving
 
+PC_PLAIN = imagined_hardware(ram_gib=16)
 PC_4090 = imagined_hardware(gpu="RTX 4090", ram_gib=64)
 SMALL = "Qwen2.5-1.5B-Instruct"
 
@@ -59,10 +61,84 @@ def test_what_the_disk_does_not_hold_is_not_offered(home):
     assert "10.0 GB is free in /data" in found["Qwen3-8B"].reason and found["Qwen2.5-1.5B-Instruct"].fits
 
 
-def test_without_a_gpu_there_is_nothing_to_choose(home):
-    assert survey(imagined_hardware(ram_gib=64), Settings()) == ()
-    assert survey(PC_4090, Settings(device="cpu")) == ()
+def test_a_pc_without_a_card_is_offered_a_model_too(home):
+    """Before, nothing was: most people never learned that the embedded model is a demonstration."""
+    for found in (survey(PC_PLAIN, Settings()), survey(PC_4090, Settings(device="cpu"))):
+        (chosen,) = [model for model in found if model.recommended]
+        assert found[0] is chosen and chosen.fits and not chosen.here and chosen.bytes < 3 * GB
+        assert "first answer after" in chosen.times
     assert models_html((), current=EMBEDDED) == ""
+
+
+def test_the_first_start_says_what_the_embedded_model_is_and_what_this_pc_should_have(desk):
+    offer = desk.models.offer
+    html = model_offer_html(offer)
+    assert "is a demonstration" in html and offer.recommended
+    assert f"This computer should have {offer.name}" in html and "first answer after" in html
+    assert f'data-act="fetch-model"\n data-name="{offer.name}"' in html
+    desk.models.decline()
+    assert desk.models.offer is None and model_offer_html(None) == ""
+    assert Models(Settings(), look=lambda: PC_4090).offer is None  # also after the next start
+
+
+def test_nothing_is_offered_to_who_has_a_model(desk):
+    there = [replace(model, here=True) if model.name == SMALL else model for model in desk.models.list]
+    desk.models.list = tuple(there)
+    assert desk.models.offer is None
+
+
+def test_nothing_is_fetched_before_somebody_says_yes(desk, hub: Hub):
+    assert desk.models.offer is not None and hub.requests == []
+
+
+def test_a_downloaded_model_is_deleted_but_not_the_one_in_use(desk, hub: Hub):
+    desk.models.fetch(SMALL)
+    wait_until(lambda: desk.engine.model_name == SMALL and desk.engine.state == "ready", 60)
+    taken = next(model.disk_bytes for model in desk.models.list if model.name == SMALL)
+    assert taken > 3_000_000 and "on disk" in models_html(desk.models.list, current=SMALL)
+    desk.delete_model(SMALL)
+    assert "is in use" in desk.notice.text and kept_bytes(SMALL) == taken
+    desk.use_model(EMBEDDED)
+    wait_until(lambda: desk.engine.model_name == EMBEDDED)
+    assert 'data-act="delete-model"' in models_html(desk.models.list, current=EMBEDDED)
+    desk.delete_model(SMALL)
+    assert "given back" in desk.notice.text and kept_bytes(SMALL) == 0
+    wait_until(lambda: not any(model.here for model in desk.models.list if model.name == SMALL))
+
+
+@pytest.mark.parametrize("name", ["", "..", "../books", "no such", EMBEDDED, "/etc"])
+def test_only_downloads_are_deleted(desk, name):
+    """The name comes from a page."""
+    keep = shelf.paths.subdir("models") / EMBEDDED
+    keep.mkdir(parents=True, exist_ok=True)
+    (keep / "model.safetensors").write_bytes(b"x")
+    desk.delete_model(name)
+    assert (keep / "model.safetensors").exists() and shelf.paths.subdir("books").exists()
+
+
+def test_what_arrived_of_a_paused_download_can_be_discarded(desk, hub: Hub):
+    hub.pace_s = 0.05
+    desk.models.fetch(SMALL)
+    wait_until(lambda: (desk.models.fetching.fraction or 0) > 0.2, 60)
+    desk.models.pause()
+    assert "Discard" in fetching_html(desk.models.fetching)
+    wait_until(lambda: kept_bytes(SMALL) > 0)
+    desk.delete_model(SMALL)
+    assert desk.models.fetching is None and kept_bytes(SMALL) == 0
+
+
+def test_a_download_says_how_fast_it_is_and_how_long_it_takes():
+    now = [0.0]
+    pace = Pace(1_000_000_000, clock=lambda: now[0])
+    assert pace.at(0.0) == (None, None)
+    for second in range(1, 31):
+        now[0] = float(second)
+        found = pace.at(second * 0.01 if second <= 10 else 0.1 + (second - 10) * 0.02)
+    assert found == (pytest.approx(20_000_000), pytest.approx(25.0))  # as of late, not from the beginning
+    html = fetching_html(Fetching("x", "Downloading", 0.5, bytes_per_s=found[0], left_s=found[1]))
+    assert "20 MB per second" in html and "25 s left" in html
+    now[0] += 5
+    assert pace.at(None) == (None, None)
 
 
 def test_a_downloaded_model_is_switched_to_and_stays_chosen(desk, hub: Hub):

@@ -50,8 +50,8 @@ ENTRY = BookEntry("a" * 64, BAD, BAD, BAD, 1, 1, 0.0)
 CARD = {"tokens": 9, "share_of_context": 2.0, "parts": [BAD, BAD], "notes": [BAD]}
 OPENING = Opening(Path("x"), BAD, BAD)
 MODELS = (
-    Model(BAD, BAD, BAD, False, True, 1, False),
-    Model(BAD, BAD, BAD, False, True, 1, False, reason=BAD),
+    Model(BAD, BAD, BAD, False, True, 1, False, times=BAD, recommended=True, disk_bytes=1),
+    Model(BAD, BAD, BAD, False, True, 1, False, reason=BAD, would_fit_with=BAD),
 )
 PLAN = {"device": BAD, "dtype": BAD, "notes": [BAD], "budget": [{"name": BAD, "bytes": 1, "place": BAD}]}
 ANSWER = Turn(
@@ -103,6 +103,8 @@ def every_region() -> list[str]:
         views.progress_html(Snapshot("loading", loading=Loading(BAD))),
         views.spoken(None, OPENING),
         views.models_html(MODELS, current=BAD),
+        views.models_html(MODELS, current=""),
+        views.model_offer_html(MODELS[0]),
         *(views.fetching_html(Fetching(BAD, BAD, 0.5, state, BAD)) for state in ("failed", "running")),
         panel_html(PLOTTED, live=True),
         plan_html(PLAN, model=BAD),
