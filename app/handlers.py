@@ -16,14 +16,14 @@ from app.history import History, Turn, asked_again, exchanges
 from app.intake import Intake
 from app.job import Job
 from app.library import Library
-from app.models import Models, remember
+from app.models import Models
+from app.models_used import ModelsUsed
 from app.open_book import OpenBook
 from app.preferences import Preferences, differ
 from app.values import Notice
 from core.ask import Ask
 from core.config import Settings
 from core.documents.document import Document
-from core.text.words import size
 from core.text.words import translated as _
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class Desk:
             library, whole=lambda: self.book, until=lambda: self.until, changed=self.change
         )
         history.settle()
-        models.changed, models.arrived = self.change, self._model_arrived
+        models.changed, self.used = self.change, ModelsUsed(self)
 
     def resume(self) -> None:
         """Puts the book that was opened last back on the desk."""
@@ -364,45 +364,6 @@ class Desk:
         """Lets `close` wait no longer for what is being stored."""
         self._hurry.set()
         self.engine.stop()
-
-    # --- models
-
-    def use_model(self, name: str) -> None:
-        """Changes to another model, now and for later starts."""
-        if (
-            self.refuse_while_busy()
-            or name == self.engine.model_name
-            or not any(model.name == name and model.here and model.fits for model in self.models.list)
-        ):
-            return
-        remember(name)
-        threading.Thread(target=self.engine.use, args=(name,), name="another model", daemon=True).start()
-        self.change()
-
-    def delete_model(self, name: str) -> None:
-        """Deletes a downloaded model, unless it is the one in use."""
-        if name == self.engine.model_name:
-            self.say(
-                _("{name} is in use. Change to another model, then delete it.").format(name=name), "info"
-            )
-            return
-        try:
-            freed = self.models.delete(name)
-        except OSError as error:
-            said = _("{name} could not be deleted ({reason}). Close what has its files open, and try again.")
-            self.say(said.format(name=name, reason=error.strerror or error))
-            return
-        if freed:
-            self.say(_("{name} is deleted: {size} given back.").format(name=name, size=size(freed)), "info")
-
-    def _model_arrived(self, name: str, words: str) -> None:
-        if self.busy:
-            here = _("{name} is on this computer now: choose it in the list of models.").format(name=name)
-            self.say(f"{here} {words}".strip(), "info")
-            return
-        here = _("{name} is on this computer now and is being loaded.").format(name=name)
-        self.say(f"{here} {words}".strip(), "info")
-        self.use_model(name)
 
     # --- messages
 

@@ -96,12 +96,12 @@ def test_a_downloaded_model_is_deleted_but_not_the_one_in_use(desk, hub: Hub):
     wait_until(lambda: desk.engine.model_name == SMALL and desk.engine.state == "ready", 60)
     taken = next(model.disk_bytes for model in desk.models.list if model.name == SMALL)
     assert taken > 3_000_000 and "on disk" in models_html(desk.models.list, current=SMALL)
-    desk.delete_model(SMALL)
+    desk.used.delete(SMALL)
     assert "is in use" in desk.notice.text and kept_bytes(SMALL) == taken
-    desk.use_model(EMBEDDED)
+    desk.used.use(EMBEDDED)
     wait_until(lambda: desk.engine.model_name == EMBEDDED)
     assert 'data-act="delete-model"' in models_html(desk.models.list, current=EMBEDDED)
-    desk.delete_model(SMALL)
+    desk.used.delete(SMALL)
     assert "given back" in desk.notice.text and kept_bytes(SMALL) == 0
     wait_until(lambda: not any(model.here for model in desk.models.list if model.name == SMALL))
 
@@ -112,7 +112,7 @@ def test_only_downloads_are_deleted(desk, name):
     keep = shelf.paths.subdir("models") / EMBEDDED
     keep.mkdir(parents=True, exist_ok=True)
     (keep / "model.safetensors").write_bytes(b"x")
-    desk.delete_model(name)
+    desk.used.delete(name)
     assert (keep / "model.safetensors").exists() and shelf.paths.subdir("books").exists()
 
 
@@ -123,7 +123,7 @@ def test_what_arrived_of_a_paused_download_can_be_discarded(desk, hub: Hub):
     desk.models.pause()
     assert "Discard" in fetching_html(desk.models.fetching)
     wait_until(lambda: kept_bytes(SMALL) > 0)
-    desk.delete_model(SMALL)
+    desk.used.delete(SMALL)
     assert desk.models.fetching is None and kept_bytes(SMALL) == 0
 
 
@@ -150,7 +150,7 @@ def test_a_downloaded_model_is_switched_to_and_stays_chosen(desk, hub: Hub):
     assert remembered(Settings()).model == SMALL
     assert remembered(Settings(model="Qwen3-8B")).model == "Qwen3-8B"  # config.yaml has the last word
     wait_until(lambda: desk.engine.state == "ready")
-    desk.use_model(EMBEDDED)
+    desk.used.use(EMBEDDED)
     wait_until(lambda: desk.engine.model_name == EMBEDDED)
 
 
@@ -173,7 +173,7 @@ def test_an_answer_is_not_interrupted_by_a_model_that_arrives(desk, hub: Hub):
     desk.models.fetch(SMALL)
     wait_until(lambda: desk.notice and "choose it in the list" in desk.notice.text, 60)
     assert desk.busy and desk.engine.model_name == EMBEDDED
-    desk.use_model(SMALL)
+    desk.used.use(SMALL)
     assert "Stop it first" in desk.notice.text
     desk.stop()
 
@@ -207,7 +207,7 @@ def test_only_models_of_the_list_that_fit_are_fetched(desk, name):
     """The name comes from a page."""
     desk.models.fetch(name)
     assert desk.models.fetching is None
-    desk.use_model(name)
+    desk.used.use(name)
     assert not (shelf.paths.data_dir() / "model.json").exists()
 
 
