@@ -243,7 +243,7 @@ def _answer(bench: Bench, mode: str, temperature: float, tokens: int) -> tuple[R
 def floor(engine: Engine, folder: Path, context: int) -> dict[str, float]:
     """The bytes that a plain token reads after `context` tokens, and the memory's measured rate."""
     return {
-        "weight_bytes": embedded.weight_bytes(folder, engine.plan),
+        "weight_bytes": catalogue.find(folder.name).shape.pass_bytes(engine.plan.dtype),
         "kv_bytes": context * catalogue.find(folder.name).shape.kv_bytes_per_token(engine.plan.dtype),
         "memory_gb_per_s": memory_read_gb_per_s(engine.model.backend.device),
     }

@@ -9,9 +9,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import torch
-from safetensors import safe_open
-
 from benchmarks.passes import OutOfTime
 from core.ask import Params
 from core.config import Settings, load_settings
@@ -21,7 +18,6 @@ from core.engine import Engine
 from core.events import Stats
 from core.hardware.probe import probe
 from core.model import catalogue
-from core.model.embedded import BASE, PUBLISHED_BITS
 from core.model.shapes import ModelShape
 from core.planning.plan import Plan
 from core.planning.planner import plan as make_plan
@@ -30,8 +26,6 @@ from core.text.tokenizer import Tokenizer
 BOOK = Path(__file__).parent.parent / "assets" / "samples" / "the-light-on-the-holm.epub"
 DRAFT = Path(__file__).parent.parent / "assets" / "models" / "smollm2-135m-draft"
 SPARE_TOKENS = 64  # behind prompt and answer
-# per weight: 4 bits, and scale and zero per group of 32; 8-bit codes are two halves
-_KERNEL_BYTES = {"U8": 20 / 32, "I8": 40 / 32}
 
 
 def book_ids(book: Path, folder: Path, *, least: int) -> list[int]:
@@ -50,13 +44,6 @@ def book_ids(book: Path, folder: Path, *, least: int) -> list[int]:
     return ids
 
 
-def _shape(folder: Path) -> ModelShape:
-    """Of the model in `folder`. The embedded one as published has fewer bits than the taught one."""
-    name = folder.name.removesuffix(BASE)
-    shape = catalogue.find(name).shape
-    return shape if name == folder.name else replace(shape, bits=PUBLISHED_BITS)
-
-
 def plan_for(
     folder: Path,
     context_tokens: int,
@@ -71,7 +58,7 @@ def plan_for(
     """The product's plan for so many tokens (`native`: for at least the model's own context, as the product
     has it), and its settings.
     """
-    shape = _shape(folder)
+    shape = catalogue.find(str(folder)).shape
     context = max(context_tokens, shape.native_context if native else 0)
     given = {"retrieval_budget": budget, "gamma": gamma, "device": device}
     settings = load_settings(
@@ -103,18 +90,6 @@ def read(
     if done.reason == "user":
         raise OutOfTime
     return done.stats
-
-
-def weight_bytes(folder: Path, plan: Plan) -> int:
-    """Bytes of weights that a pass of one row reads, in the format that `plan` computes in."""
-    shape, codes = catalogue.find(folder.name).shape, folder / "codes.safetensors"
-    if plan.weights_kernel == "float" or not codes.is_file():
-        return shape.pass_bytes(plan.dtype)
-    with safe_open(codes, "pt") as file:
-        slices = (file.get_slice(name) for name in file.keys() if name.endswith(".codes"))  # noqa: SIM118 (it is no dict)
-        return round(
-            sum(torch.Size(one.get_shape()).numel() * _KERNEL_BYTES[one.get_dtype()] for one in slices)
-        )
 
 
 def add_options(parser: argparse.ArgumentParser, contexts: Sequence[int]) -> None:

@@ -89,9 +89,6 @@ class ExpandedWeights:
     def __contains__(self, name: str) -> bool:
         return name.endswith(".weight") and "q_norm" not in name and "k_norm" not in name
 
-    def codes(self, stem: str) -> None:
-        """None: the weights are not a checkpoint's codes any more."""
-
     def tensor(self, name: str) -> torch.Tensor:
         """One tensor of the large model."""
         small, large = self._small, self._large

@@ -44,7 +44,7 @@ from core.hardware.gpus import imagined_hardware  # noqa: E402
 from core.hardware.probe import measure_bus, probe  # noqa: E402
 from core.model.config import ModelConfig, load_config  # noqa: E402
 from core.model.llama import LlamaModel  # noqa: E402
-from core.model.loader import Weights, build  # noqa: E402
+from core.model.loader import Weights, build, weights_in  # noqa: E402
 from core.model.shapes import ModelShape, Sizes  # noqa: E402
 from core.planning.plan import Plan  # noqa: E402
 from core.planning.planner import plan as make_plan  # noqa: E402
@@ -305,7 +305,7 @@ def _real_source(options: argparse.Namespace) -> Source:
     longest = max(case.context for case in CASES) + max(VERIFY_ROWS)
     if len(ids) < longest:
         print(f"the book has {len(ids):,} tokens and is repeated up to {longest:,}", flush=True)
-    return Source(load_config(folder), Weights(folder), (ids * -(-longest // len(ids)))[:longest])
+    return Source(load_config(folder), weights_in(folder), (ids * -(-longest // len(ids)))[:longest])
 
 
 def _draft(backend: Backend) -> LlamaModel:

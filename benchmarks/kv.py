@@ -181,7 +181,7 @@ def main() -> int:
     options = _arguments()
     folder = ensure_embedded()
     ids = book_ids(options.book, folder, least=options.windows * options.tokens)
-    backend = CpuBackend(torch.float32, integer_kernels=False, native=native_attention(cpu_flags()))
+    backend = CpuBackend(torch.float32, native=native_attention(cpu_flags()))
     model = load_model(folder, backend, positions=max(options.tokens, options.recall) + NEEDLE)
     step = (len(ids) - options.tokens - 1) // options.windows
     windows = [ids[at : at + options.tokens + 1] for at in range(0, step * options.windows, step)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,8 @@ import torch
 
 from core.assembly.engines import build_engine
 from core.assembly.models import new_backend
-from core.backend.base import Backend, Codes, Linear
+from core.backend.base import Backend, Linear
+from core.backend.codes import Planes
 from core.config import Settings
 from core.engine import Engine
 from core.planning.plan import Plan
@@ -36,11 +37,13 @@ class Parts:
         """Sets the stopwatches to zero."""
         self.seconds = dict.fromkeys(PARTS, 0.0)
 
-    def linear(
-        self, weight: torch.Tensor, bias: torch.Tensor | None = None, codes: Codes | None = None
-    ) -> Linear:
+    def linear(self, weight: torch.Tensor, bias: torch.Tensor | None = None) -> Linear:
         """See Backend."""
-        return _TimedLinear(self._backend.linear(weight, bias, codes), self)
+        return _TimedLinear(self._backend.linear(weight, bias), self)
+
+    def coded(self, parts: Sequence[Planes], bias: torch.Tensor | None = None) -> Linear:
+        """See Backend."""
+        return _TimedLinear(self._backend.coded(parts, bias), self)
 
     def attend(self, *tensors: torch.Tensor, **how: Any) -> torch.Tensor:
         """See Backend."""

@@ -54,12 +54,12 @@ from core.text.tokenizer import Tokenizer  # noqa: E402
 
 PROMPT, JUDGED = 384, 64  # tokens
 ROWS = (1, 5, 32)  # plain decoding, a verification pass, the re-check
-# held in, computed in, weights kernel; the product computes in all but the last
+# held in, computed in, how the weights are held; the product computes in all but the last, and in its codes
 KINDS = {
     "float32": ("float32", "float32", "float"),
     "float32 from bfloat16": ("bfloat16", "float32", "float"),
     "bfloat16": ("bfloat16", "bfloat16", "float"),
-    "bfloat16, 4-bit kernel": ("bfloat16", "bfloat16", "int4"),
+    "bfloat16, in codes": ("bfloat16", "bfloat16", "codes"),
     "float16": ("float16", "float16", "float"),
 }
 SAMPLINGS = {"greedy": Sampling(), "T 0.6, top-p 0.9": Sampling(0.6, 0.9)}
@@ -220,7 +220,7 @@ def _build(kind: str, folder: Path) -> tuple[LlamaModel, Engine | None]:
     """The embedded model computed in `kind`, and an engine around it where the product offers that."""
     dtype, computes, kernel = KINDS[kind]
     if dtype == "float16":
-        return load_model(folder, CpuBackend(torch.float16), positions=PROMPT + JUDGED), None
+        return load_model(folder, CpuBackend(torch.float16), positions=PROMPT + JUDGED, in_codes=False), None
     settings = load_settings(None, {"context_tokens": 1024, "retrieval_budget": 128})
     plan = make_plan(probe(data_dir()), settings, target=catalogue.find(folder.name).shape, draft=None)
     asked = replace(plan, dtype=dtype, computes=computes, weights_kernel=kernel)

@@ -149,7 +149,7 @@ def pc_table() -> str:
         offer = next(offer for offer in found if offer.recommended)
         plan = offer.plan
         on_card = f"{plan.on_chip_layers} of {plan.layers} layers on the card"
-        weights = plan.weights_format or f"{offer.entry.shape.bits} bits"
+        weights = plan.weights_format or f"{offer.entry.shape.code_bits} bits"
         first = duration(first_answer(plan).seconds)
         cells = (
             name,

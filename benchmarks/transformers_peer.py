@@ -16,6 +16,7 @@ from transformers.generation.streamers import BaseStreamer
 
 from core.model.loader import HEAD_IDS
 from core.planning.plan import Plan
+from core.training.target import in_transformers
 
 
 def load(folder: Path, plan: Plan, *, device: str = "cpu") -> Any:
@@ -31,11 +32,7 @@ def load(folder: Path, plan: Plan, *, device: str = "cpu") -> Any:
             "factor": plan.context_stretch,
             "original_max_position_embeddings": config.max_position_embeddings,
         }
-    return (
-        AutoModelForCausalLM.from_pretrained(folder, config=config, dtype=getattr(torch, plan.dtype))
-        .to(device)
-        .eval()
-    )
+    return in_transformers(folder, getattr(torch, plan.dtype), config=config).to(device)
 
 
 def prefill_s(model: Any, ids: Sequence[int]) -> float:

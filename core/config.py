@@ -9,6 +9,7 @@ or the nearest valid key.
 from __future__ import annotations
 
 import difflib
+import logging
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
@@ -20,6 +21,8 @@ import yaml
 from core.errors import UserError
 from core.text.words import translated as _
 
+log = logging.getLogger(__name__)
+
 MODES = ("triforce", "retrieval", "draft", "ngram", "streaming", "autoregressive")
 FITS = ("auto", "whole", "sections", "passages")
 LENGTHS = ("paragraph", "page", "chapters")
@@ -28,7 +31,7 @@ DTYPES = ("float32", "bfloat16", "float16")
 DEVICES = ("cpu", "cuda")
 WEIGHTS = (16, 8, 4)  # bits
 BITS = tuple(map(str, WEIGHTS))
-KERNELS = ("float", "int4")
+GONE = ("weights_kernel",)  # keys of earlier versions: a person's own file may still have them
 RESIDENCIES = ("layers", "blocks")
 GRAPHS = ("auto", "on", "off")
 DEFAULT_PATH = Path(__file__).resolve().parent.parent / "config.yaml"
@@ -69,7 +72,6 @@ class Settings:
     device: str | None = None
     dtype: str | None = None
     weights: int | None = None
-    weights_kernel: str | None = None
     threads: int | None = None
     on_chip_layers: int | None = None
     kv_residency: str = "layers"
@@ -250,7 +252,6 @@ RULES: dict[str, Rule] = {
     "device": _choice(DEVICES, auto=True),
     "dtype": _choice(DTYPES, auto=True),
     "weights": Rule(lambda: _one_of(BITS), _bits, True, BITS),
-    "weights_kernel": _choice(KERNELS, auto=True),
     "threads": _whole(1, 1024, auto=True),
     "on_chip_layers": _whole(0, 512, auto=True),
     "kv_residency": _choice(RESIDENCIES),
@@ -352,6 +353,9 @@ def _apply(settings: Settings, values: Mapping[Any, Any], *, source: str) -> Set
     parsed: dict[str, Any] = {}
     problems: list[str] = []
     for key, value in values.items():
+        if key in GONE:
+            log.warning("%s: %s is no setting any more and is not looked at", source, key)
+            continue
         rule = RULES.get(str(key))
         if rule is None:
             problems.append(_unknown(str(key)))

@@ -58,19 +58,19 @@ def shared_data() -> Path:
 
 @pytest.fixture(scope="session")
 def embedded_model_dir() -> Path:
-    """The embedded model, real weights. Fetched and converted once per converter version, kept between runs.
+    """The embedded model, real weights. Fetched and made once per adapter, kept between runs.
 
     TRIFORCE_TEST_CACHE moves the folder it is kept in.
     """
     import platformdirs
 
-    from core.model.embedded import ADAPTER_SHA256, ensure_embedded
+    from core.model.embedded import ADAPTER_SHA256, FORMAT, ensure_embedded
 
     kept = os.environ.get("TRIFORCE_TEST_CACHE") or platformdirs.user_cache_dir(
         "triforce-chat-tests", appauthor=False
     )
-    converter = (REPO / "core" / "model" / "gguf_convert.py").read_bytes() + ADAPTER_SHA256.encode()
-    return ensure_embedded(models_dir=Path(kept) / f"embedded-{hashlib.sha256(converter).hexdigest()[:12]}")
+    made = hashlib.sha256(f"{ADAPTER_SHA256} {FORMAT}".encode()).hexdigest()
+    return ensure_embedded(models_dir=Path(kept) / f"embedded-{made[:12]}")
 
 
 @pytest.fixture(scope="session")

@@ -71,6 +71,12 @@ def test_unknown_key_names_the_nearest(tmp_path):
         load_settings(None, {"max-new-token": 5})
 
 
+def test_a_key_of_an_earlier_version_is_passed_over(tmp_path, caplog):
+    """A person's own file must not stop the program because a key of it is gone."""
+    settings = load_settings(write(tmp_path, "weights_kernel: int4\ngamma: 3\n"), {})
+    assert settings == Settings(gamma=3) and "weights_kernel is no setting any more" in caplog.text
+
+
 def test_all_problems_are_named_at_once(tmp_path):
     with pytest.raises(UserError) as caught:
         load_settings(write(tmp_path, "top_p: 1.5\nmode: fast\ngama: 3\n"), {})

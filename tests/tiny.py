@@ -37,9 +37,6 @@ class Named:
     def tensor(self, name: str) -> torch.Tensor:
         return self._tensors[name]
 
-    def codes(self, stem: str) -> None:
-        return None
-
 
 def oracle(
     family: str = "llama",

@@ -42,14 +42,12 @@ def new_backend(plan: Plan, settings: Settings) -> Backend:
         raise UserError(
             _("The CPU computes in float32 or bfloat16, not in float16. Set dtype: auto in config.yaml.")
         )
-    decodes = plan.weights_kernel == "codes" or plan.computes != plan.dtype
     return CpuBackend(
         dtypes[plan.computes],
         storage=dtypes[plan.dtype],
         threads=plan.threads,
-        integer_kernels=plan.weights_kernel == "int4",
         native=native_attention(cpu_flags()),
-        products=native_products(cpu_flags()) if decodes else None,
+        products=native_products(cpu_flags()),
     )
 
 
@@ -83,7 +81,14 @@ def _loaded(
     )
     slots = plan.draft_sinks + plan.draft_window + slack(plan)
     draft = (
-        load_draft(draft_dir, backend, target=model, target_dir=model_dir, positions=slots)
+        load_draft(
+            draft_dir,
+            backend,
+            target=model,
+            target_dir=model_dir,
+            positions=slots,
+            in_codes=plan.device == "cpu",
+        )
         if draft_dir
         else None
     )

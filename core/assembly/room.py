@@ -14,7 +14,6 @@ from core.config import Settings
 from core.hardware.measured import PAGE_LOCKED, Measurements
 from core.model.llama import LlamaModel
 from core.planning.budget import (
-    CODES,
     CONTEXT,
     DRAFT_MODEL,
     KEPT_FREE,
@@ -34,7 +33,7 @@ from core.text.words import translated as _
 log = logging.getLogger(__name__)
 
 Replan = Callable[[int], Plan]
-_LOADED = (WEIGHTS, CODES, DRAFT_MODEL)  # budget lines of what is there after loading,
+_LOADED = (WEIGHTS, DRAFT_MODEL)  # budget lines of what is there after loading,
 _NOT_OURS = (CONTEXT, PROGRAM, KEPT_FREE)  # and of what no cache may take
 _WORK = (WORK_PREFILL, WORK_DECODE)
 # measured: smaller blocks cost more to join, larger ones leave more of the last one empty

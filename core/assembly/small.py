@@ -116,9 +116,6 @@ class RandomWeights:
         """What the family may have besides, it has not."""
         return False
 
-    def codes(self, stem: str) -> None:
-        """None: its numbers are no checkpoint's codes."""
-
     def tensor(self, name: str) -> torch.Tensor:
         """Of the size that the name means."""
         c = self._config

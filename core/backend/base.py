@@ -12,17 +12,6 @@ from core.backend.codes import Planes
 
 
 @dataclass(frozen=True, slots=True)
-class Codes:
-    """A linear layer's own integer codes: w = codes * scale + offset per group of 32 inputs. Q4_1 codes are
-    0..15, Q8_0 -128..127.
-    """
-
-    codes: torch.Tensor  # uint8 or int8 [out, in]
-    scale: torch.Tensor  # float16 [out, in / 32]
-    offset: torch.Tensor  # float16 [out, in / 32]
-
-
-@dataclass(frozen=True, slots=True)
 class Memory:
     """What this process holds of the device's memory, and what it could still have."""
 
@@ -130,10 +119,8 @@ class Backend(Protocol):
         """A new carrier between host memory and this device."""
         ...
 
-    def linear(self, weight: torch.Tensor, bias: torch.Tensor | None, codes: Codes | None) -> Linear:
-        """Prepares `weight` [out, in] for repeated products; integer kernels are used when `codes` are given
-        and pay.
-        """
+    def linear(self, weight: torch.Tensor, bias: torch.Tensor | None) -> Linear:
+        """Prepares `weight` [out, in] for repeated products."""
         ...
 
     def coded(self, parts: Sequence[Planes], bias: torch.Tensor | None) -> Linear:

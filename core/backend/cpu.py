@@ -1,4 +1,4 @@
-"""The CPU backend: torch's flash attention kernel over KV blocks, 4-bit weight kernels. Knows nothing of
+"""The CPU backend: torch's flash attention kernel over KV blocks, kernels of our own. Knows nothing of
 caches or models.
 
 Few queries over a long cache are the decode case: one call of the kernel takes every block, in place, as a
@@ -19,12 +19,11 @@ import torch.nn.functional as F
 
 from core.backend import blockwise
 from core.backend import slots as by_slots
-from core.backend.base import Codes, Linear, Mark, Memory, Replay, Rows, joined, merge
+from core.backend.base import Linear, Mark, Memory, Replay, Rows, joined, merge
 from core.backend.codes import Planes
 from core.backend.kv_rows import run_of
 from core.backend.linear import FloatLinear
 from core.backend.linear_coded import CodedLinear, CodedRows, Decoder
-from core.backend.linear_cpu import Int4Linear
 from core.backend.native.attention import NativeAttention
 from core.backend.native.products import NativeProducts
 from core.backend.pieces import PIECE_TOKENS
@@ -61,13 +60,11 @@ class CpuBackend:
         *,
         storage: torch.dtype | None = None,
         threads: int | None = None,
-        integer_kernels: bool = True,
         native: NativeAttention | None = None,
         products: NativeProducts | None = None,
     ) -> None:
         self.device = torch.device("cpu")
         self.dtype, self.storage = dtype, storage or dtype
-        self._integer_kernels = integer_kernels and dtype == torch.bfloat16
         self._flash_works = _flash_self_test(dtype)
         self._native, self._coded_products = native, products
         self._decoder = Decoder(dtype, self.device, products)
@@ -80,18 +77,11 @@ class CpuBackend:
             torch.set_num_threads(threads)
         self._cores = SharedCores(torch.get_num_threads())
 
-    def linear(
-        self, weight: torch.Tensor, bias: torch.Tensor | None = None, codes: Codes | None = None
-    ) -> Linear:
-        """See Backend. The 4-bit kernel takes the checkpoint's own codes, so it computes with the
-        checkpoint's weights.
-        """
+    def linear(self, weight: torch.Tensor, bias: torch.Tensor | None = None) -> Linear:
+        """See Backend."""
         if self.storage != self.dtype:
             return self.coded([Planes.of_numbers(weight.to(self.storage))], bias)
-        plain = FloatLinear(weight.to(self.dtype).contiguous(), None if bias is None else bias.to(self.dtype))
-        if codes is None or not self._integer_kernels or bias is not None:
-            return plain
-        return Int4Linear(plain, codes)
+        return FloatLinear(weight.to(self.dtype).contiguous(), None if bias is None else bias.to(self.dtype))
 
     def coded(self, parts: Sequence[Planes], bias: torch.Tensor | None = None) -> Linear:
         """See Backend. Few rows are multiplied straight from the codes, where the compiled kernel serves."""

@@ -19,7 +19,7 @@ import torch.nn.functional as F
 
 from core.backend import blockwise, kernels
 from core.backend import slots as by_slots
-from core.backend.base import Codes, Linear, Mark, Memory, Replay, Rows, merge
+from core.backend.base import Linear, Mark, Memory, Replay, Rows, merge
 from core.backend.codes import Planes
 from core.backend.linear import FloatLinear
 from core.backend.linear_coded import CodedLinear, CodedRows, Decoder
@@ -97,12 +97,8 @@ class CudaBackend:
 
     # ---- computing -----------------------------------------------------------------------------------------
 
-    def linear(
-        self, weight: torch.Tensor, bias: torch.Tensor | None = None, codes: Codes | None = None
-    ) -> Linear:
-        """See Backend. A checkpoint's float weights are its codes times their scales: nothing here multiplies
-        with codes.
-        """
+    def linear(self, weight: torch.Tensor, bias: torch.Tensor | None = None) -> Linear:
+        """See Backend."""
         weight = weight.to(self.device, self.dtype).contiguous()
         return FloatLinear(weight, None if bias is None else bias.to(self.device, self.dtype))
 

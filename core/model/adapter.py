@@ -1,19 +1,25 @@
-"""Low-rank changes to a model's matrices (LoRA, https://arxiv.org/abs/2106.09685): read from a file, added to
-the weights, and the sum as 8-bit codes. Knows nothing of where they were learned.
+"""Low-rank changes to a model's matrices (LoRA, https://arxiv.org/abs/2106.09685): read from a file, and
+added to the weights of a GGUF. Knows nothing of where they were learned.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
 
+from core.model.gguf import read_header
+from core.model.gguf_config import gguf_name
+from core.model.gguf_weights import GgufWeights
+from core.model.gguf_write import Metadata, Tensor, write
+from core.model.quantised import q8_0
 from core.paths import whole_file
 
-GROUP = 32  # weights that share a scale and an offset
-_TOP = 127  # the highest 8-bit code
+_TOP = 127  # a signed byte's
 
 
 def save(path: Path, factors: dict[str, tuple[torch.Tensor, torch.Tensor]]) -> None:
@@ -47,20 +53,32 @@ def merged(weight: torch.Tensor, down: torch.Tensor, up: torch.Tensor) -> torch.
     return torch.addmm(weight.float(), up, down)
 
 
-def requantised(weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Codes int8 [out, in], scale and offset float16 [out, in / 32] of the nearest weights d*q, q in
-    -127..127 (Q8_0; the offset is 0).
+def add_to_gguf(
+    source: Path, adapter: Path, target: Path, report: Callable[[float], None] = lambda share: None
+) -> None:
+    """Writes `target`: the model of the GGUF `source` with what the factors in the file `adapter` change.
+    `report` hears the share that is done.
 
-    Not 4 bits: what is learned is a few hundredths of the weights' size, the weights stand on their 4-bit
-    grid already, and rounding to it takes most of the change away again.
+    The changed matrices are kept in 8 bits, whatever they had: what is learned is a few hundredths of the
+    weights' size, the weights stand on their 4-bit grid already, and rounding to it takes most of the change
+    away again.
     """
-    groups = weight.float().view(weight.shape[0], -1, GROUP)
-    scale = (groups.abs().amax(-1, keepdim=True) / _TOP).half()
-    codes = (groups / scale.float().clamp(min=1e-12)).round_().clamp_(-_TOP, _TOP)
-    return codes.view(weight.shape).to(torch.int8), scale.squeeze(-1), torch.zeros_like(scale.squeeze(-1))
+    file, factors = read_header(source), load(adapter)
+    weights, changed = GgufWeights(file), {gguf_name(f"{name}.weight"): name for name in factors}
 
+    def blocks(name: str) -> np.ndarray:
+        if name not in changed:
+            return file.raw(name)
+        full = f"{changed[name]}.weight"
+        # float16 first, as it was learned on
+        made = q8_0(merged(weights.tensor(full).half(), *factors[changed[name]]))
+        order = weights.order(full, len(made))
+        if order is not None:
+            made[order.numpy()] = made.copy()  # rows as the file has them
+        return made
 
-def rebuilt(codes: torch.Tensor, scale: torch.Tensor, offset: torch.Tensor) -> torch.Tensor:
-    """The weights float32 [out, in] that codes stand for."""
-    groups = codes.view(codes.shape[0], -1, GROUP).float()
-    return (groups * scale.float().unsqueeze(-1) + offset.float().unsqueeze(-1)).view(codes.shape)
+    tensors = [
+        Tensor(one.name, "Q8_0" if one.name in changed else one.kind, one.shape)
+        for one in file.tensors.values()
+    ]
+    write(target, Metadata.of_file(file), tensors, blocks, report)

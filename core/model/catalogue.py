@@ -22,6 +22,7 @@ import yaml
 from core.errors import UserError
 from core.model.gguf import read_header
 from core.model.gguf_config import ROPE_FACTORS, bits_of, bytes_in_codes, config_of, format_of
+from core.model.gguf_folder import gguf_in
 from core.model.gguf_sizes import in_format
 from core.model.shapes import ModelShape, why_not
 from core.text.words import translated as _
@@ -138,9 +139,9 @@ def from_folder(folder: Path) -> CatalogueEntry:
         said = _("{folder} is not a model folder: config.json cannot be read ({error}).")
         raise UserError(said.format(folder=folder, error=error)) from error
     known = {entry.name.lower(): entry for entry in _entries()}.get(folder.name.lower())
+    if (file := gguf_in(folder)) is not None:
+        return from_gguf(file.path)
     shape = ModelShape.from_hf_config(config, name=folder.name)
-    if (folder / "codes.safetensors").is_file():
-        shape = replace(shape, bits=4)
     if known is not None and _sizes(shape) == _sizes(known.shape):
         return replace(known, folder=folder)
     pickled = not any(folder.glob("*.safetensors")) and any(folder.glob("*.bin"))
@@ -228,7 +229,7 @@ def draft_for(entry: CatalogueEntry, chosen: str | None = None) -> CatalogueEntr
 def _sizes(shape: ModelShape) -> ModelShape:
     """A shape without what config.json does not tell."""
     plain = replace(shape.decoded(), format="", code_bits=16)
-    return replace(plain, name="", native_context=0, longest_context=0, bits=16)
+    return replace(plain, name="", native_context=0, longest_context=0)
 
 
 def _entry(name: str, values: Mapping[str, Any]) -> CatalogueEntry:
@@ -239,9 +240,10 @@ def _entry(name: str, values: Mapping[str, Any]) -> CatalogueEntry:
         family=values.pop("family"),
         native_context=native,
         longest_context=values.pop("longest_context", native),
-        bits=values.pop("bits", 16),
         **values.pop("shape"),
     )
+    if kind := values.pop("format", None):
+        shape = in_format(shape, name, kind)
     folder = values.pop("folder", None)
     return CatalogueEntry(
         name=name,

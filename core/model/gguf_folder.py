@@ -12,7 +12,6 @@ from core.events import Progress
 from core.model.digests import POINTER, digest_of
 from core.model.gguf import GgufFile, read_header
 from core.model.gguf_config import config_of
-from core.model.gguf_weights import GgufWeights
 from core.model.stored import finish, finished
 from core.paths import subdir, write_whole
 from core.text.gguf_tokenizer import write_tokenizer
@@ -29,18 +28,35 @@ def opened(file: Path, progress: Progress | None = None) -> Path:
     again. Reading all of it takes seconds, so the hash is remembered by path, size and time.
     """
     file = file.expanduser().resolve()
-    header = read_header(file)
+    read_header(file)
     digest = digest_of(file, progress or (lambda stage, fraction: None))
     folder = subdir("gguf") / digest[:32] / file.stem
     facts = finished(folder)
     if facts is None or facts.get("format") != _FORMAT:
         folder.mkdir(parents=True, exist_ok=True)
-        _write(folder, header, digest)
-        write_whole(folder / POINTER, json.dumps({"sha256": digest}))
+        describe(folder, file, digest)
         finish(folder, sha256=digest, format=_FORMAT)
     # not among the files of the marker: it changes when the file is moved
     write_whole(folder.parent / POINTER, json.dumps({"path": str(file)}))
     return folder
+
+
+def describe(folder: Path, file: Path, digest: str) -> None:
+    """Writes into `folder` what stands for `file`, whose content has the SHA-256 `digest`. Raises UserError
+    for a file that does not run here.
+    """
+    from core.model.gguf_weights import GgufWeights
+
+    header = read_header(file)
+    # whatever is kept by the model's configuration is kept for this content alone
+    config = config_of(header, file.stem) | {"content": digest}
+    factors = GgufWeights(header).frequency_factors()
+    if factors is not None:
+        config["rope_parameters"]["frequency_factors"] = factors
+    write_whole(folder / "config.json", json.dumps(config, indent=1))
+    write_tokenizer(header.metadata, folder)
+    inside = {"file": file.name} if file.parent == folder else {}
+    write_whole(folder / POINTER, json.dumps({"sha256": digest, **inside}))
 
 
 def gguf_in(folder: Path) -> GgufFile | None:
@@ -54,8 +70,11 @@ def gguf_in(folder: Path) -> GgufFile | None:
 
 def _path_in(folder: Path) -> Path:
     try:
+        inside = json.loads((folder / POINTER).read_text(encoding="utf-8")).get("file")
+        if inside:
+            return folder / Path(inside).name
         found = Path(json.loads((folder.parent / POINTER).read_text(encoding="utf-8"))["path"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         said = _(
             "{folder} does not say where its model file is ({error}). Delete that folder and start again."
         )
@@ -63,13 +82,3 @@ def _path_in(folder: Path) -> Path:
     if not found.is_file():
         raise UserError(_("The model file {file} is gone. Choose where it is now.").format(file=found))
     return found
-
-
-def _write(folder: Path, header: GgufFile, digest: str) -> None:
-    # whatever is kept by the model's configuration is kept for this content alone
-    config = config_of(header, folder.name) | {"content": digest}
-    factors = GgufWeights(header).frequency_factors()
-    if factors is not None:
-        config["rope_parameters"]["frequency_factors"] = factors
-    write_whole(folder / "config.json", json.dumps(config, indent=1))
-    write_tokenizer(header.metadata, folder)

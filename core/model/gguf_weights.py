@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import torch
 
-from core.backend.base import Codes
 from core.backend.codes import Planes
 from core.errors import UserError
 from core.model.gguf import BITS, GgufFile
@@ -37,7 +36,7 @@ class GgufWeights:
             found = floats(raw, info.kind, info.shape)
         else:
             found = planes(raw, info.kind, (info.shape[0], info.shape[-1])).decoded().view(info.shape)
-        order = self._order(name, info.shape[0])
+        order = self.order(name, info.shape[0])
         return found if order is None else found[order]
 
     def keeps_codes(self, stem: str) -> bool:
@@ -50,12 +49,8 @@ class GgufWeights:
         own = self._own(name)
         info = self._file.tensors[own]
         found = planes(self._file.raw(own), info.kind, info.shape)
-        order = self._order(name, info.shape[0])
+        order = self.order(name, info.shape[0])
         return found if order is None else found.picked(order)
-
-    def codes(self, stem: str) -> Codes | None:
-        """None: see `planes`."""
-        return None
 
     def frequency_factors(self) -> list[float] | None:
         """What Llama 3 divides each frequency of its rotation by; None without."""
@@ -71,7 +66,7 @@ class GgufWeights:
             raise UserError(said.format(file=self._file.path, tensor=own))
         return own
 
-    def _order(self, name: str, rows: int) -> torch.Tensor | None:
+    def order(self, name: str, rows: int) -> torch.Tensor | None:
         """The rows of q and k as checkpoints have them; None for all other weights."""
         part = name.split(".")[-2]
         if self._family != "llama" or part not in ("q_proj", "k_proj"):

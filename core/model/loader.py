@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 from safetensors import safe_open
 
-from core.backend.base import Backend, Codes, Linear, Rows
+from core.backend.base import Backend, Linear, Rows
 from core.backend.codes import stacked
 from core.backend.heap import trim_heap
 from core.errors import UserError
@@ -51,15 +51,22 @@ def weights_in(folder: Path, *, in_codes: bool = True) -> Weights | GgufWeights:
 
 
 def load_draft(
-    folder: Path, backend: Backend, *, target: LlamaModel, target_dir: Path, positions: int
+    folder: Path,
+    backend: Backend,
+    *,
+    target: LlamaModel,
+    target_dir: Path,
+    positions: int,
+    in_codes: bool = True,
 ) -> LlamaModel:
     """The draft model in `folder` for `target`, which was loaded from `target_dir`: a checkpoint of its own,
     or a trained one.
 
     A trained draft (core.training) holds layers, the last norm and `head_ids`; embedding and output rows are
-    the target's. Raises UserError when it was made for another target.
+    the target's. `in_codes`: what is read of a GGUF stays in its codes. Raises UserError when it was made for
+    another target.
     """
-    weights, config = weights_in(folder), load_config(folder)
+    weights, config = weights_in(folder, in_codes=in_codes), load_config(folder)
     if HEAD_IDS not in weights:
         return _of_vocabulary(target.config, config, weights, backend, positions=positions)
     ids = weights.tensor(HEAD_IDS).long()
@@ -70,7 +77,7 @@ def load_draft(
         )
         raise UserError(said.format(draft=config.name, model=target.config.name))
     head = PartialHead(
-        _rows(weights_in(target_dir), backend, _head_name(target.config), ids),
+        _rows(weights_in(target_dir, in_codes=in_codes), backend, _head_name(target.config), ids),
         ids.to(backend.device),
         config.vocab,
     )
@@ -146,7 +153,7 @@ def _ends(config: ModelConfig, weights: Weights | GgufWeights, backend: Backend)
     if not (isinstance(weights, GgufWeights) and weights.keeps_codes(stem)):
         embedding = weights.tensor(f"{stem}.weight").to(backend.device, backend.storage)
         if config.tied:  # one matrix, and one place in memory
-            return embedding, backend.linear(embedding, None, weights.codes(stem))
+            return embedding, backend.linear(embedding, None)
         return embedding, _linear(weights, backend, [_head_name(config)])
     planes = weights.planes(stem).to(backend.device)
     head = backend.coded([planes], None) if config.tied else _linear(weights, backend, [_head_name(config)])
@@ -211,13 +218,10 @@ class PartialHead:
 
 
 class Weights:
-    """Named tensors of a checkpoint folder, read on demand, and the integer codes beside them, if any."""
+    """Named tensors of a checkpoint folder, read on demand."""
 
     def __init__(self, folder: Path) -> None:
         self._files = {name: folder / file for name, file in _index(folder).items()}
-        codes = folder / "codes.safetensors"
-        self._codes = safe_open(codes, framework="pt") if codes.is_file() else None
-        self._code_names = set(self._codes.keys()) if self._codes else set()
         self._open: dict[Path, object] = {}
 
     def __contains__(self, name: str) -> bool:
@@ -235,12 +239,6 @@ class Weights:
         if file not in self._open:
             self._open[file] = safe_open(file, framework="pt")
         return self._open[file].get_tensor(name)
-
-    def codes(self, stem: str) -> Codes | None:
-        """The integer codes of `stem`.weight, or None."""
-        if f"{stem}.codes" not in self._code_names:
-            return None
-        return Codes(*(self._codes.get_tensor(f"{stem}.{field}") for field in ("codes", "scale", "offset")))
 
 
 def _index(folder: Path) -> dict[str, str]:
@@ -278,13 +276,7 @@ def _linear(weights: Weights | GgufWeights, backend: Backend, stems: list[str]) 
     weight = torch.cat([weights.tensor(f"{stem}.weight") for stem in stems])
     biased = f"{stems[0]}.bias" in weights
     bias = torch.cat([weights.tensor(f"{stem}.bias") for stem in stems]) if biased else None
-    codes = [weights.codes(stem) for stem in stems]
-    stacked = (
-        None
-        if None in codes
-        else Codes(*(torch.cat([getattr(c, f) for c in codes]) for f in ("codes", "scale", "offset")))
-    )
-    return backend.linear(weight.to(backend.device), bias, stacked)
+    return backend.linear(weight.to(backend.device), bias)
 
 
 def _in_codes(weights: GgufWeights, backend: Backend, stems: list[str]) -> Linear:
@@ -298,17 +290,17 @@ def _in_codes(weights: GgufWeights, backend: Backend, stems: list[str]) -> Linea
         [
             backend.coded([weights.planes(stem)], bias)
             if weights.keeps_codes(stem)
-            else backend.linear(weights.tensor(f"{stem}.weight").to(backend.device), bias, None)
+            else backend.linear(weights.tensor(f"{stem}.weight").to(backend.device), bias)
             for stem, bias in zip(stems, biases, strict=True)
         ]
     )
 
 
 def _rows(weights: Weights | GgufWeights, backend: Backend, stem: str, ids: torch.Tensor) -> Linear:
-    """The rows `ids` of one matrix, by their integer codes where it has some."""
-    codes = weights.codes(stem)
-    chosen = None if codes is None else Codes(codes.codes[ids], codes.scale[ids], codes.offset[ids])
-    return backend.linear(weights.tensor(f"{stem}.weight")[ids].to(backend.device), None, chosen)
+    """The rows `ids` of one matrix."""
+    if isinstance(weights, GgufWeights) and weights.keeps_codes(stem):
+        return backend.coded([weights.planes(stem).picked(ids).to(backend.device)], None)
+    return backend.linear(weights.tensor(f"{stem}.weight")[ids].to(backend.device), None)
 
 
 def _vector(weights: Weights | GgufWeights, backend: Backend, name: str) -> torch.Tensor:

@@ -13,7 +13,6 @@ from core.text.words import marked as N_
 from core.text.words import translated as _
 
 DTYPE_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
-_CODE_BYTES = {4: 20, 8: 40}  # of 32 weights, by their bits; 8 bits are computed as two 4-bit halves
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
 # what keeps an architecture out that people ask for, by its name in a GGUF
 NEAR = {
@@ -78,10 +77,8 @@ class ModelShape(Sizes):
     longest_context: int
     tied: bool = False  # input and output embeddings are one matrix
     family: str = "llama"
-    # 4 or 8: integer codes of so many bits lie beside the unpacked weights
-    bits: int = 16
-    # of a GGUF: its format ("Q4_K_M"), the bits of most of its codes, how many weights stay codes in
-    # memory, and what those take there
+    # of weights in codes: their format ("Q4_K_M"), the bits of most of its codes, how many weights stay codes
+    # in memory, and what those take there
     format: str = ""
     code_bits: int = 16
     coded_weights: int = 0
@@ -133,16 +130,8 @@ class ModelShape(Sizes):
 
     @property
     def file_bytes(self) -> int:
-        """Bytes of the checkpoint's files: 16-bit weights, whatever is computed in, and integer codes where
-        it has them.
-        """
-        return self.weight_bytes("bfloat16") + self.code_bytes()
-
-    def code_bytes(self) -> int:
-        """Bytes of all layers' codes as the kernel holds them, 16-bit scale and offset per 32 weights of each
-        4-bit half; 0 without such codes.
-        """
-        return self.layers * self.layer_parameters * _CODE_BYTES.get(self.bits, 0) // 32
+        """Bytes of the checkpoint's files: codes, or 16-bit weights, whatever is computed in."""
+        return self.weight_bytes("bfloat16")
 
     def pass_bytes(self, dtype: str) -> int:
         """Bytes of weights one forward pass reads: everything but the input embedding's other rows."""

@@ -47,7 +47,7 @@ RECENT, ROWS_STEP = 64, 128
 DECODING_BYTES = 9
 
 # names of lines: keys, translated where they are shown
-WEIGHTS, CODES, DECODED = N_("weights"), N_("integer codes"), N_("weights decoded for a product")
+WEIGHTS, DECODED = N_("weights"), N_("weights decoded for a product")
 DRAFT_MODEL, DRAFT_CACHE = N_("draft model"), N_("draft cache")
 KV, KV_ON_CHIP = N_("KV cache"), N_("KV cache of the on-chip layers")
 KV_PINNED, KV_PAGEABLE = N_("KV cache of the other layers"), N_("KV cache, not pinned")
@@ -212,23 +212,13 @@ def lay_out(
         draft_window=settings.draft_window or WINDOW,
         block_tokens=_block_tokens(settings, target, dtype, context),
         blocks=settings.staging_blocks or STAGING_BLOCKS,
-        kernel=_kernel(device, computes, settings, target),
+        kernel="codes" if target.coded_weights else "float",
         fixed_prefill=(
             settings.prefill_segment_tokens is not None,
             settings.prefill_chunk_tokens is not None,
         ),
         graphs=cuda and settings.cuda_graphs != "off",
     )
-
-
-def _kernel(device: str, computes: str, settings: Settings, target: ModelShape) -> str:
-    """Weights of a GGUF stay in its codes. Of other checkpoints 4-bit kernels exist for the CPU in
-    bfloat16 and for those that are codes themselves: then nothing is lost.
-    """
-    if target.coded_weights:
-        return "codes"
-    possible = device == "cpu" and computes == "bfloat16" and target.bits in (4, 8)
-    return "int4" if possible and settings.weights_kernel != "float" else "float"
 
 
 def _block_tokens(settings: Settings, target: ModelShape, dtype: str, context: int) -> int:
@@ -273,7 +263,6 @@ def host_lines(layout: Layout, reserve: int) -> tuple[BudgetLine, ...]:
         ring = layout.blocks * layout.block_bytes if layout.host_layers else 0
         lines = [
             (WEIGHTS, layout.target.weight_bytes(layout.dtype), "RAM"),
-            (CODES, layout.target.code_bytes() if layout.kernel == "int4" else 0, "RAM"),
             (KV, layout.on_chip * layout.layer_kv_bytes + layout.host_kv_bytes, "RAM"),
             (RETRIEVAL, layout.retrieval_tokens * kv, "RAM"),
             *((name, amount, "RAM") for name, amount in _draft_lines(layout)),

@@ -60,7 +60,6 @@ PAGEABLE_SHARE = 0.5  # of the pinned copy rate
 # "codes": on the CPU by the compiled kernel, bytes of Q4_K and Q6_K against those of bf16 (docs/LOG.md)
 KERNEL_SPEED = {
     "float": 1.0,
-    "int4": 3.7,
     "codes": 0.9,
     "decoded": 1 / 60,
 }  # weights pass faster by so much, one row and large matrices
@@ -170,7 +169,14 @@ def pass_s(
 
 
 def prefill_s(
-    shape: ModelShape, dtype: str, *, tokens: int, segment: int, speeds: Speeds, host_bytes: int = 0
+    shape: ModelShape,
+    dtype: str,
+    *,
+    tokens: int,
+    segment: int,
+    speeds: Speeds,
+    host_bytes: int = 0,
+    kernel: str = "float",
 ) -> float:
     """A prompt of `tokens` in segments: compute, behind which new KV goes to the host and earlier segments
     come back once.
@@ -178,7 +184,7 @@ def prefill_s(
     compute = tokens * shape.linear_flops_per_token / speeds.linear_flops
     compute += shape.attention_flops(tokens, 0) / speeds.attention_flops
     segments = math.ceil(tokens / segment)
-    weights = segments * shape.pass_bytes(dtype) / speeds.weights
+    weights = segments * shape.pass_bytes(dtype) / (speeds.weights * KERNEL_SPEED[kernel])
     back = host_bytes * (segments - 1) / 2
     return max(compute + weights, (host_bytes + back) / speeds.bus)
 

@@ -28,7 +28,7 @@ PACKAGES = (
     "EbookLib",
     "huggingface-hub",
     "safetensors",
-    "gguf",
+    "tokenizers",
     "psutil",
     "nvidia-ml-py",
     "platformdirs",

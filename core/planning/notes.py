@@ -51,7 +51,7 @@ def _weights(plan: Plan) -> str:
         return ""
     said = _(
         "The weights stay in the codes of {format} and are decoded for every product, which is slow; "
-        "how slow was not measured. Where they fit, weights: 16 is faster."
+        "how slow was not measured. As 16-bit numbers they would be faster and take more memory."
     )
     return said.format(format=plan.weights_format)
 

@@ -57,7 +57,7 @@ class Plan:
     staging_block_bytes: int
     staging_block_tokens: int
     threads: int
-    # "float" | "int4": with the checkpoint's own codes, in every pass | "codes": with those of a GGUF
+    # "float" | "codes": the weights stay in the codes of a GGUF
     weights_kernel: str
     # of the weights as they are held: 16, or the bits of most codes of a GGUF, and its format
     weights_bits: int

@@ -44,7 +44,10 @@ def plan(
     _check_asked(settings, target)
     if settings.weights == 16:
         target = target.decoded()
-    case = Case(site_of(hardware, settings, known=known), settings, target, draft)
+    site = site_of(hardware, settings, known=known)
+    if draft is not None and site.device == "cuda":
+        draft = draft.decoded()  # as it is loaded there: its passes are many, and codes are slow
+    case = Case(site, settings, target, draft)
     limit = min(target.native_context, AUTO_CONTEXT)
     context = settings.context_tokens or longest(case, limit) or smallest(settings, limit)
     record = newest(known.tuned, target.name, case.site.device, context)
@@ -71,7 +74,7 @@ def _check_asked(settings: Settings, target: ModelShape) -> None:
         raise PlanError(
             said.format(model=target.name, most=f"{target.longest_context:,}", context=f"{context:,}")
         )
-    bits = min(target.bits, target.code_bits)
+    bits = target.code_bits
     if settings.weights is not None and settings.weights < bits:
         said = _(
             "{model} has weights of {bits} bits, and weights is {asked}. Set it to auto, or choose a GGUF of "
@@ -84,10 +87,18 @@ def _check_asked(settings: Settings, target: ModelShape) -> None:
 
 
 def _best(case: Case, context: int) -> Plan | Shortfall:
-    """The faster of drafting by model and by n-gram lookup; without a draft model where only that fits."""
+    """The faster of drafting by model and by n-gram lookup; without a draft model where only that fits. On a
+    card, where codes are slow, also of codes and of the numbers they stand for, unless the user chose.
+    """
     layouts = fitted(case, context)
+    if case.site.device == "cuda" and case.target.coded_weights and case.settings.weights is None:
+        layouts = [*fitted(_decoded(case), context), *layouts]
     plans = [_cost(case, layout, _computed(case, layout)) for layout in layouts if isinstance(layout, Layout)]
     return min(plans, key=lambda one: one.expected_tbt_ms) if plans else layouts[-1]
+
+
+def _decoded(case: Case) -> Case:
+    return replace(case, target=case.target.decoded())
 
 
 def _tuned(case: Case, context: int, record: Tuned, machine: str) -> Plan | str:
@@ -96,6 +107,8 @@ def _tuned(case: Case, context: int, record: Tuned, machine: str) -> Plan | str:
     if unfit:
         return unfit
     tuned_case = replace(case, settings=record.into(case.settings))
+    if record.kernel == "float" and case.site.device == "cuda" and case.settings.weights is None:
+        tuned_case = _decoded(tuned_case)
     layouts = [layout for layout in fitted(tuned_case, context) if isinstance(layout, Layout)]
     layout = next(
         (one for one in layouts if (one.draft.name if one.draft else None) == record.draft_model), None
@@ -255,6 +268,7 @@ def _reading_s(case: Case, layout: Layout, tokens: int) -> float:
         segment=layout.segment,
         speeds=case.site.speeds,
         host_bytes=int(sum(layout.host_kv_split()) * min(1.0, tokens / layout.context)),
+        kernel=_kernel(case, layout),
     )
 
 

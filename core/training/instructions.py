@@ -46,9 +46,9 @@ def answered(
     folder: Path, style: ReadingStyle, tokenizer: Tokenizer, progress: Callable[[float], None]
 ) -> Iterator[tuple[str, str, bool]]:
     """(instruction, answer, whether it came to its end), greedily with the style's repetition penalty."""
-    from transformers import AutoModelForCausalLM
+    from core.training.target import in_transformers
 
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16).eval()
+    model = in_transformers(folder, torch.bfloat16)
     frame = tokenizer.frame(style.system)
     for start in range(0, len(INSTRUCTIONS), _AT_ONCE):
         progress(start / len(INSTRUCTIONS))

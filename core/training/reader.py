@@ -19,7 +19,7 @@ from core.conversation.reading import ReadingStyle
 from core.events import Progress
 from core.model import adapter
 from core.model.config import load_config
-from core.model.loader import Weights
+from core.model.loader import weights_in
 from core.paths import write_whole
 from core.text.tokenizer import Tokenizer
 from core.training import lessons
@@ -55,7 +55,7 @@ def teach(
     chat = workshop.kept(
         "chat", lambda: list(answered(target, style, tokenizer, lambda part: report("chat", part)))
     )
-    taught = Taught(recipe, load_config(target), Weights(target), dtype)
+    taught = Taught(recipe, load_config(target), weights_in(target), dtype)
     learner = Learner(recipe, taught)
     if (state := workshop.load_state(torch.device("cpu"))) is not None:
         learner.load(state)

@@ -10,13 +10,13 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from transformers import AutoModelForCausalLM
 from transformers.cache_utils import Cache, DynamicLayer
 
 from core.decoding.randomness import SeededRandomness
 from core.decoding.sampling import Sampling
 from core.training.prompts import Prompt
 from core.training.shards import KEPT, LAW_TEMPERATURES, Laws
+from core.training.target import in_transformers
 
 _PIECE = 1024  # rows of logits held at a time
 _TOP_P = 0.9
@@ -34,7 +34,7 @@ class Teacher:
         device: torch.device,
         dtype: torch.dtype,
     ) -> None:
-        self._model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype).to(device).eval()
+        self._model = in_transformers(folder, dtype).to(device)
         self._device, self._eos_ids = device, eos_ids
         self._output = self._model.get_output_embeddings().weight
         self._head = self._output[torch.tensor(head_ids, device=device)].contiguous()

@@ -16,7 +16,7 @@ import torch
 from core.conversation.reading import ReadingStyle
 from core.events import Progress
 from core.model.config import ModelConfig, load_config
-from core.model.loader import Weights
+from core.model.loader import Weights, weights_in
 from core.text.tokenizer import Tokenizer
 from core.text.words import translated as _
 from core.training.checkpoint import Workshop
@@ -88,7 +88,7 @@ def train(
         lambda: Teacher(target, head_ids, eos_ids=config.eos_ids, device=site.device, dtype=site.dtype),
         report,
     )
-    network = _network(recipe, config, Weights(target), head_ids, site.device)
+    network = _network(recipe, config, weights_in(target), head_ids, site.device)
     learner = Learner(recipe, network, site)
     if (state := workshop.load_state(site.device)) is not None:
         learner.load(state)

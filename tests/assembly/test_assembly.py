@@ -338,7 +338,7 @@ def kept(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         ({"dtype": "float32"}, False),
         ({"dtype": "float16"}, False),  # of the same size
         ({"computes": "float32"}, False),
-        ({"weights_kernel": "int4"}, False),
+        ({"weights_kernel": "codes"}, False),
     ],
     ids=["same", "rotation", "wider", "dtype", "computes", "kernel"],
 )

@@ -75,9 +75,6 @@ class NoWeights:
         with self._accounting.elsewhere():
             return torch.empty(size, dtype=torch.bfloat16, device="meta")
 
-    def codes(self, stem: str) -> None:
-        return None
-
 
 def flash(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, causal: bool

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import save_file
 
 from benchmarks import decode, embedded
 from benchmarks.decode import MODES, PLAIN, Bench, Run, answers
@@ -23,7 +22,6 @@ from core.cache.disk import SnapshotFolder
 from core.cache.full import FullKVCache
 from core.cache.snapshot import SnapshotStore
 from core.engine import Engine
-from core.model.catalogue import EMBEDDED
 from tests.recording import RecordingBackend
 from tests.tiny import PLAN, VOCAB, engine, oracle, ours
 
@@ -151,24 +149,3 @@ def test_looping_text_stands_apart_and_ratios_are_to_the_mean_of_plain():
     assert [(row[2], row[against]) for row in looping.rows] == [("triforce", 2.0)]
     assert passes.rows[1][3:] == (None, 5.0, 20.0, 3, 3.0)
     assert floor.rows[0][4:] == (10.0, 20.0, 0.5)  # 100 MB at 10 GB/s, of 20 ms
-
-
-def test_bytes_of_weights_follow_their_format(tmp_path: Path):
-    """4-bit codes take 20 bytes per group of 32 in the kernel's format, 8-bit ones twice that, floats what
-    the shape says.
-    """
-    folder = tmp_path / EMBEDDED
-    folder.mkdir()
-    save_file(
-        {
-            "a.codes": torch.zeros(64, 32, dtype=torch.uint8),
-            "b.codes": torch.zeros(32, 32, dtype=torch.int8),
-            "a.scale": torch.zeros(64, 1),
-        },
-        folder / "codes.safetensors",
-    )
-    plan, _ = embedded.plan_for(folder, 0, device="cpu")
-    assert embedded.weight_bytes(folder, replace(plan, weights_kernel="int4")) == 64 * 20 + 32 * 40
-    assert embedded.weight_bytes(folder, replace(plan, weights_kernel="float", dtype="bfloat16")) == 2 * (
-        134_515_008 - 576
-    )  # all parameters but the last norm

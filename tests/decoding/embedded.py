@@ -9,6 +9,7 @@ import torch
 
 from core.backend.cpu import CpuBackend
 from core.backend.native.attention import native_attention
+from core.backend.native.products import native_products
 from core.engine import Engine
 from core.hardware.cpu import cpu_flags
 from core.model.loader import load_model
@@ -31,24 +32,27 @@ SIZES = {
 @cache
 def embedded(folder: Path, *, native: bool = True) -> tuple[torch.nn.Module, Engine, object]:
     """(transformers' model, our engine, the tokenizer), both fp32 from the same files. `native`: with the
-    compiled attention kernel, where this CPU has one.
+    compiled kernels, where this CPU has them.
     """
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers import AutoTokenizer
 
-    reference = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+    from core.training.target import in_transformers
+
+    reference = in_transformers(folder, torch.float32)
     reference.generation_config.repetition_penalty = 1.0
     kernel = native_attention(cpu_flags()) if native else None
-    backend = CpuBackend(torch.float32, integer_kernels=False, native=kernel)
+    products = native_products(cpu_flags()) if native else None
+    backend = CpuBackend(torch.float32, native=kernel, products=products)
     model = load_model(folder, backend, positions=1024)
     machine = engine(model, **SIZES)
     return reference, machine, AutoTokenizer.from_pretrained(folder)
 
 
-def low_precision(folder: Path, *, integer_kernels: bool) -> Engine:
-    """The same in bf16, as the product computes on CPUs that can; with the checkpoint's 4-bit codes or
-    without.
+def low_precision(folder: Path, *, in_codes: bool) -> Engine:
+    """The same in bf16, as the product computes on CPUs that can; from the checkpoint's codes or from the
+    numbers they stand for.
     """
-    kernel = native_attention(cpu_flags())
-    backend = CpuBackend(torch.bfloat16, integer_kernels=integer_kernels, native=kernel)
-    model = load_model(folder, backend, positions=1024)
+    flags = cpu_flags()
+    backend = CpuBackend(torch.bfloat16, native=native_attention(flags), products=native_products(flags))
+    model = load_model(folder, backend, positions=1024, in_codes=in_codes)
     return engine(model, **SIZES)

@@ -25,18 +25,12 @@ MOST_NEAR_TIES = 0.05  # benchmarks/results/precision.json has about 1% in bf16
 
 
 def check(
-    folder: Path,
-    *,
-    integer_kernels: bool,
-    temperature: float,
-    windows: int,
-    tokens: int,
-    mode: str = "triforce",
+    folder: Path, *, in_codes: bool, temperature: float, windows: int, tokens: int, mode: str = "triforce"
 ) -> None:
     """Answers after pieces of a book, re-checked by a plain teacher-forced pass."""
     from transformers import AutoTokenizer
 
-    machine = low_precision(folder, integer_kernels=integer_kernels)
+    machine = low_precision(folder, in_codes=in_codes)
     ids = AutoTokenizer.from_pretrained(folder)(BOOK.read_text(encoding="utf-8"))["input_ids"]
     params = Params(temperature=temperature, top_p=0.9, max_new_tokens=tokens, mode=mode)
     ties = judged = 0
@@ -52,27 +46,18 @@ def check(
 
 
 @pytest.mark.parametrize("temperature", [0.0, 0.6])
-def test_bf16_with_the_4_bit_kernels(embedded_model_dir: Path, temperature: float):
+def test_bf16_from_codes(embedded_model_dir: Path, temperature: float):
     """What the product computes on a CPU that can."""
-    check(embedded_model_dir, integer_kernels=True, temperature=temperature, windows=1, tokens=48)
+    check(embedded_model_dir, in_codes=True, temperature=temperature, windows=1, tokens=48)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("integer_kernels", [True, False], ids=["4-bit kernels", "bf16 weights"])
+@pytest.mark.parametrize("in_codes", [True, False], ids=["codes", "bf16 weights"])
 @pytest.mark.parametrize("temperature", [0.0, 0.6])
 @pytest.mark.parametrize("mode", ["triforce", "autoregressive"])
-def test_bf16_over_many_answers(
-    embedded_model_dir: Path, integer_kernels: bool, temperature: float, mode: str
-):
+def test_bf16_over_many_answers(embedded_model_dir: Path, in_codes: bool, temperature: float, mode: str):
     """Also plain decoding's own answers: they meet the same near-ties."""
-    check(
-        embedded_model_dir,
-        integer_kernels=integer_kernels,
-        temperature=temperature,
-        windows=6,
-        tokens=64,
-        mode=mode,
-    )
+    check(embedded_model_dir, in_codes=in_codes, temperature=temperature, windows=6, tokens=64, mode=mode)
 
 
 @settings(max_examples=200, deadline=None)

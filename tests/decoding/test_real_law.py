@@ -41,7 +41,7 @@ def read(folder: Path, precision: str) -> tuple[tuple[Page, ...], tuple[torch.Te
     own in bf16.
     """
     reference, machine, tokenizer = embedded(folder)
-    model = machine.model if precision == "fp32" else low_precision(folder, integer_kernels=True).model
+    model = machine.model if precision == "fp32" else low_precision(folder, in_codes=True).model
     ids = tokenizer(BOOK.read_text(encoding="utf-8"))["input_ids"]
     pages = tuple(read_page(model, ids[start:end], budget=4, window=3) for start, end in PAGES)
     if precision != "fp32":

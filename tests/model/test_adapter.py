@@ -4,12 +4,20 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
-from safetensors import safe_open
 
 from core.model import adapter
 from core.model.embedded import ADAPTER, ADAPTER_SHA256, _sha256, ensure_embedded
+from core.model.gguf import read_header
+from core.model.gguf_blocks import planes
+from core.model.gguf_config import gguf_name
+from core.model.gguf_folder import gguf_in
+from core.model.gguf_weights import GgufWeights
+from core.model.quantised import q8_0
+from tests.gguf_files import write_gguf
+from tests.model.test_gguf import wide
 
 REPO = Path(__file__).parents[2]
 MOST_BYTES = 20_000_000
@@ -41,6 +49,10 @@ def test_merged_is_the_sum():
     torch.testing.assert_close(x @ adapter.merged(weight, down, up).T, with_path, rtol=1e-4, atol=1e-4)
 
 
+def _in_8_bits(weight: torch.Tensor) -> torch.Tensor:
+    return planes(q8_0(weight), "Q8_0", tuple(weight.shape)).decoded()
+
+
 def test_codes_keep_a_change_of_a_hundredth_of_a_4_bit_matrix():
     """Rounding to the matrix's own 4-bit grid would undo the change, which is smaller than half a step."""
     dice = torch.Generator().manual_seed(1)
@@ -49,17 +61,14 @@ def test_codes_keep_a_change_of_a_hundredth_of_a_4_bit_matrix():
     down, up = torch.randn(4, 64, generator=dice), torch.randn(32, 4, generator=dice)
     change = up @ down
     change *= 0.01 * weight.norm() / change.norm()
-    codes, scales, offset = adapter.requantised(weight + change)
-    assert (codes.dtype, scales.dtype, offset.abs().max()) == (torch.int8, torch.float16, 0)
-    kept = adapter.rebuilt(codes, scales, offset) - weight
+    kept = _in_8_bits(weight + change) - weight
     along = float((kept * change).sum() / (change * change).sum())
     assert along == pytest.approx(1, abs=0.15)
 
 
 def test_a_group_of_zeros_stays_zero():
     """Its scale is 0; dividing by it must not make numbers that are none."""
-    codes, scale, offset = adapter.requantised(torch.zeros(2, 32))
-    assert adapter.rebuilt(codes, scale, offset).abs().max() == 0 and codes.abs().max() == 0
+    assert _in_8_bits(torch.zeros(2, 32)).abs().max() == 0
 
 
 def test_the_shipped_adapter_is_whole_small_and_its_sources_are_named():
@@ -73,18 +82,41 @@ def test_the_shipped_adapter_is_whole_small_and_its_sources_are_named():
     assert "FairytaleQA" in licences and "CC BY 4.0" in licences
 
 
-def test_the_shipped_adapter_is_in_the_converted_model(embedded_model_dir: Path, tmp_path: Path):
+@pytest.mark.parametrize("family", ["llama", "qwen3"])
+def test_a_gguf_with_an_adapter_is_the_sum_in_8_bits(tmp_path: Path, family: str):
+    """What is changed, in the rows of the file's own order; all else to the byte; settings and tokens too."""
+    source = write_gguf(tmp_path / "published.gguf", wide(family), "Q4_1")
+    name, other = "model.layers.0.self_attn.q_proj", "model.layers.1.mlp.down_proj"
+    before = GgufWeights(read_header(source))
+    factors = {}
+    for one in (name, other):
+        rows, columns = before.tensor(f"{one}.weight").shape
+        factors[one] = 0.1 * torch.randn(4, columns), 0.1 * torch.randn(rows, 4)
+    adapter.save(tmp_path / "a.safetensors", factors)
+    shares: list[float] = []
+    adapter.add_to_gguf(source, tmp_path / "a.safetensors", tmp_path / "taught.gguf", shares.append)
+    held, taught = read_header(source), read_header(tmp_path / "taught.gguf")
+    assert taught.metadata == held.metadata and shares == sorted(shares) and shares[-1] == 1
+    after, stored = GgufWeights(taught), adapter.load(tmp_path / "a.safetensors")
+    changed = {gguf_name(f"{one}.weight") for one in factors}
+    for one in factors:
+        want = adapter.merged(before.tensor(f"{one}.weight").half(), *stored[one])
+        torch.testing.assert_close(after.tensor(f"{one}.weight"), _in_8_bits(want), rtol=0, atol=0)
+    for one in held.tensors.keys() - changed:
+        assert taught.tensors[one].kind == held.tensors[one].kind
+        assert np.array_equal(taught.raw(one), held.raw(one)), one
+    assert {taught.tensors[one].kind for one in changed} == {"Q8_0"}
+
+
+def test_the_shipped_adapter_is_in_the_embedded_model(embedded_model_dir: Path):
     """Every matrix of the folder must be the published one plus its factors, within the codes' rounding."""
     base = ensure_embedded(models_dir=embedded_model_dir.parent, taught=False)
     factors = adapter.load(ADAPTER)
     assert len(factors) == 30 * 7
-    with (
-        safe_open(base / "model.safetensors", "pt") as before,
-        safe_open(embedded_model_dir / "model.safetensors", "pt") as after,
-    ):
-        for name, (down, up) in list(factors.items())[::17]:
-            want = adapter.merged(before.get_tensor(f"{name}.weight"), down, up)
-            got = after.get_tensor(f"{name}.weight").float()
-            assert (got - want).norm() < 0.01 * want.norm(), name
-            along = ((got - before.get_tensor(f"{name}.weight").float()) * (up @ down)).sum()
-            assert float(along / (up @ down).square().sum()) == pytest.approx(1, abs=0.1), name
+    before, after = (GgufWeights(gguf_in(folder)) for folder in (base, embedded_model_dir))
+    for name, (down, up) in list(factors.items())[::17]:
+        published, got = before.tensor(f"{name}.weight"), after.tensor(f"{name}.weight")
+        want = adapter.merged(published, down, up)
+        assert (got - want).norm() < 0.01 * want.norm(), name
+        along = ((got - published) * (up @ down)).sum()
+        assert float(along / (up @ down).square().sum()) == pytest.approx(1, abs=0.1), name

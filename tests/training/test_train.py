@@ -56,7 +56,7 @@ def target_dir(embedded_model_dir: Path, tmp_path_factory: pytest.TempPathFactor
         initializer_range=0.3,
     )
     LlamaForCausalLM(config).save_pretrained(folder)
-    for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
+    for name in ("tokenizer.json", "tokenizer_config.json"):
         shutil.copy(embedded_model_dir / name, folder / name)
     return folder
 
