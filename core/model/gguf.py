@@ -21,7 +21,10 @@ from core.text.words import translated as _
 MAGIC = b"GGUF"
 VERSIONS = (2, 3)
 MOST_DIMENSIONS = 4
-MOST_BYTES_OF_HEADER = 1 << 29  # a vocabulary of 256K tokens with its merges takes about 20 MB
+# what a header may hold; a vocabulary of 256K tokens with its merges takes about 20 MB and 1.3 M members
+MOST_BYTES_OF_HEADER = 1 << 27
+MOST_VALUES = MOST_TENSORS = 1 << 16
+MOST_MEMBERS = 1 << 22  # of all lists together
 # by number: name, weights in a block, bytes of a block
 KINDS = {
     0: ("F32", 1, 4),
@@ -125,6 +128,7 @@ class _Reader:
 
     def __init__(self, path: Path, file: BinaryIO, size: int) -> None:
         self._path, self._file, self._size, self._at = path, file, size, 0
+        self._members = 0
 
     def header(self) -> GgufFile:
         if self._bytes(4, "GGUF") != MAGIC:
@@ -135,6 +139,9 @@ class _Reader:
             raise UserError(said.format(file=self._path, version=version))
         num_tensors = self._number("Q", _("the number of tensors"))
         num_values = self._number("Q", _("the number of settings"))
+        if num_values > MOST_VALUES or num_tensors > MOST_TENSORS:
+            said = _("it says that it has {values} settings and {tensors} tensors")
+            raise _damaged(self._path, said.format(values=num_values, tensors=num_tensors))
         metadata: dict[str, Any] = {}
         for _index in range(num_values):
             name = self._text(_("the name of a setting"))
@@ -191,6 +198,9 @@ class _Reader:
 
     def _array(self, name: str) -> list[Any]:
         kind, count = self._number("I", name), self._number("Q", name)
+        self._members += count
+        if self._members > MOST_MEMBERS:
+            raise _damaged(self._path, _("“{name}” is a list of {count}").format(name=name, count=count))
         if kind in _NUMBERS:
             form = _NUMBERS[kind]
             return list(struct.unpack(f"<{count}{form}", self._bytes(count * struct.calcsize(form), name)))

@@ -99,14 +99,17 @@ def config_of(file: GgufFile, name: str) -> dict[str, Any]:
     require_family(str(family), name)
     _require_tensors(file)
     try:
-        return _config(file, str(family), name)
+        config = _config(file, str(family), name)
     except (KeyError, TypeError, ValueError) as error:
         said = _("{file} does not say all of its model ({error}). Choose another file.")
         raise UserError(said.format(file=file.path, error=error)) from error
+    # as many layers as it says, also where it is one of several parts
+    _require_tensors(file, f"blk.{config['num_hidden_layers'] - 1}.ffn_down.weight")
+    return config
 
 
-def _require_tensors(file: GgufFile) -> None:
-    for name in (EMBEDDING, "output_norm.weight"):
+def _require_tensors(file: GgufFile, *names: str) -> None:
+    for name in names or (EMBEDDING, "output_norm.weight"):
         if name not in file.tensors:
             said = _(
                 "{file} lacks “{tensor}”. If it is one of several parts, it cannot be used: join them first."

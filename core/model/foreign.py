@@ -1,0 +1,46 @@
+"""A GGUF that somebody else made: its header is read in a process of its own, with limits on memory and time,
+before anything here opens it. No torch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from core.documents.safely import Limits, found_safely
+from core.errors import DocumentError, UserError
+from core.model.catalogue import CatalogueEntry, find, from_gguf, gguf_at, load
+from core.model.shapes import ModelShape
+from core.text.words import translated as _
+
+LIMITS = Limits(memory_bytes=1 << 30, time_s=20.0)
+
+
+def entry_safely(path: Path) -> CatalogueEntry:
+    """The entry for the GGUF at `path`, or alone in that folder. Raises UserError with what is wrong with it,
+    and what would do.
+    """
+    file = gguf_at(path.expanduser())
+    if file is None:
+        said = _("{file} is no GGUF file, and no folder with one. Choose a file that ends in .gguf.")
+        raise UserError(said.format(file=path))
+    file = file.resolve()
+    try:
+        facts = found_safely("core.model.foreign:facts_of", file, LIMITS)
+    except DocumentError as error:
+        said = _("{file} cannot be looked into: it is damaged, or built to do harm. Choose another file.")
+        raise UserError(said.format(file=file)) from error
+    shape = ModelShape(**facts["shape"])
+    of_file = {"name": file.stem, "folder": file, "shape": shape, "weights": "gguf"}
+    if facts["known"]:
+        return replace(find(facts["known"]), **of_file, embedded=False, taught=False)
+    own = {"repo": str(file), "vocabulary": f"file:{file.stem}", "frame": "completion"}
+    return CatalogueEntry(**of_file, **own, licence=facts["licence"], chat=facts["chat"])
+
+
+def facts_of(path: str) -> dict[str, Any]:
+    """What `entry_safely` needs to know, as JSON values. Runs in the child."""
+    entry = from_gguf(Path(path))
+    known = next((one.name for one in load().values() if not one.file and one.repo == entry.repo), "")
+    return {"shape": asdict(entry.shape), "licence": entry.licence, "chat": entry.chat, "known": known}

@@ -1,0 +1,116 @@
+"""Files that others made are hostile input: whatever is in them ends as a sentence, soon, and costs nobody
+memory.
+"""
+
+from __future__ import annotations
+
+import random
+import struct
+import time
+from pathlib import Path
+
+import pytest
+
+from core.documents.safely import Limits
+from core.errors import UserError
+from core.model import foreign
+from core.model.catalogue import find
+from core.model.foreign import entry_safely
+from core.model.gguf import MOST_MEMBERS, read_header
+from core.model.gguf_config import config_of
+from tests.gguf_files import write_gguf
+from tests.model.test_gguf import wide
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory) -> Path:
+    return write_gguf(tmp_path_factory.mktemp("gguf") / "mine-Q8_0.gguf", wide(), "Q8_0")
+
+
+def header(values: int = 0, tensors: int = 0, body: bytes = b"") -> bytes:
+    return b"GGUF" + struct.pack("<IQQ", 3, tensors, values) + body
+
+
+def text(value: bytes, length: int | None = None) -> bytes:
+    return struct.pack("<Q", len(value) if length is None else length) + value
+
+
+HOSTILE = {
+    "2^63 settings": header(values=1 << 63),
+    "2^40 tensors": header(tensors=1 << 40),
+    "a name of 2^60 bytes": header(values=1, body=text(b"x", 1 << 60)),
+    "a list of 2^62 numbers": header(values=1, body=text(b"x") + struct.pack("<IIQ", 9, 0, 1 << 62)),
+    "a list of 2^40 texts": header(values=1, body=text(b"x") + struct.pack("<IIQ", 9, 8, 1 << 40)),
+    "a list of lists": header(values=1, body=text(b"x") + struct.pack("<IIQ", 9, 9, 3)),
+    "alignment 0": header(values=1, body=text(b"general.alignment") + struct.pack("<II", 4, 0)),
+    "nothing": b"",
+    "only the magic": b"GGUF",
+    "text": b"hello " * 100,
+}
+
+
+@pytest.mark.parametrize("what", list(HOSTILE))
+def test_a_hostile_header_ends_as_a_sentence_at_once(tmp_path, what):
+    file = tmp_path / "bad.gguf"
+    file.write_bytes(HOSTILE[what] + b"\0" * 64)
+    started = time.monotonic()
+    with pytest.raises(UserError, match="damaged|no GGUF|version"):
+        config_of(read_header(file), "bad")
+    assert time.monotonic() - started < 5
+
+
+def test_a_list_that_fits_the_file_but_not_a_header_is_refused(tmp_path):
+    """Eight million numbers are 64 MB of file and half a gigabyte of Python."""
+    file = tmp_path / "wide.gguf"
+    count = MOST_MEMBERS + 1
+    file.write_bytes(header(values=1, body=text(b"x") + struct.pack("<IIQ", 9, 0, count) + bytes(count)))
+    with pytest.raises(UserError, match="is a list of"):
+        read_header(file)
+
+
+def test_a_model_of_more_layers_than_the_file_has_is_refused(tmp_path):
+    """Also the first part of a model that was split: it says all layers and has some."""
+    file = write_gguf(tmp_path / "few.gguf", wide(), "Q8_0", metadata={"llama.block_count": 3})
+    with pytest.raises(UserError, match=r"lacks “blk\.2\.ffn_down\.weight”.*join them first"):
+        config_of(read_header(file), "few")
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_whatever_is_changed_in_a_file_is_a_model_or_a_sentence(whole, tmp_path, seed):
+    chance, content = random.Random(seed), whole.read_bytes()
+    file, started = tmp_path / "changed.gguf", time.monotonic()
+    for _attempt in range(60):
+        changed = bytearray(content)
+        for _byte in range(chance.choice((1, 2, 8))):
+            changed[chance.randrange(min(len(changed), 9000))] = chance.choice(
+                (0, 1, 0x7F, 0xFF, chance.randrange(256))
+            )
+        if chance.random() < 0.3:
+            changed = changed[: chance.randrange(len(changed))]
+        file.write_bytes(changed)
+        try:
+            assert find(str(file)).shape.layers > 0
+        except UserError as error:
+            assert len(str(error)) < 2000
+    assert time.monotonic() - started < 60
+
+
+def test_a_file_is_described_by_a_process_of_its_own(whole):
+    """The same entry as here, without its header having been opened in this process."""
+    found, here = entry_safely(whole), find(str(whole))
+    assert (found.shape, found.chat, found.name, found.folder) == (here.shape, here.chat, here.name, whole)
+
+
+def test_what_the_child_says_is_said(tmp_path):
+    file = tmp_path / "bad.gguf"
+    file.write_bytes(b"GGUF")
+    with pytest.raises(UserError, match="damaged or cut short"):
+        entry_safely(file)
+    with pytest.raises(UserError, match="no GGUF file, and no folder with one"):
+        entry_safely(tmp_path / "nothing.txt")
+
+
+def test_a_file_that_breaks_a_limit_is_refused(whole, monkeypatch):
+    monkeypatch.setattr(foreign, "LIMITS", Limits(memory_bytes=1 << 30, time_s=0.0))
+    with pytest.raises(UserError, match="damaged, or built to do harm"):
+        entry_safely(whole)
