@@ -221,14 +221,14 @@ def serve(given: argparse.Namespace, settings: Settings) -> int:
     """The app, without opening a browser."""
     from app.main import run
 
-    return run(given.preferences, open_browser=False)
+    return run(settings, open_browser=False, preferences=given.preferences)
 
 
 def app(given: argparse.Namespace, settings: Settings) -> int:
     """The app, opened in the browser unless the settings say otherwise."""
     from app.main import run
 
-    return run(given.preferences, open_browser=settings.open_browser)
+    return run(settings, open_browser=settings.open_browser, preferences=given.preferences)
 
 
 def _plain(value: Any) -> Any:

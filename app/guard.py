@@ -8,16 +8,16 @@ one of its routes.
 
 from __future__ import annotations
 
-import hmac
 import os
 from collections.abc import MutableMapping
 from http.cookies import CookieError, SimpleCookie
 from urllib.parse import parse_qs
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from app.keys import Keys
 from app.templating import render
 
 LOCAL_NAMES = ("127.0.0.1", "localhost", "[::1]")
@@ -53,13 +53,13 @@ HEADERS = {
 
 
 class LocalGuard:
-    """ASGI middleware. `token` is this launch's secret: `/?k=<token>` trades it for a cookie. `port` is the
-    one served on.
+    """ASGI middleware. `/?k=<code>` trades a code of `keys` for a cookie, and `POST /code` gives a code to
+    whoever has the secret. `port` is the one served on.
     """
 
-    def __init__(self, app: ASGIApp, *, token: str, port: int) -> None:
+    def __init__(self, app: ASGIApp, *, keys: Keys, port: int) -> None:
         self._app = app
-        self._token = token
+        self._keys = keys
         self._port = port
         self._cookie = f"triforce_{port}"  # cookies of 127.0.0.1 are shared by all its ports
 
@@ -75,7 +75,8 @@ class LocalGuard:
             return
         refusal = self._refuse(scope)
         if refusal is not None:
-            refusal.headers.update(HEADERS)
+            for name, value in HEADERS.items():
+                refusal.headers.setdefault(name, value)
             await refusal(scope, receive, send)
             return
 
@@ -88,24 +89,47 @@ class LocalGuard:
 
     def _refuse(self, scope: Scope) -> Response | None:
         headers = Headers(scope=scope)
-        hosts = {f"{name}:{self._port}" for name in LOCAL_NAMES}
+        hosts = {f"{name}:{self._port}" for name in (*LOCAL_NAMES, self._keys.name)}
         if headers.getlist("host") not in [[host] for host in hosts]:
             return PlainTextResponse("Unknown host.", 421)
+        if scope["path"] == "/here" and headers["host"] == f"{self._keys.name}:{self._port}":
+            # asked by /enter, which is another origin; whoever asks must know the name
+            return Response(status_code=204, headers={"Cross-Origin-Resource-Policy": "cross-origin"})
         origin = headers.get("origin")
         if origin is not None and origin != f"http://{headers['host']}":
             return PlainTextResponse("Requests from other sites are refused.", 403)
         foreign = headers.get("sec-fetch-site") not in (None, "none", "same-origin")
         if foreign and not _is_visit(scope, headers):
             return PlainTextResponse("Requests from other sites are refused.", 403)
+        if scope["path"] in ("/enter", "/code"):
+            return self._let_in(scope, headers)
+        code = parse_qs(scope["query_string"].decode("latin-1")).get("k", [""])[0]
+        if scope["path"] == "/" and code:
+            return self._redeemed(code, known=self._has_cookie(headers))
         if scope["path"] in OPEN_PATHS or self._has_cookie(headers):
             return None
-        if scope["path"] == "/" and self._matches(
-            parse_qs(scope["query_string"].decode("latin-1")).get("k", [""])[0]
-        ):
-            answer = RedirectResponse("/", 303)
-            answer.set_cookie(self._cookie, self._token, httponly=True, samesite="strict", path="/")
-            return answer
         return HTMLResponse(render("locked_out.html"), 401)
+
+    def _let_in(self, scope: Scope, headers: Headers) -> Response:
+        if scope["path"] == "/enter":
+            answer = HTMLResponse(render("enter.html"))
+            answer.headers["Content-Security-Policy"] = (
+                f"default-src 'none'; script-src 'unsafe-inline'; connect-src http://{self._keys.name}:*"
+            )
+            return answer
+        given = headers.get("authorization", "").removeprefix("Bearer ")
+        if scope["method"] != "POST" or not self._keys.is_secret(given):
+            return PlainTextResponse("A code is given to whoever has the secret.", 401)
+        return PlainTextResponse(f"{self._keys.code()}.{self._keys.name}")
+
+    def _redeemed(self, code: str, *, known: bool) -> Response:
+        good = self._keys.redeem(code)
+        if not good and not known:
+            return HTMLResponse(render("locked_out.html"), 401)
+        answer = HTMLResponse(render("entered.html"))
+        if good:
+            answer.set_cookie(self._cookie, self._keys.secret, httponly=True, samesite="strict", path="/")
+        return answer
 
     def _has_cookie(self, headers: Headers) -> bool:
         cookies: SimpleCookie = SimpleCookie()
@@ -115,10 +139,7 @@ class LocalGuard:
             # another program's cookie on 127.0.0.1 must not lock the user out
             except CookieError:
                 continue
-        return self._cookie in cookies and self._matches(cookies[self._cookie].value)
-
-    def _matches(self, given: str) -> bool:
-        return hmac.compare_digest(given.encode(), self._token.encode())
+        return self._cookie in cookies and self._keys.is_secret(cookies[self._cookie].value)
 
 
 def _is_visit(scope: Scope, headers: Headers) -> bool:

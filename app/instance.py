@@ -6,26 +6,22 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
 import socket
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import filelock
 
+from app.keys import write_private
+
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where an app listens, and this launch's secret."""
+    """Where an app listens, and the secret that its codes are given for."""
 
     port: int
-    token: str
+    secret: str
     pid: int
-
-    @property
-    def url(self) -> str:
-        """The address that opens the page, secret included."""
-        return f"http://127.0.0.1:{self.port}/?k={self.token}"
 
 
 class Instance:
@@ -46,9 +42,7 @@ class Instance:
 
     def announce(self, address: Address) -> None:
         """Lets a second start find this one. Readable by this user only: it holds the secret."""
-        descriptor = os.open(self._file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            json.dump(asdict(address), file)
+        write_private(self._file, json.dumps(asdict(address)))
 
     def running(self) -> Address | None:
         """The address of the app that holds the lock; None while it is still starting."""
@@ -75,8 +69,3 @@ def free_port(preferred: int) -> int:
                 continue
             return probe.getsockname()[1]
     raise OSError("no free port on 127.0.0.1")
-
-
-def new_token() -> str:
-    """A fresh secret."""
-    return secrets.token_urlsafe(24)

@@ -23,7 +23,8 @@ from app.gradio_inside import broken, calm_server, end_queue, launch_options, wi
 from app.guard import LocalGuard, scrub_environment
 from app.handlers import Desk
 from app.history import History
-from app.instance import Address, Instance, free_port, new_token
+from app.instance import Address, Instance, free_port
+from app.keys import Keys, forget_keys, kept_keys, make_private
 from app.library import Library
 from app.page import Page
 from app.preferences import Preferences
@@ -69,11 +70,12 @@ PRIVATE_FOLDERS = ("books", "models", "notes", "run", "logs", "snapshots")
 _LAST_WORD_S = 0.4  # the goodbye page is told that all is stored
 
 
-def run(preferences: Preferences, open_browser: bool) -> int:
+def run(settings: Settings, open_browser: bool, *, preferences: Preferences | None = None) -> int:
     """Serves the app until the person quits, or hands over to the one that already runs. Returns the exit
-    code.
+    code. `preferences`: the settings as the page may change them.
     """
     _try_data_folder()
+    make_private(paths.data_dir(), (*PRIVATE_FOLDERS, "tmp"))
     instance = Instance(paths.subdir("run"))
     if not instance.acquire():
         return _hand_over(instance, open_browser)
@@ -83,6 +85,7 @@ def run(preferences: Preferences, open_browser: bool) -> int:
         from core.documents import cover_safely, read_safely
         from core.documents.ocr import available
 
+        preferences = preferences or Preferences(settings)
         settings = remembered(preferences.settings)
         desk = make_desk(
             Runtime(settings),
@@ -92,7 +95,7 @@ def run(preferences: Preferences, open_browser: bool) -> int:
             can_ocr=available,
             preferences=preferences,
         )
-        server = Server(desk, settings)
+        server = Server(desk, settings, keys=kept_keys(paths.subdir("run")))
         for name in ("SIGTERM", "SIGINT", "SIGHUP", "SIGBREAK"):
             if hasattr(signal, name):
                 signal.signal(getattr(signal, name), lambda *_: server.ask_to_end())
@@ -100,12 +103,12 @@ def run(preferences: Preferences, open_browser: bool) -> int:
         instance.announce(address)
         desk.engine.start()  # after the page is up: loading a model must not delay it
         desk.models.start()
-        _say(_("TriForce Chat is open at {address}").format(address=address.url))
-        if open_browser:
-            webbrowser.open(address.url)
+        _open(address, open_browser, _("TriForce Chat is open at {address}"))
         server.wait()
         _say(_("Keeping what was read for the next time; end it again to skip this."))
         server.stop()
+        if server.quit:
+            forget_keys(paths.subdir("run"))
     finally:
         instance.release()
     return 0
@@ -131,9 +134,7 @@ def _hand_over(instance: Instance, open_browser: bool) -> int:
     for _attempt in range(100):  # the other one may be starting at this very moment
         address = instance.running()
         if address and _alive(address):
-            _say(_("TriForce Chat is already open at {address}").format(address=address.url))
-            if open_browser:
-                webbrowser.open(address.url)
+            _open(address, open_browser, _("TriForce Chat is already open at {address}"))
             return 0
         time.sleep(0.1)
     sys.stderr.write(
@@ -143,15 +144,37 @@ def _hand_over(instance: Instance, open_browser: bool) -> int:
     return 1
 
 
+def _open(address: Address, in_browser: bool, words: str) -> None:
+    """Says where the page is, and shows it: each address has a code of its own."""
+    _say(words.format(address=fresh_url(address)))
+    _say(_("The address opens it once, within a minute; start again for another."))
+    if in_browser:
+        webbrowser.open(fresh_url(address))
+
+
+def fresh_url(address: Address) -> str:
+    """An address that lets one browser in. Raises OSError when the app does not answer."""
+    asked = urllib.request.Request(
+        f"http://127.0.0.1:{address.port}/code",
+        method="POST",
+        headers={"Authorization": f"Bearer {address.secret}"},
+    )
+    with _opener().open(asked, timeout=5) as answer:
+        return f"http://127.0.0.1:{address.port}/enter#{answer.read().decode()}"
+
+
+def _opener() -> urllib.request.OpenerDirector:
+    return urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+
 def _say(words: str) -> None:
     sys.stdout.write(words + "\n")
     sys.stdout.flush()
 
 
 def _alive(address: Address) -> bool:
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
-        with opener.open(f"http://127.0.0.1:{address.port}/healthz", timeout=2) as answer:
+        with _opener().open(f"http://127.0.0.1:{address.port}/healthz", timeout=2) as answer:
             return answer.read() == b"ok"
     except OSError:
         return False
@@ -200,8 +223,9 @@ def sample_books() -> tuple[Path, ...]:
 class Server:
     """The page of one desk on one port."""
 
-    def __init__(self, desk: Desk, settings: Settings) -> None:
-        self._desk, self._settings = desk, settings
+    def __init__(self, desk: Desk, settings: Settings, *, keys: Keys) -> None:
+        self._desk, self._settings, self._keys = desk, settings, keys
+        self.quit = False  # by the person, on the page
         self._asked, self._ended = threading.Event(), threading.Event()
         self._blocks = None
         self.broadcast = Broadcast(Page(desk))
@@ -221,7 +245,7 @@ class Server:
 
         settings = self._settings
         self._blocks = build(self._desk)
-        address = Address(free_port(settings.port), new_token(), os.getpid())
+        address = Address(free_port(settings.port), self._keys.secret, os.getpid())
         self._blocks.queue(default_concurrency_limit=None, api_open=False).launch(
             server_name="127.0.0.1",
             server_port=address.port,
@@ -233,7 +257,7 @@ class Server:
             app_kwargs={
                 **NO_PAGES,
                 "routes": self._routes(),
-                "middleware": [Middleware(LocalGuard, token=address.token, port=address.port)],
+                "middleware": [Middleware(LocalGuard, keys=self._keys, port=address.port)],
             },
             **QUIET,
             **launch_options(),
@@ -299,6 +323,7 @@ class Server:
     async def _quit(self, _request: Request) -> Response:
         from starlette.responses import PlainTextResponse
 
+        self.quit = True
         threading.Timer(1.0, self._asked.set).start()  # the goodbye page is fetched in between
         return PlainTextResponse("bye")
 

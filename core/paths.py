@@ -20,7 +20,7 @@ def data_dir() -> Path:
         if override
         else Path(platformdirs.user_data_dir(APP_NAME, appauthor=False))
     )
-    root.mkdir(parents=True, exist_ok=True)
+    root.mkdir(mode=0o700, parents=True, exist_ok=True)  # books and conversations are private
     return root
 
 

@@ -11,8 +11,10 @@ from starlette.routing import Route
 from starlette.testclient import TestClient
 
 from app.guard import LocalGuard, scrub_environment
+from app.keys import Keys
 
 PORT = 7861
+KEYS = Keys("secret", "triforce-0123456789abcdef.localhost")
 HOME = f"http://127.0.0.1:{PORT}"
 ROUTES = ["/", "/events", "/gradio_api/upload", "/gradio_api/queue/join", "/config", "/theme.css"]
 
@@ -25,14 +27,14 @@ def client():
     inside = Starlette(
         routes=[Route("/{path:path}", hello, methods=["GET", "POST", "PUT", "DELETE", "OPTIONS", "HEAD"])]
     )
-    return TestClient(LocalGuard(inside, token="secret", port=PORT), base_url=HOME, follow_redirects=False)
+    return TestClient(LocalGuard(inside, keys=KEYS, port=PORT), base_url=HOME, follow_redirects=False)
 
 
 @pytest.fixture
 def visitor(client):
     """A browser that came in through the launcher's address."""
-    answer = client.get("/?k=secret")
-    assert answer.status_code == 303 and answer.headers["location"] == "/"
+    answer = client.get(f"/?k={KEYS.code()}")
+    assert answer.status_code == 200 and "inside" not in answer.text and 'url=/"' in answer.text
     assert (
         "httponly" in answer.headers["set-cookie"].lower()
         and "samesite=strict" in answer.headers["set-cookie"].lower()

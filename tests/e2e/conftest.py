@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import os
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +21,8 @@ DROP = """([data, name, selector]) => {
   for (const type of ["dragenter", "dragover", "drop"])
     target.dispatchEvent(new DragEvent(type, { bubbles: true, cancelable: true, dataTransfer: transfer }));
 }"""
+# this machine alone: its address, and the name that the page lives under
+HERE = re.compile(r"(data|blob):|http://(127\.0\.0\.1|triforce-[0-9a-f]{16}\.localhost):\d+/")
 FLAGS = (
     "--no-sandbox",
     "--disable-gpu",
@@ -48,8 +51,10 @@ def browser():
 @pytest.fixture
 def serve(home) -> Callable:
     """A function that serves a desk with the given engine and returns the page's address."""
-    from app.main import Server, make_desk
+    from app.keys import kept_keys
+    from app.main import Server, fresh_url, make_desk
     from app.models import Models
+    from core import paths
     from core.config import Settings
     from core.documents import cover_safely, read_document
     from core.hardware.gpus import imagined_hardware
@@ -62,12 +67,12 @@ def serve(home) -> Callable:
     def start(engine, *, read=plainly, models=None, **changes) -> str:
         models = models or Models(Settings(), look=imagined_hardware)
         desk = make_desk(engine, models=models, read=read, cover=cover_safely, can_ocr=lambda: True)
-        server = Server(desk, Settings(port=0, **changes))
+        server = Server(desk, Settings(port=0, **changes), keys=kept_keys(paths.subdir("run")))
         servers.append(server)
         address = server.start()
         engine.start()
         start.desk, start.server, start.address = desk, server, address
-        return address.url
+        return fresh_url(address)
 
     yield start
     for server in servers:
@@ -102,9 +107,7 @@ def open_page(browser) -> Callable:
         page.on(
             "request",
             lambda request: (
-                None
-                if request.url.startswith(("http://127.0.0.1:", "data:", "blob:"))
-                else wrong.append(f"foreign request {request.url}")
+                None if HERE.match(request.url) else wrong.append(f"foreign request {request.url}")
             ),
         )
 
@@ -140,3 +143,11 @@ def drop() -> Callable:
 def sample() -> Path:
     """The project's own book."""
     return Path(__file__).resolve().parents[2] / "assets" / "samples" / "the-thursday-clock.epub"
+
+
+def admission(page) -> dict[str, str]:
+    """Lets a request of the test's own in, as the page's cookie does. It goes to 127.0.0.1, since
+    not every resolver knows the page's name.
+    """
+    (cookie,) = page.context.cookies()
+    return {"Cookie": f"{cookie['name']}={cookie['value']}"}

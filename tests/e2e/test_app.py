@@ -16,6 +16,7 @@ from core.documents import read_document
 from core.errors import ScannedPages
 from core.hardware.gpus import imagined_hardware
 from tests.app.fake_runtime import ANSWER, SUMMARY, FakeRuntime
+from tests.e2e.conftest import admission
 from tests.hub import serving
 
 LONG = "\n\n".join([SUMMARY] * 8)  # long enough to be stopped on a slow machine
@@ -260,6 +261,7 @@ def test_a_file_over_the_limit_is_refused_before_and_by_the_server(serve, open_p
     page.wait_for_selector(".notice-error:has-text('limit of 1 MB')")
     answer = page.request.post(
         f"http://127.0.0.1:{serve.address.port}/gradio_api/upload",
+        headers=admission(page),
         multipart={"files": {"name": "a.txt", "mimeType": "text/plain", "buffer": big.read_bytes()}},
     )
     assert answer.status == 413
@@ -371,20 +373,21 @@ def test_the_server_is_locked_to_this_browser(serve, open_page, browser):
     assert stranger.request.get(base).status == 401
     assert stranger.request.get(base + "/config").status == 401
     page = open_page(url)
+    let_in = admission(page)
     for headers in ({"Origin": "http://evil.example"}, {"Sec-Fetch-Site": "cross-site"}):
         answer = page.request.post(
             base + "/gradio_api/upload",
-            headers=headers,
+            headers={**headers, **let_in},
             multipart={"files": {"name": "a.txt", "mimeType": "text/plain", "buffer": b"x"}},
         )
         assert answer.status == 403
-    assert page.request.get(base + "/config", headers={"Host": "evil.example"}).status == 421
+    assert page.request.get(base + "/config", headers={"Host": "evil.example", **let_in}).status == 421
     for name in ("a" * 64, "..%2f..%2fconversations.db"):
-        assert page.request.get(f"{base}/covers/{name}").status == 404
+        assert page.request.get(f"{base}/covers/{name}", headers=let_in).status == 404
     assert stranger.request.get(f"{base}/covers/{'a' * 64}").status == 401
     for closed in ("/docs", "/redoc", "/openapi.json", "/gradio_api/mcp/", "/monitoring", "/gradio_api/runs"):
-        assert page.request.get(base + closed).status in (401, 403, 404, 405), closed
-    named = page.request.get(base + "/gradio_api/info").json()
+        assert page.request.get(base + closed, headers=let_in).status in (401, 403, 404, 405), closed
+    named = page.request.get(base + "/gradio_api/info", headers=let_in).json()
     assert named["named_endpoints"] == {} and named["unnamed_endpoints"] == {}, (
         "no event may be called from outside the page"
     )

@@ -15,26 +15,27 @@ from tests.app.fake_runtime import SUMMARY, FakeRuntime
 pytestmark = pytest.mark.e2e
 ROOT = Path(__file__).resolve().parents[2]
 TYPED = "Half a question that took a while to word"
-# an app of its own, on the data folder of the test: its port and secret come from the first line it reads
+# an app of its own, on the data folder of the test
 APP = """
 import sys
 from app.main import Server, make_desk
 from app.models import Models
 from app import main
+from app.keys import kept_keys
+from core import paths
 from core.config import Settings
 from core.documents import read_document
 from core.hardware.gpus import imagined_hardware
 from tests.app.fake_runtime import FakeRuntime
 
-engine = FakeRuntime(pace=0.05, summary=sys.argv[3])
+engine = FakeRuntime(pace=0.05, summary=sys.argv[2])
 desk = make_desk(
     engine, models=Models(Settings(), look=imagined_hardware),
     read=lambda path, **_more: read_document(path), cover=lambda *_a, **_k: b"", can_ocr=lambda: True,
 )
 main.free_port = lambda _preferred: int(sys.argv[1])
-main.new_token = lambda: sys.argv[2]
-server = Server(desk, Settings())
-print(server.start().url, flush=True)
+server = Server(desk, Settings(), keys=kept_keys(paths.subdir("run")))
+print(main.fresh_url(server.start()), flush=True)
 engine.start()
 server.wait()
 """
@@ -49,7 +50,7 @@ def launch(home):
 
     def start(summary: str = SUMMARY) -> tuple[subprocess.Popen, str]:
         process = subprocess.Popen(
-            [sys.executable, "-c", APP, str(port), "a-secret-of-the-test", summary],
+            [sys.executable, "-c", APP, str(port), summary],
             cwd=ROOT,
             env={**os.environ, "TRIFORCE_HOME": str(home), "PYTHONPATH": str(ROOT)},
             stdout=subprocess.PIPE,
@@ -138,6 +139,7 @@ def test_a_reloaded_page_keeps_what_was_typed_and_forgets_what_was_sent(serve, o
     page.wait_for_selector(".card h2")
     page.fill("#question textarea", TYPED)
     page.reload()
+    page.wait_for_selector("body[data-connected] .card h2")
     page.wait_for_function("text => document.querySelector('#question textarea')?.value === text", arg=TYPED)
     page.press("#question textarea", "Enter")
     page.wait_for_selector("#turns .answer footer")

@@ -1,0 +1,55 @@
+"""The way into the page in a real browser: what its command line shows is of no use a moment later."""
+
+from __future__ import annotations
+
+import http.server
+import threading
+
+import pytest
+
+from app.keys import NAME, kept_keys
+from core import paths
+from tests.app.fake_runtime import FakeRuntime
+
+pytestmark = pytest.mark.e2e
+
+
+def test_the_page_opens_under_its_own_name_and_the_address_works_once(serve, open_page, browser):
+    url = serve(FakeRuntime())
+    page = open_page(url)
+    host = page.evaluate("location.hostname")
+    assert NAME.fullmatch(host) and page.evaluate("location.search + location.hash") == ""
+    code = url.partition("#")[2].partition(".")[0]
+    assert kept_keys(paths.subdir("run")).secret not in url
+    stranger = browser.new_context().new_page()
+    stranger.goto(url)
+    stranger.wait_for_selector("h1:has-text('locked')")
+    assert code not in stranger.content()
+    stranger.context.close()
+
+
+def test_a_server_on_another_port_sees_no_cookie(serve, open_page):
+    """Cookies know no ports: one of 127.0.0.1 went to every server of this computer."""
+    seen: list[str | None] = []
+
+    class Other(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            seen.append(self.headers.get("Cookie"))
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *_args: object) -> None:
+            return
+
+    other = http.server.HTTPServer(("127.0.0.1", 0), Other)
+    threading.Thread(target=other.serve_forever, daemon=True).start()
+    try:
+        page = open_page(serve(FakeRuntime()))
+        tab = page.context.new_page()
+        tab.goto(f"http://127.0.0.1:{other.server_port}/")
+        tab.goto(f"http://localhost:{other.server_port}/")
+        tab.close()
+    finally:
+        other.shutdown()
+        other.server_close()
+    assert seen and set(seen) == {None}
