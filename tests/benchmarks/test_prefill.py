@@ -55,6 +55,22 @@ def test_every_linear_layer_and_every_attention_is_timed_once():
     assert parts.seconds == {"linear": 2 * 4 + 1, "attention": 2}
 
 
+@pytest.mark.parametrize("storage", [torch.float32, torch.bfloat16], ids=str)
+def test_the_machine_s_rate_is_of_the_product_that_prefill_makes(storage: torch.dtype, monkeypatch):
+    """Another product than the model's own gave shares above 1: it was of another number format."""
+    backend, prepared, seen = CpuBackend(storage=storage), [], []
+    linear, product = backend.linear, torch.nn.functional.linear
+    monkeypatch.setattr(backend, "linear", lambda weight, *more: prepared.append(1) or linear(weight, *more))
+    monkeypatch.setattr(
+        torch.nn.functional,
+        "linear",
+        lambda x, weight, *more: seen.append((x.dtype, len(x))) or product(x, weight),
+    )
+    shape = ModelShape.from_hf_config(oracle().config.to_dict())
+    assert prefill.matmul_flops(backend, shape, rows=64) > 0
+    assert prepared == [1] and set(seen) == {(torch.float32, 64)} and len(seen) == prefill.REPEATS
+
+
 def test_half_a_prompt_is_no_result():
     """Stopped by the clock, it must not be reported as fast."""
     parts, made, shape = tiny()
