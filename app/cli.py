@@ -207,6 +207,11 @@ def _tune(parser: argparse.ArgumentParser) -> None:
 
 def _serve(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run="app.commands:serve")
+    parser.add_argument("--api", action="store_true", default=None, help="answer other programs, too")
+
+
+def _api_key(parser: argparse.ArgumentParser) -> None:
+    parser.set_defaults(run="app.commands:api_key")
 
 
 def _app(parser: argparse.ArgumentParser) -> None:
@@ -224,6 +229,7 @@ _COMMANDS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None]]] = {
     "tune": ("measure on this machine what the plan assumes, and keep what proves faster", _tune),
     "train-draft": ("train a small model that drafts for another one", _train_draft),
     "serve": ("start the app without opening the browser", _serve),
+    "api-key": ("make a new key for other programs; the one before ends", _api_key),
     "app": ("start the app and open it in the browser", _app),
 }
 

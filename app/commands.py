@@ -224,6 +224,14 @@ def serve(given: argparse.Namespace, settings: Settings) -> int:
     return run(settings, open_browser=False, preferences=given.preferences)
 
 
+def api_key(given: argparse.Namespace, settings: Settings) -> int:
+    """A new key for other programs, shown once."""
+    from app.main import api_key
+
+    sys.stdout.write(api_key().renew() + "\n")
+    return 0
+
+
 def app(given: argparse.Namespace, settings: Settings) -> int:
     """The app, opened in the browser unless the settings say otherwise."""
     from app.main import run

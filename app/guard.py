@@ -55,11 +55,12 @@ HEADERS = {
 class LocalGuard:
     """ASGI middleware. `/?k=<code>` trades a code of `keys` for a cookie, and `POST /code` gives a code to
     whoever has the secret. `port` is the one served on.
+    Paths that begin with `keyed` see to it themselves who may ask.
     """
 
-    def __init__(self, app: ASGIApp, *, keys: Keys, port: int) -> None:
+    def __init__(self, app: ASGIApp, *, keys: Keys, port: int, keyed: str | None = None) -> None:
         self._app = app
-        self._keys = keys
+        self._keys, self._keyed = keys, keyed
         self._port = port
         self._cookie = f"triforce_{port}"  # cookies of 127.0.0.1 are shared by all its ports
 
@@ -101,6 +102,8 @@ class LocalGuard:
         foreign = headers.get("sec-fetch-site") not in (None, "none", "same-origin")
         if foreign and not _is_visit(scope, headers):
             return PlainTextResponse("Requests from other sites are refused.", 403)
+        if self._keyed and scope["path"].startswith(self._keyed):
+            return None
         if scope["path"] in ("/enter", "/code"):
             return self._let_in(scope, headers)
         code = parse_qs(scope["query_string"].decode("latin-1")).get("k", [""])[0]

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from app.api.key import ApiKey
 from app.broadcast import Broadcast
 from app.gradio_inside import broken, calm_server, end_queue, launch_options, without_stub_files
 from app.guard import LocalGuard, scrub_environment
@@ -67,6 +68,7 @@ QUIET = {
 }
 NO_PAGES = {"docs_url": None, "redoc_url": None, "openapi_url": None}
 PRIVATE_FOLDERS = ("books", "models", "notes", "run", "logs", "snapshots")
+KEYED = "/v1/"  # what other programs are served at
 _LAST_WORD_S = 0.4  # the goodbye page is told that all is stored
 
 
@@ -104,6 +106,8 @@ def run(settings: Settings, open_browser: bool, *, preferences: Preferences | No
         desk.engine.start()  # after the page is up: loading a model must not delay it
         desk.models.start()
         _open(address, open_browser, _("TriForce Chat is open at {address}"))
+        if settings.api:
+            _tell_of_api(address)
         server.wait()
         _say(_("Keeping what was read for the next time; end it again to skip this."))
         server.stop()
@@ -127,6 +131,18 @@ def _try_data_folder() -> None:
             "has room, or name another one with data_dir in config.yaml."
         )
         raise UserError(words.format(folder=folder, reason=error.strerror or error)) from error
+
+
+def api_key() -> ApiKey:
+    """The key of this data folder."""
+    return ApiKey(paths.data_dir() / "api.key")
+
+
+def _tell_of_api(address: Address) -> None:
+    """Where other programs find it, and the key when it is new: it is not shown again."""
+    _say(_("Other programs: http://127.0.0.1:{port}/v1").format(port=address.port))
+    if key := api_key().ensure():
+        _say(_("Their key, shown this once: {key}").format(key=key))
 
 
 def _hand_over(instance: Instance, open_browser: bool) -> int:
@@ -257,7 +273,11 @@ class Server:
             app_kwargs={
                 **NO_PAGES,
                 "routes": self._routes(),
-                "middleware": [Middleware(LocalGuard, keys=self._keys, port=address.port)],
+                "middleware": [
+                    Middleware(
+                        LocalGuard, keys=self._keys, port=address.port, keyed=KEYED if settings.api else None
+                    )
+                ],
             },
             **QUIET,
             **launch_options(),
@@ -270,10 +290,14 @@ class Server:
         from starlette.routing import Mount, Route
         from starlette.staticfiles import StaticFiles
 
+        from app.api.routes import Api
+
         async def stream_script(_request: Request) -> Response:
             return FileResponse(STREAM_SCRIPT, media_type="text/javascript")
 
+        served = Api(self._desk, api_key()).routes() if self._settings.api else []
         return [
+            *served,
             Route("/healthz", self._healthz),
             Route("/events", self._events),
             Route("/stream.js", stream_script),

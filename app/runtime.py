@@ -12,7 +12,7 @@ import logging
 import queue
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any
 
 from app.process import EngineProcess, log_path
@@ -33,6 +33,7 @@ WORKER = (sys.executable, "-m", "core.worker")
 # in a row without becoming ready; then something is wrong for good
 _RESTARTS = 2
 _CARD_WAIT_S = 30.0
+_GUEST_WAIT_S = 0.5  # between two looks whether it is still wanted
 _SAVE_WAIT_S = 120.0  # 17 GB, an 8B model's KV of 128K tokens, at 150 MB/s
 
 
@@ -52,6 +53,9 @@ class Runtime:
         self._inboxes: dict[int, queue.Queue[dict[str, Any]]] = {}
         self._answering: int | None = None
         self._saving: int | None = None
+        self._guest: int | None = None  # of an answer for another program
+        self._sent_away: int | None = None
+        self._persons = 0  # who ask or are answered
         self._known_book = ""
         self._failures = 0
         self._closed = False
@@ -148,29 +152,30 @@ class Runtime:
         """The events of one answer, ending with Finished or Failed.
 
         While the engine loads, its progress comes first. To answer a question again, cut `history` and ask it
-        again.
+        again. A guest waits until nobody else asks, and the answer to it begins anew (after a Loading) when
+        somebody does meanwhile.
         """
         self.start()
-        yield from self._wait_loading()
-        with self._lock:
-            if self.state != "ready":
-                busy = _("An answer is still being written. Stop it or wait for its end.")
-                down = self.error or _("The engine is not running.")
-                failed = Failed(busy if self.state == "busy" else down)
-            else:
-                failed = None
-                if ask.book is not None:
-                    self._hand_over(ask.book)
-                number, inbox = self._post({"do": "ask", "ask": pack_ask(ask)})
-                self._answering = number
-                self._become("busy")
-        if failed is not None:
-            yield failed
+        if ask.guest:
+            while (yield from self._answer_guest(ask)):
+                pass
             return
+        with self._changed:
+            self._persons += 1
         try:
-            yield from _events(inbox)
+            yield from self._wait_loading()
+            self._send_guest_away()
+            yield from self._answer(ask)
         finally:
-            self._done_answering(number)
+            with self._changed:
+                self._persons -= 1
+                self._changed.notify_all()
+
+    def stop_guest(self) -> None:
+        """End the answer that a guest is given, if one is."""
+        with self._lock:
+            if self._guest is not None:
+                self._send({"do": "stop", "id": self._guest})
 
     def save(self, timeout_s: float = _SAVE_WAIT_S) -> None:
         """Wait until what was read is stored on disk, or `stop`; the engine does so by itself when it has
@@ -218,6 +223,62 @@ class Runtime:
 
     # ---- inside: questions ---------------------------------------------------------------------------------
 
+    def _answer(self, ask: Ask) -> Iterator[Event]:
+        begun = self._begin(ask)
+        if isinstance(begun, Failed):
+            yield begun
+            return
+        number, inbox = begun
+        try:
+            yield from _events(inbox)
+        finally:
+            self._done_answering(number)
+
+    def _begin(self, ask: Ask) -> tuple[int, queue.Queue[dict[str, Any]]] | Failed:
+        with self._lock:
+            if self.state != "ready":
+                busy = _("An answer is still being written. Stop it or wait for its end.")
+                return Failed(busy if self.state == "busy" else self.error or _("The engine is not running."))
+            if ask.book is not None:
+                self._hand_over(ask.book)
+            number, inbox = self._post({"do": "ask", "ask": pack_ask(ask)})
+            self._answering = number
+            self._guest = number if ask.guest else None
+            self._become("busy")
+            return number, inbox
+
+    def _answer_guest(self, ask: Ask) -> Generator[Event, None, bool]:
+        """True when a person asked meanwhile: the answer is to begin anew."""
+        yield from self._wait_loading()
+        with self._changed:
+            free = self.state == "ready" and not self._persons
+            begun = self._begin(ask) if free or self.state == "failed" or self._closed else None
+            if begun is None:
+                self._changed.wait(_GUEST_WAIT_S)
+        if begun is None:
+            yield Loading(_("Waiting until the engine is free"))
+            return True
+        if isinstance(begun, Failed):
+            yield begun
+            return False
+        number, inbox = begun
+        try:
+            for event in _events(inbox):
+                if isinstance(event, Finished) and event.reason == "user" and self._sent_away == number:
+                    return True
+                yield event
+        finally:
+            self._done_answering(number)
+        return False
+
+    def _send_guest_away(self) -> None:
+        """The person's own question goes first."""
+        with self._changed:
+            if self.state == "busy" and self._guest is not None:
+                self._sent_away = self._guest
+                self._send({"do": "stop", "id": self._guest})
+                self._changed.wait_for(lambda: self.state != "busy" or self._closed, _CARD_WAIT_S)
+
     def _wait_loading(self) -> Iterator[Loading]:
         told = None
         while True:
@@ -242,7 +303,7 @@ class Runtime:
             self._inboxes.pop(number, None)
             if self._answering == number:
                 self._send({"do": "stop", "id": number})
-                self._answering = None
+                self._answering = self._guest = None
                 if self.state == "busy":
                     self._become("ready")
 
@@ -259,7 +320,7 @@ class Runtime:
     # ---- inside: the process -------------------------------------------------------------------------------
 
     def _launch(self) -> None:
-        self._known_book, self._answering = "", None
+        self._known_book, self._answering, self._guest = "", None, None
         self.error, self.loading_stage, self.loading_fraction = "", _("Starting the engine"), None
         self._process = EngineProcess(self._command, heard=self._deliver, ended=self._ended)
         self._become("loading")
@@ -287,7 +348,7 @@ class Runtime:
                 self._become("failed")
             elif inbox is not None:
                 if isinstance(event, (Finished, Failed)) and self._answering == message["id"]:
-                    self._answering = None
+                    self._answering = self._guest = None
                     self._become("ready")
                 inbox.put(message)
 

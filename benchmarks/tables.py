@@ -172,6 +172,7 @@ def _row(cells: Collection[str]) -> str:
 FOLDERS = {
     ".ci": "what must pass on every change",
     "app": "the page and the command line; the only package that imports Gradio",
+    "app/api": "the interface for other programs",
     "app/templates": "the page's HTML",
     "assets": "what comes with the program, and the scripts that build it",
     "assets/css": "the style of the page",

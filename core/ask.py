@@ -56,7 +56,8 @@ class Ask:
     `params`: fields of Params that are to differ from the settings. `history`: what was said before, oldest
     first. `fresh`: read every part again, even when its summary is known. `until`: the last chapter that may
     be read or shown (1-based), as if the book ended with it; None: there is no limit. `summary_length`:
-    one of core.config.LENGTHS.
+    one of core.config.LENGTHS. `guest`: another program asks, and what it reads gives way to what the person
+    reads.
     """
 
     question: str | None = None
@@ -69,6 +70,7 @@ class Ask:
     fresh: bool = False
     until: int | None = None
     summary_length: str = "page"
+    guest: bool = False
 
     @property
     def book_id(self) -> str:

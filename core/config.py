@@ -90,6 +90,7 @@ class Settings:
     # app
     max_upload_mb: int = 200
     snapshot_quota_gb: float | None = None
+    api: bool = False
     port: int = 7860
     open_browser: bool = True
     theme: str = "system"
@@ -269,6 +270,7 @@ RULES: dict[str, Rule] = {
     "tflops": _number(0.1, 10_000, auto=True, unit=" TFLOP/s"),
     "max_upload_mb": _whole(1, 10_000, unit=" MB"),
     "snapshot_quota_gb": _number(0, 100_000, auto=True, unit=" GB"),
+    "api": Rule(lambda: _("true or false"), _flag),
     "port": _whole(0, 65_535),
     "open_browser": FLAG,
     "theme": _choice(THEMES),

@@ -76,7 +76,10 @@ class Turns:
         look = None
         if places is not None and self._heads:
             look = partial(self._looker, places(), prompt, question, asked=run.ask.question)
-        done = yield from self._generate(run, key, prompt.ids, run.params, keep_tokens=kept, look=look)
+        guest = run.ask.guest
+        done = yield from self._generate(
+            run, key, prompt.ids, run.params, keep_tokens=kept, passing=guest, look=look
+        )
         self._conversations.memory(run.ask).asked(asked, done.token_ids)
         if not prompt.dropped_turns:
             return done
@@ -103,7 +106,8 @@ class Turns:
         frame, asked = self._tokenizer.frame(self._style.system), self._tokenizer.encode(question)
         prompt = build(frame, text, (), asked, room=self._engine.context_tokens)
         kept = prompt.head_tokens if of_book else 0
-        return (yield from self._generate(run, key, prompt.ids, params, keep_tokens=kept, keep_whole=False))
+        keeping = {"keep_tokens": kept, "keep_whole": False, "passing": run.ask.guest}
+        return (yield from self._generate(run, key, prompt.ids, params, **keeping))
 
     def passing(
         self, run: Run, key: tuple, text: Sequence[int], question: str, params: Params

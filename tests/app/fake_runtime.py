@@ -116,6 +116,10 @@ class FakeRuntime:
         """Ends the answer after the current round."""
         self._stop.set()
 
+    def stop_guest(self) -> None:
+        """Likewise, for another program."""
+        self._stop.set()
+
     def forget(self, conversation_id: str) -> None:
         """Notes that the conversation's memory was given back."""
         self.forgotten.append(conversation_id)

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from app import cli
+from app.main import api_key
 
 REPO = Path(__file__).resolve().parent.parent.parent
 SCRIPT = REPO / "tests" / "scripted_worker.py"
@@ -203,6 +204,13 @@ def test_doctor_reports(capsys: pytest.CaptureFixture[str]):
     assert {"hardware", "would_run", "problems", "snapshots"} <= set(json.loads(capsys.readouterr().out))
     assert cli.main(["doctor"]) == 0
     assert re.search(r"snapshots +0 [KM]B of 0 books, at most [0-9.]+ [GM]B, in ", capsys.readouterr().out)
+
+
+def test_a_new_key_for_other_programs_is_said_once(home: Path, capsys: pytest.CaptureFixture[str]):
+    """The file tells nobody what it was."""
+    assert cli.main(["api-key"]) == 0
+    key = capsys.readouterr().out.strip()
+    assert len(key) > 40 and api_key().fits(key) and key not in (home / "api.key").read_text()
 
 
 def test_snapshots_are_counted_and_cleared(home: Path, capsys: pytest.CaptureFixture[str]):

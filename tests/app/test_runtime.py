@@ -22,6 +22,7 @@ from core.conversation.notes import NoteStore
 from core.documents.document import Document, Section
 from core.errors import UserError
 from core.events import Delta, Failed, Finished, Loading
+from tests.app.fake_runtime import wait_until
 
 SCRIPT = Path(__file__).resolve().parent.parent / "scripted_worker.py"
 BOOK = Document("B", "", "txt", "The keeper came.\n\n" * 40, (Section("One", 0, 18 * 40),), sha256="b")
@@ -256,3 +257,40 @@ def test_who_watches_is_told_of_every_change(make):
     last(ask(runtime))
     assert [state for state, _ in seen if state != "loading"] == ["ready", "busy", "ready"]
     assert ("loading", 0.5) in seen
+
+
+def test_a_guest_waits_for_the_person_and_its_answer_begins_anew(make, monkeypatch):
+    """Another program's answer must neither hold up the person's nor come out in half."""
+    monkeypatch.setenv("SCRIPT_SLOW", "0.01")
+    runtime = make()
+    runtime.start()
+    assert runtime.wait_ready(30)
+    guest = Ask("from elsewhere", conversation_id="api-1", guest=True)
+    heard: list[object] = []
+    thread = threading.Thread(target=lambda: heard.extend(runtime.ask(guest)), daemon=True)
+    thread.start()
+    wait_until(lambda: sum(isinstance(one, Delta) for one in heard) > 3)
+    mine = list(runtime.ask(Ask("mine", conversation_id="1")))
+    assert isinstance(mine[-1], Finished) and "You asked 'mine'" in mine[-1].text
+    thread.join(30)
+    assert isinstance(heard[-1], Finished) and heard[-1].reason == "stop"
+    assert heard[-1].text.startswith("You asked 'from elsewhere'") and heard[-1].text.endswith("n39")
+    anew = next(index for index, one in enumerate(heard) if isinstance(one, Loading))
+    assert any(isinstance(one, Delta) for one in heard[:anew]), "it had begun before"
+
+
+def test_a_guest_that_is_stopped_ends_and_the_person_is_not_stopped_with_it(make, monkeypatch):
+    monkeypatch.setenv("SCRIPT_SLOW", "0.01")
+    runtime = make()
+    runtime.start()
+    assert runtime.wait_ready(30)
+    events = runtime.ask(Ask("from elsewhere", conversation_id="api-1", guest=True))
+    while not isinstance(next(events), Delta):
+        pass
+    runtime.stop_guest()
+    assert list(events)[-1].reason == "user"
+    mine = runtime.ask(Ask("mine", conversation_id="1"))
+    while not isinstance(next(mine), Delta):
+        pass
+    runtime.stop_guest()
+    assert list(mine)[-1].reason == "stop"

@@ -1,0 +1,229 @@
+"""An answer for another program: its text as it grows, and what is told of it at the end."""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from app.api.request import ApiError, Wanted
+from app.citations import Citations
+from app.markup import Citation
+from core.documents.document import Document
+from core.events import Delta, Event, Failed, Finished, Loading, Looked, Prefill, Reading, Stats
+
+if TYPE_CHECKING:
+    from app.runtime import Runtime
+
+MOST_WAITING = 8  # answers that are made or waited for
+TICK_S = 5.0  # the longest silence: clients and proxies give up on a connection that says nothing
+REASONS = {"length": "length", "context_full": "length"}
+_SAID = ("answer", "whole summary")  # the readings whose text is the answer's own
+
+
+@dataclass
+class Assembled:
+    """Turns events into text that only ever grows, though answers may begin anew and parts of a book are told
+    before the whole.
+    """
+
+    text: str = ""
+    sent: str = ""
+    purpose: str = "answer"
+    looked: list[Looked] = field(default_factory=list)
+
+    def take(self, event: Event) -> str:
+        """What is new of the answer's text. Trailing white space waits: it is no part of an answer's end."""
+        if isinstance(event, Loading):
+            self.text, self.purpose = "", "answer"
+        elif isinstance(event, Reading):
+            if event.attempt > 1 or (event.purpose, self.purpose) != ("whole summary", "whole summary"):
+                self.text = ""
+            self.purpose, self.looked = event.purpose, []
+        elif isinstance(event, Looked):
+            self.looked.append(event)
+        elif isinstance(event, Delta):
+            self.text += event.text
+            return self._new(self.text.strip()) if self.purpose in _SAID else ""
+        elif isinstance(event, Finished):
+            if not event.text.startswith(self.sent):
+                raise ApiError(500, "The answer changed while it was written. Please ask again.")
+            return self._new(event.text)
+        return ""
+
+    def _new(self, whole: str) -> str:
+        if not whole.startswith(self.sent):
+            return ""
+        new, self.sent = whole[len(self.sent) :], whole
+        return new
+
+
+class Answers:
+    """Makes answers one after the other."""
+
+    def __init__(self, engine: Runtime) -> None:
+        self._engine, self._citations = engine, Citations()
+        self._lock, self._turn = threading.Lock(), threading.Lock()
+        self._waiting = 0
+
+    def begin(self, wanted: Wanted) -> Answering:
+        """Raises ApiError (429) where too many wait already."""
+        with self._lock:
+            if self._waiting >= MOST_WAITING:
+                words = f"{MOST_WAITING} answers are waited for already. Ask again later."
+                raise ApiError(429, words, code="too_many_requests")
+            self._waiting += 1
+        return Answering(self._engine, wanted, turn=self._turn, citations=self._citations, over=self._over)
+
+    def _over(self) -> None:
+        with self._lock:
+            self._waiting -= 1
+
+
+class Answering:
+    """One answer, made on a thread of its own. `next` gives texts, remarks and at last the end."""
+
+    def __init__(
+        self,
+        engine: Runtime,
+        wanted: Wanted,
+        *,
+        turn: threading.Lock,
+        citations: Citations,
+        over: Callable[[], None],
+    ) -> None:
+        self.wanted = wanted
+        self._engine, self._turn, self._citations, self._over = engine, turn, citations, over
+        self._making = False
+        self._news: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._unwanted = threading.Event()
+        threading.Thread(target=self._run, name="api answer", daemon=True).start()
+
+    def stop(self) -> None:
+        """Nobody listens any more: a long prefill ends, too."""
+        self._unwanted.set()
+        if self._making:
+            self._engine.stop_guest()
+
+    def next(self, timeout_s: float = TICK_S) -> str | Remark | Ended | ApiError:
+        """A piece of the text, a remark about what is being done, the end, or what went wrong. Where nothing
+        comes in time, an empty remark.
+        """
+        try:
+            return self._news.get(timeout=timeout_s)
+        except queue.Empty:
+            return Remark("working")
+
+    def _run(self) -> None:
+        try:
+            while not self._turn.acquire(timeout=0.2):
+                if self._unwanted.is_set():
+                    return
+            self._making = True
+            try:
+                self._make()
+            finally:
+                self._making = False
+                self._turn.release()
+        except ApiError as error:
+            self._news.put(error)
+        except Exception as error:  # the thread's boundary: a client must not wait for ever
+            self._news.put(ApiError(500, f"The answer broke off ({type(error).__name__})."))
+        finally:
+            self._over()
+
+    def _make(self) -> None:
+        made, remarked = Assembled(), 0.0
+        with contextlib.closing(self._engine.ask(self.wanted.ask)) as events:
+            for event in events:
+                if self._unwanted.is_set():
+                    return
+                if isinstance(event, Failed):
+                    raise ApiError(503, event.message)
+                if new := made.take(event):
+                    self._news.put(new)
+                remark = _remark(event)
+                if remark and time.monotonic() - remarked > 1:
+                    remarked = time.monotonic()
+                    self._news.put(remark)
+                if isinstance(event, Finished):
+                    self._news.put(self._ended(event, made))
+
+    def _ended(self, event: Finished, made: Assembled) -> Ended:
+        ask, evidence = self.wanted.ask, []
+        if ask.book is not None:
+            book = ask.book.up_to(ask.until)
+            cited = self._citations(event.text, book, ask.question or "", made.looked, event.stands)
+            evidence = [_evidence(book, one) for one in cited.citations]
+        return Ended(REASONS.get(event.reason, "stop"), event, evidence)
+
+
+@dataclass(frozen=True, slots=True)
+class Remark:
+    """What is being done, for a comment line."""
+
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The answer is complete. `evidence`: of its sentences and quotations, in characters of the text."""
+
+    reason: str
+    finished: Finished
+    evidence: list[dict[str, Any]]
+
+    @property
+    def usage(self) -> dict[str, Any]:
+        """Tokens, in OpenAI's form."""
+        stats: Stats = self.finished.stats
+        return {
+            "prompt_tokens": stats.prompt_tokens,
+            "completion_tokens": stats.new_tokens,
+            "total_tokens": stats.prompt_tokens + stats.new_tokens,
+            "prompt_tokens_details": {"cached_tokens": stats.reused_tokens},
+        }
+
+    @property
+    def triforce(self) -> dict[str, Any]:
+        """What only this program tells."""
+        stats = self.finished.stats
+        return {
+            "evidence": self.evidence,
+            "read": list(self.finished.sources),
+            "notes": list(self.finished.notes),
+            "mode": stats.mode,
+            "acceptance": stats.acceptance_retrieval.rate,
+            "tbt_ms": stats.tbt_mean_ms,
+            "ttft_s": stats.ttft_s,
+        }
+
+
+def _remark(event: Event) -> Remark | None:
+    if isinstance(event, Loading):
+        return Remark(event.stage)
+    if isinstance(event, Reading):
+        return Remark(f"reading {event.index} of {event.total}")
+    if isinstance(event, Prefill):
+        return Remark(f"read {event.done_tokens} of {event.total_tokens} tokens")
+    return None
+
+
+def _evidence(book: Document, one: Citation) -> dict[str, Any]:
+    """A sentence or a quotation of the answer with its place: `kind` is quoted, agrees or nothing."""
+    place = {}
+    if one.offset is not None:
+        end = one.offset + (one.length or 0)
+        place = {
+            "chapter": book.section_at(one.offset).title,
+            "page": book.page_at(one.offset),
+            "book_start": one.offset,
+            "book_end": end,
+            "words": book.text[one.offset : end],
+        }
+    kind = one.kind or ("quoted" if place else "nothing")
+    return {"start": one.start, "end": one.end, "kind": kind, **place}

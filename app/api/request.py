@@ -1,0 +1,232 @@
+"""What another program asks for, checked: a request of OpenAI's form as an Ask. What is not known is refused,
+never passed over.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import secrets
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from app.library import BookEntry
+from core.ask import Ask, Exchange
+from core.config import FITS, LENGTHS, checked
+from core.documents.document import Document
+from core.errors import UserError
+
+MOST_STOPS, MOST_SEED = 4, 2**31 - 1
+_PARAMS = {"temperature": "temperature", "top_p": "top_p", "seed": "seed"} | dict.fromkeys(
+    ("max_tokens", "max_completion_tokens"), "max_new_tokens"
+)
+# taken where they ask for what is done anyway
+_ONLY: dict[str, tuple[Any, ...]] = {
+    "n": (1, None),
+    "frequency_penalty": (0, None),
+    "presence_penalty": (0, None),
+    "logprobs": (False, None),
+    "response_format": ({"type": "text"}, None),
+}
+_OTHERS = ("model", "messages", "stream", "stream_options", "stop", "user", "triforce")
+_OWN = ("summary", "until", "fit")
+
+
+class ApiError(Exception):
+    """In OpenAI's form. `param`: what of the request is wrong."""
+
+    def __init__(
+        self, status: int, message: str, *, param: str | None = None, code: str | None = None
+    ) -> None:
+        super().__init__(message)
+        self.status, self.param, self.code = status, param, code
+
+    @property
+    def body(self) -> dict[str, Any]:
+        """What the other program is told."""
+        kind = "invalid_request_error" if self.status < 500 and self.status != 429 else "server_error"
+        kind = "rate_limit_error" if self.status == 429 else kind
+        return {"error": {"message": str(self), "type": kind, "param": self.param, "code": self.code}}
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A request that can be answered. `model`: as it was named."""
+
+    model: str
+    ask: Ask
+    stream: bool
+    usage: bool
+
+
+def model_names(engine: str, books: Iterable[BookEntry]) -> dict[str, str]:
+    """Ids of all that can be asked -> the book's id, "" for the model without a book. Books of one title have
+    the beginning of their id behind it.
+    """
+    base = slug(engine) or "model"
+    entries = [(one, slug(one.title) or "book") for one in books]
+    often = Counter(name for _one, name in entries)
+    named = {
+        f"{base}@{name}" + (f"-{one.id[:6]}" if often[name] > 1 else ""): one.id for one, name in entries
+    }
+    return {base: "", **named}
+
+
+def slug(text: str) -> str:
+    """Letters and digits of any script with dashes between: a name for an address."""
+    plain = unicodedata.normalize("NFKC", text).casefold()
+    return re.sub(r"[^\w.]+|_+", "-", plain)[:60].strip("-.")
+
+
+def wanted(body: bytes, names: Mapping[str, str], book: Callable[[str], Document]) -> Wanted:
+    """The request as an Ask. `book` gives a document by its id. Raises ApiError."""
+    given = _object(body)
+    for name in given:
+        if name not in (*_PARAMS, *_ONLY, *_OTHERS):
+            raise ApiError(400, f"{name} is not known here.", param=name, code="unknown_parameter")
+    for name, fine in _ONLY.items():
+        if not any(given.get(name) == one for one in fine):
+            raise ApiError(
+                400, f"{name} cannot be {given[name]!r} here.", param=name, code="unsupported_value"
+            )
+    model = given.get("model")
+    if not isinstance(model, str) or model not in names:
+        words = f"There is no model {model!r}; GET /v1/models lists those there are."
+        raise ApiError(404, words, param="model", code="model_not_found")
+    own = _own(given.get("triforce"))
+    history, question, first = _said(given.get("messages"))
+    try:
+        document = book(names[model]) if names[model] else None
+    except KeyError:
+        words = "That book is no longer on the shelf."
+        raise ApiError(404, words, param="model", code="model_not_found") from None
+    talk = hashlib.sha256(json.dumps([model, own, first]).encode()).hexdigest()[:32]
+    ask = Ask(
+        question=None if own["summary"] else question,
+        book=document,
+        conversation_id=f"api-{talk}",
+        fit=own["fit"] or "auto",
+        until=own["until"],
+        summary_length=own["summary"] or "page",
+        params=_params(given),
+        history=() if own["summary"] else history,
+        guest=True,
+    )
+    if own["summary"] and document is None:
+        raise ApiError(400, "Only a book can be summarised: name one as the model.", param="triforce")
+    if own["until"] and (document is None or own["until"] > len(document.chapters)):
+        raise ApiError(400, "until is a chapter of the book, from 1.", param="triforce")
+    stream = _flag(given.get("stream"), "stream")
+    options = given.get("stream_options") or {}
+    if not isinstance(options, dict) or set(options) - {"include_usage"} or (options and not stream):
+        raise ApiError(400, "stream_options takes include_usage, with stream.", param="stream_options")
+    return Wanted(model, ask, stream, _flag(options.get("include_usage"), "stream_options"))
+
+
+def _object(body: bytes) -> dict[str, Any]:
+    try:
+        given = json.loads(body)
+    except (ValueError, RecursionError):
+        raise ApiError(400, "The request is no JSON.") from None
+    if not isinstance(given, dict):
+        raise ApiError(400, "The request is no JSON object.")
+    return given
+
+
+def _flag(value: Any, name: str) -> bool:
+    if value not in (None, True, False):
+        raise ApiError(400, f"{name} is true or false.", param=name)
+    return bool(value)
+
+
+def _params(given: Mapping[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, ours in _PARAMS.items():
+        value = given.get(name)
+        if value is None:
+            continue
+        whole = ours in ("seed", "max_new_tokens")
+        if isinstance(value, bool) or not isinstance(value, int if whole else (int, float)):
+            raise ApiError(400, f"{name} is a {'whole ' if whole else ''}number.", param=name)
+        try:
+            found[ours] = checked(ours, value)
+        except UserError as error:
+            raise ApiError(400, str(error), param=name) from None
+    found.setdefault("seed", 1 + secrets.randbelow(MOST_SEED))  # an answer may have to begin anew
+    stop = given.get("stop")
+    stops = [stop] if isinstance(stop, str) else stop or []
+    if (
+        not isinstance(stops, list)
+        or len(stops) > MOST_STOPS
+        or not all(isinstance(x, str) and x for x in stops)
+    ):
+        raise ApiError(400, f"stop is a text, or up to {MOST_STOPS} of them.", param="stop")
+    return {**found, "stop": stops} if stops else found
+
+
+def _own(value: Any) -> dict[str, Any]:
+    """What only this program knows: `triforce: {summary, until, fit}`."""
+    given = {} if value is None else value
+    if not isinstance(given, dict) or set(given) - set(_OWN):
+        raise ApiError(400, f"triforce takes {', '.join(_OWN)}.", param="triforce", code="unknown_parameter")
+    for name, allowed in (("summary", LENGTHS), ("fit", FITS)):
+        if given.get(name) is not None and given[name] not in allowed:
+            raise ApiError(400, f"{name} is one of {', '.join(allowed)}.", param="triforce")
+    until = given.get("until")
+    if until is not None and (isinstance(until, bool) or not isinstance(until, int) or until < 1):
+        raise ApiError(400, "until is a chapter of the book, from 1.", param="triforce")
+    return {name: given.get(name) for name in _OWN}
+
+
+def _said(messages: Any) -> tuple[tuple[Exchange, ...], str, str]:
+    """What was said before, the question, and what the conversation began with: instructions go before the
+    first question, and questions without an answer between are one.
+    """
+    if not isinstance(messages, list) or not messages:
+        raise ApiError(400, "messages is a list with a question in it.", param="messages")
+    instructions: list[str] = []
+    exchanges: list[Exchange] = []
+    asked: list[str] = []
+    first = ""
+    for message in messages:
+        role, text = _message(message)
+        if role in ("system", "developer"):
+            if asked or exchanges:
+                raise ApiError(400, "Instructions come before everything else.", param="messages")
+            instructions.append(text)
+        elif role == "user":
+            asked.append(text)
+        elif not asked:
+            raise ApiError(400, "An answer without a question before it.", param="messages")
+        else:
+            question = "\n\n".join([*instructions, *asked])
+            first, instructions = first or question, []
+            exchanges.append(Exchange(question, text))
+            asked = []
+    if not asked:
+        raise ApiError(400, "The last message is the user's question.", param="messages")
+    question = "\n\n".join([*instructions, *asked]).strip()
+    if not question:
+        raise ApiError(400, "The question is empty.", param="messages")
+    return tuple(exchanges), question, first or question
+
+
+def _message(message: Any) -> tuple[str, str]:
+    if not isinstance(message, dict) or set(message) - {"role", "content", "name"}:
+        raise ApiError(400, "A message has a role and a content.", param="messages")
+    role, content = message.get("role"), message.get("content")
+    if role not in ("system", "developer", "user", "assistant"):
+        raise ApiError(
+            400, "The role of a message is system, developer, user or assistant.", param="messages"
+        )
+    if isinstance(content, list):
+        if not all(isinstance(part, dict) and part.get("type") == "text" for part in content):
+            raise ApiError(400, "Only text can be read: no pictures, no sound.", param="messages")
+        content = "\n\n".join(str(part.get("text", "")) for part in content)
+    if not isinstance(content, str):
+        raise ApiError(400, "The content of a message is text.", param="messages")
+    return role, content

@@ -1,0 +1,330 @@
+"""Other programs: the official client of OpenAI over a real socket, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import socket
+import stat
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import httpx
+import openai
+import pytest
+import uvicorn
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+
+from app.api.answering import MOST_WAITING, Answers
+from app.api.key import ApiKey
+from app.api.request import ApiError, model_names, wanted
+from app.api.routes import MOST_BYTES, Api
+from app.guard import LocalGuard
+from app.keys import Keys
+from app.library import BookEntry
+from app.main import KEYED
+from tests.app.fake_runtime import ANSWER, SUMMARY, FakeRuntime, wait_until
+
+BOOK = "smollm2-135m-instruct@the-lamp"
+
+
+@pytest.fixture
+def engine() -> FakeRuntime:
+    made = FakeRuntime(pace=0.002, prefill_steps=5)
+    made.start()
+    wait_until(lambda: made.state == "ready")
+    return made
+
+
+@pytest.fixture
+def key(tmp_path) -> str:
+    return ApiKey(tmp_path / "api.key").renew()
+
+
+@pytest.fixture
+def address(desk, key, tmp_path):
+    """The app's routes behind its guard, on a real port."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    guard = Middleware(LocalGuard, keys=Keys("cookie" * 6, "x.localhost"), port=port, keyed=KEYED)
+    app = Starlette(routes=Api(desk, ApiKey(tmp_path / "api.key")).routes(), middleware=[guard])
+    server = uvicorn.Server(uvicorn.Config(app, port=port, log_level="error"))
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    wait_until(lambda: server.started)
+    yield f"http://127.0.0.1:{port}/v1"
+    server.should_exit = True
+    thread.join(10)
+
+
+@pytest.fixture
+def client(address, key) -> openai.OpenAI:
+    return openai.OpenAI(base_url=address, api_key=key, max_retries=0, timeout=20)
+
+
+def ask(text: str = "Who keeps the lamp?") -> list[dict]:
+    return [{"role": "user", "content": text}]
+
+
+def post(address: str, key: str, body: object, **headers: str) -> httpx.Response:
+    data = body if isinstance(body, bytes) else json.dumps(body).encode()
+    sent = {"Authorization": f"Bearer {key}", **headers}
+    return httpx.post(f"{address}/chat/completions", content=data, headers=sent, timeout=20)
+
+
+# ---- the official client
+
+
+def test_models_are_the_model_and_every_book(client):
+    assert [one.id for one in client.models.list()] == ["smollm2-135m-instruct", BOOK]
+    assert client.models.retrieve(BOOK).owned_by == "triforce-chat"
+    with pytest.raises(openai.NotFoundError):
+        client.models.retrieve("gpt-4")
+
+
+def test_an_answer_about_a_book_with_its_figures_and_its_evidence(client, desk, engine, book):
+    engine.answer = "The keeper lit the lamp. A dragon came. “The keeper lit the lamp.”"
+    made = client.chat.completions.create(
+        model=BOOK,
+        messages=[
+            {"role": "system", "content": "Be brief."},
+            *ask("Who?"),
+            {"role": "assistant", "content": "He."},
+            *ask("And then?"),
+        ],
+        temperature=0,
+        top_p=0.9,
+        seed=7,
+        max_tokens=50,
+        stop=["END"],
+    )
+    assert made.choices[0].message.content == engine.answer and made.choices[0].finish_reason == "stop"
+    assert made.usage.total_tokens == made.usage.prompt_tokens + made.usage.completion_tokens > 0
+    asked = engine.asked[-1]
+    assert asked.question == "And then?" and asked.guest and asked.book == book
+    assert [(one.question, one.answer) for one in asked.history] == [("Be brief.\n\nWho?", "He.")]
+    given = {"temperature": 0.0, "top_p": 0.9, "seed": 7, "max_new_tokens": 50, "stop": ["END"]}
+    assert dict(asked.params) == given
+    evidence = made.model_extra["triforce"]["evidence"]
+    quoted = next(one for one in evidence if one["kind"] == "quoted" and one["start"] < one["end"])
+    assert quoted["words"] == "The keeper lit the lamp" and quoted["chapter"] == "One"
+    assert book.text[quoted["book_start"] : quoted["book_end"]] == quoted["words"]
+    assert any(one["kind"] == "nothing" for one in evidence), "no dragon"
+    assert desk.history.conversations(book.sha256) == [], "what programs ask is not kept"
+
+
+def test_streamed_pieces_are_the_whole_answer(client, engine):
+    events = list(
+        client.chat.completions.create(
+            model=BOOK, messages=ask(), stream=True, stream_options={"include_usage": True}
+        )
+    )
+    text = "".join(one.choices[0].delta.content or "" for one in events if one.choices)
+    assert text == ANSWER and sum(bool(one.choices) for one in events) > 10
+    assert events[-2].choices[0].finish_reason == "stop" and "evidence" in events[-2].model_extra["triforce"]
+    assert events[-1].usage.completion_tokens > 0 and not events[-1].choices
+    assert len({one.id for one in events}) == 1
+
+
+def test_parts_of_a_book_that_are_told_first_are_not_the_answer(client, engine):
+    engine.parts = 3
+    summary = {"triforce": {"summary": "paragraph", "until": 1}}
+    events = client.chat.completions.create(model=BOOK, messages=ask("-"), stream=True, extra_body=summary)
+    assert "".join(one.choices[0].delta.content or "" for one in events) == SUMMARY
+    asked = engine.asked[-1]
+    assert (asked.question, asked.summary_length, asked.until) == (None, "paragraph", 1)
+
+
+def test_one_conversation_has_one_name_and_another_has_another(client, engine):
+    for text in ("Who?", "Who?", "What?"):
+        client.chat.completions.create(model=BOOK, messages=ask(text))
+    first, again, other = (one.conversation_id for one in engine.asked)
+    assert first == again != other
+
+
+def test_an_engine_that_fails_is_an_error_of_the_server(client, engine):
+    engine.fail = "Out of memory. Close something."
+    with pytest.raises(openai.InternalServerError, match="Close something"):
+        client.chat.completions.create(model=BOOK, messages=ask())
+    with pytest.raises(openai.APIError, match="Close something"):
+        list(client.chat.completions.create(model=BOOK, messages=ask(), stream=True))
+
+
+# ---- a long read
+
+
+def test_a_long_read_is_never_silent_and_ends_with_its_client(address, key, engine):
+    engine.prefill_steps, engine.pace = 10_000, 0.01
+    body = {"model": BOOK, "messages": ask(), "stream": True}
+    with httpx.stream(
+        "POST", f"{address}/chat/completions", json=body, headers={"Authorization": f"Bearer {key}"}
+    ) as answer:
+        lines = answer.iter_lines()
+        assert next(line for line in lines if line.startswith(": read "))
+        assert engine.state == "busy"
+    wait_until(lambda: engine.state == "ready", timeout_s=15)
+
+
+def test_eight_at_once_are_answered_and_the_ninth_is_told_to_come_back(address, key, engine, monkeypatch):
+    begun, begin = [], Answers.begin
+    monkeypatch.setattr(Answers, "begin", lambda self, asked: begun.append(begin(self, asked)) or begun[-1])
+    engine.pace = 0.3
+    body = {"model": BOOK, "messages": ask()}
+    with ThreadPoolExecutor(MOST_WAITING) as pool:
+        first = [pool.submit(post, address, key, body) for _ in range(MOST_WAITING)]
+        wait_until(lambda: len(begun) == MOST_WAITING)
+        refused = post(address, key, body)
+        engine.pace = 0.001
+        answers = [one.result() for one in first]
+    assert refused.status_code == 429 and refused.headers["retry-after"]
+    assert {one.status_code for one in answers} == {200}
+    assert {one.json()["choices"][0]["message"]["content"] for one in answers} == {ANSWER}
+    assert post(address, key, body).status_code == 200
+
+
+# ---- what is refused
+
+
+def test_without_the_key_nothing_is_said(address, key, engine):
+    for headers in (
+        {},
+        {"Authorization": "Bearer wrong"},
+        {"Authorization": key},
+        {"Cookie": "triforce_1=cookie"},
+    ):
+        for path in ("models", f"models/{BOOK}", "nothing"):
+            answer = httpx.get(f"{address}/{path}", headers=headers)
+            assert answer.status_code == 401 and answer.json()["error"]["code"] == "invalid_api_key"
+    with pytest.raises(openai.AuthenticationError):
+        openai.OpenAI(base_url=address, api_key="x", max_retries=0).models.list()
+
+
+def test_the_key_opens_nothing_but_the_interface(address, key):
+    page = httpx.get(address.removesuffix("/v1") + "/", headers={"Authorization": f"Bearer {key}"})
+    assert page.status_code == 401
+
+
+def test_web_pages_and_other_hosts_are_refused_though_they_had_the_key(address, key):
+    url, auth = f"{address}/models", {"Authorization": f"Bearer {key}"}
+    own = address.removesuffix("/v1")
+    assert httpx.get(url, headers={**auth, "Origin": "http://evil.example"}).status_code == 403
+    assert httpx.get(url, headers={**auth, "Origin": own}).status_code == 403
+    assert httpx.get(url, headers={**auth, "Host": "evil.example"}).status_code == 421
+    assert "access-control-allow-origin" not in httpx.get(url, headers=auth).headers
+
+
+BAD = [
+    b"",
+    b"{",
+    b"[]",
+    b"\xff",
+    b"[" * 100_000,
+    {},
+    {"model": "gpt-4", "messages": ask()},
+    {"model": 1, "messages": ask()},
+    *(
+        {"model": BOOK, "messages": messages}
+        for messages in (
+            None,
+            [],
+            "who",
+            [1],
+            [{"role": "user"}],
+            [{"role": "tool", "content": "x"}],
+            [{"role": "assistant", "content": "x"}],
+            [*ask(), {"role": "assistant", "content": "x"}],
+            [*ask(), {"role": "system", "content": "x"}],
+            ask(" "),
+            [{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}],
+            [{"role": "user", "content": "x", "tool_calls": []}],
+        )
+    ),
+    *(
+        {"model": BOOK, "messages": ask(), **more}
+        for more in (
+            {"tools": []},
+            {"temprature": 1},
+            {"temperature": 3},
+            {"temperature": "hot"},
+            {"temperature": True},
+            {"top_p": 0},
+            {"seed": 1.5},
+            {"max_tokens": 0},
+            {"n": 2},
+            {"logprobs": True},
+            {"frequency_penalty": 0.5},
+            {"response_format": {"type": "json_object"}},
+            {"stop": ["a"] * 5},
+            {"stop": [""]},
+            {"stop": 3},
+            {"stream": "yes"},
+            {"stream_options": {"include_usage": True}},
+            {"stream": True, "stream_options": {"other": 1}},
+            {"triforce": {"spoil": True}},
+            {"triforce": {"summary": "long"}},
+            {"triforce": {"until": 0}},
+            {"triforce": {"until": 99}},
+            {"triforce": 3},
+        )
+    ),
+    {"model": "smollm2-135m-instruct", "messages": ask(), "triforce": {"summary": "page"}},
+    {"model": "smollm2-135m-instruct", "messages": ask(), "triforce": {"until": 1}},
+]
+
+
+def test_bad_requests_are_refused_in_the_clients_own_form_and_nothing_breaks(address, key, engine):
+    for body in BAD:
+        answer = post(address, key, body)
+        error = answer.json()["error"]
+        assert answer.status_code in (400, 404), body
+        assert error["type"] == "invalid_request_error" and error["message"], body
+    assert engine.asked == []
+    assert post(address, key, {"model": BOOK, "messages": ask()}).status_code == 200
+
+
+def test_a_request_of_too_many_bytes_is_cut_short(address, key):
+    answer = post(address, key, b"x" * (MOST_BYTES + 1))
+    assert answer.status_code == 413
+
+
+# ---- names and keys
+
+
+def test_books_of_one_title_have_names_of_their_own():
+    entries = [
+        BookEntry(letter * 64, title, "", "txt", 1, 1, 0.0)
+        for letter, title in zip("abcd", ("The Sea", "The Sea!", "海", "…"), strict=True)
+    ]
+    assert model_names("Qwen3 4B", entries) == {
+        "qwen3-4b": "",
+        "qwen3-4b@the-sea-aaaaaa": "a" * 64,
+        "qwen3-4b@the-sea-bbbbbb": "b" * 64,
+        "qwen3-4b@海": "c" * 64,
+        "qwen3-4b@book": "d" * 64,
+    }
+
+
+def test_a_book_that_has_gone_meanwhile_is_no_model(book):
+    def gone(_id: str):
+        raise KeyError
+
+    body = json.dumps({"model": "m@b", "messages": ask()}).encode()
+    with pytest.raises(ApiError, match="no longer") as caught:
+        wanted(body, {"m@b": "a" * 64}, gone)
+    assert caught.value.status == 404
+    assert wanted(body, {"m@b": "a" * 64}, lambda _id: replace(book, title="x")).ask.params["seed"] > 0
+
+
+def test_a_key_is_shown_once_kept_as_a_digest_and_can_be_renewed(tmp_path):
+    file = tmp_path / "api.key"
+    made = ApiKey(file)
+    assert not made.fits("")
+    first = made.ensure()
+    assert first and made.ensure() is None and made.fits(first)
+    assert first not in file.read_text() and stat.S_IMODE(file.stat().st_mode) == 0o600
+    second = ApiKey(file).renew()
+    assert made.fits(second) and not made.fits(first)
+    file.write_bytes(b"\xff")
+    assert not made.fits(second)
