@@ -31,15 +31,18 @@ def mode_names() -> dict[str, str]:
 def panel_html(stats: Stats | None, *, live: bool) -> str:
     """The whole live panel; with None it shows what will be there."""
     shown = stats or Stats(mode="triforce")
+    undecoded = stats is not None and not live and not stats.new_tokens and not stats.rounds
+    facts = _facts(shown)
     return render(
         "panel.html",
         stats=shown,
         some=shown.new_tokens > 0,
         live=live,
         waiting=stats is None,
+        undecoded=undecoded,
         levels=_levels(shown),
         plot=_plot(shown.tbt_series_ms, shown.acceptance_series),
-        facts=_facts(shown),
+        facts=[fact for fact in facts if fact[0] == "prefill"] if undecoded else facts,
         context=_context(shown.context_used, shown.context_total),
     )
 

@@ -80,6 +80,15 @@ def test_plain_decoding_shows_no_acceptance():
     assert "stat-acceptance" not in html and "nothing is proposed" in html
 
 
+@pytest.mark.parametrize("stats", [Stats(), Stats(model="m"), Stats(mode="triforce", prompt_tokens=900)])
+def test_where_nothing_was_decoded_the_panel_says_so(stats: Stats):
+    """A summary in the book's own sentences showed dashes and "Plain decoding"."""
+    html = panel_html(stats, live=False)
+    assert "Nothing was decoded" in html and "stat-speed" not in html and "lain decoding" not in html
+    for other in (panel_html(stats, live=True), panel_html(None, live=False), panel_html(STATS, live=False)):
+        assert "Nothing was decoded" not in other and "stat-speed" in other
+
+
 def test_the_plot_runs_from_edge_to_edge_and_says_the_same_in_words():
     svg = panel_html(STATS, live=True)
     line = re.search(r'class="line-tbt" points="([^"]+)"', svg).group(1)
