@@ -62,9 +62,15 @@ def _about_books(desk: Desk, text: dict[str, str]) -> dict[str, Callable[[], obj
 def _about_answers(desk: Desk, text: dict[str, str]) -> dict[str, Callable[[], object]]:
     return {
         "talk": lambda: desk.select_conversation(text.get("id", "")),
-        "forget-talk": lambda: desk.forget_conversation(text.get("id", "")),
+        "forget-talk": lambda: desk.talks.forget(text.get("id", "")),
+        "undo": lambda: desk.talks.restore(text.get("id", "")),
+        "rename-talk": lambda: desk.talks.rename(text.get("id", ""), text.get("text", "")),
+        "pin-talk": lambda: desk.talks.pin(text.get("id", "")),
+        "fork": lambda: desk.talks.fork(_number(text.get("value"))),
+        "ask-otherwise": lambda: desk.talks.ask_otherwise(_number(text.get("value"))),
+        "version": lambda: desk.talks.use_version(_number(text.get("id")), _number(text.get("value"))),
         "new": desk.new_conversation,
-        "clear": desk.clear,
+        "clear": lambda: desk.talks.forget(desk.conversation_id),
         "summarize": lambda: desk.summarize(make_wish(desk)),
         "suggest": lambda: desk.ask(text.get("text", "")[:200], make_wish(desk)),
         "regenerate": lambda: desk.regenerate(make_wish(desk)),

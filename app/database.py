@@ -23,10 +23,20 @@ CREATE TABLE IF NOT EXISTS turns (
     PRIMARY KEY (conversation_id, number));
 CREATE INDEX IF NOT EXISTS by_book ON conversations(book_id, updated);
 """,
+    """
+ALTER TABLE conversations ADD COLUMN pinned INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE conversations ADD COLUMN forgotten REAL;
+CREATE TABLE versions (
+    conversation_id TEXT NOT NULL REFERENCES conversations(id) ON DELETE CASCADE,
+    number INTEGER NOT NULL, version INTEGER NOT NULL,
+    text TEXT NOT NULL, state TEXT NOT NULL, extra TEXT NOT NULL,
+    PRIMARY KEY (conversation_id, number, version));
+""",
 )
 USED = (
-    "SELECT id, book_id, title, created, updated, until FROM conversations LIMIT 1",
+    "SELECT id, book_id, title, created, updated, until, pinned, forgotten FROM conversations LIMIT 1",
     "SELECT conversation_id, number, role, text, state, extra FROM turns LIMIT 1",
+    "SELECT conversation_id, number, version, text, state, extra FROM versions LIMIT 1",
 )
 # SQLite's words where the file is sound and its folder, the disk or another program stands in the way
 OUTSIDE = ("unable to open", "readonly", "locked", "disk i/o", "disk is full")

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from app.cards import Cards
+from app.conversations import Conversations
 from app.faults import in_words
 from app.history import History, Turn, asked_again, exchanges
 from app.intake import Intake
@@ -73,6 +74,7 @@ class Desk:
         self.reading = OpenBook(
             library, whole=lambda: self.book, until=lambda: self.until, changed=self.change
         )
+        self.talks = Conversations(self)
         history.settle()
         models.changed, self.used = self.change, ModelsUsed(self)
 
@@ -216,23 +218,6 @@ class Desk:
                 self.conversation_id, self.job, self.notice = "", None, None
             self.change()
 
-    def forget_conversation(self, conversation_id: str) -> None:
-        """Deletes one conversation."""
-        if self.refuse_while_busy():
-            return
-        self.history.forget(conversation_id)
-        self.engine.forget(conversation_id)
-        with self._lock:
-            self.shelf_version += 1
-            if conversation_id == self.conversation_id:
-                self.conversation_id, self.job = "", None
-        self.change()
-
-    def clear(self) -> None:
-        """Deletes the current conversation."""
-        if self.conversation_id:
-            self.forget_conversation(self.conversation_id)
-
     def limit(self, chapter: int) -> None:
         """Nothing behind `chapter` is read or shown in this conversation from now on; 0: all of the book
         may be.
@@ -358,6 +343,7 @@ class Desk:
         self.engine.close()
         if self.job:
             self.job.join(STOP_WAIT_S)
+        self.talks.close()
         self.history.close()
 
     def hurry(self) -> None:

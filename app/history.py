@@ -26,12 +26,13 @@ class Conversation:
     title: str
     updated: float
     until: int | None = None
+    pinned: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
     """One turn. `state` of an answer: writing | finished | stopped | failed. `extra` is plain JSON (ids,
-    pieces, stats).
+    pieces, stats). `versions`: (number, text) of an answer's other versions.
     """
 
     number: int
@@ -39,6 +40,7 @@ class Turn:
     text: str
     state: str
     extra: dict
+    versions: tuple[tuple[int, str], ...] = ()
 
 
 class History:
@@ -80,24 +82,87 @@ class History:
             self._db.execute("UPDATE conversations SET until = ? WHERE id = ?", (until, conversation_id))
 
     def conversations(self, book_id: str) -> list[Conversation]:
-        """The book's conversations that hold at least one turn, newest first."""
-        query = """SELECT id, book_id, title, updated, until FROM conversations
-                   WHERE book_id = ? AND EXISTS (SELECT 1 FROM turns WHERE conversation_id = id)
-                   ORDER BY updated DESC, rowid DESC"""
+        """The book's conversations that hold at least one turn, newest first, after the pinned ones."""
+        query = """SELECT id, book_id, title, updated, until, pinned FROM conversations
+                   WHERE book_id = ? AND forgotten IS NULL
+                   AND EXISTS (SELECT 1 FROM turns WHERE conversation_id = id)
+                   ORDER BY pinned DESC, updated DESC, rowid DESC"""
         with self._lock:
-            return [Conversation(*row) for row in self._db.execute(query, (book_id,))]
+            rows = self._db.execute(query, (book_id,)).fetchall()
+        return [Conversation(*row[:-1], pinned=bool(row[-1])) for row in rows]
+
+    def rename(self, conversation_id: str, title: str) -> None:
+        """Gives a conversation another name."""
+        with self._lock:
+            self._db.execute("UPDATE conversations SET title = ? WHERE id = ?", (title, conversation_id))
+
+    def pin(self, conversation_id: str) -> None:
+        """Pins a conversation before the others, or no longer."""
+        with self._lock:
+            self._db.execute("UPDATE conversations SET pinned = 1 - pinned WHERE id = ?", (conversation_id,))
 
     def turns(self, conversation_id: str) -> list[Turn]:
         """The conversation's turns in order; empty for an unknown conversation."""
         query = "SELECT number, role, text, state, extra FROM turns WHERE conversation_id = ? ORDER BY number"
         with self._lock:
             rows = self._db.execute(query, (conversation_id,)).fetchall()
-            unwritten = dict(self._unwritten)
+            unwritten, versions = dict(self._unwritten), self._versions(conversation_id)
         found = []
         for number, role, text, state, extra in rows:
-            late = unwritten.get((conversation_id, number), (text, state, None))
-            found.append(Turn(number, role, *late[:2], json.loads(extra) if late[2] is None else late[2]))
+            text, state, late = unwritten.get((conversation_id, number), (text, state, None))
+            whole = json.loads(extra) if late is None else late
+            found.append(Turn(number, role, text, state, whole, tuple(versions.get(number, ()))))
         return found
+
+    def _versions(self, conversation_id: str) -> dict[int, list[tuple[int, str]]]:
+        query = "SELECT number, version, text FROM versions WHERE conversation_id = ? ORDER BY version"
+        found: dict[int, list[tuple[int, str]]] = {}
+        for number, version, text in self._db.execute(query, (conversation_id,)):
+            found.setdefault(number, []).append((version, text))
+        return found
+
+    def keep_version(self, conversation_id: str, number: int) -> None:
+        """Keeps the answer as it is now beside the one that is going to take its place."""
+        query = """INSERT INTO versions (conversation_id, number, version, text, state, extra)
+                   SELECT conversation_id, number, (
+                       SELECT COALESCE(MAX(version), 0) + 1 FROM versions AS other
+                       WHERE other.conversation_id = turns.conversation_id AND other.number = turns.number),
+                   text, state, extra FROM turns WHERE conversation_id = ? AND number = ?"""
+        with self._lock:
+            self._db.execute(query, (conversation_id, number))
+
+    def use_version(self, conversation_id: str, number: int, version: int) -> None:
+        """Lets an earlier version of an answer stand; the one that stood becomes one of the others."""
+        key = (conversation_id, number, version)
+        where = "WHERE conversation_id = ? AND number = ? AND version = ?"
+        with self.together():
+            chosen = self._db.execute(f"SELECT text, state, extra FROM versions {where}", key).fetchone()
+            if chosen is None:
+                return
+            self._db.execute(f"DELETE FROM versions {where}", key)
+            self.keep_version(conversation_id, number)
+            self._db.execute(
+                "UPDATE turns SET text = ?, state = ?, extra = ? WHERE conversation_id = ? AND number = ?",
+                (*chosen, conversation_id, number),
+            )
+
+    def fork(self, conversation_id: str, number: int, title: str) -> str:
+        """A copy of the conversation up to and with its turn `number`, named by `title` (with {title} for the
+        name it has). Returns its id.
+        """
+        with self.together():
+            (book_id, before, until) = self._db.execute(
+                "SELECT book_id, title, until FROM conversations WHERE id = ?", (conversation_id,)
+            ).fetchone()
+            made = self.create(book_id, until)
+            self._db.execute(
+                "INSERT INTO turns (conversation_id, number, role, text, state, extra) "
+                "SELECT ?, number, role, text, state, extra FROM turns "
+                "WHERE conversation_id = ? AND number <= ?",
+                (made.id, conversation_id, number),
+            )
+            self.rename(made.id, _title(title.format(title=before)))
+        return made.id
 
     def add(
         self,
@@ -198,11 +263,26 @@ class History:
             self._forgotten(ids)
         return ids
 
-    def forget(self, conversation_id: str) -> None:
-        """Deletes one conversation."""
+    def mark_forgotten(self, conversation_id: str, now: float) -> None:
+        """Takes a conversation out of sight; `purge` deletes it."""
         with self._lock:
-            self._db.execute("DELETE FROM conversations WHERE id = ?", (conversation_id,))
-            self._forgotten([conversation_id])
+            self._db.execute("UPDATE conversations SET forgotten = ? WHERE id = ?", (now, conversation_id))
+
+    def unmark_forgotten(self, conversation_id: str) -> bool:
+        """Brings a conversation back into sight; False when it is gone."""
+        query = "UPDATE conversations SET forgotten = NULL WHERE id = ?"
+        with self._lock:
+            return self._db.execute(query, (conversation_id,)).rowcount > 0
+
+    def purge(self, before: float) -> list[str]:
+        """Deletes for good what was marked before a time, and returns the ids."""
+        query = "SELECT id FROM conversations WHERE forgotten <= ?"
+        with self._lock:
+            ids = [row[0] for row in self._db.execute(query, (before,))]
+            for conversation_id in ids:
+                self._db.execute("DELETE FROM conversations WHERE id = ?", (conversation_id,))
+            self._forgotten(ids)
+        return ids
 
     def _forgotten(self, ids: list[str]) -> None:
         self._unwritten = {key: late for key, late in self._unwritten.items() if key[0] not in ids}
@@ -210,8 +290,11 @@ class History:
         self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def settle(self) -> int:
-        """Answers still marked as being written (the app was killed) become `stopped`. Returns how many."""
+        """Answers still marked as being written (the app was killed) become `stopped`, and what was marked as
+        forgotten is deleted. Returns how many answers.
+        """
         with self._lock:
+            self.purge(float("inf"))
             return self._db.execute("UPDATE turns SET state = 'stopped' WHERE state = 'writing'").rowcount
 
     def markdown(self, conversation_id: str, *, book: str = "") -> str:

@@ -215,6 +215,8 @@ class Job:
         extra["looked"] = [asdict(one) for one in self._snapshot.looked]
         extra["parts"] = [list(part) for part in self._snapshot.parts]
         try:
+            if self._stands:
+                self._history.keep_version(self.conversation_id, self.turn)
             self._history.update(self.conversation_id, self.turn, text, state=state, extra=extra)
         except sqlite3.Error as error:
             said = _("The answer is shown, but it is not stored yet. {reason}")

@@ -76,7 +76,6 @@ class Page:
         parts, live = self._written(job, asked) if running else ((), ())
         self._due_s = 0.0 if running and self._live.hidden else None
         return {
-            "book": (self._keep("opened", (desk.book_id, desk.until), lambda: _opened(desk)),),
             **{name: (html,) for name, html in self._around(turns, now).items()},
             "turns": tuple(
                 self._turn(turn, before, last=turn is shown[-1] and not running)
@@ -200,7 +199,7 @@ class Page:
     def _turn(self, turn: Turn, question: Turn | None, *, last: bool) -> str:
         """A finished turn; what an answer stands on is looked for where it was looked for then."""
         book, until = self._desk.book, answered_until(question, turn)
-        said = (turn.number, turn.state, len(turn.text), turn.text[-40:], until)
+        said = (turn.number, turn.state, len(turn.text), turn.text[-40:], until, turn.versions)
         key = (self._desk.conversation_id, _edition(book), *said, last)
         if key not in self._turn_html:
             if len(self._turn_html) > 400:
@@ -244,11 +243,6 @@ class Page:
         if kept is None or kept[0] != key:
             kept = self._kept[name] = (key, make())
         return kept[1]
-
-
-def _opened(desk: Desk) -> str:
-    """What the browser tells by that other chapters can be chosen."""
-    return f"{desk.book_id}:{desk.until or ''}"
 
 
 def _edition(book: Document | None) -> tuple:

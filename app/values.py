@@ -8,10 +8,11 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """A message above the conversation. `kind`: info | error."""
+    """A message above the conversation. `kind`: info | error. `undo`: the conversation it can bring back."""
 
     text: str
     kind: str = "error"
+    undo: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -220,7 +220,7 @@ def _fit(card: dict) -> dict[str, object] | None:
 
 def notice_html(notice: Notice | None) -> str:
     """The message above the conversation."""
-    return render("notice.html", kind=notice.kind, text=notice.text) if notice else ""
+    return render("notice.html", kind=notice.kind, text=notice.text, undo=notice.undo) if notice else ""
 
 
 def offer_html(opening: Opening | None) -> str:
@@ -241,7 +241,7 @@ def turn_html(
 ) -> str:
     """One finished turn; `parts`: what was told of each part, as `answer_html` makes it."""
     if turn.role == "user":
-        return render("asked.html", text=turn.text)
+        return render("asked.html", text=turn.text, number=turn.number)
     stored = turn.extra
     stats = stored.get("stats") or {}
     reason = stored.get("reason", "")
@@ -259,6 +259,8 @@ def turn_html(
         tokens=stats.get("new_tokens", 0),
         tokens_per_s=stats.get("tokens_per_s", 0.0),
         last=last,
+        number=turn.number,
+        versions=turn.versions,
     )
 
 

@@ -87,6 +87,12 @@
     const box = document.querySelector("#question textarea");
     (box?.offsetParent ? box : document.querySelector(".drop-hero"))?.focus();
   };
+  const type = (text) => {                     // puts it into the box as a person would
+    const box = document.querySelector("#question textarea");
+    Object.getOwnPropertyDescriptor(HTMLTextAreaElement.prototype, "value").set.call(box, text);
+    box.dispatchEvent(new Event("input", { bubbles: true }));
+    box.focus();
+  };
   const marked = (item) => {                   // a browser draws what stands before an item: it is no text
     const list = item.parentElement;
     const at = [...list.children].indexOf(item);
@@ -133,8 +139,13 @@
     else if ((found = hit("[role='tab']"))) showTab(found.dataset.tab);
     else if ((found = hit("[data-copy]"))) copyText(found);
     else if ((found = hit("button[data-act]"))) {
-      const { act, confirm: question, ...rest } = found.dataset;
+      const { act, confirm: question, prompt: wanted, ...rest } = found.dataset;
       if (question && !confirm(question)) return;
+      if (wanted) {
+        rest.text = prompt(wanted, rest.text);
+        if (rest.text === null) return;
+      }
+      if (act === "ask-otherwise") type(rest.text);
       if (act === "cite") {
         showTab("reader");
         if (isDrawer("panel") && !document.body.dataset.panel) toggleDrawer("panel", true);

@@ -92,7 +92,7 @@ def every_region() -> list[str]:
         views.ways_html(CHAPTERS, fit="auto", until=1, busy=False),
         views.choices_html(CHAPTERS, (0, 1), "page", fixed=False),
         *_settings(),
-        views.notice_html(Notice(BAD, BAD)),
+        views.notice_html(Notice(BAD, BAD, BAD)),
         views.offer_html(Opening(Path("x"), BAD, offer=BAD)),
         views.locked_html(Opening(Path("x"), BAD, locked=True)),
         views.turn_html(Turn(0, "user", BAD, "finished", {})),
@@ -151,7 +151,7 @@ def test_nothing_switches_the_escaping_off():
 
 
 def test_another_template_is_not_escaped_again():
-    inner = render("notice.html", kind="error", text="a < b")
+    inner = render("notice.html", kind="error", text="a < b", undo="")
     assert str(_environment.from_string("{{ inner }}").render(inner=inner)) == inner
 
 

@@ -60,6 +60,7 @@ def test_title_of_a_conversation_stays_in_its_column(serve, open_page, drop, sam
         "document.querySelector('#left').scrollWidth <= document.querySelector('#left').clientWidth"
     )
     assert title.get_attribute("title").startswith("Who keeps the lamp")
+    page.hover(".talks li")
     assert page.is_visible(".talks [data-act='forget-talk']")
 
 

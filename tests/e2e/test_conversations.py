@@ -1,0 +1,70 @@
+"""Conversations in a browser: named, pinned, deleted and brought back, forked, compared."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from tests.app.fake_runtime import ANSWER, FakeRuntime
+from tests.e2e.test_accessible import problems
+
+pytestmark = pytest.mark.e2e
+
+
+def ask(page, question: str, *, answers: int) -> None:
+    page.fill("#question textarea", question)
+    page.press("#question textarea", "Enter")
+    page.wait_for_selector(f"#turns .answer footer >> nth={answers - 1}")
+
+
+def test_conversations_are_named_deleted_and_brought_back(serve, open_page, drop, sample):
+    page = open_page(serve(FakeRuntime(pace=0.002, prefill_steps=2)))
+    drop(page, sample)
+    page.wait_for_selector(".card h2")
+    ask(page, "Who keeps the clocks?", answers=1)
+    page.once("dialog", lambda dialog: dialog.accept("Clocks and keepers"))
+    page.hover(".talks li")
+    page.click("[data-act=rename-talk]")
+    page.wait_for_selector(".talks [data-act=talk]:has-text('Clocks and keepers')")
+    page.hover(".talks li")
+    page.click("[data-act=pin-talk]")
+    page.wait_for_selector(".talks .ghost-on")
+    page.hover(".talks li")
+    page.click("[data-act=forget-talk]")
+    page.wait_for_selector(".notice:has-text('deleted') [data-act=undo]")
+    assert page.locator(".talks li").count() == 0
+    page.click("[data-act=undo]")
+    page.wait_for_selector(".talks [data-act=talk]:has-text('Clocks and keepers')")
+    page.wait_for_selector("#turns .bubble:has-text('Who keeps the clocks?')")
+
+
+def test_a_turn_is_forked_asked_otherwise_and_compared(serve, open_page, drop, sample):
+    fake = FakeRuntime(pace=0.002, prefill_steps=2)
+    page = open_page(serve(fake))
+    drop(page, sample)
+    page.wait_for_selector(".card h2")
+    ask(page, "Who keeps the clocks?", answers=1)
+    ask(page, "And who winds them?", answers=2)
+    fake.answer = "Nobody winds them."
+    page.click("[data-act=regenerate]")
+    page.wait_for_selector("#turns .answer:last-child .text:has-text('Nobody winds them.')")
+    page.click("#turns summary:has-text('1 other version')")
+    page.wait_for_selector("#turns .evidence blockquote:has-text('that the lamp went out once')")
+    assert problems(page) == []
+    if folder := os.environ.get("TRIFORCE_SHOTS"):
+        page.screenshot(path=f"{folder}/versions.png")
+    page.click("[data-act=version]")
+    page.wait_for_selector("#turns .answer:last-child .text:has-text('that the lamp went out once')")
+
+    page.click("#turns .asked [data-act=ask-otherwise] >> nth=1")
+    page.wait_for_function("document.querySelectorAll('#turns .bubble').length === 1")
+    assert page.input_value("#question textarea") == "And who winds them?"
+    page.fill("#question textarea", "Who winds them on Sundays?")
+    page.press("#question textarea", "Enter")
+    page.wait_for_selector("#turns .answer footer >> nth=1")
+    assert [said.answer for said in fake.asked[-1].history] == [ANSWER]
+    assert page.locator(".talks li").count() == 2
+    page.click("#turns [data-act=fork] >> nth=0")
+    page.wait_for_selector(".talks li >> nth=2")
+    assert page.locator("#turns .bubble").count() == 1
