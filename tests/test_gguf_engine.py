@@ -2,28 +2,44 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import pytest
 import torch
 
 from core.ask import Params
+from core.assembly.engines import build_engine
 from core.backend.cpu import CpuBackend
 from core.backend.native.products import native_products
-from core.config import MODES
+from core.cache.full import FullKVCache
+from core.config import MODES, Settings
 from core.conversation.reading import ReadingStyle
 from core.conversation.session import Session
-from core.engine import Done
+from core.engine import Done, Engine
 from core.events import Prefill
 from core.hardware.cpu import cpu_flags
 from core.model.gguf_folder import opened
-from core.model.loader import load_model
+from core.model.loader import load_draft, load_model
 from core.text.tokenizer import Tokenizer
+from tests.cache.late import LateBackend
 from tests.gguf_files import write_gguf
 from tests.model.test_gguf import MIXED, as_stored, wide
-from tests.tiny import engine, ours
+from tests.test_offloaded_engine import offloaded
+from tests.tiny import PLAN, engine, ours
 
 NEEDED = native_products(cpu_flags())
+FORMATS = {"Q4_K_M": MIXED, "Q8_0": "Q8_0"}
+PROMPT = torch.randint(0, 300, (131,), generator=torch.Generator().manual_seed(1)).tolist()
+WARM, MOST_DEVIATION = 0.5, 5.0  # a false alarm in about 100,000
+
+
+@dataclass(frozen=True)
+class Target:
+    """The folder that stands for a GGUF, and transformers' model with the file's own weights, decoded."""
+
+    folder: Path
+    reference: torch.nn.Module
 
 
 @pytest.fixture(autouse=True)
@@ -43,25 +59,79 @@ def answers(machine, ids: list[int], tokens: int) -> dict[str, list[int]]:
     return found
 
 
+@pytest.fixture(scope="module", params=list(FORMATS))
+def target(request, tmp_path_factory) -> Target:
+    """One GGUF of 4 bits and one of 8."""
+    root = tmp_path_factory.mktemp("target")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TRIFORCE_HOME", str(root / "home"))
+        reference = wide()
+        file = write_gguf(root / "model.gguf", reference, FORMATS[request.param])
+        return Target(opened(file), as_stored(reference, file))
+
+
+def around(target: Target, backend: CpuBackend, where: str, **plan):
+    """An engine of the target, its cache on the device or half of it in host memory."""
+    model = load_model(target.folder, backend, positions=512)
+    on_host = {"new_cache": lambda capacity: offloaded(model, "one layer", capacity + 32)}
+    return engine(model, draft=ours(wide(tied=True)), **(on_host if where == "offloaded" else {}), **plan)
+
+
+@pytest.mark.parametrize("where", ["full", "offloaded"])
 @pytest.mark.parametrize("compiled", [True, False])
-@pytest.mark.parametrize("kinds", [MIXED, "Q8_0"], ids=["Q4_K_M", "Q8_0"])
-def test_every_mode_says_what_transformers_says_of_the_decoded_weights(tmp_path, kinds, compiled):
+def test_every_mode_says_what_transformers_says_of_the_decoded_weights(target, compiled, where):
     """Drafts are mostly rejected; prefill is of decoded pieces, decoding from codes."""
     if compiled and NEEDED is None:
         pytest.skip("no library for this computer")
-    reference = wide()
-    file = write_gguf(tmp_path / "model.gguf", reference, kinds)
-    backend = CpuBackend(products=NEEDED if compiled else None)
-    model = load_model(opened(file), backend, positions=512)
-    as_stored(reference, file)
-    ids = torch.randint(0, 300, (131,), generator=torch.Generator().manual_seed(1)).tolist()
+    backend = LateBackend(products=NEEDED if compiled else None)
     with torch.inference_mode():
-        inputs = torch.tensor([ids])
-        want = reference.generate(
+        inputs = torch.tensor([PROMPT])
+        want = target.reference.generate(
             inputs, attention_mask=torch.ones_like(inputs), max_new_tokens=16, do_sample=False
-        )[0, len(ids) :].tolist()
-    draft = ours(wide(tied=True))
-    assert answers(engine(model, draft=draft), ids, 16) == dict.fromkeys(MODES, want)
+        )[0, len(PROMPT) :].tolist()
+    assert answers(around(target, backend, where), PROMPT, 16) == dict.fromkeys(MODES, want)
+
+
+# ---- the law above temperature 0 ---------------------------------------------------------------------------
+
+
+def deviation(reference: torch.nn.Module, answers: list[list[int]], temperature: float) -> float:
+    """The largest distance, in standard deviations, between how often tokens fell into a part of the
+    vocabulary and how often the laws of transformers' forward pass let them, over parts that are drawn from
+    each law: its likeliest token, its likeliest three, its likelier half, and every other token of its order.
+    """
+    rows = []
+    for written in answers:
+        with torch.inference_mode():
+            logits = reference(torch.tensor([PROMPT + written])).logits[0, len(PROMPT) - 1 : -1]
+        rows.append(torch.softmax(logits.double() / temperature, -1))
+    law, tokens = torch.cat(rows), torch.tensor(sum(answers, [])).unsqueeze(-1)  # [n, vocab], [n, 1]
+    order = law.argsort(-1, descending=True)
+    ranks = order.argsort(-1)
+    heavy = law.gather(-1, order).cumsum(-1).gather(-1, ranks) <= 0.5
+    found = []
+    for part in (ranks == 0, ranks < 3, heavy, ranks % 2 == 0):
+        hits, chance = part.gather(-1, tokens).double().sum(), (law * part).sum(-1)
+        found.append(float((hits - chance.sum()).abs() / (chance * (1 - chance)).sum().sqrt()))
+    return max(found)
+
+
+@pytest.mark.parametrize("where", ["full", "offloaded"])
+@pytest.mark.parametrize("mode", MODES)
+def test_tokens_follow_the_law_of_the_quantised_model(target, mode, where):
+    """Codes of 4 and of 8 bits: every token is one of the decoded weights' own law, given those before it."""
+    machine = around(target, LateBackend(products=NEEDED), where, context_tokens=448)
+    written: list[list[int]] = []
+    while sum(map(len, written)) < 250:
+        params = Params(temperature=WARM, top_p=1.0, max_new_tokens=125, mode=mode, seed=len(written))
+        events = machine.generate(machine.new_context(448), PROMPT, params)
+        written.append(
+            [token for one in events if not isinstance(one, (Prefill, Done)) for token in one.tokens]
+        )
+    assert deviation(target.reference, written, WARM) < MOST_DEVIATION
+    # the measure is worth something: these tokens are not of a colder law, nor of a warmer one
+    assert deviation(target.reference, written, WARM * 2) > MOST_DEVIATION
+    assert deviation(target.reference, written, WARM / 2) > MOST_DEVIATION
 
 
 def test_sampling_repeats_with_its_seed_in_bfloat16(tmp_path):
@@ -92,3 +162,57 @@ def test_summaries_by_two_files_of_one_name_are_kept_apart(tmp_path):
         assert session.facts["model_name"] == "model"
         keys.append(session._summarizer._made_from("text", ["prompt"]))
     assert keys[0] != keys[1] and keys[0][1:] == keys[1][1:]
+
+
+def test_two_files_in_one_folder_share_no_snapshot(tmp_path):
+    """What one read of a book is another model's keys and values, though all but the codes is alike."""
+
+    def keeping(file: Path) -> Engine:
+        plan = replace(PLAN, weights_kernel="codes", weights_bits=4)
+        settings = Settings(snapshot_quota_gb=1)
+        return build_engine(plan, settings, opened(file), snapshots=tmp_path / "kept", backend=CpuBackend())
+
+    (tmp_path / "models").mkdir()
+    four, five = (
+        write_gguf(tmp_path / "models" / f"model-{name}.gguf", wide(), {**MIXED, "": kind})
+        for name, kind in (("Q4_K_M", "Q4_K"), ("Q5_K_M", "Q5_K"))
+    )
+    read = keeping(four)
+    context = read.new_context(read.context_tokens)
+    context.belongs_to("book", len(PROMPT))
+    list(read.generate(context, [*PROMPT, 1], Params(temperature=0.0, max_new_tokens=1)))
+    read.save(context, should_stop=lambda: False)
+    assert keeping(four).stored_tokens("book", PROMPT) == len(PROMPT)
+    assert keeping(five).stored_tokens("book", PROMPT) == 0
+    moved = four.rename(tmp_path / "moved.gguf")
+    assert keeping(moved).stored_tokens("book", PROMPT) == len(PROMPT)
+
+
+@pytest.mark.parametrize("vocab", [320, 328])
+def test_a_gguf_drafts_for_a_gguf(tmp_path, vocab):
+    """Also one that pads its vocabulary otherwise. What it proposes is judged; the answer is the target's."""
+    files = [
+        write_gguf(tmp_path / f"{name}.gguf", model, kind)
+        for name, model, kind in (("target", wide(), "Q8_0"), ("draft", wide(tied=True, vocab=vocab), MIXED))
+    ]
+    backend = CpuBackend(products=NEEDED)
+    target = load_model(opened(files[0]), backend, positions=512)
+    draft = load_draft(opened(files[1]), backend, target=target, target_dir=opened(files[0]), positions=128)
+    said = answers(engine(target, draft=draft), PROMPT, 16)
+    assert said == dict.fromkeys(MODES, said["autoregressive"])
+    # as its own weights say, decoded: padding has probability 0
+    plain = load_draft(
+        opened(files[1]),
+        CpuBackend(),
+        target=target,
+        target_dir=opened(files[0]),
+        positions=128,
+        in_codes=False,
+    )
+    rows = []
+    for model in (draft, plain):
+        cache = FullKVCache(model.config.kv_shape, 128, model.backend, block_tokens=64)
+        with torch.inference_mode():
+            rows.append(model.forward(PROMPT[:20], cache))
+    assert rows[0].shape == (20, 320)
+    torch.testing.assert_close(*rows, rtol=1e-3, atol=1e-3)

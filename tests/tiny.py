@@ -108,7 +108,7 @@ PLAN = replace(
     prefill_chunk_tokens=20,
     staging_blocks=0,
     staging_block_tokens=0,
-    weights_bits=16,
+    weights_bits=32,
 )
 
 

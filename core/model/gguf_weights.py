@@ -25,7 +25,8 @@ class GgufWeights:
         self._family = file.metadata["general.architecture"]
 
     def __contains__(self, name: str) -> bool:
-        return gguf_name(name) in self._file.tensors
+        # what a trained draft has beside its weights is in no GGUF
+        return "." in name and gguf_name(name) in self._file.tensors
 
     def tensor(self, name: str) -> torch.Tensor:
         """The weight's numbers. Raises UserError when the file lacks it."""

@@ -99,6 +99,8 @@ def _of_vocabulary(
     only the draft has is left out. Both stay lossless. Whether the tokens themselves are the same is for the
     tokenizers to say (core.text.tokenizer).
     """
+    if config.vocab == target.vocab:
+        return build(config, weights, backend, positions=positions)
     common = min(config.vocab, target.vocab)
     if max(config.vocab, target.vocab) - common > MOST_PADDING:
         said = _(

@@ -96,12 +96,13 @@ class Plan:
     @property
     def exact_for(self) -> str:
         """The model whose law every mode samples from: what "lossless" speaks of."""
-        numbers = _("{bits}-bit weights").format(bits=8 * DTYPE_BYTES[self.dtype])
-        codes = _("{format} weights").format(format=self.weights_format)
-        weights = codes if self.weights_format else numbers
-        if self.weights_format and self.weights_kernel != "codes":
+        weights = _("{bits}-bit weights").format(bits=self.weights_bits)
+        if self.weights_kernel == "codes":
+            codes = _("{bits}-bit weights ({format})")
+            weights = codes.format(bits=self.weights_bits, format=self.weights_format)
+        elif self.weights_format:
             weights = _("{format} weights as {dtype}").format(format=self.weights_format, dtype=self.dtype)
-        said = _("{model}, {weights}, {bits}-bit KV")
+        said = _("{model}, {weights}, {bits}-bit KV cache")
         return said.format(model=title_of(self.model), weights=weights, bits=8 * DTYPE_BYTES[self.dtype])
 
     def bytes_in(self, place: str) -> int:

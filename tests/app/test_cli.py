@@ -232,7 +232,7 @@ def test_summarize_streams_and_ends_with_one_json_line(book: Path):
     lines = done.stdout.splitlines()
     figures = json.loads(lines[-1])
     assert set(figures) == KEYS
-    assert figures["exact_for"] == "fake, 32-bit weights, 32-bit KV"
+    assert figures["exact_for"] == "fake, 32-bit weights, 32-bit KV cache"
     assert set(figures["tbt_ms"]) == {"mean", "p50", "p95"} and set(figures["acceptance"]) == {
         "draft",
         "retrieval",

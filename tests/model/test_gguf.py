@@ -34,11 +34,11 @@ def _home(tmp_path, monkeypatch):
     monkeypatch.setenv("TRIFORCE_HOME", str(tmp_path / "home"))
 
 
-def wide(family: str = "llama", **more):
+def wide(family: str = "llama", *, vocab: int = WIDE["vocab_size"], **more):
     """A tiny model whose rows are whole blocks of 256."""
     from transformers import AutoConfig, AutoModelForCausalLM
 
-    given = oracle(family, **more).config.to_dict() | WIDE | {"head_dim": 64}
+    given = oracle(family, **more).config.to_dict() | WIDE | {"head_dim": 64, "vocab_size": vocab}
     config = AutoConfig.for_model(**given)
     torch.manual_seed(3)
     model = AutoModelForCausalLM.from_config(config, dtype=torch.float32, attn_implementation="eager").eval()

@@ -19,6 +19,7 @@ from core.planning.fitting import site_of
 from core.planning.known import NOTHING, Known
 from core.planning.plan import Plan
 from core.planning.planner import plan
+from core.planning.wording import format_plan
 from core.text.words import GB
 
 CARDS = ("RTX 3060", "RTX 3070", "RTX 3080", "RTX 3090", "RTX 4070 Ti", "RTX 4090", "RTX 5090", "A100 80 GB")
@@ -250,6 +251,10 @@ def test_the_embedded_model_stays_in_its_codes(dtype: str):
     numbers = planned(bf16, "SmolLM2-135M-Instruct", context=None, dtype=dtype, weights=16)
     assert (embedded.weights_kernel, numbers.weights_kernel) == ("codes", "float")
     assert (embedded.weights_bits, embedded.weights_format) == (8, "Q8_0")
+    kept = "16-bit" if dtype == "bfloat16" else "32-bit"
+    told = f"SmolLM2-135M-Instruct, taught to read, 8-bit weights (Q8_0), {kept} KV cache"
+    assert embedded.exact_for == told and told in format_plan(embedded)
+    assert embedded.to_json()["weights_bits"] == 8
     assert embedded.expected_plain_tbt_ms < numbers.expected_plain_tbt_ms
     assert planned(bf16, "Qwen2.5-0.5B-Instruct", context=8192).weights_kernel == "float"
 
@@ -555,12 +560,12 @@ def test_a_gguf_is_planned_by_what_its_codes_take():
     kept = plan(hardware, Settings(), target=shape)
     numbers = plan(hardware, Settings(weights=16, context_tokens=8192), target=shape)
     assert (kept.weights_kernel, kept.weights_bits, kept.weights_format) == ("codes", 4, "Q4_K_M")
-    assert kept.exact_for == "Llama-3.1-8B-Instruct-Q4_K_M, Q4_K_M weights, 16-bit KV"
+    assert kept.exact_for == "Llama-3.1-8B-Instruct-Q4_K_M, 4-bit weights (Q4_K_M), 16-bit KV cache"
     assert kept.to_json()["exact_for"] == kept.exact_for
     sizes = {line.name: line.bytes for line in kept.budget}
     assert 4.9e9 < sizes["weights"] < 5.0e9 and sizes["weights decoded for a product"] > 0
     assert (numbers.weights_kernel, numbers.weights_bits) == ("float", 16)
-    assert numbers.exact_for.endswith("Q4_K_M weights as bfloat16, 16-bit KV")
+    assert numbers.exact_for.endswith("Q4_K_M weights as bfloat16, 16-bit KV cache")
     assert next(line.bytes for line in numbers.budget if line.name == "weights") > 15e9
     like = plan(hardware, Settings(context_tokens=8192), target=shape)
     assert like.expected_plain_tbt_ms < numbers.expected_plain_tbt_ms
@@ -578,7 +583,7 @@ def test_codes_on_a_card_are_said_to_be_slow():
     )
     assert plan(hardware, Settings(context_tokens=8192), target=shape) == numbers
     small = plan(imagined_hardware(gpu="RTX 4070", ram_gib=64), Settings(context_tokens=8192), target=shape)
-    assert small.weights_kernel == "codes" and small.exact_for.startswith("Llama-3.1-8B-Instruct, Q4_K_M")
+    assert small.weights_kernel == "codes" and small.exact_for.startswith("Llama-3.1-8B-Instruct, 4-bit")
     assert kept.weights_kernel == "codes" and any("not measured" in note for note in kept.notes)
     assert kept.bytes_in("VRAM") < numbers.bytes_in("VRAM")
     assert kept.expected_plain_tbt_ms > 2 * numbers.expected_plain_tbt_ms
