@@ -20,8 +20,8 @@ from typing import Any
 import yaml
 
 from core.errors import UserError
-from core.model.gguf import read_header
-from core.model.gguf_config import ROPE_FACTORS, bits_of, bytes_in_codes, config_of, format_of
+from core.model.gguf import is_gguf, read_header
+from core.model.gguf_config import ROPE_FACTORS, bits_of, bytes_in_codes, config_of, format_of, name_of
 from core.model.gguf_folder import gguf_in
 from core.model.gguf_sizes import in_format
 from core.model.shapes import ModelShape, why_not
@@ -162,7 +162,7 @@ def from_folder(folder: Path) -> CatalogueEntry:
 
 def gguf_at(path: Path) -> Path | None:
     """The GGUF that the path is, or that is the only one in it. Raises UserError where there are several."""
-    if path.is_file() and path.suffix.lower() == ".gguf":
+    if path.is_file() and (path.suffix.lower() == ".gguf" or is_gguf(path)):
         return path
     found = sorted(path.glob("*.gguf")) if path.is_dir() else []
     if len(found) > 1:
@@ -176,8 +176,8 @@ def from_gguf(file: Path) -> CatalogueEntry:
     or damaged.
     """
     header = read_header(file)
-    config = config_of(header, file.stem)
-    shape = ModelShape.from_hf_config(config, name=file.stem)
+    name = name_of(header)
+    shape = ModelShape.from_hf_config(config_of(header, name), name=name)
     coded_bytes, coded_weights = bytes_in_codes(header)
     shape = replace(
         shape,
@@ -187,16 +187,16 @@ def from_gguf(file: Path) -> CatalogueEntry:
         coded_weights=coded_weights,
         coded_bytes=coded_bytes,
     )
-    stem = file.stem.lower()
+    stem = name.lower()
     for known in (entry for entry in _entries() if entry.weights != "gguf"):
         if stem.startswith(known.name.lower()) and _sizes(shape) == _sizes(known.shape):
-            of_file = {"name": file.stem, "folder": file, "shape": shape, "weights": "gguf"}
+            of_file = {"name": name, "folder": file, "shape": shape, "weights": "gguf"}
             return replace(known, **of_file, embedded=False, taught=False)
     return CatalogueEntry(
-        name=file.stem,
+        name=name,
         repo=str(file),
         shape=shape,
-        vocabulary=f"file:{file.stem}",
+        vocabulary=f"file:{name}",
         licence=str(header.metadata.get("general.license") or _("see the file")),
         chat="tokenizer.chat_template" in header.metadata,
         frame="completion",

@@ -75,7 +75,7 @@ def _one(
 ) -> Path:
     if entry.embedded:
         return ensure_embedded(progress)
-    if entry.folder is not None and entry.folder.suffix.lower() == ".gguf":
+    if entry.folder is not None and entry.weights == "gguf":
         return _opened(entry.folder, progress)
     if entry.folder is not None:
         return use_folder(entry.folder)

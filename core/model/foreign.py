@@ -32,10 +32,10 @@ def entry_safely(path: Path) -> CatalogueEntry:
         said = _("{file} cannot be looked into: it is damaged, or built to do harm. Choose another file.")
         raise UserError(said.format(file=file)) from error
     shape = ModelShape(**facts["shape"])
-    of_file = {"name": file.stem, "folder": file, "shape": shape, "weights": "gguf"}
+    of_file = {"name": facts["name"], "folder": file, "shape": shape, "weights": "gguf"}
     if facts["known"]:
         return replace(find(facts["known"]), **of_file, embedded=False, taught=False)
-    own = {"repo": str(file), "vocabulary": f"file:{file.stem}", "frame": "completion"}
+    own = {"repo": str(file), "vocabulary": f"file:{facts['name']}", "frame": "completion"}
     return CatalogueEntry(**of_file, **own, licence=facts["licence"], chat=facts["chat"])
 
 
@@ -43,4 +43,5 @@ def facts_of(path: str) -> dict[str, Any]:
     """What `entry_safely` needs to know, as JSON values. Runs in the child."""
     entry = from_gguf(Path(path))
     known = next((one.name for one in load().values() if not one.file and one.repo == entry.repo), "")
-    return {"shape": asdict(entry.shape), "licence": entry.licence, "chat": entry.chat, "known": known}
+    shape = asdict(entry.shape)
+    return {"name": entry.name, "shape": shape, "licence": entry.licence, "chat": entry.chat, "known": known}

@@ -91,6 +91,15 @@ class GgufFile:
         return found
 
 
+def is_gguf(path: Path) -> bool:
+    """Whether the file begins as a GGUF does; Ollama's have no name that says so."""
+    try:
+        with path.open("rb") as file:
+            return file.read(len(MAGIC)) == MAGIC
+    except OSError:
+        return False
+
+
 def read_header(path: Path) -> GgufFile:
     """Metadata and the table of tensors. Raises UserError for what is no GGUF, damaged, or of a kind that
     this program does not know, with the tensor's name where it is one's.

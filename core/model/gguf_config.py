@@ -8,6 +8,7 @@ py/gguf/constants.py.
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from typing import Any
 
@@ -58,6 +59,14 @@ def gguf_name(name: str) -> str:
         return f"{_OTHERS[stem]}.{kind}"
     _model, _layers, index, part = stem.split(".", 3)
     return f"blk.{index}.{_OF_LAYER[part]}.{kind}"
+
+
+def name_of(file: GgufFile) -> str:
+    """What the model is called: its file, or, where that is named by a hash, what the file says."""
+    if file.path.suffix.lower() == ".gguf":
+        return file.path.stem
+    said = re.sub(r"[^\w.-]+", "-", str(file.metadata.get("general.name") or "")).strip("-.")[:80]
+    return said or file.path.name[:24]
 
 
 def format_of(file: GgufFile) -> str:

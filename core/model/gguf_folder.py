@@ -11,7 +11,7 @@ from core.errors import UserError
 from core.events import Progress
 from core.model.digests import POINTER, digest_of
 from core.model.gguf import GgufFile, read_header
-from core.model.gguf_config import config_of
+from core.model.gguf_config import config_of, name_of
 from core.model.stored import finish, finished
 from core.paths import subdir, write_whole
 from core.text.gguf_tokenizer import write_tokenizer
@@ -28,9 +28,9 @@ def opened(file: Path, progress: Progress | None = None) -> Path:
     again. Reading all of it takes seconds, so the hash is remembered by path, size and time.
     """
     file = file.expanduser().resolve()
-    read_header(file)
+    name = name_of(read_header(file))
     digest = digest_of(file, progress or (lambda stage, fraction: None))
-    folder = subdir("gguf") / digest[:32] / file.stem
+    folder = subdir("gguf") / digest[:32] / name
     facts = finished(folder)
     if facts is None or facts.get("format") != _FORMAT:
         folder.mkdir(parents=True, exist_ok=True)
@@ -49,7 +49,7 @@ def describe(folder: Path, file: Path, digest: str) -> None:
 
     header = read_header(file)
     # whatever is kept by the model's configuration is kept for this content alone
-    config = config_of(header, file.stem) | {"content": digest}
+    config = config_of(header, name_of(header)) | {"content": digest}
     factors = GgufWeights(header).frequency_factors()
     if factors is not None:
         config["rope_parameters"]["frequency_factors"] = factors

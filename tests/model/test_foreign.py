@@ -15,6 +15,7 @@ from core.documents.safely import Limits
 from core.errors import UserError
 from core.model import foreign
 from core.model.catalogue import find
+from core.model.fetch import model_folder
 from core.model.foreign import entry_safely
 from core.model.gguf import MOST_MEMBERS, read_header
 from core.model.gguf_config import config_of
@@ -114,3 +115,18 @@ def test_a_file_that_breaks_a_limit_is_refused(whole, monkeypatch):
     monkeypatch.setattr(foreign, "LIMITS", Limits(memory_bytes=1 << 30, time_s=0.0))
     with pytest.raises(UserError, match="damaged, or built to do harm"):
         entry_safely(whole)
+
+
+def test_a_file_named_by_its_hash_is_called_what_it_says(tmp_path, monkeypatch):
+    """As Ollama keeps them; the name goes into paths."""
+    monkeypatch.setenv("TRIFORCE_HOME", str(tmp_path / "home"))
+    named = {"general.name": "../My Model: 8b?"}
+    file = write_gguf(tmp_path / "x.gguf", wide(), "Q8_0", metadata=named).rename(
+        tmp_path / ("sha256-" + "ab" * 32)
+    )
+    entry = entry_safely(file)
+    assert (entry.name, entry.folder, entry.weights) == ("My-Model-8b", file, "gguf")
+    assert model_folder(find(str(file)), lambda stage, fraction: None).name == "My-Model-8b"
+    (tmp_path / "no model").write_bytes(b"text")
+    with pytest.raises(UserError, match="no GGUF file"):
+        entry_safely(tmp_path / "no model")

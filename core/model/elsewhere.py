@@ -1,0 +1,191 @@
+"""GGUF files that other programs on this computer keep: where they are, and what they are called there. Reads
+folders and small files of those programs, changes nothing, opens no model.
+
+Where each program keeps its files is what its own sources and documentation say (looked up 2026-11-22).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from core.text.words import translated as _
+from core.text.words import translated_count as _n
+
+_MOST_FILES, _MOST_FOLDERS = 2000, 20_000  # of one program: a named folder may be a whole disk
+_MOST_BYTES = 1 << 20  # of a small file that is read
+_PART = re.compile(r"^(?P<name>.+)-(?P<part>\d{5})-of-(?P<parts>\d{5})\.gguf$", re.IGNORECASE)
+_MODEL_LAYER = "application/vnd.ollama.image.model"
+_OLLAMA_SERVICE = Path("/usr/share/ollama/.ollama/models")
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A model of another program. `why_not`: why it cannot run here, where that is known unopened."""
+
+    path: Path
+    name: str
+    program: str
+    bytes: int
+    why_not: str = ""
+
+
+def found_elsewhere(
+    named: Sequence[Path] = (),
+    *,
+    home: Path | None = None,
+    environ: Mapping[str, str] = os.environ,
+    system: str = sys.platform,
+) -> list[Found]:
+    """Models of LM Studio, Ollama, Jan, llama.cpp, the hub's cache, and below the folders `named`; each file
+    once. What cannot be read is left out.
+    """
+    home = home or Path.home()
+    programs = {
+        "LM Studio": _lm_studio(home),
+        "Ollama": _ollama(home, environ),
+        "Jan": _jan(home, environ, system),
+        "llama.cpp": _below(_llama_cache(home, environ, system)),
+        "Hugging Face": _below(_hub_cache(home, environ)),
+        _("named folder"): (file for folder in named for file in _below(folder.expanduser())),
+    }
+    seen: dict[Path, Found] = {}
+    for program, files in programs.items():
+        for path, name in files:
+            found = _found(path, name, program)
+            if found is not None:
+                seen.setdefault(path.resolve(), found)
+    return list(seen.values())
+
+
+def _found(path: Path, name: str, program: str) -> Found | None:
+    """None for what is no model of its own: a projector for pictures, a later part, a file that is gone."""
+    part = _PART.match(path.name)
+    if "mmproj" in path.name.lower() or (part and int(part["part"]) != 1):
+        return None
+    try:
+        size = path.stat().st_size
+    except OSError:
+        return None
+    if part is None or part["parts"] == "00001":
+        return Found(path, name, program, size)
+    why = _n(
+        "It is {count} file; join it to one with llama-gguf-split --merge.",
+        "It is {count} files; join them to one with llama-gguf-split --merge.",
+        int(part["parts"]),
+    )
+    siblings = path.parent.glob(f"{_escaped(part['name'])}-*-of-{part['parts']}.gguf")
+    size = sum(one.stat().st_size for one in siblings)
+    return Found(path, part["name"], program, size, why.format(count=int(part["parts"])))
+
+
+def _escaped(name: str) -> str:
+    return re.sub(r"([\[\]*?])", r"[\1]", name)
+
+
+def _below(folder: Path | None) -> Iterator[tuple[Path, str]]:
+    """(file, name) of every GGUF below a folder. Links to folders are not followed."""
+    files = 0
+    for folders, (parent, below, names) in enumerate(os.walk(folder or "", followlinks=False)):
+        below[:] = sorted(one for one in below if not one.startswith("."))
+        for name in sorted(names):
+            if name.lower().endswith(".gguf"):
+                files += 1
+                yield Path(parent) / name, name[: -len(".gguf")]
+        if files >= _MOST_FILES or folders >= _MOST_FOLDERS:
+            return
+
+
+def _lm_studio(home: Path) -> Iterator[tuple[Path, str]]:
+    """A pointer file names its home; its settings may name another folder for models."""
+    pointed = _text(home / ".lmstudio-home-pointer").strip()
+    bases = [Path(pointed)] if pointed else [home / ".lmstudio", home / ".cache" / "lm-studio"]
+    for base in bases:
+        chosen = _json(base / "settings.json").get("downloadsFolder")
+        yield from _below(Path(chosen) if isinstance(chosen, str) and chosen else base / "models")
+
+
+def _ollama(home: Path, environ: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
+    """Names are in manifests; the weights are the layer of the model's kind, a file named by its hash."""
+    own = environ.get("OLLAMA_MODELS")
+    for root in [Path(own)] if own else [home / ".ollama" / "models", _OLLAMA_SERVICE]:
+        manifests = root / "manifests"
+        for parent, _below, names in os.walk(manifests):
+            for name in sorted(names):
+                layers = _json(Path(parent) / name).get("layers")
+                digest = _model_digest(layers if isinstance(layers, list) else [])
+                if digest:
+                    model = Path(parent).relative_to(manifests).name
+                    yield root / "blobs" / f"sha256-{digest}", f"{model}:{name}"
+
+
+def _model_digest(layers: list[object]) -> str:
+    for layer in layers:
+        if isinstance(layer, dict) and layer.get("mediaType") == _MODEL_LAYER:
+            found = re.fullmatch(r"sha256:([0-9a-f]{64})", str(layer.get("digest")))
+            return found[1] if found else ""
+    return ""
+
+
+def _jan(home: Path, environ: Mapping[str, str], system: str) -> Iterator[tuple[Path, str]]:
+    """Its settings name the data folder, in which each model has a model.yml."""
+    base = _config_folder(home, environ, system) / "Jan"
+    chosen = _json(base / "settings.json").get("data_folder")
+    data = Path(chosen) if isinstance(chosen, str) and chosen else base / "data"
+    for file in sorted((data / "llamacpp" / "models").glob("**/model.yml"))[:_MOST_FILES]:
+        try:
+            facts = yaml.safe_load(_text(file))
+        except yaml.YAMLError:
+            continue
+        path = facts.get("model_path") if isinstance(facts, dict) else None
+        if isinstance(path, str) and path:
+            yield data / path, str(facts.get("name") or file.parent.name)
+
+
+def _config_folder(home: Path, environ: Mapping[str, str], system: str) -> Path:
+    if system == "win32":
+        return Path(environ.get("APPDATA") or home / "AppData" / "Roaming")
+    if system == "darwin":
+        return home / "Library" / "Application Support"
+    return Path(environ.get("XDG_CONFIG_HOME") or home / ".config")
+
+
+def _llama_cache(home: Path, environ: Mapping[str, str], system: str) -> Path:
+    if chosen := environ.get("LLAMA_CACHE"):
+        return Path(chosen)
+    if system == "win32":
+        return Path(environ.get("LOCALAPPDATA") or home / "AppData" / "Local") / "llama.cpp"
+    if system == "darwin":
+        return home / "Library" / "Caches" / "llama.cpp"
+    return Path(environ.get("XDG_CACHE_HOME") or home / ".cache") / "llama.cpp"
+
+
+def _hub_cache(home: Path, environ: Mapping[str, str]) -> Path:
+    if chosen := environ.get("HF_HUB_CACHE"):
+        return Path(chosen)
+    return Path(environ.get("HF_HOME") or home / ".cache" / "huggingface") / "hub"
+
+
+def _text(file: Path) -> str:
+    """A small file's text; "" for one that is missing, unreadable or not small."""
+    try:
+        with file.open("rb") as reader:
+            content = reader.read(_MOST_BYTES + 1)
+    except OSError:
+        return ""
+    return content.decode("utf-8", errors="replace") if len(content) <= _MOST_BYTES else ""
+
+
+def _json(file: Path) -> dict[str, object]:
+    try:
+        found = json.loads(_text(file))
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
