@@ -147,6 +147,11 @@ def _models(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="the list as JSON")
 
 
+def _use(parser: argparse.ArgumentParser) -> None:
+    parser.set_defaults(run="app.model_commands:use")
+    parser.add_argument("file", metavar="FILE", help="a GGUF file, or the folder in which it lies alone")
+
+
 def _snapshots(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run="app.commands:snapshots")
     parser.add_argument(
@@ -225,6 +230,7 @@ _COMMANDS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None]]] = {
     "doctor": ("what was detected, what would run and what is wrong", _doctor),
     "plan": ("what fits where and how fast it would be, on this machine or an imagined one", _plan),
     "models": ("list and download models", _models),
+    "use": ("use a model file where it lies, also in the app that runs", _use),
     "snapshots": ("what is kept on disk of books that were read", _snapshots),
     "tune": ("measure on this machine what the plan assumes, and keep what proves faster", _tune),
     "train-draft": ("train a small model that drafts for another one", _train_draft),

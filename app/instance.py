@@ -7,12 +7,15 @@ from __future__ import annotations
 import json
 import os
 import socket
+import urllib.request
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import filelock
 
 from app.keys import write_private
+
+_TOLD_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +25,25 @@ class Address:
     port: int
     secret: str
     pid: int
+
+    @property
+    def cookie(self) -> str:
+        """Its name: cookies of 127.0.0.1 are shared by all its ports."""
+        return f"triforce_{self.port}"
+
+    def told(self, path: str, text: str) -> bool:
+        """Sends the app some text; whether there is one that took it."""
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{self.port}{path}",
+            data=text.encode(),
+            headers={"Cookie": f"{self.cookie}={self.secret}", "Content-Type": "text/plain; charset=utf-8"},
+        )
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        try:
+            with opener.open(request, timeout=_TOLD_S) as answer:
+                return answer.status == 200
+        except OSError:
+            return False
 
 
 class Instance:

@@ -69,6 +69,7 @@ QUIET = {
 NO_PAGES = {"docs_url": None, "redoc_url": None, "openapi_url": None}
 PRIVATE_FOLDERS = ("books", "models", "notes", "run", "logs", "snapshots")
 KEYED = "/v1/"  # what other programs are served at
+_LONGEST_PATH = 32_768  # Windows'
 _LAST_WORD_S = 0.4  # the goodbye page is told that all is stored
 
 
@@ -302,6 +303,7 @@ class Server:
             Route("/events", self._events),
             Route("/stream.js", stream_script),
             Route("/quit", self._quit, methods=["POST"]),
+            Route("/use", self._use, methods=["POST"]),
             Route("/goodbye", self._goodbye),
             Route("/ended", self._when_ended),
             Route("/export", self._export),
@@ -350,6 +352,16 @@ class Server:
         self.quit = True
         threading.Timer(1.0, self._asked.set).start()  # the goodbye page is fetched in between
         return PlainTextResponse("bye")
+
+    async def _use(self, request: Request) -> Response:
+        """A model file that `launcher.py use` was given: what is wrong with it, the page says."""
+        from starlette.responses import PlainTextResponse
+
+        path = (await request.body()).decode("utf-8", errors="replace")
+        if not path or len(path) > _LONGEST_PATH:
+            return PlainTextResponse("no path", 400)
+        self._desk.used.file(path)
+        return PlainTextResponse("ok")
 
     async def _goodbye(self, _request: Request) -> Response:
         from starlette.responses import HTMLResponse

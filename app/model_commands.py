@@ -1,9 +1,12 @@
-"""The command `models`: what there is for this computer or another one, and fetching it."""
+"""The commands `models` and `use`: what there is for this computer or another one, fetching it, and a file of
+one's own.
+"""
 
 from __future__ import annotations
 
 import argparse
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from app.commands import imagined
@@ -29,6 +32,25 @@ def models(given: argparse.Namespace, settings: Settings) -> int:
         _download(given)
     else:
         _list(given, settings)
+    return 0
+
+
+def use(given: argparse.Namespace, settings: Settings) -> int:
+    """Uses a model file where it lies: in the app that runs, else from its next start on."""
+    from app.instance import Instance
+    from app.models import remember
+    from app.own_files import keep
+    from core.model.foreign import entry_safely
+
+    entry = entry_safely(Path(given.file).absolute())
+    address = Instance(paths.subdir("run")).running()
+    if address is not None and address.told("/use", str(entry.folder)):
+        words = _("{name} is given to the app at {address}.")
+        say(words.format(name=entry.name, address=f"http://127.0.0.1:{address.port}/"))
+        return 0
+    keep(entry.folder)
+    remember(str(entry.folder))
+    say(_("The app will start with {name}, from {file}.").format(name=entry.name, file=entry.folder))
     return 0
 
 

@@ -20,6 +20,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from app.own_files import own_files
 from core import paths
 from core.config import Settings
 from core.errors import UserError
@@ -27,10 +28,11 @@ from core.hardware.facts import Hardware
 from core.hardware.probe import probe
 from core.model.catalogue import EMBEDDED, draft_for, find
 from core.model.fetch import is_downloaded
+from core.model.foreign import entry_safely
 from core.model.kept import kept_bytes, remove
 from core.paths import write_whole
 from core.planning.known import NOTHING, Known, known_in
-from core.planning.offers import Offer, offers, would_fit_with
+from core.planning.offers import Offer, offer_for, offers, would_fit_with
 from core.planning.recommended import times
 from core.text.words import translated as _
 
@@ -61,6 +63,12 @@ class Model:
     recommended: bool = False
     times: str = ""  # to the first answer, and to read a book
     disk_bytes: int = 0
+    path: str = ""  # of a file of the person's own
+
+    @property
+    def id(self) -> str:
+        """By which the page asks for it, and the engine is told to load it."""
+        return self.path or self.name
 
     @property
     def fits(self) -> bool:
@@ -85,7 +93,21 @@ def survey(hardware: Hardware, settings: Settings, *, known: Known = NOTHING) ->
     """What there is for this computer: what fits first, the recommended one before all."""
     found = offers(hardware, settings, is_downloaded=is_downloaded, known=known)
     first = sorted(found, key=lambda offer: not offer.recommended)
-    return tuple(_model(offer, hardware, settings) for offer in first)
+    listed = tuple(_model(offer, hardware, settings) for offer in first)
+    return *listed[:1], *(_own(path, hardware, settings, known) for path in own_files()), *listed[1:]
+
+
+def _own(path: Path, hardware: Hardware, settings: Settings, known: Known) -> Model:
+    """A file of the person's own, looked at anew: it may have been changed or moved."""
+    try:
+        entry = entry_safely(path) if path.is_file() else None
+    except UserError as error:
+        return Model(path.stem, "", "", True, False, 0, True, reason=str(error), path=str(path))
+    if entry is None:
+        gone = _("{file} is gone. Choose where it is now, or take it off the list.").format(file=path)
+        return Model(path.stem, "", "", True, False, 0, True, reason=gone, path=str(path))
+    offer = offer_for(hardware, settings, entry, downloaded=True, known=known)
+    return replace(_model(offer, hardware, settings), path=str(path), disk_bytes=0)
 
 
 def _model(offer: Offer, hardware: Hardware, settings: Settings) -> Model:
@@ -156,7 +178,7 @@ class Models:
 
     def start(self) -> None:
         """Looks at the machine in the background."""
-        threading.Thread(target=self._survey, name="models", daemon=True).start()
+        threading.Thread(target=self.look_again, name="models", daemon=True).start()
 
     @property
     def offer(self) -> Model | None:
@@ -224,7 +246,8 @@ class Models:
         if process is not None:
             _end(process)
 
-    def _survey(self) -> None:
+    def look_again(self) -> None:
+        """Works the list out anew; returns when it stands."""
         try:
             self.list = survey(self._look(), self._settings, known=known_in(paths.data_dir()))
         except Exception:  # a background thread's boundary: the app runs without the list
@@ -260,7 +283,7 @@ class Models:
                 )
                 return
             self._set(None)
-        self._survey()
+        self.look_again()
         self.arrived(name, said["done"])
 
     def _set(self, fetching: Fetching | None) -> None:

@@ -1,11 +1,16 @@
-"""What a person does with models on a desk: change to one, delete one."""
+"""What a person does with models on a desk: change to one, delete one, use a file of one's own."""
 
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from app.models import remember
+from app.own_files import Choosing, drop, keep, look_into
+from core.errors import UserError
+from core.model.elsewhere import found_elsewhere
+from core.model.foreign import entry_safely
 from core.text.words import size
 from core.text.words import translated as _
 
@@ -14,20 +19,21 @@ if TYPE_CHECKING:
 
 
 class ModelsUsed:
-    """The models of a desk, as its page asks for them: a name that comes from there must be in the list."""
+    """The models of a desk, as its page asks for them: a name that comes from there must be in the list.
+
+    `choosing`: what is shown to choose a file from; None while nobody does.
+    """
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
+        self.choosing: Choosing | None = None
         desk.models.arrived = self._arrived
 
     def use(self, name: str) -> None:
         """Changes to another model, now and for later starts."""
         desk = self._desk
-        if (
-            desk.refuse_while_busy()
-            or name == desk.engine.model_name
-            or not any(model.name == name and model.here and model.fits for model in desk.models.list)
-        ):
+        wanted = next((one for one in desk.models.list if one.id == name and one.here and one.fits), None)
+        if desk.refuse_while_busy() or wanted is None or wanted.name == desk.engine.model_name:
             return
         remember(name)
         threading.Thread(target=desk.engine.use, args=(name,), name="another model", daemon=True).start()
@@ -48,6 +54,52 @@ class ModelsUsed:
             return
         if freed:
             desk.say(_("{name} is deleted: {size} given back.").format(name=name, size=size(freed)), "info")
+
+    # --- files of one's own
+
+    def look_into(self, folder: str) -> None:
+        """Shows a folder to choose a file from; "" is the home folder."""
+        self._show(look_into(Path(folder) if folder else Path.home()))
+
+    def look_elsewhere(self) -> None:
+        """Shows what other programs keep. The person's yes is the button's."""
+        self._show(Choosing(found=tuple(found_elsewhere())))
+
+    def done_choosing(self) -> None:
+        """Shows no folder any more."""
+        self._show(None)
+
+    def file(self, path: str) -> None:
+        """Uses a model file where it lies, in the background; what is wrong with it is said."""
+        said = _("Looking at {file}.").format(file=path)
+        self._desk.say(said, "info")
+        threading.Thread(target=self._file, args=(Path(path),), name="own model", daemon=True).start()
+
+    def forget(self, path: str) -> None:
+        """Takes a file off the list. The file stays where it is."""
+        if drop(Path(path)):
+            self._desk.models.start()
+
+    def _file(self, path: Path) -> None:
+        desk = self._desk
+        try:
+            file = entry_safely(path).folder
+            keep(file)
+        except (UserError, OSError) as error:
+            desk.say(str(error))
+            return
+        self.choosing = None
+        desk.models.look_again()
+        found = next((one for one in desk.models.list if one.path == str(file)), None)
+        if found is None or not found.fits:
+            desk.say(found.reason if found else _("{file} could not be looked at.").format(file=file))
+            return
+        desk.say(_("{name} is being loaded from {file}.").format(name=found.name, file=file), "info")
+        self.use(found.id)
+
+    def _show(self, choosing: Choosing | None) -> None:
+        self.choosing = choosing
+        self._desk.change()
 
     def _arrived(self, name: str, words: str) -> None:
         desk = self._desk

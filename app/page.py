@@ -128,6 +128,9 @@ class Page:
             "model-offer": keep(
                 "model-offer", desk.models.offer, lambda: views.model_offer_html(desk.models.offer)
             ),
+            "model-files": keep(
+                "model-files", desk.used.choosing, lambda: views.model_files_html(desk.used.choosing)
+            ),
             "fetching": keep(
                 "fetching", desk.models.fetching, lambda: views.fetching_html(desk.models.fetching)
             ),

@@ -71,6 +71,7 @@ def _middle() -> tuple[gr.Textbox, gr.Button, gr.Textbox, gr.Button]:
     _region("notice")
     with gr.Column(elem_id="scroller", min_width=0):
         _region("model-offer")
+        _region("model-files")
         _fixed("hero.html", "hero")
         for name in ("stage", "choices", "ways", "suggestions"):
             _region(name)

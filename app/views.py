@@ -13,6 +13,7 @@ from app.job import Snapshot
 from app.library import BookEntry
 from app.markup import Citation, blocks
 from app.models import Fetching, Model
+from app.own_files import Choosing
 from app.templating import render
 from app.values import Notice, Opening
 from core.documents.document import Document
@@ -87,6 +88,11 @@ def models_html(models: tuple[Model, ...], *, current: str) -> str:
 def model_offer_html(model: Model | None) -> str:
     """Which model this computer should have; empty where there is nothing to offer."""
     return render("model_offer.html", model=model) if model else ""
+
+
+def model_files_html(choosing: Choosing | None) -> str:
+    """A folder to choose a model file from; empty while nobody does."""
+    return render("model_files.html", choosing=choosing) if choosing else ""
 
 
 def fetching_html(fetching: Fetching | None) -> str:

@@ -121,7 +121,7 @@ def offers(
     recommended.
     """
     made = [
-        _offer(hardware, settings, entry, downloaded=is_downloaded(entry), known=known)
+        offer_for(hardware, settings, entry, downloaded=is_downloaded(entry), known=known)
         for entry in load().values()
         if entry.role == "target"
     ]
@@ -135,9 +135,10 @@ def offers(
     )
 
 
-def _offer(
+def offer_for(
     hardware: Hardware, settings: Settings, entry: CatalogueEntry, *, downloaded: bool, known: Known
 ) -> Offer:
+    """One model on this machine, or why it does not fit."""
     try:
         plan = plan_for(hardware, settings, entry, known=known).plan
     except (PlanError, UserError) as error:
@@ -171,7 +172,7 @@ def would_fit_with(hardware: Hardware, settings: Settings, entry: CatalogueEntry
 
 
 def _fits(hardware: Hardware, settings: Settings, entry: CatalogueEntry) -> bool:
-    return _offer(hardware, settings, entry, downloaded=True, known=NOTHING).plan is not None
+    return offer_for(hardware, settings, entry, downloaded=True, known=NOTHING).plan is not None
 
 
 def _too_large(plan: Plan, hardware: Hardware) -> str:

@@ -8,12 +8,15 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from app import cli
 from app import models as shelf
 from app.models import Fetching, Models, Pace, remember, remembered, survey
-from app.views import fetching_html, model_offer_html, models_html
+from app.own_files import keep, look_into, own_files
+from app.views import fetching_html, model_files_html, model_offer_html, models_html
 from core.ask import Ask
 from core.config import Settings
 from core.hardware.gpus import imagined_hardware
@@ -21,7 +24,9 @@ from core.model.catalogue import EMBEDDED
 from core.model.kept import kept_bytes
 from core.text.words import GB
 from tests.app.fake_runtime import wait_until
+from tests.gguf_files import write_gguf
 from tests.hub import Hub, serving
+from tests.model.test_gguf import wide
 
 PC_PLAIN = imagined_hardware(ram_gib=16)
 PC_4090 = imagined_hardware(gpu="RTX 4090", ram_gib=64)
@@ -239,3 +244,83 @@ def test_the_window_process_is_not_what_downloads():
         "not in sys.modules"
     )
     assert subprocess.run([sys.executable, "-c", code], cwd=shelf.ROOT, env={**os.environ}).returncode == 0
+
+
+# ---- files of one's own ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Path:
+    folder = tmp_path / "my models"
+    folder.mkdir()
+    return write_gguf(folder / "mine-Q8_0.gguf", wide(max_position_embeddings=16384), "Q8_0").resolve()
+
+
+def test_a_file_is_used_where_it_lies_and_stays_in_the_list(desk, own):
+    desk.used.file(str(own))
+    wait_until(lambda: desk.engine.model_name == str(own), 30)
+    found = next(model for model in desk.models.list if model.path)
+    assert (found.name, found.id, found.here, found.disk_bytes) == ("mine-Q8_0", str(own), True, 0)
+    assert remembered(Settings()).model == str(own)
+    assert desk.models.offer is None  # who brings a model is offered none
+    html = models_html(desk.models.list, current=EMBEDDED)
+    assert f'data-act="use-model" data-name="{own}"' in html and "Take off the list" in html
+    desk.used.delete("mine-Q8_0")
+    desk.used.delete(str(own))
+    assert own.exists(), "a file that is not ours was deleted"
+    desk.used.forget(str(own))
+    wait_until(lambda: not any(model.path for model in desk.models.list))
+    assert own.exists() and own_files() == []
+
+
+def test_a_file_that_cannot_run_says_why(desk, own, tmp_path):
+    (tmp_path / "bad.gguf").write_bytes(b"GGUF" + b"\xff" * 64)
+    for path, words in ((tmp_path / "bad.gguf", "version"), (tmp_path / "gone.gguf", "no GGUF file")):
+        desk.used.file(str(path))
+        wait_until(lambda words=words: words in desk.notice.text, 30)
+    assert own_files() == [] and desk.engine.model_name != str(own)
+
+
+def test_a_file_that_vanished_is_named(home, own):
+    keep(own)
+    own.unlink()
+    (found,) = [model for model in survey(PC_PLAIN, Settings()) if model.path]
+    assert not found.fits and str(own) in found.reason and "is gone" in found.reason
+    assert remembered(Settings()).model is None
+
+
+def test_a_folder_is_looked_into(own, tmp_path):
+    (own.parent / "deeper").mkdir()
+    (own.parent / ".hidden").mkdir()
+    (own.parent / "mmproj-mine.gguf").write_bytes(b"GGUF")
+    (own.parent / "notes.txt").write_text("x")
+    shown = look_into(own.parent)
+    assert shown.folders == (("deeper", str(own.parent / "deeper")),)
+    assert [name for name, _path, _size in shown.files] == ["mine-Q8_0.gguf"]
+    assert shown.above == str(own.parent.parent)
+    assert "cannot be opened" in look_into(tmp_path / "nothing").error
+    assert look_into(Path("/")).above == ""
+
+
+def test_what_other_programs_keep_is_shown_after_a_yes(desk, own, monkeypatch):
+    """A question stands before the search, and what it finds is only offered."""
+    monkeypatch.setenv("LLAMA_CACHE", str(own.parent))
+    monkeypatch.setattr(Path, "home", lambda: own.parent / "nobody")
+    desk.used.look_into("")
+    before = model_files_html(desk.used.choosing)
+    assert 'data-act="look-elsewhere"\n data-confirm="Look for models in' in before
+    assert "mine-Q8_0" not in before
+    desk.used.look_elsewhere()
+    html = model_files_html(desk.used.choosing)
+    assert "mine-Q8_0" in html and "llama.cpp" in html and f'data-path="{own}"' in html
+    assert desk.engine.model_name == EMBEDDED or "mine" not in desk.engine.model_name
+    desk.used.done_choosing()
+    assert model_files_html(desk.used.choosing) == ""
+
+
+def test_a_file_is_handed_to_the_next_start_where_no_app_runs(home, own, capsys):
+    assert cli.main(["use", str(own)]) == 0
+    assert "will start with mine-Q8_0" in capsys.readouterr().out
+    assert remembered(Settings()).model == str(own) and own_files() == [own]
+    assert cli.main(["use", str(own.parent / "no.gguf")]) == 1
+    assert "no GGUF file" in capsys.readouterr().err

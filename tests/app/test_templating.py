@@ -22,6 +22,7 @@ from app.markup import Citation
 from app.models import Fetching, Model
 from app.notebook import Bookmark, Notebook
 from app.open_book import OpenBook
+from app.own_files import Choosing
 from app.preferences import Preferences
 from app.reader import found_html, marks_html, reader_html
 from app.settings_page import settings_html
@@ -31,6 +32,7 @@ from app.values import Notice, Opening, Passage
 from core.config import Settings
 from core.documents.document import Document, Section
 from core.events import Loading, Piece, Prefill, Reading, Stats
+from core.model import elsewhere
 
 ROOT = TEMPLATES.parents[1]
 BAD = "\"'><script>alert(1)</script>"
@@ -49,7 +51,10 @@ CHAPTERS = replace(BOOK, sections=(Section(BAD, 0, 30), Section(BAD, 30, 60)))
 ENTRY = BookEntry("a" * 64, BAD, BAD, BAD, 1, 1, 0.0)
 CARD = {"tokens": 9, "share_of_context": 2.0, "parts": [BAD, BAD], "notes": [BAD]}
 OPENING = Opening(Path("x"), BAD, BAD)
+ELSEWHERE = tuple(elsewhere.Found(Path(BAD), BAD, BAD, 1, why) for why in ("", BAD))
+CHOOSING = Choosing(BAD, BAD, ((BAD, BAD),), ((BAD, BAD, 1),), error=BAD)
 MODELS = (
+    Model(BAD, BAD, BAD, False, True, 1, True, path=BAD),
     Model(BAD, BAD, BAD, False, True, 1, False, times=BAD, recommended=True, disk_bytes=1),
     Model(BAD, BAD, BAD, False, True, 1, False, reason=BAD, would_fit_with=BAD),
 )
@@ -105,6 +110,8 @@ def every_region() -> list[str]:
         views.models_html(MODELS, current=BAD),
         views.models_html(MODELS, current=""),
         views.model_offer_html(MODELS[0]),
+        views.model_files_html(CHOOSING),
+        views.model_files_html(Choosing(found=ELSEWHERE)),
         *(views.fetching_html(Fetching(BAD, BAD, 0.5, state, BAD)) for state in ("failed", "running")),
         panel_html(PLOTTED, live=True),
         plan_html(PLAN, model=BAD),

@@ -1,0 +1,91 @@
+"""Model files of the person's own: which were used, and a look into folders to choose one. No HTML here.
+
+Nothing is copied or changed: a path is remembered, and forgotten when the person says so.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from core import paths
+from core.model.elsewhere import Found
+from core.paths import write_whole
+from core.text.words import translated as _
+
+log = logging.getLogger(__name__)
+_MOST_SHOWN = 300  # folders, and files, of one folder
+
+
+@dataclass(frozen=True, slots=True)
+class Choosing:
+    """A folder that is looked into, or what was found of other programs. `files`: (name, path, bytes)."""
+
+    folder: str = ""
+    above: str = ""
+    folders: tuple[tuple[str, str], ...] = ()
+    files: tuple[tuple[str, str, int], ...] = ()
+    found: tuple[Found, ...] | None = None
+    error: str = ""
+
+
+def own_files() -> list[Path]:
+    """The files that were used, as long as the person keeps them in the list."""
+    try:
+        kept = json.loads(_file().read_text(encoding="utf-8"))
+        return [Path(one) for one in kept if isinstance(one, str)]
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError, TypeError) as error:
+        log.warning("the list of model files is not used: %s", error)
+        return []
+
+
+def keep(path: Path) -> None:
+    """Puts a file into the list. Raises OSError."""
+    _write([*(one for one in own_files() if one != path), path])
+
+
+def drop(path: Path) -> bool:
+    """Takes a file out of the list, not off the disk; whether it was there. Raises OSError."""
+    files = own_files()
+    _write([one for one in files if one != path])
+    return path in files
+
+
+def _file() -> Path:
+    return paths.data_dir() / "own-models.json"
+
+
+def _write(files: list[Path]) -> None:
+    write_whole(_file(), json.dumps([str(one) for one in files], indent=1))
+
+
+def look_into(folder: Path) -> Choosing:
+    """The folders and GGUF files in a folder, hidden ones left out."""
+    folder = Path(os.path.abspath(folder.expanduser()))
+    folders, files, error = [], [], ""
+    try:
+        for entry in sorted(os.scandir(folder), key=lambda one: one.name.lower()):
+            if entry.name.startswith("."):
+                continue
+            if _is_folder(entry):
+                folders.append((entry.name, entry.path))
+            elif entry.name.lower().endswith(".gguf") and "mmproj" not in entry.name.lower():
+                files.append((entry.name, entry.path, entry.stat().st_size))
+    except OSError as problem:
+        error = _("{folder} cannot be opened ({reason}).")
+        error = error.format(folder=folder, reason=problem.strerror or problem)
+    above = "" if folder.parent == folder else str(folder.parent)
+    shown = {"folders": tuple(folders[:_MOST_SHOWN]), "files": tuple(files[:_MOST_SHOWN])}
+    return Choosing(str(folder), above, **shown, error=error)
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False
