@@ -244,7 +244,7 @@ def floor(engine: Engine, folder: Path, context: int) -> dict[str, float]:
     """The bytes that a plain token reads after `context` tokens, and the memory's measured rate."""
     return {
         "weight_bytes": catalogue.find(folder.name).shape.pass_bytes(engine.plan.dtype),
-        "kv_bytes": context * catalogue.find(folder.name).shape.kv_bytes_per_token(engine.plan.dtype),
+        "kv_bytes": context * catalogue.find(folder.name).shape.kv_bytes_per_token(engine.plan.kv_rows),
         "memory_gb_per_s": memory_read_gb_per_s(engine.model.backend.device),
     }
 

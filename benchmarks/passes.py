@@ -108,7 +108,7 @@ def measure(
         / prefill_s
         / 1e12,
         "weight_bytes": shape.pass_bytes(plan.dtype),
-        "kv_bytes": context * shape.kv_bytes_per_token(plan.dtype),
+        "kv_bytes": context * shape.kv_bytes_per_token(plan.kv_rows),
         "middle_bytes": shape.pass_bytes(plan.dtype)
         + plan.retrieval_budget * shape.kv_bytes_per_token(plan.dtype),
     }

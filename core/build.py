@@ -79,7 +79,8 @@ def _planned(settings: Settings) -> tuple[Choice, Callable[[int], Plan]]:
     choice = choose(machine, settings, is_downloaded=is_downloaded, known=known)
 
     def replan(layers: int) -> Plan:
-        fewer = replace(settings, on_chip_layers=layers, context_tokens=choice.plan.context_tokens)
+        kv = 8 if choice.plan.kv_bits == 8 else 16  # what is kept already stays readable
+        fewer = replace(settings, on_chip_layers=layers, context_tokens=choice.plan.context_tokens, kv=kv)
         return plan_for(machine, fewer, choice.entry, is_there=is_downloaded, known=known).plan
 
     return choice, replan

@@ -29,8 +29,7 @@ LENGTHS = ("paragraph", "page", "chapters")
 THEMES = ("system", "light", "dark")
 DTYPES = ("float32", "bfloat16", "float16")
 DEVICES = ("cpu", "cuda")
-WEIGHTS = (16, 8, 4)  # bits
-BITS = tuple(map(str, WEIGHTS))
+WEIGHTS, KV = (16, 8, 4), (16, 8)  # bits
 GONE = ("weights_kernel",)  # keys of earlier versions: a person's own file may still have them
 RESIDENCIES = ("layers", "blocks")
 GRAPHS = ("auto", "on", "off")
@@ -72,6 +71,7 @@ class Settings:
     device: str | None = None
     dtype: str | None = None
     weights: int | None = None
+    kv: int | None = None
     threads: int | None = None
     on_chip_layers: int | None = None
     kv_residency: str = "layers"
@@ -139,10 +139,14 @@ def _choice(names: tuple[str, ...], *, auto: bool = False) -> Rule:
     return Rule(lambda: _one_of(names), parse, auto, names)
 
 
-def _bits(value: Any) -> int:
-    if int(value) not in WEIGHTS:
-        raise ValueError(value)
-    return int(value)
+def _bits(sizes: tuple[int, ...]) -> Rule:
+    def parse(value: Any) -> int:
+        if int(value) not in sizes:
+            raise ValueError(value)
+        return int(value)
+
+    names = tuple(map(str, sizes))
+    return Rule(lambda: _one_of(names), parse, True, names)
 
 
 def _one_of(names: tuple[str, ...]) -> str:
@@ -252,7 +256,8 @@ RULES: dict[str, Rule] = {
     "evidence_attention": FLAG,
     "device": _choice(DEVICES, auto=True),
     "dtype": _choice(DTYPES, auto=True),
-    "weights": Rule(lambda: _one_of(BITS), _bits, True, BITS),
+    "weights": _bits(WEIGHTS),
+    "kv": _bits(KV),
     "threads": _whole(1, 1024, auto=True),
     "on_chip_layers": _whole(0, 512, auto=True),
     "kv_residency": _choice(RESIDENCIES),

@@ -14,6 +14,7 @@ import torch
 
 from core.ask import Params
 from core.cache.disk import GB, SnapshotFolder
+from core.cache.full import FullKVCache
 from core.cache.offloaded import OffloadedKVCache
 from core.cache.snapshot import SnapshotStore
 from core.config import MODES
@@ -31,8 +32,12 @@ QUESTION = [5, 6, 7, 8]
 def reopened(
     root: Path, *, dtype: torch.dtype = torch.float32, key: str = "tiny", offloaded: bool = False
 ) -> Engine:
-    """An engine as a new process makes it."""
-    model = ours(oracle(max_position_embeddings=2048), positions=2048, dtype=dtype)
+    """An engine as a new process makes it, with rows of `dtype`."""
+    computed = torch.float32 if dtype == torch.int8 else dtype
+    model = ours(oracle(max_position_embeddings=2048), positions=2048, dtype=computed)
+
+    def here(capacity: int) -> FullKVCache:
+        return FullKVCache(model.config.kv_shape, capacity + 32, model.backend, block_tokens=64, dtype=dtype)
 
     def away(capacity: int) -> OffloadedKVCache:
         return OffloadedKVCache(
@@ -42,6 +47,7 @@ def reopened(
             block_tokens=64,
             resident_layers=1,
             resident_blocks=3,
+            dtype=dtype,
         )
 
     made = engine(
@@ -49,7 +55,7 @@ def reopened(
         context_tokens=1800,
         prefill_segment_tokens=256,
         prefill_chunk_tokens=128,
-        new_cache=away if offloaded else None,
+        new_cache=away if offloaded else here,
     )
     made._snapshots = SnapshotStore(SnapshotFolder(root), key, model.config.kv_shape, dtype, quota_bytes=GB)
     return made
@@ -76,7 +82,7 @@ def save(made: Engine, context: Context, should_stop: Callable[[], bool] = lambd
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int8])
 def test_a_reopened_book_is_not_prefilled_and_answers_the_same(tmp_path, mode: str, dtype: torch.dtype):
     """The same seed gives the same tokens, rounding included."""
     params = replace(PARAMS, mode=mode)

@@ -10,7 +10,7 @@ from pathlib import Path
 from core import paths
 from core.assembly.composition import Composer
 from core.assembly.models import load_models, new_backend
-from core.assembly.room import Replan, Room
+from core.assembly.room import Replan, Room, kv_type
 from core.backend.base import Backend
 from core.cache.disk import SnapshotFolder, quota_bytes
 from core.cache.snapshot import SnapshotStore
@@ -112,6 +112,8 @@ def _snapshots(
         "device": plan.device,
         **({"computes": plan.computes} if plan.computes != plan.dtype else {}),
     }
+    if plan.kv_rows != plan.dtype:  # else the key is what it always was
+        key["kv"] = plan.kv_rows
     root = folder or paths.subdir("snapshots")
     kept = SnapshotFolder(root)
     kept.drop_stale_parts()
@@ -119,6 +121,6 @@ def _snapshots(
         kept,
         json.dumps(key),
         model.config.kv_shape,
-        model.backend.storage,
+        kv_type(plan),
         quota_bytes=quota_bytes(settings.snapshot_quota_gb, root),
     )

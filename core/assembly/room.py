@@ -6,6 +6,8 @@ import logging
 from collections.abc import Callable
 from dataclasses import replace
 
+import torch
+
 from core import paths
 from core.cache.base import TargetKVCache
 from core.cache.full import FullKVCache
@@ -17,6 +19,7 @@ from core.planning.budget import (
     CONTEXT,
     DRAFT_MODEL,
     KEPT_FREE,
+    KV_DECODED,
     OVERRUN,
     PROGRAM,
     WEIGHTS,
@@ -35,7 +38,7 @@ log = logging.getLogger(__name__)
 Replan = Callable[[int], Plan]
 _LOADED = (WEIGHTS, DRAFT_MODEL)  # budget lines of what is there after loading,
 _NOT_OURS = (CONTEXT, PROGRAM, KEPT_FREE)  # and of what no cache may take
-_WORK = (WORK_PREFILL, WORK_DECODE)
+_WORK = (WORK_PREFILL, WORK_DECODE, KV_DECODED)
 # measured: smaller blocks cost more to join, larger ones leave more of the last one empty
 _CPU_BLOCK_TOKENS = 512
 
@@ -69,7 +72,7 @@ class Room:
             block_tokens = multiple(
                 _CPU_BLOCK_TOKENS if plan.device == "cpu" else tokens, plan.retrieval_chunk
             )
-            return FullKVCache(shape, tokens, self._backend, block_tokens=block_tokens)
+            return FullKVCache(shape, tokens, self._backend, block_tokens=block_tokens, dtype=kv_type(plan))
         held, block_tokens = held_tokens(capacity, plan.staging_block_tokens, plan.retrieval_chunk)
         by_blocks = plan.residency == "blocks"
         return OffloadedKVCache(
@@ -81,6 +84,7 @@ class Room:
             resident_blocks=held // block_tokens * layers // plan.layers if by_blocks else None,
             staging_blocks=plan.staging_blocks,
             fresh_tokens=slack(plan),
+            dtype=kv_type(plan),
         )
 
     def _layers_that_fit(self, tokens: int) -> int:
@@ -136,6 +140,11 @@ class Room:
             )
             if place == "RAM" or wanted <= memory.free_bytes or self.give_way() is None:
                 return
+
+
+def kv_type(plan: Plan) -> torch.dtype:
+    """Of the rows of the full KV cache."""
+    return getattr(torch, plan.kv_rows)
 
 
 def slack(plan: Plan) -> int:

@@ -52,6 +52,7 @@ SMALL_PLAN = Plan(
     weights_kernel="float",
     weights_bits=32,
     weights_format="",
+    kv_bits=32,
     expected_tbt_ms=1.0,
     expected_plain_tbt_ms=2.0,
     expected_middle_ms=0.5,

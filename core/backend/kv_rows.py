@@ -12,16 +12,17 @@ from __future__ import annotations
 
 import torch
 
-from core.backend.pieces import coded_row_bytes
-
 CODES = torch.int8
+_WHOLE = 16  # bytes that a row of codes ends at a multiple of
 _MOST = 127
 _LEAST = _MOST * torch.finfo(torch.float32).tiny  # of a row's largest number: of zeros the codes are 0
 
 
 def row_width(head_dim: int, dtype: torch.dtype) -> int:
     """Elements of `dtype` that a row of `head_dim` numbers takes."""
-    return coded_row_bytes(head_dim) if dtype == CODES else head_dim
+    if dtype != CODES:
+        return head_dim
+    return -(-(head_dim + torch.float32.itemsize) // _WHOLE) * _WHOLE
 
 
 def row_bytes(head_dim: int, dtype: torch.dtype) -> int:
@@ -60,13 +61,14 @@ def run_of(blocks: torch.Tensor, start: int, end: int, head_dim: int, dtype: tor
     start, head_dim]; a copy.
     """
     _, kv_heads, block_tokens, _ = blocks.shape
-    first, inside = divmod(start, block_tokens)
-    # [kv_heads, blocks, block_tokens, width]
-    touched = blocks[first : -(-end // block_tokens)].transpose(0, 1)
-    if touched.shape[1] == 1:
-        touched, inside = touched[:, :, inside : inside + end - start], 0
-    run = torch.empty(*touched.shape[:3], head_dim, dtype=dtype, device=blocks.device)
-    return _decode(touched, run).view(kv_heads, -1, head_dim)[:, inside : inside + end - start]
+    run = torch.empty(kv_heads, end - start, head_dim, dtype=dtype, device=blocks.device)
+    at = start
+    while at < end:
+        block, inside = divmod(at, block_tokens)
+        count = min(block_tokens - inside, end - at)
+        _decode(blocks[block, :, inside : inside + count], run[:, at - start : at - start + count])
+        at += count
+    return run
 
 
 def _coded(x: torch.Tensor) -> torch.Tensor:

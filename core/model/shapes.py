@@ -13,6 +13,7 @@ from core.text.words import marked as N_
 from core.text.words import translated as _
 
 DTYPE_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
+CODED_ROWS = "int8"  # of a KV cache: codes
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
 # what keeps an architecture out that people ask for, by its name in a GGUF
 NEAR = {
@@ -77,6 +78,7 @@ class ModelShape(Sizes):
     longest_context: int
     tied: bool = False  # input and output embeddings are one matrix
     family: str = "llama"
+    attention_bias: bool = False  # as its configuration says, where its family leaves that open
     # of weights in codes: their format ("Q4_K_M"), the bits of most of its codes, how many weights stay codes
     # in memory, and what those take there
     format: str = ""
@@ -100,10 +102,16 @@ class ModelShape(Sizes):
                 longest_context=native if scaled else int(native * stretch),
                 tied=bool(config.get("tie_word_embeddings", False)),
                 family=family,
+                attention_bias=bool(config.get("attention_bias", False)),
             )
         except (KeyError, TypeError, ValueError) as error:
             said = _("config.json of {model} is incomplete ({error}). Download it again.")
             raise UserError(said.format(model=name or _("the model"), error=error)) from error
+
+    @property
+    def key_bias(self) -> bool:
+        """Every key has a constant part, which may be many times as large as the rest of it."""
+        return self.family == "qwen2" or self.attention_bias
 
     # ---- memory --------------------------------------------------------------------------------------------
 
@@ -142,13 +150,16 @@ class ModelShape(Sizes):
             return self.weight_bytes(dtype) * read // self.parameters
         return read * DTYPE_BYTES[dtype]
 
-    def kv_bytes_per_token_layer(self, dtype: str) -> int:
-        """Bytes of K and V that one token leaves in one layer."""
-        return 2 * self.kv_heads * self.head_dim * DTYPE_BYTES[dtype]
+    def kv_bytes_per_token_layer(self, rows: str) -> int:
+        """Bytes of K and V that one token leaves in one layer; type of the rows: see core.backend.kv_rows."""
+        # of codes: a byte each and a factor of four, up to the next 16
+        coded = (self.head_dim + 4 + 15) // 16 * 16
+        row = coded if rows == CODED_ROWS else self.head_dim * DTYPE_BYTES[rows]
+        return 2 * self.kv_heads * row
 
-    def kv_bytes_per_token(self, dtype: str) -> int:
+    def kv_bytes_per_token(self, rows: str) -> int:
         """Bytes of K and V that one token leaves in all layers."""
-        return self.layers * self.kv_bytes_per_token_layer(dtype)
+        return self.layers * self.kv_bytes_per_token_layer(rows)
 
     # ---- work ----------------------------------------------------------------------------------------------
 

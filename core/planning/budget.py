@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from core.backend.pieces import PIECE_NUMBERS, PIECE_TOKENS
 from core.config import Settings
 from core.hardware.facts import GIB
-from core.model.shapes import DTYPE_BYTES, ModelShape
+from core.model.shapes import CODED_ROWS, DTYPE_BYTES, ModelShape
 from core.planning.costs import MAX_GAMMA, MAX_MIDDLE_GAMMA
 from core.planning.plan import BudgetLine
 from core.text.words import marked as N_
@@ -53,6 +53,7 @@ KV, KV_ON_CHIP = N_("KV cache"), N_("KV cache of the on-chip layers")
 KV_PINNED, KV_PAGEABLE = N_("KV cache of the other layers"), N_("KV cache, not pinned")
 RETRIEVAL, TAIL = N_("retrieval cache"), N_("retrieval cache, generated tail")
 WORK_PREFILL, WORK_DECODE = N_("work space (prefill)"), N_("work space (decode)")
+KV_DECODED = N_("KV cache decoded for attention")
 KV_AT_WORK, TABLES = N_("KV cache of the layers at work"), N_("tables and newest rows")
 GRAPHS, CONTEXT = N_("CUDA graphs"), N_("CUDA context")
 STAGING = N_("staging blocks")
@@ -67,6 +68,7 @@ class Layout:
     device: str
     dtype: str
     computes: str
+    kv_rows: str  # type of the rows of the full KV cache
     target: ModelShape
     draft: ModelShape | None
     context: int
@@ -112,12 +114,12 @@ class Layout:
     @property
     def layer_kv_bytes(self) -> int:
         """KV cache of one layer."""
-        return self.held_tokens * self.target.kv_bytes_per_token_layer(self.dtype)
+        return self.held_tokens * self.target.kv_bytes_per_token_layer(self.kv_rows)
 
     @property
     def block_bytes(self) -> int:
         """One staging block: that many tokens of one layer."""
-        return self.block_tokens * self.target.kv_bytes_per_token_layer(self.dtype)
+        return self.block_tokens * self.target.kv_bytes_per_token_layer(self.kv_rows)
 
     @property
     def host_kv_bytes(self) -> int:
@@ -195,10 +197,12 @@ def lay_out(
     budget = max(min(budget, context) // chunk_tokens, 2) * chunk_tokens
     segment = settings.prefill_segment_tokens or (SEGMENT_CUDA if cuda else SEGMENT_CPU)
     chunk = settings.prefill_chunk_tokens or (CHUNK_CUDA if cuda else CHUNK_CPU)
+    rows = CODED_ROWS if settings.kv == 8 else dtype
     return Layout(
         device=device,
         dtype=dtype,
         computes=computes,
+        kv_rows=rows,
         target=target,
         draft=draft,
         context=context,
@@ -210,7 +214,7 @@ def lay_out(
         tail=min(settings.max_new_tokens, TAIL_TOKENS),
         draft_sinks=SINKS if settings.draft_sinks is None else settings.draft_sinks,
         draft_window=settings.draft_window or WINDOW,
-        block_tokens=_block_tokens(settings, target, dtype, context),
+        block_tokens=_block_tokens(settings, target, rows, context),
         blocks=settings.staging_blocks or STAGING_BLOCKS,
         kernel="codes" if target.coded_weights else "float",
         fixed_prefill=(
@@ -221,10 +225,10 @@ def lay_out(
     )
 
 
-def _block_tokens(settings: Settings, target: ModelShape, dtype: str, context: int) -> int:
+def _block_tokens(settings: Settings, target: ModelShape, rows: str, context: int) -> int:
     """Tokens per staging block: near the target size, and such that a layer's last block is nearly full."""
     wanted = settings.staging_block_mib * MIB if settings.staging_block_mib else BLOCK_TARGET_BYTES
-    per_token = target.kv_bytes_per_token_layer(dtype)
+    per_token = target.kv_bytes_per_token_layer(rows)
     most = max(TOKENS_STEP, wanted // per_token // TOKENS_STEP * TOKENS_STEP)
     blocks = math.ceil(context / most)
     return math.ceil(context / blocks / TOKENS_STEP) * TOKENS_STEP
@@ -247,6 +251,7 @@ def vram_lines(layout: Layout, reserve: int) -> tuple[BudgetLine, ...]:
         *_draft_lines(layout),
         (DECODED, _decoded_bytes(layout)),
         (KV_AT_WORK, min(2, layout.host_layers) * layout.layer_kv_bytes),
+        (KV_DECODED, _decoded_rows_bytes(layout)),
         (TABLES, _standing(layout)),
         (WORK_PREFILL, prefill) if prefill >= SHORT_PASS_BYTES else (WORK_DECODE, SHORT_PASS_BYTES),
         (GRAPHS, GRAPH_BYTES if layout.graphs else 0),
@@ -329,7 +334,8 @@ def _cpu_copies(layout: Layout) -> int:
     and the chunk's own as one run per head, for matrices the widest products. It needs one or the other.
     """
     shape = layout.target
-    keys = 2 * min(layout.context, PIECE_TOKENS) * shape.kv_heads * shape.head_dim
+    parts = 3 if layout.kv_rows == CODED_ROWS else 2  # what torch makes on the way from codes to numbers
+    keys = parts * min(layout.context, PIECE_TOKENS) * shape.kv_heads * shape.head_dim
     # keys and values by query head, queries, two outputs
     own = 5 * layout.chunk * shape.heads * shape.head_dim
     products = 2 * layout.chunk * 2 * shape.intermediate
@@ -343,8 +349,15 @@ def _standing(layout: Layout) -> int:
     shape, size = layout.target, DTYPE_BYTES[layout.dtype]
     rotations = 2 * layout.held_tokens * shape.head_dim * size
     scores = shape.layers * shape.heads * (layout.held_tokens // layout.retrieval_chunk) * 4
-    newest = layout.spare_rows * layout.host_layers * shape.kv_bytes_per_token_layer(layout.dtype)
+    newest = layout.spare_rows * layout.host_layers * shape.kv_bytes_per_token_layer(layout.kv_rows)
     return rotations + scores + newest + SEGMENTS_BYTES
+
+
+def _decoded_rows_bytes(layout: Layout) -> int:
+    """On a GPU: keys and values of a piece of a cache in codes, as numbers."""
+    if layout.kv_rows == layout.dtype:
+        return 0
+    return min(layout.context, PIECE_TOKENS) * layout.target.kv_bytes_per_token_layer(layout.dtype)
 
 
 def _decoded_bytes(layout: Layout) -> int:

@@ -17,7 +17,7 @@ import math
 from dataclasses import dataclass
 
 from core.hardware.facts import Gpu, Hardware
-from core.model.shapes import ModelShape
+from core.model.shapes import CODED_ROWS, ModelShape
 from core.text.words import GB
 
 # Acceptance of the draft by the middle level. .35 is published for a 68M draft of a 7B model (TriForce); a
@@ -84,6 +84,7 @@ class Speeds:
     in_turns: bool = False
     bus: float = math.inf
     pageable_bus: float = math.inf
+    decodes_kv: bool = False  # a cache in codes becomes numbers before it is attended to
 
 
 def cpu_speeds(hardware: Hardware, threads: int, dtype: str) -> Speeds:
@@ -116,6 +117,7 @@ def gpu_speeds(gpu: Gpu) -> Speeds:
         linear_flops=flops * LINEAR_EFFICIENCY,
         attention_flops=flops * ATTENTION_EFFICIENCY,
         layer_s=GPU_LAYER_S,
+        decodes_kv=True,
         bus=gpu.pcie_gb_per_s * GB,
         pageable_bus=gpu.pcie_gb_per_s * GB * PAGEABLE_SHARE,
     )
@@ -151,15 +153,18 @@ def pass_s(
     speeds: Speeds,
     host: HostKV | None = None,
     kernel: str = "float",
+    kv_rows: str | None = None,
 ) -> float:
-    """One forward pass of `rows` tokens over `kv_tokens` of cache."""
+    """One forward pass of `rows` tokens over `kv_tokens` of cache in rows of `kv_rows` (None: of `dtype`)."""
     both = sum if speeds.in_turns else max
     linear_flops = rows * (shape.linear_flops_per_token + shape.head_flops_per_token)
     # numbers are multiplied by the kernels of long products as well
     rate = max(speeds.few_linear_flops, speeds.linear_flops if kernel == "float" else 0.0)
     weights_s = shape.pass_bytes(dtype) / (speeds.weights * KERNEL_SPEED[kernel])
     linear = both((weights_s, linear_flops / rate))
-    kv_bytes = kv_tokens * shape.kv_bytes_per_token(dtype)
+    kv_bytes = kv_tokens * shape.kv_bytes_per_token(kv_rows or dtype)
+    if kv_rows == CODED_ROWS and speeds.decodes_kv:
+        kv_bytes += kv_tokens * 2 * shape.kv_bytes_per_token(dtype)  # numbers are written and read
     attention_flops = shape.attention_flops(rows, kv_tokens)
     attention = both((kv_bytes / speeds.kv, attention_flops / speeds.few_attention_flops))
     compute = linear + attention + shape.layers * speeds.layer_s

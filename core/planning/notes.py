@@ -21,6 +21,7 @@ def notes_for(
         _weights(plan),
         _context(plan, settings, target),
         _kv(plan),
+        _kv_format(plan, settings, target),
         _bus(plan, gpu),
         _pageable(plan, hardware),
         _draft(plan, settings),
@@ -96,6 +97,25 @@ def _kv(plan: Plan) -> str:
     )
 
 
+def _kv_format(plan: Plan, settings: Settings, target: ModelShape) -> str:
+    if plan.kv_bits != 8:
+        return ""
+    if target.key_bias:
+        return _(
+            "The KV cache is kept in 8 bits, as set. This model's keys have a constant part, which 8 bits "
+            "keep badly: its answers may suffer. kv: auto keeps 16."
+        )
+    said = _("The KV cache is kept in 8 bits; kv: 16 keeps what is computed.")
+    if settings.kv is None:
+        said = _(
+            "The KV cache is kept in 8 bits: in 16 it does not fit, or a word takes twice as long. Answers "
+            "are exact for this cache, which differs a little; kv: 16 keeps what is computed."
+        )
+    if plan.device == "cuda":
+        said += " " + _("It is decoded piece by piece on the GPU; how fast was not measured.")
+    return said
+
+
 def _bus(plan: Plan, gpu: Gpu | None) -> str:
     if gpu is None or plan.pcie_gb_per_s is None:
         return ""
@@ -152,7 +172,7 @@ def _speed(plan: Plan, settings: Settings) -> str:
 
 def _snapshots(plan: Plan, target: ModelShape) -> str:
     quota = sum(line.bytes for line in plan.budget if line.name == SNAPSHOTS)
-    book = plan.context_tokens * target.kv_bytes_per_token(plan.dtype)
+    book = plan.context_tokens * target.kv_bytes_per_token(plan.kv_rows)
     if not 0 < quota < book:
         return ""
     return _(

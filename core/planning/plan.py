@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from core.model.catalogue import title_of
-from core.model.shapes import DTYPE_BYTES
+from core.model.shapes import CODED_ROWS
 from core.text.words import marked as N_
 from core.text.words import translated as _
 
@@ -62,6 +62,7 @@ class Plan:
     # of the weights as they are held: 16, or the bits of most codes of a GGUF, and its format
     weights_bits: int
     weights_format: str
+    kv_bits: int  # of the rows of the KV cache; 8: codes
     expected_tbt_ms: float  # in the settings' mode of three levels, at the full context
     expected_plain_tbt_ms: float  # plain decoding, at the full context
     expected_middle_ms: float  # one middle pass over the retrieval cache
@@ -103,7 +104,12 @@ class Plan:
         elif self.weights_format:
             weights = _("{format} weights as {dtype}").format(format=self.weights_format, dtype=self.dtype)
         said = _("{model}, {weights}, {bits}-bit KV cache")
-        return said.format(model=title_of(self.model), weights=weights, bits=8 * DTYPE_BYTES[self.dtype])
+        return said.format(model=title_of(self.model), weights=weights, bits=self.kv_bits)
+
+    @property
+    def kv_rows(self) -> str:
+        """The type of the rows of the full KV cache (core.backend.kv_rows)."""
+        return CODED_ROWS if self.kv_bits == 8 else self.dtype
 
     def bytes_in(self, place: str) -> int:
         """The sum of the lines of one place."""

@@ -16,7 +16,7 @@ from functools import partial
 from core.config import Settings
 from core.errors import PlanError
 from core.hardware.facts import Hardware
-from core.model.shapes import DTYPE_BYTES, ModelShape
+from core.model.shapes import CODED_ROWS, DTYPE_BYTES, ModelShape
 from core.planning import costs
 from core.planning.budget import Layout, disk_lines, host_lines, vram_lines
 from core.planning.fitting import Case, Shortfall, Site, fitted, longest, site_of, smallest
@@ -26,6 +26,8 @@ from core.planning.plan import AUTO_CONTEXT, BudgetLine, Plan
 from core.planning.refusal import refusal
 from core.planning.tuned import Tuned, machine_of, newest
 from core.text.words import translated as _
+
+_QUICK_MS, _MANY_TIMES = 33.0, 2.0  # a KV cache of 16 bits may take so long, or so many times as long as 8
 
 
 def plan(
@@ -47,9 +49,7 @@ def plan(
     site = site_of(hardware, settings, known=known)
     if draft is not None and site.device == "cuda":
         draft = draft.decoded()  # as it is loaded there: its passes are many, and codes are slow
-    case = Case(site, settings, target, draft)
-    limit = min(target.native_context, AUTO_CONTEXT)
-    context = settings.context_tokens or longest(case, limit) or smallest(settings, limit)
+    case, context = _with_kv(Case(site, settings, target, draft))
     record = newest(known.tuned, target.name, case.site.device, context)
     found = _tuned(case, context, record, machine_of(hardware)) if record else ""
     unused = found if isinstance(found, str) else ""
@@ -86,6 +86,33 @@ def _check_asked(settings: Settings, target: ModelShape) -> None:
         raise PlanError(said.format(model=target.name, layers=target.layers, asked=layers))
 
 
+def _with_kv(case: Case) -> tuple[Case, int]:
+    """The case with the format of its KV cache chosen, and the context to plan for.
+
+    Where the settings leave it open, 8 bits are for what is too slow in 16 and at least twice as fast in 8,
+    and for what does not fit else; never where keys have a constant part, which takes the codes' steps away
+    from what differs between them (benchmarks/kv.py).
+    """
+    settings = case.settings
+    limit = min(case.target.native_context, AUTO_CONTEXT)
+    coded = replace(case, settings=replace(settings, kv=8))
+    cases = [case]
+    if settings.kv is None and not case.target.key_bias:
+        cases.append(coded)
+    for one in cases:
+        context = settings.context_tokens or longest(one, limit)
+        found = _best(one, context) if context else None
+        if isinstance(found, Plan):
+            break
+    else:
+        return cases[-1], settings.context_tokens or smallest(settings, limit)
+    if one is coded or len(cases) == 1 or found.expected_tbt_ms < _QUICK_MS:
+        return one, context
+    eight = _best(coded, context)
+    faster = isinstance(eight, Plan) and found.expected_tbt_ms >= _MANY_TIMES * eight.expected_tbt_ms
+    return (coded if faster else case), context
+
+
 def _best(case: Case, context: int) -> Plan | Shortfall:
     """The faster of drafting by model and by n-gram lookup; without a draft model where only that fits. On a
     card, where codes are slow, also of codes and of the numbers they stand for, unless the user chose.
@@ -115,6 +142,8 @@ def _tuned(case: Case, context: int, record: Tuned, machine: str) -> Plan | str:
     )
     if layout is None:
         return _("they are for drafts by {draft}").format(draft=record.draft_model or _("n-gram lookup"))
+    if layout.kv_rows != (record.kv_rows or case.site.dtype):
+        return _("they are for a KV cache of {rows}").format(rows=record.kv_rows or case.site.dtype)
     if layout.kernel != record.kernel:
         return _("they are for {kernel} kernels").format(kernel=record.kernel)
     if abs(layout.on_chip - record.on_chip_layers) > case.target.layers // 10:
@@ -144,11 +173,12 @@ def _computed(case: Case, layout: Layout) -> _Passes:
     pinned, pageable = layout.host_kv_split()
     host = costs.HostKV(pinned, pageable, layout.block_bytes) if pinned + pageable else None
     take = partial(costs.pass_s, layout.target, site.dtype, speeds=site.speeds, kernel=_kernel(case, layout))
+    full = partial(take, kv_rows=layout.kv_rows, kv_tokens=layout.context, host=host)
     draft_s = 0.0
     if draft is not None:
         draft_s = costs.pass_s(draft, site.dtype, rows=1, kv_tokens=layout.draft_tokens, speeds=site.speeds)
     return _Passes(
-        full=lambda rows: take(rows=rows, kv_tokens=layout.context, host=host),
+        full=lambda rows: full(rows=rows),
         middle=lambda rows: take(rows=rows, kv_tokens=layout.retrieval_tokens),
         draft_s=draft_s,
         p=case.settings.assumed_acceptance,
@@ -236,6 +266,7 @@ def _cost(case: Case, layout: Layout, passes: _Passes) -> Plan:
         weights_kernel=layout.kernel,
         weights_bits=target.code_bits if target.coded_weights else 8 * DTYPE_BYTES[site.dtype],
         weights_format=target.format,
+        kv_bits=8 if layout.kv_rows == CODED_ROWS else 8 * DTYPE_BYTES[site.dtype],
         expected_tbt_ms=round(lengths.tbt_s * 1e3, 3),
         expected_plain_tbt_ms=round(passes.full(1) * 1e3, 3),
         expected_middle_ms=round(passes.middle(1) * 1e3, 3),

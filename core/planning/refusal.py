@@ -64,6 +64,9 @@ def _remedies(
             continue
         if fits(replace(case, settings=replace(settings, **{figure: None})), context):
             yield _("set {setting} to auto").format(setting=figure)
+    coded = replace(case, settings=replace(settings, kv=8))
+    if settings.kv == 16 and fits(coded, context):
+        yield _("set kv to 8")
     missing = size(short.needed - short.available)
     if short.place == "RAM":
         yield _("close other programs or add RAM ({size} more)").format(size=missing)
@@ -79,10 +82,11 @@ def _remedies(
 
 def _other(case: Case, context: int, alternatives: Sequence[ModelShape]) -> ModelShape | None:
     """The largest other model that fits this context."""
-    settings = replace(case.settings, on_chip_layers=None)
     for shape in sorted(alternatives, key=lambda one: one.parameters, reverse=True):
         if shape.name == case.target.name or shape.native_context < context:
             continue
+        kv = 16 if shape.key_bias else case.settings.kv  # as the planner would choose
+        settings = replace(case.settings, on_chip_layers=None, kv=kv)
         if fits(Case(case.site, settings, shape, None), context):
             return shape
     return None

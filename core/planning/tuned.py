@@ -49,6 +49,7 @@ class Tuned:
     default_tbt_ms: float  # and that of the plan without these values
     stale: str = ""
     plain: bool = False  # the fastest in that minute was plain decoding; `tbt_ms` is its time then
+    kv_rows: str = ""  # see Plan; "": of `dtype`, as all were once
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""

@@ -265,6 +265,7 @@ class Tuner:
             model=plan.model,
             device=plan.device,
             dtype=plan.dtype,
+            kv_rows=plan.kv_rows,
             kernel=plan.weights_kernel,
             threads=plan.threads,
             context_tokens=plan.context_tokens,

@@ -122,15 +122,22 @@ def answer(engine: Engine, context: Context, params: Params = GREEDY) -> tuple[l
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("residency", ["layers", "blocks"])
 @pytest.mark.parametrize("layers", [0, 1])
-def test_an_offloading_plan_answers_as_one_without(folder: Path, mode: str, residency: str, layers: int):
-    """The product's own assembly, on the CPU: `device: cpu` with `on_chip_layers` below all."""
-    engine = built(folder, replace(OFFLOADED, on_chip_layers=layers, residency=residency))
+@pytest.mark.parametrize("kv_bits", [32, 8])
+def test_an_offloading_plan_answers_as_plain_decoding_without(
+    folder: Path, mode: str, residency: str, layers: int, kv_bits: int
+):
+    """The product's own assembly, on the CPU: `device: cpu` with `on_chip_layers` below all. Of a KV cache in
+    8 bits the reference is plain decoding over one.
+    """
+    engine = built(folder, replace(OFFLOADED, on_chip_layers=layers, residency=residency, kv_bits=kv_bits))
     context = engine.new_context(400)
     assert isinstance(context.cache, OffloadedKVCache)
+    assert context.cache.rows(0, 0, 1)[0].dtype == {32: torch.float32, 8: torch.int8}[kv_bits]
     tokens, done = answer(engine, context, replace(GREEDY, mode=mode))
-    plain = built(folder, PLAN)
+    plain = built(folder, replace(PLAN, kv_bits=kv_bits))
     assert isinstance(plain.new_context(400).cache, FullKVCache)
-    assert tokens == answer(plain, plain.new_context(400), replace(GREEDY, mode=mode))[0]
+    for other in (mode, "autoregressive"):
+        assert tokens == answer(plain, plain.new_context(400), replace(GREEDY, mode=other))[0]
     # half of every layer's 432 rows: more than were filled
     all_resident = residency == "blocks" and layers == 1
     assert (done.stats.bytes_moved == 0) == all_resident
@@ -339,8 +346,9 @@ def kept(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         ({"dtype": "float16"}, False),  # of the same size
         ({"computes": "float32"}, False),
         ({"weights_kernel": "codes"}, False),
+        ({"kv_bits": 8}, False),
     ],
-    ids=["same", "rotation", "wider", "dtype", "computes", "kernel"],
+    ids=["same", "rotation", "wider", "dtype", "computes", "kernel", "codes"],
 )
 def test_rows_computed_otherwise_are_not_read(
     folder: Path, kept: Path, tmp_path: Path, other: dict, found: bool

@@ -50,7 +50,7 @@ def filled(
         torch.Generator().manual_seed(seed),
     )
     for layer in range(SHAPE.layers):
-        cache.write(layer, 0, *(torch.randn(n, 2, 4, generator=dice).to(dtype) for _ in range(2)))
+        cache.write(layer, 0, *(torch.randn(n, 2, 4, generator=dice) for _ in range(2)))
     return cache
 
 
@@ -90,11 +90,12 @@ def files(root: Path) -> list[Path]:
     more=st.integers(0, BLOCK_TOKENS),
     start=st.integers(0, 2 * BLOCK_TOKENS),
     blocks=st.sampled_from([16, 48, 512, 4096]),
-    half=st.booleans(),
+    dtype=st.sampled_from([torch.float32, torch.bfloat16, torch.int8]),
 )
-def test_rows_come_back_bit_for_bit(tmp_path_factory, n: int, more: int, start: int, blocks: int, half: bool):
-    """After any length, any append, from any row on, into any block size."""
-    dtype = torch.bfloat16 if half else torch.float32
+def test_rows_come_back_bit_for_bit(
+    tmp_path_factory, n: int, more: int, start: int, blocks: int, dtype: torch.dtype
+):
+    """After any length, any append, from any row on, into any block size; of every format."""
     snapshots, source = store(tmp_path_factory.mktemp("s"), dtype=dtype), filled(n + more, dtype=dtype)
     wanted = ids(n + more)
     assert snapshots.save("book", wanted[:n], source) and snapshots.save("book", wanted, source)

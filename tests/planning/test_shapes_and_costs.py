@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
+from dataclasses import replace
 
+import pytest
+import torch
+
+from core.backend.kv_rows import row_bytes
 from core.errors import UserError
 from core.model.catalogue import find
 from core.model.shapes import ModelShape
@@ -100,6 +104,22 @@ def test_default_rope_parameters_are_no_scaling():
 def test_models_that_cannot_run_are_refused(config):
     with pytest.raises(UserError):
         ModelShape.from_hf_config(config, name="x")
+
+
+def test_keys_with_a_constant_part_are_known():
+    """By the family, or where its configuration says so: their cache is not kept in 8 bits unasked."""
+    assert not ModelShape.from_hf_config(LLAMA).key_bias
+    assert ModelShape.from_hf_config({**LLAMA, "attention_bias": True}).key_bias
+    assert find("Qwen2.5-7B-Instruct-1M").shape.key_bias and not find("Qwen3-8B").shape.key_bias
+
+
+def test_a_row_of_codes_is_counted_as_it_is_kept():
+    """Codes, a factor, and up to the next 16 bytes."""
+    for head_dim, share in ((64, 80 / 128), (80, 96 / 160), (128, 144 / 256)):
+        shape = replace(find("Llama-3.1-8B-Instruct").shape, head_dim=head_dim)
+        row = row_bytes(head_dim, torch.int8)
+        assert shape.kv_bytes_per_token_layer("int8") == 2 * shape.kv_heads * row
+        assert shape.kv_bytes_per_token("int8") / shape.kv_bytes_per_token("bfloat16") == share
 
 
 @pytest.mark.parametrize(
