@@ -69,6 +69,7 @@ def _about_answers(desk: Desk, text: dict[str, str]) -> dict[str, Callable[[], o
         "fork": lambda: desk.talks.fork(_number(text.get("value"))),
         "ask-otherwise": lambda: desk.talks.ask_otherwise(_number(text.get("value"))),
         "version": lambda: desk.talks.use_version(_number(text.get("id")), _number(text.get("value"))),
+        "bring-in": lambda: desk.talks.bring_in(text.get("path", "")),
         "new": desk.new_conversation,
         "clear": lambda: desk.talks.forget(desk.conversation_id),
         "summarize": lambda: desk.summarize(make_wish(desk)),

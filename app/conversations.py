@@ -9,8 +9,10 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from app.exported import as_html, as_json, brought
 from app.faults import guarded
 from app.values import Notice
+from core.errors import UserError
 from core.text.words import translated as _
 
 if TYPE_CHECKING:
@@ -102,6 +104,39 @@ class Conversations:
             desk.history.use_version(desk.conversation_id, number, version)
             desk.job = None
             desk.change()
+
+    def export(self, form: str = "md") -> tuple[str, str]:
+        """The open conversation as (file name, content); `form`: md, with the book's notes, html or json."""
+        desk = self._desk
+        title = desk.book.title if desk.book else _("Conversation")
+        name = f"{title[:80]}.{form}"
+        if form == "md":
+            said = desk.history.markdown(desk.conversation_id, book=title)
+            return name, "\n\n".join(part for part in (said, desk.reading.markdown()) if part)
+        told = desk.history.title(desk.conversation_id) or title
+        return name, (as_html if form == "html" else as_json)(desk.book, told, desk.turns)
+
+    def bring_in(self, path: str) -> None:
+        """Opens a conversation that was exported as JSON; `path`: an upload, which is deleted. Raises
+        UserError where it is none, or about a book that is not on the shelf.
+        """
+        desk = self._desk
+        file = desk.intake.uploaded(path)
+        try:
+            made = brought(file)
+        finally:
+            file.unlink(missing_ok=True)
+        if desk.refuse_while_busy():
+            return
+        if not any(entry.id == made.book_id for entry in desk.library.entries()):
+            words = _(
+                "That conversation is about “{title}”. Open that book's file first, then bring it in again."
+            )
+            raise UserError(words.format(title=made.book_title))
+        talk = desk.history.bring_in(made.book_id, made.title, made.turns)
+        desk.select_book(made.book_id)
+        desk.select_conversation(talk)
+        self._shelf_changed()
 
     def _wait(self) -> None:
         if self._timer:

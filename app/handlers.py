@@ -322,12 +322,6 @@ class Desk:
         self.notice = None
         self.change()
 
-    def export(self) -> tuple[str, str]:
-        """The conversation and the notes as (file name without suffix, Markdown)."""
-        title = self.book.title if self.book else _("Conversation")
-        said = self.history.markdown(self.conversation_id, book=title)
-        return title[:80], "\n\n".join(part for part in (said, self.reading.markdown()) if part)
-
     def close(self) -> None:
         """Stops everything, keeps what was read of books on disk, and ends the engine; nothing is left
         running.

@@ -252,6 +252,22 @@ class History:
         (newest,) = self._db.execute("SELECT COALESCE(MAX(updated), 0) FROM conversations").fetchone()
         return max(self._clock(), newest + 0.001)
 
+    def bring_in(self, book_id: str, title: str, turns: Sequence[tuple[str, str, str, dict]]) -> str:
+        """A conversation from elsewhere: (role, text, state, extra) of each turn. Returns its id."""
+        with self.together():
+            made = self.create(book_id)
+            for role, text, state, extra in turns:
+                self.add(made.id, role, text, state=state, extra=extra)
+            self.rename(made.id, _title(title) or made.title)
+        return made.id
+
+    def title(self, conversation_id: str) -> str:
+        """Its name; empty for an unknown one."""
+        query = "SELECT title FROM conversations WHERE id = ?"
+        with self._lock:
+            row = self._db.execute(query, (conversation_id,)).fetchone()
+        return row[0] if row else ""
+
     def forget_book(self, book_id: str) -> list[str]:
         """Deletes all conversations about the book, for good, and returns their ids."""
         with self._lock:

@@ -48,12 +48,15 @@ class Intake:
         self._cancelled = threading.Event()
 
     def upload(self, path: str, name: str) -> None:
-        """Reads an uploaded file. Paths outside the uploads are refused: they come from the browser."""
+        """Reads an uploaded file. Raises UserError for one that is none."""
+        self._open(Opening(self.uploaded(path), name, _("Opening")))
+
+    def uploaded(self, path: str) -> Path:
+        """The upload at `path`. Raises UserError for any other path: they come from the browser."""
         real = Path(path).resolve()
         if not real.is_relative_to(self._upload_dir) or not real.is_file():
-            self._desk.say(_("That file did not arrive. Please drop it again."))
-            return
-        self._open(Opening(real, name, _("Opening")))
+            raise UserError(_("That file did not arrive. Please drop it again."))
+        return real
 
     def refuse(self, name: str, reason: str) -> None:
         """Says why a dropped file was not taken."""

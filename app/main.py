@@ -387,9 +387,13 @@ class Server:
             return PlainTextResponse("no such cover", 404)
         return FileResponse(path, media_type="image/jpeg", headers={"Cache-Control": "private, no-cache"})
 
-    async def _export(self, _request: Request) -> Response:
+    async def _export(self, request: Request) -> Response:
         from starlette.responses import PlainTextResponse
 
-        name, text = self._desk.export()
-        header = {"Content-Disposition": "attachment; filename*=UTF-8''" + urllib.request.quote(f"{name}.md")}
-        return PlainTextResponse(text, media_type="text/markdown; charset=utf-8", headers=header)
+        form = request.query_params.get("form", "md")
+        kinds = {"md": "text/markdown", "html": "text/html", "json": "application/json"}
+        if form not in kinds:
+            return PlainTextResponse("no such form", 404)
+        name, text = self._desk.talks.export(form)
+        header = {"Content-Disposition": "attachment; filename*=UTF-8''" + urllib.request.quote(name)}
+        return PlainTextResponse(text, media_type=f"{kinds[form]}; charset=utf-8", headers=header)

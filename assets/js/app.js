@@ -35,17 +35,18 @@
     document.body.dataset.uploading = "1";
     try {
       const { path } = await server.upload(file);
-      send({ act: "upload", path, name: file.name });
+      send({ act: file.name.toLowerCase().endsWith(".json") ? "bring-in" : "upload", path, name: file.name });
     } catch {
       send({ act: "refused", name: file.name });
     } finally {
       delete document.body.dataset.uploading;
     }
   };
-  const choose = () => {
+  const BOOKS = ".pdf,.epub,.fb2,.txt,.md,.html,.htm,.mhtml,.docx,.odt,.rtf,.zip";
+  const choose = (accepted = BOOKS) => {
     const input = document.createElement("input");
     input.type = "file";
-    input.accept = ".pdf,.epub,.fb2,.txt,.md,.html,.htm,.mhtml,.docx,.odt,.rtf,.zip";
+    input.accept = accepted;
     input.addEventListener("change", () => take(input.files[0]));
     input.click();
   };
@@ -132,6 +133,7 @@
     const hit = (selector) => event.target.closest?.(selector);
     let found;
     if (hit("[data-drop]")) choose();
+    else if (hit("[data-bring-in]")) choose(".json");
     else if ((found = hit("[data-quit]"))) quit(found);
     else if ((found = hit("[data-theme-choice]"))) { keep("theme", found.dataset.themeChoice); paint(); }
     else if ((found = hit("[data-toggle]"))) toggleDrawer(found.dataset.toggle, !document.body.dataset[found.dataset.toggle]);

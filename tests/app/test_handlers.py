@@ -14,7 +14,7 @@ from app.views import offer_html
 from core import events
 from core.ask import Ask
 from core.documents.document import READER_VERSION, Section
-from core.errors import DocumentError, PasswordNeeded, ScannedPages
+from core.errors import DocumentError, PasswordNeeded, ScannedPages, UserError
 from tests.app.fake_runtime import ANSWER, SUMMARY, FakeRuntime, wait_until
 
 
@@ -73,8 +73,9 @@ def test_a_path_outside_the_uploads_is_refused(make_desk, engine, tmp_path, path
     (tmp_path / "secret.txt").write_text("secret")
     read = []
     desk = make_desk(engine, read=lambda *args, **kwargs: read.append(args))
-    desk.intake.upload(path.format(tmp=tmp_path), "x.txt")
-    assert desk.notice.kind == "error" and desk.intake.opening is None and read == []
+    with pytest.raises(UserError, match="did not arrive"):
+        desk.intake.upload(path.format(tmp=tmp_path), "x.txt")
+    assert desk.intake.opening is None and read == []
     assert (tmp_path / "secret.txt").exists()
 
 

@@ -87,11 +87,11 @@ def test_a_bookmark_stands_at_the_selected_words_and_keeps_its_note(desk, make_d
     again.resume()
     html = shown(again, "marks")
     assert "who has it now?" in html and "1 bookmark" in html and f'data-offset="{start}"' in html
-    name, text = again.export()
-    assert name == "Ferry" and "## Bookmarks and notes" in text and "> silver key\n> under" in text
+    name, text = again.talks.export()
+    assert name == "Ferry.md" and "## Bookmarks and notes" in text and "> silver key\n> under" in text
     assert "(Chapter 1, p. 1)" in text and "who has it now?" in text
     act(again, act="unmark", offset=str(start))
-    assert shown(again, "marks") == "" and "Bookmarks" not in again.export()[1]
+    assert shown(again, "marks") == "" and "Bookmarks" not in again.talks.export()[1]
 
 
 @pytest.mark.parametrize("sent", [("0", "not there"), ("99999", "key"), ("", ""), ("0", " \n ")])
@@ -110,7 +110,7 @@ def test_nothing_behind_the_limit_is_shown_found_or_turned_to(desk, story):
     page = {name: "".join(map(str, html)) for name, html in Page(desk).render().items()}
     assert not any("Zyxomma" in html for html in page.values())
     assert not any("Chapter 3" in page[name] for name in ("reader", "found", "marks"))
-    assert desk.reading.found.count == 1 and "Zyxomma" not in desk.export()[1]
+    assert desk.reading.found.count == 1 and "Zyxomma" not in desk.talks.export()[1]
     act(desk, act="turn", value="on")
     act(desk, act="cite", offset=str(third))
     act(desk, act="find", text="Zyxomma")

@@ -14,6 +14,7 @@ from jinja2 import UndefinedError, meta
 
 from app import views
 from app.citations import Cited, Found
+from app.exported import as_html
 from app.history import Conversation, Turn
 from app.job import Snapshot
 from app.library import BookEntry
@@ -97,6 +98,7 @@ def every_region() -> list[str]:
         views.ways_html(CHAPTERS, fit="auto", until=1, busy=False),
         views.choices_html(CHAPTERS, (0, 1), "page", fixed=False),
         *_settings(),
+        as_html(BOOK, BAD, [Turn(1, "user", BAD, "finished", {}), ANSWER]),
         views.notice_html(Notice(BAD, BAD, BAD)),
         views.offer_html(Opening(Path("x"), BAD, offer=BAD)),
         views.locked_html(Opening(Path("x"), BAD, locked=True)),

@@ -47,8 +47,7 @@ def test_every_state_of_the_page(serve, open_page, drop, sample, scheme):
     page.wait_for_selector("#turns .answer footer")
     found["finished"] = problems(page)
     page.click(".topbar-tools [data-toggle=settings]")
-    for group in page.locator(".settings-group:not([open]) > summary").all():
-        group.click()
+    page.evaluate("for (const one of document.querySelectorAll('.settings-group')) one.open = true")
     found["settings"] = problems(page)
     wrong = [f"{state}: {line}" for state, lines in found.items() for line in lines]
     assert not wrong, "\n".join(wrong)

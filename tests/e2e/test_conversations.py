@@ -68,3 +68,29 @@ def test_a_turn_is_forked_asked_otherwise_and_compared(serve, open_page, drop, s
     page.click("#turns [data-act=fork] >> nth=0")
     page.wait_for_selector(".talks li >> nth=2")
     assert page.locator("#turns .bubble").count() == 1
+
+
+def test_a_conversation_goes_out_and_comes_in_again(serve, open_page, drop, sample, tmp_path):
+    page = open_page(serve(FakeRuntime(pace=0.002, prefill_steps=2)))
+    drop(page, sample)
+    page.wait_for_selector(".card h2")
+    ask(page, "Who keeps the clocks?", answers=1)
+    page.click(".export summary")
+    assert problems(page) == []
+    if folder := os.environ.get("TRIFORCE_SHOTS"):
+        page.screenshot(path=f"{folder}/export.png")
+    with page.expect_download() as html:
+        page.click("a[href='/export?form=html']")
+    assert html.value.suggested_filename == "The Thursday Clock.html"
+    with page.expect_download() as told:
+        page.click("a[href='/export?form=json']")
+    file = tmp_path / "talk.json"
+    told.value.save_as(file)
+    with page.expect_file_chooser() as chooser:
+        page.click("[data-bring-in]")
+    chooser.value.set_files(file)
+    page.wait_for_selector(".talks li >> nth=1")
+    page.wait_for_selector("#turns .bubble:has-text('Who keeps the clocks?')")
+    file.write_text("{}")
+    drop(page, file, "#middle")
+    page.wait_for_selector(".notice-error:has-text('no conversation')")

@@ -1,0 +1,129 @@
+"""A conversation as a file of its own: HTML to read, JSON to take to another computer and bring in again.
+
+What is brought in may come from anybody: every value is checked, and what the engine would believe unseen
+(token ids, levels, places in the book) is not taken.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from app.history import Turn
+from app.templating import render
+from core.config import FITS, LENGTHS
+from core.documents.document import Document
+from core.errors import UserError
+from core.text.words import translated as _
+
+FORMAT = "triforce-chat conversation"
+VERSION = 1
+MOST_BYTES, MOST_TURNS, MOST_CHARS, MOST_LINES = 20_000_000, 2000, 500_000, 200
+STATES = ("finished", "stopped", "failed")
+
+
+@dataclass(frozen=True, slots=True)
+class Brought:
+    """A conversation out of a file: (role, text, state, extra) of each turn, in order."""
+
+    book_id: str
+    book_title: str
+    title: str
+    turns: tuple[tuple[str, str, str, dict[str, Any]], ...]
+
+
+def as_json(book: Document | None, title: str, turns: Sequence[Turn]) -> str:
+    """The conversation with the choices around its questions."""
+    known = {"title": book.title, "author": book.author, "sha256": book.sha256} if book else {}
+    written = [
+        {"role": one.role, "text": one.text, "state": one.state, "extra": _carried(one.role, one.extra)}
+        for one in turns
+        if one.state != "writing"
+    ]
+    whole = {"format": FORMAT, "version": VERSION, "book": known, "title": title, "turns": written}
+    return json.dumps(whole, ensure_ascii=False, indent=1)
+
+
+def as_html(book: Document | None, title: str, turns: Sequence[Turn]) -> str:
+    """A page that needs nothing else."""
+    return render(
+        "exported.html",
+        title=title,
+        book=book.title if book else "",
+        author=book.author if book else "",
+        turns=[(one.role, one.text, one.extra.get("sources", ())) for one in turns if one.text],
+    )
+
+
+def brought(path: Path) -> Brought:
+    """The conversation in a file. Raises UserError where it is none."""
+    try:
+        if path.stat().st_size > MOST_BYTES:
+            raise ValueError("too large")
+        whole = json.loads(path.read_text(encoding="utf-8-sig"))
+        if whole["format"] != FORMAT:
+            raise ValueError("another format")
+        version = whole["version"]
+        if isinstance(version, int) and version > VERSION:
+            raise UserError(_("That conversation was saved by a newer version. Update this one to open it."))
+        book, turns = whole["book"], whole["turns"]
+        made = Brought(_line(book["sha256"]), _line(book["title"]), _line(whole["title"]), _turns(turns))
+    except (OSError, ValueError, TypeError, KeyError, RecursionError, AttributeError) as error:
+        words = _("That file is no conversation of TriForce Chat. Choose a JSON file that Export has made.")
+        raise UserError(words) from error
+    return made
+
+
+def _turns(given: Any) -> tuple[tuple[str, str, str, dict[str, Any]], ...]:
+    if not isinstance(given, list) or not 2 <= len(given) <= MOST_TURNS or len(given) % 2:
+        raise ValueError("turns")
+    found = []
+    for at, one in enumerate(given):
+        role = ("user", "assistant")[at % 2]
+        if one["role"] != role or one["state"] not in STATES or not isinstance(one["text"], str):
+            raise ValueError("turn")
+        found.append((role, one["text"][:MOST_CHARS], one["state"], _carried(role, one["extra"])))
+    return tuple(found)
+
+
+def _carried(role: str, extra: dict[str, Any]) -> dict[str, Any]:
+    """What of a turn's extra goes along. Raises ValueError or TypeError for another type than it has."""
+    if role == "user":
+        kept: dict[str, Any] = {"summary": extra.get("summary") is True}
+        kept["fit"] = extra["fit"] if extra.get("fit") in FITS else "auto"
+        length = extra.get("summary_length")
+        kept["summary_length"] = length if length in LENGTHS else "page"
+        if extra.get("chapters"):
+            kept["chapters"] = _chapters(extra["chapters"])
+    else:
+        kept = {
+            name: [_line(one) for one in extra.get(name) or ()][:MOST_LINES] for name in ("sources", "notes")
+        }
+        kept["reason"] = _line(extra.get("reason") or "")
+        if extra.get("error"):
+            kept["error"] = _line(extra["error"])
+    if (until := extra.get("until")) is not None:
+        kept["until"] = max(1, int(until))
+    return kept
+
+
+def _chapters(given: Any) -> list[int]:
+    if not isinstance(given, list):
+        raise ValueError("chapters")
+    first, last = map(int, given)
+    return [max(1, first), max(1, last)]
+
+
+def _lines(given: Any) -> list[str]:
+    if not isinstance(given, list):
+        raise ValueError("lines")
+    return [_line(one) for one in given[:MOST_LINES]]
+
+
+def _line(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError("text")
+    return " ".join(value.split())[:2000]

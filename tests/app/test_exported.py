@@ -1,0 +1,146 @@
+"""A conversation goes out and comes in again; a file made to do harm brings nothing but text."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from app import exported
+from app.actions import dispatch
+from core.ask import Ask
+from core.errors import UserError
+from tests.app.fake_runtime import ANSWER, wait_until
+
+DROP = object()
+
+
+@pytest.fixture
+def talk(desk):
+    """A desk with a conversation of two exchanges."""
+    for question in ("Who?", "Is it <b>dark</b>?"):
+        desk.ask(question, Ask())
+        wait_until(lambda: not desk.busy)
+    return desk
+
+
+def upload(desk, tmp_path, text: str) -> str:
+    path = tmp_path / "uploads" / "x" / "talk.json"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    return str(path)
+
+
+def bring(desk, tmp_path, text: str) -> None:
+    dispatch(desk, {"act": "bring-in", "path": upload(desk, tmp_path, text), "name": "talk.json"})
+
+
+def test_what_goes_out_comes_in_again_beside_the_first(talk, tmp_path):
+    name, text = talk.talks.export("json")
+    assert name == "The Lamp.json"
+    first = talk.conversation_id
+    bring(talk, tmp_path, text)
+    assert talk.conversation_id != first and len(talk.history.conversations(talk.book_id)) == 2
+    told = [(turn.role, turn.text, turn.state) for turn in talk.turns]
+    assert told == [(turn.role, turn.text, turn.state) for turn in talk.history.turns(first)]
+    assert talk.turns[1].extra["sources"] == ["Whole book"] and "ids" not in talk.turns[1].extra
+    assert list((tmp_path / "uploads").rglob("*.json")) == []
+    talk.ask("And then?", Ask())
+    wait_until(lambda: not talk.busy)
+    said = talk.engine.asked[-1].history
+    assert [one.question for one in said] == ["Who?", "Is it <b>dark</b>?"] and said[0].ids == ()
+
+
+def test_a_page_of_html_says_the_same_and_runs_nothing(talk):
+    name, page = talk.talks.export("html")
+    assert name == "The Lamp.html" and "Is it &lt;b&gt;dark&lt;/b&gt;?" in page and ANSWER[:40] in page
+    assert "<script" not in page and "default-src 'none'" in page and not re.search(r"(src|href)=", page)
+
+
+def altered(text: str, change: dict) -> str:
+    whole = json.loads(text)
+    for where, value in change.items():
+        at, *path = where.split("/")
+        target = whole
+        keys = [at, *path]
+        for key in keys[:-1]:
+            target = target[int(key) if key.isdigit() else key]
+        if value is DROP:
+            del target[keys[-1]]
+        else:
+            target[keys[-1]] = value
+    return json.dumps(whole)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"format": "another"},
+        {"book": []},
+        {"book/sha256": DROP},
+        {"book/sha256": 5},
+        {"title": {"a": 1}},
+        {"turns": {}},
+        {"turns": []},
+        {"turns/0/role": "system"},
+        {"turns/0/role": "assistant"},
+        {"turns/1/state": "writing"},
+        {"turns/1/text": None},
+        {"turns/1/extra": "x"},
+        {"turns/1/extra/sources": [1]},
+        {"turns/1/extra/until": "x"},
+        {"turns/0/extra/chapters": [1, 2, 3]},
+        {"turns/0/extra/chapters": "12"},
+        {"turns/0/extra/chapters": ["a", {}]},
+    ],
+)
+def test_a_file_of_another_form_is_refused_in_words_and_brings_nothing(talk, tmp_path, change):
+    text = altered(talk.talks.export("json")[1], change)
+    with pytest.raises(UserError, match="no conversation"):
+        bring(talk, tmp_path, text)
+    assert len(talk.history.conversations(talk.book_id)) == 1
+    assert list((tmp_path / "uploads").rglob("*.json")) == []
+
+
+@pytest.mark.parametrize("text", ["", "[", "null", "[]", '"x"', "[" * 100_000, "\x00\xff"])
+def test_what_is_no_json_is_refused_in_words(talk, tmp_path, text):
+    with pytest.raises(UserError, match="no conversation"):
+        bring(talk, tmp_path, text)
+
+
+def test_what_the_engine_would_believe_is_not_taken(talk, tmp_path):
+    harm = {
+        "turns/1/extra/ids": [1, 2, 3],
+        "turns/1/extra/level_pieces": [["<img src=x onerror=alert(1)>", "draft"]],
+        "turns/1/extra/stands": [{"start": -1, "end": 10**9, "book_start": 0, "book_end": 1}],
+        "turns/1/extra/stats": {"new_tokens": "many"},
+        "turns/0/extra/fit": "nonsense",
+        "turns/0/extra/surprise": 1,
+        "turns/0/text": "x" * (exported.MOST_CHARS + 5),
+    }
+    bring(talk, tmp_path, altered(talk.talks.export("json")[1], harm))
+    question, answer = talk.turns[:2]
+    assert set(answer.extra) <= {"sources", "notes", "reason", "until", "error"}
+    assert question.extra["fit"] == "auto" and "surprise" not in question.extra
+    assert len(question.text) == exported.MOST_CHARS
+
+
+def test_a_conversation_about_another_book_says_which(talk, tmp_path):
+    text = altered(talk.talks.export("json")[1], {"book/sha256": "f" * 64, "book/title": "The Sea"})
+    with pytest.raises(UserError, match="The Sea"):
+        bring(talk, tmp_path, text)
+    assert len(talk.history.conversations(talk.book_id)) == 1
+
+
+def test_one_of_a_newer_version_says_so(talk, tmp_path):
+    with pytest.raises(UserError, match="newer version"):
+        bring(talk, tmp_path, altered(talk.talks.export("json")[1], {"version": 2}))
+
+
+@pytest.mark.parametrize("path", ["/etc/hostname", "{tmp}/uploads/../secret.json"])
+def test_a_path_outside_the_uploads_is_neither_read_nor_deleted(talk, tmp_path, path):
+    (tmp_path / "secret.json").write_text("secret")
+    with pytest.raises(UserError, match="did not arrive"):
+        dispatch(talk, {"act": "bring-in", "path": path.format(tmp=tmp_path)})
+    assert (tmp_path / "secret.json").exists()
