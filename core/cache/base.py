@@ -145,6 +145,7 @@ class TargetKVCache(KVCache, Protocol):
     """
 
     shape: KVShape
+    dtype: torch.dtype  # of its rows
     block_tokens: int
     observer: Observer | None
     witness: Witness | None

@@ -36,6 +36,7 @@ class FullKVCache:
             shape, capacity, block_tokens=block_tokens, dtype=dtype or backend.storage, device=backend.device
         )
         self.shape, self.block_tokens, self.backend = shape, block_tokens, backend
+        self.dtype = self.store.dtype
         self.length = 0
         self.committed = 0
         self.observer: Observer | None = None

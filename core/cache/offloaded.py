@@ -62,7 +62,7 @@ class OffloadedKVCache:
     ) -> None:
         assert staging_blocks > 0, "a ring without buffers"
         self.shape, self.block_tokens, self.backend = shape, block_tokens, backend
-        self._dtype = dtype or backend.storage
+        self.dtype = dtype or backend.storage
         self.blocks = -(-capacity // block_tokens)
         self._copies = backend.copies()
         # memory must not go while copies still use it
@@ -75,7 +75,7 @@ class OffloadedKVCache:
             block_tokens=block_tokens,
             resident_layers=resident_layers,
             resident_blocks=self.blocks if resident_blocks is None else min(resident_blocks, self.blocks),
-            dtype=self._dtype,
+            dtype=self.dtype,
         )
         self._whole_layers = resident_blocks is None
         self._fresh_tokens, self._staging_blocks = fresh_tokens, staging_blocks
@@ -97,7 +97,7 @@ class OffloadedKVCache:
 
     def _lay_out(self) -> None:
         """What follows from which layers are streamed."""
-        shape, backend, dtype = self.shape, self.backend, self._dtype
+        shape, backend, dtype = self.shape, self.backend, self.dtype
         self._streamed = list(self._stored.host)
         self._place = {layer: place for place, layer in enumerate(self._streamed)}
         self._work = device_store(

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from core.ask import Params
+from core.backend.kv_rows import CODES
 from core.cache.base import KVCache
 from core.decoding.context import Context
 from core.decoding.drafters import Model
@@ -23,6 +24,8 @@ ROWS = 32  # tokens judged per pass: bounds the logits in memory
 NEAR_TIE = {torch.float32: 2e-4, torch.float16: 0.03, torch.bfloat16: 0.75}
 # computed in fp32 from 16 bits: none by the compiled kernels; by torch, twice the largest difference
 NEAR_TIE_OF_16_BITS = 0.2
+# a rounding flips a code: twice the largest difference, four times the largest gap, of 256 tokens in float32
+NEAR_TIE_OF_CODES = 0.32
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +56,8 @@ def verify_answer(
         margin = NEAR_TIE[model.backend.dtype]
         if model.backend.storage != model.backend.dtype:
             margin = max(margin, NEAR_TIE_OF_16_BITS)
+        if context.cache.dtype == CODES:
+            margin = max(margin, NEAR_TIE_OF_CODES)
         agreement = recheck(model, context.cache, ids, start, sampling, margin=margin)
     context.hold(ids)
     return agreement

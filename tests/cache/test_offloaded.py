@@ -56,7 +56,7 @@ class Twins:
     """An offloaded cache and a full one that get the same rows, and must show the same."""
 
     def __init__(self, cache: OffloadedKVCache) -> None:
-        self.cache, self.dtype = cache, cache._dtype
+        self.cache, self.dtype = cache, cache.dtype
         self.full = FullKVCache(SHAPE, CAPACITY, CpuBackend(), block_tokens=BLOCK, dtype=self.dtype)
         self._dice = torch.Generator().manual_seed(1)
 

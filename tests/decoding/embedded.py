@@ -10,6 +10,7 @@ import torch
 from core.backend.cpu import CpuBackend
 from core.backend.native.attention import native_attention
 from core.backend.native.products import native_products
+from core.cache.full import FullKVCache
 from core.engine import Engine
 from core.hardware.cpu import cpu_flags
 from core.model.loader import load_model
@@ -56,3 +57,13 @@ def low_precision(folder: Path, *, in_codes: bool) -> Engine:
     backend = CpuBackend(torch.bfloat16, native=native_attention(flags), products=native_products(flags))
     model = load_model(folder, backend, positions=1024, in_codes=in_codes)
     return engine(model, **SIZES)
+
+
+def kv_in_8_bits(folder: Path) -> Engine:
+    """Computed in fp32 over a KV cache of codes."""
+    model = embedded(folder)[1].model
+
+    def codes(capacity: int) -> FullKVCache:
+        return FullKVCache(model.config.kv_shape, capacity + 32, model.backend, dtype=torch.int8)
+
+    return engine(model, new_cache=codes, **SIZES)

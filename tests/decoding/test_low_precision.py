@@ -13,10 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.ask import Params
+from core.config import MODES
 from core.conversation.verification import NEAR_TIE, gap, verify_answer
 from core.decoding.sampling import Sampling
+from core.engine import Engine
 from tests.conftest import REPO
-from tests.decoding.embedded import low_precision
+from tests.decoding.embedded import kv_in_8_bits, low_precision
 from tests.decoding.test_greedy import answer
 
 log = logging.getLogger(__name__)
@@ -25,12 +27,11 @@ MOST_NEAR_TIES = 0.05  # benchmarks/results/precision.json has about 1% in bf16
 
 
 def check(
-    folder: Path, *, in_codes: bool, temperature: float, windows: int, tokens: int, mode: str = "triforce"
+    folder: Path, machine: Engine, *, temperature: float, windows: int, tokens: int, mode: str = "triforce"
 ) -> None:
     """Answers after pieces of a book, re-checked by a plain teacher-forced pass."""
     from transformers import AutoTokenizer
 
-    machine = low_precision(folder, in_codes=in_codes)
     ids = AutoTokenizer.from_pretrained(folder)(BOOK.read_text(encoding="utf-8"))["input_ids"]
     params = Params(temperature=temperature, top_p=0.9, max_new_tokens=tokens, mode=mode)
     ties = judged = 0
@@ -48,7 +49,15 @@ def check(
 @pytest.mark.parametrize("temperature", [0.0, 0.6])
 def test_bf16_from_codes(embedded_model_dir: Path, temperature: float):
     """What the product computes on a CPU that can."""
-    check(embedded_model_dir, in_codes=True, temperature=temperature, windows=1, tokens=48)
+    machine = low_precision(embedded_model_dir, in_codes=True)
+    check(embedded_model_dir, machine, temperature=temperature, windows=1, tokens=48)
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.6])
+def test_a_kv_cache_in_8_bits(embedded_model_dir: Path, temperature: float):
+    """Every level sees codes, and the plain pass the same ones; what flips one is rounding."""
+    machine = kv_in_8_bits(embedded_model_dir)
+    check(embedded_model_dir, machine, temperature=temperature, windows=1, tokens=48)
 
 
 @pytest.mark.slow
@@ -57,7 +66,17 @@ def test_bf16_from_codes(embedded_model_dir: Path, temperature: float):
 @pytest.mark.parametrize("mode", ["triforce", "autoregressive"])
 def test_bf16_over_many_answers(embedded_model_dir: Path, in_codes: bool, temperature: float, mode: str):
     """Also plain decoding's own answers: they meet the same near-ties."""
-    check(embedded_model_dir, in_codes=in_codes, temperature=temperature, windows=6, tokens=64, mode=mode)
+    machine = low_precision(embedded_model_dir, in_codes=in_codes)
+    check(embedded_model_dir, machine, temperature=temperature, windows=6, tokens=64, mode=mode)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("temperature", [0.0, 0.6])
+@pytest.mark.parametrize("mode", MODES)
+def test_a_kv_cache_in_8_bits_over_many_answers(embedded_model_dir: Path, temperature: float, mode: str):
+    """In every mode."""
+    machine = kv_in_8_bits(embedded_model_dir)
+    check(embedded_model_dir, machine, temperature=temperature, windows=6, tokens=64, mode=mode)
 
 
 @settings(max_examples=200, deadline=None)
