@@ -1,4 +1,4 @@
-"""How a file becomes a book: one at a time, read in the background.
+"""How a file becomes a book: one after another, read in the background.
 
 The person is asked where it is locked or full of pictures.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from app.handlers import Desk
 
 log = logging.getLogger(__name__)
+MOST_WAITING = 100
 
 
 class Intake:
@@ -46,6 +48,8 @@ class Intake:
         self._read, self._cover, self._can_ocr = read, cover, can_ocr
         self._lock = threading.Lock()
         self._cancelled = threading.Event()
+        self._told_of = 0  # files of this row that failed
+        self._queue: deque[Opening] = deque()  # dropped while another file was being read
 
     def upload(self, path: str, name: str) -> None:
         """Reads an uploaded file. Raises UserError for one that is none."""
@@ -81,16 +85,23 @@ class Intake:
             self._open_again(replace(opening, offer="", ocr=True))
 
     def stop(self) -> None:
-        """Ends the reading of a file as soon as possible."""
+        """Ends the reading of a file as soon as possible, and of those behind it."""
+        with self._lock:
+            queue, self._queue = self._queue, deque()
+        for opening in queue:
+            _drop(opening)
         self._cancelled.set()
 
     def cancel(self) -> None:
-        """Gives up on the file, also on one that waits for the person."""
-        self.stop()
+        """Gives up on the file, also on one that waits for the person; those behind it are read."""
+        self._cancelled.set()
         with self._lock:
-            if self.opening and self.opening.waiting:
-                _drop(self.opening)
+            given_up = self.opening if self.opening and self.opening.waiting else None
+            if given_up:
+                _drop(given_up)
                 self.opening = None
+        if given_up:
+            self._go_on()
         self._desk.change()
 
     # --- inside
@@ -101,19 +112,46 @@ class Intake:
             return
         with self._lock:
             before = self.opening if self.opening and self.opening.path != opening.path else None
-            occupied = before is not None and not before.waiting
-            if not occupied:
-                self.opening = opening
-        if occupied:
-            _drop(opening)
-            self._desk.say(_("One file at a time, please: another one is still being read."))
-            return
+            if before is not None and not before.waiting:
+                self._wait_in_line(opening)
+                return
+            self.opening = replace(opening, behind=len(self._queue))
         if before:
             _drop(before)
-        self._desk.notice = None
+        self._desk.notice, self._told_of = None, 0
+        self._begin(opening)
+
+    def _begin(self, opening: Opening) -> None:
         self._cancelled.clear()
         threading.Thread(target=self._read_file, args=(opening,), name="reading", daemon=True).start()
         self._desk.change()
+
+    def _wait_in_line(self, opening: Opening) -> None:
+        if len(self._queue) >= MOST_WAITING:
+            _drop(opening)
+            words = _("{count} files wait already. Drop “{name}” again when they are read.")
+            self._desk.say(words.format(count=len(self._queue), name=opening.name))
+            return
+        self._queue.append(opening)
+        self.opening = replace(self.opening, behind=len(self._queue))
+        self._desk.change()
+
+    def _go_on(self) -> None:
+        """Reads the next file that waits, if the one before does not wait for the person."""
+        with self._lock:
+            if self.opening is not None or not self._queue:
+                return
+            opening = self._queue.popleft()
+            self.opening = replace(opening, behind=len(self._queue))
+        self._begin(opening)
+
+    def _tell(self, words: str) -> None:
+        """What became of a file. What was told of the one before stays: nobody has read it yet."""
+        before = self._desk.notice
+        if before and before.kind == "error" and self._told_of > 0:
+            words = f"{before.text} {words}"
+        self._told_of += 1
+        self._desk.notice = Notice(words)
 
     def _open_again(self, opening: Opening) -> None:
         if self._desk.refuse_while_busy():
@@ -136,7 +174,7 @@ class Intake:
             done = self._offered(opening, str(error))
             self._desk.notice = None if done else Notice(str(error))
         except UserError as error:
-            self._desk.notice = Notice(str(error))
+            self._tell(f"{opening.name}: {error}" if self._queue or self._told_of else str(error))
         # the boundary to the person: a reader's bug must not take the page down
         except Exception:
             log.exception("reading %s failed", opening.name)
@@ -144,12 +182,13 @@ class Intake:
                 "“{name}” could not be read. The log has the details; another format of the same book "
                 "may work."
             )
-            self._desk.notice = Notice(words.format(name=opening.name))
+            self._tell(words.format(name=opening.name))
         finally:
             if done is None:
                 _drop(opening)
             self.opening = done
             self._desk.change()
+            self._go_on()
 
     def _shelved(self, opening: Opening) -> Opening | None:
         """Reads the file and hands the book over. Returns the file when it is to wait for a word about its
@@ -157,7 +196,8 @@ class Intake:
         """
 
         def progress(stage: str, fraction: float | None = None) -> None:
-            self.opening = replace(opening, stage=stage, fraction=fraction)
+            with self._lock:
+                self.opening = replace(opening, stage=stage, fraction=fraction, behind=len(self._queue))
             self._desk.change()
 
         with self._cover_beside(opening) as cover:
@@ -170,7 +210,9 @@ class Intake:
             )
             if self._cancelled.is_set():
                 return None
+            told = self._desk.notice if self._told_of else None  # of the files before, and not read yet
             self._desk.shelve(_named(document, opening.name), cover=cover.result(), again=opening.ocr)
+            self._desk.notice = self._desk.notice or told
         if not document.pictures:
             return None
         pages = len(document.page_starts)

@@ -32,6 +32,7 @@ class Opening:
     keep: bool = False
     password: str | None = field(default=None, repr=False)
     ocr: bool = False
+    behind: int = 0  # files that are read after this one
 
     @property
     def waiting(self) -> bool:

@@ -42,12 +42,14 @@
       delete document.body.dataset.uploading;
     }
   };
+  const takeAll = async (files) => { for (const file of [...files]) await take(file); };
   const BOOKS = ".pdf,.epub,.fb2,.txt,.md,.html,.htm,.mhtml,.docx,.odt,.rtf,.zip";
   const choose = (accepted = BOOKS) => {
     const input = document.createElement("input");
     input.type = "file";
     input.accept = accepted;
-    input.addEventListener("change", () => take(input.files[0]));
+    input.multiple = accepted === BOOKS;
+    input.addEventListener("change", () => takeAll(input.files));
     input.click();
   };
   const hasFiles = (event) => Array.from(event.dataTransfer?.types || []).includes("Files");
@@ -61,7 +63,7 @@
     if (!hasFiles(event)) return;
     event.preventDefault();
     event.stopPropagation();
-    take(event.dataTransfer.files[0]);
+    takeAll(event.dataTransfer.files);
   }, true);
 
   // --- tabs, drawer, switches

@@ -241,6 +241,70 @@ def test_an_offer_declined_or_overtaken_leaves_no_file_behind(make_desk, engine,
     assert desk.intake.opening is None and not other.exists()
 
 
+def several(tmp_path, book, *, locked: str = ""):
+    """Three files, and a reader that makes a book of each; the one named "bad" is none."""
+    go = threading.Event()
+
+    def read(path, *, password=None, **_kwargs):
+        go.wait(10)
+        if path.name == "bad.txt":
+            raise DocumentError("This is no book.")
+        if path.name == locked and password != "open":
+            raise PasswordNeeded("The password does not open this file.")
+        return replace(book, title=path.stem, sha256=path.stem[0] * 64)
+
+    return go, read
+
+
+def test_files_dropped_together_are_read_one_after_another(make_desk, engine, book, tmp_path):
+    """All but the first were left lying without a word."""
+    go, read = several(tmp_path, book)
+    desk = make_desk(engine, read=read)
+    paths = [put(tmp_path, f"{name}.txt") for name in ("a", "bad", "c")]
+    for path in paths:
+        desk.intake.upload(str(path), path.name)
+    assert desk.intake.opening.behind == 2
+    assert "2 more files wait" in Page(desk).render()["stage"][0]
+    go.set()
+    wait_until(lambda: len(desk.library.entries()) == 2 and desk.intake.opening is None)
+    assert desk.book.title == "c" and not any(path.exists() for path in paths)
+    assert desk.notice.text == "bad.txt: This is no book."
+
+
+def test_a_locked_file_lets_those_behind_it_wait_for_its_end(make_desk, engine, book, tmp_path):
+    go, read = several(tmp_path, book, locked="a.txt")
+    desk = make_desk(engine, read=read)
+    paths = [put(tmp_path, f"{name}.txt") for name in ("a", "c")]
+    for path in paths:
+        desk.intake.upload(str(path), path.name)
+    go.set()
+    wait_until(lambda: desk.intake.opening and desk.intake.opening.locked)
+    desk.intake.give_password("open")
+    wait_until(lambda: len(desk.library.entries()) == 2 and desk.intake.opening is None)
+    assert not any(path.exists() for path in paths)
+
+
+def test_cancel_gives_up_one_file_and_stop_all_of_them(make_desk, engine, book, tmp_path):
+    go, read = several(tmp_path, book, locked="a.txt")
+    desk = make_desk(engine, read=read)
+    paths = [put(tmp_path, f"{name}.txt") for name in ("a", "c")]
+    for path in paths:
+        desk.intake.upload(str(path), path.name)
+    go.set()
+    wait_until(lambda: desk.intake.opening and desk.intake.opening.locked)
+    desk.intake.cancel()
+    wait_until(lambda: [entry.title for entry in desk.library.entries()] == ["c"])
+    wait_until(lambda: desk.intake.opening is None)
+    go.clear()
+    again = [put(tmp_path, f"{name}.txt") for name in ("d", "e", "f")]
+    for path in again:
+        desk.intake.upload(str(path), path.name)
+    desk.intake.stop()
+    go.set()
+    wait_until(lambda: desk.intake.opening is None)
+    assert not any(path.exists() for path in again) and len(desk.library.entries()) == 1
+
+
 def test_a_book_read_while_an_answer_is_written_waits_on_the_shelf(make_desk, engine, book, tmp_path):
     """OCR of a whole book outlasts many answers; its end must not take the desk from under one."""
     go = threading.Event()

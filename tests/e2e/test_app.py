@@ -267,6 +267,16 @@ def test_a_file_over_the_limit_is_refused_before_and_by_the_server(serve, open_p
     assert answer.status == 413
 
 
+def test_files_chosen_together_all_come_to_the_shelf(serve, open_page, sample):
+    page = open_page(serve(engine()))
+    with page.expect_file_chooser() as chooser:
+        page.click(".drop-hero")
+    other = sample.with_name("the-light-on-the-holm.epub")
+    chooser.value.set_files([sample, other])
+    page.wait_for_selector(".shelf .book >> nth=1")
+    page.wait_for_selector(".card h2:has-text('The Light on the Holm')")
+
+
 def test_dark_light_and_system(serve, open_page, drop, sample):
     page = open_page(serve(engine()), color_scheme="dark")
     background = "getComputedStyle(document.body).backgroundColor"
