@@ -1,25 +1,30 @@
 /* Attention of a few queries over a long KV cache, at the speed of memory.
 
-   Keys and values are block-major, [block][kv_head][token][row], as core/cache/base.py lays them out; a row is head_dim
-   numbers of one kind: fp32, bf16, or int8 codes followed by one fp32 scale. All queries of a KV head share every tile of
-   keys that is read. Arithmetic is fp32: a row is widened in registers.
+   Keys and values are block-major, [block][kv_head][token][row], as core/cache/base.py lays them out; a
+   row is head_dim numbers of one kind: fp32, bf16, or int8 codes followed by one fp32 scale. All queries
+   of a KV head share every tile of keys that is read. Arithmetic is fp32: a row is widened in registers.
 
-   Work is cut into units of one KV head and at most UNIT keys of one block. Threads take units from a counter; the one that
-   finishes the last unit of a head joins the units' partial results in their order. So results do not depend on the number
-   of threads, and since the arithmetic of one query never looks at another, a query among many gets the bits it gets alone.
+   Work is cut into units of one KV head and at most UNIT keys of one block. Threads take units from a
+   counter; the one that finishes the last unit of a head joins the units' partial results in their order.
+   So results do not depend on the number of threads, and since the arithmetic of one query never looks at
+   another, a query among many gets the bits it gets alone.
 
-   Softmax is computed online, tile by tile (Milakov and Gimelshein 2018, arXiv 1805.02867); units are joined by their
-   log-sum-exp as in FlashDecoding (Dao et al. 2023).
+   Softmax is computed online, tile by tile (Milakov and Gimelshein 2018, arXiv 1805.02867); units are
+   joined by their log-sum-exp as in FlashDecoding (Dao et al. 2023).
 
-   This file is compiled once per instruction set: WIDTH is the number of fp32 lanes of a register, NAME the function. */
+   This file is compiled once per instruction set: WIDTH is the number of fp32 lanes of a register, ISA a
+   part of the functions' names. */
 
 #include <stdint.h>
 #include <string.h>
+
+#include "threads.h"
 
 #define TILE 64 /* keys whose scores are known before their values are read */
 #define UNIT 512
 #define ROWS 4 /* queries that share a key in registers */
 #define MOST_DIM 128
+#define LINE 64 /* bytes of a cache line */
 #define LOG2E 1.4426950408889634f
 #define INLINE static inline __attribute__((always_inline))
 
@@ -34,17 +39,14 @@ enum kind { FP32, BF16, INT8 };
 
 struct attention {
     const float *q;         /* [n][heads][head_dim] */
-    const char *k, *v;      /* block_bytes, head_bytes, row_bytes apart; a row's scale at its end where it has one */
+    const char *k, *v;      /* block_bytes, head_bytes, row_bytes apart; a row's scale, if any, at its end */
     float *out, *lse;       /* [n][heads][head_dim] and [n][heads]; 0 and -inf for a query that sees no key */
     float *scratch;         /* at least scratch_floats() of it */
     int64_t length;         /* keys filled */
     int64_t block_bytes, head_bytes, row_bytes;
     int32_t kind, n, heads, kv_heads, head_dim, block_tokens;
     int32_t causal;         /* the last n keys are the queries' own: query i sees keys up to length - n + i */
-    int32_t threads;
-    /* how OpenMP's threads are woken, by GNU's library or by LLVM's and Intel's; neither: this thread alone */
-    void (*gomp_parallel)(void (*)(void *), void *, unsigned, unsigned);
-    void (*kmpc_fork_call)(void *, int32_t, void (*)(int32_t *, int32_t *, void *), ...);
+    struct team team;
     int32_t next;           /* the next unit; and below, units that are done, by KV head. Zero at the start */
     int32_t done[256];
 };
@@ -53,7 +55,8 @@ INLINE vec spread(float x) { return (vec){} + x; }
 INLINE vec chosen(ivec where, vec a, vec b) { return (vec)(((ivec)a & where) | ((ivec)b & ~where)); }
 INLINE vec at_least(vec a, vec b) { return chosen(a > b, a, b); }
 
-/* e^x for x <= 0, within 2 ulp; 0 below -87. Cody-Waite reduction and a polynomial of degree 5 (Cephes expf). */
+/* e^x for x <= 0, within 2 ulp; 0 below -87. Cody-Waite reduction and a polynomial of degree 5 (Cephes
+   expf). */
 INLINE vec exponential(vec x) {
     vec whole = x * LOG2E + 12582912.0f; /* 1.5 * 2^23: rounds to the nearest integer */
     ivec power = (ivec)whole - (ivec)spread(12582912.0f);
@@ -95,7 +98,8 @@ INLINE float logarithm(float x) {
 /* WIDTH numbers of a row as fp32; the scale of int8 codes is applied by the caller. */
 INLINE vec widened(const char *row, int at, const int kind) {
     if (kind == FP32) return *(const vec_in *)((const float *)row + at);
-    if (kind == BF16) return (vec)(__builtin_convertvector(*(const hvec *)((const uint16_t *)row + at), uvec) << 16);
+    const hvec *halves = (const hvec *)((const uint16_t *)row + at);
+    if (kind == BF16) return (vec)(__builtin_convertvector(*halves, uvec) << 16);
     return __builtin_convertvector(*(const bvec *)((const int8_t *)row + at), vec);
 }
 
@@ -105,8 +109,15 @@ INLINE float scale_of(const char *row, const int dim, const int kind) {
     return scale;
 }
 
-/* Half the lanes of a and half of b: sums of neighbours, neighbouring pairs, ... A tree of folds turns WIDTH vectors into
-   the vector of their sums. */
+/* Asks for a row that is needed soon, by every cache line: a CPU does not see that rows this short are
+   read in order. */
+INLINE void fetch(const char *row, const int dim, const int kind) {
+    const int bytes = dim * (kind == FP32 ? 4 : kind == BF16 ? 2 : 1);
+    for (int at = 0; at < bytes; at += LINE) __builtin_prefetch(row + at);
+}
+
+/* Half the lanes of a and half of b: sums of neighbours, neighbouring pairs, ... A tree of folds turns
+   WIDTH vectors into the vector of their sums. */
 #define FOLD(a, b, low, high) (__builtin_shufflevector(a, b, low) + __builtin_shufflevector(a, b, high))
 #define LIST(...) __VA_ARGS__
 #if WIDTH == 16
@@ -158,22 +169,24 @@ struct tile {
     int count;
 };
 
-/* One query's running result over the keys seen so far: largest score, sum of exponentials, weighted values. */
+/* One query's running result over the keys seen so far: largest score, sum of exponentials, weighted
+   values. */
 struct partial {
     float *out; /* [dim] */
     float *top, *sum;
 };
 
-/* Scores of `rows` scaled queries q [rows][dim] against a tile's keys; what lies behind the last key is undefined. */
-INLINE void score(const float *q, const struct tile *tile, int64_t row_bytes, float scores[][TILE], const int rows,
-                  const int dim, const int kind) {
+/* Scores of `rows` scaled queries q [rows][dim] against a tile's keys; what lies behind the last key is
+   undefined. */
+INLINE void score(const float *q, const struct tile *tile, int64_t row_bytes, float scores[][TILE],
+                  const int rows, const int dim, const int kind) {
     for (int group = 0; group < tile->count; group += WIDTH) {
         vec sums[ROWS][WIDTH] = {};
         int keys = tile->count - group < WIDTH ? tile->count - group : WIDTH;
         for (int j = 0; j < keys; j++) {
             const char *key = tile->k + (group + j) * row_bytes;
-            __builtin_prefetch(key + TILE * row_bytes);
-            __builtin_prefetch(tile->v + (group + j) * row_bytes);
+            fetch(key + TILE * row_bytes, dim, kind);
+            fetch(tile->v + (group + j) * row_bytes, dim, kind);
             float scale = scale_of(key, dim, kind);
             for (int c = 0; c < dim; c += WIDTH) {
                 vec part = widened(key, c, kind);
@@ -186,8 +199,8 @@ INLINE void score(const float *q, const struct tile *tile, int64_t row_bytes, fl
     }
 }
 
-/* Turns the scores of the first `visible` keys into weights under the new largest score; 0 for the other keys. Returns
-   what the result so far is to be multiplied by. */
+/* Turns the scores of the first `visible` keys into weights under the new largest score; 0 for the other
+   keys. Returns what the result so far is to be multiplied by. */
 INLINE float weigh(float scores[TILE], int visible, struct partial *to) {
     for (int j = visible; j < TILE; j++) scores[j] = -__builtin_inff();
     vec top = spread(*to->top), sum = {};
@@ -208,7 +221,8 @@ INLINE float weigh(float scores[TILE], int visible, struct partial *to) {
     return shrink;
 }
 
-/* Adds the tile's values by their weights to the results of `rows` queries, which are multiplied by `shrink` first. */
+/* Adds the tile's values by their weights to the results of `rows` queries, which are multiplied by
+   `shrink` first. */
 INLINE void add_values(const struct tile *tile, int64_t row_bytes, float weights[][TILE], const float *shrink,
                        const struct partial *to, const int rows, const int dim, const int kind) {
     vec sums[ROWS][MOST_DIM / WIDTH];
@@ -216,7 +230,6 @@ INLINE void add_values(const struct tile *tile, int64_t row_bytes, float weights
         for (int c = 0; c < dim; c += WIDTH) sums[r][c / WIDTH] = *(vec_in *)(to[r].out + c) * shrink[r];
     for (int j = 0; j < tile->count; j++) {
         const char *value = tile->v + j * row_bytes;
-        __builtin_prefetch(value + TILE * row_bytes);
         float scale = scale_of(value, dim, kind);
         for (int c = 0; c < dim; c += WIDTH) {
             vec part = widened(value, c, kind) * (kind == INT8 ? scale : 1.0f);
@@ -228,8 +241,8 @@ INLINE void add_values(const struct tile *tile, int64_t row_bytes, float weights
 }
 
 /* `rows` queries of one KV head over one tile. */
-INLINE void attend_tile(const struct attention *a, const struct tile *tile, const float *q, int row, struct partial *to,
-                        const int rows, const int dim, const int kind) {
+INLINE void attend_tile(const struct attention *a, const struct tile *tile, const float *q, int row,
+                        struct partial *to, const int rows, const int dim, const int kind) {
     float scores[ROWS][TILE], shrink[ROWS];
     int group = a->heads / a->kv_heads;
     score(q, tile, a->row_bytes, scores, rows, dim, kind);
@@ -281,10 +294,10 @@ INLINE void attend_unit(const struct attention *a, int head, int unit, const int
         for (int64_t at = first; at < end; at += TILE) {
             int64_t offset = start + (at - first) * a->row_bytes;
             struct tile tile = {a->k + offset, a->v + offset, at, (int)(end - at < TILE ? end - at : TILE)};
-            if (many == ROWS)
-                attend_tile(a, &tile, q, row, to, ROWS, dim, kind);
-            else
-                for (int r = 0; r < many; r++) attend_tile(a, &tile, q + r * dim, row + r, to + r, 1, dim, kind);
+            if (many == 4) attend_tile(a, &tile, q, row, to, 4, dim, kind);
+            else if (many == 3) attend_tile(a, &tile, q, row, to, 3, dim, kind);
+            else if (many == 2) attend_tile(a, &tile, q, row, to, 2, dim, kind);
+            else attend_tile(a, &tile, q, row, to, 1, dim, kind);
         }
     }
 }
@@ -328,21 +341,6 @@ static void work(void *given) {
     }
 }
 
-/* `work` as LLVM's OpenMP calls it (openmp/runtime/src/kmp.h: kmpc_micro, ident_t). */
-static void work_of_team(int32_t *thread, int32_t *team_thread, void *given) {
-    (void)thread, (void)team_thread;
-    work(given);
-}
-static struct { int32_t reserved, flags, more[2]; const char *place; } caller = {0, 2, {0, 0}, ";attention;attend;0;0;;"};
-
-#ifdef _WIN32
-#define EXPORT __declspec(dllexport)
-#else
-#define EXPORT __attribute__((visibility("default")))
-#endif
-#define JOINED(a, b) a##_##b
-#define NAMED(a, b) JOINED(a, b)
-
 #ifdef SOURCE
 EXPORT const char *source_sha256(void) { return SOURCE; }
 #endif
@@ -352,8 +350,4 @@ EXPORT int64_t NAMED(scratch_floats, ISA)(const struct attention *a) {
     return (int64_t)units_per_head(a) * a->n * a->heads * (a->head_dim + 2);
 }
 
-EXPORT void NAMED(attend, ISA)(struct attention *a) {
-    if (a->threads > 1 && a->gomp_parallel) a->gomp_parallel(work, a, a->threads, 0);
-    else if (a->threads > 1 && a->kmpc_fork_call) a->kmpc_fork_call(&caller, 1, work_of_team, a);
-    else work(a);
-}
+EXPORT void NAMED(attend, ISA)(struct attention *a) { on_threads(&a->team, work, a); }

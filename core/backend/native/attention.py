@@ -10,7 +10,7 @@ import torch
 
 from core.backend.definition import defined
 from core.backend.kv_rows import CODES, as_rows, numbers
-from core.backend.native.library import entry_points, library_path, loaded
+from core.backend.native.library import Team, entry_points, library_path, loaded
 
 HEAD_DIMS = (64, 128)
 _KINDS = {torch.float32: 0, torch.bfloat16: 1, CODES: 2}
@@ -24,9 +24,8 @@ class _Call(ctypes.Structure):
         *((name, ctypes.c_void_p) for name in ("q", "k", "v", "out", "lse", "scratch")),
         *((name, ctypes.c_int64) for name in ("length", "block_bytes", "head_bytes", "row_bytes")),
         *((name, ctypes.c_int32) for name in ("kind", "n", "heads", "kv_heads", "head_dim", "block_tokens")),
-        *((name, ctypes.c_int32) for name in ("causal", "threads")),
-        ("gomp_parallel", ctypes.c_void_p),
-        ("kmpc_fork_call", ctypes.c_void_p),
+        ("causal", ctypes.c_int32),
+        ("team", Team),
         ("next", ctypes.c_int32),
         ("done", ctypes.c_int32 * _MOST_KV_HEADS),
     ]
@@ -81,8 +80,7 @@ class NativeAttention:
             head_dim=head_dim,
             block_tokens=k.shape[2],
             causal=causal,
-            threads=torch.get_num_threads(),
-            **self._threads,
+            team=Team(threads=torch.get_num_threads(), **self._threads),
         )
         scratch = queries.new_empty(self._scratch(ctypes.byref(call)))
         call.scratch = scratch.data_ptr()

@@ -35,8 +35,9 @@ _FLAGS = ["-O3", "-std=c11", "-fPIC", "-fvisibility=hidden", "-fno-ident", "-Wal
 
 
 def source_digest(source: str) -> str:
-    """SHA-256 of a C source, in hexadecimal."""
-    return hashlib.sha256((FOLDER / f"{source}.c").read_bytes()).hexdigest()
+    """SHA-256 of a C source and of what it includes, in hexadecimal."""
+    read = (FOLDER / "threads.h").read_bytes() + (FOLDER / f"{source}.c").read_bytes()
+    return hashlib.sha256(read).hexdigest()
 
 
 def build(out: Path, sources: Collection[str] = SOURCES) -> None:

@@ -30,6 +30,16 @@ _SUFFIXES = {"Linux": ".so", "Windows": ".dll", "Darwin": ".dylib"}
 Kernel = TypeVar("Kernel")
 
 
+class Team(ctypes.Structure):
+    """struct team of threads.h."""
+
+    _fields_ = [
+        ("threads", ctypes.c_int32),
+        ("gomp_parallel", ctypes.c_void_p),
+        ("kmpc_fork_call", ctypes.c_void_p),
+    ]
+
+
 def library_path(name: str, system: str | None = None, machine: str | None = None) -> Path | None:
     """The library `name` for a system and a machine as `platform` names them (default: these); None
     without one.

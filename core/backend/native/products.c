@@ -1,24 +1,27 @@
-/* Products of a few rows with a matrix whose weights are held in codes of 4, 5, 6 or 8 bits, or as bf16, at the speed of
-   memory.
+/* Products of a few rows with a matrix whose weights are held in codes of 4, 5, 6 or 8 bits, or as bf16,
+   at the speed of memory.
 
-   A code stands for scale * code + offset, scale and offset being those of its group of 16 or 32 inputs; a weight is decoded
-   to fp32 in registers, which is exactly the number that `decode` writes, and multiplied in fp32. core/backend/codes.py says how codes,
-   scales and offsets lie in memory.
+   A code stands for scale * code + offset, scale and offset being those of its group of 16 or 32 inputs; a
+   weight is decoded to fp32 in registers, which is exactly the number that `decode` writes, and multiplied
+   in fp32. core/backend/codes.py says how codes, scales and offsets lie in memory.
 
-   The arithmetic of one output number looks at its own row of inputs and its own row of weights alone, in one order: so it
-   does not depend on the number of threads, nor on the rows beside it. Threads take UNIT rows of weights at a time from a
-   counter.
+   The arithmetic of one output number looks at its own row of inputs and its own row of weights alone, in
+   one order: so it does not depend on the number of threads, nor on the rows beside it. Threads take UNIT
+   rows of weights at a time from a counter.
 
-   This file is compiled once per instruction set: WIDTH is the number of fp32 lanes of a register, ISA a part of the functions' names. */
+   This file is compiled once per instruction set: WIDTH is the number of fp32 lanes of a register, ISA a
+   part of the functions' names. */
 
 #include <stdint.h>
 #include <string.h>
+
+#include "threads.h"
 
 #define CHUNK 32       /* codes whose nibbles lie in 16 bytes: the first half in the low ones */
 #define UNIT 32        /* rows of weights that a thread takes at a time */
 #define FEW 4          /* rows of inputs whose sums lie in registers */
 #if WIDTH == 8
-#define PAIR 2         /* rows of weights that share a load of inputs: as many as the registers hold sums of */
+#define PAIR 2         /* rows of weights that share a load of inputs: as many as registers hold sums of */
 #else
 #define PAIR 4
 #endif
@@ -45,9 +48,9 @@ typedef int8_t sbvec __attribute__((vector_size(WIDTH), aligned(1), may_alias));
 
 /* A matrix in codes, [rows][in]. */
 struct planes {
-    const uint8_t *low;           /* nibbles, 16 bytes per 32 codes; of 8 bits the codes, int8; of 16 the weights, bf16 */
+    const uint8_t *low;           /* nibbles, 16 bytes per 32 codes; of 8 bits the codes, of 16 the weights */
     const uint8_t *high;          /* the bits above the nibbles, 2 or 4 bytes per 16 codes */
-    const _Float16 *scale;        /* per group, or per SPAN where there are steps; NULL: the weights themselves */
+    const _Float16 *scale;        /* per group, or per SPAN where there are steps; NULL: no codes */
     const _Float16 *offset;       /* likewise; NULL: code `middle` stands for 0 */
     const int8_t *scale_steps;    /* per group; NULL: none */
     const int8_t *offset_steps;
@@ -61,13 +64,12 @@ struct product {
     const float *x;                  /* [n][in] */
     float *out;                      /* [n][sum of rows] */
     float *scratch;                  /* scratch_floats(in) for each thread */
-    void *decoded;                   /* or, instead of a product: rows `first` to `first + count` of the only part, */
-    int64_t first, count;            /* [count][in], as fp32 or bf16 */
+    void *decoded;                   /* or, instead of a product: rows `first` to `first + count` */
+    int64_t first, count;            /* of the only part, [count][in], as fp32 or bf16 */
     int64_t in;
-    int32_t n, num_parts, as_bf16, threads;
-    void (*gomp_parallel)(void (*)(void *), void *, unsigned, unsigned);
-    void (*kmpc_fork_call)(void *, int32_t, void (*)(int32_t *, int32_t *, void *), ...);
-    int32_t next, seats;             /* the next unit, and the next thread's scratch memory. Zero at the start */
+    int32_t n, num_parts, as_bf16;
+    struct team team;
+    int32_t next, seats;             /* the next unit, the next thread's scratch memory; zero at the start */
 };
 
 /* Scale and offset of each group of one row of weights. */
@@ -82,7 +84,8 @@ INLINE float sum_of(vec x) {
 }
 
 /* One factor of each of a row's groups, as fp32. */
-INLINE void spread(const _Float16 *factor, const int8_t *steps, int64_t row, int64_t in, int group, float *restrict to) {
+INLINE void spread(const _Float16 *factor, const int8_t *steps, int64_t row, int64_t in, int group,
+                   float *restrict to) {
     int64_t groups = in / group, spans = in / SPAN, per = SPAN / group; /* per: 8 or 16 */
     if (!steps) {
         for (int64_t g = 0; g < groups; g++) to[g] = (float)factor[row * groups + g];
@@ -96,7 +99,8 @@ INLINE void spread(const _Float16 *factor, const int8_t *steps, int64_t row, int
     }
 }
 
-INLINE void factors_of(const struct planes *m, int64_t row, int64_t in, const struct factors *to, const int group) {
+INLINE void factors_of(const struct planes *m, int64_t row, int64_t in, const struct factors *to,
+                       const int group) {
     if (!m->scale) return;
     spread(m->scale, m->scale_steps, row, in, group, to->scale);
     if (m->offset) {
@@ -110,7 +114,8 @@ INLINE void factors_of(const struct planes *m, int64_t row, int64_t in, const st
 }
 
 /* WIDTH codes of a row, from lane `at` of half `half` (0, 1) of a chunk on. */
-INLINE ivec codes_at(const uint8_t *low, const uint8_t *high, int64_t chunk, const int half, const int at, const int bits) {
+INLINE ivec codes_at(const uint8_t *low, const uint8_t *high, int64_t chunk, const int half, const int at,
+                     const int bits) {
     if (bits == 8)
         return __builtin_convertvector(*(const sbvec *)(low + chunk * CHUNK + half * 16 + at), ivec);
     uvec code = __builtin_convertvector(*(const bvec *)(low + chunk * 16 + at), uvec);
@@ -124,14 +129,15 @@ INLINE ivec codes_at(const uint8_t *low, const uint8_t *high, int64_t chunk, con
     return (ivec)code;
 }
 
-INLINE vec weights_at(const uint8_t *low, const uint8_t *high, const struct factors f, int64_t chunk, const int half,
-                      const int at, const int bits, const int group) {
+INLINE vec weights_at(const uint8_t *low, const uint8_t *high, const struct factors f, int64_t chunk,
+                      const int half, const int at, const int bits, const int group) {
     if (bits == 16) {
         const hvec *some = (const hvec *)((const uint16_t *)low + chunk * CHUNK + half * 16 + at);
         return (vec)(__builtin_convertvector(*some, uvec) << 16);
     }
     int64_t g = group == 16 ? chunk * 2 + half : chunk;
-    return __builtin_convertvector(codes_at(low, high, chunk, half, at, bits), vec) * f.scale[g] + f.offset[g];
+    ivec codes = codes_at(low, high, chunk, half, at, bits);
+    return __builtin_convertvector(codes, vec) * f.scale[g] + f.offset[g];
 }
 
 INLINE int64_t low_bytes_of(int64_t codes, const int bits) { return bits < 8 ? codes / 2 : codes * bits / 8; }
@@ -156,8 +162,9 @@ INLINE void decode_row(const struct planes *m, int64_t row, int64_t in, const st
 }
 
 /* `rows` rows of inputs by `many` rows of weights, straight from the codes. */
-INLINE void multiply(const struct product *p, const struct planes *m, int64_t row, const struct factors *f, const float *x,
-                     float *out, int64_t out_row, const int rows, const int many, const int bits, const int group) {
+INLINE void multiply(const struct product *p, const struct planes *m, int64_t row, const struct factors *f,
+                     const float *x, float *out, int64_t out_row, const int rows, const int many,
+                     const int bits, const int group) {
     int64_t in = p->in;
     vec sums[PAIR][FEW] = {};
     const uint8_t *low[PAIR], *high[PAIR];
@@ -173,7 +180,8 @@ INLINE void multiply(const struct product *p, const struct planes *m, int64_t ro
         /* the next rows of weights: a row is too short for the CPU to see that it is read in order */
         for (int i = 0; i < many; i++) {
             __builtin_prefetch(low[i] + low_bytes + chunk * low_bytes_of(CHUNK, bits));
-            if (bits == 5 || bits == 6) __builtin_prefetch(high[i] + high_bytes + chunk * (bits == 5 ? 4 : 8));
+            const int above = bits == 5 ? 4 : 8; /* bytes of a chunk's bits above the nibbles */
+            if (bits == 5 || bits == 6) __builtin_prefetch(high[i] + high_bytes + chunk * above);
         }
         for (int at = 0; at < 16; at += WIDTH)
             for (int half = 0; half < 2; half++) {
@@ -192,8 +200,8 @@ INLINE void multiply(const struct product *p, const struct planes *m, int64_t ro
 }
 
 /* The same from decoded weights w [many][in]: the same sums in the same order. */
-INLINE void multiply_decoded(const float *w, int64_t in, const float *x, float *out, int64_t out_row, const int rows,
-                             const int many) {
+INLINE void multiply_decoded(const float *w, int64_t in, const float *x, float *out, int64_t out_row,
+                             const int rows, const int many) {
     vec sums[PAIR][FEW] = {};
     for (int64_t chunk = 0; chunk < in / CHUNK; chunk++)
         for (int at = 0; at < 16; at += WIDTH)
@@ -209,8 +217,9 @@ INLINE void multiply_decoded(const float *w, int64_t in, const float *x, float *
 }
 
 /* All rows of inputs by `many` rows of weights from `row` on. */
-INLINE void multiply_rows(const struct product *p, const struct planes *m, int64_t row, float *out, int64_t out_row,
-                          const struct factors *f, float *w, const int many, const int bits, const int group) {
+INLINE void multiply_rows(const struct product *p, const struct planes *m, int64_t row, float *out,
+                          int64_t out_row, const struct factors *f, float *w, const int many, const int bits,
+                          const int group) {
     int n = p->n;
     if (n <= FEW) {
         for (int i = 0; i < many; i++) factors_of(m, row + i, p->in, f + i, group);
@@ -251,7 +260,8 @@ INLINE void unit_of(const struct product *p, const struct planes *m, int64_t fir
     int64_t row = first;
     for (; row + PAIR <= end; row += PAIR)
         multiply_rows(p, m, row, out + row, out_row, s->factors, s->weights, PAIR, bits, group);
-    for (; row < end; row++) multiply_rows(p, m, row, out + row, out_row, s->factors, s->weights, 1, bits, group);
+    for (; row < end; row++) multiply_rows(p, m, row, out + row, out_row, s->factors, s->weights, 1, bits,
+        group);
 }
 
 INLINE void narrowed(const float *from, uint16_t *to, int64_t count) {
@@ -262,8 +272,8 @@ INLINE void narrowed(const float *from, uint16_t *to, int64_t count) {
     }
 }
 
-INLINE void decode_unit(const struct product *p, const struct planes *m, int64_t first, int64_t end, const struct space *s,
-                        const int bits, const int group) {
+INLINE void decode_unit(const struct product *p, const struct planes *m, int64_t first, int64_t end,
+                        const struct space *s, const int bits, const int group) {
     for (int64_t row = first; row < end; row++) {
         int64_t at = (row - p->first) * p->in;
         if (!p->as_bf16) {
@@ -320,21 +330,6 @@ static void work(void *given) {
     else multiply_some(p, &space);
 }
 
-/* `work` as LLVM's OpenMP calls it (openmp/runtime/src/kmp.h: kmpc_micro, ident_t). */
-static void work_of_team(int32_t *thread, int32_t *team_thread, void *given) {
-    (void)thread, (void)team_thread;
-    work(given);
-}
-static struct { int32_t reserved, flags, more[2]; const char *place; } caller = {0, 2, {0, 0}, ";products;multiply;0;0;;"};
-
-#ifdef _WIN32
-#define EXPORT __declspec(dllexport)
-#else
-#define EXPORT __attribute__((visibility("default")))
-#endif
-#define JOINED(a, b) a##_##b
-#define NAMED(a, b) JOINED(a, b)
-
 #ifdef SOURCE
 EXPORT const char *source_sha256(void) { return SOURCE; }
 #endif
@@ -342,8 +337,4 @@ EXPORT const char *source_sha256(void) { return SOURCE; }
 /* Floats of scratch memory that each thread needs. */
 EXPORT int64_t NAMED(scratch_floats, ISA)(int64_t in) { return scratch_floats(in); }
 
-EXPORT void NAMED(multiply, ISA)(struct product *p) {
-    if (p->threads > 1 && p->gomp_parallel) p->gomp_parallel(work, p, p->threads, 0);
-    else if (p->threads > 1 && p->kmpc_fork_call) p->kmpc_fork_call(&caller, 1, work_of_team, p);
-    else work(p);
-}
+EXPORT void NAMED(multiply, ISA)(struct product *p) { on_threads(&p->team, work, p); }

@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 
 from core.backend.codes import CHUNK, Planes
-from core.backend.native.library import entry_points, library_path, loaded
+from core.backend.native.library import Team, entry_points, library_path, loaded
 
 MOST_PARTS = 4
 _FIELDS = ("low", "high", "scale", "offset", "scale_steps", "offset_steps")
@@ -35,9 +35,8 @@ class _Call(ctypes.Structure):
         ("parts", _Planes * MOST_PARTS),
         *((name, ctypes.c_void_p) for name in ("x", "out", "scratch", "decoded")),
         *((name, ctypes.c_int64) for name in ("first", "count", "columns")),
-        *((name, ctypes.c_int32) for name in ("n", "num_parts", "as_bf16", "threads")),
-        ("gomp_parallel", ctypes.c_void_p),
-        ("kmpc_fork_call", ctypes.c_void_p),
+        *((name, ctypes.c_int32) for name in ("n", "num_parts", "as_bf16")),
+        ("team", Team),
         *((name, ctypes.c_int32) for name in ("next", "seats")),
     ]
 
@@ -87,9 +86,8 @@ class NativeProducts:
             scratch=self._scratch.data_ptr(),
             columns=columns,
             num_parts=len(parts),
-            threads=threads,
+            team=Team(threads=threads, **self._threads),
             **given,
-            **self._threads,
         )
         self._run(ctypes.byref(call))
 
