@@ -88,11 +88,12 @@ def _about_the_app(desk: Desk, text: dict[str, str]) -> dict[str, Callable[[], o
     return {
         "fetch-model": lambda: desk.models.fetch(text.get("name", "")),
         "pause-model": desk.models.pause,
-        "look-into": lambda: desk.used.look_into(text.get("path", "")),
+        # not "path": Gradio takes what has one for an upload, and refuses it
+        "look-into": lambda: desk.used.look_into(text.get("file", "")),
         "look-elsewhere": desk.used.look_elsewhere,
         "done-choosing": desk.used.done_choosing,
-        "use-file": lambda: desk.used.file(text.get("path", "")),
-        "forget-file": lambda: desk.used.forget(text.get("path", "")),
+        "use-file": lambda: desk.used.file(text.get("file", "")),
+        "forget-file": lambda: desk.used.forget(text.get("file", "")),
         "later-model": desk.models.decline,
         "delete-model": lambda: desk.used.delete(text.get("name", "")),
         "use-model": lambda: desk.used.use(text.get("name", "")),

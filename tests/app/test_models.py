@@ -312,7 +312,7 @@ def test_what_other_programs_keep_is_shown_after_a_yes(desk, own, monkeypatch):
     assert "mine-Q8_0" not in before
     desk.used.look_elsewhere()
     html = model_files_html(desk.used.choosing)
-    assert "mine-Q8_0" in html and "llama.cpp" in html and f'data-path="{own}"' in html
+    assert "mine-Q8_0" in html and "llama.cpp" in html and f'data-file="{own}"' in html
     assert desk.engine.model_name == EMBEDDED or "mine" not in desk.engine.model_name
     desk.used.done_choosing()
     assert model_files_html(desk.used.choosing) == ""

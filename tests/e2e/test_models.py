@@ -1,0 +1,190 @@
+"""From the demonstration to a model of one's own, in a real browser on a PC without a card: offered, fetched
+with everything that goes wrong on the way, changed to, asked, deleted; and files that lie there already.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from app import cli
+from app.instance import Instance
+from app.models import Models
+from app.runtime import Runtime
+from core import paths
+from core.config import Settings
+from core.hardware.gpus import imagined_hardware
+from core.model import catalogue
+from tests.app.fake_runtime import wait_until
+from tests.gguf_files import write_gguf
+from tests.hub import serving
+from tests.model.test_gguf import wide
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+NAME = "Tiny-Q8_0"
+# what a process runs with the catalogue of the test
+WITH = (
+    "import sys, runpy; from pathlib import Path; import core.model.catalogue as one\n"
+    "from core.model import download; one.DATA = Path(sys.argv.pop(1)); download.SPARE_BYTES = {spare}\n"
+    "runpy.run_module({module!r}, run_name='__main__', alter_sys=True)"
+)
+
+
+def program(module: str, data: Path, *, spare: int = 0) -> tuple[str, ...]:
+    return (sys.executable, "-c", WITH.format(module=module, spare=spare), str(data))
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory) -> Path:
+    """A model of a family that runs, small enough to be fetched in a test."""
+    made = wide(max_position_embeddings=16384)
+    return write_gguf(tmp_path_factory.mktemp("tiny") / f"{NAME}.gguf", made, "Q8_0")
+
+
+@pytest.fixture
+def known(tiny, tmp_path, monkeypatch) -> Path:
+    """The program's catalogue with one model more, which is the one to have, and no others but its own."""
+    real = yaml.safe_load(catalogue.DATA.read_text(encoding="utf-8"))
+    own = ("SmolLM2-135M-Instruct", "SmolLM2-135M-Draft")
+    shape = catalogue.find(str(tiny)).shape
+    fields = ("layers", "hidden", "heads", "kv_heads", "head_dim", "intermediate", "vocab", "tied")
+    entry = {
+        "repo": "someone/tiny",
+        "licence": "Apache-2.0",
+        "languages": "English",
+        "vocabulary": "tiny",
+        "family": "llama",
+        "shape": {field: getattr(shape, field) for field in fields},
+        "native_context": 16384,
+        "reading": {"part_tokens": 4096},
+    }
+    file = {"of": "Tiny", "repo": "someone/tiny-GGUF", "format": "Q8_0", "bytes": tiny.stat().st_size}
+    models = {**{name: real["models"][name] for name in own}, "Tiny": entry}
+    data = tmp_path / "catalogue.yaml"
+    data.write_text(yaml.safe_dump({"models": models, "files": {NAME: file}, "not_yet": {}}))
+    monkeypatch.setattr(catalogue, "DATA", data)
+    _fresh()
+    yield data
+    monkeypatch.undo()
+    _fresh()
+
+
+def _fresh() -> None:
+    for cached in (catalogue._data, catalogue._entries):
+        cached.cache_clear()
+
+
+@pytest.fixture
+def hub(tiny, monkeypatch):
+    with serving() as (stand_in, url):
+        stand_in.files = {f"{NAME}.gguf": tiny.read_bytes(), "README.md": b"read me"}
+        monkeypatch.setenv("HF_ENDPOINT", url)
+        yield stand_in
+
+
+@pytest.fixture
+def page(home_with_model, known, hub, serve, open_page):
+    """The app with its real engine, on a PC of 8 GB without a card, before its first question."""
+    models = Models(
+        Settings(), look=lambda: imagined_hardware(ram_gib=8), command=program("core.model.fetch", known)
+    )
+    engine = Runtime(Settings(threads=2, max_new_tokens=24), worker=program("core.worker", known))
+    url = serve(engine, models=models)
+    serve.desk.models.start()
+    made = open_page(url)
+    made.set_default_timeout(60_000)
+    made.on("dialog", lambda dialog: dialog.accept())
+    made.wait_for_selector(".engine-ready")
+    return made
+
+
+def test_from_the_demonstration_to_a_model_of_ones_own(page, hub, serve, known):
+    desk = serve.desk
+    page.wait_for_selector(".model-offer:has-text('is a demonstration')")
+    assert f"This computer should have {NAME}" in page.inner_text(".model-offer")
+    assert hub.requests == [], "something was asked of the hub before somebody said yes"
+
+    desk.models._command = program("core.model.fetch", known, spare=1 << 60)
+    page.click(".model-offer [data-act='fetch-model']")
+    page.wait_for_selector(".fetching:has-text('Free some space')")
+    desk.models._command = program("core.model.fetch", known)
+    hub.damage = f"{NAME}.gguf"
+    page.click(".fetching [data-act='fetch-model']")
+    page.wait_for_selector(".fetching:has-text('arrived damaged')")
+    hub.damage, hub.pace_s = None, 0.2
+    page.click(".fetching [data-act='fetch-model']")
+    wait_until(lambda: desk.models.fetching and (desk.models.fetching.fraction or 0) > 0.2, 60)
+    page.click("[data-act='pause-model']")
+    page.wait_for_selector(".fetching:has-text('Paused')")
+    hub.pace_s = 0.0
+    hub.requests.clear()
+    page.click(".fetching [data-act='fetch-model']")
+    page.wait_for_selector(f".notice:has-text('{NAME} is on this computer now')")
+    assert any("bytes=" in request for request in hub.requests), "it began anew"
+
+    wait_until(lambda: desk.engine.model_name == NAME and desk.engine.state == "ready", 60)
+    page.wait_for_selector(f"#header:has-text('{NAME}') .engine-ready")
+    page.click("[data-act='sample'] >> nth=0")
+    page.wait_for_selector("[data-stage='book'], .card")
+    page.fill("#question textarea", "the")
+    page.press("#question textarea", "Enter")
+    wait_until(lambda: desk.turns and desk.turns[-1].role == "assistant" and not desk.busy, 60)
+    assert desk.turns[-1].state == "finished", desk.turns[-1].extra
+    assert desk.turns[-1].extra["stats"]["model"] == NAME
+
+    page.click("[data-act='use-model'][data-name='SmolLM2-135M-Instruct']")
+    wait_until(lambda: desk.engine.model_name == "SmolLM2-135M-Instruct" and desk.engine.state == "ready", 90)
+    page.click(f"[data-act='delete-model'][data-name='{NAME}']")
+    page.wait_for_selector(".notice:has-text('given back')")
+    assert not (paths.subdir("models") / NAME).exists()
+
+
+def put(path: Path, content: bytes | object) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content if isinstance(content, bytes) else json.dumps(content).encode())
+    return path
+
+
+def test_files_that_lie_there_already(page, tiny, serve, tmp_path, monkeypatch):
+    """By a folder, by the command line, and those of three other programs."""
+    desk, content = serve.desk, tiny.read_bytes()
+    own = put(tmp_path / "person" / "my models" / "own.gguf", content)
+    home = own.parents[1]
+    studio = put(home / ".lmstudio" / "models" / "a" / "b" / "studio.gguf", content)
+    root, digest = home / ".ollama" / "models", "ab" * 32
+    put(root / "blobs" / f"sha256-{digest}", content)
+    layer = {"mediaType": "application/vnd.ollama.image.model", "digest": f"sha256:{digest}"}
+    put(root / "manifests" / "registry.ollama.ai" / "library" / "lamp" / "1b", {"layers": [layer]})
+    jan = home / ".config" / "Jan" / "data"
+    put(jan / "llamacpp" / "models" / "jan" / "model.gguf", content)
+    put(jan / "llamacpp" / "models" / "jan" / "model.yml", b"model_path: llamacpp/models/jan/model.gguf")
+    monkeypatch.setattr(Path, "home", lambda: home)
+    for name in ("XDG_CONFIG_HOME", "XDG_CACHE_HOME", "LLAMA_CACHE", "HF_HUB_CACHE", "HF_HOME"):
+        monkeypatch.setenv(name, str(tmp_path / "none"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(home / ".config"))
+    before = sorted(path for path in home.rglob("*"))
+
+    page.click(".models [data-act='look-into']")
+    page.click(".model-files [data-act='look-into']:has-text('my models')")
+    page.click(".model-files [data-act='use-file']")
+    wait_until(lambda: desk.engine.model_name == "own" and desk.engine.state == "ready", 60)
+    page.wait_for_selector("#header:has-text('own') .engine-ready")
+
+    other = put(tmp_path / "elsewhere" / "handed.gguf", content)
+    Instance(paths.subdir("run")).announce(serve.address)
+    assert cli.main(["use", str(other)]) == 0
+    wait_until(lambda: desk.engine.model_name == "handed" and desk.engine.state == "ready", 60)
+
+    page.click(".models [data-act='look-into']")
+    page.click("[data-act='look-elsewhere']")
+    page.wait_for_selector(".model-files:has-text('LM Studio')")
+    shown = page.inner_text(".model-files")
+    assert all(words in shown for words in ("studio", "lamp:1b", "Ollama", "Jan"))
+    page.click(".model-files li:has-text('lamp:1b') [data-act='use-file']")
+    wait_until(lambda: any(one.path.endswith(digest) for one in desk.models.list), 60)
+    assert sorted(path for path in home.rglob("*")) == before
+    assert own.exists() and studio.exists() and other.read_bytes() == content
