@@ -113,7 +113,7 @@ def _plan(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run="app.commands:plan")
     parser.add_argument("--model", metavar="NAME", help="a name from `models list` or a folder")
     parser.add_argument("--context", dest="context_tokens", metavar="N", help="tokens of context")
-    parser.add_argument("--weights", metavar="BITS", help="16 decodes a GGUF; 8 or 4 refuses a model of more")
+    parser.add_argument("--weights", metavar="BITS", help="16 decodes a GGUF; 8 or 4 rounds a model of 16")
     parser.add_argument("--kv", metavar="BITS", help="of the KV cache: 16, or 8 for half the memory")
     _imagined(parser)
     parser.add_argument(
@@ -203,7 +203,7 @@ def _tune(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run="app.commands:tune")
     parser.add_argument("--model", metavar="NAME", help="a name from `models list` or a folder")
     parser.add_argument("--context", dest="context_tokens", metavar="N", help="tokens of context")
-    parser.add_argument("--weights", metavar="BITS", help="16 decodes a GGUF; 8 or 4 refuses a model of more")
+    parser.add_argument("--weights", metavar="BITS", help="16 decodes a GGUF; 8 or 4 rounds a model of 16")
     parser.add_argument("--kv", metavar="BITS", help="of the KV cache: 16, or 8 for half the memory")
     parser.add_argument(
         "--book", action="append", metavar="FILE", help="read this instead of the samples; may be given again"
@@ -277,7 +277,7 @@ def _reading(parser: argparse.ArgumentParser) -> None:
         "--model", metavar="NAME", help="a name from `models list` or a folder with a checkpoint"
     )
     parser.add_argument("--context", dest="context_tokens", metavar="N", help="tokens of context")
-    parser.add_argument("--weights", metavar="BITS", help="16 decodes a GGUF; 8 or 4 refuses a model of more")
+    parser.add_argument("--weights", metavar="BITS", help="16 decodes a GGUF; 8 or 4 rounds a model of 16")
     parser.add_argument("--kv", metavar="BITS", help="of the KV cache: 16, or 8 for half the memory")
 
 

@@ -91,7 +91,8 @@ def _folders(choice: Choice, progress: Progress) -> tuple[Path, Path | None]:
     from core.model.fetch import model_folder
 
     draft = model_folder(choice.draft, progress) if choice.draft else None
-    return model_folder(choice.entry, progress), draft
+    rounded = choice.plan.weights_format if choice.plan.weights_kernel == "codes" else ""
+    return model_folder(choice.entry, progress, weights=rounded), draft
 
 
 def _heads(choice: Choice, folder: Path) -> Heads:

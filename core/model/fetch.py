@@ -61,9 +61,16 @@ def fetch(
     return folder, ""
 
 
-def model_folder(entry: CatalogueEntry, progress: Progress) -> Path:
-    """Where the model lies; the embedded one is put in place when it is missing. Raises UserError."""
-    return _one(entry, progress, offline=True)
+def model_folder(entry: CatalogueEntry, progress: Progress, *, weights: str = "") -> Path:
+    """Where the model lies; the embedded one is put in place when it is missing. `weights`: the format its
+    matrices are to be held in; a checkpoint of 16 bits is rounded to it once. Raises UserError.
+    """
+    folder = _one(entry, progress, offline=True)
+    if not weights or entry.shape.coded_weights:
+        return folder
+    from core.model.quantising import quantised
+
+    return quantised(folder, weights, progress)
 
 
 def _one(

@@ -18,7 +18,7 @@ from core.model.shapes import require_family
 from core.text.words import translated as _
 
 EMBEDDING, HEAD, ROPE_FACTORS = "token_embd.weight", "output.weight", "rope_freqs.weight"
-_OF_LAYER = {
+OF_LAYER = {
     "self_attn.q_proj": "attn_q",
     "self_attn.k_proj": "attn_k",
     "self_attn.v_proj": "attn_v",
@@ -58,7 +58,7 @@ def gguf_name(name: str) -> str:
     if stem in _OTHERS:
         return f"{_OTHERS[stem]}.{kind}"
     _model, _layers, index, part = stem.split(".", 3)
-    return f"blk.{index}.{_OF_LAYER[part]}.{kind}"
+    return f"blk.{index}.{OF_LAYER[part]}.{kind}"
 
 
 def name_of(file: GgufFile) -> str:

@@ -15,7 +15,9 @@ from core.model.shapes import ModelShape
 
 _BLOCKS = {name: (weights, nbytes) for name, weights, nbytes in KINDS.values()}
 # format: (kind of most matrices, kind of those that are given more bits)
-_MIXES = {"Q4_K_M": ("Q4_K", "Q6_K"), "Q8_0": ("Q8_0", "Q8_0")}
+_MIXES = {"Q4_K_M": ("Q4_K", "Q6_K"), "Q8_0": ("Q8_0", "Q8_0"), "Q4_0": ("Q4_0", "Q4_0")}
+# what a checkpoint of 16 bits is rounded to, by the bits that were asked for
+ROUNDED = {8: "Q8_0", 4: "Q4_0"}
 
 
 def in_format(shape: ModelShape, name: str, mix: str) -> ModelShape:

@@ -69,10 +69,17 @@ class GgufWeights:
 
     def order(self, name: str, rows: int) -> torch.Tensor | None:
         """The rows of q and k as checkpoints have them; None for all other weights."""
-        part = name.split(".")[-2]
-        if self._family != "llama" or part not in ("q_proj", "k_proj"):
-            return None
-        key = "llama.attention.head_count" + ("_kv" if part == "k_proj" else "")
-        heads = self._file.metadata[key]
-        heads = heads[0] if isinstance(heads, list) else heads
-        return torch.arange(rows).view(heads, rows // heads // 2, 2).transpose(1, 2).reshape(-1)
+        heads = []
+        for key in ("head_count", "head_count_kv"):
+            given = self._file.metadata[f"{self._family}.attention.{key}"]
+            heads.append(given[0] if isinstance(given, list) else given)
+        return rows_of_halves(name, self._family, *heads, rows)
+
+
+def rows_of_halves(name: str, family: str, heads: int, kv_heads: int, rows: int) -> torch.Tensor | None:
+    """Where in a GGUF the rows of the checkpoint's `name` stand; None where they are in the same order."""
+    part = name.split(".")[-2]
+    if family != "llama" or part not in ("q_proj", "k_proj"):
+        return None
+    own = heads if part == "q_proj" else kv_heads
+    return torch.arange(rows).view(own, rows // own // 2, 2).transpose(1, 2).reshape(-1)

@@ -32,7 +32,8 @@ def _folders(name: str) -> list[Path]:
     if not name or Path(name).name != name:
         return []
     models = subdir("models")
-    return [path for path in (models / name, models / f".{name}.part") if path.is_dir()]
+    rounded = (path / name for path in subdir("quantised").iterdir())  # core.model.quantising
+    return [path for path in (models / name, models / f".{name}.part", *rounded) if path.is_dir()]
 
 
 def _forget_folders_for(folder: Path) -> None:

@@ -8,6 +8,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import safe_open
@@ -231,6 +232,13 @@ class Weights:
 
     def tensor(self, name: str) -> torch.Tensor:
         """The tensor as stored. Raises UserError when the checkpoint lacks it."""
+        return self._file_of(name).get_tensor(name)
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """Its sizes. Reads no weights. Raises as `tensor`."""
+        return tuple(self._file_of(name).get_slice(name).get_shape())
+
+    def _file_of(self, name: str) -> Any:
         if name not in self._files:
             said = _(
                 "The model lacks the weights “{name}”; its folder is incomplete or of another kind. "
@@ -240,7 +248,7 @@ class Weights:
         file = self._files[name]
         if file not in self._open:
             self._open[file] = safe_open(file, framework="pt")
-        return self._open[file].get_tensor(name)
+        return self._open[file]
 
 
 def _index(folder: Path) -> dict[str, str]:

@@ -16,6 +16,7 @@ from functools import partial
 from core.config import Settings
 from core.errors import PlanError
 from core.hardware.facts import Hardware
+from core.model.gguf_sizes import ROUNDED, in_format
 from core.model.shapes import CODED_ROWS, DTYPE_BYTES, ModelShape
 from core.planning import costs
 from core.planning.budget import Layout, disk_lines, host_lines, vram_lines
@@ -46,6 +47,8 @@ def plan(
     _check_asked(settings, target)
     if settings.weights == 16:
         target = target.decoded()
+    elif settings.weights is not None and not target.coded_weights:
+        target = in_format(target, target.name, ROUNDED[settings.weights])
     site = site_of(hardware, settings, known=known)
     if draft is not None and site.device == "cuda":
         draft = draft.decoded()  # as it is loaded there: its passes are many, and codes are slow
@@ -74,7 +77,7 @@ def _check_asked(settings: Settings, target: ModelShape) -> None:
         raise PlanError(
             said.format(model=target.name, most=f"{target.longest_context:,}", context=f"{context:,}")
         )
-    bits = target.code_bits
+    bits = target.code_bits if target.coded_weights else 0  # what is not coded can be rounded
     if settings.weights is not None and settings.weights < bits:
         said = _(
             "{model} has weights of {bits} bits, and weights is {asked}. Set it to auto, or choose a GGUF of "

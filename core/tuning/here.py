@@ -74,7 +74,8 @@ def tune(
     busy = psutil.cpu_percent(interval=LOOK_S) / 100
     machine = probe(paths.data_dir())  # what an earlier run found must not count as the default
     choice = choose(machine, settings, is_downloaded=is_downloaded)
-    folder = model_folder(choice.entry, report)
+    rounded = choice.plan.weights_format if choice.plan.weights_kernel == "codes" else ""
+    folder = model_folder(choice.entry, report, weights=rounded)
     draft = model_folder(choice.draft, report) if choice.draft else None
     report(_("Loading the model"), None)
     bench = build_bench(choice.plan, settings, folder, draft_dir=draft, progress=report)

@@ -1,0 +1,122 @@
+"""A checkpoint of 16 bits as a GGUF of 8 or 4: made once, kept in the user's data folder, and gone on with
+where it was stopped. The checkpoint stays as it is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from core.errors import UserError
+from core.events import Progress
+from core.model.config import ModelConfig, load_config
+from core.model.gguf_config import OF_LAYER, gguf_name
+from core.model.gguf_folder import POINTER
+from core.model.gguf_weights import rows_of_halves
+from core.model.gguf_write import Metadata, Tensor, write
+from core.model.loader import Weights
+from core.model.quantised import GROUP, q4_0, q8_0
+from core.model.stored import fingerprint, finish, finished
+from core.paths import subdir, write_whole
+from core.text.words import size
+from core.text.words import translated as _
+
+_FORMAT = 1  # raised when other numbers come out
+_MAKERS: dict[str, Callable[[torch.Tensor], np.ndarray]] = {"Q8_0": q8_0, "Q4_0": q4_0}
+
+
+def quantised(folder: Path, kind: str, report: Progress) -> Path:
+    """The folder that stands for the checkpoint in `folder` with its matrices as `kind` (Q8_0 or Q4_0), to be
+    loaded as any other. Made where it is not there; a try that was stopped is gone on with.
+
+    Raises UserError where the disk has no room, or a matrix cannot be held so.
+    """
+    key = hashlib.sha256(f"{fingerprint(folder)} {kind} {_FORMAT}".encode()).hexdigest()
+    made = subdir("quantised") / f"{key[:32]}-{kind}" / folder.name
+    if finished(made) is not None:
+        return made
+    config, weights = load_config(folder), Weights(folder)
+    tensors = {name: _tensor(name, kind, weights) for name in _names(config, weights)}
+    needed = sum(tensor.nbytes for tensor in tensors.values())
+    made.mkdir(parents=True, exist_ok=True)
+    file = made / f"{folder.name}.gguf"
+    _require_room(made, needed - (file.stat().st_size if file.is_file() else 0))
+    by_gguf = {tensor.name: name for name, tensor in tensors.items()}
+    said = _("Rounding the weights to {kind}").format(kind=kind)
+    write(
+        file,
+        _metadata(config),
+        list(tensors.values()),
+        lambda name: _blocks(by_gguf[name], tensors[by_gguf[name]].kind, config, weights),
+        lambda share: report(said, share),
+    )
+    for path in folder.iterdir():
+        if path.is_file() and (path.suffix in (".json", ".jinja", ".model") and "index" not in path.name):
+            shutil.copyfile(path, made / path.name)
+    stated = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    write_whole(made / "config.json", json.dumps(stated | {"content": key}, indent=1))
+    write_whole(made / POINTER, json.dumps({"sha256": key, "file": file.name}))
+    finish(made)
+    return made
+
+
+def _names(config: ModelConfig, weights: Weights) -> list[str]:
+    """The weights that are computed with, by the checkpoint's names."""
+    found = ["model.embed_tokens.weight", "model.norm.weight"]
+    if not config.tied:
+        found.append("lm_head.weight")
+    for layer in range(config.layers):
+        parts = [f"model.layers.{layer}.{part}.{kind}" for part in OF_LAYER for kind in ("weight", "bias")]
+        found += [name for name in parts if name in weights]
+    return found
+
+
+def _tensor(name: str, kind: str, weights: Weights) -> Tensor:
+    shape = weights.shape(name)
+    if len(shape) == 2 and shape[-1] % GROUP:
+        said = _(
+            "“{name}” has rows of {columns} numbers, which cannot be rounded in groups of {group}. Set "
+            "weights: auto."
+        )
+        raise UserError(said.format(name=name, columns=shape[-1], group=GROUP))
+    return Tensor(gguf_name(name), kind if len(shape) == 2 else "F32", shape)
+
+
+def _blocks(name: str, kind: str, config: ModelConfig, weights: Weights) -> np.ndarray:
+    value = weights.tensor(name).float()
+    if kind == "F32":
+        made = value.numpy()
+    else:
+        made = _MAKERS[kind](value)
+    order = rows_of_halves(name, config.family, config.heads, config.kv_heads, len(made))
+    if order is not None:
+        made[order.numpy()] = made.copy()
+    return made
+
+
+def _metadata(config: ModelConfig) -> Metadata:
+    """What the reader of the weights asks for."""
+    return Metadata.of_values(
+        {
+            "general.architecture": config.family,
+            "general.name": config.name,
+            f"{config.family}.attention.head_count": config.heads,
+            f"{config.family}.attention.head_count_kv": config.kv_heads,
+        }
+    )
+
+
+def _require_room(folder: Path, needed: int) -> None:
+    free = shutil.disk_usage(folder).free
+    if free < needed:
+        said = _(
+            "Rounding the weights needs {needed} in {folder}, and {free} is free. Free some, or set weights: "
+            "auto."
+        )
+        raise UserError(said.format(needed=size(needed), folder=folder, free=size(free)))
