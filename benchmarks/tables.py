@@ -14,7 +14,8 @@ import argparse
 import subprocess
 import sys
 import textwrap
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 REPO = Path(__file__).resolve().parent.parent
@@ -26,8 +27,13 @@ from app.manual import entries  # noqa: E402 (the path above makes the repositor
 from benchmarks import measured  # noqa: E402
 from benchmarks.store import load  # noqa: E402
 from core.config import RULES, Settings  # noqa: E402
+from core.errors import PlanError  # noqa: E402
 from core.hardware.gpus import imagined_hardware  # noqa: E402
+from core.model.catalogue import find  # noqa: E402
+from core.model.shapes import ModelShape  # noqa: E402
 from core.planning.offers import offers  # noqa: E402
+from core.planning.plan import Plan  # noqa: E402
+from core.planning.planner import plan  # noqa: E402
 from core.planning.recommended import first_answer  # noqa: E402
 from core.text.words import duration, size  # noqa: E402
 
@@ -147,22 +153,67 @@ def pc_table() -> str:
     for name, parts in PCS:
         found = offers(imagined_hardware(**parts), Settings())
         offer = next(offer for offer in found if offer.recommended)
-        plan = offer.plan
-        on_card = f"{plan.on_chip_layers} of {plan.layers} layers on the card"
-        weights = plan.weights_format or f"{offer.entry.shape.code_bits} bits"
-        first = duration(first_answer(plan).seconds)
+        expected = offer.plan
+        on_card = f"{expected.on_chip_layers} of {expected.layers} layers on the card"
+        weights = expected.weights_format or f"{offer.entry.shape.code_bits} bits"
+        first = duration(first_answer(expected).seconds)
         cells = (
             name,
             offer.entry.name,
             f"{weights}, {size(offer.entry.download_bytes)}",
-            f"{plan.context_tokens:,}",
-            on_card if plan.device == "cuda" else "RAM",
+            f"{expected.context_tokens:,}",
+            on_card if expected.device == "cuda" else "RAM",
             first,
-            f"{plan.expected_tbt_ms:.0f} ms",
-            duration(plan.expected_book_s),
+            f"{expected.expected_tbt_ms:.0f} ms",
+            duration(expected.expected_book_s),
         )
         lines.append(_row(cells))
     return "\n".join(lines)
+
+
+KV_MODELS = ("LWM-Text-Chat-128K", "Meta-Llama-3.1-8B-Instruct-Q4_K_M")
+KV_CARDS, KV_RAM_GIB, KV_CONTEXT = ("RTX 4090", "RTX 4080", "RTX 4070"), 64, 131_072
+
+
+def kv_table() -> str:
+    """What the planner expects of KV_MODELS at KV_CONTEXT with the KV cache in 16 bits, in 8, and its choice.
+    Of 16-bit models also as if their weights were Q4_K_M.
+    """
+    lines = [_row(["Model", "Card", "16 bits", "8 bits", "auto takes"]), _row(["---"] * 5)]
+    for shape in _kv_shapes():
+        for card in KV_CARDS:
+            found = {kv: _kv_plan(shape, card, kv) for kv in (16, 8, None)}
+            taken = "nothing" if found[None] is None else f"{found[None].kv_bits} bits"
+            weights = shape.format or "16-bit weights"
+            name = shape.name if weights in shape.name else f"{shape.name}, {weights}"
+            cells = (name, card, _kv_cell(found[16]), _kv_cell(found[8]), taken)
+            lines.append(_row(cells))
+    return "\n".join(lines)
+
+
+def _kv_shapes() -> Iterator[ModelShape]:
+    coded = find(KV_MODELS[-1]).shape
+    for name in KV_MODELS:
+        shape = find(name).shape
+        yield shape
+        if not shape.coded_weights:
+            held = shape.parameters * coded.coded_bytes // coded.parameters
+            weights = {"coded_weights": shape.parameters, "coded_bytes": held}
+            yield replace(shape, format=coded.format, code_bits=coded.code_bits, **weights)
+
+
+def _kv_plan(shape: ModelShape, card: str, kv: int | None) -> Plan | None:
+    machine = imagined_hardware(gpu=card, ram_gib=KV_RAM_GIB)
+    try:
+        return plan(machine, Settings(context_tokens=KV_CONTEXT, kv=kv), target=shape)
+    except PlanError:
+        return None
+
+
+def _kv_cell(found: Plan | None) -> str:
+    if found is None:
+        return "does not fit"
+    return f"{found.on_chip_layers} of {found.layers} layers on the card, {found.expected_tbt_ms:.0f} ms"
 
 
 def _row(cells: Collection[str]) -> str:
@@ -237,7 +288,7 @@ PAGES: dict[str, dict[str, Callable[[], str]]] = {
         "tree": lambda: tree(tracked_folders()),
     },
     "docs/measured.md": {"measured": lambda: measured.section(RESULTS)},
-    "docs/models.md": {"pcs": pc_table},
+    "docs/models.md": {"pcs": pc_table, "kv": kv_table},
     "docs/settings.md": {
         "settings": lambda: settings_table((REPO / "config.yaml").read_text(encoding="utf-8"))
     },
