@@ -20,9 +20,11 @@ DONE, USER, USAGE, INTERRUPTED = 0, 1, 2, 130
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run one command. Returns 0 done, 1 the user's input or machine, 2 usage, 130 interrupted."""
+    """Run one command, `app` where none is named. Returns 0 done, 1 the user's input or machine, 2 usage, 130
+    interrupted.
+    """
     parser = build_parser()
-    given = parser.parse_args(arguments if arguments is not None else sys.argv[1:])
+    given = parser.parse_args((sys.argv[1:] if arguments is None else arguments) or ["app"])
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             # a terminal that lacks a letter must not end the answer
