@@ -20,11 +20,9 @@ DONE, USER, USAGE, INTERRUPTED = 0, 1, 2, 130
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run one command, `app` where none is named. Returns 0 done, 1 the user's input or machine, 2 usage, 130
-    interrupted.
-    """
+    """Run one command. Returns 0 done, 1 the user's input or machine, 2 usage, 130 interrupted."""
     parser = build_parser()
-    given = parser.parse_args((sys.argv[1:] if arguments is None else arguments) or ["app"])
+    given = parser.parse_args(arguments if arguments is not None else sys.argv[1:])
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             # a terminal that lacks a letter must not end the answer
@@ -40,6 +38,11 @@ def main(arguments: list[str] | None = None) -> int:
     except BrokenPipeError:  # `... | head`: whoever read us has had enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return DONE
+
+
+def command() -> int:
+    """`triforce-chat`: without a command it opens the app, as the launcher does."""
+    return main(sys.argv[1:] or ["app"])
 
 
 def _run(parser: argparse.ArgumentParser, given: argparse.Namespace) -> int:

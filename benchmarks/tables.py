@@ -222,6 +222,7 @@ def _row(cells: Collection[str]) -> str:
 
 FOLDERS = {
     ".ci": "what must pass on every change",
+    ".github": "the form for problems",
     "app": "the page and the command line; the only package that imports Gradio",
     "app/api": "the interface for other programs",
     "app/templates": "the page's HTML",
