@@ -216,6 +216,17 @@
       if (event.target.closest?.("#send, #summarize, [data-act='regenerate'], [data-act='suggest']")) pinned = true;
     });
   };
+  // the tab's title says how far a reading is, and what came of it to whoever looks elsewhere
+  const NAME = "TriForce Chat";
+  let working = false;
+  const entitle = () => {
+    const share = document.querySelector("#prefill-box [role='progressbar']")?.ariaValueNow;
+    const now = share || document.querySelector(WRITING) || document.getElementById("prefill-box");
+    if (now) document.title = share ? `${share} % · ${NAME}` : `… · ${NAME}`;
+    else if (working || !document.hidden) document.title = working && document.hidden ? `✓ · ${NAME}` : NAME;
+    working = Boolean(now);
+  };
+  document.addEventListener("visibilitychange", entitle);
   const begin = () => {                        // once all parts of the page are there
     const scroller = document.getElementById("scroller");
     if (!server || !scroller || !document.querySelector("[data-theme-choice]") || !document.querySelector("[data-region=spoken]")) return;
@@ -226,6 +237,7 @@
     follow(scroller);
     window.triforce.follow();
     new MutationObserver(paint).observe(document.body, { attributes: true, attributeFilter: ["class"] });
+    new MutationObserver(entitle).observe(document.body, { childList: true, subtree: true });
     window.triforce.read();
     const question = document.querySelector("#question textarea");
     question?.setAttribute("aria-label", question.placeholder);

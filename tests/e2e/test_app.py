@@ -267,6 +267,20 @@ def test_a_file_over_the_limit_is_refused_before_and_by_the_server(serve, open_p
     assert answer.status == 413
 
 
+def test_the_title_says_how_far_a_reading_is_and_that_it_is_done(serve, open_page, drop, sample):
+    """Whoever waits for a long book does so in another tab."""
+    page = open_page(serve(engine(pace=0.02)))
+    drop(page, sample)
+    page.wait_for_selector(".card h2")
+    page.evaluate("Object.defineProperty(document, 'hidden', { configurable: true, get: () => true })")
+    page.click("#summarize")
+    page.wait_for_function("/^[1-9]\\d* % · TriForce Chat$/.test(document.title)")
+    page.wait_for_selector("#turns .answer footer")
+    page.wait_for_function("document.title === '✓ · TriForce Chat'")
+    page.evaluate("delete document.hidden; document.dispatchEvent(new Event('visibilitychange'))")
+    page.wait_for_function("document.title === 'TriForce Chat'")
+
+
 def test_files_chosen_together_all_come_to_the_shelf(serve, open_page, sample):
     page = open_page(serve(engine()))
     with page.expect_file_chooser() as chooser:
