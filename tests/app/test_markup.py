@@ -12,7 +12,8 @@ from app.markup import LEVELS, Citation
 from app.views import answer_html, turn_html
 
 TAG = re.compile(
-    r"</?(?:blockquote|div|p|ul|ol|li|h4|br|strong|em|sup|span|button)(?:\s+[a-z-]+=\"[^\"<>]*\")*>"
+    r"</?(?:blockquote|div|p|ul|ol|li|h4|br|strong|em|sup|span|button|svg|path)"
+    r"(?:\s+[a-zA-Z-]+=\"[^\"<>]*\")*/?>"
 )
 TEXTS = st.text(alphabet=st.sampled_from("ab <>&\"'*#-1.\n/=`${}é"), max_size=60)
 
