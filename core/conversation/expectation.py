@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from core.conversation.reading import Part, ReadingStyle
 from core.events import Event, Prefill, Stats
-from core.planning.costs import PASSAGE_TOKENS
+from core.planning.costs import PASSAGE_TOKENS, PASSAGES
 from core.planning.plan import Plan
 
 _NEWEST = 0.5  # weight of the newest measurement
@@ -60,10 +60,10 @@ class Expectation:
             notes = groups
         return seconds
 
-    def passages_s(self, most: int, style: ReadingStyle) -> float:
-        """Seconds until a question is answered from `most` passages, each with a short answer."""
+    def passages_s(self, style: ReadingStyle) -> float:
+        """Seconds in which most questions are answered from passages, each with a short answer."""
         written = min(style.note_tokens, _SHORT_ANSWER_TOKENS)
-        return most * (self.reading_s(PASSAGE_TOKENS) + self.writing_s(written, PASSAGE_TOKENS))
+        return PASSAGES * (self.reading_s(PASSAGE_TOKENS) + self.writing_s(written, PASSAGE_TOKENS))
 
     def _expected_tbt_s(self, context_tokens: int) -> float:
         """Plain decoding's time grows with the context; with drafts it is no longer than at the full one."""

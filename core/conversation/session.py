@@ -24,7 +24,7 @@ from core.conversation.contexts import ContextShelf
 from core.conversation.expectation import Expectation
 from core.conversation.notes import NoteStore
 from core.conversation.parts import InParts
-from core.conversation.passages import MOST_PASSAGES, FromPassages
+from core.conversation.passages import FromPassages
 from core.conversation.reading import ReadingPlan, ReadingStyle, of_length
 from core.conversation.summary import Summarizer
 from core.conversation.supporting import whole_sentences
@@ -172,7 +172,7 @@ class Session:
             "snapshot_tokens": stored,
             "prefill_s_estimate": prefill_s,
             "read_s_estimate": prefill_s if len(plan.parts) == 1 else self._summary_s(book, plan),
-            "passages_s_estimate": self._expectation.passages_s(MOST_PASSAGES, self._style),
+            "passages_s_estimate": self._expectation.passages_s(self._style),
             "from_passages": self._style.passages or self._wait_s(book, plan) > self._read_whole_s,
             "notes": [*plan.notes, *book.warnings],
         }

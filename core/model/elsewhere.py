@@ -1,7 +1,8 @@
 """GGUF files that other programs on this computer keep: where they are, and what they are called there. Reads
 folders and small files of those programs, changes nothing, opens no model.
 
-Where each program keeps its files is what its own sources and documentation say (looked up 2026-11-22).
+Where LM Studio's pointer lies is what public code says (looked up 2026-11-22); the rest is what these
+programs were last known to do, and none of them was run. What is not there is passed over.
 """
 
 from __future__ import annotations

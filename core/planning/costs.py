@@ -31,6 +31,8 @@ LEAST_GAMMA = 3  # shorter drafts are the draft length's decision, round by roun
 TINY_DRAFT_SHARE = 0.03  # of the target's weights
 TINY_DRAFT_LAYERS = 2
 
+# Of six at most: 1.6 are read on average until an answer stands (docs/LOG.md), so few take longer.
+PASSAGES = 4
 PASSAGE_TOKENS = 600  # 400 words and the instruction
 BOOK_TOKENS = 100_000  # of a book of 300 pages
 MAX_GAMMA = 32  # longer rounds trust independent acceptance too far

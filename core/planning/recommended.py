@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from core.model.catalogue import CatalogueEntry
-from core.planning.costs import BOOK_TOKENS
+from core.planning.costs import BOOK_TOKENS, PASSAGES
 from core.planning.plan import Plan
 from core.text.words import duration
 from core.text.words import translated as _
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 FIRST_ANSWER_S = 60.0
 SLOWEST_TBT_MS = 250.0  # slower than people read
 FREE_LICENCE = "Apache-2.0"
-PASSAGES = 4  # that a question is put to at most (core.conversation.passages)
 SHORT_ANSWER_TOKENS = 40
 
 

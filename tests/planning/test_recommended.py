@@ -9,13 +9,12 @@ import pytest
 
 from core.config import Settings
 from core.conversation.expectation import Expectation
-from core.conversation.passages import MOST_PASSAGES
 from core.conversation.reading import ReadingStyle
 from core.errors import UserError
 from core.hardware.gpus import imagined_hardware
 from core.model.catalogue import EMBEDDED, find
 from core.planning import recommended
-from core.planning.costs import BOOK_TOKENS, PASSAGE_TOKENS
+from core.planning.costs import BOOK_TOKENS, PASSAGE_TOKENS, PASSAGES
 from core.planning.offers import Offer, offers, plan_for, would_fit_with
 from core.planning.recommended import FIRST_ANSWER_S, best, first_answer, reads_whole, times
 
@@ -103,12 +102,11 @@ def test_the_first_answer_comes_by_the_faster_way():
 
 def test_passages_are_as_many_and_as_long_as_the_session_asks():
     """The offer and the card of a book must not say two things."""
-    assert recommended.PASSAGES == MOST_PASSAGES
     plan = offer_of("Qwen3-0.6B").plan
     session = Expectation(replace(plan, expected_prefill_s=plan.context_tokens * 0.01, expected_tbt_ms=1e9))
-    asked = session.passages_s(MOST_PASSAGES, ReadingStyle())
-    written = MOST_PASSAGES * 40 * session._expected_tbt_s(PASSAGE_TOKENS)
-    assert asked - written == pytest.approx(MOST_PASSAGES * PASSAGE_TOKENS * 0.01)
+    asked = session.passages_s(ReadingStyle())
+    written = PASSAGES * 40 * session._expected_tbt_s(PASSAGE_TOKENS)
+    assert asked - written == pytest.approx(PASSAGES * PASSAGE_TOKENS * 0.01)
 
 
 def test_a_book_longer_than_the_context_is_read_in_parts():
