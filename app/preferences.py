@@ -25,7 +25,8 @@ from core.text.words import translated as _
 log = logging.getLogger(__name__)
 ELSEWHERE = ("model", "data_dir")  # the list of models chooses the one, and the other is where this file lies
 AT_ONCE = (*PER_QUESTION, "fit", "summary_length")
-NEXT_START = ("max_upload_mb", "port", "open_browser", "theme")  # everything else: when the engine starts
+# everything else: when the engine starts
+NEXT_START = ("max_upload_mb", "api", "port", "open_browser", "theme")
 
 
 def fixed(options: Mapping[str, Any]) -> dict[str, str]:
