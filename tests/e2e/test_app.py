@@ -347,6 +347,7 @@ def test_a_model_is_downloaded_paused_and_switched_to(serve, open_page, home, mo
         page = open_page(serve(engine(), models=models))
         page.wait_for_selector(".model-current:has-text('SmolLM2-135M-Instruct')")
         row = ".model:has-text('Qwen2.5-3B-Instruct')"
+        page.click(".models summary:has-text('more')")
         assert "Qwen Research License" in page.inner_text(row)
         page.click(f"{row} [data-act=fetch-model]")
         page.wait_for_selector(".fetching:has-text('Downloading')")
