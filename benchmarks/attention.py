@@ -25,6 +25,7 @@ import torch  # noqa: E402 (after the thread setting, which is read when torch l
 from benchmarks.store import Table, save  # noqa: E402
 from core.backend.cpu import CpuBackend  # noqa: E402
 from core.backend.native.attention import native_attention  # noqa: E402
+from core.backend.native.products import native_products  # noqa: E402
 from core.cache.full import FullKVCache  # noqa: E402
 from core.hardware.cpu import cores, cpu_flags  # noqa: E402
 from core.model.embedded import ensure_embedded  # noqa: E402
@@ -89,9 +90,12 @@ def passes(threads: int) -> list[tuple[int, int, float, float]]:
     """
     folder = ensure_embedded()
     kernels = {"torch": None, "compiled": native_attention(cpu_flags())}
+    weights = native_products(cpu_flags())
     models = {
         name: load_model(
-            folder, CpuBackend(torch.bfloat16, threads=threads, native=kernel), positions=max(BEHIND) + SPARE
+            folder,
+            CpuBackend(torch.bfloat16, threads=threads, native=kernel, products=weights),
+            positions=max(BEHIND) + SPARE,
         )
         for name, kernel in kernels.items()
     }
