@@ -202,18 +202,22 @@
   // --- what follows the page's changes
   const follow = (scroller) => {
     let pinned = true;
-    let wrote = 0;                             // when an answer was last seen being written: its end still counts
+    let until = 0;                             // an answer was asked for or seen being written: its end still counts
+    let settled = 0;                           // what stands above folds away at the first question: no scrolling of the person's
+    const asked = () => { pinned = true; until = Date.now() + 10000; settled = Date.now() + 1500; };
     scroller.addEventListener("scroll", () => {
-      pinned = scroller.scrollHeight - scroller.scrollTop - scroller.clientHeight < 120;
+      if (Date.now() > settled) pinned = scroller.scrollHeight - scroller.scrollTop - scroller.clientHeight < 120;
     }, { passive: true });
     const sizes = new ResizeObserver(() => {
-      if (document.querySelector(WRITING)) wrote = Date.now();
-      if (pinned && Date.now() - wrote < 2000) scroller.scrollTop = scroller.scrollHeight;
+      if (document.querySelector(WRITING)) until = Math.max(until, Date.now() + 2000);
+      if (pinned && Date.now() < until) scroller.scrollTop = scroller.scrollHeight;
     });
-    for (const id of ["live", "turns", "progress"]) { const part = document.getElementById(id); if (part) sizes.observe(part); }
-    document.addEventListener("keydown", (event) => { if (event.key === "Enter") pinned = true; });
+    const parts = () => { for (const part of scroller.querySelectorAll("#live, #turns, #progress")) sizes.observe(part); };
+    new MutationObserver(parts).observe(scroller, { childList: true, subtree: true });   // they may be mounted anew
+    parts();
+    document.addEventListener("keydown", (event) => { if (event.key === "Enter" && event.target.closest?.("#question")) asked(); });
     document.addEventListener("click", (event) => {
-      if (event.target.closest?.("#send, #summarize, [data-act='regenerate'], [data-act='suggest']")) pinned = true;
+      if (event.target.closest?.("#send, #summarize, [data-act='regenerate'], [data-act='suggest']")) asked();
     });
   };
   // the tab's title says how far a reading is, and what came of it to whoever looks elsewhere

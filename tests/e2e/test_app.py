@@ -417,3 +417,19 @@ def test_the_server_is_locked_to_this_browser(serve, open_page, browser):
         "no event may be called from outside the page"
     )
     stranger.close()
+
+
+def test_an_answer_that_is_there_at_once_comes_into_sight(serve, open_page, drop, sample):
+    """A summary in the book's own sentences is never seen being written."""
+    page = open_page(serve(engine(pace=1e-5, prefill_steps=1, summary=LONG)))
+    drop(page, sample)
+    page.wait_for_selector(".card h2")
+    for count in (1, 2):
+        page.click("#summarize")
+        page.wait_for_function(
+            "(n) => document.querySelectorAll('#turns .answer footer').length === n", arg=count
+        )
+        page.wait_for_function(
+            "() => { const box = document.getElementById('scroller');"
+            " return box.scrollTop > 100 && box.scrollHeight - box.scrollTop - box.clientHeight < 120; }"
+        )
