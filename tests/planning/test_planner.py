@@ -10,17 +10,18 @@ import pytest
 
 from core.config import Settings
 from core.errors import PlanError
-from core.hardware.facts import GIB, Hardware
+from core.hardware.facts import Hardware
 from core.hardware.gpus import imagined_gpu, imagined_hardware
-from core.model.catalogue import draft_for, find, load
+from core.model.catalogue import find, load
 from core.model.shapes import ModelShape
 from core.planning import budget, costs
 from core.planning.fitting import site_of
-from core.planning.known import NOTHING, Known
+from core.planning.known import Known
 from core.planning.plan import Plan
 from core.planning.planner import plan
 from core.planning.wording import format_plan
 from core.text.words import GB
+from tests.planning.imagined import planned
 
 CARDS = ("RTX 3060", "RTX 3070", "RTX 3080", "RTX 3090", "RTX 4070 Ti", "RTX 4090", "RTX 5090", "A100 80 GB")
 RAMS = (16, 32, 64, 128)
@@ -34,26 +35,6 @@ SAME_SHAPE = {
     "Qwen2.5-7B-Instruct-1M",
 }
 TARGETS = tuple(entry for entry in load().values() if entry.role == "target" and entry.name not in SAME_SHAPE)
-SHAPES = tuple(entry.shape for entry in load().values() if entry.role == "target" and not entry.file)
-
-
-def planned(
-    hardware: Hardware, name: str, *, context: int | None, known: Known = NOTHING, **settings
-) -> Plan | PlanError:
-    """The plan for a catalogue model with its draft pairing, or the refusal."""
-    entry = find(name)
-    draft = draft_for(entry)
-    try:
-        return plan(
-            hardware,
-            Settings(context_tokens=context, **settings),
-            target=entry.shape,
-            draft=draft.shape if draft else None,
-            alternatives=SHAPES,
-            known=known,
-        )
-    except PlanError as error:
-        return error
 
 
 @pytest.fixture(scope="module")
@@ -449,233 +430,3 @@ def test_the_disk_is_a_place_with_lines():
     )
     assert [line.name for line in off.budget if line.place == "disk"] == ["model files"]
     assert any("The model's files take 13.6 GB; 10.0 GB is free in /data." in note for note in off.notes)
-
-
-# ---- the user's word and the notes -------------------------------------------------------------------------
-
-
-def test_every_override_reaches_the_plan():
-    figures = {
-        "retrieval_budget": 2048,
-        "retrieval_chunk": 16,
-        "gamma": 9,
-        "middle_gamma": 3,
-        "draft_sinks": 4,
-        "draft_window": 500,
-        "on_chip_layers": 3,
-        "threads": 5,
-        "dtype": "float16",
-        "staging_blocks": 4,
-        "prefill_chunk_tokens": 1024,
-        "assumed_acceptance": 0.8,
-    }
-    found = planned(
-        imagined_hardware(gpu="RTX 4090", ram_gib=64),
-        "Llama-3.1-8B-Instruct",
-        context=65_536,
-        prefill_segment_tokens=8192,
-        staging_block_mib=64,
-        pcie_gb_per_s=20,
-        **figures,
-    )
-    assert {key: getattr(found, key) for key in figures} == figures
-    assert (found.prefill_segment_tokens, found.pcie_gb_per_s) == (8192, 20)
-    assert found.staging_block_bytes <= 64 << 20
-
-
-def test_cpu_override_ignores_the_gpu():
-    found = planned(
-        imagined_hardware(gpu="RTX 4090", ram_gib=64), "SmolLM2-135M-Instruct", context=None, device="cpu"
-    )
-    assert found.device == "cpu"
-    assert "Not used: RTX 4090." in found.notes
-
-
-def test_draft_model_none_means_none():
-    settings = Settings(context_tokens=32_768, draft_model="none")
-    entry = find("LWM-Text-Chat-128K")
-    assert draft_for(entry, settings.draft_model) is None
-    found = plan(imagined_hardware(gpu="RTX 4090", ram_gib=64), settings, target=entry.shape)
-    assert found.draft_model is None
-
-
-def test_windows_pins_two_fifths():
-    """The part that cannot be pinned is a line of its own, slower, and said."""
-    entry = find("LWM-Text-Chat-128K")
-    linux, windows = (
-        planned(
-            imagined_hardware(gpu="RTX 4090", ram_gib=96, system=system), entry.name, context=131_072, kv=16
-        )
-        for system in ("Linux", "Windows")
-    )
-    pageable = [line for line in windows.budget if line.name == budget.KV_PAGEABLE]
-    assert windows.bytes_in("pinned RAM") == int(0.4 * 96 * GIB)
-    assert pageable[0].bytes > 0
-    assert windows.expected_tbt_ms > linux.expected_tbt_ms
-    assert any("half the rate" in note for note in windows.notes)
-    assert not any("half the rate" in note for note in linux.notes)
-
-
-def test_stretched_context_is_labelled():
-    found = planned(imagined_hardware(ram_gib=16), "SmolLM2-135M-Instruct", context=16_384)
-    assert found.context_stretch == 2.0
-    assert any("beyond the 8,192" in note for note in found.notes)
-
-
-def test_automatic_context_is_what_memory_allows_and_says_so():
-    entry = find("LWM-Text-Chat-128K")
-    found = planned(imagined_hardware(gpu="RTX 4090", ram_gib=64), entry.name, context=None)
-    assert found.context_tokens < 131_072
-    assert any("Memory ends the context" in note for note in found.notes)
-    million = planned(
-        imagined_hardware(gpu="A100 80 GB", ram_gib=128), "Qwen2.5-7B-Instruct-1M", context=None
-    )
-    assert million.context_tokens == 131_072
-    assert any("raise context_tokens" in note for note in million.notes)
-
-
-def test_no_gain_is_claimed_where_plain_decoding_is_faster():
-    """With an acceptance near zero nothing is gained; drafts of a length that the user fixed even lose."""
-    hardware, poor = (
-        imagined_hardware(gpu="RTX 4090", ram_gib=64),
-        {"context": 8192, "assumed_acceptance": 0.1},
-    )
-    free, fixed = (
-        planned(hardware, "Llama-3.2-1B-Instruct", **poor),
-        planned(hardware, "Llama-3.2-1B-Instruct", gamma=4, **poor),
-    )
-    assert free.expected_tbt_ms == free.expected_plain_tbt_ms
-    assert any("decoding is plain" in note for note in free.notes) and not any(
-        "times faster" in note for note in free.notes
-    )
-    assert fixed.expected_tbt_ms > fixed.expected_plain_tbt_ms and fixed.gamma == 4
-    assert any("faster here" in note for note in fixed.notes)
-
-
-def test_offloading_can_be_tried_on_the_cpu():
-    """The CPU backend runs the offloaded cache too, when told how many layers stay."""
-    found = planned(imagined_hardware(ram_gib=16), "SmolLM2-135M-Instruct", context=None, on_chip_layers=10)
-    assert found.on_chip_layers == 10
-    assert found.staging_blocks >= 2
-    assert found.staging_block_bytes > 0
-
-
-def test_the_gpu_with_most_free_memory_is_taken():
-    base = imagined_hardware(gpu="RTX 4090", ram_gib=64)
-    busy = replace(base.gpus[0], free_bytes=GIB, index=0)
-    idle = replace(imagined_gpu("RTX 3060"), index=1)
-    hardware = replace(base, gpus=(busy, idle))
-    assert site_of(hardware, Settings()).gpu.index == 1
-    assert "Not used: RTX 4090." in planned(hardware, "Llama-3.2-1B-Instruct", context=8192).notes
-
-
-def test_tiny_models_of_tests_can_be_planned():
-    """A context smaller than every default (block, segment, window) must still give a whole plan."""
-    shape = replace(find("SmolLM2-135M-Instruct").shape, native_context=300, longest_context=300)
-    found = plan(imagined_hardware(ram_gib=8), Settings(), target=shape)
-    assert found.context_tokens == 300
-    assert found.retrieval_budget <= 300
-    assert found.prefill_chunk_tokens <= found.prefill_segment_tokens <= 300
-
-
-def test_planning_is_pure():
-    """Same facts, same plan: nothing of this machine may leak in."""
-    hardware = imagined_hardware(gpu="RTX 3090", ram_gib=64)
-    assert planned(hardware, "Qwen3-8B", context=32_768) == planned(hardware, "Qwen3-8B", context=32_768)
-
-
-@pytest.mark.parametrize(
-    ("gpu", "dtype", "name", "bits", "weights"),
-    [
-        # SmolLM2: 134.5 million weights; 8.5 bits a weight as codes
-        (None, "float32", "SmolLM2-135M-Instruct", 16, 538.1e6),
-        (None, "bfloat16", "SmolLM2-135M-Instruct", 16, 269.0e6),
-        (None, "bfloat16", "SmolLM2-135M-Instruct", None, 142.9e6),
-        ("RTX 4090", "float16", "SmolLM2-135M-Instruct", None, 269.0e6),
-        ("RTX 4090", "float16", "Llama-3.2-1B-Instruct", None, 2.472e9),
-        ("RTX 4090", "float32", "Llama-3.2-1B-Instruct", None, 4.943e9),
-    ],
-)
-def test_weights_take_the_bytes_of_their_numbers(
-    gpu: str | None, dtype: str, name: str, bits: int | None, weights: float
-):
-    """A line that always counts two bytes a weight promises room that a float32 plan does not have."""
-    found = planned(imagined_hardware(gpu=gpu, ram_gib=64), name, context=4096, dtype=dtype, weights=bits)
-    lines = {line.name: line.bytes for line in found.budget}
-    assert lines[budget.WEIGHTS] == pytest.approx(weights, rel=1e-3)
-
-
-def test_a_gguf_is_planned_by_what_its_codes_take():
-    """Llama-3.1-8B as Q4_K_M: 4.9 GB instead of 16; in 16 bits where that is asked for."""
-    shape = replace(
-        load()["Llama-3.1-8B-Instruct"].shape,
-        name="Llama-3.1-8B-Instruct-Q4_K_M",
-        format="Q4_K_M",
-        code_bits=4,
-        coded_weights=8_030_000_000,
-        coded_bytes=4_920_000_000,
-    )
-    hardware = imagined_hardware(ram_gib=64)
-    kept = plan(hardware, Settings(), target=shape)
-    numbers = plan(hardware, Settings(weights=16, context_tokens=8192), target=shape)
-    assert (kept.weights_kernel, kept.weights_bits, kept.weights_format) == ("codes", 4, "Q4_K_M")
-    assert kept.exact_for == "Llama-3.1-8B-Instruct-Q4_K_M, 4-bit weights (Q4_K_M), 16-bit KV cache"
-    assert kept.to_json()["exact_for"] == kept.exact_for
-    sizes = {line.name: line.bytes for line in kept.budget}
-    assert 4.9e9 < sizes["weights"] < 5.0e9 and sizes["weights decoded for a product"] > 0
-    assert (numbers.weights_kernel, numbers.weights_bits) == ("float", 16)
-    assert numbers.exact_for.endswith("Q4_K_M weights as bfloat16, 16-bit KV cache")
-    assert next(line.bytes for line in numbers.budget if line.name == "weights") > 15e9
-    like = plan(hardware, Settings(context_tokens=8192), target=shape)
-    assert like.expected_plain_tbt_ms < numbers.expected_plain_tbt_ms
-
-
-def test_codes_on_a_card_are_said_to_be_slow():
-    """torch decodes them for every product there: less memory, more time; nothing may promise otherwise. So
-    they are chosen only where the numbers they stand for would be slower still.
-    """
-    shape = replace(load()["Llama-3.1-8B-Instruct"].shape, format="Q4_K_M", code_bits=4)
-    shape = replace(shape, coded_weights=8_030_000_000, coded_bytes=4_920_000_000)
-    hardware = imagined_hardware(gpu="RTX 4090", ram_gib=64)
-    kept, numbers = (
-        plan(hardware, Settings(weights=bits, context_tokens=8192), target=shape) for bits in (8, 16)
-    )
-    assert plan(hardware, Settings(context_tokens=8192), target=shape) == numbers
-    small = plan(imagined_hardware(gpu="RTX 4070", ram_gib=64), Settings(context_tokens=8192), target=shape)
-    assert small.weights_kernel == "codes" and small.exact_for.startswith("Llama-3.1-8B-Instruct, 4-bit")
-    assert kept.weights_kernel == "codes" and any("not measured" in note for note in kept.notes)
-    assert kept.bytes_in("VRAM") < numbers.bytes_in("VRAM")
-    assert kept.expected_plain_tbt_ms > 2 * numbers.expected_plain_tbt_ms
-    assert not any("not measured" in note for note in numbers.notes)
-
-
-@pytest.mark.parametrize(
-    ("bits", "code_bits", "fine"), [(4, 8, False), (4, 5, False), (8, 6, True), (4, 4, True)]
-)
-def test_bits_that_the_model_does_not_have_are_refused(bits, code_bits, fine):
-    shape = load()["Llama-3.2-1B-Instruct"].shape
-    shape = replace(shape, code_bits=code_bits, coded_weights=10**9, coded_bytes=10**9)
-    settings = Settings(weights=bits, context_tokens=8192)
-    if fine:
-        plan(imagined_hardware(ram_gib=64), settings, target=shape)
-        return
-    with pytest.raises(PlanError, match=f"weights of {code_bits} bits"):
-        plan(imagined_hardware(ram_gib=64), settings, target=shape)
-
-
-@pytest.mark.parametrize(
-    ("name", "least"), [("Llama-3.2-3B-Instruct", 65_536), ("Qwen3-4B-Instruct-2507", 48_000)]
-)
-def test_a_pc_without_a_card_takes_a_model_of_three_or_four_billion(name: str, least: int):
-    """16 GB, AVX2, a GGUF of 4 bits: as far as memory goes, twice as far as in 32 bits."""
-    shape = load()[name].shape
-    coded = shape.parameters - (2 * shape.layers + 1) * shape.hidden
-    codes = {"format": "Q4_K_M", "code_bits": 4, "coded_weights": coded, "coded_bytes": coded * 61 // 100}
-    pc = imagined_hardware(ram_gib=16, cores=6)
-    found = plan(pc, Settings(), target=replace(shape, **codes))
-    assert found.context_tokens >= least and found.bytes_in("RAM") <= pc.ram_available_bytes
-    assert (found.weights_kernel, found.dtype, found.computes) == ("codes", "bfloat16", "float32")
-    wide = plan(pc, Settings(dtype="float32"), target=replace(shape, **codes))
-    assert found.context_tokens > 1.9 * wide.context_tokens
-    with pytest.raises(PlanError):
-        plan(pc, Settings(context_tokens=found.context_tokens + 4096, kv=16), target=replace(shape, **codes))

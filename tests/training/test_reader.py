@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 
 import pytest
@@ -28,6 +27,7 @@ from core.training.mixing import Packer
 from core.training.reader import teach
 from core.training.taught import Packed
 from core.training.teaching import Recipe, Taught
+from tests.training.tiny_target import tiny_target
 
 STYLE = ReadingStyle(
     part_prompts=("Tell it.",), join_prompts=("Tell all.",), passage_prompt="Question: {question}"
@@ -69,27 +69,9 @@ def _story(number: int) -> dict:
 
 @pytest.fixture(scope="module")
 def target_dir(embedded_model_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A tiny Llama with random weights and the embedded model's tokenizer."""
-    from transformers import LlamaConfig, LlamaForCausalLM
-
     folder = tmp_path_factory.mktemp("tiny")
-    torch.manual_seed(5)
-    config = LlamaConfig(
-        vocab_size=49152,
-        hidden_size=32,
-        intermediate_size=64,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        tie_word_embeddings=True,
-        eos_token_id=2,
-        max_position_embeddings=512,
-        initializer_range=0.2,
-    )
-    LlamaForCausalLM(config).save_pretrained(folder)
-    for name in ("tokenizer.json", "tokenizer_config.json"):
-        shutil.copy(embedded_model_dir / name, folder / name)
-    return folder
+    sizes = {"num_hidden_layers": 2, "max_position_embeddings": 512, "initializer_range": 0.2}
+    return tiny_target(folder, embedded_model_dir, **sizes)
 
 
 @pytest.fixture(scope="module")

@@ -19,6 +19,7 @@ from core.errors import UserError
 from core.model.loader import load_draft, load_model
 from core.training.recipe import Recipe
 from core.training.train import Site, train
+from tests.training.tiny_target import tiny_target
 
 SITE = Site(torch.device("cpu"), torch.float32)
 STYLE = ReadingStyle(part_prompts=("What happens?",), answer_prompt="{question}", repetition_penalty=1.1)
@@ -38,27 +39,9 @@ RECIPE = Recipe(
 
 @pytest.fixture(scope="module")
 def target_dir(embedded_model_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A tiny Llama with random weights and the embedded model's tokenizer."""
-    from transformers import LlamaConfig, LlamaForCausalLM
-
     folder = tmp_path_factory.mktemp("tiny")
-    torch.manual_seed(5)
-    config = LlamaConfig(
-        vocab_size=49152,
-        hidden_size=32,
-        intermediate_size=64,
-        num_hidden_layers=3,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        tie_word_embeddings=True,
-        eos_token_id=2,
-        max_position_embeddings=256,
-        initializer_range=0.3,
-    )
-    LlamaForCausalLM(config).save_pretrained(folder)
-    for name in ("tokenizer.json", "tokenizer_config.json"):
-        shutil.copy(embedded_model_dir / name, folder / name)
-    return folder
+    sizes = {"num_hidden_layers": 3, "max_position_embeddings": 256, "initializer_range": 0.3}
+    return tiny_target(folder, embedded_model_dir, **sizes)
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,32 @@
+"""Plans of catalogue models for imagined machines."""
+
+from __future__ import annotations
+
+from core.config import Settings
+from core.errors import PlanError
+from core.hardware.facts import Hardware
+from core.model.catalogue import draft_for, find, load
+from core.planning.known import NOTHING, Known
+from core.planning.plan import Plan
+from core.planning.planner import plan
+
+SHAPES = tuple(entry.shape for entry in load().values() if entry.role == "target" and not entry.file)
+
+
+def planned(
+    hardware: Hardware, name: str, *, context: int | None, known: Known = NOTHING, **settings
+) -> Plan | PlanError:
+    """The plan for a catalogue model with its draft pairing, or the refusal."""
+    entry = find(name)
+    draft = draft_for(entry)
+    try:
+        return plan(
+            hardware,
+            Settings(context_tokens=context, **settings),
+            target=entry.shape,
+            draft=draft.shape if draft else None,
+            alternatives=SHAPES,
+            known=known,
+        )
+    except PlanError as error:
+        return error

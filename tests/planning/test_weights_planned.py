@@ -1,0 +1,112 @@
+"""What a plan says of weights: their bytes, their formats, and where codes are slow."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from core.config import Settings
+from core.errors import PlanError
+from core.hardware.gpus import imagined_hardware
+from core.model.catalogue import load
+from core.planning import budget
+from core.planning.planner import plan
+from tests.planning.imagined import planned
+
+
+@pytest.mark.parametrize(
+    ("gpu", "dtype", "name", "bits", "weights"),
+    [
+        # SmolLM2: 134.5 million weights; 8.5 bits a weight as codes
+        (None, "float32", "SmolLM2-135M-Instruct", 16, 538.1e6),
+        (None, "bfloat16", "SmolLM2-135M-Instruct", 16, 269.0e6),
+        (None, "bfloat16", "SmolLM2-135M-Instruct", None, 142.9e6),
+        ("RTX 4090", "float16", "SmolLM2-135M-Instruct", None, 269.0e6),
+        ("RTX 4090", "float16", "Llama-3.2-1B-Instruct", None, 2.472e9),
+        ("RTX 4090", "float32", "Llama-3.2-1B-Instruct", None, 4.943e9),
+    ],
+)
+def test_weights_take_the_bytes_of_their_numbers(
+    gpu: str | None, dtype: str, name: str, bits: int | None, weights: float
+):
+    """A line that always counts two bytes a weight promises room that a float32 plan does not have."""
+    found = planned(imagined_hardware(gpu=gpu, ram_gib=64), name, context=4096, dtype=dtype, weights=bits)
+    lines = {line.name: line.bytes for line in found.budget}
+    assert lines[budget.WEIGHTS] == pytest.approx(weights, rel=1e-3)
+
+
+def test_a_gguf_is_planned_by_what_its_codes_take():
+    """Llama-3.1-8B as Q4_K_M: 4.9 GB instead of 16; in 16 bits where that is asked for."""
+    shape = replace(
+        load()["Llama-3.1-8B-Instruct"].shape,
+        name="Llama-3.1-8B-Instruct-Q4_K_M",
+        format="Q4_K_M",
+        code_bits=4,
+        coded_weights=8_030_000_000,
+        coded_bytes=4_920_000_000,
+    )
+    hardware = imagined_hardware(ram_gib=64)
+    kept = plan(hardware, Settings(), target=shape)
+    numbers = plan(hardware, Settings(weights=16, context_tokens=8192), target=shape)
+    assert (kept.weights_kernel, kept.weights_bits, kept.weights_format) == ("codes", 4, "Q4_K_M")
+    assert kept.exact_for == "Llama-3.1-8B-Instruct-Q4_K_M, 4-bit weights (Q4_K_M), 16-bit KV cache"
+    assert kept.to_json()["exact_for"] == kept.exact_for
+    sizes = {line.name: line.bytes for line in kept.budget}
+    assert 4.9e9 < sizes["weights"] < 5.0e9 and sizes["weights decoded for a product"] > 0
+    assert (numbers.weights_kernel, numbers.weights_bits) == ("float", 16)
+    assert numbers.exact_for.endswith("Q4_K_M weights as bfloat16, 16-bit KV cache")
+    assert next(line.bytes for line in numbers.budget if line.name == "weights") > 15e9
+    like = plan(hardware, Settings(context_tokens=8192), target=shape)
+    assert like.expected_plain_tbt_ms < numbers.expected_plain_tbt_ms
+
+
+def test_codes_on_a_card_are_said_to_be_slow():
+    """torch decodes them for every product there: less memory, more time; nothing may promise otherwise. So
+    they are chosen only where the numbers they stand for would be slower still.
+    """
+    shape = replace(load()["Llama-3.1-8B-Instruct"].shape, format="Q4_K_M", code_bits=4)
+    shape = replace(shape, coded_weights=8_030_000_000, coded_bytes=4_920_000_000)
+    hardware = imagined_hardware(gpu="RTX 4090", ram_gib=64)
+    kept, numbers = (
+        plan(hardware, Settings(weights=bits, context_tokens=8192), target=shape) for bits in (8, 16)
+    )
+    assert plan(hardware, Settings(context_tokens=8192), target=shape) == numbers
+    small = plan(imagined_hardware(gpu="RTX 4070", ram_gib=64), Settings(context_tokens=8192), target=shape)
+    assert small.weights_kernel == "codes" and small.exact_for.startswith("Llama-3.1-8B-Instruct, 4-bit")
+    assert kept.weights_kernel == "codes" and any("not measured" in note for note in kept.notes)
+    assert kept.bytes_in("VRAM") < numbers.bytes_in("VRAM")
+    assert kept.expected_plain_tbt_ms > 2 * numbers.expected_plain_tbt_ms
+    assert not any("not measured" in note for note in numbers.notes)
+
+
+@pytest.mark.parametrize(
+    ("bits", "code_bits", "fine"), [(4, 8, False), (4, 5, False), (8, 6, True), (4, 4, True)]
+)
+def test_bits_that_the_model_does_not_have_are_refused(bits, code_bits, fine):
+    shape = load()["Llama-3.2-1B-Instruct"].shape
+    shape = replace(shape, code_bits=code_bits, coded_weights=10**9, coded_bytes=10**9)
+    settings = Settings(weights=bits, context_tokens=8192)
+    if fine:
+        plan(imagined_hardware(ram_gib=64), settings, target=shape)
+        return
+    with pytest.raises(PlanError, match=f"weights of {code_bits} bits"):
+        plan(imagined_hardware(ram_gib=64), settings, target=shape)
+
+
+@pytest.mark.parametrize(
+    ("name", "least"), [("Llama-3.2-3B-Instruct", 65_536), ("Qwen3-4B-Instruct-2507", 48_000)]
+)
+def test_a_pc_without_a_card_takes_a_model_of_three_or_four_billion(name: str, least: int):
+    """16 GB, AVX2, a GGUF of 4 bits: as far as memory goes, twice as far as in 32 bits."""
+    shape = load()[name].shape
+    coded = shape.parameters - (2 * shape.layers + 1) * shape.hidden
+    codes = {"format": "Q4_K_M", "code_bits": 4, "coded_weights": coded, "coded_bytes": coded * 61 // 100}
+    pc = imagined_hardware(ram_gib=16, cores=6)
+    found = plan(pc, Settings(), target=replace(shape, **codes))
+    assert found.context_tokens >= least and found.bytes_in("RAM") <= pc.ram_available_bytes
+    assert (found.weights_kernel, found.dtype, found.computes) == ("codes", "bfloat16", "float32")
+    wide = plan(pc, Settings(dtype="float32"), target=replace(shape, **codes))
+    assert found.context_tokens > 1.9 * wide.context_tokens
+    with pytest.raises(PlanError):
+        plan(pc, Settings(context_tokens=found.context_tokens + 4096, kv=16), target=replace(shape, **codes))
