@@ -29,6 +29,7 @@ from core.hardware.probe import probe
 from core.model.catalogue import EMBEDDED, draft_for, find
 from core.model.fetch import is_downloaded
 from core.model.foreign import entry_safely
+from core.model.gguf_parts import stem_of
 from core.model.kept import kept_bytes, remove
 from core.paths import write_whole
 from core.planning.known import NOTHING, Known, known_in
@@ -102,10 +103,10 @@ def _own(path: Path, hardware: Hardware, settings: Settings, known: Known) -> Mo
     try:
         entry = entry_safely(path) if path.is_file() else None
     except UserError as error:
-        return Model(path.stem, "", "", True, False, 0, True, reason=str(error), path=str(path))
+        return Model(stem_of(path), "", "", True, False, 0, True, reason=str(error), path=str(path))
     if entry is None:
         gone = _("{file} is gone. Choose where it is now, or take it off the list.").format(file=path)
-        return Model(path.stem, "", "", True, False, 0, True, reason=gone, path=str(path))
+        return Model(stem_of(path), "", "", True, False, 0, True, reason=gone, path=str(path))
     offer = offer_for(hardware, settings, entry, downloaded=True, known=known)
     return replace(_model(offer, hardware, settings), path=str(path), disk_bytes=0)
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from core import paths
 from core.model.elsewhere import Found
+from core.model.gguf_parts import is_later_part, parts_of
 from core.paths import write_whole
 from core.text.words import translated as _
 
@@ -74,14 +75,24 @@ def look_into(folder: Path) -> Choosing:
                 continue
             if _is_folder(entry):
                 folders.append((entry.name, entry.path))
-            elif entry.name.lower().endswith(".gguf") and "mmproj" not in entry.name.lower():
-                files.append((entry.name, entry.path, entry.stat().st_size))
+            elif _is_model(Path(entry.path)):
+                files.append((entry.name, entry.path, _bytes(Path(entry.path))))
     except OSError as problem:
         error = _("{folder} cannot be opened ({reason}).")
         error = error.format(folder=folder, reason=problem.strerror or problem)
     above = "" if folder.parent == folder else str(folder.parent)
     shown = {"folders": tuple(folders[:_MOST_SHOWN]), "files": tuple(files[:_MOST_SHOWN])}
     return Choosing(str(folder), above, **shown, error=error)
+
+
+def _is_model(file: Path) -> bool:
+    name = file.name.lower()
+    return name.endswith(".gguf") and "mmproj" not in name and not is_later_part(file)
+
+
+def _bytes(file: Path) -> int:
+    """Of all its parts; of those that are there, where one is missing."""
+    return sum(one.stat().st_size for one in parts_of(file) if one.is_file())
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:

@@ -23,13 +23,15 @@ def write_gguf(
     *,
     metadata: dict[str, Any] | None = None,
     factors: list[float] | None = None,
+    tensors_of_part: int = 0,
 ) -> Path:
     """The transformers model `oracle` as a GGUF: matrices of the kind that the last part of their name
-    says, norms and biases as F32. A kind that the package cannot quantise gets random blocks.
+    says, norms and biases as F32. A kind that the package cannot quantise gets random blocks. With
+    `tensors_of_part` it is in parts, and the first one's path is given.
     """
     config = oracle.config
     family = config.model_type
-    writer = gguf.GGUFWriter(path, family)
+    writer = gguf.GGUFWriter(path, family, split_max_tensors=tensors_of_part)
     writer.add_context_length(config.max_position_embeddings)
     writer.add_embedding_length(config.hidden_size)
     writer.add_block_count(config.num_hidden_layers)
@@ -63,7 +65,7 @@ def write_gguf(
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
-    return path
+    return next(iter(sorted(path.parent.glob(f"{path.stem}-00001-of-*.gguf"))), path)
 
 
 def _tokenizer(writer: gguf.GGUFWriter, vocab: int) -> None:

@@ -23,6 +23,7 @@ from core.errors import UserError
 from core.model.gguf import is_gguf, read_header
 from core.model.gguf_config import ROPE_FACTORS, bits_of, bytes_in_codes, config_of, format_of, name_of
 from core.model.gguf_folder import gguf_in
+from core.model.gguf_parts import is_later_part, parts_of
 from core.model.gguf_sizes import in_format
 from core.model.shapes import ModelShape, why_not
 from core.text.words import translated as _
@@ -161,10 +162,12 @@ def from_folder(folder: Path) -> CatalogueEntry:
 
 
 def gguf_at(path: Path) -> Path | None:
-    """The GGUF that the path is, or that is the only one in it. Raises UserError where there are several."""
+    """The GGUF that the path is, or that is the only one in it; of one in parts the first. Raises UserError
+    where there are several.
+    """
     if path.is_file() and (path.suffix.lower() == ".gguf" or is_gguf(path)):
-        return path
-    found = sorted(path.glob("*.gguf")) if path.is_dir() else []
+        return parts_of(path)[0]
+    found = [one for one in sorted(path.glob("*.gguf")) if not is_later_part(one)] if path.is_dir() else []
     if len(found) > 1:
         said = _("{folder} holds several models: {files}. Give the path of one.")
         raise UserError(said.format(folder=path, files=", ".join(one.name for one in found)))

@@ -9,6 +9,7 @@ import json
 from pathlib import Path
 
 from core.events import Progress
+from core.model.gguf_parts import parts_of
 from core.paths import subdir, write_whole
 from core.text.words import translated as _
 
@@ -17,7 +18,21 @@ _PIECE = 1 << 24  # bytes, between two words about progress
 
 
 def digest_of(file: Path, report: Progress) -> str:
-    """SHA-256 of the file, in hexadecimal. `file` is resolved. Raises OSError."""
+    """SHA-256 of the file, in hexadecimal; of a model in parts, of their hashes one after the other. `file`
+    is settled (core.model.gguf_parts). Raises OSError.
+    """
+    parts = parts_of(file)
+    if len(parts) == 1:
+        return _digest(file, report)
+    of_parts = []
+    for number, part in enumerate(parts):
+        of_parts.append(
+            _digest(part, lambda stage, share, before=number: report(stage, (before + share) / len(parts)))
+        )
+    return hashlib.sha256("".join(of_parts).encode()).hexdigest()
+
+
+def _digest(file: Path, report: Progress) -> str:
     stat, known = file.stat(), _known().get(_key(file))
     if known is not None:
         return known

@@ -21,6 +21,7 @@ from core.model.digests import remember
 from core.model.folder import PICKLED, check_files
 from core.model.gguf import read_header
 from core.model.gguf_config import config_of
+from core.model.gguf_parts import parts_of
 from core.model.hub import RemoteFile, bar, fetch_file, listed, told_to_the_user
 from core.model.stored import finish, finished
 from core.paths import subdir
@@ -60,8 +61,8 @@ def download(
 
     `name` names the folder (default: the repository's own). `pickled` allows weights in .bin files where
     there are no others; they are converted to safetensors. `file` is the one GGUF that is wanted of it, of
-    this `sha256` where it is known. With `offline` nothing is fetched. Raises UserError with cause and
-    remedy, Stopped when `should_stop` said so.
+    this `sha256` where it is known; the first of several parts stands for all. With `offline` nothing is
+    fetched. Raises UserError with cause and remedy, Stopped when `should_stop` said so.
     """
     root = models_dir if models_dir is not None else subdir("models")
     folder = root / (name or repo.rpartition("/")[2])
@@ -123,6 +124,12 @@ def plan_files(repo: str, files: list[RemoteFile], *, pickled: bool = False) -> 
     return [file for file in wanted if file not in weights or file in (own or weights)]
 
 
+def model_file(repo: str, files: list[RemoteFile], name: str, sha256: str = "") -> list[RemoteFile]:
+    """The file of this name, or all its parts, whose checksums are the hub's."""
+    parts = [part.name for part in parts_of(Path(name))]
+    return [only_file(repo, files, part, sha256 if len(parts) == 1 else "") for part in parts]
+
+
 def only_file(repo: str, files: list[RemoteFile], name: str, sha256: str = "") -> RemoteFile:
     """The file of this name. Raises UserError when the repository has none, or another than the one known."""
     found = next((file for file in files if file.name == name), None)
@@ -165,7 +172,7 @@ def _fetch(wanted: _Wanted, folder: Path, report: Progress, should_stop: Callabl
     repo = wanted.repo
     commit, found = listed(repo, wanted.revision)
     if wanted.file:
-        files = [only_file(repo, found, wanted.file, wanted.sha256)]
+        files = model_file(repo, found, wanted.file, wanted.sha256)
     else:
         files = plan_files(repo, found, pickled=wanted.pickled)
     bins = [file for file in files if _is_pickled(file.name)]
@@ -196,8 +203,9 @@ def _fetch(wanted: _Wanted, folder: Path, report: Progress, should_stop: Callabl
     if folder.exists():
         shutil.rmtree(folder)
     stage.rename(folder)
-    if wanted.file in sums:
-        remember((folder / wanted.file).resolve(), sums[wanted.file])
+    for part in parts_of(Path(wanted.file)) if wanted.file else ():
+        if part.name in sums:
+            remember(folder.resolve() / part.name, sums[part.name])
     log.info("%s at %s stored in %s", repo, commit, folder)
 
 

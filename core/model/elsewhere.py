@@ -17,12 +17,12 @@ from pathlib import Path
 
 import yaml
 
+from core.errors import UserError
+from core.model.gguf_parts import bytes_of, is_later_part, require_all, stem_of
 from core.text.words import translated as _
-from core.text.words import translated_count as _n
 
 _MOST_FILES, _MOST_FOLDERS = 2000, 20_000  # of one program: a named folder may be a whole disk
 _MOST_BYTES = 1 << 20  # of a small file that is read
-_PART = re.compile(r"^(?P<name>.+)-(?P<part>\d{5})-of-(?P<parts>\d{5})\.gguf$", re.IGNORECASE)
 _MODEL_LAYER = "application/vnd.ollama.image.model"
 _OLLAMA_SERVICE = Path("/usr/share/ollama/.ollama/models")
 
@@ -68,27 +68,16 @@ def found_elsewhere(
 
 def _found(path: Path, name: str, program: str) -> Found | None:
     """None for what is no model of its own: a projector for pictures, a later part, a file that is gone."""
-    part = _PART.match(path.name)
-    if "mmproj" in path.name.lower() or (part and int(part["part"]) != 1):
+    if "mmproj" in path.name.lower() or is_later_part(path):
         return None
     try:
         size = path.stat().st_size
+        parts = require_all(path)
     except OSError:
         return None
-    if part is None or part["parts"] == "00001":
-        return Found(path, name, program, size)
-    why = _n(
-        "It is {count} file; join it to one with llama-gguf-split --merge.",
-        "It is {count} files; join them to one with llama-gguf-split --merge.",
-        int(part["parts"]),
-    )
-    siblings = path.parent.glob(f"{_escaped(part['name'])}-*-of-{part['parts']}.gguf")
-    size = sum(one.stat().st_size for one in siblings)
-    return Found(path, part["name"], program, size, why.format(count=int(part["parts"])))
-
-
-def _escaped(name: str) -> str:
-    return re.sub(r"([\[\]*?])", r"[\1]", name)
+    except UserError as error:
+        return Found(path, stem_of(path), program, size, str(error))
+    return Found(path, name if len(parts) == 1 else stem_of(path), program, bytes_of(path))
 
 
 def _below(folder: Path | None) -> Iterator[tuple[Path, str]]:

@@ -11,6 +11,7 @@ from typing import Any
 from core.documents.safely import Limits, found_safely
 from core.errors import DocumentError, UserError
 from core.model.catalogue import CatalogueEntry, find, from_gguf, gguf_at, load
+from core.model.gguf_parts import settled
 from core.model.shapes import ModelShape
 from core.text.words import translated as _
 
@@ -25,7 +26,7 @@ def entry_safely(path: Path) -> CatalogueEntry:
     if file is None:
         said = _("{file} is no GGUF file, and no folder with one. Choose a file that ends in .gguf.")
         raise UserError(said.format(file=path))
-    file = file.resolve()
+    file = settled(file)
     try:
         facts = found_safely("core.model.foreign:facts_of", file, LIMITS)
     except DocumentError as error:

@@ -9,13 +9,14 @@ from __future__ import annotations
 import math
 import os
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 
 from core.errors import UserError
+from core.model.gguf_parts import require_all
 from core.text.words import translated as _
 
 MAGIC = b"GGUF"
@@ -60,9 +61,10 @@ _TEXT, _ARRAY = 8, 9
 @dataclass(frozen=True, slots=True)
 class TensorInfo:
     """One tensor: `shape` with the longest stride first, as torch has it; `start` and `nbytes` in the
-    file.
+    file at `path`.
     """
 
+    path: Path
     name: str
     kind: str
     shape: tuple[int, ...]
@@ -72,7 +74,7 @@ class TensorInfo:
 
 @dataclass(frozen=True, slots=True)
 class GgufFile:
-    """The header of a file."""
+    """The header of a file, or of the parts of one model: then `path` is the first's."""
 
     path: Path
     metadata: dict[str, Any]
@@ -84,10 +86,10 @@ class GgufFile:
         since.
         """
         info = self.tensors[name]
-        with self.path.open("rb") as file:
+        with info.path.open("rb") as file:
             found = np.fromfile(file, np.uint8, info.nbytes, offset=info.start)
         if found.size != info.nbytes:
-            raise _damaged(self.path, _("“{tensor}” ends behind it").format(tensor=name))
+            raise _damaged(info.path, _("“{tensor}” ends behind it").format(tensor=name))
         return found
 
 
@@ -101,9 +103,20 @@ def is_gguf(path: Path) -> bool:
 
 
 def read_header(path: Path) -> GgufFile:
-    """Metadata and the table of tensors. Raises UserError for what is no GGUF, damaged, or of a kind that
-    this program does not know, with the tensor's name where it is one's.
+    """Metadata and the table of tensors, of all parts where the file is one of several. Raises UserError for
+    what is no GGUF, damaged, or of a kind that this program does not know, with the tensor's name where it
+    is one's.
     """
+    first, *others = (_header(part) for part in require_all(path))
+    tensors = dict(first.tensors)
+    for one in others:
+        if tensors.keys() & one.tensors.keys():
+            raise _damaged(one.path, _("another part has the same tensors"))
+        tensors |= one.tensors
+    return replace(first, tensors=tensors)
+
+
+def _header(path: Path) -> GgufFile:
     size = _size(path)
     try:
         with path.open("rb") as file:
@@ -194,7 +207,7 @@ class _Reader:
         nbytes = numbers // block * block_bytes
         if data + offset + nbytes > self._size:
             raise _damaged(self._path, _("“{tensor}” ends behind it").format(tensor=name))
-        return TensorInfo(name, kind, shape, data + offset, nbytes)
+        return TensorInfo(self._path, name, kind, shape, data + offset, nbytes)
 
     def _value(self, kind: int, name: str) -> Any:
         if kind in _NUMBERS:

@@ -14,6 +14,7 @@ from typing import Any
 
 from core.errors import UserError
 from core.model.gguf import BITS, GgufFile, held_bytes
+from core.model.gguf_parts import stem_of
 from core.model.shapes import require_family
 from core.text.words import translated as _
 
@@ -64,7 +65,7 @@ def gguf_name(name: str) -> str:
 def name_of(file: GgufFile) -> str:
     """What the model is called: its file, or, where that is named by a hash, what the file says."""
     if file.path.suffix.lower() == ".gguf":
-        return file.path.stem
+        return stem_of(file.path)
     said = re.sub(r"[^\w.-]+", "-", str(file.metadata.get("general.name") or "")).strip("-.")[:80]
     return said or file.path.name[:24]
 
@@ -121,7 +122,8 @@ def _require_tensors(file: GgufFile, *names: str) -> None:
     for name in names or (EMBEDDING, "output_norm.weight"):
         if name not in file.tensors:
             said = _(
-                "{file} lacks “{tensor}”. If it is one of several parts, it cannot be used: join them first."
+                "{file} lacks “{tensor}”. If it is one of several parts, give all of them their names back, "
+                "such as model-00001-of-00003.gguf; else choose another file."
             )
             raise UserError(said.format(file=file.path, tensor=name))
 

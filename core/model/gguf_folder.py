@@ -12,6 +12,7 @@ from core.events import Progress
 from core.model.digests import POINTER, digest_of
 from core.model.gguf import GgufFile, read_header
 from core.model.gguf_config import config_of, name_of
+from core.model.gguf_parts import settled
 from core.model.stored import finish, finished
 from core.paths import subdir, write_whole
 from core.text.gguf_tokenizer import write_tokenizer
@@ -27,7 +28,7 @@ def opened(file: Path, progress: Progress | None = None) -> Path:
     The file's content is its name there: two files share nothing, and a file that was moved is known
     again. Reading all of it takes seconds, so the hash is remembered by path, size and time.
     """
-    file = file.expanduser().resolve()
+    file = settled(file)
     name = name_of(read_header(file))
     digest = digest_of(file, progress or (lambda stage, fraction: None))
     folder = subdir("gguf") / digest[:32] / name

@@ -116,12 +116,15 @@ def test_a_named_folder_is_searched_below(tmp_path):
     assert look(tmp_path / "nobody", tmp_path / "koboldcpp") == {"Mine": ("named folder", file)}
 
 
-def test_a_model_in_parts_is_one_and_says_what_to_do(tmp_path):
+def test_a_model_in_parts_is_one(tmp_path):
     for part in (1, 2, 3):
         put(tmp_path / f"Big [x]-Q4_K_M-0000{part}-of-00003.gguf", b"GGUF" * part)
     (found,) = found_elsewhere([tmp_path], home=tmp_path / "nobody", environ={})
-    assert (found.name, found.bytes) == ("Big [x]-Q4_K_M", 24)
-    assert "3 files; join them to one" in found.why_not
+    assert (found.name, found.bytes, found.why_not) == ("Big [x]-Q4_K_M", 24, "")
+    assert found.path.name == "Big [x]-Q4_K_M-00001-of-00003.gguf"
+    (tmp_path / "Big [x]-Q4_K_M-00003-of-00003.gguf").unlink()
+    (found,) = found_elsewhere([tmp_path], home=tmp_path / "nobody", environ={})
+    assert found.name == "Big [x]-Q4_K_M" and "-00003-of-00003.gguf is missing" in found.why_not
 
 
 def test_a_file_that_two_programs_know_is_found_once(tmp_path):

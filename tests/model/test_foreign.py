@@ -72,7 +72,7 @@ def test_a_list_that_fits_the_file_but_not_a_header_is_refused(tmp_path):
 def test_a_model_of_more_layers_than_the_file_has_is_refused(tmp_path):
     """Also the first part of a model that was split: it says all layers and has some."""
     file = write_gguf(tmp_path / "few.gguf", wide(), "Q8_0", metadata={"llama.block_count": 3})
-    with pytest.raises(UserError, match=r"lacks “blk\.2\.ffn_down\.weight”.*join them first"):
+    with pytest.raises(UserError, match=r"lacks “blk\.2\.ffn_down\.weight”.*names back"):
         config_of(read_header(file), "few")
 
 
