@@ -23,7 +23,7 @@ from app.api.routes import MOST_BYTES, Api
 from app.guard import LocalGuard
 from app.keys import Keys
 from app.library import BookEntry
-from app.main import KEYED
+from app.server import KEYED
 from tests.app.fake_runtime import ANSWER, SUMMARY, FakeRuntime, wait_until
 
 BOOK = "smollm2-135m-instruct@the-lamp"

@@ -20,7 +20,7 @@ APP = """
 import sys
 from app.main import Server, make_desk
 from app.models import Models
-from app import main
+from app import main, server as served
 from app.keys import kept_keys
 from core import paths
 from core.config import Settings
@@ -33,7 +33,7 @@ desk = make_desk(
     engine, models=Models(Settings(), look=imagined_hardware),
     read=lambda path, **_more: read_document(path), cover=lambda *_a, **_k: b"", can_ocr=lambda: True,
 )
-main.free_port = lambda _preferred: int(sys.argv[1])
+served.free_port = lambda _preferred: int(sys.argv[1])
 server = Server(desk, Settings(), keys=kept_keys(paths.subdir("run")))
 print(main.fresh_url(server.start()), flush=True)
 engine.start()
