@@ -24,6 +24,7 @@ from core.text.words import translated as _
 if TYPE_CHECKING:
     from core.conversation.session import Session
     from core.engine import Engine
+    from core.model.catalogue import CatalogueEntry
     from core.model.heads import Heads
     from core.planning.offers import Choice
     from core.planning.plan import Plan
@@ -112,10 +113,10 @@ def _loaded(
     progress: Progress,
 ) -> tuple[Engine, Tokenizer]:
     from core.assembly.engines import build_engine
-    from core.text.tokenizer import Tokenizer, require_same_tokens
+    from core.text.tokenizer import require_same_tokens
 
     with ThreadPoolExecutor(1) as beside:  # its imports take a core, the weights the others
-        loading = beside.submit(Tokenizer.load, folder, frame=choice.entry.frame)
+        loading = beside.submit(_tokenizer, choice.entry, folder)
         engine = build_engine(
             choice.plan, settings, folder, draft_dir=draft, progress=progress, replan=replan
         )
@@ -123,3 +124,16 @@ def _loaded(
     if draft is not None:
         require_same_tokens(folder, draft)
     return engine, tokenizer
+
+
+def _tokenizer(entry: CatalogueEntry, folder: Path) -> Tokenizer:
+    """With its chat template run already: one that fails is told before anything is asked."""
+    from core.model.foreign import written_safely
+    from core.text.chat_template import pieces_of
+    from core.text.tokenizer import Tokenizer
+
+    # the embedded model's is known by its checksum
+    written = pieces_of if entry.embedded else written_safely(entry.name)
+    tokenizer = Tokenizer.load(folder, frame=entry.frame, written=written)
+    tokenizer.frame("")
+    return tokenizer

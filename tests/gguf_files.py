@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,10 @@ from core.model.gguf_config import ROPE_FACTORS, gguf_name
 
 # all printable letters, as GPT-2 spells bytes, and a few words
 LETTERS = [chr(one) for one in (*range(33, 127), *range(161, 173), *range(174, 256), *range(256, 324))]
+CHATML = (
+    "{% for m in messages %}<|im_start|>{{ m.role }} {{ m.content }}<|im_end|>{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant {% endif %}"
+)
 
 
 def write_gguf(
@@ -24,10 +29,13 @@ def write_gguf(
     metadata: dict[str, Any] | None = None,
     factors: list[float] | None = None,
     tensors_of_part: int = 0,
+    control: Sequence[str] = ("<|im_start|>", "<|im_end|>"),
+    template: str = CHATML,
 ) -> Path:
     """The transformers model `oracle` as a GGUF: matrices of the kind that the last part of their name
     says, norms and biases as F32. A kind that the package cannot quantise gets random blocks. With
-    `tensors_of_part` it is in parts, and the first one's path is given.
+    `tensors_of_part` it is in parts, and the first one's path is given. `control`: its control tokens; the
+    first begins a text, the last ends one.
     """
     config = oracle.config
     family = config.model_type
@@ -42,7 +50,7 @@ def write_gguf(
     writer.add_value_length(config.head_dim)
     writer.add_layer_norm_rms_eps(config.rms_norm_eps)
     writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
-    _tokenizer(writer, config.vocab_size)
+    _tokenizer(writer, config.vocab_size, control, template)
     for key, value in (metadata or {}).items():
         add = {
             int: writer.add_uint32,
@@ -68,23 +76,20 @@ def write_gguf(
     return next(iter(sorted(path.parent.glob(f"{path.stem}-00001-of-*.gguf"))), path)
 
 
-def _tokenizer(writer: gguf.GGUFWriter, vocab: int) -> None:
+def _tokenizer(writer: gguf.GGUFWriter, vocab: int, control: Sequence[str], template: str) -> None:
     """Letters, a few merges, and control tokens at the end."""
+    plain = vocab - len(control)
     merged = ["\u0120t", "he", "\u0120the"]
-    control = ["<|im_start|>", "<|im_end|>"]
-    tokens = (LETTERS + merged)[: vocab - 2]
-    tokens += [f"word{number}" for number in range(vocab - 2 - len(tokens))] + control
+    tokens = (LETTERS + merged)[:plain]
+    tokens += [f"word{number}" for number in range(plain - len(tokens))] + list(control)
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre("smollm")
     writer.add_token_list(tokens)
-    writer.add_token_types([1] * (vocab - 2) + [3, 3])
+    writer.add_token_types([1] * plain + [3] * len(control))
     writer.add_token_merges(["\u0120 t", "h e", "\u0120t he"])
-    writer.add_bos_token_id(vocab - 2)
+    writer.add_bos_token_id(plain)
     writer.add_eos_token_id(vocab - 1)
-    writer.add_chat_template(
-        "{% for m in messages %}<|im_start|>{{ m.role }} {{ m.content }}<|im_end|>{% endfor %}"
-        "{% if add_generation_prompt %}<|im_start|>assistant {% endif %}"
-    )
+    writer.add_chat_template(template)
 
 
 def _as_llama_cpp(name: str, value: torch.Tensor, config: Any) -> torch.Tensor:

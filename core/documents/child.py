@@ -65,17 +65,19 @@ def main() -> None:
 
 
 def _answer(request: dict[str, Any], send: Any) -> dict[str, Any]:
-    from core.documents.cover import cover_of
-    from core.documents.reader import read_document
     from core.errors import DocumentError, UserError
 
     try:
         if ":" in request["wanted"]:  # of another room, which asks for it by name
             module, function = request["wanted"].split(":")
-            return {"found": getattr(importlib.import_module(module), function)(request["path"])}
+            return {"found": getattr(importlib.import_module(module), function)(request["given"])}
         if request["wanted"] == "cover":
+            from core.documents.cover import cover_of
+
             picture = cover_of(request["path"], password=request["password"])
             return {"cover": base64.b64encode(picture).decode()}
+        from core.documents.reader import read_document
+
         document = read_document(
             request["path"],
             password=request["password"],

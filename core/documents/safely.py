@@ -87,12 +87,14 @@ def cover_safely(
         return b""
 
 
-def found_safely(function: str, path: Path, limits: Limits) -> Any:
-    """What `function` ("module:name") finds in the file at `path`, in a child process: JSON values.
+def found_safely(function: str, path: Path, limits: Limits, given: Any = None) -> Any:
+    """What `function` ("module:name") finds in the file at `path`, in a child process: JSON values. With
+    `given`, which are JSON values, what it makes of them; the path is then what they came from.
 
     Raises UserError with the function's words, or DocumentError where the file breaks a limit or the child.
     """
-    request = {"wanted": function, "path": str(path), "password": None, "ocr": False}
+    asked = str(path) if given is None else given
+    request = {"wanted": function, "path": str(path), "given": asked, "password": None, "ocr": False}
     message = _asked(request, limits, None, None)
     if "found" in message:
         return message["found"]

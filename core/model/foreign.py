@@ -1,9 +1,11 @@
-"""A GGUF that somebody else made: its header is read in a process of its own, with limits on memory and time,
-before anything here opens it. No torch.
+"""A model that somebody else made: a GGUF's header is read, and a chat template run, in a process of its own
+with limits on memory and time. No torch.
 """
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -13,9 +15,13 @@ from core.errors import DocumentError, UserError
 from core.model.catalogue import CatalogueEntry, find, from_gguf, gguf_at, load
 from core.model.gguf_parts import settled
 from core.model.shapes import ModelShape
+from core.text.chat_template import pieces_of
 from core.text.words import translated as _
 
 LIMITS = Limits(memory_bytes=1 << 30, time_s=20.0)
+_LONGEST_REASON = 200
+
+log = logging.getLogger(__name__)
 
 
 def entry_safely(path: Path) -> CatalogueEntry:
@@ -38,6 +44,36 @@ def entry_safely(path: Path) -> CatalogueEntry:
         return replace(find(facts["known"]), **of_file, embedded=False, taught=False)
     own = {"repo": str(file), "vocabulary": f"file:{facts['name']}", "frame": "completion"}
     return CatalogueEntry(**of_file, **own, licence=facts["licence"], chat=facts["chat"])
+
+
+def written_safely(name: str) -> Callable[[Mapping[str, Any]], list[str | None]]:
+    """What runs the chat template of the model called `name` (core.text.chat_template.pieces_of)."""
+
+    def written(given: Mapping[str, Any]) -> list[str | None]:
+        try:
+            found = found_safely("core.model.foreign:pieces_or_reason", Path(name), LIMITS, dict(given))
+        except DocumentError as error:
+            found = _("it takes too long, or too much memory")
+            log.warning("the chat template of %s: %s", name, error)
+        if isinstance(found, str):
+            said = _(
+                "The chat template of {model} cannot be used: {reason}. Choose another model, or another "
+                "file of this one."
+            )
+            raise UserError(said.format(model=name, reason=found))
+        return found
+
+    return written
+
+
+def pieces_or_reason(given: Mapping[str, Any]) -> list[str | None] | str:
+    """What the template writes, or why it does not. Runs in the child."""
+    try:
+        return pieces_of(given)
+    except MemoryError:
+        raise
+    except Exception as error:  # a template may raise what it likes
+        return (str(error) or type(error).__name__)[:_LONGEST_REASON].strip().rstrip(".")
 
 
 def facts_of(path: str) -> dict[str, Any]:

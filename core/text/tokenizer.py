@@ -5,20 +5,16 @@ from __future__ import annotations
 import json
 import re
 import threading
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from core.errors import UserError
+from core.text.chat_template import pieces_of
 from core.text.words import translated as _
 
-# Some templates print today's date into the system message. A fixed one keeps a book's prefix identical from
-# day to day.
-TEMPLATE_DATE = "26 Jul 2024"
-_NO_CLOCK = "{%- macro strftime_now(format) -%}" + TEMPLATE_DATE + "{%- endmacro -%}"
-
-_MARKS = ("\u27e6system\u27e7", "\u27e6first\u27e7", "\u27e6answer\u27e7", "\u27e6second\u27e7")
 _FILES = ("tokenizer.json", "tokenizer.model")
 _GENERAL = ("TokenizersBackend", "PreTrainedTokenizerFast")
 # For tokenizers without a chat template: what is written before the system text, the first user text, its
@@ -45,27 +41,33 @@ class Frame:
     bridge: tuple[int, ...]  # from the end of an answer to the next user text
 
 
+Written = Callable[[Mapping[str, Any]], Sequence[str | None]]
+
+
 class Tokenizer:
     """Wraps a transformers tokenizer. Everything a person or a book wrote is encoded as plain text, never as
     control tokens.
     """
 
-    def __init__(self, backend: Any, *, frame: str = "lwm") -> None:
-        self._backend, self._untemplated = backend, FRAMES[frame]
+    def __init__(self, backend: Any, *, frame: str = "lwm", written: Written = pieces_of) -> None:
+        self._backend, self._untemplated, self._written = backend, FRAMES[frame], written
         self._backend.model_max_length = 1 << 60  # we count ourselves; transformers would only warn
         self._lock = threading.Lock()  # encoding flags live inside the backend
         added = sorted(backend.get_added_vocab(), key=len, reverse=True)
         self._added_text = re.compile("|".join(re.escape(token) for token in added)) if added else None
         self.frame = lru_cache(maxsize=16)(self._frame)
+        self._pieces = lru_cache(maxsize=1)(self._template_pieces)
 
     @classmethod
-    def load(cls, folder: Path, *, frame: str = "lwm") -> Tokenizer:
+    def load(cls, folder: Path, *, frame: str = "lwm", written: Written = pieces_of) -> Tokenizer:
         """The tokenizer stored in a model folder; `frame` (of FRAMES) is for one without a chat template.
+        `written` runs the template (core.text.chat_template.pieces_of): one from outside, under limits.
 
         Raises UserError when the folder holds none.
         """
         try:
-            return cls(_class_for(folder).from_pretrained(str(folder), local_files_only=True), frame=frame)
+            found = _class_for(folder).from_pretrained(str(folder), local_files_only=True)
+            return cls(found, frame=frame, written=written)
         except (OSError, ValueError) as error:
             said = _(
                 "The tokenizer in {folder} cannot be read ({reason}). Delete that folder; the next start "
@@ -108,7 +110,7 @@ class Tokenizer:
 
     def _frame(self, system: str) -> Frame:
         """The frame for one system text; raises UserError when the template cannot be understood."""
-        before, opening, _answer, bridge, ask = self._template_pieces()
+        before, opening, _answer, bridge, ask = self._pieces()
         # the template knows no system role: it goes before the first text
         if opening is None:
             start = self._encode(before, plain=False) + self.encode(system + "\n\n" if system else "")
@@ -127,28 +129,14 @@ class Tokenizer:
         if not getattr(self._backend, "chat_template", None):
             before, *rest = self._untemplated
             return ((self._backend.bos_token or "") + before, *rest)
-        roles = ("system", "user", "assistant", "user")
-        messages = [{"role": role, "content": mark} for role, mark in zip(roles, _MARKS, strict=True)]
+        tokens = {name: str(token) for name, token in self._backend.special_tokens_map.items()}
         try:
-            before, *rest = _split(self._render(messages), _MARKS)
-        except Exception:  # templates raise what they like when a role is unknown to them
-            try:
-                before, *rest = _split(self._render(messages[1:]), _MARKS[1:])
-            except Exception as error:
-                said = _("The chat template of this model cannot be used ({reason}). Choose another model.")
-                raise UserError(said.format(reason=error)) from error
-            rest = [None, *rest]
-        return (before, *rest)
-
-    def _render(self, messages: list[dict[str, str]]) -> str:
-        return self._backend.apply_chat_template(
-            messages,
-            tokenize=False,
-            add_generation_prompt=True,
-            enable_thinking=False,
-            date_string=TEMPLATE_DATE,
-            chat_template=_NO_CLOCK + self._backend.get_chat_template(),
-        )
+            return tuple(self._written({"template": self._backend.get_chat_template(), "tokens": tokens}))
+        except UserError:
+            raise
+        except Exception as error:  # a template may raise what it likes
+            said = _("The chat template of this model cannot be used ({reason}). Choose another model.")
+            raise UserError(said.format(reason=error)) from error
 
 
 def require_same_tokens(target: Path, draft: Path) -> None:
@@ -200,14 +188,3 @@ def _class_for(folder: Path) -> Any:
     else:
         from transformers import AutoTokenizer as Chosen
     return Chosen
-
-
-def _split(rendered: str, marks: tuple[str, ...]) -> list[str]:
-    """The text between the marks; raises ValueError unless each occurs exactly once and in order."""
-    pieces = []
-    for mark in marks:
-        if rendered.count(mark) != 1:
-            raise ValueError("it does not show every message exactly once")
-        piece, rendered = rendered.split(mark)
-        pieces.append(piece)
-    return [*pieces, rendered]

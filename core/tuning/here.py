@@ -24,6 +24,7 @@ from core.hardware.facts import Hardware
 from core.hardware.measured import Measurements
 from core.hardware.probe import probe
 from core.model.fetch import is_downloaded, model_folder
+from core.model.foreign import written_safely
 from core.model.heads import keep_heads
 from core.model.stored import fingerprint
 from core.planning import known
@@ -79,7 +80,7 @@ def tune(
     draft = model_folder(choice.draft, report) if choice.draft else None
     report(_("Loading the model"), None)
     bench = build_bench(choice.plan, settings, folder, draft_dir=draft, progress=report)
-    tokenizer = Tokenizer.load(folder, frame=choice.entry.frame)
+    tokenizer = Tokenizer.load(folder, frame=choice.entry.frame, written=written_safely(choice.entry.name))
     style = ReadingStyle.from_record(choice.entry.reading)
     tuner = Tuner(
         bench,

@@ -10,7 +10,8 @@ from tokenizers import decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
 from core.errors import UserError
-from core.text.tokenizer import TEMPLATE_DATE, Tokenizer
+from core.text.chat_template import TEMPLATE_DATE
+from core.text.tokenizer import Tokenizer
 
 CHATML = (
     "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
