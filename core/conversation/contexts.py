@@ -44,15 +44,22 @@ class ContextShelf:
         return len(self._shelf[key][0].ids) if key in self._shelf else 0
 
     def take(
-        self, key: Hashable, needed_tokens: int, *, spare_tokens: int = 0, passing: bool = False
+        self, key: tuple[Hashable, ...], needed_tokens: int, *, spare_tokens: int = 0, passing: bool = False
     ) -> Context:
         """The context of `key`, holding what it held, with room for `needed_tokens`.
 
-        Where there is none that large, one is made with `spare_tokens` more.
+        Where there is none that large, one is made with `spare_tokens` more; a passing one is then made beside
+        one that is not.
         """
+        kept = key in self._shelf and key not in self._passing
         if key in self._shelf and self._shelf[key][1] >= needed_tokens:
             self._shelf.move_to_end(key)
+            if not passing:
+                self._passing.discard(key)
             return self._shelf[key][0]
+        if passing and kept:
+            beside = (*key, "beside")
+            return self.take(beside, needed_tokens, spare_tokens=spare_tokens, passing=True)
         self.drop(key)
         capacity = needed_tokens + spare_tokens
         self._shelf[key] = self._make_room(capacity, passing=passing) or (self._make(capacity), capacity)

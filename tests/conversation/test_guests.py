@@ -1,0 +1,78 @@
+"""Other programs beside the person, over the real engine: whatever they read, the open book stays read."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from core.ask import Ask
+from core.conversation.contexts import ContextShelf
+from core.conversation.reading import ReadingStyle
+from core.conversation.session import Session
+from core.documents.document import Document, Section
+from core.events import Finished
+from tests.conversation.test_wiring import BOOK, TinyTokenizer, fed
+from tests.fakes import FakeContext
+from tests.tiny import engine, oracle, ours
+
+OTHERS = [
+    replace(BOOK, sha256=letter, text=text, sections=(Section("One", 0, len(text)),))
+    for letter, text in (
+        ("c", "A miller sold his mill and walked to the sea. " * 4),
+        ("d", "Rain fell. " * 15),
+    )
+]
+FEW = 20  # of the question and the frame around it: the book itself has some 190 tokens
+
+
+@pytest.fixture(params=[0, 1 << 30], ids=["room for one", "room for all"])
+def session(request: pytest.FixtureRequest) -> Session:
+    return Session(
+        engine(ours(oracle()), draft=ours(oracle(tied=True))),
+        TinyTokenizer(),
+        ReadingStyle(system="S", part_prompts=("?",), whole_prompt="?"),
+        allowance_bytes=request.param,
+        defaults={"max_new_tokens": 8, "temperature": 0.0},
+    )
+
+
+def ask(session: Session, book: Document, *, guest: bool, question: str = "Who?", **params) -> Finished:
+    asked = Ask(question, book, "api" if guest else "mine", guest=guest, params=params)
+    *_, last = session.ask(asked)
+    assert isinstance(last, Finished)
+    return last
+
+
+def test_the_open_book_stays_whatever_other_programs_read(session: Session):
+    assert fed(ask(session, BOOK, guest=False)) > 150
+    for other in (*OTHERS, *OTHERS):
+        ask(session, other, guest=True)
+    assert fed(ask(session, BOOK, guest=False)) <= FEW
+
+
+def test_an_answer_longer_than_the_open_books_cache_takes_another():
+    """Its cache was closed, and the person's next question read the book anew."""
+    shelf = ContextShelf(FakeContext, allowance_bytes=0)
+    mine = shelf.take(("b", 0, 190), 200)
+    assert shelf.take(("b", 0, 190), 200, passing=True) is mine
+    longer = shelf.take(("b", 0, 190), 300, passing=True)
+    assert longer is not mine and not mine.closed
+    assert shelf.take(("b", 0, 190), 300, passing=True) is longer
+    assert shelf.take(("b", 0, 190), 200) is mine
+    shelf.drop_book("b")
+    assert mine.closed and longer.closed
+
+
+def test_a_book_that_a_program_had_read_becomes_the_persons_when_they_open_it(session: Session):
+    """It went with the next one that a program read, though the person had it open."""
+    ask(session, BOOK, guest=True)
+    assert fed(ask(session, BOOK, guest=False)) <= FEW, "what was read is shared"
+    for other in OTHERS:
+        ask(session, other, guest=True)
+    assert fed(ask(session, BOOK, guest=False)) <= FEW
+
+
+def test_two_programs_share_what_was_read_of_one_book(session: Session):
+    ask(session, BOOK, guest=True)
+    assert fed(ask(session, BOOK, guest=True, question="Why?")) <= FEW
