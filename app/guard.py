@@ -9,7 +9,7 @@ one of its routes.
 from __future__ import annotations
 
 import os
-from collections.abc import MutableMapping
+from collections.abc import MutableMapping, Sequence
 from http.cookies import CookieError, SimpleCookie
 from urllib.parse import parse_qs
 
@@ -55,13 +55,15 @@ HEADERS = {
 class LocalGuard:
     """ASGI middleware. `/?k=<code>` trades a code of `keys` for a cookie, and `POST /code` gives a code to
     whoever has the secret. `port` is the one served on.
-    Paths that begin with `keyed` see to it themselves who may ask.
+    Paths that begin with `keyed` see to it themselves who may ask, and answer to `names`, too.
     """
 
-    def __init__(self, app: ASGIApp, *, keys: Keys, port: int, keyed: str | None = None) -> None:
+    def __init__(
+        self, app: ASGIApp, *, keys: Keys, port: int, keyed: str | None = None, names: Sequence[str] = ()
+    ) -> None:
         self._app = app
         self._keys, self._keyed = keys, keyed
-        self._port = port
+        self._port, self._names = port, frozenset(names)
         self._cookie = f"triforce_{port}"  # cookies of 127.0.0.1 are shared by all its ports
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -90,7 +92,9 @@ class LocalGuard:
 
     def _refuse(self, scope: Scope) -> Response | None:
         headers = Headers(scope=scope)
+        keyed = bool(self._keyed) and scope["path"].startswith(self._keyed)
         hosts = {f"{name}:{self._port}" for name in (*LOCAL_NAMES, self._keys.name)}
+        hosts |= self._names if keyed else set()
         if headers.getlist("host") not in [[host] for host in hosts]:
             return PlainTextResponse("Unknown host.", 421)
         if scope["path"] == "/here" and headers["host"] == f"{self._keys.name}:{self._port}":
@@ -102,7 +106,7 @@ class LocalGuard:
         foreign = headers.get("sec-fetch-site") not in (None, "none", "same-origin")
         if foreign and not _is_visit(scope, headers):
             return PlainTextResponse("Requests from other sites are refused.", 403)
-        if self._keyed and scope["path"].startswith(self._keyed):
+        if keyed:
             return None
         if scope["path"] in ("/enter", "/code"):
             return self._let_in(scope, headers)

@@ -102,7 +102,11 @@ class Server:
                 "routes": self._routes(),
                 "middleware": [
                     Middleware(
-                        LocalGuard, keys=self._keys, port=address.port, keyed=KEYED if settings.api else None
+                        LocalGuard,
+                        keys=self._keys,
+                        port=address.port,
+                        keyed=KEYED if settings.api else None,
+                        names=settings.api_hosts,
                     )
                 ],
             },

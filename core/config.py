@@ -11,6 +11,7 @@ from __future__ import annotations
 import difflib
 import logging
 import os
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -91,6 +92,7 @@ class Settings:
     max_upload_mb: int = 200
     snapshot_quota_gb: float | None = None
     api: bool = False
+    api_hosts: tuple[str, ...] = ()
     port: int = 7860
     open_browser: bool = True
     theme: str = "system"
@@ -223,6 +225,13 @@ def _texts(value: Any) -> tuple[str, ...]:
     return tuple(texts)
 
 
+def _hosts(value: Any) -> tuple[str, ...]:
+    hosts = _texts(value)
+    if not all(re.fullmatch(r"[\w.-]+(:\d{1,5})?|\[[\da-fA-F:]+\](:\d{1,5})?", host) for host in hosts):
+        raise ValueError(value)
+    return tuple(host.lower() for host in hosts)
+
+
 def _folder(value: Any) -> Path:
     return Path(_text(value)).expanduser()
 
@@ -275,7 +284,8 @@ RULES: dict[str, Rule] = {
     "tflops": _number(0.1, 10_000, auto=True, unit=" TFLOP/s"),
     "max_upload_mb": _whole(1, 10_000, unit=" MB"),
     "snapshot_quota_gb": _number(0, 100_000, auto=True, unit=" GB"),
-    "api": Rule(lambda: _("true or false"), _flag),
+    "api": FLAG,
+    "api_hosts": Rule(lambda: _("a list of names, each with its port as in localhost:9000"), _hosts),
     "port": _whole(0, 65_535),
     "open_browser": FLAG,
     "theme": _choice(THEMES),

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import queue
+import sqlite3
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from app.api.kept import keep
 from app.api.request import ApiError, Wanted
 from app.citations import Citations
+from app.faults import in_words
 from app.markup import Citation
 from core.documents.document import Document
 from core.events import Delta, Event, Failed, Finished, Loading, Looked, Prefill, Reading, Stats
 
 if TYPE_CHECKING:
-    from app.runtime import Runtime
+    from app.handlers import Desk
 
 MOST_WAITING = 8  # answers that are made or waited for
 TICK_S = 5.0  # the longest silence: clients and proxies give up on a connection that says nothing
@@ -65,8 +68,8 @@ class Assembled:
 class Answers:
     """Makes answers one after the other."""
 
-    def __init__(self, engine: Runtime) -> None:
-        self._engine, self._citations = engine, Citations()
+    def __init__(self, desk: Desk) -> None:
+        self._desk, self._citations = desk, Citations()
         self._lock, self._turn = threading.Lock(), threading.Lock()
         self._waiting = 0
 
@@ -77,7 +80,7 @@ class Answers:
                 words = f"{MOST_WAITING} answers are waited for already. Ask again later."
                 raise ApiError(429, words, code="too_many_requests")
             self._waiting += 1
-        return Answering(self._engine, wanted, turn=self._turn, citations=self._citations, over=self._over)
+        return Answering(self._desk, wanted, turn=self._turn, citations=self._citations, over=self._over)
 
     def _over(self) -> None:
         with self._lock:
@@ -89,7 +92,7 @@ class Answering:
 
     def __init__(
         self,
-        engine: Runtime,
+        desk: Desk,
         wanted: Wanted,
         *,
         turn: threading.Lock,
@@ -97,7 +100,8 @@ class Answering:
         over: Callable[[], None],
     ) -> None:
         self.wanted = wanted
-        self._engine, self._turn, self._citations, self._over = engine, turn, citations, over
+        self._desk, self._engine = desk, desk.engine
+        self._turn, self._citations, self._over = turn, citations, over
         self._making = False
         self._news: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._unwanted = threading.Event()
@@ -151,7 +155,18 @@ class Answering:
                     remarked = time.monotonic()
                     self._news.put(remark)
                 if isinstance(event, Finished):
-                    self._news.put(self._ended(event, made))
+                    self._news.put(self._ended(self._kept(event, made), made))
+
+    def _kept(self, event: Finished, made: Assembled) -> Finished:
+        """The answer, written down where that is wanted; a disk that does not take it is told in a note."""
+        if not self.wanted.store or event.reason == "user":
+            return event
+        try:
+            keep(self._desk, self.wanted.ask, event, made.looked)
+        except (sqlite3.Error, KeyError) as error:
+            reason = "the book is gone" if isinstance(error, KeyError) else in_words(error)
+            return replace(event, notes=(*event.notes, f"The conversation was not kept: {reason}"))
+        return event
 
     def _ended(self, event: Finished, made: Assembled) -> Ended:
         ask, evidence = self.wanted.ask, []

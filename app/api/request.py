@@ -32,7 +32,7 @@ _ONLY: dict[str, tuple[Any, ...]] = {
     "logprobs": (False, None),
     "response_format": ({"type": "text"}, None),
 }
-_OTHERS = ("model", "messages", "stream", "stream_options", "stop", "user", "triforce")
+_OTHERS = ("model", "messages", "stream", "stream_options", "stop", "store", "user", "triforce")
 _OWN = ("summary", "until", "fit")
 
 
@@ -55,12 +55,13 @@ class ApiError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A request that can be answered. `model`: as it was named."""
+    """A request that can be answered. `model`: as it was named. `store`: the conversation is to be kept."""
 
     model: str
     ask: Ask
-    stream: bool
-    usage: bool
+    stream: bool = False
+    usage: bool = False
+    store: bool = False
 
 
 def model_names(engine: str, books: Iterable[BookEntry]) -> dict[str, str]:
@@ -124,7 +125,8 @@ def wanted(body: bytes, names: Mapping[str, str], book: Callable[[str], Document
     options = given.get("stream_options") or {}
     if not isinstance(options, dict) or set(options) - {"include_usage"} or (options and not stream):
         raise ApiError(400, "stream_options takes include_usage, with stream.", param="stream_options")
-    return Wanted(model, ask, stream, _flag(options.get("include_usage"), "stream_options"))
+    usage, store = _flag(options.get("include_usage"), "stream_options"), _flag(given.get("store"), "store")
+    return Wanted(model, ask, stream, usage, store)
 
 
 def _object(body: bytes) -> dict[str, Any]:

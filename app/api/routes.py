@@ -31,7 +31,7 @@ class Api:
 
     def __init__(self, desk: Desk, key: ApiKey) -> None:
         self._desk, self._key = desk, key
-        self._answers = Answers(desk.engine)
+        self._answers = Answers(desk)
         self._started = int(time.time())
 
     def routes(self) -> list[Route]:
@@ -116,7 +116,7 @@ async def _whole(request: Request, answering: Answering, head: dict[str, Any]) -
                 return {**head, **told, "triforce": news.triforce}
             if isinstance(news, str):
                 text.append(news)
-            elif await request.is_disconnected():
+            if await request.is_disconnected():
                 raise ApiError(499, "The client went away.")
     finally:
         answering.stop()

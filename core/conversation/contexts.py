@@ -48,8 +48,8 @@ class ContextShelf:
     ) -> Context:
         """The context of `key`, holding what it held, with room for `needed_tokens`.
 
-        Where there is none that large, one is made with `spare_tokens` more; a passing one is then made beside
-        one that is not.
+        Where there is none that large, one is made with `spare_tokens` more: beside it, if that one stays and
+        this is a passing one.
         """
         kept = key in self._shelf and key not in self._passing
         if key in self._shelf and self._shelf[key][1] >= needed_tokens:

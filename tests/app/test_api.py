@@ -3,28 +3,22 @@
 from __future__ import annotations
 
 import json
-import socket
+import sqlite3
 import stat
-import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import httpx
 import openai
 import pytest
-import uvicorn
-from starlette.applications import Starlette
-from starlette.middleware import Middleware
 
 from app.api.answering import MOST_WAITING, Answers
 from app.api.key import ApiKey
 from app.api.request import ApiError, model_names, wanted
 from app.api.routes import MOST_BYTES, Api
-from app.guard import LocalGuard
-from app.keys import Keys
 from app.library import BookEntry
-from app.server import KEYED
 from tests.app.fake_runtime import ANSWER, SUMMARY, FakeRuntime, wait_until
+from tests.app.served import SECRET, served
 
 BOOK = "smollm2-135m-instruct@the-lamp"
 
@@ -44,19 +38,8 @@ def key(tmp_path) -> str:
 
 @pytest.fixture
 def address(desk, key, tmp_path):
-    """The app's routes behind its guard, on a real port."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    guard = Middleware(LocalGuard, keys=Keys("cookie" * 6, "x.localhost"), port=port, keyed=KEYED)
-    app = Starlette(routes=Api(desk, ApiKey(tmp_path / "api.key")).routes(), middleware=[guard])
-    server = uvicorn.Server(uvicorn.Config(app, port=port, log_level="error"))
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    wait_until(lambda: server.started)
-    yield f"http://127.0.0.1:{port}/v1"
-    server.should_exit = True
-    thread.join(10)
+    with served(Api(desk, ApiKey(tmp_path / "api.key")).routes()) as at:
+        yield f"http://127.0.0.1:{at.port}/v1"
 
 
 @pytest.fixture
@@ -144,6 +127,40 @@ def test_one_conversation_has_one_name_and_another_has_another(client, engine):
     assert first == again != other
 
 
+def test_a_conversation_is_kept_where_that_was_asked_for_and_goes_on_there(client, desk, engine, book):
+    """Else what a program asks stands nowhere."""
+
+    def send(messages: list[dict], **more) -> str:
+        made = client.chat.completions.create(model=BOOK, messages=messages, store=True, **more)
+        return made.choices[0].message.content
+
+    first = send(ask("Who?"))
+    said = [*ask("Who?"), {"role": "assistant", "content": first}]
+    engine.answer = "Nobody."
+    send([*said, *ask("And then?")], extra_body={"triforce": {"until": None}})
+    (talk,) = desk.history.conversations(book.sha256)
+    turns = desk.history.turns(talk.id)
+    assert [one.text for one in turns] == ["Who?", first, "And then?", "Nobody."]
+    assert turns[1].extra["sources"] == ["Whole book"] and turns[1].extra["stats"]["mode"] == "triforce"
+    send([*said, *ask("Why?")])  # a program may go back: another conversation, and the first stands
+    send(ask("-"), extra_body={"triforce": {"summary": "page", "until": 1}})
+    kept = [
+        [one.text for one in desk.history.turns(one.id)] for one in desk.history.conversations(book.sha256)
+    ]
+    assert kept[1:] == [["Who?", first, "Why?", "Nobody."], ["Who?", first, "And then?", "Nobody."]]
+    assert kept[0] == ["Summarize this book", SUMMARY] and desk.history.conversations("") == []
+
+
+def test_what_cannot_be_kept_is_answered_all_the_same_and_said(client, desk, monkeypatch):
+    def full(*_args, **_named):
+        raise sqlite3.OperationalError("database or disk is full")
+
+    monkeypatch.setattr(desk.history, "ask", full)
+    made = client.chat.completions.create(model=BOOK, messages=ask(), store=True)
+    assert made.choices[0].message.content == ANSWER
+    assert any("not kept" in note for note in made.model_extra["triforce"]["notes"])
+
+
 def test_an_engine_that_fails_is_an_error_of_the_server(client, engine):
     engine.fail = "Out of memory. Close something."
     with pytest.raises(openai.InternalServerError, match="Close something"):
@@ -165,6 +182,19 @@ def test_a_long_read_is_never_silent_and_ends_with_its_client(address, key, engi
         assert next(line for line in lines if line.startswith(": read "))
         assert engine.state == "busy"
     wait_until(lambda: engine.state == "ready", timeout_s=15)
+
+
+def test_a_client_that_goes_away_ends_its_answer_also_in_the_middle_of_words(address, key, engine):
+    """Where nothing is streamed, only a pause in the text was taken to look whether anybody still listens."""
+    engine.prefill_steps, engine.pace, engine.answer = 1, 0.05, "word " * 4000
+    with pytest.raises(httpx.ReadTimeout):
+        httpx.post(
+            f"{address}/chat/completions",
+            json={"model": BOOK, "messages": ask()},
+            headers={"Authorization": f"Bearer {key}"},
+            timeout=1,
+        )
+    wait_until(lambda: engine.state == "ready", timeout_s=5)
 
 
 def test_eight_at_once_are_answered_and_the_ninth_is_told_to_come_back(address, key, engine, monkeypatch):
@@ -192,7 +222,7 @@ def test_without_the_key_nothing_is_said(address, key, engine):
         {},
         {"Authorization": "Bearer wrong"},
         {"Authorization": key},
-        {"Cookie": "triforce_1=cookie"},
+        {"Cookie": f"triforce_{httpx.URL(address).port}={SECRET}"},  # the page's own
     ):
         for path in ("models", f"models/{BOOK}", "nothing"):
             answer = httpx.get(f"{address}/{path}", headers=headers)
@@ -259,6 +289,8 @@ BAD = [
             {"stop": ["a"] * 5},
             {"stop": [""]},
             {"stop": 3},
+            {"store": "yes"},
+            {"metadata": {}},
             {"stream": "yes"},
             {"stream_options": {"include_usage": True}},
             {"stream": True, "stream_options": {"other": 1}},

@@ -167,3 +167,19 @@ def test_gradios_environment_switches_are_gone():
     assert environ["PATH"] == "/bin"
     assert environ["NO_PROXY"] == "example.org,localhost,127.0.0.1,::1"
     assert "127.0.0.1" in environ["no_proxy"]
+
+
+def test_names_that_the_person_added_reach_the_interface_alone():
+    """A tunnel or a container has a name of its own; the page must not answer to it."""
+
+    def hello(_request):
+        return PlainTextResponse("inside")
+
+    inside = Starlette(routes=[Route("/{path:path}", hello)])
+    guard = LocalGuard(inside, keys=KEYS, port=PORT, keyed="/v1/", names=("host.docker.internal:9000",))
+    client = TestClient(guard, base_url=HOME)
+    named = {"host": "host.docker.internal:9000"}
+    assert client.get("/v1/models", headers=named).text == "inside"
+    assert client.get("/v1/models", headers={"host": "host.docker.internal:9001"}).status_code == 421
+    for path in ("/", "/enter", "/healthz", f"/?k={KEYS.code()}"):
+        assert client.get(path, headers=named).status_code == 421

@@ -1,0 +1,55 @@
+"""Another program's conversation, put among the person's own because it asked for that (`store`)."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from core.ask import Ask
+from core.events import Finished, Looked
+
+if TYPE_CHECKING:
+    from app.handlers import Desk
+
+
+def keep(desk: Desk, ask: Ask, answer: Finished, looked: list[Looked]) -> None:
+    """Writes question and answer behind the conversation they go on with, or what was said before with them
+    as a new one. Raises sqlite3.Error where it cannot be written, and KeyError for a book that has gone.
+    """
+    history = desk.history
+    if ask.book_id:
+        desk.library.get(ask.book_id)
+    extra = {
+        "ids": list(answer.token_ids),
+        "sources": list(answer.sources),
+        "notes": list(answer.notes),
+        "reason": answer.reason,
+        "stats": asdict(answer.stats),
+        "stands": [asdict(one) for one in answer.stands],
+        "looked": [asdict(one) for one in looked],
+        "until": ask.until,
+    }
+    with history.together():
+        talk = _going_on(desk, ask) or history.create(ask.book_id, ask.until).id
+        if not history.turns(talk):
+            for said in ask.history:
+                history.add(talk, "user", said.question)
+                history.add(talk, "assistant", said.answer, extra={"until": ask.until})
+        history.ask(talk, ask)
+        history.add(talk, "assistant", answer.text, extra=extra)
+    desk.shelf_version += 1
+    desk.change()
+
+
+def _going_on(desk: Desk, ask: Ask) -> str:
+    """The conversation in which all was said that the program says was said before, and nothing else."""
+    if not ask.history:
+        return ""
+    said = [(one.question, one.answer) for one in ask.history]
+    for talk in desk.history.conversations(ask.book_id):
+        turns = desk.history.turns(talk.id)
+        told = [(one.text, two.text) for one, two in zip(turns[::2], turns[1::2], strict=False)]
+        settled = len(turns) == 2 * len(said) and all(one.state != "writing" for one in turns)
+        if settled and talk.until == ask.until and told == said:
+            return talk.id
+    return ""

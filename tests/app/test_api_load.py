@@ -1,0 +1,56 @@
+"""Many programs at once beside the person, over real sockets, a real engine process and a scripted engine."""
+
+from __future__ import annotations
+
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from app.api.answering import MOST_WAITING
+from app.api.key import ApiKey
+from app.api.routes import Api
+from app.runtime import Runtime
+from core.ask import Ask
+from core.config import Settings
+from tests.app.fake_runtime import wait_until
+from tests.app.served import served
+from tests.app.test_api import BAD, post
+from tests.app.test_runtime import SCRIPT
+
+
+@pytest.fixture
+def engine(monkeypatch) -> Runtime:
+    """Its desk ends it."""
+    monkeypatch.setenv("SCRIPT_SLOW", "0.002")
+    made = Runtime(Settings(), worker=(sys.executable, str(SCRIPT)))
+    made.start()
+    assert made.wait_ready(60)
+    return made
+
+
+def test_fifty_bad_requests_and_eight_at_once_lose_nothing(desk, book, tmp_path):
+    """Not one answer, of a program or of the person, may be cut, mixed up with another or left out."""
+    key = ApiKey(tmp_path / "api.key").renew()
+    questions = [f"question {number}" for number in range(MOST_WAITING)]
+
+    def good(question: str):
+        body = {"model": "fake@the-lamp", "messages": [{"role": "user", "content": question}], "store": True}
+        return post(address, key, body)
+
+    with served(Api(desk, ApiKey(tmp_path / "api.key")).routes()) as at:
+        address = f"http://127.0.0.1:{at.port}/v1"
+        with ThreadPoolExecutor(MOST_WAITING + 8) as pool:
+            answers = [pool.submit(good, question) for question in questions]
+            wait_until(lambda: desk.engine.state == "busy")
+            assert desk.ask("mine", Ask())
+            refused = list(pool.map(lambda number: post(address, key, BAD[number % len(BAD)]), range(50)))
+            answers = [one.result() for one in answers]
+        assert desk.job.join(30)
+    assert len(refused) == 50 and {one.status_code for one in refused} <= {400, 404}
+    assert [one.status_code for one in answers] == [200] * MOST_WAITING
+    for question, answer in zip(questions, answers, strict=True):
+        assert question in answer.json()["choices"][0]["message"]["content"]
+    assert desk.turns[-1].state == "finished" and "mine" in desk.turns[-1].text
+    kept = {desk.history.turns(one.id)[0].text for one in desk.history.conversations(book.sha256)}
+    assert kept == {*questions, "mine"}
