@@ -66,6 +66,7 @@ def _as_text(facts: dict[str, Any]) -> str:
 
 def doctor(given: argparse.Namespace, settings: Settings) -> int:
     """The health report. A problem it finds is its result, not an error."""
+    from app.logs import folder
     from core.hardware.measured import Measurements
     from core.hardware.probe import probe
     from core.model.fetch import is_downloaded
@@ -76,6 +77,7 @@ def doctor(given: argparse.Namespace, settings: Settings) -> int:
     report = doctor_report(machine, settings, is_downloaded=is_downloaded, known=known_in(paths.data_dir()))
     report["snapshots"] = _snapshot_facts(settings)
     report["measured"] = Measurements(paths.data_dir()).said()
+    report["log"] = str(folder())
     if not given.json:
         say(format_doctor(report))
     if given.gpu:

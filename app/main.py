@@ -13,11 +13,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from app.awake import Vigil, at_work
 from app.handlers import Desk
 from app.history import History
 from app.instance import Address, Instance
 from app.keys import forget_keys, kept_keys, make_private
 from app.library import Library
+from app.logs import kept_log
 from app.preferences import Preferences
 from app.server import PRIVATE_FOLDERS, Server, api_key
 from core import paths
@@ -42,40 +44,48 @@ def run(settings: Settings, open_browser: bool, *, preferences: Preferences | No
     if not instance.acquire():
         return _hand_over(instance, open_browser)
     try:
-        from app.models import Models, remembered
-        from app.runtime import Runtime
-        from core.documents import cover_safely, read_safely
-        from core.documents.ocr import available
-
-        preferences = preferences or Preferences(settings)
-        settings = remembered(preferences.settings)
-        desk = make_desk(
-            Runtime(settings),
-            models=Models(settings),
-            read=read_safely,
-            cover=cover_safely,
-            can_ocr=available,
-            preferences=preferences,
-        )
-        server = Server(desk, settings, keys=kept_keys(paths.subdir("run")))
-        for name in ("SIGTERM", "SIGINT", "SIGHUP", "SIGBREAK"):
-            if hasattr(signal, name):
-                signal.signal(getattr(signal, name), lambda *_: server.ask_to_end())
-        address = server.start()
-        instance.announce(address)
-        desk.engine.start()  # after the page is up: loading a model must not delay it
-        desk.models.start()
-        _open(address, open_browser, _("TriForce Chat is open at {address}"))
-        if settings.api:
-            _tell_of_api(address)
-        server.wait()
-        _say(_("Keeping what was read for the next time; end it again to skip this."))
-        server.stop()
-        if server.quit:
-            forget_keys(paths.subdir("run"))
+        with kept_log():
+            _serve(settings, open_browser, instance, preferences or Preferences(settings))
     finally:
         instance.release()
     return 0
+
+
+def _serve(settings: Settings, open_browser: bool, instance: Instance, preferences: Preferences) -> None:
+    """Serves until the person quits."""
+    from app.models import Models, remembered
+    from app.runtime import Runtime
+    from core.documents import cover_safely, read_safely
+    from core.documents.ocr import available
+
+    settings = remembered(preferences.settings)
+    desk = make_desk(
+        Runtime(settings),
+        models=Models(settings),
+        read=read_safely,
+        cover=cover_safely,
+        can_ocr=available,
+        preferences=preferences,
+    )
+    server = Server(desk, settings, keys=kept_keys(paths.subdir("run")))
+    for name in ("SIGTERM", "SIGINT", "SIGHUP", "SIGBREAK"):
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), lambda *_: server.ask_to_end())
+    vigil = Vigil(lambda: at_work(desk))
+    server.watch(vigil.look)
+    address = server.start()
+    instance.announce(address)
+    desk.engine.start()  # after the page is up: loading a model must not delay it
+    desk.models.start()
+    _open(address, open_browser, _("TriForce Chat is open at {address}"))
+    if settings.api:
+        _tell_of_api(address)
+    server.wait()
+    _say(_("Keeping what was read for the next time; end it again to skip this."))
+    server.stop()
+    vigil.close()
+    if server.quit:
+        forget_keys(paths.subdir("run"))
 
 
 def _try_data_folder() -> None:

@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from app.own_files import own_files
+from app.process import log_file
 from core import paths
 from core.config import Settings
 from core.errors import UserError
@@ -218,14 +219,16 @@ class Models:
             if self._process is not None or wanted is None:
                 return
             self._pace = Pace(wanted.bytes)
-            self._process = subprocess.Popen(
-                [*self._command, name],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                cwd=ROOT,
-                env={**os.environ, "PYTHONUTF8": "1"},
-                creationflags=getattr(subprocess, "CREATE_NO_WINDOW", 0),
-            )
+            with log_file("download") as said:
+                self._process = subprocess.Popen(
+                    [*self._command, name],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=said,
+                    cwd=ROOT,
+                    env={**os.environ, "PYTHONUTF8": "1"},
+                    creationflags=getattr(subprocess, "CREATE_NO_WINDOW", 0),
+                )
             self._set(Fetching(name, _("Starting the download")))
         threading.Thread(
             target=self._listen, args=(self._process, name), name="download", daemon=True
@@ -277,8 +280,8 @@ class Models:
                         state="failed",
                         error=said.get("error")
                         or _(
-                            "The download ended unexpectedly; the text window has the reason. Start it "
-                            "again: it goes on where it stopped."
+                            "The download ended unexpectedly; the log has the reason. Start it again: "
+                            "it goes on where it stopped."
                         ),
                     )
                 )

@@ -35,12 +35,12 @@ class EngineProcess:
     ) -> None:
         self._heard, self._ended = heard, ended
         self._outbox: queue.Queue[dict[str, Any] | None] = queue.Queue()
-        with _log_file() as log_file:
+        with log_file() as said:
             self._popen = subprocess.Popen(
                 [*command, "--parent", str(os.getpid())],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                stderr=log_file,
+                stderr=said,
                 env=_environment(),
                 cwd=ROOT,
                 **_apart(),
@@ -83,17 +83,17 @@ class EngineProcess:
         self._ended(self, f"signal {-code}" if code < 0 else f"exit code {code}")
 
 
-def log_path() -> Path:
-    """Where the engine writes what goes on and what went wrong."""
-    return paths.subdir("logs") / "engine.log"
+def log_path(of: str = "engine") -> Path:
+    """Where a process of the app writes what goes on and what went wrong."""
+    return paths.subdir("logs") / f"{of}.log"
 
 
-def _log_file() -> IO[bytes]:
-    """The engine's log, begun anew when it has grown large."""
-    path = log_path()
+def log_file(of: str = "engine") -> IO[bytes]:
+    """Its log, begun anew when it has grown large."""
+    path = log_path(of)
     with contextlib.suppress(OSError):  # on Windows it cannot be moved while an old engine still ends
         if path.exists() and path.stat().st_size > _LOG_BYTES:
-            path.replace(path.with_suffix(".old.log"))
+            path.replace(path.with_suffix(".log.1"))
     return path.open("ab")
 
 

@@ -8,9 +8,11 @@ import os
 import threading
 import time
 import urllib.request
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from app import logs
 from app.api.key import ApiKey
 from app.broadcast import Broadcast
 from app.gradio_inside import broken, calm_server, end_queue, launch_options, without_stub_files
@@ -72,7 +74,16 @@ class Server:
         self._asked, self._ended = threading.Event(), threading.Event()
         self._blocks = None
         self.broadcast = Broadcast(Page(desk))
-        desk.watch(self.broadcast.changed)
+        self._watching = [self.broadcast.changed]
+        desk.watch(self._changed)
+
+    def watch(self, told: Callable[[], None]) -> None:
+        """`told` is called after every change of the desk, from any thread; it must only take notice."""
+        self._watching.append(told)
+
+    def _changed(self) -> None:
+        for told in self._watching:
+            told()
 
     def start(self) -> Address:
         """Serves the page; returns once it answers."""
@@ -136,6 +147,7 @@ class Server:
             Route("/use", self._use, methods=["POST"]),
             Route("/goodbye", self._goodbye),
             Route("/ended", self._when_ended),
+            Route("/log", self._log),
             Route("/export", self._export),
             Route("/covers/{book_id}", self._book_cover),
             Mount("/fonts", StaticFiles(directory=FONTS)),
@@ -197,6 +209,11 @@ class Server:
         from starlette.responses import HTMLResponse
 
         return HTMLResponse(render("goodbye.html"))
+
+    async def _log(self, _request: Request) -> Response:
+        from starlette.responses import HTMLResponse
+
+        return HTMLResponse(render("log.html", folder=logs.folder(), logs=logs.shown()))
 
     async def _when_ended(self, _request: Request) -> Response:
         """An answer once all is stored."""

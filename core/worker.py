@@ -23,7 +23,7 @@ from core.backend.threads import bound_spinning
 from core.build import open_session
 from core.config import Settings
 from core.documents.document import Document
-from core.errors import UserError
+from core.errors import DiscreetFormatter, UserError, log_what_nobody_caught
 from core.events import Event, Failed, Loading
 from core.text.words import translated as _
 from core.wire import from_line, pack, to_line, unpack_ask
@@ -229,9 +229,10 @@ def main(arguments: list[str] | None = None, *, open_session: Open = open_sessio
     parser = argparse.ArgumentParser(prog="core.worker")
     parser.add_argument("--parent", type=int, required=True)
     given = parser.parse_args(arguments)
-    logging.basicConfig(
-        level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
+    said = logging.StreamHandler(sys.stderr)
+    said.setFormatter(DiscreetFormatter())
+    logging.basicConfig(level=logging.INFO, handlers=[said])
+    log_what_nobody_caught()
     bound_spinning()
     events = private_stdout()
     watch_parent(given.parent)

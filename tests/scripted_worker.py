@@ -2,7 +2,8 @@
 --parent PID`.
 
 SCRIPT_SLOW: seconds per round. SCRIPT_ANSWER: "words=answer", the answer to a prompt that has these words.
-SCRIPT_NOISE: print to stdout. SCRIPT_SAVE: a file that gets a line for every book stored, stopped or
+SCRIPT_NOISE: print to stdout. SCRIPT_QUOTE: fail
+with the prompt in the error. SCRIPT_SAVE: a file that gets a line for every book stored, stopped or
 forgotten; storing takes five seconds unless it gives way.
 """
 
@@ -40,6 +41,8 @@ def open_session(settings, *, progress):
             yield from tokenizer.encode(answer)
             return
         question = tokenizer.decode(ids).rsplit("\n\n", 1)[-1]
+        if os.environ.get("SCRIPT_QUOTE"):
+            raise RuntimeError(tokenizer.decode(ids))
         if question == "crash":
             raise ZeroDivisionError("oops")
         for char in f"You asked {question!r}. " + ("".join(f"n{i} " for i in range(40)) if pause else ""):

@@ -95,6 +95,7 @@ def _detected(report: dict[str, Any]) -> list[str]:
         (_("disk"), _disk_line(machine)),
         *([(_("snapshots"), snapshot_line(report["snapshots"]))] if "snapshots" in report else []),
         *((_("measured"), line) for line in report.get("measured", ())),
+        *([(_("log"), report["log"])] if "log" in report else []),
         (_("packages"), packages),
     ]
     return [_("Detected"), *(f"  {name:<9} {value}" for name, value in rows)]

@@ -90,6 +90,7 @@ def every_region() -> list[str]:
     cited = Cited((*quotes, *signs), (Found("quoted", BAD, BAD, 1, 2), Found("agrees", BAD, BAD, 1, 2)), 3, 2)
     return [
         views.header_html(BAD, model=BAD, device=BAD, progress=0.5),
+        render("log.html", folder=BAD, logs=[(BAD, BAD)]),
         views.library_html(
             [ENTRY], covered=frozenset(), current=ENTRY.id, talks=talks, talk="", samples=(BAD,)
         ),
