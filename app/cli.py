@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from app.preferences import Preferences, fixed
 from app.terminal import chapter_range
-from core.config import FITS, LENGTHS, MODES, RULES, load_settings, override, use_data_dir
+from core.config import FITS, LENGTHS, MODES, RULES, load_settings, override, stay_offline, use_data_dir
 from core.errors import UserError
 
 DONE, USER, USAGE, INTERRUPTED = 0, 1, 2, 130
@@ -21,8 +21,8 @@ DONE, USER, USAGE, INTERRUPTED = 0, 1, 2, 130
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one command. Returns 0 done, 1 the user's input or machine, 2 usage, 130 interrupted."""
-    parser = build_parser()
-    given = parser.parse_args(arguments if arguments is not None else sys.argv[1:])
+    parser, arguments = build_parser(), sys.argv[1:] if arguments is None else arguments
+    given = parser.parse_args(["app", *arguments] if arguments == ["--offline"] else arguments)
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             # a terminal that lacks a letter must not end the answer
@@ -55,6 +55,7 @@ def _run(parser: argparse.ArgumentParser, given: argparse.Namespace) -> int:
     use_data_dir(settings)
     given.preferences = Preferences(settings, fixed(vars(given)))
     module, name = given.run.split(":")
+    stay_offline(given.preferences.settings)
     command: Callable[..., int] = getattr(importlib.import_module(module), name)
     return command(given, given.preferences.settings)
 
@@ -150,6 +151,7 @@ def _models(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("name", nargs="?", metavar="NAME", help="which model to download")
     _imagined(parser)
+    _offline(parser)
     parser.add_argument("--json", action="store_true", help="the list as JSON")
 
 
@@ -220,6 +222,7 @@ def _tune(parser: argparse.ArgumentParser) -> None:
 def _serve(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run="app.commands:serve")
     parser.add_argument("--api", action="store_true", default=None, help="answer other programs, too")
+    _offline(parser)
 
 
 def _api_key(parser: argparse.ArgumentParser) -> None:
@@ -228,6 +231,11 @@ def _api_key(parser: argparse.ArgumentParser) -> None:
 
 def _app(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run="app.commands:app")
+    _offline(parser)
+
+
+def _offline(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--offline", action="store_true", default=None, help="fetch nothing")
 
 
 _COMMANDS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None]]] = {
@@ -281,6 +289,7 @@ def _reading(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--model", metavar="NAME", help="a name from `models list` or a folder with a checkpoint"
     )
+    _offline(parser)
     parser.add_argument("--context", dest="context_tokens", metavar="N", help="tokens of context")
     parser.add_argument("--weights", metavar="BITS", help="16 decodes a GGUF; 8 or 4 rounds a model of 16")
     parser.add_argument("--kv", metavar="BITS", help="of the KV cache: 16, or 8 for half the memory")

@@ -169,6 +169,7 @@ class Models:
         command: Sequence[str] = FETCH,
     ) -> None:
         self._settings, self._command = settings, tuple(command)
+        self.offline = settings.offline
         self._look = look or (lambda: probe(paths.data_dir(), measure=False))
         self._lock = threading.RLock()
         self._process: subprocess.Popen[bytes] | None = None
@@ -187,7 +188,11 @@ class Models:
         """The model that this computer should have, while it has nothing but the demonstration and nobody
         said "not now".
         """
-        if self.fetching is not None or any(model.here and model.name != EMBEDDED for model in self.list):
+        if (
+            self.offline
+            or self.fetching is not None
+            or any(model.here and model.name != EMBEDDED for model in self.list)
+        ):
             return None
         chosen = next((model for model in self.list if model.recommended and not model.here), None)
         return chosen if chosen and not _offers_declined().exists() else None
@@ -216,7 +221,7 @@ class Models:
         """Downloads a model of the list, or goes on with it. One at a time."""
         with self._lock:
             wanted = next((model for model in self.list if model.name == name and model.fits), None)
-            if self._process is not None or wanted is None:
+            if self._process is not None or wanted is None or self.offline:
                 return
             self._pace = Pace(wanted.bytes)
             with log_file("download") as said:

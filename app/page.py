@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
-from app import views
+from app import model_views, views
 from app.broadcast import Regions
 from app.citations import Citations, Cited
 from app.faults import in_words
@@ -101,6 +101,21 @@ class Page:
             signs = self._citations.so_far(now.text, known, question, now.looked)
         return (parts,), self._live.blocks(now.pieces, job.visible, signs)
 
+    def _about_models(self) -> dict[str, str]:
+        models, current, keep = self._desk.models, self._desk.engine.model_name, self._keep
+        shown = (models.list, current, models.offline)
+        offer, fetching, choosing = models.offer, models.fetching, self._desk.used.choosing
+        return {
+            "models": keep(
+                "models",
+                shown,
+                lambda: model_views.models_html(shown[0], current=current, offline=models.offline),
+            ),
+            "model-offer": keep("model-offer", offer, lambda: model_views.model_offer_html(offer)),
+            "model-files": keep("model-files", choosing, lambda: model_views.model_files_html(choosing)),
+            "fetching": keep("fetching", fetching, lambda: model_views.fetching_html(fetching)),
+        }
+
     def _around(self, turns: list[Turn], now: Snapshot | None) -> dict[str, str]:
         """The regions around the conversation."""
         desk, engine, intake, keep = self._desk, self._desk.engine, self._desk.intake, self._keep
@@ -113,7 +128,6 @@ class Page:
         notice = desk.notice or _engine_notice(engine)
         device = {"cpu": "CPU", "cuda": "GPU"}.get((engine.plan or {}).get("device", ""), "")
         state = (engine.state, engine.model_name, device, _progress(engine))
-        models = (desk.models.list, engine.model_name)
         reading = now and (now.phase, now.loading, now.reading, now.prefill, now.stopping)
         return {
             "header": keep(
@@ -124,16 +138,7 @@ class Page:
             "library": keep(
                 "library", (desk.shelf_version, desk.book_id, desk.conversation_id), self._library
             ),
-            "models": keep("models", models, lambda: views.models_html(models[0], current=models[1])),
-            "model-offer": keep(
-                "model-offer", desk.models.offer, lambda: views.model_offer_html(desk.models.offer)
-            ),
-            "model-files": keep(
-                "model-files", desk.used.choosing, lambda: views.model_files_html(desk.used.choosing)
-            ),
-            "fetching": keep(
-                "fetching", desk.models.fetching, lambda: views.fetching_html(desk.models.fetching)
-            ),
+            **self._about_models(),
             "stage": keep(
                 "stage",
                 (_edition(book), card, covered, intake.opening, talking, desk.fit),

@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 ELSEWHERE = ("model", "data_dir")  # the list of models chooses the one, and the other is where this file lies
 AT_ONCE = (*PER_QUESTION, "fit", "summary_length")
 # everything else: when the engine starts
-NEXT_START = ("max_upload_mb", "api", "api_hosts", "port", "open_browser", "theme")
+NEXT_START = ("max_upload_mb", "offline", "api", "api_hosts", "port", "open_browser", "theme")
 
 
 def fixed(options: Mapping[str, Any]) -> dict[str, str]:

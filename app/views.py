@@ -12,8 +12,6 @@ from app.history import Conversation, Turn
 from app.job import Snapshot
 from app.library import BookEntry
 from app.markup import Citation, blocks
-from app.models import Fetching, Model
-from app.own_files import Choosing
 from app.templating import render
 from app.values import Notice, Opening
 from core.documents.document import Document
@@ -24,7 +22,7 @@ from core.text.words import translated_count as _n
 SHOWN_TALKS = 12
 WORTH_A_CHOICE = 2  # times as long as an answer from passages
 # more are one click away
-SHOWN_MODELS, SHOWN_NOTES = 4, 3
+SHOWN_NOTES = 3
 NOTHING_CITED = Cited()
 SMALL_WORDS = {"a", "an", "and", "at", "by", "in", "of", "on", "the", "to"}
 
@@ -66,38 +64,6 @@ def _sample_title(name: str) -> str:
         for at, word in enumerate(re.split(r"[-_ ]+", stem))
     ]
     return f"{' '.join(words)} ({suffix.upper()})"
-
-
-def models_html(models: tuple[Model, ...], *, current: str) -> str:
-    """What can be chosen here; empty where there is nothing to choose."""
-    if not models:
-        return ""
-    fitting = [model for model in models if model.fits]
-    first = [
-        model for at, model in enumerate(fitting) if at < SHOWN_MODELS or model.here or model.name == current
-    ]
-    return render(
-        "models.html",
-        first=first,
-        more=[model for model in fitting if model not in first],
-        unfit=[model for model in models if not model.fits],
-        current=current,
-    )
-
-
-def model_offer_html(model: Model | None) -> str:
-    """Which model this computer should have; empty where there is nothing to offer."""
-    return render("model_offer.html", model=model) if model else ""
-
-
-def model_files_html(choosing: Choosing | None) -> str:
-    """A folder to choose a model file from; empty while nobody does."""
-    return render("model_files.html", choosing=choosing) if choosing else ""
-
-
-def fetching_html(fetching: Fetching | None) -> str:
-    """The download: how far it is, and what can be done about it."""
-    return render("fetching.html", fetching=fetching) if fetching else ""
 
 
 # --- the middle of the desk

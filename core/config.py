@@ -91,6 +91,7 @@ class Settings:
     # app
     max_upload_mb: int = 200
     snapshot_quota_gb: float | None = None
+    offline: bool = False
     api: bool = False
     api_hosts: tuple[str, ...] = ()
     port: int = 7860
@@ -284,6 +285,7 @@ RULES: dict[str, Rule] = {
     "tflops": _number(0.1, 10_000, auto=True, unit=" TFLOP/s"),
     "max_upload_mb": _whole(1, 10_000, unit=" MB"),
     "snapshot_quota_gb": _number(0, 100_000, auto=True, unit=" GB"),
+    "offline": FLAG,
     "api": FLAG,
     "api_hosts": Rule(lambda: _("a list of names, each with its port as in localhost:9000"), _hosts),
     "port": _whole(0, 65_535),
@@ -336,6 +338,12 @@ def use_data_dir(settings: Settings) -> None:
     """
     if settings.data_dir is not None:
         os.environ.setdefault("TRIFORCE_HOME", str(settings.data_dir))
+
+
+def stay_offline(settings: Settings) -> None:
+    """With `offline`, this process and its children fetch nothing (core.model.hub.offline)."""
+    if settings.offline:
+        os.environ["HF_HUB_OFFLINE"] = "1"  # the hub's client listens to it, too
 
 
 def _read_yaml(path: Path) -> dict[str, Any]:

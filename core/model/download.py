@@ -23,6 +23,7 @@ from core.model.gguf import read_header
 from core.model.gguf_config import config_of
 from core.model.gguf_parts import parts_of
 from core.model.hub import RemoteFile, bar, fetch_file, listed, told_to_the_user
+from core.model.hub import offline as switched_off
 from core.model.stored import finish, finished
 from core.paths import subdir
 from core.text.words import GB, size
@@ -75,6 +76,9 @@ def download(
             "download {name}"
         )
         raise UserError(said.format(repo=repo, name=name or repo))
+    if switched_off():
+        said = _("{name} is not on this computer, and offline is set: nothing is fetched. Start without it.")
+        raise UserError(said.format(name=name or repo))
     from filelock import FileLock
 
     root.mkdir(parents=True, exist_ok=True)

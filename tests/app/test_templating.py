@@ -12,7 +12,7 @@ from babel.messages.extract import extract_from_dir
 from babel.messages.frontend import parse_mapping_cfg
 from jinja2 import UndefinedError, meta
 
-from app import views
+from app import model_views, views
 from app.citations import Cited, Found
 from app.exported import as_html
 from app.history import Conversation, Turn
@@ -110,12 +110,12 @@ def every_region() -> list[str]:
         views.progress_html(LOADED),
         views.progress_html(Snapshot("loading", loading=Loading(BAD))),
         views.spoken(None, OPENING),
-        views.models_html(MODELS, current=BAD),
-        views.models_html(MODELS, current=""),
-        views.model_offer_html(MODELS[0]),
-        views.model_files_html(CHOOSING),
-        views.model_files_html(Choosing(found=ELSEWHERE)),
-        *(views.fetching_html(Fetching(BAD, BAD, 0.5, state, BAD)) for state in ("failed", "running")),
+        model_views.models_html(MODELS, current=BAD),
+        model_views.models_html(MODELS, current=""),
+        model_views.model_offer_html(MODELS[0]),
+        model_views.model_files_html(CHOOSING),
+        model_views.model_files_html(Choosing(found=ELSEWHERE)),
+        *(model_views.fetching_html(Fetching(BAD, BAD, 0.5, state, BAD)) for state in ("failed", "running")),
         panel_html(PLOTTED, live=True),
         plan_html(PLAN, model=BAD),
         reader_html(BOOK, Passage(3, 4)),

@@ -1,0 +1,42 @@
+"""The regions about models: the list, the offer, a file of one's own, the download. Values in, HTML out."""
+
+from __future__ import annotations
+
+from app.models import Fetching, Model
+from app.own_files import Choosing
+from app.templating import render
+from core.model.catalogue import not_yet
+
+SHOWN = 4  # models that are not folded away
+
+
+def models_html(models: tuple[Model, ...], *, current: str, offline: bool = False) -> str:
+    """What can be chosen here; empty where there is nothing to choose. `offline`: nothing can be fetched."""
+    if not models:
+        return ""
+    fitting = [model for model in models if model.fits]
+    first = [model for at, model in enumerate(fitting) if at < SHOWN or model.here or model.name == current]
+    return render(
+        "models.html",
+        first=first,
+        more=[model for model in fitting if model not in first],
+        unfit=[model for model in models if not model.fits],
+        absent=not_yet(),
+        current=current,
+        offline=offline,
+    )
+
+
+def model_offer_html(model: Model | None) -> str:
+    """Which model this computer should have; empty where there is nothing to offer."""
+    return render("model_offer.html", model=model) if model else ""
+
+
+def model_files_html(choosing: Choosing | None) -> str:
+    """A folder to choose a model file from; empty while nobody does."""
+    return render("model_files.html", choosing=choosing) if choosing else ""
+
+
+def fetching_html(fetching: Fetching | None) -> str:
+    """The download: how far it is, and what can be done about it."""
+    return render("fetching.html", fetching=fetching) if fetching else ""
