@@ -12,7 +12,7 @@ import logging
 import secrets
 import threading
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Protocol
 
 log = logging.getLogger(__name__)
@@ -34,14 +34,20 @@ class Source(Protocol):
 class Broadcast:
     """Tells its listeners what of the source has changed. `changed` may be called from any thread."""
 
-    def __init__(self, source: Source) -> None:
-        self.launch = secrets.token_hex(8)  # a page of an earlier launch loads itself anew
+    def __init__(self, source: Source, edition: Callable[[], str] = lambda: "") -> None:
+        """`edition`: what a page was loaded with beside its regions; when it changes, pages load anew."""
+        self._token, self._edition = secrets.token_hex(8), edition
         self._source = source
         self._bell = threading.Condition(threading.Lock())
         self._changed = self._closed = False
         self._listeners: set[Listener] = set()
         self._thread = threading.Thread(target=self._run, name="page", daemon=True)
         self._thread.start()
+
+    @property
+    def launch(self) -> str:
+        """Names what a page was loaded with: one of an earlier launch or edition loads itself anew."""
+        return self._token + self._edition()
 
     @property
     def listening(self) -> int:

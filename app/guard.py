@@ -9,7 +9,7 @@ one of its routes.
 from __future__ import annotations
 
 import os
-from collections.abc import MutableMapping, Sequence
+from collections.abc import Callable, MutableMapping, Sequence
 from http.cookies import CookieError, SimpleCookie
 from urllib.parse import parse_qs
 
@@ -18,7 +18,9 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.keys import Keys
+from app.languages import wished
 from app.templating import render
+from core.text.words import in_language
 
 LOCAL_NAMES = ("127.0.0.1", "localhost", "[::1]")
 # asked by the app itself and by a second start; they reveal nothing
@@ -55,13 +57,21 @@ HEADERS = {
 class LocalGuard:
     """ASGI middleware. `/?k=<code>` trades a code of `keys` for a cookie, and `POST /code` gives a code to
     whoever has the secret. `port` is the one served on.
-    Paths that begin with `keyed` see to it themselves who may ask, and answer to `names`, too.
+    Paths that begin with `keyed` see to it themselves who may ask, and answer to `names`, too. `language`:
+    that of its own pages, by what the browser accepts.
     """
 
     def __init__(
-        self, app: ASGIApp, *, keys: Keys, port: int, keyed: str | None = None, names: Sequence[str] = ()
+        self,
+        app: ASGIApp,
+        *,
+        keys: Keys,
+        port: int,
+        keyed: str | None = None,
+        names: Sequence[str] = (),
+        language: Callable[[str], str] = wished,
     ) -> None:
-        self._app = app
+        self._app, self._language = app, language
         self._keys, self._keyed = keys, keyed
         self._port, self._names = port, frozenset(names)
         self._cookie = f"triforce_{port}"  # cookies of 127.0.0.1 are shared by all its ports
@@ -76,7 +86,8 @@ class LocalGuard:
         if scope["type"] != "http":  # the app has no websockets
             await send({"type": "websocket.close", "code": 1008})
             return
-        refusal = self._refuse(scope)
+        with in_language(self._language(Headers(scope=scope).get("accept-language", ""))):
+            refusal = self._refuse(scope)
         if refusal is not None:
             for name, value in HEADERS.items():
                 refusal.headers.setdefault(name, value)

@@ -25,6 +25,7 @@ from app.stats_panel import panel_html, plan_html
 from app.values import Notice
 from core.documents.document import Document
 from core.events import Stand, Stats
+from core.text.words import in_language
 from core.wire import unpack_looked, unpack_stats
 
 if TYPE_CHECKING:
@@ -38,16 +39,21 @@ class Page:
 
     def __init__(self, desk: Desk, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._desk, self._clock = desk, clock
-        self._citations = Citations()
-        self._live = LiveText()
-        self._kept: dict[str, tuple[object, Any]] = {}
-        self._turn_html: dict[tuple, str] = {}
-        self._part_html: dict[tuple, Markup] = {}
+        self._begin("en")
         self._panel_at = 0.0
         self._due_s: float | None = None
         self._shown: Regions = {}
         self._told: type[Exception] | None = None  # the last error that was put in words
         self._words = ""
+
+    def _begin(self, language: str) -> None:
+        """Everything is to be rendered anew, in `language`."""
+        self._language = language
+        self._citations = Citations()
+        self._live = LiveText()
+        self._kept: dict[str, tuple[object, Any]] = {}
+        self._turn_html: dict[tuple, str] = {}
+        self._part_html: dict[tuple, Markup] = {}
 
     def due_s(self) -> float | None:
         """Seconds until there is something new to see though nothing happens; None when there will not be."""
@@ -55,6 +61,12 @@ class Page:
 
     def render(self) -> Regions:
         """All regions as they are now. What cannot be shown leaves the rest as it was, and is told."""
+        if self._language != self._desk.preferences.language:
+            self._begin(self._desk.preferences.language)
+        with in_language(self._language):
+            return self._told_or_rendered()
+
+    def _told_or_rendered(self) -> Regions:
         try:
             self._shown = self._rendered()
             return self._shown

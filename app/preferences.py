@@ -24,7 +24,7 @@ from core.text.words import translated as _
 
 log = logging.getLogger(__name__)
 ELSEWHERE = ("model", "data_dir")  # the list of models chooses the one, and the other is where this file lies
-AT_ONCE = (*PER_QUESTION, "fit", "summary_length")
+AT_ONCE = (*PER_QUESTION, "fit", "summary_length", "language")
 # everything else: when the engine starts
 NEXT_START = ("max_upload_mb", "offline", "api", "api_hosts", "port", "open_browser", "theme")
 
@@ -51,12 +51,18 @@ class Preferences:
         self._path = paths.data_dir() / "settings.json"
         self._chosen: dict[str, Any] = {}
         self.warning = ""
+        self.wished = "en"  # by the browser that loaded the page last
         self._read()
 
     @property
     def settings(self) -> Settings:
         """What holds now."""
         return self._settings
+
+    @property
+    def language(self) -> str:
+        """The page's: the one set, else the one its browser wishes."""
+        return self._settings.language or self.wished
 
     def origin(self, key: str) -> str:
         """Where its value is from: "command line" | "config.yaml" | "app" | "default"."""

@@ -20,9 +20,11 @@ from app.guard import LocalGuard, scrub_environment
 from app.handlers import Desk
 from app.instance import Address, free_port
 from app.keys import Keys
+from app.languages import Rendered, wished
 from app.page import Page
 from app.templating import render
 from core import paths
+from core.text.words import in_language
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -73,7 +75,8 @@ class Server:
         self.quit = False  # by the person, on the page
         self._asked, self._ended = threading.Event(), threading.Event()
         self._blocks = None
-        self.broadcast = Broadcast(Page(desk))
+        self.broadcast = Broadcast(Page(desk), lambda: desk.preferences.settings.language or "")
+        self._dressed = ""
         self._watching = [self.broadcast.changed]
         desk.watch(self._changed)
 
@@ -91,7 +94,7 @@ class Server:
         from starlette.middleware import Middleware
 
         with without_stub_files():
-            from app.theme import head, theme
+            from app.theme import theme
             from app.ui import build
         for words in broken():
             log.warning(words)
@@ -106,7 +109,7 @@ class Server:
             blocked_paths=[str(paths.subdir(name)) for name in PRIVATE_FOLDERS],
             max_file_size=settings.max_upload_mb * 1024 * 1024,
             theme=theme(),
-            head=head(settings.theme, launch=self.broadcast.launch, max_mb=settings.max_upload_mb),
+            head=self._head(),
             favicon_path=str(ICON) if ICON.exists() else None,
             app_kwargs={
                 **NO_PAGES,
@@ -118,7 +121,9 @@ class Server:
                         port=address.port,
                         keyed=KEYED if settings.api else None,
                         names=settings.api_hosts,
-                    )
+                        language=lambda header: self._desk.preferences.settings.language or wished(header),
+                    ),
+                    Middleware(Rendered, preferences=self._desk.preferences, dress=self._dress),
                 ],
             },
             **QUIET,
@@ -126,6 +131,23 @@ class Server:
         )
         end_queue(self._blocks)
         return address
+
+    def _head(self) -> str:
+        from app.theme import head
+
+        settings = self._settings
+        return head(settings.theme, launch=self.broadcast.launch, max_mb=settings.max_upload_mb)
+
+    def _dress(self) -> None:
+        """The page in its language, before it is loaded."""
+        from app.ui import dress
+
+        wanted = f"{self._desk.preferences.language} {self.broadcast.launch}"
+        if wanted != self._dressed:
+            with in_language(self._desk.preferences.language):
+                dress(self._blocks, self._head())
+            self._dressed = wanted
+            self._desk.change()
 
     def _routes(self) -> list[BaseRoute]:
         from starlette.responses import FileResponse

@@ -7,7 +7,7 @@ from statistics import median
 from app.templating import render
 from core.events import Acceptance, Stats, Verified
 from core.model.catalogue import title_of
-from core.text.words import duration, size
+from core.text.words import duration, localised, size
 from core.text.words import translated as _
 from core.text.words import translated_count as _n
 
@@ -71,7 +71,7 @@ def _facts(stats: Stats) -> list[tuple[str, str, str]]:
     facts = [
         ("ttft", _("First token after"), _wait(stats.ttft_s) if some else NOTHING),
         ("prefill", _("Prefill"), _prefill(stats)),
-        ("new", _("New tokens"), f"{stats.new_tokens:,}" if some else NOTHING),
+        ("new", _("New tokens"), localised(f"{stats.new_tokens:,}") if some else NOTHING),
         ("wait", _("Longest wait"), _wait(stats.longest_wait_ms / 1000) if some else NOTHING),
         ("mode", _("Mode"), mode_names().get(stats.mode, stats.mode)),
     ]
@@ -85,7 +85,7 @@ def _facts(stats: Stats) -> list[tuple[str, str, str]]:
 
 
 def _wait(seconds: float) -> str:
-    return f"{seconds * 1000:.0f} ms" if seconds < 0.9995 else duration(seconds)
+    return localised(f"{seconds * 1000:.0f} ms") if seconds < 0.9995 else duration(seconds)
 
 
 def _prefill(stats: Stats) -> str:

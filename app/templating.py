@@ -8,7 +8,8 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from core.text.words import duration, size, translated, translated_count
+from core.text.said import said
+from core.text.words import duration, language, localised, size, translated, translated_count
 
 TEMPLATES = Path(__file__).resolve().parent / "templates"
 
@@ -25,8 +26,8 @@ def render(name: str, /, **values: object) -> Markup:
 
 def _sentence(message: str, /, **values: object) -> Markup:
     """`_`: no sentence holds HTML, and the values put into it are escaped."""
-    said = escape(translated(message))
-    return _filled(said, values) if values else said
+    sentence = escape(translated(message))
+    return _filled(sentence, values) if values else sentence
 
 
 def _counted(one: str, many: str, number: int, /, **values: object) -> Markup:
@@ -34,24 +35,38 @@ def _counted(one: str, many: str, number: int, /, **values: object) -> Markup:
     return _filled(escape(translated_count(one, many, number)), {"count": number, **values})
 
 
-def _filled(said: Markup, values: dict[str, object]) -> Markup:
+def _filled(sentence: Markup, values: dict[str, object]) -> Markup:
     shown = {name: _number(value) if isinstance(value, int) else value for name, value in values.items()}
-    return said.format(**shown)
+    return sentence.format(**shown)
 
 
 def _number(value: int) -> str:
-    return f"{value:,}"
+    return localised(f"{value:,}")
+
+
+def _decimal(value: float, digits: int = 1) -> str:
+    return localised(f"{value:,.{digits}f}")
 
 
 def _percent(share: float, digits: int = 0) -> str:
-    return f"{share:.{digits}%}"
+    return localised(f"{share:.{digits}%}")
+
+
+def _width(share: float) -> str:
+    """A share as CSS has it, whatever the language."""
+    return f"{share:.2%}"
+
+
+def _said(text: object) -> object:
+    """What another process or another day said in English; Markup is kept."""
+    return text if isinstance(text, Markup) or not text else said(str(text))
 
 
 def _ms(value: float) -> str:
     """Milliseconds without their unit; a dash where nothing was measured."""
     if not value:
         return "–"
-    return f"{value:.1f}" if value < 100 else f"{value:,.0f}"
+    return _decimal(value, 1 if value < 100 else 0)
 
 
 def _lines(text: str) -> Markup:
@@ -72,7 +87,18 @@ _environment = Environment(
     lstrip_blocks=True,
     auto_reload=False,
 )
-_environment.globals.update({"_": _sentence, "_n": _counted, "size": size, "duration": duration})
+_environment.globals.update(
+    {"_": _sentence, "_n": _counted, "size": size, "duration": duration, "language": language}
+)
 _environment.filters.update(
-    {"number": _number, "percent": _percent, "ms": _ms, "lines": _lines, "paragraphs": _paragraphs}
+    {
+        "number": _number,
+        "decimal": _decimal,
+        "percent": _percent,
+        "width": _width,
+        "ms": _ms,
+        "lines": _lines,
+        "paragraphs": _paragraphs,
+        "said": _said,
+    }
 )

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import gradio as gr
 
+from core.text.words import language
+
 ASSETS = Path(__file__).resolve().parent.parent / "assets"
 CSS = [
     ASSETS / "css" / f"{name}.css"
@@ -82,7 +84,9 @@ def head(choice: str, *, launch: str, max_mb: int) -> str:
     # not by Gradio's css option: it rewrites selectors
     style = "\n".join(path.read_text(encoding="utf-8") for path in CSS)
     known = json.dumps({"choice": choice, "launch": launch, "maxMb": max_mb})
+    spoken = json.dumps(language())
     return (
         f'<meta name="color-scheme" content="light dark"><style>{style}</style>'
-        f"<script>Object.assign(document.documentElement.dataset, {known});{script}</script>"
+        f"<script>document.documentElement.lang = {spoken};"
+        f"Object.assign(document.documentElement.dataset, {known});{script}</script>"
     )

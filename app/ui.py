@@ -11,6 +11,7 @@ from app.actions import dispatch, make_wish
 from app.faults import guarded
 from app.handlers import Desk
 from app.templating import render
+from core.text.words import marked as N_
 from core.text.words import translated as _
 
 # the browser sends a request and gets its answer; nobody outside the page may
@@ -18,6 +19,28 @@ DIRECT = {"queue": False, "api_visibility": "private", "show_progress": "hidden"
 BUS = """window.triforce.connect({
   act: (sent) => trigger('act', { sent }), upload
 });"""
+# what stands fixed on the page: by the id of its part, the template or the words of its fields
+FIXED = {
+    "skip": "skip.html",
+    "topbar-tools": "topbar.html",
+    "drop-small": "drop.html",
+    "settings-head": "drawer_head.html",
+    "spoken": "spoken.html",
+    "lost": "lost.html",
+    "hero": "hero.html",
+    "talkbar": "talkbar.html",
+    "turns": "turns.html",
+    "live": "writing.html",
+    "tabs": "tabs.html",
+    "reader-tools": "reader_tools.html",
+    "stop": "stop.html",
+}
+WORDS = {
+    "password": {"label": N_("Password")},
+    "unlock": {"value": N_("Open")},
+    "question": {"placeholder": N_("Ask about the book…"), "label": N_("Question")},
+    "send": {"value": N_("Ask")},
+}
 
 
 def build(desk: Desk) -> gr.Blocks:
@@ -29,13 +52,13 @@ def build(desk: Desk) -> gr.Blocks:
         analytics_enabled=False,
         delete_cache=(600, 600),
     ) as blocks:
-        _fixed("skip.html", "skip")
+        _fixed("skip")
         with gr.Row(elem_id="topbar"):
             _region("header")
-            _fixed("topbar.html", "topbar-tools")
+            _fixed("topbar-tools")
         with gr.Row(elem_id="desk"):
             with gr.Column(elem_id="left", min_width=0):
-                _fixed("drop.html", "drop-small")
+                _fixed("drop-small")
                 for name in ("library", "fetching", "models"):
                     _region(name)
             with gr.Column(elem_id="middle", min_width=0):
@@ -43,9 +66,9 @@ def build(desk: Desk) -> gr.Blocks:
             with gr.Column(elem_id="right", min_width=0):
                 _right()
         with gr.Column(elem_id="settings", min_width=0):
-            _fixed("drawer_head.html", "settings-head")
+            _fixed("settings-head")
             _region("preferences")
-        _fixed("spoken.html", "spoken")
+        _fixed("spoken")
         bus = gr.HTML("", elem_id="bus", js_on_load=BUS, apply_default_css=False)
         _wire(desk, bus, password, unlock, question, send)
         # in the browser alone: Gradio overwrites what a script writes into its boxes
@@ -57,8 +80,24 @@ def _html(html: str, name: str) -> None:
     gr.HTML(html, elem_id=name, js_on_load=None, apply_default_css=False)
 
 
-def _fixed(template: str, name: str) -> None:
-    _html(render(template), name)
+def dress(blocks: gr.Blocks, head: str) -> None:
+    """Says what stands fixed on a launched page again, in the language at hand, for whoever loads it next."""
+    for part in blocks.blocks.values():
+        name = getattr(part, "elem_id", None)
+        if name in FIXED:
+            part.value = render(FIXED[name])
+        for field, words in _words(name).items():
+            setattr(part, field, words)
+    blocks.head = head
+    blocks.config = blocks.get_config_file()
+
+
+def _fixed(name: str) -> None:
+    _html(render(FIXED[name]), name)
+
+
+def _words(name: str) -> dict[str, str]:
+    return {field: _(words) for field, words in WORDS.get(name, {}).items()}
 
 
 def _region(name: str) -> None:
@@ -67,28 +106,28 @@ def _region(name: str) -> None:
 
 def _middle() -> tuple[gr.Textbox, gr.Button, gr.Textbox, gr.Button]:
     """Returns the password box and its button, the question box and its button."""
-    _fixed("lost.html", "lost")
+    _fixed("lost")
     _region("notice")
     with gr.Column(elem_id="scroller", min_width=0):
         _region("model-offer")
         _region("model-files")
-        _fixed("hero.html", "hero")
+        _fixed("hero")
         for name in ("stage", "choices", "ways", "suggestions"):
             _region(name)
-        _fixed("talkbar.html", "talkbar")
-        _fixed("turns.html", "turns")
-        _fixed("writing.html", "live")
+        _fixed("talkbar")
+        _fixed("turns")
+        _fixed("live")
         _region("progress")
     return *_password(), *_composer()
 
 
 def _right() -> None:
-    _fixed("tabs.html", "tabs")
+    _fixed("tabs")
     with gr.Column(elem_id="pane-live", min_width=0):
         _region("panel")
         _region("plan")
     with gr.Column(elem_id="pane-reader", min_width=0):
-        _fixed("reader_tools.html", "reader-tools")
+        _fixed("reader-tools")
         _region("found")
         _region("marks")
         _region("reader")
@@ -99,17 +138,16 @@ def _password() -> tuple[gr.Textbox, gr.Button]:
         _region("locked")
         with gr.Row():
             password = gr.Textbox(
-                type="password", label=_("Password"), elem_id="password", scale=4, max_length=200
+                type="password", **_words("password"), elem_id="password", scale=4, max_length=200
             )
-            return password, gr.Button(_("Open"), variant="primary", elem_id="unlock", min_width=90)
+            return password, gr.Button(**_words("unlock"), variant="primary", elem_id="unlock", min_width=90)
 
 
 def _composer() -> tuple[gr.Textbox, gr.Button]:
     with gr.Row(elem_id="composer"):
         question = gr.Textbox(
-            placeholder=_("Ask about the book…"),
+            **_words("question"),
             show_label=False,
-            label=_("Question"),
             lines=1,
             max_lines=6,
             elem_id="question",
@@ -117,8 +155,8 @@ def _composer() -> tuple[gr.Textbox, gr.Button]:
             scale=8,
             max_length=20_000,
         )
-        send = gr.Button(_("Ask"), variant="primary", elem_id="send", min_width=84)
-        _fixed("stop.html", "stop")
+        send = gr.Button(**_words("send"), variant="primary", elem_id="send", min_width=84)
+        _fixed("stop")
     return question, send
 
 

@@ -15,6 +15,7 @@ from app.markup import Citation, blocks
 from app.templating import render
 from app.values import Notice, Opening
 from core.documents.document import Document
+from core.text.said import said
 from core.text.words import duration
 from core.text.words import translated as _
 from core.text.words import translated_count as _n
@@ -213,7 +214,8 @@ def turn_html(
 ) -> str:
     """One finished turn; `parts`: what was told of each part, as `answer_html` makes it."""
     if turn.role == "user":
-        return render("asked.html", text=turn.text, number=turn.number)
+        text = said(turn.text) if turn.extra.get("summary") else turn.text
+        return render("asked.html", text=text, number=turn.number)
     stored = turn.extra
     stats = stored.get("stats") or {}
     reason = stored.get("reason", "")
@@ -261,7 +263,7 @@ def progress_html(now: Snapshot | None) -> str:
 def _doing(now: Snapshot) -> str:
     reading = now.reading
     if reading is None:
-        return now.loading.stage if now.phase == "loading" and now.loading else _("Getting ready")
+        return _(now.loading.stage) if now.phase == "loading" and now.loading else _("Getting ready")
     if reading.purpose == "passage":
         one, among = _("Reading a passage: {part}"), _("Reading passage {index} of {total}: {part}")
     elif reading.purpose == "whole summary":
@@ -269,7 +271,7 @@ def _doing(now: Snapshot) -> str:
     else:
         one, among = _("Reading: {part}"), _("Reading, {index} of {total}: {part}")
     return (among if reading.total > 1 else one).format(
-        index=reading.index, total=reading.total, part=reading.label
+        index=reading.index, total=reading.total, part=said(reading.label)
     )
 
 

@@ -20,6 +20,7 @@ from typing import Any
 import yaml
 
 from core.errors import UserError
+from core.text.words import LANGUAGES
 from core.text.words import translated as _
 
 log = logging.getLogger(__name__)
@@ -97,6 +98,7 @@ class Settings:
     port: int = 7860
     open_browser: bool = True
     theme: str = "system"
+    language: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for a pipe or a log; auto is spelled "auto", so nothing is lost on the way back."""
@@ -291,6 +293,7 @@ RULES: dict[str, Rule] = {
     "port": _whole(0, 65_535),
     "open_browser": FLAG,
     "theme": _choice(THEMES),
+    "language": _choice(tuple(LANGUAGES), auto=True),
 }
 
 

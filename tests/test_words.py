@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import gettext
 from pathlib import Path
 
 import pytest
 from babel.messages.catalog import Catalog
 from babel.messages.extract import DEFAULT_KEYWORDS, extract_from_dir
 from babel.messages.frontend import parse_mapping_cfg
-from babel.messages.mofile import write_mo
-from babel.messages.pofile import read_po
+from babel.messages.pofile import read_po, write_po
 
 from core.paths import write_whole
-from core.text import words
+from core.text import catalogues, words
+from core.text import said as said_again
 from core.text.words import duration, size
 
 REPO = Path(__file__).resolve().parent.parent
@@ -36,21 +35,110 @@ def test_catalogue_holds_every_sentence():
     assert written == known, f"out of date; mend it with: {TO_MEND}"
 
 
-def test_language_is_read_from_the_catalogue(tmp_path, monkeypatch):
+@pytest.fixture
+def german(tmp_path, monkeypatch):
+    """Writes a German catalogue for this test alone."""
+    folder = tmp_path / "de" / "LC_MESSAGES"
+    folder.mkdir(parents=True)
+
+    def write(*messages: tuple) -> None:
+        catalog = Catalog("de")
+        for message, told in messages:
+            catalog.add(message, told)
+        with (folder / "messages.po").open("wb") as file:
+            write_po(file, catalog)
+
+    monkeypatch.setattr(catalogues, "LOCALES", tmp_path)
+    catalogues.of.cache_clear()
+    said_again._shapes.cache_clear()
+    said_again._said.cache_clear()
+    yield write
+    catalogues.of.cache_clear()
+    said_again._shapes.cache_clear()
+    said_again._said.cache_clear()
+
+
+def test_language_is_read_from_the_catalogue(german):
     """The sentence in the code is the key; without a catalogue it is what is shown."""
-    compiled = tmp_path / "xx" / "LC_MESSAGES"
-    compiled.mkdir(parents=True)
-    catalog = Catalog("de")
-    catalog.add("The context is full.", "Der Kontext ist voll.")
-    with (compiled / "messages.mo").open("wb") as file:
-        write_mo(file, catalog)
-    monkeypatch.setattr(words, "LOCALES", tmp_path)
-    monkeypatch.setattr(words, "_translations", gettext.NullTranslations())
+    german(("The context is full.", "Der Kontext ist voll."), (("{count} book", "{count} books"), ("a", "b")))
     assert words.translated("The context is full.") == "The context is full."
-    words.use_language("xx")
-    assert words.translated("The context is full.") == "Der Kontext ist voll."
-    words.use_language("yy")
-    assert words.translated("The context is full.") == "The context is full."
+    with words.in_language("de"):
+        assert words.language() == "de"
+        assert words.translated("The context is full.") == "Der Kontext ist voll."
+        assert words.translated("Not in it.") == "Not in it."
+        assert [words.translated_count("{count} book", "{count} books", n) for n in (0, 1, 2)] == [
+            "b",
+            "a",
+            "b",
+        ]
+    with words.in_language("zh"):
+        assert words.translated("The context is full.") == "The context is full."
+    assert words.language() == "en"
+
+
+def test_catalogue_is_read_as_babel_reads_it(german):
+    """Line breaks, quotation marks, entries over several lines: what a translator's editor writes."""
+    hard = 'A "word"\tand a line\nand\\more. ' + "Long enough to be broken over lines. " * 4
+    german((hard, hard.upper()), ("kept", ""), ("last", "zuletzt"))
+    read = catalogues.of("de")
+    assert read.sentence(hard) == hard.upper()
+    assert read.sentence("kept") == "kept", "an empty translation is none"
+    assert read.sentence("last") == "zuletzt"
+
+
+@pytest.mark.parametrize(
+    ("code", "given", "written"),
+    [
+        ("de", "8,192", "8.192"),
+        ("de", "9.1 GB", "9,1 GB"),
+        ("de", "1,234.5 ms", "1.234,5 ms"),
+        ("de", "92%", "92\N{NO-BREAK SPACE}%"),
+        ("de", "2.13.0", "2.13.0"),
+        ("de", "chapter 1.5", "chapter 1.5"),
+        ("zh", "12 min", "12 分钟"),
+        ("zh", "8,192", "8,192"),
+        ("en", "1.5 h", "1.5 h"),
+    ],
+)
+def test_quantities_are_written_as_the_language_does(code: str, given: str, written: str):
+    with words.in_language(code):
+        assert words.localised(given) == written
+
+
+def test_sentences_made_elsewhere_are_said_again(german):
+    """The engine, in its own process, and an answer of last year speak English: the page does not."""
+    german(
+        ("The book needs {needed}; {free} is free.", "Das Buch braucht {needed}, frei sind {free}."),
+        (
+            "At {rate:.2f} a token takes {ms:.0f} ms{than}.",
+            "Bei {rate:.2f} dauert ein Token {ms:.0f} ms{than}.",
+        ),
+        (" instead of {plain:.0f} ms", " statt {plain:.0f} ms"),
+        ("Stopped. {reason}", "Angehalten. {reason}"),
+        ("Chapter {first}", "Kapitel {first}"),
+        ("{resident} of {layers}", "{resident} von {layers}"),
+        ("“{title}” was read.", "„{title}“ wurde gelesen."),
+        ("KV cache", "KV-Cache"),
+        ("Not in memory: {parts}.", "Nicht im Speicher: {parts}."),
+        ("End", "Ende"),
+    )
+    with words.in_language("de"):
+        cases = {
+            "The book needs 9.1 GB; 6.0 GB is free.": "Das Buch braucht 9,1 GB, frei sind 6,0 GB.",
+            "At 0.92 a token takes 30 ms instead of 62 ms.": "Bei 0,92 dauert ein Token 30 ms statt 62 ms.",
+            "Unknown. Chapter 4": "Unknown. Kapitel 4",
+            "Stopped. The book needs 1.0 GB; 5 MB is free.": (
+                "Angehalten. Das Buch braucht 1,0 GB, frei sind 5 MB."
+            ),
+            "Chapter IV: The Wizard of Oz": "Kapitel IV: The Wizard of Oz",
+            "The Wizard of Oz": "The Wizard of Oz",
+            "“KV cache” was read.": "„KV cache“ wurde gelesen.",
+            "Not in memory: KV cache 1.5 GB, CPU 3 MB.": "Nicht im Speicher: KV-Cache 1,5 GB, CPU 3 MB.",
+            "End": "End",
+            "": "",
+        }
+        assert {text: said_again.said(text) for text in cases} == cases
+    assert said_again.said("Chapter 4") == "Chapter 4"
 
 
 @pytest.mark.parametrize(
