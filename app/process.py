@@ -7,11 +7,13 @@ import os
 import queue
 import subprocess
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
 from core import paths
+from core.model.folder import changed_since
+from core.text.words import translated as _
 from core.wire import from_line, to_line
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -95,6 +97,24 @@ def log_file(of: str = "engine") -> IO[bytes]:
         if path.exists() and path.stat().st_size > _LOG_BYTES:
             path.replace(path.with_suffix(".log.1"))
     return path.open("ab")
+
+
+def why_ended(how: str, mapped_files: Mapping[str, int]) -> str:
+    """What whoever waits for an answer is told when the process ended by itself. `mapped_files`: those of its
+    model, which end it when somebody makes them shorter.
+    """
+    file = changed_since(mapped_files)
+    if file is not None:
+        said = _(
+            "{file} was changed or removed while the model was in use: this answer is lost, and nothing of "
+            "the conversation. Put the file back, or choose another model; then ask again."
+        )
+        return said.format(file=file)
+    said = _(
+        "The engine stopped unexpectedly ({how}). It is being started again and nothing of the conversation "
+        "is lost: ask again in a moment."
+    )
+    return said.format(how=how)
 
 
 def _environment() -> dict[str, str]:

@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any
 
-from app.process import EngineProcess, log_path
+from app.process import EngineProcess, log_path, why_ended
 from core import paths
 from core.ask import Ask
 from core.cache.disk import SnapshotFolder
@@ -57,6 +57,7 @@ class Runtime:
         self._sent_away: int | None = None
         self._persons = 0  # who ask or are answered
         self._known_book = ""
+        self._mapped_files: dict[str, int] = {}
         self._failures = 0
         self._closed = False
         self.state = "starting"
@@ -358,6 +359,7 @@ class Runtime:
             facts["model_name"],
             facts["context_tokens"],
         )
+        self._mapped_files = facts["mapped_files"]
         self._failures = 0
         self.loading_fraction = None
         self._become("ready")
@@ -366,11 +368,7 @@ class Runtime:
         """Tell whoever waits, then start again; not for ever."""
         log.warning("the engine process ended: %s", how)
         started = self.state in ("ready", "busy")
-        words = _(
-            "The engine stopped unexpectedly ({how}). It is being started again and nothing of the "
-            "conversation is lost: ask again in a moment."
-        )
-        self._fail_all(words.format(how=how))
+        self._fail_all(why_ended(how, self._mapped_files))
         self._end_process()
         self._failures = 0 if started else self._failures + 1
         if self._failures > _RESTARTS:

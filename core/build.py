@@ -52,7 +52,9 @@ def open_session(settings: Settings, *, progress: Progress = lambda stage, share
     from core.conversation.notes import NoteStore
     from core.conversation.reading import ReadingStyle
     from core.conversation.session import Session
+    from core.model.folder import mapped_files
 
+    mapped = {file: size for one in (folder, draft) if one for file, size in mapped_files(one).items()}
     heads = _heads(choice, folder) if settings.evidence_attention else ()
     free = psutil.virtual_memory().available
     allowance = min(int(free * _ALLOWANCE_SHARE), _ALLOWANCE_MOST) if choice.plan.device == "cpu" else 0
@@ -66,6 +68,7 @@ def open_session(settings: Settings, *, progress: Progress = lambda stage, share
         verify=settings.verify,
         read_whole_s=settings.read_whole_s,
         heads=[Head(*one) for one in heads],
+        mapped_files=mapped,
     )
 
 

@@ -57,8 +57,9 @@ class Session:
         verify: bool = False,
         read_whole_s: float = 300.0,
         heads: Sequence[Head] = (),
+        mapped_files: Mapping[str, int] | None = None,
     ) -> None:
-        self._read_whole_s = read_whole_s
+        self._read_whole_s, self._mapped_files = read_whole_s, dict(mapped_files or {})
         self._engine, self._tokenizer, self._style = engine, tokenizer, style
         self._books = Books(tokenizer, style, engine.context_tokens)
         self._conversations = Conversations(tokenizer, style, defaults or {})
@@ -129,12 +130,15 @@ class Session:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What whoever shows the answers should know of their model: plan, model_name, context_tokens."""
+        """What whoever shows the answers should know of their model: plan, model_name, context_tokens,
+        mapped_files (core.model.folder).
+        """
         engine = self._engine
         return {
             "plan": engine.plan.to_json(),
             "model_name": engine.model_name,
             "context_tokens": engine.context_tokens,
+            "mapped_files": self._mapped_files,
         }
 
     def reading_plan(

@@ -123,6 +123,9 @@ def find(name: str) -> CatalogueEntry:
     for known, why in not_yet().items():
         if wanted == known.lower():
             raise UserError(why)
+    if path.is_absolute():
+        said = _("{file} is gone, or holds no model. Choose where the model is now, or another one.")
+        raise UserError(said.format(file=path))
     names = {entry.name.lower(): entry.name for entry in _entries()}
     near = names[difflib.get_close_matches(wanted, names, n=1, cutoff=0.0)[0]]
     said = _(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import struct
+from collections.abc import Mapping
 from pathlib import Path
 
 from core.errors import UserError
@@ -38,6 +39,22 @@ def check_files(folder: Path) -> None:
     if "draft" not in config and not any(path.is_file() for path in tokenizers):
         said = _("{folder} has no tokenizer (tokenizer.json or tokenizer.model). Copy the whole folder.")
         raise UserError(said.format(folder=folder))
+
+
+def mapped_files(folder: Path) -> dict[str, int]:
+    """{path: bytes} of the weights that may stay mapped into memory while the model is used: a process that
+    reads behind the end of one is ended by the system. A GGUF is read once and never mapped.
+    """
+    return {str(file): file.stat().st_size for file in _weight_files(folder) if file.is_file()}
+
+
+def changed_since(files: Mapping[str, int]) -> Path | None:
+    """The first of such files that is gone or has another size."""
+    for name, size in files.items():
+        file = Path(name)
+        if not file.is_file() or file.stat().st_size != size:
+            return file
+    return None
 
 
 def _check_weights(folder: Path) -> None:
