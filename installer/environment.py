@@ -1,13 +1,12 @@
-"""The app's own Python environment, `.venv` beside launcher.py: made once, finished when interrupted, made
+"""The app's own Python environment (installer.places says where): made once, finished when interrupted, made
 anew when broken.
 
-What is done is written to a record inside `.venv` after each step, so an interrupted setup goes on where it
+What is done is written to a record inside it after each step, so an interrupted setup goes on where it
 was. A start with everything done reads that record, two small files and nothing else.
 """
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import hashlib
 import importlib.util
@@ -17,12 +16,12 @@ import platform
 import shutil
 import subprocess
 import sys
-import time
 import venv
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from installer import torch_build
+from installer import places, torch_build
+from installer.lock import locked
 from installer.packages import Pip, SetupError
 from installer.progress import Progress
 
@@ -46,11 +45,12 @@ class Record:
 
 
 class Environment:
-    """`.venv` below `root`. Nothing is looked at before a method is called."""
+    """The environment of the program in `root`. Only where it lies is looked at before a method is called."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.folder = root / ".venv"
+        self.folder = places.environment_folder(root)
+        self.lock = self.folder.with_name(self.folder.name + ".lock")
         self.python = self.folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
         self._record_file = self.folder / "triforce.json"
 
@@ -110,8 +110,10 @@ class Environment:
 
     def make_ready(self, *, extras: bool, progress: Progress) -> None:
         """Do whatever is missing. Raises SetupError with cause and remedy."""
+        self._require_short_path()
+        said = "Another start is setting up; waiting for it"
         try:
-            with _lock(self.root / ".venv.lock", progress):
+            with locked(self.lock, lambda: progress.step(said)):
                 if not self.is_ready(extras=extras):
                     self._make(extras, progress)
         except OSError as error:
@@ -127,8 +129,8 @@ class Environment:
         """Delete the environment; nothing of the user's is in it."""
         if self.is_this():
             raise SetupError(
-                "This is the Python inside .venv. Start launcher.py with the Python installed on this "
-                "computer."
+                "This is the Python of the environment itself. Start launcher.py with the one installed on "
+                "this computer, or by the starter in installer/."
             )
         if self.folder.is_symlink():
             self.folder.unlink()
@@ -137,11 +139,18 @@ class Environment:
 
     def _make(self, extras: bool, progress: Progress) -> None:
         record = self._usable_record(progress)
-        pip = Pip(self.python, scratch=self.folder / "tmp", log=self.folder / "setup.log")
+        pip = Pip(
+            self.python,
+            scratch=self.folder / "tmp",
+            log=self.folder / "setup.log",
+            wheels=self.root / "wheels",
+        )
         if not record.torch or self._gpu_came_later(record):
             driver = torch_build.find_driver()
             build = self._choose(driver)
             self._require_free_space(build)
+            if os.name == "nt":
+                pip.install_runtime(self.root / "requirements.txt", self.folder, progress)
             pip.install_torch(build, replace=record.torch != "", progress=progress)
             pip.check_torch()
             record = self._write(record, torch=build.name, driver_in_sight=torch_build.driver_in_sight())
@@ -152,7 +161,7 @@ class Environment:
             pip.install("Installing the test packages", ["-r", self.root / "requirements-test.txt"], progress)
             record = self._write(record, extras=self._hash("requirements-test.txt"))
         self._write(record, python=self._interpreter())
-        shutil.rmtree(self.folder / "tmp", ignore_errors=True)
+        pip.clean_up()
         progress.done("The environment is ready")
 
     def _usable_record(self, progress: Progress) -> Record:
@@ -205,10 +214,10 @@ class Environment:
             return
         if _has("pip"):
             outer = [sys.executable, "-m", "pip"]
-            if self._quietly([*outer, "--python", self.python, "install", "pip"]):
+            if self._quietly([*outer, "--python", self.python, "install", "--no-cache-dir", "pip"]):
                 return
             # before pip 22.3
-            if self._quietly([*outer, "install", "--target", self._site_packages(), "pip"]):
+            if self._quietly([*outer, "install", "--no-cache-dir", "--target", self._site_packages(), "pip"]):
                 return
         minor = f"{sys.version_info[0]}.{sys.version_info[1]}"
         raise SetupError(
@@ -246,9 +255,17 @@ class Environment:
         free = shutil.disk_usage(self.folder).free
         if free < needed:
             raise SetupError(
-                f"The environment needs about {needed / 1e9:.0f} GB free beside launcher.py; "
+                f"The environment needs about {needed / 1e9:.0f} GB free in {self.folder.parent}; "
                 f"{free / 1e9:.1f} GB is free. "
                 f"Free some space, or move the folder to another drive, and start again."
+            )
+
+    def _require_short_path(self) -> None:
+        if excess := places.too_long(self.folder):
+            raise SetupError(
+                f"The path {self.folder} is too long for Windows by {excess} characters, with what is to be "
+                "installed in it. Move the program to a folder with a shorter path, such as C:\\TriForce, or "
+                "switch long paths on in Windows, and start again."
             )
 
     def _write(self, record: Record, **changes: object) -> Record:
@@ -260,36 +277,5 @@ class Environment:
         return record
 
 
-@contextlib.contextmanager
-def _lock(path: Path, progress: Progress):
-    """One setup at a time; the operating system lets go of the lock when its holder dies."""
-    with path.open("a+b") as file:
-        if not _try_lock(file):
-            progress.step("Another start is setting up; waiting for it")
-            _wait_for_lock(file)
-        yield
-
-
 def _has(module: str) -> bool:
     return importlib.util.find_spec(module) is not None
-
-
-def _try_lock(file) -> bool:
-    try:
-        if os.name == "nt":
-            import msvcrt
-
-            file.seek(0)
-            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
-        else:
-            import fcntl
-
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True
-
-
-def _wait_for_lock(file) -> None:
-    while not _try_lock(file):
-        time.sleep(0.5)

@@ -67,11 +67,18 @@ class SetupError(Exception):
 
 class Pip:
     """Runs `python -m pip`. `scratch` holds what is being downloaded (on the same drive, and its growth is
-    the progress).
+    the progress), and beside it pip's cache, until `clean_up`. What lies in the folder `wheels` is taken
+    first, and nothing else is asked where that is enough.
     """
 
-    def __init__(self, python: Path, *, scratch: Path, log: Path) -> None:
-        self._python, self._scratch, self._log = python, scratch, log
+    def __init__(self, python: Path, *, scratch: Path, log: Path, wheels: Path) -> None:
+        self._python, self._scratch, self._log, self._wheels = python, scratch, log, wheels
+        self._cache = scratch.with_name("cache")
+
+    def clean_up(self) -> None:
+        """Delete what pip kept to go on from."""
+        for folder in (self._scratch, self._cache):
+            shutil.rmtree(folder, ignore_errors=True)
 
     @staticmethod
     def clean_environ() -> dict[str, str]:
@@ -102,6 +109,8 @@ class Pip:
         if replace:
             self._ask("uninstall", "--yes", "torch", timeout=300)
         title = f"Installing PyTorch ({'CPU' if build.name == 'cpu' else 'CUDA, ' + build.name} build)"
+        if self._from_wheels(title, [torch_build.RANGE], progress):
+            return
         if build.name == "cpu" and (sys.platform != "linux" or self._offers_local_cpu_build()):
             wanted = torch_build.LOCAL_CPU if sys.platform == "linux" else torch_build.RANGE
             self.install(title, [wanted], progress)
@@ -144,8 +153,24 @@ class Pip:
             errors="replace",
             timeout=timeout,
             stdin=subprocess.DEVNULL,
-            env=self.clean_environ(),
+            env=self._environ(),
         )
+
+    def _environ(self) -> dict[str, str]:
+        """With a cache of ours alone; one that the user named goes before it."""
+        return {"PIP_CACHE_DIR": str(self._cache), **self.clean_environ()}
+
+    def install_runtime(self, requirements: Path, environment: Path, progress: Progress) -> None:
+        """Microsoft's Visual C++ runtime, which torch needs, into the folder of `environment` in which torch
+        looks for libraries. Windows only.
+        """
+        lines = requirements.read_text(encoding="utf-8").splitlines()
+        wanted = next(line for line in lines if line.startswith("msvc-runtime")).partition("#")[0].strip()
+        self.install("Installing the Visual C++ runtime", [wanted], progress)
+        target = environment / "Library" / "bin"
+        target.mkdir(parents=True, exist_ok=True)
+        for library in (environment / "Scripts").glob("*140*.dll"):
+            shutil.copy(library, target)
 
     def check_torch(self) -> None:
         """Raises SetupError when the installed torch does not even load."""
@@ -163,6 +188,23 @@ class Pip:
 
     def install(self, title: str, arguments: list[object], progress: Progress) -> None:
         """`pip install ARGUMENTS`, told as one step. Raises SetupError when pip fails."""
+        if not self._from_wheels(title, arguments, progress):
+            self._install(title, arguments, progress)
+
+    def _from_wheels(self, title: str, arguments: list[object], progress: Progress) -> bool:
+        """Whether the folder of wheels held all that was asked for, so that nothing was downloaded."""
+        if not self._wheels.is_dir():
+            return False
+        try:
+            self._install(title, ["--no-index", *arguments], progress)
+        except SetupError as error:
+            if "no fitting version" not in str(error):
+                raise
+            progress.note(f"{self._wheels} does not hold all of it; the package index is asked.")
+            return False
+        return True
+
+    def _install(self, title: str, arguments: list[object], progress: Progress) -> None:
         progress.step(title)
         shutil.rmtree(self._scratch, ignore_errors=True)
         self._scratch.mkdir(parents=True)
@@ -173,9 +215,10 @@ class Pip:
             "pip",
             "install",
             "--progress-bar=off",
+            *([f"--find-links={self._wheels}"] if self._wheels.is_dir() else []),
             *(str(part) for part in arguments),
         ]
-        environ = {**self.clean_environ(), **dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(self._scratch))}
+        environ = {**self._environ(), **dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(self._scratch))}
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environ
         )

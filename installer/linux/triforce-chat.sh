@@ -1,11 +1,8 @@
 #!/bin/sh
-# Starts TriForce Chat with a Python that fits (3.10 to 3.13), or says how to get one. Arguments go to launcher.py.
+# Starts TriForce Chat with a Python that fits (3.10 to 3.13); offers to fetch one. Arguments go to launcher.py.
 here=$(CDPATH= cd -- "$(dirname -- "$0")" && pwd) || exit 1
 root=$(CDPATH= cd -- "$here/../.." && pwd) || exit 1
-
-fits() {
-    "$1" -c 'import sys; sys.exit(not ((3, 10) <= sys.version_info[:2] <= (3, 13)))' >/dev/null 2>&1
-}
+. "$root/installer/get-python.sh"
 
 tell() {
     printf '%s\n' "$1" >&2
@@ -16,21 +13,25 @@ tell() {
     fi
 }
 
-for name in python3.12 python3.13 python3.11 python3.10 python3; do
-    if fits "$name"; then
-        TRIFORCE_SHIM=1 "$name" "$root/launcher.py" "$@"
-        status=$?
-        if [ "$status" -ne 0 ] && [ "$#" -eq 0 ] && [ -t 0 ]; then
-            printf 'Press Enter to close this window. ' >&2
-            read -r _ || :
-        fi
-        exit "$status"
-    fi
-done
+find_python() {
+    for python in python3.12 python3.13 python3.11 python3.10 python3; do
+        fits "$python" && return
+    done
+    brought_python
+}
 
-tell 'TriForce Chat needs Python 3.10 to 3.13. Install it with your package manager and start again:
+if find_python || { wants_python && fetch_python; }; then
+    TRIFORCE_SHIM=1 "$python" "$root/launcher.py" "$@"
+    status=$?
+else
+    tell 'TriForce Chat needs Python 3.10 to 3.13. Start it in a terminal and let it fetch one, or install it:
   Debian, Ubuntu:  sudo apt install python3 python3-venv
   Fedora:          sudo dnf install python3.12
   Arch:            sudo pacman -S python'
-[ -t 0 ] && [ "$#" -eq 0 ] && { printf 'Press Enter to close this window. ' >&2; read -r _ || :; }
-exit 1
+    status=1
+fi
+if [ "$status" -ne 0 ] && [ "$#" -eq 0 ] && [ -t 0 ]; then
+    printf 'Press Enter to close this window. ' >&2
+    read -r _ || :
+fi
+exit "$status"

@@ -16,6 +16,20 @@ from installer.environment import Environment, Record
 from installer.progress import Progress
 
 REPO = Path(__file__).resolve().parents[2]
+CONFIG = """
+from pathlib import Path
+def Settings(): return "port: 7860\\n"
+def load_settings(*_): return (Path(__file__).parents[1] / "config.yaml").read_text()
+def use_data_dir(settings): pass
+"""
+PATHS = """
+import os
+from pathlib import Path
+def data_dir():
+    folder = Path(os.environ["TRIFORCE_HOME"])
+    folder.mkdir(exist_ok=True)
+    return folder
+"""
 
 
 class Silent(Progress):
@@ -52,6 +66,12 @@ def root(tmp_path: Path) -> Path:
     (folder / "app").mkdir()
     (folder / "app" / "__init__.py").touch()
     (folder / "app" / "cli.py").write_text("import sys\nprint(sys.argv[1:])\n")
+    (folder / "core").mkdir()
+    (folder / "core" / "__init__.py").touch()
+    (folder / "core" / "config.py").write_text(CONFIG)
+    (folder / "core" / "paths.py").write_text(PATHS)
+    (folder / "config.yaml").write_text("port: 7860\n")
+    (folder / "pyproject.toml").write_text('[project]\nversion = "1.0.0"\n')
     return folder
 
 

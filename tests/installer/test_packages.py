@@ -29,7 +29,9 @@ def test_without_a_gpu_no_cuda_build_is_fetched(tmp_path, monkeypatch, local, ex
     monkeypatch.setattr(Pip, "_ask", lambda self, *arguments, timeout: report)
     asked: list[list[object]] = []
     monkeypatch.setattr(Pip, "install", lambda self, title, arguments, progress: asked.append(arguments))
-    pip = Pip(Path(sys.executable), scratch=tmp_path / "tmp", log=tmp_path / "log")
+    pip = Pip(
+        Path(sys.executable), scratch=tmp_path / "tmp", log=tmp_path / "log", wheels=tmp_path / "wheels"
+    )
     pip.install_torch(Build("cpu"), replace=False, progress=silent)
     assert asked == [expected]
 
@@ -48,9 +50,9 @@ def test_an_unreachable_cpu_index_falls_back_with_a_word(
             raise SetupError("the package index could not be reached")
 
     monkeypatch.setattr(Pip, "install", install)
-    Pip(Path(sys.executable), scratch=tmp_path / "tmp", log=tmp_path / "log").install_torch(
-        Build("cpu"), replace=False, progress=silent
-    )
+    Pip(
+        Path(sys.executable), scratch=tmp_path / "tmp", log=tmp_path / "log", wheels=tmp_path / "wheels"
+    ).install_torch(Build("cpu"), replace=False, progress=silent)
     assert asked[-1] == ["torch>=2.11,<3"]
     assert any("several GB" in step for step in silent.steps)
 
@@ -105,7 +107,9 @@ def test_pip_that_fails_leaves_its_words_in_the_log(tmp_path: Path, silent: Prog
     fake.write_text(
         "import sys\nprint('Collecting torch')\nsys.exit('ERROR: No matching distribution found for torch')\n"
     )
-    pip = Pip(Path(sys.executable), scratch=tmp_path / "tmp", log=tmp_path / "setup.log")
+    pip = Pip(
+        Path(sys.executable), scratch=tmp_path / "tmp", log=tmp_path / "setup.log", wheels=tmp_path / "wheels"
+    )
     pip._python = _Command(sys.executable, fake)
     with pytest.raises(SetupError, match="no fitting version"):
         pip.install("Installing PyTorch", ["torch"], silent)
@@ -136,3 +140,92 @@ def test_the_users_pip_settings_stay_and_what_misleads_pip_goes(monkeypatch: pyt
     assert environ["PIP_INDEX_URL"] == "https://own.example/simple"
     assert environ["PIP_USER"] == "0" and environ["PYTHONNOUSERSITE"] == "1"
     assert not {"PIP_TARGET", "PYTHONPATH"} & environ.keys()
+
+
+@pytest.fixture
+def started(monkeypatch):
+    """Every start of pip, as its arguments and environment; the first with --no-index fails if told to."""
+    calls: list[tuple[list[str], dict[str, str]]] = []
+    missing: list[str] = []
+
+    class Process:
+        def __init__(self, command, *, env, **options) -> None:
+            calls.append((command, env))
+            lacks = bool(missing) and "--no-index" in command
+            lines = [b"ERROR: No matching distribution found for rich"] if lacks else []
+            self.args, self.stdout, self.code = command, lines, int(lacks)
+
+        def wait(self, *_arguments) -> int:
+            return self.code
+
+        poll = wait
+
+    monkeypatch.setattr("installer.packages.subprocess.Popen", Process)
+    return calls, missing
+
+
+def pip_with(folder: Path, *, wheels: bool) -> Pip:
+    if wheels:
+        (folder / "wheels").mkdir()
+    return Pip(
+        Path(sys.executable), scratch=folder / "env" / "tmp", log=folder / "log", wheels=folder / "wheels"
+    )
+
+
+def test_wheels_beside_the_program_are_enough_without_a_network(tmp_path, started, silent):
+    """Carried over on a stick: no index is asked, not even for torch."""
+    calls, _missing = started
+    pip = pip_with(tmp_path, wheels=True)
+    pip.install_torch(Build("cu130"), replace=False, progress=silent)
+    pip.install("Packages", ["-r", tmp_path / "requirements.txt"], silent)
+    assert len(calls) == 2
+    for command, _environ in calls:
+        assert "--no-index" in command and f"--find-links={tmp_path / 'wheels'}" in command
+        assert "--index-url" not in command
+
+
+def test_what_is_not_among_them_comes_from_the_index(tmp_path, started, silent):
+    calls, missing = started
+    missing.append("rich")
+    pip_with(tmp_path, wheels=True).install("Packages", ["rich"], silent)
+    first, second = (command for command, _environ in calls)
+    assert "--no-index" in first and "--no-index" not in second
+    assert f"--find-links={tmp_path / 'wheels'}" in second
+    assert any("does not hold all" in step for step in silent.steps)
+
+
+def test_without_a_folder_of_wheels_pip_is_asked_once(tmp_path, started, silent):
+    calls, _missing = started
+    pip_with(tmp_path, wheels=False).install("Packages", ["rich"], silent)
+    [(command, _environ)] = calls
+    assert not any(part.startswith(("--no-index", "--find-links")) for part in command)
+
+
+def test_pips_cache_is_ours_and_goes_when_all_is_installed(tmp_path, started, silent, monkeypatch):
+    """An interrupted setup goes on from it; afterwards gigabytes would lie in a folder nobody knows."""
+    monkeypatch.delenv("PIP_CACHE_DIR", raising=False)
+    calls, _missing = started
+    pip = pip_with(tmp_path, wheels=False)
+    pip.install("Packages", ["rich"], silent)
+    cache = Path(calls[-1][1]["PIP_CACHE_DIR"])
+    assert cache == tmp_path / "env" / "cache"
+    cache.mkdir()
+    pip.clean_up()
+    assert not cache.exists() and not (tmp_path / "env" / "tmp").exists()
+    monkeypatch.setenv("PIP_CACHE_DIR", "/mine")
+    pip.install("Packages", ["rich"], silent)
+    assert calls[-1][1]["PIP_CACHE_DIR"] == "/mine"
+
+
+def test_the_visual_c_runtime_comes_where_torch_looks_for_it(tmp_path, started, silent):
+    """The package puts its libraries beside an interpreter that is not the one which runs."""
+    calls, _missing = started
+    scripts = tmp_path / "env" / "Scripts"
+    scripts.mkdir(parents=True)
+    for name in ("msvcp140.dll", "vcruntime140_1.dll", "python.exe"):
+        (scripts / name).touch()
+    requirements = Path(__file__).resolve().parents[2] / "requirements.txt"
+    pip_with(tmp_path, wheels=False).install_runtime(requirements, tmp_path / "env", silent)
+    assert calls[-1][0][-1] == 'msvc-runtime>=14.29,<15; sys_platform == "win32"'
+    found = sorted(path.name for path in (tmp_path / "env" / "Library" / "bin").iterdir())
+    assert found == ["msvcp140.dll", "vcruntime140_1.dll"]

@@ -87,10 +87,3 @@ def _unquote(text: str) -> list[str]:
         parts.append(character)
         escaped = False
     return parts
-
-
-def test_the_windows_shim_is_plain_and_has_windows_line_ends():
-    """cmd reads a batch file in the console's code page and trips over bare line feeds at labels."""
-    content = (REPO / "installer" / "windows" / "TriForceChat.bat").read_bytes()
-    assert content.isascii()
-    assert content.count(b"\n") == content.count(b"\r\n") > 20

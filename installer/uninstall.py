@@ -1,0 +1,150 @@
+"""Lists what belongs to the program, asks, and removes it: menu entries, environment, a fetched Python, the
+program's files. Books, conversations and models only when asked to.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from installer import places, program
+from installer.environment import Environment
+from installer.update import kept_environment, require_closed
+
+_GB = 1e9
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Something that is there and belongs to the program."""
+
+    what: str
+    paths: tuple[Path, ...]
+
+    def __str__(self) -> str:
+        total = sum(program.bytes_below(path) for path in self.paths)
+        where = self.paths[0] if len(self.paths) == 1 else self.paths[0].parent
+        return f"  {self.what:<22}{total / _GB:7.2f} GB  {where}"
+
+
+def main(environment: Environment, arguments: list[str]) -> int:
+    """`launcher.py uninstall`. 0: removed; 1: nothing was removed, or something could not be."""
+    parser = argparse.ArgumentParser(prog="launcher.py uninstall", description="Removes the program.")
+    parser.add_argument("--yes", action="store_true", help="do not ask")
+    parser.add_argument("--data", action="store_true", help="books, conversations and models, too")
+    given = parser.parse_args(arguments)
+    require_closed(environment)
+    data = Part("your data", (places.data_folder(environment.root, environment.python),))
+    parts = belongings(environment)
+    print("This belongs to TriForce Chat:")
+    for part in parts:
+        print(part)
+    if data.paths[0].is_dir():
+        print(data)
+        print(
+            "    is removed, too"
+            if given.data
+            else "    (books, conversations, models) stays; --data removes it"
+        )
+        parts = [*parts, data] if given.data else parts
+    if program.is_clone(environment.root):
+        print(f"The program's own files in {environment.root} are a clone: delete it yourself.")
+    if not given.yes and not _agreed():
+        print("Nothing was removed.")
+        return 1
+    return _remove(environment.root, parts, empty=data.paths[0])
+
+
+def belongings(environment: Environment) -> list[Part]:
+    """What there is, in the order in which it can go."""
+    root = environment.root
+    clone = program.is_clone(root)
+    files = [] if clone else [root / name for name in (*program.FILES, "wheels", "config.new.yaml")]
+    found = [
+        Part("in the menu", _there(menu_entries())),
+        Part("environment", _there([environment.folder, environment.lock])),
+        Part(
+            "left of an update",
+            _there([root / ".update", root / ".update.lock", kept_environment(environment)]),
+        ),
+        Part("program", _there([*files, root / "__pycache__"])),
+        Part("Python fetched for it", _there(_fetched(environment))),
+    ]
+    return [part for part in found if part.paths]
+
+
+def _there(candidates: list[Path]) -> tuple[Path, ...]:
+    return tuple(path for path in candidates if path.exists() or path.is_symlink())
+
+
+def _fetched(environment: Environment) -> list[Path]:
+    """The Python in the program's folder, and the one in the user's own where no other copy may need it."""
+    beside, shared = places.python_folders(environment.root)
+    others = [
+        one for one in places.local_folder().glob("*/triforce.json") if one.parent != environment.folder
+    ]
+    return [beside] if others else [beside, shared]
+
+
+def menu_entries() -> list[Path]:
+    """Where this system keeps what stands in the menu, on the desktop, or is started at login."""
+    if os.name == "nt":
+        roaming = Path(os.environ.get("APPDATA") or Path.home() / "AppData" / "Roaming")
+        programs = roaming / "Microsoft" / "Windows" / "Start Menu" / "Programs"
+        folders = [programs, programs / "Startup", Path.home() / "Desktop"]
+        return [folder / "TriForce Chat.lnk" for folder in folders]
+    if sys.platform == "darwin":
+        return []
+    share = Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share")
+    config = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
+    return [folder / "triforce-chat.desktop" for folder in (share / "applications", config / "autostart")]
+
+
+def _agreed() -> bool:
+    if not sys.stdin.isatty():
+        print("Say --yes to remove it.")
+        return False
+    return input("Remove it? [y/N] ").strip().lower() in ("y", "yes")
+
+
+def _remove(root: Path, parts: list[Part], *, empty: Path) -> int:
+    """Delete the parts, and the folders `empty`, the program's and the user's own where nothing is left."""
+    os.chdir(root.parent)
+    left = []
+    for path in (path for part in parts for path in part.paths):
+        try:
+            program.remove(path)
+        except OSError as error:
+            left.append((path, error))
+    for folder in (empty, places.local_folder(), root):
+        if folder.is_dir() and not any(folder.iterdir()):
+            folder.rmdir()
+    if os.name == "nt" and left:
+        _remove_when_we_are_gone([path for path, _ in left], root)
+        print("What is in use now goes in a moment.")
+        return 0
+    for path, error in left:
+        print(f"Could not be removed: {path} ({error.strerror})", file=sys.stderr)
+    if root.is_dir() and not program.is_clone(root):
+        print(f"{root} stays: there is something in it that is not the program's.")
+    return 1 if left else 0
+
+
+def _remove_when_we_are_gone(paths: list[Path], root: Path) -> None:
+    """Windows deletes no program that runs, and this Python may be one of `paths`: a second process waits."""
+    lines = ["@echo off", "chcp 65001 >nul", "ping -n 4 127.0.0.1 >nul"]
+    for path in paths:
+        named = str(path).replace("%", "%%")
+        lines.append(f'rmdir /s /q "{named}"' if path.is_dir() else f'del /q "{named}"')
+    lines.append(f'rmdir "{str(root).replace("%", "%%")}" 2>nul')  # without /s: only where nothing is left
+    with tempfile.NamedTemporaryFile(
+        "w", suffix=".bat", delete=False, encoding="utf-8", newline="\r\n"
+    ) as script:
+        script.write("\n".join([*lines, 'del "%~f0"', ""]))
+    flags = getattr(subprocess, "CREATE_NO_WINDOW", 0) | getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0)
+    subprocess.Popen(["cmd", "/c", script.name], creationflags=flags, cwd=root.parent)
