@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import secrets
 from collections.abc import Callable
 
+from app.assistant.files import ticked
 from app.handlers import Desk
 from core.ask import PER_QUESTION, Ask
 from core.text.words import translated as _
@@ -99,10 +101,29 @@ def _about_the_app(desk: Desk, text: dict[str, str]) -> dict[str, Callable[[], o
         "use-model": lambda: desk.used.use(text.get("name", "")),
         "dismiss": desk.dismiss,
         "restart": desk.restart_engine,
-        "set": lambda: desk.choose(text.get("id", ""), text.get("value", "")[:2000]),
+        "set": lambda: _set(desk, text.get("id", ""), text.get("value", "")[:2000]),
+        "tick-folder": lambda: _tick(desk, text.get("value", "")[:2000]),
         "reset": lambda: desk.reset(text.get("id", "")),
         "apply": desk.apply_settings,
     }
+
+
+def _set(desk: Desk, key: str, value: str) -> None:
+    """A setting that lets text of books leave this computer says so when it is switched on."""
+    before = desk.preferences.settings.mcp
+    desk.choose(key, value)
+    if desk.preferences.settings.mcp and not before:
+        words = _(
+            "Assistants on this computer may now ask about every book on the shelf. One that runs in the "
+            "cloud gets the passages and answers it asks for: they leave this computer. Settings, mcp, ends "
+            "it."
+        )
+        desk.say(words, "info")
+
+
+def _tick(desk: Desk, folder: str) -> None:
+    chosen = ticked(folder, desk.preferences.settings.mcp_folders)
+    desk.choose("mcp_folders", json.dumps(chosen))
 
 
 def _refusal(limit: str) -> str:

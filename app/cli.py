@@ -229,6 +229,10 @@ def _api_key(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run="app.commands:api_key")
 
 
+def _mcp(parser: argparse.ArgumentParser) -> None:
+    parser.set_defaults(run="app.assistant.program:mcp")
+
+
 def _app(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run="app.commands:app")
     _offline(parser)
@@ -251,6 +255,7 @@ _COMMANDS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None]]] = {
     "train-draft": ("train a small model that drafts for another one", _train_draft),
     "serve": ("start the app without opening the browser", _serve),
     "api-key": ("make a new key for other programs; the one before ends", _api_key),
+    "mcp": ("serve an assistant that starts this (docs/mcp.md)", _mcp),
     "app": ("start the app and open it in the browser", _app),
 }
 

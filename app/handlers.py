@@ -123,13 +123,8 @@ class Desk:
         JPEG, or empty. `again`: its text has changed, as it has too when an older reader had read it
         otherwise.
         """
-        again = again or self._reads_otherwise(document)
-        unstored = self._put_on_shelf(document, cover)
-        if again:
-            self.engine.forget_book(document.sha256)
-            self._cards.forget(document.sha256)
+        unstored = self.keep_book(document, cover=cover, again=again)
         if self.busy:
-            self.shelf_version += 1
             words = _("“{title}” was read and stands on the shelf.")
             self.say(words.format(title=document.title), "info")
         else:
@@ -138,13 +133,19 @@ class Desk:
             words = _("“{title}” is open, but it could not be put on the shelf. {reason}")
             self.say(words.format(title=document.title, reason=unstored))
 
-    def _put_on_shelf(self, document: Document, cover: bytes) -> str:
-        """Why it could not be stored; the book can be read all the same."""
+    def keep_book(self, document: Document, *, cover: bytes, again: bool = False) -> str:
+        """Puts the book on the shelf alone. Why it could not be stored; it can be read all the same."""
+        again, unstored = again or self._reads_otherwise(document), ""
         try:
             self.library.add(document, cover)
         except OSError as error:
-            return in_words(error)
-        return ""
+            unstored = in_words(error)
+        if again:
+            self.engine.forget_book(document.sha256)
+            self._cards.forget(document.sha256)
+        self.shelf_version += 1
+        self.change()
+        return unstored
 
     def _reads_otherwise(self, document: Document) -> bool:
         """The shelf has the same file with another text or other chapters."""

@@ -72,6 +72,13 @@ class Intake:
             if sample.name == name:
                 self._open(Opening(sample, name, _("Opening"), keep=True))
 
+    def read_apart(
+        self, path: Path, *, progress: Callable[..., None], should_stop: Callable[[], bool]
+    ) -> tuple[Document, bytes]:
+        """A file for somebody else than the person, and its cover; the file stays. Raises UserError."""
+        document = self._read(path, password=None, ocr=False, progress=progress, should_stop=should_stop)
+        return _named(document, path.name), self._cover(path, password=None, should_stop=should_stop)
+
     def give_password(self, password: str) -> None:
         """Tries again to open the locked file."""
         opening = self.opening

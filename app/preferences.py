@@ -24,7 +24,7 @@ from core.text.words import translated as _
 
 log = logging.getLogger(__name__)
 ELSEWHERE = ("model", "data_dir")  # the list of models chooses the one, and the other is where this file lies
-AT_ONCE = (*PER_QUESTION, "fit", "summary_length", "language")
+AT_ONCE = (*PER_QUESTION, "fit", "summary_length", "language", "mcp", "mcp_folders")
 # everything else: when the engine starts
 NEXT_START = ("max_upload_mb", "offline", "api", "api_hosts", "port", "open_browser", "theme")
 

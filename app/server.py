@@ -154,14 +154,19 @@ class Server:
         from starlette.routing import Mount, Route
         from starlette.staticfiles import StaticFiles
 
+        from app.api.answering import Answers
         from app.api.routes import Api
+        from app.assistant.books import Assistant
+        from app.assistant.routes import routes
 
         async def stream_script(_request: Request) -> Response:
             return FileResponse(STREAM_SCRIPT, media_type="text/javascript")
 
-        served = Api(self._desk, api_key()).routes() if self._settings.api else []
+        answers = Answers(self._desk)  # one row for everybody but the person
+        served = Api(self._desk, api_key(), answers).routes() if self._settings.api else []
         return [
             *served,
+            *routes(Assistant(self._desk, answers)),
             Route("/healthz", self._healthz),
             Route("/events", self._events),
             Route("/stream.js", stream_script),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from app.assistant.files import offered
 from app.manual import program_entries
 from app.preferences import AT_ONCE, ELSEWHERE, NEXT_START, Preferences, as_typed
 from app.templating import render
@@ -50,6 +51,7 @@ def _shown(key: str, explained: str, preferences: Preferences) -> dict[str, obje
         "locked": origin in ("command line", "config.yaml") or key in ELSEWHERE,
         "mine": origin == "app",
         "when": _when(key),
+        "folders": offered(preferences.settings.mcp_folders) if key == "mcp_folders" else (),
     }
 
 

@@ -225,6 +225,7 @@ FOLDERS = {
     ".github": "the form for problems",
     "app": "the page and the command line; the only package that imports Gradio",
     "app/api": "the interface for other programs",
+    "app/assistant": "the books for assistants, over MCP",
     "app/templates": "the page's HTML",
     "assets": "what comes with the program, and the scripts that build it",
     "assets/css": "the style of the page",

@@ -93,12 +93,15 @@ class Settings:
     max_upload_mb: int = 200
     snapshot_quota_gb: float | None = None
     offline: bool = False
-    api: bool = False
-    api_hosts: tuple[str, ...] = ()
     port: int = 7860
     open_browser: bool = True
     theme: str = "system"
     language: str | None = None
+    # other programs
+    api: bool = False
+    api_hosts: tuple[str, ...] = ()
+    mcp: bool = False
+    mcp_folders: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for a pipe or a log; auto is spelled "auto", so nothing is lost on the way back."""
@@ -239,6 +242,13 @@ def _folder(value: Any) -> Path:
     return Path(_text(value)).expanduser()
 
 
+def _folders(value: Any) -> tuple[str, ...]:
+    folders = tuple(str(_folder(one)) for one in _texts(value))
+    if not all(os.path.isabs(folder) for folder in folders):
+        raise ValueError(value)
+    return folders
+
+
 FLAG = Rule(lambda: _("true or false"), _flag, names=("true", "false"))
 RULES: dict[str, Rule] = {
     "model": Rule(lambda: _("a name from `models list` or a folder with a checkpoint"), _text, True),
@@ -288,12 +298,14 @@ RULES: dict[str, Rule] = {
     "max_upload_mb": _whole(1, 10_000, unit=" MB"),
     "snapshot_quota_gb": _number(0, 100_000, auto=True, unit=" GB"),
     "offline": FLAG,
-    "api": FLAG,
-    "api_hosts": Rule(lambda: _("a list of names, each with its port as in localhost:9000"), _hosts),
     "port": _whole(0, 65_535),
     "open_browser": FLAG,
     "theme": _choice(THEMES),
     "language": _choice(tuple(LANGUAGES), auto=True),
+    "api": FLAG,
+    "api_hosts": Rule(lambda: _("a list of names, each with its port as in localhost:9000"), _hosts),
+    "mcp": FLAG,
+    "mcp_folders": Rule(lambda: _("a list of folders"), _folders),
 }
 
 

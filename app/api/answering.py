@@ -179,9 +179,10 @@ class Answering:
 
 @dataclass(frozen=True, slots=True)
 class Remark:
-    """What is being done, for a comment line."""
+    """What is being done, for a comment line, and how far it is where that is known."""
 
     words: str
+    fraction: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +225,8 @@ def _remark(event: Event) -> Remark | None:
     if isinstance(event, Reading):
         return Remark(f"reading {event.index} of {event.total}")
     if isinstance(event, Prefill):
-        return Remark(f"read {event.done_tokens} of {event.total_tokens} tokens")
+        words = f"read {event.done_tokens} of {event.total_tokens} tokens"
+        return Remark(words, event.done_tokens / max(1, event.total_tokens))
     return None
 
 

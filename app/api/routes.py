@@ -29,9 +29,9 @@ _LOOK_S = 0.5  # between two looks whether the client is still there
 class Api:
     """Answers other programs from the books and the engine of one desk."""
 
-    def __init__(self, desk: Desk, key: ApiKey) -> None:
+    def __init__(self, desk: Desk, key: ApiKey, answers: Answers | None = None) -> None:
         self._desk, self._key = desk, key
-        self._answers = Answers(desk)
+        self._answers = answers or Answers(desk)
         self._started = int(time.time())
 
     def routes(self) -> list[Route]:

@@ -126,7 +126,7 @@ def every_region() -> list[str]:
 
 def _settings() -> tuple[str, ...]:
     """The drawer, a value with the attack in each group and above them."""
-    values = {"model": BAD, "stop": (BAD,), "gamma": BAD, "threads": BAD, "port": BAD}
+    values = {"model": BAD, "stop": (BAD,), "gamma": BAD, "threads": BAD, "port": BAD, "api_hosts": (BAD,)}
     return settings_html(Preferences(replace(Settings(), **values)), [BAD])
 
 
