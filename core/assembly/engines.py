@@ -17,7 +17,7 @@ from core.cache.snapshot import SnapshotStore
 from core.config import Settings
 from core.engine import Engine
 from core.events import Progress
-from core.hardware.measured import Measurements
+from core.hardware.measured import KERNELS, Measurements
 from core.model.llama import LlamaModel
 from core.model.stored import fingerprint
 from core.planning.costs import MAX_MIDDLE_GAMMA
@@ -45,6 +45,7 @@ def build_engine(
     """
     backend = backend or new_backend(plan, settings)
     model, draft = load_models(plan, backend, model_dir, draft_dir, progress)
+    _remember(backend)
     room = Room(plan, settings, model, replan)
     room.compare()
     composed = (composer or Composer)(plan, model, draft)
@@ -59,6 +60,15 @@ def build_engine(
         peak_memory=backend.peak_memory_bytes,
         snapshots=_snapshots(settings, plan, model, model_dir, snapshots),
     )
+
+
+def _remember(backend: Backend) -> None:
+    """Which compiled kernels a card refused: the next plan does not count on them."""
+    measured, refused = Measurements(paths.data_dir()), sorted(backend.refused)
+    known = measured.get(KERNELS)
+    before = known["refused"] if known and known["gpu"] == backend.name else []
+    if refused != before:
+        measured.put(KERNELS, {"gpu": backend.name, "refused": refused})
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -78,6 +78,7 @@ class Backend(Protocol):
     storage: torch.dtype  # of matrices and of rows of a KV cache, as they are held
     name: str  # of the device, as its maker calls it
     notes: tuple[str, ...]  # what the person should know of how it computes
+    refused: Collection[str]  # compiled kernels that were tried and do not serve (compiled.py)
     # bytes that were page-locked when the system refused more; None: it never did
     page_locked_limit: int | None
 

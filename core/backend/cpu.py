@@ -68,6 +68,7 @@ class CpuBackend:
         self._flash_works = _flash_self_test(dtype)
         self._native, self._coded_products = native, products
         self._decoder = Decoder(dtype, self.device, products)
+        self.refused = frozenset[str]()
         self.notes = (
             () if native else (_("Attention runs on torch's kernel: no faster one serves this CPU."),)
         )

@@ -21,12 +21,14 @@ from core.backend import blockwise, kernels
 from core.backend import slots as by_slots
 from core.backend.base import Linear, Mark, Memory, Replay, Rows, merge
 from core.backend.codes import Planes
+from core.backend.compiled import PRODUCTS
 from core.backend.linear import FloatLinear
 from core.backend.linear_coded import CodedLinear, CodedRows, Decoder
 from core.backend.pinned import PinnedPool
-from core.backend.triton import trial
+from core.backend.triton import product_trial, trial
 from core.backend.triton.attention import MOST_ROWS, DecodeAttention
 from core.backend.triton.driver import Driver
+from core.backend.triton.products import CodeProducts, CompiledRows, Products
 from core.errors import UserError
 from core.text.words import translated as _
 
@@ -77,6 +79,8 @@ class CudaBackend:
         self.dtype = self.storage = dtype
         self.name = torch.cuda.get_device_name(self.device)
         self.notes: tuple[str, ...] = ()
+        self.refused: set[str] = set()
+        self._products, self._bits_tried, self._decoder = Products({}), set[int](), None
         self._kernels: dict[int, kernels.Kernel] = {}  # by head_dim
         self._compiled: dict[int, DecodeAttention | None] = {}  # likewise; None: the library's serves
         self._product: by_slots.Product | None = None
@@ -103,13 +107,43 @@ class CudaBackend:
         return FloatLinear(weight, None if bias is None else bias.to(self.device, self.dtype))
 
     def coded(self, parts: Sequence[Planes], bias: torch.Tensor | None = None) -> Linear:
-        """See Backend. torch decodes the codes for every product: there is no kernel for them yet."""
+        """See Backend. By the compiled kernel, or decoded by torch for every product."""
         there = [part.to(self.device) for part in parts]
-        return CodedLinear(there, bias, Decoder(self.dtype, self.device))
+        products = self._products_for(there)
+        # one buffer for what the kernel decodes, whatever the matrix
+        if products is not None and self._decoder is None:
+            self._decoder = Decoder(self.dtype, self.device, products)
+        decoder = self._decoder if products is not None else Decoder(self.dtype, self.device)
+        return CodedLinear(there, bias, decoder, products)
 
     def coded_rows(self, planes: Planes) -> Rows:
         """See Backend."""
-        return CodedRows(planes.to(self.device), self.dtype)
+        there = planes.to(self.device)
+        products = self._products_for([there])
+        return CodedRows(there, self.dtype) if products is None else CompiledRows(there, products, self.dtype)
+
+    def _products_for(self, parts: Sequence[Planes]) -> Products | None:
+        """The compiled products, where they serve for all of these. Tried once for each number of bits."""
+        for bits in {part.bits for part in parts} - self._bits_tried:
+            self._bits_tried.add(bits)
+            found = product_trial.tried(
+                lambda bits=bits: CodeProducts(Driver.open(), self.dtype, bits, stream=self._stream),
+                bits,
+                device=self.device,
+                dtype=self.dtype,
+                seconds=self._seconds,
+            )
+            self._note(found.note)
+            if found.kernel is None:
+                self.refused.add(PRODUCTS)
+            else:
+                self._products.add(found.kernel)
+        return self._products if self._products.takes(parts) else None
+
+    def _note(self, said: str) -> None:
+        log.info("%s", said)
+        if said not in self.notes:
+            self.notes = (*self.notes, said)
 
     def rms_norm(self, x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
         """See Backend."""
@@ -177,10 +211,8 @@ class CudaBackend:
             dtype=self.dtype,
             seconds=self._seconds,
         )
-        log.info("%s", found.note)
         self._compiled[head_dim] = found.kernel
-        if found.note not in self.notes:
-            self.notes = (*self.notes, found.note)
+        self._note(found.note)
 
     def _short(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> DecodeAttention | None:
         """The compiled kernel where it takes these."""

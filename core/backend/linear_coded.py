@@ -5,23 +5,32 @@ weights decoded piece by piece.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Protocol
 
 import torch
 import torch.nn.functional as F
 
 from core.backend.codes import CHUNK, Planes
-from core.backend.native.products import MOST_PARTS, NativeProducts
+from core.backend.native.products import MOST_PARTS
 from core.backend.pieces import PIECE_NUMBERS
 
 MOST_ROWS = 40  # a verification has up to 33: all passes of an answer are computed alike
 
 
+class Products(Protocol):
+    """A compiled kernel's: see core.backend.native.products.NativeProducts."""
+
+    def multiply(
+        self, x: torch.Tensor, parts: Sequence[Planes], bias: torch.Tensor | None
+    ) -> torch.Tensor: ...
+
+    def decode(self, planes: Planes, out: torch.Tensor, *, first: int) -> torch.Tensor: ...
+
+
 class Decoder:
     """Decodes a matrix for a product, piece by piece into one buffer that all matrices share."""
 
-    def __init__(
-        self, dtype: torch.dtype, device: torch.device, products: NativeProducts | None = None
-    ) -> None:
+    def __init__(self, dtype: torch.dtype, device: torch.device, products: Products | None = None) -> None:
         self.dtype = dtype
         self._products = products
         self._buffer = torch.empty(0, dtype=dtype, device=device)
@@ -51,7 +60,7 @@ class CodedLinear:
         parts: Sequence[Planes],
         bias: torch.Tensor | None,
         decoder: Decoder,
-        products: NativeProducts | None = None,
+        products: Products | None = None,
     ) -> None:
         self._parts, self._decoder = list(parts), decoder
         suited = len(self._parts) <= MOST_PARTS and parts[0].columns % CHUNK == 0
@@ -61,12 +70,11 @@ class CodedLinear:
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         """[n, in] -> [n, out]"""
         if self._products is not None and x.shape[0] <= MOST_ROWS:
-            out = self._products.multiply(x, self._parts)
-        else:
-            inputs = x.to(self._decoder.dtype)
-            pieces = (piece for part in self._parts for piece in self._decoder.pieces(part))
-            products = [F.linear(inputs, piece) for piece in pieces]
-            out = products[0] if len(products) == 1 else torch.cat(products, dim=-1)
+            return self._products.multiply(x, self._parts, self._bias)
+        inputs = x.to(self._decoder.dtype)
+        pieces = (piece for part in self._parts for piece in self._decoder.pieces(part))
+        products = [F.linear(inputs, piece) for piece in pieces]
+        out = products[0] if len(products) == 1 else torch.cat(products, dim=-1)
         return (out if self._bias is None else out + self._bias).to(x.dtype)
 
 

@@ -25,6 +25,7 @@ class Gpu:
     compute_capability: tuple[int, int] | None = None
     driver: str | None = None
     index: int = 0
+    refused: tuple[str, ...] = ()  # compiled kernels that were tried on it and do not serve
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ log = logging.getLogger(__name__)
 
 FILE = "measured.json"
 PAGE_LOCKED = "page-locked memory"  # {"bytes": so many were locked when the system refused more}
+KERNELS = "compiled kernels"  # {"gpu": its name, "refused": kernels that a trial found not to serve there}
 
 
 class Measurements:

@@ -23,7 +23,7 @@ import psutil
 from core.hardware.cpu import cores, cpu_flags, cpu_name
 from core.hardware.facts import Gpu, Hardware
 from core.hardware.gpus import look_up, pinnable
-from core.hardware.measured import PAGE_LOCKED, Measurements
+from core.hardware.measured import KERNELS, PAGE_LOCKED, Measurements
 from core.hardware.nvml import read_gpus
 from core.text.words import GB, duration
 from core.text.words import translated as _
@@ -52,6 +52,9 @@ def probe(data_folder: Path | None = None, *, measure: bool = True, again: bool 
     cache = Measurements(data_folder, again=again) if data_folder else None
     if cache is not None and again:
         cache.forget(PAGE_LOCKED)
+        cache.forget(KERNELS)
+    if cache is not None:
+        gpus = _with_refusals(gpus, cache)
     if cache is not None and measure:
         gpus, bus_problems = _with_bus(gpus, cache)
         problems += bus_problems
@@ -106,6 +109,14 @@ def _pinnable(system: str, total: int, cache: Measurements | None) -> int:
     usual = pinnable(_pinning_system(system), total)
     known = cache.get(PAGE_LOCKED) if cache is not None else None
     return usual if known is None else min(usual, known["bytes"])
+
+
+def _with_refusals(gpus: tuple[Gpu, ...], cache: Measurements) -> tuple[Gpu, ...]:
+    """What the last engine found not to serve on its card."""
+    known = cache.get(KERNELS) or {"gpu": None}
+    return tuple(
+        replace(gpu, refused=tuple(known["refused"])) if gpu.name == known["gpu"] else gpu for gpu in gpus
+    )
 
 
 def _pinning_system(system: str) -> str:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from core.backend.compiled import DTYPES, INPUTS_STEP, OLDEST, PRODUCTS
 from core.hardware.facts import Gpu, Hardware
 from core.model.shapes import CODED_ROWS, ModelShape
 from core.text.words import GB
@@ -60,9 +61,11 @@ CPU_FLOPS_CORE = {
 CPU_GB_PER_S_LIMIT = 45.0  # dual-channel desktop memory
 PAGEABLE_SHARE = 0.5  # of the pinned copy rate
 # "codes": on the CPU by the compiled kernel, bytes of Q4_K and Q6_K against those of bf16 (docs/LOG.md)
+# "compiled": on a card by the compiled kernel, assumed, not measured
 KERNEL_SPEED = {
     "float": 1.0,
     "codes": 0.9,
+    "compiled": 0.8,
     "decoded": 1 / 60,
 }  # weights pass faster by so much, one row and large matrices
 
@@ -86,7 +89,8 @@ class Speeds:
     in_turns: bool = False
     bus: float = math.inf
     pageable_bus: float = math.inf
-    decodes_kv: bool = False  # a cache in codes becomes numbers before it is attended to
+    decodes_weights: bool = False  # weights in codes become numbers before they are multiplied,
+    decodes_kv: bool = False  # and a cache in codes before it is attended to
 
 
 def cpu_speeds(hardware: Hardware, threads: int, dtype: str) -> Speeds:
@@ -108,7 +112,15 @@ def cpu_speeds(hardware: Hardware, threads: int, dtype: str) -> Speeds:
     )
 
 
-def gpu_speeds(gpu: Gpu) -> Speeds:
+def serves(gpu: Gpu, dtype: str, kernel: str) -> bool:
+    """Whether a compiled kernel (core.backend.compiled) may be counted on: until a trial on the card said
+    otherwise, on every card that it is compiled for.
+    """
+    capable = gpu.compute_capability is None or gpu.compute_capability >= OLDEST
+    return capable and dtype in DTYPES and kernel not in gpu.refused
+
+
+def gpu_speeds(gpu: Gpu, dtype: str) -> Speeds:
     """Expected speeds of the CUDA backend on this GPU."""
     memory, flops = gpu.memory_gb_per_s * GB * VRAM_EFFICIENCY, gpu.tflops * 1e12
     return Speeds(
@@ -119,6 +131,7 @@ def gpu_speeds(gpu: Gpu) -> Speeds:
         linear_flops=flops * LINEAR_EFFICIENCY,
         attention_flops=flops * ATTENTION_EFFICIENCY,
         layer_s=GPU_LAYER_S,
+        decodes_weights=not serves(gpu, dtype, PRODUCTS),
         decodes_kv=True,
         bus=gpu.pcie_gb_per_s * GB,
         pageable_bus=gpu.pcie_gb_per_s * GB * PAGEABLE_SHARE,
@@ -159,7 +172,8 @@ def pass_s(
 ) -> float:
     """One forward pass of `rows` tokens over `kv_tokens` of cache in rows of `kv_rows` (None: of `dtype`)."""
     both = sum if speeds.in_turns else max
-    linear_flops = rows * (shape.linear_flops_per_token + shape.head_flops_per_token)
+    computed = -(-rows // INPUTS_STEP) * INPUTS_STEP if kernel == "compiled" else rows
+    linear_flops = computed * (shape.linear_flops_per_token + shape.head_flops_per_token)
     # numbers are multiplied by the kernels of long products as well
     rate = max(speeds.few_linear_flops, speeds.linear_flops if kernel == "float" else 0.0)
     weights_s = shape.pass_bytes(dtype) / (speeds.weights * KERNEL_SPEED[kernel])
@@ -182,16 +196,21 @@ def prefill_s(
     tokens: int,
     segment: int,
     speeds: Speeds,
+    chunk: int,
     host_bytes: int = 0,
     kernel: str = "float",
 ) -> float:
     """A prompt of `tokens` in segments: compute, behind which new KV goes to the host and earlier segments
-    come back once.
+    come back once. Weights are read once a segment; what a card's kernel decodes, is decoded for each chunk
+    and read again as numbers.
     """
     compute = tokens * shape.linear_flops_per_token / speeds.linear_flops
     compute += shape.attention_flops(tokens, 0) / speeds.attention_flops
     segments = math.ceil(tokens / segment)
     weights = segments * shape.pass_bytes(dtype) / (speeds.weights * KERNEL_SPEED[kernel])
+    if kernel == "compiled":
+        moved = shape.pass_bytes(dtype) + 2 * shape.decoded().pass_bytes(dtype)
+        weights = math.ceil(tokens / chunk) * moved / speeds.weights
     back = host_bytes * (segments - 1) / 2
     return max(compute + weights, (host_bytes + back) / speeds.bus)
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from core.backend.compiled import PRODUCTS
 from core.config import Settings
 from core.hardware.facts import Gpu, Hardware
 from core.model.shapes import ModelShape
 from core.planning.budget import KV_PAGEABLE, MODEL_FILES, SNAPSHOTS
+from core.planning.costs import serves
 from core.planning.plan import AUTO_CONTEXT, Plan
 from core.planning.tuned import SPECULATION, Tuned
 from core.text.words import size
@@ -18,7 +20,7 @@ def notes_for(
     """One sentence or two about each choice. `gpu`: the one that the plan is for."""
     found = (
         _where(plan, gpu),
-        _weights(plan),
+        _weights(plan, gpu),
         _context(plan, settings, target),
         _kv(plan),
         _kv_format(plan, settings, target),
@@ -47,9 +49,14 @@ def _where(plan: Plan, gpu: Gpu | None) -> str:
     )
 
 
-def _weights(plan: Plan) -> str:
-    if plan.weights_kernel != "codes" or plan.device == "cpu":
+def _weights(plan: Plan, gpu: Gpu | None) -> str:
+    if plan.weights_kernel != "codes" or gpu is None:
         return ""
+    if serves(gpu, plan.dtype, PRODUCTS):
+        return _(
+            "The weights stay in the codes of {format} and are multiplied as they are, by a kernel that is "
+            "tried on the card first; the time is expected, not measured."
+        ).format(format=plan.weights_format)
     said = _(
         "The weights stay in the codes of {format} and are decoded for every product, which is slow; "
         "how slow was not measured. As 16-bit numbers they would be faster and take more memory."

@@ -118,7 +118,7 @@ def _with_kv(case: Case) -> tuple[Case, int]:
 
 def _best(case: Case, context: int) -> Plan | Shortfall:
     """The faster of drafting by model and by n-gram lookup; without a draft model where only that fits. On a
-    card, where codes are slow, also of codes and of the numbers they stand for, unless the user chose.
+    card, where codes may be slow, also of codes and of the numbers they stand for, unless the user chose.
     """
     layouts = fitted(case, context)
     if case.site.device == "cuda" and case.target.coded_weights and case.settings.weights is None:
@@ -300,6 +300,7 @@ def _reading_s(case: Case, layout: Layout, tokens: int) -> float:
         case.site.dtype,
         tokens=tokens,
         segment=layout.segment,
+        chunk=layout.chunk,
         speeds=case.site.speeds,
         host_bytes=int(sum(layout.host_kv_split()) * min(1.0, tokens / layout.context)),
         kernel=_kernel(case, layout),
@@ -317,7 +318,9 @@ def _short_pass_s(case: Case, layout: Layout) -> float:
 
 def _kernel(case: Case, layout: Layout) -> str:
     """By which weights are multiplied, as costs.KERNEL_SPEED names it."""
-    return "decoded" if layout.kernel == "codes" and case.site.device == "cuda" else layout.kernel
+    if layout.kernel != "codes" or case.site.device != "cuda":
+        return layout.kernel
+    return "decoded" if case.site.speeds.decodes_weights else "compiled"
 
 
 def _last(given: int | None, longest: int) -> int:

@@ -27,7 +27,7 @@ from core.engine import Done, Engine
 from core.errors import UserError
 from core.events import Prefill
 from core.hardware.gpus import imagined_hardware
-from core.hardware.measured import PAGE_LOCKED, Measurements
+from core.hardware.measured import KERNELS, PAGE_LOCKED, Measurements
 from core.model.shapes import ModelShape
 from core.planning.budget import KEPT_FREE, KV_ON_CHIP
 from core.planning.plan import BudgetLine, Plan
@@ -152,6 +152,18 @@ def test_what_could_not_be_page_locked_is_known_to_the_next_plan(folder: Path, h
     backend.page_locked_limit = 12_345
     engine.new_context(400)
     assert Measurements(home).get(PAGE_LOCKED)["bytes"] == 12_345
+
+
+def test_a_kernel_that_the_card_refused_is_known_to_the_next_plan(folder: Path, home: Path):
+    """Else every start counts on a kernel that never serves. One that serves again is counted on again."""
+    backend = SmallDevice()
+    built(folder, backend=backend)
+    assert Measurements(home).get(KERNELS) is None
+    for refused in ({"a kernel"}, set()):
+        backend.refused = refused
+        built(folder, backend=backend)
+        known = Measurements(home).get(KERNELS)
+        assert (known["gpu"], known["refused"]) == (backend.name, sorted(refused))
 
 
 def test_the_planner_can_plan_it_for_the_cpu(folder: Path):

@@ -18,12 +18,22 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import _disable_current_modes, _get_current_dispatch_mode
 
+from core.backend.codes import Planes
 from core.backend.triton.build import Variant, variants
 from tests.recording import Recording
 
 Grid = tuple[int, int, int]
 Executor = Callable[[Variant, Grid, Sequence[int]], None]
-NUMBERS = {"*bf16": torch.bfloat16, "*fp16": torch.float16, "*fp32": torch.float32, "*i64": torch.int64}
+NUMBERS = {
+    "*bf16": torch.bfloat16,
+    "*fp16": torch.float16,
+    "*fp32": torch.float32,
+    "*i64": torch.int64,
+    "*i32": torch.int32,
+    "*i16": torch.int16,
+    "*i8": torch.int8,
+    "*u8": torch.uint8,
+}
 TRITON = find_spec("triton") is not None
 if TRITON:
     # before it is imported: it decides then whether its own functions can be interpreted
@@ -98,8 +108,8 @@ def path_text(variant: Variant) -> str:
 class Address:
     """A pointer as the interpreter asks for one."""
 
-    def __init__(self, address: int, dtype: torch.dtype) -> None:
-        assert address % 16 == 0, "the compiled kernel reads 16 bytes at a time"
+    def __init__(self, address: int, dtype: torch.dtype, *, whole: bool) -> None:
+        assert not whole or address % 16 == 0, "the compiled kernel reads 16 bytes at a time"
         self._address, self.dtype = address, dtype
 
     def data_ptr(self) -> int:
@@ -111,8 +121,6 @@ def interpret(variant: Variant, grid: Grid, numbers: Sequence[int]) -> None:
     import numpy as np
     import triton.language as tl
     from triton.runtime import interpreter
-
-    from core.backend.triton import kernel
 
     class Executor(interpreter.GridExecutor):
         """Leaves the arguments as they are: they are addresses of the host's memory."""
@@ -133,12 +141,29 @@ def interpret(variant: Variant, grid: Grid, numbers: Sequence[int]) -> None:
     def dot(self: Any, a: Any, b: Any, d: Any, *_: Any) -> Any:
         return interpreter.TensorHandle(np.matmul(wide(a), wide(b)) + d.data, d.dtype.scalar)
 
-    interpreter.InterpreterBuilder.create_dot = dot
-    function = getattr(kernel, variant.function)
-    arguments = [
-        Address(number, NUMBERS[variant.pointers[name]]) if name in variant.pointers else number
-        for name, number in zip(function.arg_names, numbers, strict=False)
-    ]
+    def splat(self: Any, kind: Any, one: Any) -> Any:
+        """A truth among its numbers would become a whole number, which is no mask."""
+        return interpreter.TensorHandle(np.full(kind.shape, one.data), one.dtype.scalar)
+
+    def cast(self: Any, one: Any, kind: Any) -> Any:
+        """To the nearest, as a card does: it cuts bf16 numbers off."""
+        if one.dtype.scalar == tl.float32 and kind.scalar == tl.bfloat16:
+            nearest = torch.from_numpy(np.ascontiguousarray(one.data)).bfloat16().view(torch.uint16)
+            return interpreter.TensorHandle(nearest.numpy(), tl.bfloat16)
+        return cast_as_it_is(self, one, kind)
+
+    builder = interpreter.InterpreterBuilder
+    if builder.create_dot.__name__ != dot.__name__:
+        cast_as_it_is = builder.cast_impl
+        builder.create_dot, builder.create_splat, builder.cast_impl = dot, splat, cast
+    function = variant.source
+    arguments = []
+    for name, number in zip(function.arg_names, numbers, strict=False):
+        if name in variant.pointers:
+            number = Address(number, NUMBERS[variant.pointers[name]], whole=variant.is_whole(name))
+        else:
+            assert number % 16 == 0 or not variant.is_whole(name), f"{name}: {number}"
+        arguments.append(number)
     Executor(function.fn, function.arg_names, grid)(*arguments, **variant.constants)
 
 
@@ -231,5 +256,64 @@ def _sum_chunks(grid: Grid, constants: Constants, kinds: Kinds, numbers: Sequenc
     packed(lse, (heads, blocks * block_tokens // chunk)).copy_(scores.unflatten(1, (-1, chunk)).logsumexp(2))
 
 
-PROMISES = {"attend_split": _attend_split, "join_splits": _join_splits, "sum_chunks": _sum_chunks}
+def _held(bits: int, rows: int, chunks: int, pointers: Sequence[int], numbers: Sequence[int]) -> Planes:
+    """The matrix at these addresses."""
+    stepped, shifted, middle = numbers
+    low, high, scale, offset, scale_steps, offset_steps = pointers
+    group = 16 if bits == 6 else 32
+    groups = rows, chunks * 32 // group
+    factors = (rows, chunks // 8) if stepped else groups
+    wide, above = (rows, chunks * 32 if bits == 8 else chunks * 16), (rows, chunks * (bits - 4) * 4)
+    return Planes(
+        bits,
+        group,
+        packed(low, wide, torch.int8 if bits == 8 else torch.uint8),
+        packed(scale, factors, torch.float16),
+        high=packed(high, above, torch.uint8) if bits in (5, 6) else None,
+        offset=packed(offset, factors, torch.float16) if shifted else None,
+        scale_steps=packed(scale_steps, groups, torch.int8) if stepped else None,
+        offset_steps=packed(offset_steps, groups, torch.int8) if stepped and shifted else None,
+        middle=middle,
+    )
+
+
+def _multiply_codes(grid: Grid, constants: Constants, kinds: Kinds, numbers: Sequence[int]) -> None:
+    x, *pointers, out, x_row = numbers[:9]
+    stepped, shifted, middle, n, rows, first, total, chunks, each = numbers[9:]
+    splits = grid[2]
+    assert grid[0] * constants["TILE_N"] >= n and grid[1] * constants["TILE_M"] >= rows
+    assert (splits - 1) * each < chunks <= splits * each
+    matrix = _held(constants["BITS"], rows, chunks, pointers, (stepped, shifted, middle))
+    weights = matrix.decoded().to(kinds["x"]).double()
+    inputs = memory(x, kinds["x"], (n, chunks * 32), (x_row, 1)).double()
+    sums = packed(out, (splits, n, total))
+    for split in range(splits):
+        some = slice(split * each * 32, (split + 1) * each * 32)
+        sums[split, :, first : first + rows] = inputs[:, some] @ weights[:, some].t()
+
+
+def _join_products(grid: Grid, constants: Constants, kinds: Kinds, numbers: Sequence[int]) -> None:
+    parts, bias, out, splits, total, biased, each = numbers
+    assert grid[0] * constants["TILE"] >= total and each == grid[1] * total
+    summed = packed(parts, (splits, grid[1], total)).sum(0)
+    packed(out, (grid[1], total), kinds["out"]).copy_(summed + packed(bias, (total,)) if biased else summed)
+
+
+def _decode_rows(grid: Grid, constants: Constants, kinds: Kinds, numbers: Sequence[int]) -> None:
+    ids, *pointers, out = numbers[:8]
+    stepped, shifted, middle, first, by_id, count, chunks = numbers[8:]
+    assert grid[0] * constants["TILE_M"] >= count and grid[1] * constants["CHUNKS"] >= chunks
+    rows = packed(ids, (count,), torch.int64) if by_id else torch.arange(first, first + count)
+    matrix = _held(constants["BITS"], int(rows.max()) + 1, chunks, pointers, (stepped, shifted, middle))
+    packed(out, (count, chunks * 32), kinds["out"]).copy_(matrix.picked(rows).decoded())
+
+
+PROMISES = {
+    "attend_split": _attend_split,
+    "join_splits": _join_splits,
+    "sum_chunks": _sum_chunks,
+    "multiply_codes": _multiply_codes,
+    "join_products": _join_products,
+    "decode_rows": _decode_rows,
+}
 EXECUTORS = {"promise": promise, **({"interpreter": interpret} if TRITON else {})}

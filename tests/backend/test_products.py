@@ -175,9 +175,9 @@ def test_the_compiled_kernel_takes_what_plain_decoding_and_verification_ask(kern
     calls = []
 
     class Counting(NativeProducts):
-        def multiply(self, x, parts):
+        def multiply(self, x, parts, bias=None):
             calls.append(x.shape[0])
-            return super().multiply(x, parts)
+            return super().multiply(x, parts, bias)
 
     layer = CpuBackend(products=Counting(LIBRARY, kernel.instructions)).coded([matrix("Q4_0")], None)
     for n in (1, 33, 40, 41):

@@ -13,7 +13,8 @@ import pytest
 
 from core.hardware import child, cpu, measured, nvml, probe
 from core.hardware.facts import GIB, Hardware
-from core.hardware.measured import PAGE_LOCKED, Measurements
+from core.hardware.gpus import imagined_gpu
+from core.hardware.measured import KERNELS, PAGE_LOCKED, Measurements
 
 
 class NVMLError(Exception):
@@ -212,6 +213,16 @@ def test_what_could_be_page_locked_is_remembered(tmp_path):
     assert probe.probe(tmp_path, measure=False).pinnable_bytes == 5
     assert probe.probe(tmp_path, measure=False, again=True).pinnable_bytes == usual
     assert probe.probe(tmp_path, measure=False).pinnable_bytes == usual
+
+
+def test_a_card_that_refused_a_kernel_is_planned_for_without_it(tmp_path, monkeypatch):
+    """Known from the last engine, of this card alone; measuring again forgets it."""
+    cards = tuple(imagined_gpu(name) for name in ("RTX 4090", "RTX 3060"))
+    monkeypatch.setattr(probe, "read_gpus", lambda: (cards, ()))
+    Measurements(tmp_path).put(KERNELS, {"gpu": cards[0].name, "refused": ["a kernel"]})
+    first, second = probe.probe(tmp_path, measure=False).gpus
+    assert (first.refused, second.refused) == (("a kernel",), ())
+    assert probe.probe(tmp_path, measure=False, again=True).gpus == cards
 
 
 def test_without_a_folder_nothing_is_measured_or_written(tmp_path, monkeypatch):

@@ -6,10 +6,14 @@ from dataclasses import replace
 
 import pytest
 
+from core.backend.compiled import PRODUCTS
 from core.config import Settings
 from core.errors import PlanError
+from core.hardware.facts import Hardware
 from core.hardware.gpus import imagined_hardware
 from core.model.catalogue import load
+from core.model.gguf_sizes import in_format
+from core.model.shapes import ModelShape
 from core.planning import budget
 from core.planning.planner import plan
 from tests.planning.imagined import planned
@@ -22,7 +26,8 @@ from tests.planning.imagined import planned
         (None, "float32", "SmolLM2-135M-Instruct", 16, 538.1e6),
         (None, "bfloat16", "SmolLM2-135M-Instruct", 16, 269.0e6),
         (None, "bfloat16", "SmolLM2-135M-Instruct", None, 142.9e6),
-        ("RTX 4090", "float16", "SmolLM2-135M-Instruct", None, 269.0e6),
+        ("RTX 4090", "float16", "SmolLM2-135M-Instruct", 16, 269.0e6),
+        ("RTX 4090", "float16", "SmolLM2-135M-Instruct", None, 142.9e6),
         ("RTX 4090", "float16", "Llama-3.2-1B-Instruct", None, 2.472e9),
         ("RTX 4090", "float32", "Llama-3.2-1B-Instruct", None, 4.943e9),
     ],
@@ -61,18 +66,45 @@ def test_a_gguf_is_planned_by_what_its_codes_take():
     assert like.expected_plain_tbt_ms < numbers.expected_plain_tbt_ms
 
 
-def test_codes_on_a_card_are_said_to_be_slow():
-    """torch decodes them for every product there: less memory, more time; nothing may promise otherwise. So
-    they are chosen only where the numbers they stand for would be slower still.
+def llama_8b_q4() -> ModelShape:
+    return in_format(load()["Llama-3.1-8B-Instruct"].shape, "Llama-3.1-8B-Instruct", "Q4_K_M")
+
+
+def card(name: str, **facts: object) -> Hardware:
+    pc = imagined_hardware(gpu=name, ram_gib=64)
+    return replace(pc, gpus=(replace(pc.gpus[0], **facts),))
+
+
+def test_codes_on_a_card_are_read_as_they_are():
+    """A third of the bytes: chosen without asking, also where the numbers would fit; what is expected of the
+    kernel is said to be no more than that.
     """
-    shape = replace(load()["Llama-3.1-8B-Instruct"].shape, format="Q4_K_M", code_bits=4)
-    shape = replace(shape, coded_weights=8_030_000_000, coded_bytes=4_920_000_000)
-    hardware = imagined_hardware(gpu="RTX 4090", ram_gib=64)
+    shape, hardware = llama_8b_q4(), card("RTX 4090")
+    kept, numbers = (
+        plan(hardware, Settings(weights=bits, context_tokens=8192), target=shape) for bits in (8, 16)
+    )
+    assert plan(hardware, Settings(context_tokens=8192), target=shape) == kept
+    assert kept.weights_kernel == "codes" and any("not measured" in note for note in kept.notes)
+    assert kept.expected_plain_tbt_ms < 0.6 * numbers.expected_plain_tbt_ms
+    # bytes at four fifths of what numbers are read at, and nothing sooner
+    read_s = shape.pass_bytes("bfloat16") / (0.8 * 0.91 * 1008e9)
+    assert kept.expected_plain_tbt_ms > 1e3 * read_s
+    assert kept.expected_prefill_s < 1.1 * numbers.expected_prefill_s
+
+
+@pytest.mark.parametrize(
+    "facts", [{"refused": (PRODUCTS,)}, {"compute_capability": (7, 5)}], ids=["refused", "old"]
+)
+def test_codes_that_torch_decodes_are_said_to_be_slow(facts: dict[str, object]):
+    """A trial on the card refused the kernel, or it is not compiled for such: less memory, more time; nothing
+    may promise otherwise. So they are chosen only where the numbers they stand for would be slower still.
+    """
+    shape, hardware = llama_8b_q4(), card("RTX 4090", **facts)
     kept, numbers = (
         plan(hardware, Settings(weights=bits, context_tokens=8192), target=shape) for bits in (8, 16)
     )
     assert plan(hardware, Settings(context_tokens=8192), target=shape) == numbers
-    small = plan(imagined_hardware(gpu="RTX 4070", ram_gib=64), Settings(context_tokens=8192), target=shape)
+    small = plan(card("RTX 4070", **facts), Settings(context_tokens=8192), target=shape)
     assert small.weights_kernel == "codes" and small.exact_for.startswith("Llama-3.1-8B-Instruct, 4-bit")
     assert kept.weights_kernel == "codes" and any("not measured" in note for note in kept.notes)
     assert kept.bytes_in("VRAM") < numbers.bytes_in("VRAM")

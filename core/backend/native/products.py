@@ -11,6 +11,7 @@ from pathlib import Path
 import torch
 
 from core.backend.codes import CHUNK, Planes
+from core.backend.codes_example import KINDS, example
 from core.backend.native.library import Team, entry_points, library_path, loaded
 
 MOST_PARTS = 4
@@ -57,13 +58,17 @@ class NativeProducts:
         self._threads = entry_points(openmp) if openmp is not None else {}
         self._scratch = torch.empty(0)
 
-    def multiply(self, x: torch.Tensor, parts: Sequence[Planes]) -> torch.Tensor:
-        """x [n, columns] times the transposed matrices, one above the other: fp32 [n, sum of rows]."""
+    def multiply(
+        self, x: torch.Tensor, parts: Sequence[Planes], bias: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        """x [n, columns] times the transposed matrices, one above the other, and `bias` fp32 [sum of rows]:
+        [n, sum of rows] of x's type.
+        """
         inputs = x.float().contiguous()
         assert all(inputs.shape[1] == part.columns for part in parts), [part.columns for part in parts]
         out = inputs.new_empty(inputs.shape[0], sum(part.rows for part in parts))
         self._call(parts, x=inputs.data_ptr(), out=out.data_ptr(), n=inputs.shape[0])
-        return out
+        return (out if bias is None else out.add_(bias)).to(x.dtype)
 
     def decode(self, planes: Planes, out: torch.Tensor, *, first: int = 0) -> torch.Tensor:
         """Writes the weights of as many rows as `out` [rows, columns] (fp32 or bf16, contiguous) has, from
@@ -116,9 +121,8 @@ def native_products(cpu_flags: Collection[str]) -> NativeProducts | None:
 def _agrees(kernel: NativeProducts) -> bool:
     """Against torch's decoding: every format, few rows and many."""
     dice = torch.Generator().manual_seed(0)
-    kinds = ((4, 32, False), (4, 32, True), (5, 32, True), (6, 16, True), (8, 32, False))
     numbers = torch.randn(5, 512, generator=dice).bfloat16()
-    for planes in (*(_example(*kind, dice) for kind in kinds), Planes.of_numbers(numbers)):
+    for planes in (*(example(kind, dice) for kind in KINDS), Planes.of_numbers(numbers)):
         weights = planes.decoded()
         x = torch.randn(6, planes.columns, generator=dice)
         want = x.double() @ weights.double().t()
@@ -128,33 +132,3 @@ def _agrees(kernel: NativeProducts) -> bool:
             if not torch.allclose(kernel.multiply(x[:n], [planes]).double(), want[:n], atol=1e-3):
                 return False
     return True
-
-
-def _example(bits: int, group: int, stepped: bool, dice: torch.Generator) -> Planes:
-    """A small matrix of random codes, with an offset unless its groups are of 16."""
-    rows, columns = 5, 512
-
-    def codes(width: int, low: int, high: int, dtype: torch.dtype) -> torch.Tensor:
-        return torch.randint(low, high, (rows, width), generator=dice).to(dtype)
-
-    def factors() -> torch.Tensor:
-        return (torch.rand(rows, columns // (256 if stepped else group), generator=dice) / 64).half()
-
-    def steps() -> torch.Tensor | None:
-        return codes(columns // group, 0, 64, torch.int8) if stepped else None
-
-    wide = bits == 8
-    low = codes(columns, -128, 128, torch.int8) if wide else codes(columns // 2, 0, 256, torch.uint8)
-    high = codes(columns * (bits - 4) // 8, 0, 256, torch.uint8) if bits in (5, 6) else None
-    with_offset = group == 32 and not wide
-    return Planes(
-        bits,
-        group,
-        low,
-        factors(),
-        high=high,
-        offset=-factors() if with_offset else None,
-        scale_steps=steps(),
-        offset_steps=steps() if with_offset else None,
-        middle=32 if bits == 6 else 0,
-    )

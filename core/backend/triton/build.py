@@ -1,4 +1,4 @@
-"""Compiles kernel.py for NVIDIA cards, on a computer with or without one (Linux).
+"""Compiles kernel.py and product_kernel.py for NVIDIA cards, on a computer with or without one (Linux).
 
     pip install triton==3.9.0
     python -m core.backend.triton.build [--out FOLDER]
@@ -26,33 +26,59 @@ import torch
 
 from core.backend.triton.driver import headed
 from core.backend.triton.sizes import (
+    BITS,
     CHUNK,
+    DECODED_CHUNKS,
+    DECODED_ROWS,
     DTYPES,
     FOLDER,
     HEAD_DIMS,
     MOST_SPLITS,
+    TILE_CHUNKS,
+    TILE_INPUTS,
+    TILE_JOINED,
+    TILE_OUTPUTS,
     TILE_ROWS,
     TILE_TOKENS,
     compiled,
+    compiled_product,
 )
 
 COMPILER = "3.9.0"
 _CAPABILITY, _PTX_VERSION = 80, 80
-_STAGES = 3  # tiles on their way while one is computed, and that one
+# tiles on their way while one is computed, and that one: of keys, and of codes
+_STAGES, _CODE_STAGES = 3, 2
 # what is not named here is a 32-bit number
 _WIDE = ("k_block", "k_head", "v_block", "v_head")
-_WHOLE = ("q_row", "q_head", *_WIDE, "k_row", "v_row")  # multiples of 16, as addresses are
+_WHOLE = ("q_row", "q_head", *_WIDE, "k_row", "v_row", "x_row")  # multiples of 16, as most addresses are
+# addresses of numbers that are read one by one
+_SINGLE = ("ids", "bias", "high", "scale", "offset", "scale_steps", "offset_steps")
 
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """One file: a function of kernel.py, the types of its pointers, its constants."""
+    """One file: a function, the types of its pointers, its constants. `fused`: a product and a sum may be
+    rounded once.
+    """
 
     path: Path
     function: str
     pointers: dict[str, str]
     constants: dict[str, int]
     warps: int
+    stages: int = _STAGES
+    fused: bool = True
+
+    @property
+    def source(self) -> Any:
+        """The function. Raises ImportError without Triton."""
+        from core.backend.triton import kernel, product_kernel
+
+        return getattr(kernel if hasattr(kernel, self.function) else product_kernel, self.function)
+
+    def is_whole(self, name: str) -> bool:
+        """Whether what is given for it is always a multiple of 16."""
+        return name in _WHOLE or (name in self.pointers and name not in _SINGLE)
 
 
 def variants() -> Iterator[Variant]:
@@ -71,11 +97,36 @@ def variants() -> Iterator[Variant]:
             join = {"parts": "*fp32", "part_lse": "*fp32", "out": f"*{kind}", "lse": "*fp32"}
             constants = {"HEAD_DIM": head_dim, "MOST_SPLITS": MOST_SPLITS}
             yield Variant(compiled("join_splits", dtype, head_dim), "join_splits", join, constants, 4)
+    for dtype, kind in DTYPES.items():
+        yield from _products(dtype, f"*{kind}")
+
+
+def _products(dtype: torch.dtype, number: str) -> Iterator[Variant]:
+    """Those for matrices in codes, with inputs of one type."""
+    join = {"parts": "*fp32", "bias": "*fp32", "out": number}
+    path = compiled_product("join_products", dtype)
+    yield Variant(path, "join_products", join, {"TILE": TILE_JOINED}, 4)
+    for bits in BITS:
+        codes = {
+            "low": "*i8" if bits == 8 else "*u8",
+            "high": "*i32" if bits == 6 else "*i16",
+            **dict.fromkeys(("scale", "offset"), "*fp16"),
+            **dict.fromkeys(("scale_steps", "offset_steps"), "*i8"),
+        }
+        for inputs in TILE_INPUTS:
+            path = compiled_product("multiply_codes", dtype, bits, inputs)
+            pointers = {"x": number, **codes, "out": "*fp32"}
+            tile = {"BITS": bits, "TILE_M": TILE_OUTPUTS, "TILE_N": inputs, "CHUNKS": TILE_CHUNKS}
+            yield Variant(path, "multiply_codes", pointers, tile, 4, _CODE_STAGES, fused=False)
+        path = compiled_product("decode_rows", dtype, bits)
+        pointers = {"ids": "*i64", **codes, "out": number}
+        tile = {"BITS": bits, "TILE_M": DECODED_ROWS, "CHUNKS": DECODED_CHUNKS}
+        yield Variant(path, "decode_rows", pointers, tile, 4, 1, fused=False)
 
 
 def source_digest() -> str:
     """SHA-256 of the Triton source and of how it is compiled."""
-    names = ("kernel.py", "sizes.py", "build.py")
+    names = ("kernel.py", "product_kernel.py", "sizes.py", "build.py")
     return hashlib.sha256(b"".join((FOLDER.parent / name).read_bytes() for name in names)).hexdigest()
 
 
@@ -95,23 +146,20 @@ def make(variant: Variant) -> Any:
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
 
-    from core.backend.triton import kernel
-
-    function = getattr(kernel, variant.function)
-    names = function.arg_names
+    names = variant.source.arg_names
     types = dict.fromkeys(names, "i32") | dict.fromkeys(set(_WIDE) & set(names), "i64") | variant.pointers
-    whole = [names.index(name) for name in (*variant.pointers, *_WHOLE) if name in names]
+    whole = [place for place, name in enumerate(names) if variant.is_whole(name)]
     source = ASTSource(
-        function,
+        variant.source,
         types | dict.fromkeys(variant.constants, "constexpr"),
         {(names.index(name),): value for name, value in variant.constants.items()},
         {(place,): [["tt.divisibility", 16]] for place in whole},
     )
     options = {
         "num_warps": variant.warps,
-        "num_stages": _STAGES,
+        "num_stages": variant.stages,
         "ptx_version": _PTX_VERSION,
-        "enable_fp_fusion": True,
+        "enable_fp_fusion": variant.fused,
     }
     return triton.compile(source, target=GPUTarget("cuda", _CAPABILITY, 32), options=options)
 

@@ -13,6 +13,12 @@ TILE_ROWS = (16, 64)  # rows of a program, of which each of its warps has 16
 TILE_TOKENS = 32
 CHUNK = 16  # keys of which `sum_chunks` leaves one sum
 MOST_SPLITS = 64  # that `join_splits` takes
+BITS = (4, 5, 6, 8)  # of the codes of weights
+TILE_OUTPUTS = 64  # of a program of `multiply_codes`,
+TILE_INPUTS = (16, 32)  # and inputs
+TILE_CHUNKS = 4  # of 32 codes that it decodes at a time
+TILE_JOINED = 512  # numbers of a program of `join_products`
+DECODED_ROWS, DECODED_CHUNKS = 4, 32  # of a program of `decode_rows`
 
 
 def compiled(function: str, dtype: torch.dtype, head_dim: int, rows: int | None = None) -> Path:
@@ -20,3 +26,10 @@ def compiled(function: str, dtype: torch.dtype, head_dim: int, rows: int | None 
     kind = {**DTYPES, torch.float32: "fp32"}[dtype]
     tile = "" if rows is None else f"-{rows}"
     return FOLDER / f"{function}-{kind}-{head_dim}{tile}.ptx"
+
+
+def compiled_product(function: str, dtype: torch.dtype, *sizes: int) -> Path:
+    """The file of one of product_kernel.py's functions: bits of the codes and inputs of a program, where it
+    has such.
+    """
+    return FOLDER / f"{'-'.join((function, DTYPES[dtype], *map(str, sizes)))}.ptx"

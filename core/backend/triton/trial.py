@@ -19,7 +19,7 @@ _LSE_OFF = 1e-3
 _SHAPES = ((1, 300, 512), (5, 700, 256), (17, 530, 512), (33, 1000, 512))
 _TIMED_ROWS = (1, 9)
 _TIMED_BYTES = 64 << 20  # keys and values: a piece of a book's
-_LOADING = (OSError, ValueError, TypeError, AttributeError, RuntimeError)
+LOADING = (OSError, ValueError, TypeError, AttributeError, RuntimeError)
 
 Library = Callable[..., Part]  # as Backend.attend_part
 Seconds = Callable[[Callable[[], object]], float]  # that something takes, on the device
@@ -61,7 +61,7 @@ def tried(
         if not off <= 1:
             return _library(_("the compiled one computes wrongly on this card"))
         ours, theirs = _times(kernel, library, sizes, device, dtype, seconds)
-    except _LOADING as error:
+    except LOADING as error:
         said = (str(error).splitlines() or [type(error).__name__])[0]
         return _library(_("the compiled one cannot be used ({reason})").format(reason=said))
     times = _("{ours:.2f} ms, the library's {theirs:.2f} ms").format(ours=1e3 * ours, theirs=1e3 * theirs)
