@@ -43,11 +43,15 @@ def dispatch(desk: Desk, data: object) -> None:
 
 def _about_books(desk: Desk, text: dict[str, str]) -> dict[str, Callable[[], object]]:
     return {
-        "upload": lambda: desk.intake.upload(text.get("path", ""), text.get("name", "book")[:200]),
+        "upload": lambda: desk.intake.upload(
+            text.get("path", ""), text.get("name", "book")[:200], text.get("title", "")
+        ),
         "refused": lambda: desk.intake.refuse(text.get("name", "")[:200], _refusal(text.get("limit", ""))),
         "sample": lambda: desk.intake.sample(text.get("name", "")),
         "book": lambda: desk.select_book(text.get("id", "")),
-        "forget": lambda: desk.forget_book(text.get("id", "")),
+        "search": lambda: desk.shelf.look_for(text.get("text", "")),
+        "said": lambda: desk.shelf.open_said(text.get("book", ""), text.get("id", "")),
+        "forget": lambda: desk.shelf.forget(text.get("id", "")),
         "cancel-opening": desk.intake.cancel,
         "read-pictures": desk.intake.read_pictures,
         "cite": lambda: desk.reading.show(_number(text.get("offset")), _number(text.get("length"))),
@@ -65,7 +69,7 @@ def _about_answers(desk: Desk, text: dict[str, str]) -> dict[str, Callable[[], o
     return {
         "talk": lambda: desk.select_conversation(text.get("id", "")),
         "forget-talk": lambda: desk.talks.forget(text.get("id", "")),
-        "undo": lambda: desk.talks.restore(text.get("id", "")),
+        "undo": lambda: desk.removal.restore(text.get("id", "")),
         "rename-talk": lambda: desk.talks.rename(text.get("id", ""), text.get("text", "")),
         "pin-talk": lambda: desk.talks.pin(text.get("id", "")),
         "fork": lambda: desk.talks.fork(_number(text.get("value"))),

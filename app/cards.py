@@ -21,15 +21,22 @@ Key = tuple[str, str, int | None]  # book, model and how far it may be read
 
 
 class Cards:
-    """The cards, asked for in the background and kept. Thread-safe; `changed` is called when one has come.
+    """The cards, asked for in the background and kept. Thread-safe; `changed` is called when one has come,
+    `counted` with a whole book's tokens.
 
     One that failed is asked for again: at the next look after AGAIN_S, and after the engine was away.
     """
 
     def __init__(
-        self, engine: Runtime, changed: Callable[[], None], *, clock: Callable[[], float] = time.monotonic
+        self,
+        engine: Runtime,
+        changed: Callable[[], None],
+        *,
+        counted: Callable[[str, int], None] = lambda book_id, tokens: None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._engine, self._changed, self._clock = engine, changed, clock
+        self._counted = counted
         self._lock = threading.Lock()
         self._kept: dict[Key, dict[str, Any]] = {}
         self._failed: dict[Key, float] = {}  # when
@@ -65,6 +72,8 @@ class Cards:
         card, failed = {}, True
         try:
             card, failed = self._engine.card(book, key[2]), False
+            if key[2] is None:
+                self._counted(book.sha256, card["tokens"])
         except UserError as error:
             card = {"notes": [str(error)]}
         except Exception:  # a background thread's boundary: the page goes on without the estimate

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from app.cards import Cards
 from app.conversations import Conversations
-from app.faults import in_words
 from app.history import History, Turn, asked_again, exchanges
 from app.intake import Intake
 from app.job import Job
@@ -21,6 +20,8 @@ from app.models import Models
 from app.models_used import ModelsUsed
 from app.open_book import OpenBook
 from app.preferences import Preferences, differ
+from app.removal import Removal
+from app.shelf import Shelf
 from app.values import Notice
 from core.ask import Ask
 from core.config import Settings
@@ -62,7 +63,7 @@ class Desk:
         )
         self._lock = threading.RLock()
         self._hurry = threading.Event()
-        self._cards = Cards(engine, self.change)
+        self.cards = Cards(engine, self.change, counted=library.count_tokens)
         self._told: Callable[[], None] = lambda: None
         self.shelf_version = 0
         self.book_id = ""
@@ -74,8 +75,9 @@ class Desk:
         self.reading = OpenBook(
             library, whole=lambda: self.book, until=lambda: self.until, changed=self.change
         )
-        self.talks = Conversations(self)
+        self.talks, self.shelf, self.removal = Conversations(self), Shelf(self), Removal(self)
         history.settle()
+        self.removal.settle()
         models.changed, self.used = self.change, ModelsUsed(self)
 
     def resume(self) -> None:
@@ -114,46 +116,9 @@ class Desk:
     def card(self) -> dict | None:
         """What the engine says about the open book; None until it has said it."""
         book = self.book
-        return self._cards.of(book, self.until) if book else None
+        return self.cards.of(book, self.until) if book else None
 
     # --- books
-
-    def shelve(self, document: Document, *, cover: bytes, again: bool) -> None:
-        """Puts the book on the shelf, and on the desk unless an answer is being written there. `cover`: a
-        JPEG, or empty. `again`: its text has changed, as it has too when an older reader had read it
-        otherwise.
-        """
-        unstored = self.keep_book(document, cover=cover, again=again)
-        if self.busy:
-            words = _("“{title}” was read and stands on the shelf.")
-            self.say(words.format(title=document.title), "info")
-        else:
-            self.select_book(document.sha256)
-        if unstored:
-            words = _("“{title}” is open, but it could not be put on the shelf. {reason}")
-            self.say(words.format(title=document.title, reason=unstored))
-
-    def keep_book(self, document: Document, *, cover: bytes, again: bool = False) -> str:
-        """Puts the book on the shelf alone. Why it could not be stored; it can be read all the same."""
-        again, unstored = again or self._reads_otherwise(document), ""
-        try:
-            self.library.add(document, cover)
-        except OSError as error:
-            unstored = in_words(error)
-        if again:
-            self.engine.forget_book(document.sha256)
-            self._cards.forget(document.sha256)
-        self.shelf_version += 1
-        self.change()
-        return unstored
-
-    def _reads_otherwise(self, document: Document) -> bool:
-        """The shelf has the same file with another text or other chapters."""
-        try:
-            stored = self.library.get(document.sha256)
-        except KeyError:
-            return False
-        return (stored.text, stored.sections) != (document.text, document.sections)
 
     def select_book(self, book_id: str) -> None:
         """Opens a book of the shelf with its newest conversation."""
@@ -174,26 +139,16 @@ class Desk:
             self.shelf_version += 1
         self.change()
 
-    def forget_book(self, book_id: str) -> None:
-        """Deletes the book's text, what was kept of its reading, and all conversations about it."""
-        if self.refuse_while_busy():
-            return
-        try:
-            self.library.forget(book_id)
-        except KeyError:
-            return
-        self.engine.forget_book(book_id)
-        for conversation_id in self.history.forget_book(book_id):
-            self.engine.forget(conversation_id)
+    def put_away(self) -> None:
+        """Leaves the desk empty."""
         with self._lock:
-            self._cards.forget(book_id)
-            if self.book_id == book_id:
-                self.book_id = self.conversation_id = ""
-                self.job = None
-                self.reading.open()
-            self.shelf_version += 1
-            words = _("The book's text and its conversations are deleted from this computer.")
-            self.notice = Notice(words, "info")
+            self.book_id = self.conversation_id = ""
+            self.job = None
+            self.reading.open()
+
+    def shelf_changed(self) -> None:
+        """What the shelf shows is not what it was."""
+        self.shelf_version += 1
         self.change()
 
     # --- conversations
@@ -282,7 +237,7 @@ class Desk:
     def summarize(self, wish: Ask) -> None:
         """Asks for a summary of the open book."""
         if self.book is None:
-            self.say(_("Open a book first: drop a PDF, EPUB or TXT on the page, or choose the sample."))
+            self.say(_("Open a book first: drop its file on the page, paste a text, or choose a sample."))
         else:
             self._ask(replace(wish, question=None))
 
@@ -338,7 +293,7 @@ class Desk:
         self.engine.close()
         if self.job:
             self.job.join(STOP_WAIT_S)
-        self.talks.close()
+        self.removal.close()
         self.history.close()
 
     def hurry(self) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from app import said
 from app.database import connect
 from core.ask import Ask, Exchange
 from core.text.words import translated as _
@@ -50,6 +51,7 @@ class History:
         self._lock = threading.RLock()
         self._clock = clock
         self._db, self.warning = connect(path)  # `warning`: what the person is to be told of the file
+        self._indexed = said.prepare(self._db)
         # an answer's text that the disk had no room for: shown, and written with the next that can be
         self._failures = 0
         self._unwritten: dict[tuple[str, int], tuple[str, str, dict | None]] = {}
@@ -279,6 +281,11 @@ class History:
             self._forgotten(ids)
         return ids
 
+    def search(self, words: str) -> list[said.Said]:
+        """What was said in any conversation and holds all these words; what fits best first."""
+        with self._lock:
+            return said.search(self._db, words) if self._indexed else []
+
     def mark_forgotten(self, conversation_id: str, now: float) -> None:
         """Takes a conversation out of sight; `purge` deletes it."""
         with self._lock:
@@ -302,15 +309,14 @@ class History:
 
     def _forgotten(self, ids: list[str]) -> None:
         self._unwritten = {key: late for key, late in self._unwritten.items() if key[0] not in ids}
+        if ids and self._indexed:
+            said.purge(self._db)
         # the write-ahead log still holds what was deleted
         self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def settle(self) -> int:
-        """Answers still marked as being written (the app was killed) become `stopped`, and what was marked as
-        forgotten is deleted. Returns how many answers.
-        """
+        """Answers still marked as being written (the app was killed) become `stopped`. Returns how many."""
         with self._lock:
-            self.purge(float("inf"))
             return self._db.execute("UPDATE turns SET state = 'stopped' WHERE state = 'writing'").rowcount
 
     def markdown(self, conversation_id: str, *, book: str = "") -> str:

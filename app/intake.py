@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 MOST_WAITING = 100
+TITLE_CHARS = 120
 
 
 class Intake:
@@ -51,9 +52,12 @@ class Intake:
         self._told_of = 0  # files of this row that failed
         self._queue: deque[Opening] = deque()  # dropped while another file was being read
 
-    def upload(self, path: str, name: str) -> None:
-        """Reads an uploaded file. Raises UserError for one that is none."""
-        self._open(Opening(self.uploaded(path), name, _("Opening")))
+    def upload(self, path: str, name: str, title: str = "") -> None:
+        """Reads an uploaded file; `title`: its name on the shelf, where the person gave one. Raises UserError
+        for one that is none.
+        """
+        title = " ".join(title.split())[:TITLE_CHARS]
+        self._open(Opening(self.uploaded(path), name, _("Opening"), title=title))
 
     def uploaded(self, path: str) -> Path:
         """The upload at `path`. Raises UserError for any other path: they come from the browser."""
@@ -218,7 +222,7 @@ class Intake:
             if self._cancelled.is_set():
                 return None
             told = self._desk.notice if self._told_of else None  # of the files before, and not read yet
-            self._desk.shelve(_named(document, opening.name), cover=cover.result(), again=opening.ocr)
+            self._desk.shelf.put(_named(document, opening), cover=cover.result(), again=opening.ocr)
             self._desk.notice = self._desk.notice or told
         if not document.pictures:
             return None
@@ -250,5 +254,5 @@ def _drop(opening: Opening) -> None:
         opening.path.unlink(missing_ok=True)
 
 
-def _named(document: Document, name: str) -> Document:
-    return document if document.title.strip() else replace(document, title=Path(name).stem)
+def _named(document: Document, opening: Opening) -> Document:
+    return replace(document, title=opening.title or document.title.strip() or Path(opening.name).stem)

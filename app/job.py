@@ -110,7 +110,8 @@ class Job:
 
     def join(self, timeout: float | None = None) -> bool:
         """Waits until the answer is complete and saved; False when it still runs after `timeout`."""
-        self._thread.join(timeout)
+        if self._thread.ident is not None:  # it may not have begun
+            self._thread.join(timeout)
         return not self._thread.is_alive()
 
     def _run(self) -> None:

@@ -12,7 +12,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 
 from app.notebook import Notebook
@@ -21,7 +21,7 @@ from core.paths import write_whole
 
 log = logging.getLogger(__name__)
 BOOK_ID = re.compile(r"[0-9a-f]{64}")
-_COVER, _NOTEBOOK = "cover.jpg", "notebook.json"
+_ENTRY, _COVER, _NOTEBOOK, _FORGOTTEN = "entry.json", "cover.jpg", "notebook.json", "forgotten"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +35,7 @@ class BookEntry:
     words: int
     chapters: int
     opened: float
+    tokens: int = 0  # of its text, for the model that read it last
 
 
 class Library:
@@ -48,34 +49,56 @@ class Library:
         self._lock = threading.RLock()
         # the newest few, so that switching books is instant
         self._open: dict[str, Document] = {}
+        self._marked: dict[str, float] = {}  # when a book was taken off the shelf
         self._newest = max((entry.opened for entry in self.entries()), default=0.0)
 
     def entries(self) -> list[BookEntry]:
         """All books, the one opened last first. A damaged entry is made anew from the book; where that is
         damaged too, the book is skipped and logged.
         """
-        found = [self._entry(folder) for folder in self._root.glob("*") if BOOK_ID.fullmatch(folder.name)]
+        folders = (one for one in self._root.glob("*") if BOOK_ID.fullmatch(one.name))
+        found = [self._entry(one) for one in folders if not (one / _FORGOTTEN).exists()]
         return sorted(filter(None, found), key=lambda entry: -entry.opened)
 
     def _entry(self, folder: Path) -> BookEntry | None:
-        path = folder / "entry.json"
-        try:
-            return _checked(json.loads(path.read_text(encoding="utf-8")))
-        except (OSError, ValueError, TypeError, AttributeError):
-            log.warning("unreadable library entry %s", path)
+        if stored := self._stored_entry(folder):
+            return stored
+        log.warning("unreadable library entry in %s", folder)
         try:
             entry = _entry_of(self.get(folder.name), opened=(folder / "book.json").stat().st_mtime)
         except (KeyError, OSError):
             return None
         with contextlib.suppress(OSError):
-            _write(path, asdict(entry))
+            _write(folder / _ENTRY, asdict(entry))
         return entry
+
+    def _stored_entry(self, folder: Path) -> BookEntry | None:
+        try:
+            return _checked(json.loads((folder / _ENTRY).read_text(encoding="utf-8")))
+        except (OSError, ValueError, TypeError, AttributeError):
+            return None
+
+    def count_tokens(self, book_id: str, tokens: int) -> None:
+        """Notes how many tokens the book has. A disk that does not take it costs the note alone."""
+        entry = self._stored_entry(self._folder(book_id))
+        if entry and entry.tokens != tokens:
+            with contextlib.suppress(OSError):
+                _write(self._folder(book_id) / _ENTRY, asdict(replace(entry, tokens=tokens)))
+
+    def kept(self) -> dict[str, int]:
+        """The bytes that lie here of each book."""
+        sizes: dict[str, int] = {}
+        for path in self._root.glob("*/*"):
+            with contextlib.suppress(OSError):
+                sizes[path.parent.name] = sizes.get(path.parent.name, 0) + path.stat().st_size
+        return sizes
 
     def add(self, document: Document, cover: bytes = b"") -> BookEntry:
         """Stores the book (again) and puts it first on the shelf. `cover`: a JPEG, where it has one. Raises
         OSError where the disk does not take it; `get` gives it until then.
         """
         folder = self._folder(document.sha256)
+        self.unmark_forgotten(document.sha256)
         with self._lock:
             self._remember(document)
         _write(folder / "book.json", document.to_json())
@@ -88,6 +111,8 @@ class Library:
         with self._lock:
             if book_id in self._open:
                 return self._open[book_id]
+            if (self._folder(book_id) / _FORGOTTEN).exists():
+                raise KeyError(book_id)
             try:
                 document = Document.from_json(
                     json.loads((self._folder(book_id) / "book.json").read_text(encoding="utf-8"))
@@ -134,6 +159,29 @@ class Library:
         """Keeps it beside the book. Raises OSError where it cannot be written."""
         _write(self._folder(book_id) / _NOTEBOOK, notebook.to_json())
 
+    def mark_forgotten(self, book_id: str, now: float) -> None:
+        """Takes a book off the shelf; `forget` deletes it. Raises OSError where that cannot be written."""
+        with self._lock:
+            write_whole(self._folder(book_id) / _FORGOTTEN, "")
+            self._marked[book_id] = now
+            self._open.pop(book_id, None)
+
+    def unmark_forgotten(self, book_id: str) -> bool:
+        """Puts a book back on the shelf; False where there is none that was taken off."""
+        with self._lock:
+            try:
+                (self._folder(book_id) / _FORGOTTEN).unlink()
+            except (FileNotFoundError, KeyError):
+                return False
+            return True
+
+    def forgotten(self, before: float) -> list[str]:
+        """The books that were marked before a time; those that an earlier run marked are in any case."""
+        names = [path.parent.name for path in self._root.glob(f"*/{_FORGOTTEN}")]
+        return [
+            one for one in names if BOOK_ID.fullmatch(one) and self._marked.get(one, float("-inf")) <= before
+        ]
+
     def forget(self, book_id: str) -> None:
         """Deletes everything that was stored of the book. Unknown ids are fine."""
         with self._lock:
@@ -149,9 +197,11 @@ class Library:
         return self._root / book_id
 
     def _write_entry(self, document: Document) -> BookEntry:
+        self._marked: dict[str, float] = {}  # when a book was taken off the shelf
         self._newest = max(self._clock(), self._newest + 0.001)  # a clock may be set back
-        entry = _entry_of(document, opened=self._newest)
-        _write(self._folder(document.sha256) / "entry.json", asdict(entry))
+        before = self._stored_entry(self._folder(document.sha256))
+        entry = _entry_of(document, opened=self._newest, tokens=before.tokens if before else 0)
+        _write(self._folder(document.sha256) / _ENTRY, asdict(entry))
         return entry
 
     def _remember(self, document: Document) -> None:
@@ -161,7 +211,7 @@ class Library:
             self._open.pop(next(iter(self._open)))
 
 
-def _entry_of(document: Document, *, opened: float) -> BookEntry:
+def _entry_of(document: Document, *, opened: float, tokens: int = 0) -> BookEntry:
     return BookEntry(
         id=document.sha256,
         title=document.title,
@@ -170,6 +220,7 @@ def _entry_of(document: Document, *, opened: float) -> BookEntry:
         words=document.words,
         chapters=len(document.chapters),
         opened=opened,
+        tokens=tokens,
     )
 
 

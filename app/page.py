@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from datetime import date
 from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
@@ -21,6 +22,7 @@ from app.live import LiveText
 from app.open_book import as_known
 from app.reader import found_html, marks_html, reader_html
 from app.settings_page import settings_html
+from app.shelf_page import hits_html, library_html
 from app.stats_panel import panel_html, plan_html
 from app.values import Notice
 from core.documents.document import Document
@@ -148,7 +150,17 @@ class Page:
                 lambda: views.header_html(state[0], model=state[1], device=device, progress=state[3]),
             ),
             "library": keep(
-                "library", (desk.shelf_version, desk.book_id, desk.conversation_id), self._library
+                "library",
+                (desk.shelf_version, desk.book_id, desk.conversation_id, engine.stored, date.today()),
+                self._library,
+            ),
+            "hits": keep(
+                "hits",
+                (
+                    desk.shelf.wanted,
+                    desk.shelf.wanted and (desk.history.version, desk.shelf_version, desk.until),
+                ),
+                lambda: hits_html(desk.shelf.found()),
             ),
             **self._about_models(),
             "stage": keep(
@@ -207,9 +219,11 @@ class Page:
     def _library(self) -> str:
         desk = self._desk
         talks = desk.history.conversations(desk.book_id) if desk.book_id else []
-        return views.library_html(
+        return library_html(
             desk.library.entries(),
             covered=desk.library.covered(),
+            kept=desk.shelf.kept(),
+            today=date.today(),
             current=desk.book_id,
             talks=talks,
             talk=desk.conversation_id,
@@ -231,7 +245,9 @@ class Page:
                 known, asked = as_known(book, until), _question(question)
                 cited = self._citations(turn.text, known, asked, looked, stands)
             parts = self._parts(turn.extra.get("parts", ()), until)
-            self._turn_html[key] = views.turn_html(turn, cited, parts=parts, last=last)
+            self._turn_html[key] = views.turn_html(
+                turn, cited, talk=self._desk.conversation_id, parts=parts, last=last
+            )
         return self._turn_html[key]
 
     def _parts(self, parts: Sequence[Sequence[str]], until: int | None) -> list[tuple[str, Markup]]:

@@ -67,6 +67,8 @@ class Runtime:
         self.plan: dict[str, Any] | None = None
         self.model_name = ""
         self.context_tokens = 0
+        self.stored_as = ""  # whose snapshots are this model's; see Engine
+        self.stored = 0  # rises when the engine has used idle time to store what it read
         # called after every change of these, from any thread and with the lock held: it must only take notice
         self.changed: Callable[[], None] = lambda: None
 
@@ -347,6 +349,9 @@ class Runtime:
             elif self.state == "loading" and isinstance(event, Failed):
                 self.error = event.message
                 self._become("failed")
+            elif "stored" in message:
+                self.stored += 1
+                self._tell()
             elif inbox is not None:
                 if isinstance(event, (Finished, Failed)) and self._answering == message["id"]:
                     self._answering = self._guest = None
@@ -360,6 +365,7 @@ class Runtime:
             facts["context_tokens"],
         )
         self._mapped_files = facts["mapped_files"]
+        self.stored_as = facts.get("stored_as", "")
         self._failures = 0
         self.loading_fraction = None
         self._become("ready")

@@ -24,6 +24,8 @@ FIXED = {
     "skip": "skip.html",
     "topbar-tools": "topbar.html",
     "drop-small": "drop.html",
+    "search": "search.html",
+    "pasted": "pasted.html",
     "settings-head": "drawer_head.html",
     "spoken": "spoken.html",
     "lost": "lost.html",
@@ -59,7 +61,8 @@ def build(desk: Desk) -> gr.Blocks:
         with gr.Row(elem_id="desk"):
             with gr.Column(elem_id="left", min_width=0):
                 _fixed("drop-small")
-                for name in ("library", "fetching", "models"):
+                _fixed("search")
+                for name in ("hits", "library", "fetching", "models"):
                     _region(name)
             with gr.Column(elem_id="middle", min_width=0):
                 password, unlock, question, send = _middle()
@@ -68,6 +71,7 @@ def build(desk: Desk) -> gr.Blocks:
         with gr.Column(elem_id="settings", min_width=0):
             _fixed("settings-head")
             _region("preferences")
+        _fixed("pasted")
         _fixed("spoken")
         bus = gr.HTML("", elem_id="bus", js_on_load=BUS, apply_default_css=False)
         _wire(desk, bus, password, unlock, question, send)

@@ -8,7 +8,8 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """A message above the conversation. `kind`: info | error. `undo`: the conversation it can bring back."""
+    """A message above the conversation. `kind`: info | error. `undo`: the book or conversation it can bring
+    back."""
 
     text: str
     kind: str = "error"
@@ -32,6 +33,7 @@ class Opening:
     keep: bool = False
     password: str | None = field(default=None, repr=False)
     ocr: bool = False
+    title: str = ""  # that the person gave it
     behind: int = 0  # files that are read after this one
 
     @property

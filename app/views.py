@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from markupsafe import Markup, escape
 
 from app.citations import Cited
-from app.history import Conversation, Turn
+from app.history import Turn
 from app.job import Snapshot
-from app.library import BookEntry
 from app.markup import Citation, blocks
 from app.templating import render
 from app.values import Notice, Opening
@@ -20,51 +18,19 @@ from core.text.words import duration
 from core.text.words import translated as _
 from core.text.words import translated_count as _n
 
-SHOWN_TALKS = 12
 WORTH_A_CHOICE = 2  # times as long as an answer from passages
 # more are one click away
 SHOWN_NOTES = 3
 NOTHING_CITED = Cited()
-SMALL_WORDS = {"a", "an", "and", "at", "by", "in", "of", "on", "the", "to"}
 
 
-# --- the bar on top and the shelf
+# --- the bar on top
 
 
 def header_html(state: str, *, model: str, device: str, progress: float | None) -> str:
     """Brand and the state of the engine."""
     detail = " · ".join(part for part in (model, device) if part)
     return render("header.html", state=state, detail=detail, progress=progress)
-
-
-def library_html(
-    entries: list[BookEntry],
-    *,
-    covered: frozenset[str],
-    current: str,
-    talks: list[Conversation],
-    talk: str,
-    samples: tuple[str, ...],
-) -> str:
-    """The shelf, with the open book's conversations under it. `covered`: books with a cover of their own."""
-    return render(
-        "library.html",
-        books=entries,
-        covered=covered,
-        current=current,
-        talks=talks[:SHOWN_TALKS],
-        talk=talk,
-        samples=[(name, _sample_title(name)) for name in samples],
-    )
-
-
-def _sample_title(name: str) -> str:
-    stem, _dot, suffix = name.rpartition(".")
-    words = [
-        word if at and word in SMALL_WORDS else word.capitalize()
-        for at, word in enumerate(re.split(r"[-_ ]+", stem))
-    ]
-    return f"{' '.join(words)} ({suffix.upper()})"
 
 
 # --- the middle of the desk
@@ -210,12 +176,19 @@ def locked_html(opening: Opening | None) -> str:
 
 
 def turn_html(
-    turn: Turn, cited: Cited = NOTHING_CITED, *, parts: Sequence[tuple[str, Markup]] = (), last: bool = False
+    turn: Turn,
+    cited: Cited = NOTHING_CITED,
+    *,
+    talk: str = "",
+    parts: Sequence[tuple[str, Markup]] = (),
+    last: bool = False,
 ) -> str:
-    """One finished turn; `parts`: what was told of each part, as `answer_html` makes it."""
+    """One finished turn of the conversation `talk`; `parts`: what was told of each part, as `answer_html`
+    makes it.
+    """
     if turn.role == "user":
         text = said(turn.text) if turn.extra.get("summary") else turn.text
-        return render("asked.html", text=text, number=turn.number)
+        return render("asked.html", text=text, number=turn.number, talk=talk)
     stored = turn.extra
     stats = stored.get("stats") or {}
     reason = stored.get("reason", "")
@@ -234,6 +207,7 @@ def turn_html(
         tokens_per_s=stats.get("tokens_per_s", 0.0),
         last=last,
         number=turn.number,
+        talk=talk,
         versions=turn.versions,
     )
 

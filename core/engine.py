@@ -239,6 +239,11 @@ class Engine:
         with torch.inference_mode():
             context.saved = self._snapshots.save(context.book_id, ids, context.cache, should_stop=should_stop)
 
+    @property
+    def stored_as(self) -> str:
+        """Under which name this model's snapshots lie on disk; "" where none are stored."""
+        return self._snapshots.model_name if self._snapshots else ""
+
     def forget_book(self, book_id: str) -> None:
         """Deletes what is stored of a book."""
         if self._snapshots is not None:

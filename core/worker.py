@@ -161,6 +161,8 @@ class Worker:
             self._store(should_stop=lambda: not self._todo.empty())
         except Exception:  # nobody asked for it, so nobody is told
             log.exception("storing what was read failed")
+        else:
+            self._send(id=0, stored=True)
 
     # ---- both ----------------------------------------------------------------------------------------------
 

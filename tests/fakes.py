@@ -81,6 +81,8 @@ class FakeEngine:
         self.contexts.append(FakeContext(capacity_tokens))
         return self.contexts[-1]
 
+    stored_as = "fake"
+
     def stored_tokens(self, book_id: str, ids: list[int]) -> int:
         return min(len(ids), dict(self.saved).get(book_id, 0))
 

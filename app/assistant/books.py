@@ -140,7 +140,7 @@ class Assistant:
         document, cover = self._desk.intake.read_apart(path, progress=tell, should_stop=unwanted)
         with contextlib.suppress(KeyError):  # as it stands on the shelf; the person may have it open
             return self._desk.library.get(document.sha256)
-        if unstored := self._desk.keep_book(document, cover=cover):
+        if unstored := self._desk.shelf.keep(document, cover=cover):
             raise Refused(unstored)
         return document
 

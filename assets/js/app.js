@@ -8,7 +8,7 @@
   const keep = (key, value) => { try { localStorage.setItem(`triforce.${key}`, value); } catch { /* private window */ } };
   let server = null;                           // act(data), upload(file): Gradio's channel
   const send = (data) => server?.act(data);
-  Object.assign(window.triforce, { send, recall, keep });
+  Object.assign(window.triforce, { send, recall, keep, take: (file, title) => take(file, title) });
 
   window.triforce.connect = (channel) => { server = channel; document.body.dataset.connected = "1"; begin(); };
 
@@ -26,7 +26,7 @@
   night.addEventListener("change", paint);
 
   // --- files
-  const take = async (file) => {
+  const take = async (file, title) => {
     if (!file) return;
     if (file.size > Number(root.dataset.maxMb) * 1024 * 1024) {
       send({ act: "refused", name: file.name, limit: root.dataset.maxMb });
@@ -35,7 +35,7 @@
     document.body.dataset.uploading = "1";
     try {
       const { path } = await server.upload(file);
-      send({ act: file.name.toLowerCase().endsWith(".json") ? "bring-in" : "upload", path, name: file.name });
+      send({ act: file.name.toLowerCase().endsWith(".json") ? "bring-in" : "upload", path, name: file.name, ...(title && { title }) });
     } catch {
       send({ act: "refused", name: file.name });
     } finally {
@@ -154,7 +154,7 @@
         showTab("reader");
         if (isDrawer("panel") && !document.body.dataset.panel) toggleDrawer("panel", true);
       }
-      if (document.body.dataset.shelf && hit("[data-act='book'], [data-act='talk'], [data-act='sample']")) toggleDrawer("shelf", false);
+      if (document.body.dataset.shelf && hit("[data-act='book'], [data-act='talk'], [data-act='said'], [data-act='sample']")) toggleDrawer("shelf", false);
       send({ act, ...rest });
     } else if (openDrawer() && hit("#middle")) toggleDrawer(openDrawer(), false, { focus: false });
   });

@@ -25,6 +25,7 @@ from core.text.words import GB
 
 log = logging.getLogger(__name__)
 
+BLOCK_TOKENS = 1024  # of a book in one file
 SUFFIX, PART = ".kv", ".part"
 RESERVE_BYTES = 2 * GB  # stays free on the disk whatever the quota says
 # of the space that is free; the embedded model writes 0.2 GB for 8,000 tokens
@@ -41,6 +42,14 @@ class Usage:
     books: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """What is stored of one book. `tokens`: for one model."""
+
+    bytes: int = 0
+    tokens: int = 0
+
+
 class SnapshotFolder:
     """All snapshots below `root`. Errors of the disk are logged, never raised: a snapshot only saves time."""
 
@@ -55,6 +64,17 @@ class SnapshotFolder:
         """Bytes and books of all models together."""
         found = list(self._files())
         return Usage(sum(size for _, size, _ in found), len({path.parent.name for path, _, _ in found}))
+
+    def stored(self, model_name: str) -> dict[str, Stored]:
+        """What is stored of each book, by the name of its folder here (`folder_name`): all bytes, and the
+        tokens of the model whose folder is called `model_name`.
+        """
+        found: dict[str, Stored] = {}
+        for path, size, _ in self._files():
+            before = found.get(path.parent.name, Stored())
+            own = BLOCK_TOKENS if path.parent.parent.name == model_name else 0
+            found[path.parent.name] = Stored(before.bytes + size, before.tokens + own)
+        return found
 
     def forget(self, book_id: str) -> None:
         """Deletes what is stored of a book, for every model."""
@@ -109,6 +129,11 @@ class SnapshotFolder:
                 continue
             except OSError as error:
                 log.warning("a KV snapshot cannot be deleted: %s", error)
+
+
+def folder_name(book_id: str) -> str:
+    """What a book's folder is called."""
+    return _short(book_id)
 
 
 def touch(blocks: Collection[Path]) -> None:

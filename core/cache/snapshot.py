@@ -29,11 +29,10 @@ import torch
 
 from core.backend.kv_rows import row_format, row_width
 from core.cache.base import KVShape
-from core.cache.disk import SUFFIX, SnapshotFolder, part_of, touch
+from core.cache.disk import BLOCK_TOKENS, SUFFIX, SnapshotFolder, part_of, touch
 
 log = logging.getLogger(__name__)
 
-BLOCK_TOKENS = 1024
 # so few tokens are read faster than a block for them is written
 _NEARLY = 32
 _MAGIC = b"TFKVSNP1"
@@ -79,6 +78,11 @@ class SnapshotStore:
     def bytes_per_token(self) -> int:
         """What a token takes on disk."""
         return self._shape.layers * self._shape.token_bytes(self._dtype)
+
+    @property
+    def model_name(self) -> str:
+        """What this model's folder is called; see SnapshotFolder.stored."""
+        return self.folder.of(self._key, "").parent.name
 
     # ---- the verbs -----------------------------------------------------------------------------------------
 

@@ -131,7 +131,7 @@ class Session:
     @property
     def facts(self) -> dict[str, Any]:
         """What whoever shows the answers should know of their model: plan, model_name, context_tokens,
-        mapped_files (core.model.folder).
+        mapped_files (core.model.folder), stored_as (core.engine).
         """
         engine = self._engine
         return {
@@ -139,6 +139,7 @@ class Session:
             "model_name": engine.model_name,
             "context_tokens": engine.context_tokens,
             "mapped_files": self._mapped_files,
+            "stored_as": engine.stored_as,
         }
 
     def reading_plan(

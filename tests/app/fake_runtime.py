@@ -64,6 +64,7 @@ class FakeRuntime:
         self.loading_fraction: float | None = None
         self.model_name = ""
         self.context_tokens = 8192
+        self.stored_as, self.stored = "", 0
         self.plan: dict | None = None
         self.asked: list[Ask] = []
         self.renewed: list[object] = []

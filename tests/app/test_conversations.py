@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app import conversations as module
+from app import removal as module
 from app.actions import dispatch
 from app.history import History
 from app.page import Page
@@ -71,8 +71,8 @@ def test_a_deleted_conversation_can_be_brought_back(deleted):
 
 def test_it_is_gone_from_the_file_when_the_time_is_over(deleted, tmp_path):
     desk, gone = deleted
-    desk.talks._clock = lambda: 1e12
-    desk.talks.purge()
+    desk.removal._clock = lambda: 1e12
+    desk.removal.purge()
     assert desk.engine.forgotten == [gone] and desk.notice is None
     stored = b"".join(path.read_bytes() for path in tmp_path.glob("chats.db*"))
     assert b"First?" in stored and b"private" not in stored
@@ -87,12 +87,10 @@ def test_the_time_runs_by_itself(desk, monkeypatch):
     wait_until(lambda: desk.engine.forgotten == [gone])
 
 
-def test_a_killed_app_deletes_at_the_next_start_what_was_deleted(deleted, tmp_path):
+def test_a_killed_app_deletes_at_the_next_start_what_was_deleted(deleted, make_desk):
     desk, gone = deleted
-    again = History(tmp_path / "chats.db")
-    again.settle()
+    again = make_desk(desk.engine).history
     assert again.turns(gone) == [] and not again.unmark_forgotten(gone)
-    again.close()
 
 
 def test_a_fork_goes_on_from_a_turn_and_leaves_the_rest_alone(desk):

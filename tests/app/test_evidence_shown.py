@@ -23,7 +23,7 @@ def talking(make_desk, engine):
     text = FACT + FILLER
     document = Document("Mars", "", "txt", text, (Section("I", 0, len(text)),), sha256="b" * 64)
     desk = make_desk(engine)
-    desk.shelve(document, cover=b"", again=False)
+    desk.shelf.put(document, cover=b"", again=False)
     desk.conversation_id = desk.history.create(document.sha256).id
 
     def say(question: str, answer: str, **extra: object) -> None:
@@ -61,7 +61,7 @@ def test_a_book_read_again_is_shown_as_it_reads_now(talking):
     assert FIRST.strip() not in "".join(page.render()["reader"])
     section = replace(before.sections[0], end=before.sections[0].end + len(FIRST))
     talk = desk.conversation_id
-    desk.shelve(replace(before, text=FIRST + before.text, sections=(section,)), cover=b"", again=True)
+    desk.shelf.put(replace(before, text=FIRST + before.text, sections=(section,)), cover=b"", again=True)
     assert desk.conversation_id == talk
     shown = page.render()
     assert FIRST.strip() in "".join(shown["reader"])

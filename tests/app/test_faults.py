@@ -103,7 +103,7 @@ def test_what_fails_in_the_library_does_not_keep_a_book_from_opening(desk, book,
         sha256="b" * 64,
         sections=(Section("I", 0, 5),),
     )
-    desk.shelve(other, cover=b"", again=False)
+    desk.shelf.put(other, cover=b"", again=False)
     assert desk.book == other and "could not be put on the shelf" in desk.notice.text
     assert "disk is full" in desk.notice.text
 

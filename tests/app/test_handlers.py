@@ -542,26 +542,11 @@ def test_cancel_while_the_engine_still_loads(make_desk, book):
 # --- forgetting
 
 
-def test_forgetting_a_book_clears_disk_engine_and_desk(desk, engine, book, tmp_path):
-    desk.summarize(Ask())
-    done(desk)
-    talk = desk.conversation_id
-    desk.forget_book(book.sha256)
-    assert (
-        desk.book is None
-        and desk.turns == []
-        and engine.forgotten == [talk]
-        and engine.forgotten_books == [book.sha256]
-    )
-    assert list((tmp_path / "books").rglob("*")) == []
-    assert desk.history.turns(talk) == []
-
-
 def test_books_and_conversations_cannot_change_under_a_running_answer(opened, book):
     desk, engine = opened(pace=0.02)
     desk.summarize(Ask())
     talk = desk.conversation_id
-    desk.forget_book(book.sha256)
+    desk.shelf.forget(book.sha256)
     desk.new_conversation()
     desk.select_book(book.sha256)
     assert desk.busy and desk.conversation_id == talk and desk.book == book

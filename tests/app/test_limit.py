@@ -33,7 +33,7 @@ def story() -> Document:
 @pytest.fixture
 def desk(make_desk, engine, story):
     made = make_desk(engine)
-    made.shelve(story, again=False, cover=None)
+    made.shelf.put(story, again=False, cover=None)
     return made
 
 

@@ -32,7 +32,7 @@ def story() -> Document:
 @pytest.fixture
 def desk(make_desk, engine, story):
     made = make_desk(engine)
-    made.shelve(story, again=False, cover=b"")
+    made.shelf.put(story, again=False, cover=b"")
     return made
 
 
@@ -125,7 +125,7 @@ def test_bookmarks_follow_their_words_when_the_file_is_read_anew(desk, story):
     act(desk, act="mark", offset=str(story.text.index("Nobody")), text="Nobody saw")
     text = "A preface.\n\n" + story.text.replace("Nobody saw", "All saw")
     read = replace(story, text=text, sections=(Section("All", 0, len(text)),))
-    desk.shelve(read, again=True, cover=b"")
+    desk.shelf.put(read, again=True, cover=b"")
     first, second = desk.reading.bookmarks
     assert (first.offset, first.lost, second.lost) == (start + 12, False, True)
     assert "no longer in the book" in shown(desk, "marks")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from datetime import date
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -26,7 +27,10 @@ from app.open_book import OpenBook
 from app.own_files import Choosing
 from app.preferences import Preferences
 from app.reader import found_html, marks_html, reader_html
+from app.said import Said
 from app.settings_page import settings_html
+from app.shelf import Heard, Kept, Results
+from app.shelf_page import hits_html, library_html
 from app.stats_panel import panel_html, plan_html
 from app.templating import TEMPLATES, _environment, render
 from app.values import Notice, Opening, Passage
@@ -52,6 +56,7 @@ CHAPTERS = replace(BOOK, sections=(Section(BAD, 0, 30), Section(BAD, 30, 60)))
 ENTRY = BookEntry("a" * 64, BAD, BAD, BAD, 1, 1, 0.0)
 CARD = {"tokens": 9, "share_of_context": 2.0, "parts": [BAD, BAD], "notes": [BAD]}
 OPENING = Opening(Path("x"), BAD, BAD)
+HEARD = Heard(Said(BAD, BAD, BAD, 1, "user", BAD, None), BAD, BAD, BAD)
 ELSEWHERE = tuple(elsewhere.Found(Path(BAD), BAD, BAD, 1, why) for why in ("", BAD))
 CHOOSING = Choosing(BAD, BAD, ((BAD, BAD),), ((BAD, BAD, 1),), error=BAD)
 MODELS = (
@@ -91,9 +96,17 @@ def every_region() -> list[str]:
     return [
         views.header_html(BAD, model=BAD, device=BAD, progress=0.5),
         render("log.html", folder=BAD, logs=[(BAD, BAD)]),
-        views.library_html(
-            [ENTRY], covered=frozenset(), current=ENTRY.id, talks=talks, talk="", samples=(BAD,)
+        library_html(
+            [ENTRY],
+            covered=frozenset(),
+            kept={ENTRY.id: Kept(1, True)},
+            today=date(2026, 1, 1),
+            current=ENTRY.id,
+            talks=talks,
+            talk="",
+            samples=(BAD,),
         ),
+        hits_html(Results(BAD, (ENTRY,), ((ENTRY, (HEARD,)),), 1)),
         views.stage_html(None, None, covered=False, opening=OPENING, talking=False),
         views.stage_html(BOOK, CARD, covered=False, opening=None, talking=False),
         views.ways_html(CHAPTERS, fit="auto", until=1, busy=False),

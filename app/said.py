@@ -1,0 +1,98 @@
+"""The full-text index of what was said in all conversations: kept up to date by the database itself,
+searched, and emptied of what was deleted.
+
+The index stands beside the turns and holds words and places, no text. What is being written is not in it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sqlite3
+from dataclasses import dataclass
+
+MOST_FOUND = 100
+# scripts that write no spaces: each letter is a word, and words are looked for in a row
+_UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]")
+_SECURE = (3, 42)  # SQLite from here on takes words out of the index for good when their row is deleted
+_TABLE = """CREATE VIRTUAL TABLE IF NOT EXISTS said
+            USING fts5(text, content='', tokenize='unicode61 remove_diacritics 2')"""
+_TRIGGERS = """
+CREATE TEMP TRIGGER said_in AFTER INSERT ON main.turns WHEN new.state <> 'writing' BEGIN
+    INSERT INTO said(rowid, text) VALUES (new.rowid, searchable(new.text)); END;
+CREATE TEMP TRIGGER said_out AFTER DELETE ON main.turns WHEN old.state <> 'writing' BEGIN
+    INSERT INTO said(said, rowid, text) VALUES ('delete', old.rowid, searchable(old.text)); END;
+CREATE TEMP TRIGGER said_before AFTER UPDATE OF text, state ON main.turns WHEN old.state <> 'writing' BEGIN
+    INSERT INTO said(said, rowid, text) VALUES ('delete', old.rowid, searchable(old.text)); END;
+CREATE TEMP TRIGGER said_now AFTER UPDATE OF text, state ON main.turns WHEN new.state <> 'writing' BEGIN
+    INSERT INTO said(rowid, text) VALUES (new.rowid, searchable(new.text)); END;
+"""
+_FIND = """
+SELECT turns.conversation_id, conversations.book_id, conversations.title, number, role, turns.text, extra
+FROM said JOIN turns ON turns.rowid = said.rowid JOIN conversations ON conversations.id = conversation_id
+WHERE said MATCH ? AND forgotten IS NULL ORDER BY rank LIMIT ?
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A turn that holds what was looked for. `until`: the limit under which it was said."""
+
+    conversation_id: str
+    book_id: str
+    title: str
+    number: int
+    role: str
+    text: str
+    until: int | None
+
+
+def prepare(db: sqlite3.Connection) -> bool:
+    """Makes the index, or what of it is missing, and keeps it up to date on this connection. False where this
+    SQLite has none.
+    """
+    db.create_function("searchable", 1, searchable, deterministic=True)
+    try:
+        db.execute(_TABLE)
+    except sqlite3.OperationalError as error:
+        if "no such module" in str(error):
+            return False
+        raise
+    if sqlite3.sqlite_version_info >= _SECURE:
+        db.execute("INSERT INTO said(said, rank) VALUES ('secure-delete', 1)")
+    db.executescript(_TRIGGERS)
+    count = (
+        "SELECT (SELECT COUNT(*) FROM turns WHERE state <> 'writing'), (SELECT COUNT(*) FROM said_docsize)"
+    )
+    turns, indexed = db.execute(count).fetchone()
+    if turns != indexed:
+        _anew(db)
+    return True
+
+
+def search(db: sqlite3.Connection, words: str) -> list[Said]:
+    """The turns that hold all the words, the last of which may go on; what fits best first."""
+    wanted = [searchable(word).replace('"', " ") for word in words.split() if re.search(r"\w", word)]
+    if not wanted:
+        return []
+    query = " ".join(f'"{word}"' for word in wanted) + "*"
+    rows = db.execute(_FIND, (query, MOST_FOUND)).fetchall()
+    return [Said(*row[:-1], until=json.loads(row[-1]).get("until")) for row in rows]
+
+
+def purge(db: sqlite3.Connection) -> None:
+    """Leaves no word of deleted turns in the index; an older SQLite keeps them until it is made anew."""
+    if sqlite3.sqlite_version_info < _SECURE:
+        _anew(db)
+
+
+def searchable(text: str) -> str:
+    """The text as it is indexed and looked for."""
+    return _UNSPACED.sub(r" \g<0> ", text)
+
+
+def _anew(db: sqlite3.Connection) -> None:
+    db.execute("INSERT INTO said(said) VALUES ('delete-all')")
+    db.execute(
+        "INSERT INTO said(rowid, text) SELECT rowid, searchable(text) FROM turns WHERE state <> 'writing'"
+    )

@@ -1,0 +1,59 @@
+/* The left side: looking through the shelf, a text that is pasted. */
+(() => {
+  const { send, take } = window.triforce;
+  const typing = (element) => element?.closest?.("input, textarea, select, [contenteditable]");
+
+  // --- looking
+  let waiting = 0;
+  const look = (box) => send({ act: "search", text: box.value });
+  document.addEventListener("input", (event) => {
+    if (!event.target.matches?.("[data-search]")) return;
+    clearTimeout(waiting);
+    waiting = setTimeout(() => look(event.target), 250);
+  });
+  document.addEventListener("keydown", (event) => {
+    if (event.key !== "Escape" || !event.target.matches?.("[data-search]") || !event.target.value) return;
+    event.target.value = "";
+    event.stopPropagation();
+    look(event.target);
+  }, true);
+  const goTo = (place, frames = 300) => {        // the turn comes with the conversation, a moment later
+    const turn = document.querySelector(`#turns [data-turn="${CSS.escape(place)}"]`);
+    if (!turn) { if (frames) requestAnimationFrame(() => goTo(place, frames - 1)); return; }
+    for (const other of document.querySelectorAll(".turn-sought")) other.classList.remove("turn-sought");
+    turn.classList.add("turn-sought");
+    setTimeout(() => turn.scrollIntoView({ block: "start" }), 60);
+  };
+
+  // --- a text that is pasted
+  const dialog = () => document.querySelector(".pasted");
+  const inside = (name) => dialog().querySelector(`[data-pasted-${name}]`);
+  const open = (text = "") => {
+    inside("title").value = "";
+    inside("text").value = text;
+    dialog().showModal();
+    inside(text ? "title" : "text").focus();
+  };
+  const read = () => {
+    const text = inside("text").value;
+    if (!text.trim()) { inside("text").focus(); return; }
+    const title = inside("title").value.trim() || inside("title").placeholder;
+    dialog().close();
+    take(new File(["\ufeff", text], "pasted.txt", { type: "text/plain" }), title);
+  };
+  const ENOUGH = 400;                            // a paste that long, where nothing is typed, is a text to read
+  document.addEventListener("paste", (event) => {
+    if (typing(event.target) || !document.body.dataset.connected) return;
+    const text = event.clipboardData?.getData("text/plain") ?? "";
+    if (event.clipboardData?.files.length) [...event.clipboardData.files].forEach((file) => take(file));
+    else if (text.length >= ENOUGH) { event.preventDefault(); open(text); }
+  });
+
+  document.addEventListener("click", (event) => {
+    const hit = (selector) => event.target.closest?.(selector);
+    if (hit("[data-paste]")) open();
+    else if (hit("[data-pasted-close]")) dialog().close();
+    else if (hit("[data-pasted-read]")) { event.preventDefault(); read(); }
+    else if (hit("[data-act='said']")) goTo(`${hit("[data-act='said']").dataset.id}:${hit("[data-act='said']").dataset.turn}`);
+  });
+})();

@@ -1,0 +1,113 @@
+"""A book that is taken away can be brought back; then nothing of it is left anywhere."""
+
+from __future__ import annotations
+
+import pytest
+
+from app import removal, said
+from app.actions import dispatch
+from app.page import Page
+from core import paths
+from core.ask import Ask
+from core.cache.disk import SnapshotFolder
+from core.conversation.notes import NoteStore
+from tests.app.fake_runtime import wait_until
+
+MARKER, OTHER = "Zyxomma", "Quillfeather"
+
+
+@pytest.fixture
+def taken(desk, book, monkeypatch):
+    """The book with a conversation, a note and a summary of a part, just taken away."""
+    monkeypatch.setattr(removal, "UNDO_S", 30.0)
+    desk.engine.answer = f"{MARKER} did."
+    desk.ask(f"Who is {MARKER}?", Ask())
+    wait_until(lambda: not desk.busy)
+    desk.reading.mark(7, "The keeper lit the lamp.")
+    desk.reading.note(7, f"A note on {MARKER}.")
+    dispatch(desk, {"act": "forget", "id": book.sha256})
+    return desk
+
+
+def stored(folder) -> bytes:
+    return b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file()).lower()
+
+
+def test_it_is_off_the_page_and_can_be_brought_back(taken, book):
+    assert taken.book is None and taken.turns == [] and taken.library.entries() == []
+    page = Page(taken).render()
+    assert book.title not in page["library"][0]
+    assert f'data-act="undo" data-id="{book.sha256}"' in page["notice"][0]
+    taken.select_book(book.sha256)
+    assert taken.book is None, "a page that is older than the removal"
+    dispatch(taken, {"act": "undo", "id": book.sha256})
+    assert taken.book == book and taken.notice is None and taken.engine.forgotten_books == []
+    assert taken.turns[0].text == f"Who is {MARKER}?"
+    assert taken.reading.bookmarks[0].note == f"A note on {MARKER}."
+    taken.removal.purge(all_of_them=True)
+    assert taken.book == book
+
+
+def test_nothing_of_it_is_left_when_the_time_is_over(taken, book, tmp_path):
+    (talk,) = [row[0] for row in taken.history._db.execute("SELECT id FROM conversations")]
+    assert MARKER.lower().encode() in stored(tmp_path)
+    taken.removal._clock = lambda: 1e12
+    taken.removal.purge()
+    assert taken.engine.forgotten == [talk] and taken.engine.forgotten_books == [book.sha256]
+    left = stored(tmp_path)
+    for words in (MARKER, "keeper lit", book.title, book.sha256):
+        assert words.lower().encode() not in left, words
+    assert list((tmp_path / "books").iterdir()) == [] and taken.notice is None
+    dispatch(taken, {"act": "undo", "id": book.sha256})
+    assert "too late" in taken.notice.text
+
+
+def test_the_index_would_keep_its_words_without_its_own_deletion(taken, tmp_path, monkeypatch):
+    """An index of words is a copy that a DELETE of the turns does not reach."""
+    if said.sqlite3.sqlite_version_info >= said._SECURE:
+        pytest.skip("this SQLite takes the words out itself")
+    monkeypatch.setattr(said, "purge", lambda _db: None)
+    taken.removal.purge(all_of_them=True)
+    assert MARKER.lower().encode() in stored(tmp_path)
+
+
+def test_others_stay(taken, make_desk, engine, tmp_path):
+    kept = taken.history.create("b" * 64)
+    taken.history.add(kept.id, "user", f"Where is {OTHER}?")
+    taken.removal.purge(all_of_them=True)
+    assert taken.history.turns(kept.id) and taken.history.search(OTHER)
+    assert taken.history.search(MARKER) == []
+
+
+def test_a_killed_app_deletes_it_at_the_next_start(taken, book, make_desk, engine, tmp_path):
+    again = make_desk(engine)
+    assert list((tmp_path / "books").iterdir()) == [] and engine.forgotten_books == [book.sha256]
+    assert again.history.conversations(book.sha256) == []
+
+
+def test_a_deletion_that_was_interrupted_is_done_again(taken, book, make_desk, engine, monkeypatch):
+    """The mark goes last: a folder that could not be deleted must not come back as a book."""
+    monkeypatch.setattr(taken.library, "forget", lambda _id: (_ for _ in ()).throw(PermissionError("in use")))
+    taken.removal.settle()
+    assert taken.history.conversations(book.sha256) == [] and taken.library.entries() == []
+    assert make_desk(engine).library.forgotten(float("inf")) == []
+
+
+def test_its_file_dropped_again_brings_it_back(taken, book):
+    taken.shelf.put(book, cover=b"", again=False)
+    taken.removal.purge(all_of_them=True)
+    assert taken.book == book and taken.turns
+
+
+def test_the_runtime_leaves_neither_snapshot_nor_note_of_a_part(home):
+    """What the engine keeps on disk goes also while no engine runs."""
+    from app.runtime import Runtime
+    from core.config import Settings
+
+    snapshots = SnapshotFolder(paths.subdir("snapshots"))
+    block = snapshots.of("model", "b" * 64) / "a-b.kv"
+    block.parent.mkdir(parents=True)
+    block.write_bytes(b"rows")
+    NoteStore(paths.subdir("notes")).put([], "b" * 64, "model", "text")
+    Runtime(Settings()).forget_book("b" * 64)
+    assert not block.parent.exists() and list(paths.subdir("notes").iterdir()) == []

@@ -1,0 +1,146 @@
+"""The shelf says what is kept of each book, and finds what was said about all, never behind a limit."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import date, datetime
+
+import pytest
+
+from app.actions import dispatch
+from app.history import History
+from app.page import Page
+from app.shelf_page import _last_read
+from core import paths
+from core.ask import Ask
+from core.cache.disk import BLOCK_TOKENS, SnapshotFolder
+from core.errors import UserError
+from tests.app.fake_runtime import wait_until
+
+
+def ask(desk, question: str, answer: str) -> str:
+    desk.engine.answer = answer
+    desk.new_conversation()
+    desk.ask(question, Ask())
+    wait_until(lambda: not desk.busy)
+    return desk.conversation_id
+
+
+def look(desk, words: str) -> str:
+    dispatch(desk, {"act": "search", "text": words})
+    return "".join(Page(desk).render()["hits"])
+
+
+@pytest.fixture
+def two(desk, book):
+    """Two books, the second open."""
+    desk.shelf.put(
+        replace(book, sha256="b" * 64, title="Über Land", author="B. Zwei"), cover=b"", again=False
+    )
+    return desk
+
+
+def test_every_word_said_about_any_book_is_found_at_its_turn(two, book):
+    second = ask(two, "Where does she go?", "To Kraków, by the night train.")
+    two.select_book(book.sha256)
+    first = ask(two, "Who went to Krakow?", "Nobody did.")
+    (near, (asked,)), (far, (told,)) = (two.shelf.look_for("krakow"), two.shelf.found())[1].turns
+    assert (near.id, asked.said.conversation_id, asked.said.number) == (book.sha256, first, 1)
+    assert (far.id, told.said.conversation_id, told.said.number) == ("b" * 64, second, 2)
+    assert (told.before, told.words, told.after) == ("To ", "Kraków", ", by the night train.")
+    html = look(two, "krak")
+    assert f'data-id="{second}"' in html and 'data-turn="2"' in html
+    dispatch(two, {"act": "said", "id": second, "book": "b" * 64})
+    assert two.book_id == "b" * 64 and two.conversation_id == second
+    assert f'data-turn="{second}:2"' in "".join(Page(two).render()["turns"])
+    assert "Nothing on the shelf" in look(two, "Warsaw") and look(two, "  ") == ""
+
+
+def test_titles_and_authors_are_found_whatever_their_accents(two):
+    assert "Über Land" in look(two, "uber") and "Über Land" in look(two, "zwei")
+    assert "The Lamp" not in look(two, "zwei")
+
+
+def test_words_are_found_in_scripts_without_spaces(two):
+    talk = ask(two, "钥匙在哪里?", "码头的木板下面。")
+    assert f'data-id="{talk}"' in look(two, "木板") and "data-act=" not in look(two, "板木")
+
+
+def test_nothing_found_lies_behind_a_spoiler_limit(two, book):
+    """Neither in the open book nor in one that would open with a limit."""
+    ask(two, "How does it end?", "Zyxomma drowns.")
+    dispatch(two, {"act": "limit", "value": "1"})
+    assert "drowns" not in look(two, "zyxomma") and "1 place lies behind" in look(two, "zyxomma")
+    assert "How does it end" not in look(two, "how does it end")
+    ask(two, "Who is she so far?", "Zyxomma is a ferryman.")
+    assert "ferryman" in look(two, "zyxomma") and "drowns" not in look(two, "zyxomma")
+    two.select_book(book.sha256)
+    assert "ferryman" in look(two, "zyxomma") and "drowns" not in look(two, "zyxomma")
+
+
+def test_what_is_being_written_and_what_was_replaced_is_not_found(tmp_path):
+    history = History(tmp_path / "c.db")
+    talk = history.create("book").id
+    history.add(talk, "user", "Who?")
+    number = history.add(talk, "assistant", "", state="writing")
+    history.update(talk, number, "Perhaps Oddo", state="writing")
+    assert history.search("oddo") == []
+    history.update(talk, number, "Certainly Oddo", state="finished", extra={"until": 3})
+    assert [one.until for one in history.search("certainly odd")] == [3]
+    history.update(talk, number, "Nobody", state="finished", extra={})
+    assert history.search("oddo") == [] and history.search('no" OR "certainly') == []
+    assert history.search("nobody") and history.search('"') == []
+    history.close()
+
+
+def test_a_file_from_before_the_index_is_indexed_at_the_start(tmp_path):
+    history = History(tmp_path / "c.db")
+    history.add(history.create("book").id, "user", "Where is Quillfeather?")
+    history._db.execute("DROP TABLE said")
+    history.close()
+    again = History(tmp_path / "c.db")
+    assert again.search("quillfeather")
+    again.close()
+
+
+def test_what_is_kept_on_disk_is_said_and_when_it_opens_in_seconds(home, desk, book):
+    """Of another model's reading nothing can be said but its size."""
+    snapshots = SnapshotFolder(paths.subdir("snapshots"))
+    wait_until(lambda: desk.card())
+    tokens = desk.library.entries()[0].tokens
+    assert 0 < tokens == desk.card()["tokens"] <= BLOCK_TOKENS
+    for model in ("mine", "another"):
+        block = snapshots.of(model, book.sha256) / "a-b.kv"
+        block.parent.mkdir(parents=True)
+        block.write_bytes(bytes(3_000_000))
+    kept = desk.shelf.kept()[book.sha256]
+    assert 6_000_000 < kept.bytes < 6_100_000 and not kept.prefilled
+    page = Page(desk)
+    assert (
+        "6 MB kept" in page.render()["library"][0] and "opens in seconds" not in page.render()["library"][0]
+    )
+    desk.engine.stored_as = snapshots.of("mine", "").parent.name
+    desk.engine.stored += 1
+    assert "opens in seconds" in page.render()["library"][0]
+    desk.select_book(book.sha256)
+    assert desk.library.entries()[0].tokens == tokens, "opening a book forgets nothing"
+
+
+def test_the_last_reading_is_a_day_in_words():
+    at = datetime(2026, 3, 1, 23, 30).timestamp()
+    said = [_last_read(at, date(2026, 3, day)) for day in (1, 2, 4, 20)]
+    assert said == ["read today", "read yesterday", "read 3 days ago", "read on 2026-03-01"]
+    assert _last_read(at, date(2026, 2, 1)) == "read today", "a clock that was set back"
+
+
+def test_a_pasted_text_has_the_name_it_was_given(make_desk, engine, book, tmp_path):
+    desk = make_desk(engine)
+    for title, name in (("  My \n notes ", "My notes"), ("", book.title)):
+        path = tmp_path / "uploads" / "pasted.txt"
+        path.write_text("anything")
+        sent = {"act": "upload", "path": str(path), "name": "pasted.txt", "title": title}
+        dispatch(desk, sent)
+        wait_until(lambda: desk.intake.opening is None)
+        assert desk.book.title == name
+    with pytest.raises(UserError):
+        dispatch(desk, sent)

@@ -1,0 +1,94 @@
+"""The shelf in a browser: its cards, looking through everything, pasting, taking away and back."""
+
+from __future__ import annotations
+
+import pytest
+
+from core.ask import Ask
+from tests.app.fake_runtime import FakeRuntime, wait_until
+from tests.e2e.test_accessible import problems
+
+pytestmark = pytest.mark.e2e
+TOLD = "The lamp had gone out once, on the night his brother's boat was lost."
+PASTED = "Notes on the harbour.\n\n" + "The harbour master kept two sets of books. " * 30
+
+
+@pytest.fixture
+def shelf(serve, open_page):
+    """Both samples on the shelf, the first asked about: (page, desk)."""
+    page = open_page(serve(FakeRuntime(pace=0.002, prefill_steps=2, answer=TOLD)))
+    desk = serve.desk
+    for sample in desk.intake.samples[:2]:
+        desk.intake.sample(sample.name)
+        wait_until(lambda: desk.intake.opening is None)
+        desk.ask(f"What of the brother in {sample.stem}?", Ask())
+        wait_until(lambda: not desk.busy)
+    page.wait_for_selector(".shelf .book >> nth=1")
+    return page, desk
+
+
+def test_a_card_says_what_is_known_and_kept_of_a_book(shelf):
+    page, _desk = shelf
+    said = page.locator(".book-open").first.inner_text()
+    assert "read today" in said and "words" in said and "kept" in said
+
+
+def test_what_was_said_is_found_and_leads_to_its_turn(shelf):
+    page, desk = shelf
+    older = desk.library.entries()[1]
+    page.fill("[data-search]", "gone out brother")
+    page.wait_for_selector(".hits [data-act=said] >> nth=1")
+    assert not page.is_visible(".shelf") and page.locator(".hits mark").count() == 2
+    assert problems(page) == []
+    page.click(f".hits [data-book='{older.id}']")
+    page.wait_for_selector(".turn-sought")
+    assert TOLD in page.inner_text(".turn-sought") and desk.book_id == older.id
+    page.press("[data-search]", "Escape")
+    page.wait_for_selector(".shelf", state="visible")
+    page.fill("[data-search]", older.title[:7].upper())
+    page.wait_for_selector(".hits [data-act=book]")
+    assert older.title in page.inner_text(".hits")
+
+
+def test_a_book_taken_away_comes_back_by_one_button(shelf):
+    page, desk = shelf
+    entry = desk.library.entries()[0]
+    page.hover(".book >> nth=0")
+    page.click(f"[data-act=forget][data-id='{entry.id}']")
+    page.wait_for_selector(".notice [data-act=undo]")
+    assert page.locator(".shelf .book").count() == 1 and entry.title in page.inner_text(".notice")
+    page.click(".notice [data-act=undo]")
+    page.wait_for_selector(f".book-open[aria-current][data-id='{entry.id}']")
+    page.wait_for_selector("#turns .bubble")
+
+
+def test_pasted_text_is_a_book(shelf):
+    page, desk = shelf
+    page.click("[data-paste]")
+    assert page.evaluate("document.activeElement.matches('[data-pasted-text]')")
+    assert problems(page) == []
+    page.click("[data-pasted-read]")
+    assert page.is_visible(".pasted"), "nothing to read yet"
+    page.fill("[data-pasted-text]", PASTED)
+    page.fill("[data-pasted-title]", "Harbour notes")
+    page.click("[data-pasted-read]")
+    page.wait_for_selector(".card h2:has-text('Harbour notes')")
+    wait_until(lambda: desk.intake.opening is None)
+    assert "two sets of books" in desk.book.text and desk.book.title == "Harbour notes"
+    assert desk.book.text.startswith("Notes"), "a byte order mark is no text"
+
+
+def test_a_long_text_pasted_anywhere_is_offered_to_be_read(shelf):
+    page, _desk = shelf
+    page.evaluate(
+        """(text) => {
+          const clipboardData = new DataTransfer();
+          clipboardData.setData("text/plain", text);
+          document.body.dispatchEvent(new ClipboardEvent("paste", { clipboardData, bubbles: true }));
+        }""",
+        PASTED,
+    )
+    page.wait_for_selector(".pasted[open]")
+    assert page.input_value("[data-pasted-text]") == PASTED
+    page.keyboard.press("Escape")
+    assert not page.is_visible(".pasted")
