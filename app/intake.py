@@ -222,7 +222,8 @@ class Intake:
             if self._cancelled.is_set():
                 return None
             told = self._desk.notice if self._told_of else None  # of the files before, and not read yet
-            self._desk.shelf.put(_named(document, opening), cover=cover.result(), again=opening.ocr)
+            book = _named(document, opening.name, opening.title)
+            self._desk.shelf.put(book, cover=cover.result(), again=opening.ocr)
             self._desk.notice = self._desk.notice or told
         if not document.pictures:
             return None
@@ -254,5 +255,6 @@ def _drop(opening: Opening) -> None:
         opening.path.unlink(missing_ok=True)
 
 
-def _named(document: Document, opening: Opening) -> Document:
-    return replace(document, title=opening.title or document.title.strip() or Path(opening.name).stem)
+def _named(document: Document, name: str, title: str = "") -> Document:
+    """With the `title` that the person gave it, else its own, else the file's `name`."""
+    return replace(document, title=title or document.title.strip() or Path(name).stem)
