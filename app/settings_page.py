@@ -8,6 +8,7 @@ from app.preferences import AT_ONCE, ELSEWHERE, NEXT_START, Preferences, as_type
 from app.templating import render
 from core import paths
 from core.config import RULES
+from core.text.words import LANGUAGES
 from core.text.words import translated as _
 
 OPEN = ("Answers",)  # the group that is unfolded at first
@@ -21,6 +22,7 @@ def settings_html(preferences: Preferences, waiting: list[str]) -> tuple[str, ..
             "settings.html",
             group=group,
             open=group in OPEN,
+            spoken=LANGUAGES,
             keys=[_shown(one.key, one.explained, preferences) for one in entries],
         )
         for group, entries in program_entries()

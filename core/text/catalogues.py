@@ -33,9 +33,9 @@ class Catalogue:
                 rule = re.search(r"plural=(.+?);?\s*$", told[0] if told else "", re.MULTILINE)
                 self._plural = gettext.c2py(rule[1]) if rule else self._plural
             elif all(told):
-                self.forms[entry["msgid"]] = told
                 if "msgid_plural" in entry:
                     self.forms[entry["msgid_plural"]] = told[-1:]
+                self.forms[entry["msgid"]] = told
 
     def sentence(self, message: str) -> str:
         """The translation; the message itself where there is none."""

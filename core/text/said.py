@@ -57,7 +57,7 @@ def _headed(head: str) -> str | None:
 def _entry(text: str, *, clearly: bool) -> str | None:
     """What one entry makes of all of the text; None where none does. `clearly`: no title looks like it."""
     if " " in text and text in catalogues.of(language()).forms:
-        return str(translated(text))
+        return _filled(str(translated(text)), {})
     for message, shape, clear in _shapes(language()):
         if (clear or not clearly) and (found := shape.fullmatch(text)):
             return _filled(str(translated(message)), found.groupdict())
@@ -65,7 +65,8 @@ def _entry(text: str, *, clearly: bool) -> str | None:
 
 
 def _filled(message: str, values: Mapping[str, str]) -> str:
-    told = {name: _value(name, value) for name, value in values.items()}
+    one = {"count": "1"}  # which an English singular need not say
+    told = one | {name: _value(name, value) for name, value in values.items()}
     return _FIELD.sub(lambda field: told.get(field[1], field[0]), message)
 
 
