@@ -97,6 +97,12 @@ def _about_the_app(desk: Desk, text: dict[str, str]) -> dict[str, Callable[[], o
         # not "path": Gradio takes what has one for an upload, and refuses it
         "look-into": lambda: desk.used.look_into(text.get("file", "")),
         "look-elsewhere": desk.used.look_elsewhere,
+        "search-below": lambda: desk.used.search_below(text.get("file", "")),
+        "forget-folder": lambda: desk.used.forget_folder(text.get("file", "")),
+        "dropped-model": lambda: desk.used.dropped(text.get("name", "")[:200], _size(text.get("text"))),
+        "place-for": lambda: desk.used.place_for(text.get("name", "")),
+        "move-here": lambda: desk.used.move_to(text.get("file", "")),
+        "stop-copying": desk.used.copies.stop,
         "done-choosing": desk.used.done_choosing,
         "use-file": lambda: desk.used.file(text.get("file", "")),
         "forget-file": lambda: desk.used.forget(text.get("file", "")),
@@ -135,6 +141,11 @@ def _refusal(limit: str) -> str:
     if _number(limit):
         return _("It is larger than the limit of {limit} MB.").format(limit=_number(limit))
     return _("It could not be copied into the app.")
+
+
+def _size(text: str | None) -> int:
+    """Bytes of a file."""
+    return int(text) if text and text.isascii() and text.isdigit() and len(text) < 16 else 0
 
 
 def _number(text: str | None) -> int:

@@ -145,11 +145,12 @@ def _models(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "action",
         nargs="?",
-        choices=("list", "download", "path"),
+        choices=("list", "download", "move", "path"),
         default="list",
-        help="list them, download one, or print the folder they are in",
+        help="list them, download one, move one, or print the folder they are in",
     )
-    parser.add_argument("name", nargs="?", metavar="NAME", help="which model to download")
+    parser.add_argument("name", nargs="?", metavar="NAME", help="which model to download or move")
+    parser.add_argument("--to", metavar="FOLDER", help="where to move it")
     _imagined(parser)
     _offline(parser)
     parser.add_argument("--json", action="store_true", help="the list as JSON")

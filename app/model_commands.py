@@ -30,6 +30,8 @@ def models(given: argparse.Namespace, settings: Settings) -> int:
         say(str(paths.subdir("models")))
     elif given.action == "download":
         _download(given)
+    elif given.action == "move":
+        _move(given)
     else:
         _list(given, settings)
     return 0
@@ -74,6 +76,18 @@ def _download(given: argparse.Namespace) -> None:
     say(str(folder))
     if note:
         tell(note)
+
+
+def _move(given: argparse.Namespace) -> None:
+    from core.model.catalogue import find
+    from core.model.moving import move
+
+    if not given.name or not given.to:
+        words = _("Which model, and where to? launcher.py models move NAME --to FOLDER")
+        raise UserError(words)
+    folder = move(find(given.name).name, Path(given.to), progress=status)
+    status("", None)
+    say(str(folder))
 
 
 def _list(given: argparse.Namespace, settings: Settings) -> None:

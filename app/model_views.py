@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from app.models import Fetching, Model
+from app.fetching import Fetching
+from app.models import Model
 from app.own_files import Choosing
 from app.templating import render
 from core.model.catalogue import not_yet

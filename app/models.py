@@ -14,13 +14,12 @@ import os
 import subprocess
 import sys
 import threading
-import time
-from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from app.own_files import own_files
+from app.fetching import Fetching, Pace
+from app.own_files import drop, own_files
 from app.process import log_file
 from core import paths
 from core.config import Settings
@@ -41,7 +40,6 @@ from core.text.words import translated as _
 log = logging.getLogger(__name__)
 ROOT = Path(__file__).resolve().parent.parent
 FETCH = (sys.executable, "-m", "core.model.fetch")
-_PACE_S, _LEAST_PACE_S = 15.0, 1.0  # seconds of a download that say how fast it is
 _PAUSE_WAIT_S = 10.0  # a file is being checked or converted; both can be broken off
 
 
@@ -78,19 +76,6 @@ class Model:
         return not self.reason
 
 
-@dataclass(frozen=True, slots=True)
-class Fetching:
-    """The download. `state`: running | paused | failed. `bytes_per_s` and `left_s`: None until known."""
-
-    name: str
-    stage: str = ""
-    fraction: float | None = None
-    state: str = "running"
-    error: str = ""
-    bytes_per_s: float | None = None
-    left_s: float | None = None
-
-
 def survey(hardware: Hardware, settings: Settings, *, known: Known = NOTHING) -> tuple[Model, ...]:
     """What there is for this computer: what fits first, the recommended one before all."""
     found = offers(hardware, settings, is_downloaded=is_downloaded, known=known)
@@ -109,7 +94,9 @@ def _own(path: Path, hardware: Hardware, settings: Settings, known: Known) -> Mo
         gone = _("{file} is gone. Choose where it is now, or take it off the list.").format(file=path)
         return Model(stem_of(path), "", "", True, False, 0, True, reason=gone, path=str(path))
     offer = offer_for(hardware, settings, entry, downloaded=True, known=known)
-    return replace(_model(offer, hardware, settings), path=str(path), disk_bytes=0)
+    ours = path.parent.parent == paths.subdir("models").resolve()  # copied here from the page
+    taken = kept_bytes(path.parent.name) if ours else 0
+    return replace(_model(offer, hardware, settings), path=str(path), disk_bytes=taken)
 
 
 def _model(offer: Offer, hardware: Hardware, settings: Settings) -> Model:
@@ -131,29 +118,6 @@ def _model(offer: Offer, hardware: Hardware, settings: Settings) -> Model:
         times=times(plan) if plan else "",
         disk_bytes=0 if entry.embedded else kept_bytes(entry.name),
     )
-
-
-class Pace:
-    """How fast a download is, by what the last seconds brought. `clock` in seconds."""
-
-    def __init__(self, total_bytes: int, clock: Callable[[], float] = time.monotonic) -> None:
-        self._total, self._clock = total_bytes, clock
-        self._seen: deque[tuple[float, float]] = deque()
-
-    def at(self, fraction: float | None) -> tuple[float | None, float | None]:
-        """(bytes per second, seconds left) now that so much is there; None while it cannot be said."""
-        if fraction is None:
-            self._seen.clear()
-            return None, None
-        now = self._clock()
-        self._seen.append((now, fraction))
-        while now - self._seen[0][0] > _PACE_S:
-            self._seen.popleft()
-        then, before = self._seen[0]
-        if now - then < _LEAST_PACE_S or fraction <= before:
-            return None, None
-        share_per_s = (fraction - before) / (now - then)
-        return share_per_s * self._total, (1 - fraction) / share_per_s
 
 
 class Models:
@@ -212,8 +176,11 @@ class Models:
             if not known or name == EMBEDDED or self._process is not None:
                 return 0
             freed = remove(name)
+            for file in own_files():  # one that was copied here, and is gone with it
+                if file.parent == paths.subdir("models").resolve() / name:
+                    drop(file)
             if self.fetching is not None and self.fetching.name == name:
-                self._set(None)
+                self.show(None)
         self.start()
         return freed
 
@@ -221,7 +188,7 @@ class Models:
         """Downloads a model of the list, or goes on with it. One at a time."""
         with self._lock:
             wanted = next((model for model in self.list if model.name == name and model.fits), None)
-            if self._process is not None or wanted is None or self.offline:
+            if self._process is not None or self._copies or wanted is None or self.offline:
                 return
             self._pace = Pace(wanted.bytes)
             with log_file("download") as said:
@@ -234,10 +201,22 @@ class Models:
                     env={**os.environ, "PYTHONUTF8": "1"},
                     creationflags=getattr(subprocess, "CREATE_NO_WINDOW", 0),
                 )
-            self._set(Fetching(name, _("Starting the download")))
+            self.show(Fetching(name, _("Starting the download")))
         threading.Thread(
             target=self._listen, args=(self._process, name), name="download", daemon=True
         ).start()
+
+    @property
+    def _copies(self) -> bool:
+        return self.fetching is not None and self.fetching.state == "copying"
+
+    def begin_copy(self, name: str) -> bool:
+        """Shows that a copy begins; False while something else is fetched or copied."""
+        with self._lock:
+            if self._process is not None or self._copies:
+                return False
+            self.show(Fetching(name, _("Copying"), 0.0, "copying"))
+            return True
 
     def pause(self) -> None:
         """Breaks the download off; what came stays. In the background."""
@@ -245,7 +224,7 @@ class Models:
             process, self._process = self._process, None
             if process is not None:
                 still = {"bytes_per_s": None, "left_s": None}
-                self._set(replace(self.fetching, state="paused", **still))
+                self.show(replace(self.fetching, state="paused", **still))
                 threading.Thread(target=_end, args=(process,), name="pause", daemon=True).start()
 
     def close(self) -> None:
@@ -272,14 +251,14 @@ class Models:
                     if "stage" in said and process is self._process:
                         per_s, left_s = self._pace.at(said["fraction"])
                         stage, fraction = said["stage"], said["fraction"]
-                        self._set(Fetching(name, stage, fraction, bytes_per_s=per_s, left_s=left_s))
+                        self.show(Fetching(name, stage, fraction, bytes_per_s=per_s, left_s=left_s))
         process.wait()
         with self._lock:
             if process is not self._process:  # paused, or the app ends
                 return
             self._process = None
             if "done" not in said:
-                self._set(
+                self.show(
                     Fetching(
                         name,
                         state="failed",
@@ -291,11 +270,12 @@ class Models:
                     )
                 )
                 return
-            self._set(None)
+            self.show(None)
         self.look_again()
         self.arrived(name, said["done"])
 
-    def _set(self, fetching: Fetching | None) -> None:
+    def show(self, fetching: Fetching | None) -> None:
+        """What the page shows of a download or a copy."""
         self.fetching = fetching
         self.changed()
 

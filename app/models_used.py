@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from app.copies import Copies
 from app.models import remember
-from app.own_files import Choosing, drop, keep, look_into
+from app.own_files import Choosing, drop, forget_folder, keep, look_into, name_folder, named_folders
+from core import paths
 from core.errors import UserError
-from core.model.elsewhere import found_elsewhere
+from core.model.elsewhere import Found, found_below, found_elsewhere
 from core.model.foreign import entry_safely
 from core.text.words import size
 from core.text.words import translated as _
@@ -27,6 +32,7 @@ class ModelsUsed:
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
         self.choosing: Choosing | None = None
+        self.copies = Copies(desk.models, desk.say)
         desk.models.arrived = self._arrived
 
     def use(self, name: str) -> None:
@@ -58,12 +64,73 @@ class ModelsUsed:
     # --- files of one's own
 
     def look_into(self, folder: str) -> None:
-        """Shows a folder to choose a file from; "" is the home folder."""
-        self._show(look_into(Path(folder) if folder else Path.home()))
+        """Shows a folder to choose a file from, or a folder for a model; "" is the home folder."""
+        shown = look_into(Path(folder) if folder else Path.home())
+        before = self.choosing or shown
+        named = tuple(map(str, named_folders()))
+        same = {"moving": before.moving, "dropped": before.dropped, "free_bytes": before.free_bytes}
+        self._show(replace(shown, named=named, **same))
 
     def look_elsewhere(self) -> None:
-        """Shows what other programs keep. The person's yes is the button's."""
-        self._show(Choosing(found=tuple(found_elsewhere())))
+        """Shows what other programs keep, and what is below folders that were named. The person's yes is the
+        button's.
+        """
+        self._search(lambda: found_elsewhere(named_folders()))
+
+    def search_below(self, folder: str) -> None:
+        """Remembers a folder, and shows which models are below it and those named before."""
+        name_folder(Path(folder))
+        self._search(lambda: found_below(named_folders()))
+
+    def forget_folder(self, folder: str) -> None:
+        """Searches below a folder no more."""
+        forget_folder(Path(folder))
+        self.look_into(self.choosing.folder if self.choosing else "")
+
+    def dropped(self, name: str, size: int) -> None:
+        """A model file was dropped onto the page, which never learns where it lies: the person can show it,
+        or have it copied.
+        """
+        free = shutil.disk_usage(paths.subdir("models")).free
+        self.choosing = Choosing(dropped=(name, size), free_bytes=free)
+        self.look_into("")
+
+    def place_for(self, name: str) -> None:
+        """Shows folders that a downloaded model may be moved to."""
+        if name == self._desk.engine.model_name:
+            said = _("{name} is in use. Change to another model, then move it.")
+            self._desk.say(said.format(name=name), "info")
+            return
+        self.choosing = Choosing(moving=name)
+        self.look_into("")
+
+    def move_to(self, folder: str) -> None:
+        """Moves the model that a folder is chosen for."""
+        name, self.choosing = self.choosing.moving if self.choosing else "", None
+        if name and name != self._desk.engine.model_name:
+            self.copies.move(name, Path(folder))
+        self._desk.change()
+
+    async def take(self, name: str, size: int, pieces: AsyncIterator[bytes]) -> None:
+        """Copies a dropped file and uses it; what is wrong is said."""
+        self.done_choosing()
+        try:
+            file = await self.copies.take(name, size, pieces)
+        except UserError as error:
+            self._desk.say(str(error))
+            return
+        self.file(str(file))
+
+    def _search(self, find: Callable[[], list[Found]]) -> None:
+        named = tuple(map(str, named_folders()))
+        self._show(Choosing(searching=True, named=named))
+
+        def search() -> None:
+            found = tuple(find())
+            if self.choosing is not None and self.choosing.searching:  # nobody closed it
+                self._show(Choosing(found=found, named=named))
+
+        threading.Thread(target=search, name="models elsewhere", daemon=True).start()
 
     def done_choosing(self) -> None:
         """Shows no folder any more."""

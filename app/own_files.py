@@ -23,7 +23,10 @@ _MOST_SHOWN = 300  # folders, and files, of one folder
 
 @dataclass(frozen=True, slots=True)
 class Choosing:
-    """A folder that is looked into, or what was found of other programs. `files`: (name, path, bytes)."""
+    """A folder that is looked into, or what was found. `files`: (name, path, bytes). `named`: folders that
+    are searched below. `moving`: the model that a folder is chosen for. `dropped`: name and bytes of a file
+    that the browser has, and nobody knows where. `free_bytes`: for a copy of it.
+    """
 
     folder: str = ""
     above: str = ""
@@ -31,18 +34,16 @@ class Choosing:
     files: tuple[tuple[str, str, int], ...] = ()
     found: tuple[Found, ...] | None = None
     error: str = ""
+    named: tuple[str, ...] = ()
+    moving: str = ""
+    dropped: tuple[str, int] | None = None
+    free_bytes: int = 0
+    searching: bool = False
 
 
 def own_files() -> list[Path]:
     """The files that were used, as long as the person keeps them in the list."""
-    try:
-        kept = json.loads(_file().read_text(encoding="utf-8"))
-        return [Path(one) for one in kept if isinstance(one, str)]
-    except FileNotFoundError:
-        return []
-    except (OSError, ValueError, TypeError) as error:
-        log.warning("the list of model files is not used: %s", error)
-        return []
+    return _paths_in(_file())
 
 
 def keep(path: Path) -> None:
@@ -57,12 +58,42 @@ def drop(path: Path) -> bool:
     return path in files
 
 
+def named_folders() -> list[Path]:
+    """The folders that are searched below, as long as the person keeps them."""
+    return _paths_in(_folders())
+
+
+def name_folder(folder: Path) -> None:
+    """Remembers a folder to search below. Raises OSError."""
+    _write([*(one for one in named_folders() if one != folder), folder], _folders())
+
+
+def forget_folder(folder: Path) -> None:
+    """Searches below it no more. Raises OSError."""
+    _write([one for one in named_folders() if one != folder], _folders())
+
+
 def _file() -> Path:
     return paths.data_dir() / "own-models.json"
 
 
-def _write(files: list[Path]) -> None:
-    write_whole(_file(), json.dumps([str(one) for one in files], indent=1))
+def _folders() -> Path:
+    return paths.data_dir() / "model-folders.json"
+
+
+def _paths_in(file: Path) -> list[Path]:
+    try:
+        kept = json.loads(file.read_text(encoding="utf-8"))
+        return [Path(one) for one in kept if isinstance(one, str)]
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError, TypeError) as error:
+        log.warning("%s is not used: %s", file, error)
+        return []
+
+
+def _write(these: list[Path], file: Path | None = None) -> None:
+    write_whole(file or _file(), json.dumps([str(one) for one in these], indent=1))
 
 
 def look_into(folder: Path) -> Choosing:

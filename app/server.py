@@ -172,6 +172,7 @@ class Server:
             Route("/stream.js", stream_script),
             Route("/quit", self._quit, methods=["POST"]),
             Route("/use", self._use, methods=["POST"]),
+            Route("/take-model", self._take_model, methods=["POST"]),
             Route("/goodbye", self._goodbye),
             Route("/ended", self._when_ended),
             Route("/log", self._log),
@@ -230,6 +231,19 @@ class Server:
         if not path or len(path) > _LONGEST_PATH:
             return PlainTextResponse("no path", 400)
         self._desk.used.file(path)
+        return PlainTextResponse("ok")
+
+    async def _take_model(self, request: Request) -> Response:
+        """A model file out of the browser, copied after the person's yes."""
+        from starlette.responses import PlainTextResponse
+
+        from app.copies import until_gone
+
+        size = request.headers.get("content-length", "")
+        if not size.isdigit():
+            return PlainTextResponse("how long?", 411)
+        name = request.query_params.get("name", "")[:200]
+        await self._desk.used.take(name, int(size), until_gone(request))
         return PlainTextResponse("ok")
 
     async def _goodbye(self, _request: Request) -> Response:

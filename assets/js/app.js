@@ -26,8 +26,20 @@
   night.addEventListener("change", paint);
 
   // --- files
+  let dropped = null;                          // a model file, until the person says what to do with it
+  const takeModel = async () => {
+    if (!dropped) { send({ act: "done-choosing" }); return; }
+    const file = dropped;
+    dropped = null;
+    await fetch(`/take-model?name=${encodeURIComponent(file.name)}`, { method: "POST", body: file }).catch(() => {});
+  };
   const take = async (file, title) => {
     if (!file) return;
+    if (file.name.toLowerCase().endsWith(".gguf")) {
+      dropped = file;
+      send({ act: "dropped-model", name: file.name, text: String(file.size) });
+      return;
+    }
     if (file.size > Number(root.dataset.maxMb) * 1024 * 1024) {
       send({ act: "refused", name: file.name, limit: root.dataset.maxMb });
       return;
@@ -149,6 +161,7 @@
         rest.text = prompt(wanted, rest.text);
         if (rest.text === null) return;
       }
+      if (act === "copy-dropped") { takeModel(); return; }
       if (act === "ask-otherwise") type(rest.text);
       if (act === "cite") {
         showTab("reader");

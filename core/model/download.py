@@ -24,7 +24,7 @@ from core.model.gguf_config import config_of
 from core.model.gguf_parts import parts_of
 from core.model.hub import RemoteFile, bar, fetch_file, listed, told_to_the_user
 from core.model.hub import offline as switched_off
-from core.model.stored import finish, finished
+from core.model.stored import finish, finished, place_of
 from core.paths import subdir
 from core.text.words import GB, size
 from core.text.words import translated as _
@@ -67,9 +67,10 @@ def download(
     """
     root = models_dir if models_dir is not None else subdir("models")
     folder = root / (name or repo.rpartition("/")[2])
-    facts = finished(folder)
+    held = folder if models_dir is not None else place_of(folder.name)
+    facts = finished(held)
     if facts is not None and facts.get("repo") == repo:
-        return folder
+        return held
     if offline:
         said = _(
             "{repo} is not on this computer and downloads are switched off. Run: launcher.py models "

@@ -11,6 +11,7 @@ import json
 import os
 import re
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,9 +20,9 @@ import yaml
 
 from core.errors import UserError
 from core.model.gguf_parts import bytes_of, is_later_part, require_all, stem_of
-from core.text.words import translated as _
 
-_MOST_FILES, _MOST_FOLDERS = 2000, 20_000  # of one program: a named folder may be a whole disk
+# of one program: a named folder may be a whole disk
+_MOST_FILES, _MOST_FOLDERS, _DEEPEST, _LONGEST_S = 2000, 20_000, 12, 15.0
 _MOST_BYTES = 1 << 20  # of a small file that is read
 _MODEL_LAYER = "application/vnd.ollama.image.model"
 _OLLAMA_SERVICE = Path("/usr/share/ollama/.ollama/models")
@@ -49,20 +50,35 @@ def found_elsewhere(
     once. What cannot be read is left out.
     """
     home = home or Path.home()
-    programs = {
-        "LM Studio": _lm_studio(home),
-        "Ollama": _ollama(home, environ),
-        "Jan": _jan(home, environ, system),
-        "llama.cpp": _below(_llama_cache(home, environ, system)),
-        "Hugging Face": _below(_hub_cache(home, environ)),
-        _("named folder"): (file for folder in named for file in _below(folder.expanduser())),
-    }
+    return _each(
+        {
+            "LM Studio": _lm_studio(home),
+            "Ollama": _ollama(home, environ),
+            "Jan": _jan(home, environ, system),
+            "llama.cpp": _below(_llama_cache(home, environ, system)),
+            "Hugging Face": _below(_hub_cache(home, environ)),
+        },
+        found_below(named),
+    )
+
+
+def found_below(named: Sequence[Path]) -> list[Found]:
+    """Models below folders that somebody named: portable programs keep theirs beside themselves. The search
+    ends after some seconds, files, folders and levels.
+    """
+    return _each({str(folder): _below(folder.expanduser()) for folder in named})
+
+
+def _each(programs: Mapping[str, Iterator[tuple[Path, str]]], more: Sequence[Found] = ()) -> list[Found]:
+    """Each file once, by the first program that has it."""
     seen: dict[Path, Found] = {}
     for program, files in programs.items():
         for path, name in files:
             found = _found(path, name, program)
             if found is not None:
                 seen.setdefault(path.resolve(), found)
+    for found in more:
+        seen.setdefault(found.path.resolve(), found)
     return list(seen.values())
 
 
@@ -82,14 +98,16 @@ def _found(path: Path, name: str, program: str) -> Found | None:
 
 def _below(folder: Path | None) -> Iterator[tuple[Path, str]]:
     """(file, name) of every GGUF below a folder. Links to folders are not followed."""
-    files = 0
+    files, until = 0, time.monotonic() + _LONGEST_S
+    top = len(Path(folder or "").parts)
     for folders, (parent, below, names) in enumerate(os.walk(folder or "", followlinks=False)):
-        below[:] = sorted(one for one in below if not one.startswith("."))
+        deeper = len(Path(parent).parts) - top < _DEEPEST
+        below[:] = sorted(one for one in below if deeper and not one.startswith("."))
         for name in sorted(names):
             if name.lower().endswith(".gguf"):
                 files += 1
                 yield Path(parent) / name, name[: -len(".gguf")]
-        if files >= _MOST_FILES or folders >= _MOST_FOLDERS:
+        if files >= _MOST_FILES or folders >= _MOST_FOLDERS or time.monotonic() > until:
             return
 
 

@@ -20,8 +20,7 @@ from core.model.download import download
 from core.model.embedded import ensure_embedded
 from core.model.folder import use_folder
 from core.model.hub import Stopped
-from core.model.stored import finished
-from core.paths import subdir
+from core.model.stored import finished, place_of
 from core.text.words import translated as _
 
 _STEP = 0.001  # of a download, between two lines
@@ -31,7 +30,7 @@ _CHUNK_BYTES = 1 << 20
 
 def is_downloaded(entry: CatalogueEntry) -> bool:
     """Whether the model can be used without fetching anything but the embedded one."""
-    return entry.embedded or entry.folder is not None or finished(subdir("models") / entry.name) is not None
+    return entry.embedded or entry.folder is not None or finished(place_of(entry.name)) is not None
 
 
 def fetch(

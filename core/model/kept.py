@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 
 from core.model.digests import POINTER
+from core.model.stored import finished, place_of
 from core.paths import subdir
 
 
@@ -31,9 +32,10 @@ def _folders(name: str) -> list[Path]:
     """Only folders that a download makes: the name may come from a page."""
     if not name or Path(name).name != name:
         return []
-    models = subdir("models")
+    models, place = subdir("models"), place_of(name)
+    moved = [place] if place != models / name and finished(place) is not None else []
     rounded = (path / name for path in subdir("quantised").iterdir())  # core.model.quantising
-    return [path for path in (models / name, models / f".{name}.part", *rounded) if path.is_dir()]
+    return [path for path in (*moved, models / name, models / f".{name}.part", *rounded) if path.is_dir()]
 
 
 def _forget_folders_for(folder: Path) -> None:

@@ -9,9 +9,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-from core.paths import write_whole
+from core.paths import subdir, write_whole
 
 MARKER = "complete.json"
+MOVED = "moved.json"  # in the folder of a model that was moved: where it is
 
 
 def finish(folder: Path, **facts: Any) -> None:
@@ -35,6 +36,17 @@ def finished(folder: Path) -> dict[str, Any] | None:
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
     return facts if whole else None
+
+
+def place_of(name: str) -> Path:
+    """The folder of a downloaded model, whether or not it is there: below "models", or where it was moved
+    (core.model.moving).
+    """
+    home = subdir("models") / name
+    try:
+        return Path(json.loads((home / MOVED).read_text(encoding="utf-8"))["to"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return home
 
 
 def fingerprint(folder: Path) -> str:

@@ -14,8 +14,9 @@ import pytest
 
 from app import cli
 from app import models as shelf
+from app.fetching import Fetching, Pace
 from app.model_views import fetching_html, model_files_html, model_offer_html, models_html
-from app.models import Fetching, Models, Pace, remember, remembered, survey
+from app.models import Models, remember, remembered, survey
 from app.own_files import keep, look_into, own_files
 from core.ask import Ask
 from core.config import Settings
@@ -311,6 +312,7 @@ def test_what_other_programs_keep_is_shown_after_a_yes(desk, own, monkeypatch):
     assert 'data-act="look-elsewhere"\n data-confirm="Look for models in' in before
     assert "mine-Q8_0" not in before
     desk.used.look_elsewhere()
+    wait_until(lambda: desk.used.choosing.found is not None, 30)
     html = model_files_html(desk.used.choosing)
     assert "mine-Q8_0" in html and "llama.cpp" in html and f'data-file="{own}"' in html
     assert desk.engine.model_name == EMBEDDED or "mine" not in desk.engine.model_name

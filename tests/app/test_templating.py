@@ -16,12 +16,13 @@ from jinja2 import UndefinedError, meta
 from app import model_views, views
 from app.citations import Cited, Found
 from app.exported import as_html
+from app.fetching import Fetching
 from app.history import Conversation, Turn
 from app.job import Snapshot
 from app.library import BookEntry
 from app.live import LiveText
 from app.markup import Citation
-from app.models import Fetching, Model
+from app.models import Model
 from app.notebook import Bookmark, Notebook
 from app.open_book import OpenBook
 from app.own_files import Choosing
@@ -58,7 +59,8 @@ CARD = {"tokens": 9, "share_of_context": 2.0, "parts": [BAD, BAD], "notes": [BAD
 OPENING = Opening(Path("x"), BAD, BAD)
 HEARD = Heard(Said(BAD, BAD, BAD, 1, "user", BAD, None), BAD, BAD, BAD)
 ELSEWHERE = tuple(elsewhere.Found(Path(BAD), BAD, BAD, 1, why) for why in ("", BAD))
-CHOOSING = Choosing(BAD, BAD, ((BAD, BAD),), ((BAD, BAD, 1),), error=BAD)
+STATES = ("failed", "running", "copying")
+CHOOSING = Choosing(BAD, BAD, ((BAD, BAD),), ((BAD, BAD, 1),), error=BAD, named=(BAD,))
 MODELS = (
     Model(BAD, BAD, BAD, False, True, 1, True, path=BAD),
     Model(BAD, BAD, BAD, False, True, 1, False, times=BAD, recommended=True, disk_bytes=1),
@@ -127,8 +129,11 @@ def every_region() -> list[str]:
         model_views.models_html(MODELS, current=""),
         model_views.model_offer_html(MODELS[0]),
         model_views.model_files_html(CHOOSING),
-        model_views.model_files_html(Choosing(found=ELSEWHERE)),
-        *(model_views.fetching_html(Fetching(BAD, BAD, 0.5, state, BAD)) for state in ("failed", "running")),
+        model_views.model_files_html(Choosing(found=ELSEWHERE, named=(BAD,))),
+        model_views.model_files_html(replace(CHOOSING, moving=BAD)),
+        model_views.model_files_html(replace(CHOOSING, dropped=(BAD, 1))),
+        model_views.model_files_html(Choosing(searching=True, named=(BAD,))),
+        *(model_views.fetching_html(Fetching(BAD, BAD, 0.5, state, BAD)) for state in STATES),
         panel_html(PLOTTED, live=True),
         plan_html(PLAN, model=BAD),
         reader_html(BOOK, Passage(3, 4)),

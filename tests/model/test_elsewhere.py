@@ -113,7 +113,7 @@ def test_a_named_folder_is_searched_below(tmp_path):
     file = put(tmp_path / "koboldcpp" / "models" / "deep" / "er" / "Mine.GGUF")
     put(tmp_path / "koboldcpp" / "models" / "mmproj-mine-f16.gguf")
     put(tmp_path / "koboldcpp" / "models" / "mlx" / "model.safetensors")
-    assert look(tmp_path / "nobody", tmp_path / "koboldcpp") == {"Mine": ("named folder", file)}
+    assert look(tmp_path / "nobody", tmp_path / "koboldcpp") == {"Mine": (str(tmp_path / "koboldcpp"), file)}
 
 
 def test_a_model_in_parts_is_one(tmp_path):

@@ -1,0 +1,221 @@
+"""Model files on the page: a folder that is named and searched below, one dropped, one moved."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from pathlib import Path
+
+import pytest
+
+from app import cli, copies, own_files
+from app.actions import dispatch
+from app.model_views import fetching_html, model_files_html, models_html
+from app.models import Models
+from core.config import Settings
+from core.errors import UserError
+from core.hardware.gpus import imagined_hardware
+from core.model import elsewhere
+from core.model.catalogue import EMBEDDED, load
+from core.model.elsewhere import found_below
+from core.model.stored import finish
+from tests.app.fake_runtime import wait_until
+from tests.gguf_files import write_gguf
+from tests.model.test_gguf import wide
+
+SMALL = load()["Qwen3-0.6B-Q8_0"]
+
+
+@pytest.fixture
+def desk(make_desk, engine, home):
+    made = make_desk(engine, models=Models(Settings(), look=lambda: imagined_hardware(ram_gib=16)))
+    made.models.look_again()
+    return made
+
+
+@pytest.fixture
+def file(tmp_path) -> Path:
+    folder = tmp_path / "kobold cpp" / "models"
+    folder.mkdir(parents=True)
+    return write_gguf(folder / "mine-Q8_0.gguf", wide(max_position_embeddings=16384), "Q8_0").resolve()
+
+
+async def pieces(content: bytes, *, of: int = 100_000):
+    for at in range(0, len(content), of):
+        yield content[at : at + of]
+
+
+# ---- a folder that is named --------------------------------------------------------------------------------
+
+
+def test_a_named_folder_is_remembered_searched_below_and_forgotten(desk, file):
+    folder = str(file.parents[1])
+    dispatch(desk, {"act": "look-into", "file": folder})
+    assert "Search below this folder" in model_files_html(desk.used.choosing)
+    dispatch(desk, {"act": "search-below", "file": folder})
+    wait_until(lambda: desk.used.choosing.found is not None, 20)
+    html = model_files_html(desk.used.choosing)
+    assert f'data-act="use-file" data-file="{file}"' in html and "Search again" in html
+    assert own_files.named_folders() == [Path(folder)]
+    dispatch(desk, {"act": "look-into", "file": ""})
+    assert f'data-act="forget-folder" data-file="{folder}"' in model_files_html(desk.used.choosing)
+    dispatch(desk, {"act": "forget-folder", "file": folder})
+    assert own_files.named_folders() == [] and "forget-folder" not in model_files_html(desk.used.choosing)
+    assert file.exists()
+
+
+def test_named_folders_are_searched_with_other_programs(desk, file, tmp_path, monkeypatch):
+    monkeypatch.setattr(Path, "home", lambda: tmp_path / "nobody")
+    own_files.name_folder(file.parents[1])
+    dispatch(desk, {"act": "look-elsewhere"})
+    wait_until(lambda: desk.used.choosing.found is not None, 20)
+    assert str(file) in {str(one.path) for one in desk.used.choosing.found}
+
+
+def test_a_search_that_was_closed_shows_nothing_more(desk, file, monkeypatch):
+    dispatch(desk, {"act": "search-below", "file": str(file.parent)})
+    dispatch(desk, {"act": "done-choosing"})
+    asyncio.run(asyncio.sleep(0.3))
+    assert desk.used.choosing is None
+
+
+def test_a_search_is_bounded_in_depth_and_time(tmp_path, monkeypatch):
+    deep = tmp_path.joinpath(*["a"] * 20)
+    deep.mkdir(parents=True)
+    (deep / "deep.gguf").write_bytes(b"GGUF")
+    (tmp_path / "a" / "near.gguf").write_bytes(b"GGUF")
+    assert [one.name for one in found_below([tmp_path])] == ["near"]
+    monkeypatch.setattr(elsewhere, "_LONGEST_S", -1.0)
+    assert found_below([tmp_path]) == []
+
+
+# ---- a file that is dropped --------------------------------------------------------------------------------
+
+
+def test_a_dropped_file_is_told_where_to_choose_and_nothing_is_copied(desk, file):
+    size = file.stat().st_size
+    dispatch(desk, {"act": "dropped-model", "name": "mine-Q8_0.gguf", "text": str(size)})
+    html = model_files_html(desk.used.choosing)
+    assert "A browser does not say where a dropped file lies" in html
+    assert 'data-act="copy-dropped"' in html and "Copy mine-Q8_0.gguf into the folder" in html
+    dispatch(desk, {"act": "look-into", "file": str(file.parent)})
+    html = model_files_html(desk.used.choosing)
+    assert 'data-act="copy-dropped"' in html and f'data-file="{file}"' in html
+    assert desk.models.fetching is None
+
+
+def test_a_copy_is_a_model_that_can_be_used_and_deleted(desk, file, home):
+    seen, show = [], desk.models.show
+    desk.models.show = lambda fetching: (seen.append(fetching), show(fetching))
+    asyncio.run(desk.used.take("mine-Q8_0.gguf", file.stat().st_size, pieces(file.read_bytes())))
+    copy = (home / "models" / "mine-Q8_0" / "mine-Q8_0.gguf").resolve()
+    wait_until(lambda: desk.engine.model_name == str(copy), 30)
+    assert copy.read_bytes() == file.read_bytes()
+    assert seen[0].state == "copying" and seen[-1] is None
+    assert any(one and one.fraction == 1.0 for one in seen)
+    found = next(one for one in desk.models.list if one.path == str(copy))
+    assert found.disk_bytes > file.stat().st_size
+    desk.engine.use(EMBEDDED)
+    dispatch(desk, {"act": "delete-model", "name": "mine-Q8_0"})
+    assert not copy.exists() and own_files.own_files() == [] and "given back" in desk.notice.text
+
+
+@pytest.mark.parametrize("fault", ["cut", "no GGUF", "damaged", "stopped", "full", "there"])
+def test_a_copy_that_fails_leaves_nothing(desk, file, home, monkeypatch, fault):
+    content, size, name = file.read_bytes(), file.stat().st_size, "mine-Q8_0.gguf"
+    words = {"cut": "did not arrive whole", "no GGUF": "no GGUF", "damaged": "damaged"}
+    words |= {"stopped": "was not copied", "full": "free in", "there": "already"}
+    if fault == "no GGUF":
+        content = b"#!sh" + content[4:]
+    if fault == "damaged":
+        content = content[:-1000]
+        size = len(content)
+    if fault == "full":
+        monkeypatch.setattr(copies, "SPARE_BYTES", 1 << 60)
+    if fault == "there":
+        (home / "models" / "mine-Q8_0").mkdir(parents=True)
+    before = sorted((home / "models").iterdir()) if (home / "models").exists() else []
+
+    async def coming():
+        async for piece in pieces(content[: len(content) // 2] if fault == "cut" else content):
+            yield piece
+            if fault == "stopped":
+                dispatch(desk, {"act": "stop-copying"})
+
+    with pytest.raises(UserError, match=words[fault]):
+        asyncio.run(desk.used.copies.take(name, size, coming()))
+    assert sorted((home / "models").iterdir()) == before
+    assert desk.models.fetching is None
+
+
+NAMES = ["../../x.gguf", "..\\x.gguf", "x-00001-of-00002.gguf", "x.txt", ".gguf", "...gguf", ""]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_names_from_a_browser_stay_in_the_folder(desk, file, home, name):
+    """Only what is a file's own name counts."""
+    copied = None
+    with contextlib.suppress(UserError):
+        copied = asyncio.run(desk.used.copies.take(name, file.stat().st_size, pieces(file.read_bytes())))
+    made = {path.name for path in (home / "models").iterdir()}
+    assert made <= {"x", "gguf"} and (copied is None or copied.parent.parent == home / "models")
+    assert not (home.parent / "x.gguf").exists()
+
+
+def test_one_copy_at_a_time_and_no_download_beside_it(desk, file):
+    assert desk.models.begin_copy("other")
+    with pytest.raises(UserError, match="Something else"):
+        asyncio.run(desk.used.copies.take("a.gguf", 10, pieces(b"GGUF")))
+    desk.models.fetch(SMALL.name)
+    assert desk.models.fetching.name == "other"
+    assert 'data-act="stop-copying"' in fetching_html(desk.models.fetching)
+
+
+# ---- a model that is moved ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def downloaded(home, desk) -> Path:
+    folder = home / "models" / SMALL.name
+    folder.mkdir(parents=True)
+    write_gguf(folder / SMALL.file, wide(), "Q8_0")
+    finish(folder, repo=SMALL.repo)
+    desk.models.look_again()
+    return folder
+
+
+def test_a_model_is_moved_from_the_list(desk, downloaded, tmp_path):
+    html = models_html(desk.models.list, current=EMBEDDED)
+    assert f'data-act="place-for" data-name="{SMALL.name}"' in html
+    dispatch(desk, {"act": "place-for", "name": SMALL.name})
+    dispatch(desk, {"act": "look-into", "file": str(tmp_path)})
+    html = model_files_html(desk.used.choosing)
+    assert "Move it here" in html and "use-file" not in html and "search-below" not in html
+    dispatch(desk, {"act": "move-here", "file": str(tmp_path)})
+    wait_until(lambda: desk.notice and "lies in" in desk.notice.text, 30)
+    assert (tmp_path / SMALL.name / SMALL.file).exists() and not (downloaded / SMALL.file).exists()
+    assert next(one for one in desk.models.list if one.name == SMALL.name).here
+    assert desk.models.fetching is None and desk.used.choosing is None
+
+
+def test_a_model_in_use_stays(desk, downloaded, tmp_path):
+    desk.engine.model_name = SMALL.name
+    dispatch(desk, {"act": "place-for", "name": SMALL.name})
+    assert desk.used.choosing is None and "is in use" in desk.notice.text
+    assert SMALL.name and (downloaded / SMALL.file).exists()
+
+
+def test_what_prevents_a_move_is_said(desk, downloaded, tmp_path):
+    dispatch(desk, {"act": "place-for", "name": SMALL.name})
+    dispatch(desk, {"act": "move-here", "file": str(tmp_path / "nowhere")})
+    wait_until(lambda: desk.notice and "no folder" in desk.notice.text, 30)
+    assert (downloaded / SMALL.file).exists() and desk.models.fetching is None
+
+
+def test_the_command_line_moves_a_model(desk, downloaded, tmp_path, capsys):
+    assert cli.main(["models", "move", SMALL.name, "--to", str(tmp_path)]) == 0
+    assert capsys.readouterr().out.strip() == str(tmp_path / SMALL.name)
+    assert json.loads((downloaded / "moved.json").read_text())["to"] == str(tmp_path / SMALL.name)
+    assert cli.main(["models", "move", SMALL.name]) == 1
+    assert "--to" in capsys.readouterr().err
