@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from app.assistant.files import ticked
-from app.handlers import Desk
 from core.ask import PER_QUESTION, Ask
 from core.text.words import translated as _
+
+if TYPE_CHECKING:
+    from app.handlers import Desk
 
 
 def make_wish(desk: Desk) -> Ask:
@@ -25,7 +28,14 @@ def make_wish(desk: Desk) -> Ask:
     set_here = {name: getattr(settings, name) for name in PER_QUESTION}
     params = {name: value for name, value in set_here.items() if value is not None}
     params["seed"] = params.get("seed") or 1 + secrets.randbelow(2**31 - 1)
-    return Ask(chapters=chapters, fit=desk.fit, params=params, summary_length=settings.summary_length)
+    own = "\n".join(filter(None, (settings.instructions, desk.reading.notebook.instructions)))
+    return Ask(
+        chapters=chapters,
+        fit=desk.fit,
+        params=params,
+        summary_length=settings.summary_length,
+        instructions=own,
+    )
 
 
 def dispatch(desk: Desk, data: object) -> None:
@@ -78,6 +88,12 @@ def _about_answers(desk: Desk, text: dict[str, str]) -> dict[str, Callable[[], o
         "bring-in": lambda: desk.talks.bring_in(text.get("path", "")),
         "new": desk.new_conversation,
         "clear": lambda: desk.talks.forget(desk.conversation_id),
+        "instruct": lambda: desk.choose("instructions", text.get("value", "")),
+        "instruct-book": lambda: desk.reading.instruct(text.get("value", "")),
+        "drop-oldest": desk.asking.drop_oldest,
+        "retell-oldest": desk.asking.retell_oldest,
+        "start-fresh": desk.asking.start_fresh,
+        "not-now": desk.asking.cancel,
         "summarize": lambda: desk.summarize(make_wish(desk)),
         "suggest": lambda: desk.ask(text.get("text", "")[:200], make_wish(desk)),
         "regenerate": lambda: desk.regenerate(make_wish(desk)),

@@ -302,6 +302,7 @@ def _reading(parser: argparse.ArgumentParser) -> None:
 
 
 def _answering(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--instructions", metavar="TEXT", help="for every answer: 'in German, briefly'")
     parser.add_argument("--max-new-tokens", metavar="N", help="longest answer in tokens")
     parser.add_argument("--temperature", metavar="T", help="0 takes the likeliest token always")
     parser.add_argument(

@@ -14,6 +14,7 @@ from typing import Any
 
 from app.history import Turn
 from app.templating import render
+from core.ask import MOST_INSTRUCTIONS
 from core.config import FITS, LENGTHS
 from core.documents.document import Document
 from core.errors import UserError
@@ -54,7 +55,11 @@ def as_html(book: Document | None, title: str, turns: Sequence[Turn]) -> str:
         title=title,
         book=book.title if book else "",
         author=book.author if book else "",
-        turns=[(one.role, one.text, one.extra.get("sources", ())) for one in turns if one.text],
+        turns=[
+            (one.role, one.text, one.extra.get("sources", ()), one.extra.get("instructions", ""))
+            for one in turns
+            if one.text
+        ],
     )
 
 
@@ -96,6 +101,8 @@ def _carried(role: str, extra: dict[str, Any]) -> dict[str, Any]:
         kept["fit"] = extra["fit"] if extra.get("fit") in FITS else "auto"
         length = extra.get("summary_length")
         kept["summary_length"] = length if length in LENGTHS else "page"
+        if extra.get("instructions"):
+            kept["instructions"] = _text(extra["instructions"])[:MOST_INSTRUCTIONS].strip()
         if extra.get("chapters"):
             kept["chapters"] = _chapters(extra["chapters"])
     else:
@@ -108,6 +115,12 @@ def _carried(role: str, extra: dict[str, Any]) -> dict[str, Any]:
     if (until := extra.get("until")) is not None:
         kept["until"] = max(1, int(until))
     return kept
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError("text")
+    return value
 
 
 def _chapters(given: Any) -> list[int]:

@@ -10,12 +10,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from app.asking import Asking
 from app.cards import Cards
 from app.conversations import Conversations
-from app.history import History, Turn, asked_again, exchanges
+from app.history import History, Turn, asked_again
 from app.intake import Intake
 from app.job import Job
 from app.library import Library
+from app.meter import Meter
 from app.models import Models
 from app.models_used import ModelsUsed
 from app.open_book import OpenBook
@@ -76,6 +78,7 @@ class Desk:
             library, whole=lambda: self.book, until=lambda: self.until, changed=self.change
         )
         self.talks, self.shelf, self.removal = Conversations(self), Shelf(self), Removal(self)
+        self.talks, self.asking, self.meter = Conversations(self), Asking(self), Meter(self)
         history.settle()
         self.removal.settle()
         models.changed, self.used = self.change, ModelsUsed(self)
@@ -131,6 +134,7 @@ class Desk:
             return
         with self._lock:
             self.book_id, self.notice, self.job = book_id, None, None
+            self.asking.crowded = None
             self.chapters = (0, 0)
             talks = self.history.conversations(book_id)
             self.conversation_id = talks[0].id if talks else ""
@@ -239,7 +243,7 @@ class Desk:
         if self.book is None:
             self.say(_("Open a book first: drop its file on the page, paste a text, or choose a sample."))
         else:
-            self._ask(replace(wish, question=None))
+            self.asking.ask(replace(wish, question=None))
 
     def ask(self, question: str, wish: Ask) -> bool:
         """Asks a question; False when it could not be taken (the text should stay in its box)."""
@@ -250,7 +254,7 @@ class Desk:
         return (
             bool(question.strip())
             and not self.refuse_while_busy()
-            and self._ask(replace(wish, question=question.strip()))
+            and self.asking.ask(replace(wish, question=question.strip()))
         )
 
     def regenerate(self, wish: Ask) -> None:
@@ -258,7 +262,19 @@ class Desk:
         turns = self.turns
         if not turns or turns[-1].role != "assistant":
             return
-        self._ask(replace(asked_again(turns[-2]), params=wish.params), instead_of=turns[-1])
+        again = replace(asked_again(turns[-2]), params=wish.params, instructions=wish.instructions)
+        self.asking.ask(again, instead_of=turns[-1])
+
+    def run(self, prepare: Callable[[], Job]) -> bool:
+        """Starts the answer that is prepared; False while another is being written."""
+        with self._lock:
+            if self.busy:
+                return False
+            self.job, self.notice = prepare(), None
+            self.shelf_version += 1
+        self.job.start()
+        self.change()
+        return True
 
     def stop(self) -> None:
         """Ends the answer or the reading of a file as soon as possible; what is there stays."""
@@ -317,45 +333,3 @@ class Desk:
     def change(self) -> None:
         """Something is to be shown anew."""
         self._told()
-
-    # --- inside
-
-    def _ask(self, ask: Ask, instead_of: Turn | None = None) -> bool:
-        if self.engine.state == "failed":
-            words = _("The engine is not running. Restart it with the button at the top, then ask again.")
-            self.say(words)
-            return False
-        with self._lock:
-            if self.busy:
-                return False
-            self.job, self.notice = self._job(ask, instead_of), None
-            self.shelf_version += 1
-        self.job.start()
-        self.change()
-        return True
-
-    def _job(self, ask: Ask, instead_of: Turn | None) -> Job:
-        """The answer to `ask`, its question in the history, unless it is one `instead_of` the last answer."""
-        if not self.conversation_id:
-            self.conversation_id = self.history.create(self.book_id, self.until).id
-        before = self.turns if instead_of is None else self.turns[:-2]
-        whole = replace(
-            ask,
-            book=self.book,
-            conversation_id=self.conversation_id,
-            history=exchanges(before, self.until),
-            until=self.until,
-        )
-        with self.history.together():  # a question without its answer would shift all that follow
-            if instead_of is None:
-                self.history.ask(self.conversation_id, whole)
-            return Job(
-                self.engine.ask(whole),
-                self.history,
-                self.conversation_id,
-                changed=self.change,
-                stop=self.engine.stop,
-                say=self.say,
-                instead_of=instead_of,
-                until=self.until,
-            )

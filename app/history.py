@@ -202,8 +202,22 @@ class History:
             "fit": ask.fit,
             "until": ask.until,
             "summary_length": ask.summary_length,
+            "instructions": ask.instructions,
         }
         return self.add(conversation_id, "user", wording(ask), extra=choices)
+
+    def leave_out(self, conversation_id: str, number: int, since: int, told: str = "") -> None:
+        """Notes at the question `number` that no turn before `since` goes to the engine from then on, and
+        what is told in their place.
+        """
+        with self._lock:
+            key = (conversation_id, number)
+            query = "SELECT extra FROM turns WHERE conversation_id = ? AND number = ?"
+            (extra,) = self._db.execute(query, key).fetchone()
+            changed = json.dumps({**json.loads(extra), "since": since, "told": told})
+            self._db.execute(
+                "UPDATE turns SET extra = ? WHERE conversation_id = ? AND number = ?", (changed, *key)
+            )
 
     def update(
         self, conversation_id: str, number: int, text: str, *, state: str, extra: dict | None = None
@@ -324,6 +338,9 @@ class History:
         lines = [f"# {_title(book) or _('Conversation')}", ""]
         for turn in self.turns(conversation_id):
             lines += [f"## {turn.text}" if turn.role == "user" else turn.text, ""]
+            if turn.role == "user" and turn.extra.get("instructions"):
+                with_these = _("Instructions: {text}").format(text=turn.extra["instructions"])
+                lines += [f"*{' '.join(with_these.split())}*", ""]
             if turn.extra.get("sources"):
                 read = _("Read for this answer: {sources}").format(sources="; ".join(turn.extra["sources"]))
                 lines += [f"*{read}*", ""]
@@ -354,20 +371,55 @@ def asked_again(question: Turn) -> Ask:
 
 
 def exchanges(turns: Sequence[Turn], until: int | None = None) -> tuple[Exchange, ...]:
-    """What was said, for the engine: a question whose answer failed or never began would confuse the next,
-    and one answered from what lies behind the limit would tell it.
-    """
-    return tuple(
-        Exchange(question.text, answer.text, tuple(answer.extra.get("ids", ())))
-        for question, answer in zip(turns[::2], turns[1::2], strict=False)
-        if answer.state != "failed" and answer.text and _within(answered_until(question, answer), until)
+    """What was said, for the engine, see `said`; what was told in place of older turns comes first."""
+    _since, told = since(turns)
+    before = (Exchange(retelling(), told),) if told else ()
+    return before + tuple(
+        Exchange(question.text, answer.text, tuple(answer.extra.get("ids", ())), instructed(question, answer))
+        for question, answer in said(turns, until)
     )
+
+
+def said(turns: Sequence[Turn], until: int | None = None) -> list[tuple[Turn, Turn]]:
+    """The questions and answers that go on: a question whose answer failed or never began would confuse the
+    next, one answered from what lies behind the limit would tell it, and the oldest may have been left out.
+    """
+    first, _told = since(turns)
+    return [
+        (question, answer)
+        for question, answer in zip(turns[::2], turns[1::2], strict=False)
+        if question.number >= first
+        and answer.state != "failed"
+        and answer.text
+        and _within(answered_until(question, answer), until)
+    ]
+
+
+def since(turns: Sequence[Turn]) -> tuple[int, str]:
+    """The number of the first turn that still goes to the engine, and what is told in place of those before;
+    the newest question at which the person chose so says it.
+    """
+    for turn in reversed(turns):
+        if turn.extra.get("since"):
+            return turn.extra["since"], turn.extra.get("told", "")
+    return 0, ""
+
+
+def retelling() -> str:
+    """What stands as the question before a summary of what was left out."""
+    return _("What have we said so far?")
 
 
 def answered_until(question: Turn | None, answer: Turn) -> int | None:
     """The limit under which an answer was given. One made anew may have another than its question had."""
     extra = answer.extra if question is None or "until" in answer.extra else question.extra
     return extra.get("until")
+
+
+def instructed(question: Turn | None, answer: Turn) -> str:
+    """The instructions that an answer was given with; made anew, it may have others than its question had."""
+    extra = answer.extra if question is None or "instructions" in answer.extra else question.extra
+    return extra.get("instructions", "")
 
 
 def _within(answered: int | None, until: int | None) -> bool:

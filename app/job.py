@@ -71,9 +71,10 @@ class Job:
         say: Callable[[str, str], None] = lambda words, kind: None,
         instead_of: Turn | None = None,
         until: int | None = None,
+        instructions: str = "",
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.conversation_id, self.until = conversation_id, until
+        self.conversation_id, self.until, self._instructions = conversation_id, until, instructions
         self._events, self._history, self._clock = events, history, clock
         self._changed, self._stop, self._say = changed, stop, say
         self._snapshot = Snapshot()
@@ -212,7 +213,7 @@ class Job:
         if self._stands and state != "finished":
             return
         extra["level_pieces"] = [[piece.text, piece.level] for piece in pieces]
-        extra["until"] = self.until
+        extra["until"], extra["instructions"] = self.until, self._instructions
         extra["looked"] = [asdict(one) for one in self._snapshot.looked]
         extra["parts"] = [list(part) for part in self._snapshot.parts]
         try:

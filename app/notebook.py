@@ -1,4 +1,5 @@
-"""What a person leaves in a book: where they stopped reading, and bookmarks with notes. Values only.
+"""What a person leaves in a book: where they stopped reading, bookmarks with notes, and instructions for
+every answer about it. Values only.
 
 A bookmark keeps the words it stands at, because a file that is read anew (by a newer reader, or with its
 pictures) may have them at another place.
@@ -9,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from typing import Any
+
+from core.config import INSTRUCTIONS_CHARS
 
 WORDS_CHARS, NOTE_CHARS = 400, 10_000
 
@@ -32,6 +35,7 @@ class Notebook:
 
     position: int | None = None
     bookmarks: tuple[Bookmark, ...] = ()
+    instructions: str = ""
 
     def with_bookmark(self, new: Bookmark) -> Notebook:
         """In place of the one at its offset, in the order of the book."""
@@ -58,7 +62,10 @@ class Notebook:
         position = data["position"]
         if position is not None and (not isinstance(position, int) or position < 0):
             raise ValueError(f"a position of {position!r}")
-        return cls(position, tuple(marks))
+        instructions = data.get("instructions", "")  # notebooks of earlier versions have none
+        if not isinstance(instructions, str):
+            raise ValueError("instructions that are no text")
+        return cls(position, tuple(marks), instructions[:INSTRUCTIONS_CHARS])
 
 
 def _settled(marks: Iterable[Bookmark], text: str) -> Iterable[Bookmark]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from app.notebook import NOTE_CHARS, WORDS_CHARS, Bookmark, Notebook
 from app.values import Passage
+from core.config import checked
 from core.documents.document import Document
 from core.documents.finding import Finder, Found
 from core.text.words import translated as _
@@ -129,6 +130,14 @@ class OpenBook:
         """Takes a bookmark and its note away."""
         if book := self._known():
             self._write(book, self.notebook.without_bookmark(offset))
+            self._changed()
+
+    def instruct(self, text: str) -> None:
+        """The person's own instructions for every answer about this book; empty: none. Raises UserError where
+        they are too long.
+        """
+        if book := self._known():
+            self._write(book, replace(self.notebook, instructions=checked("instructions", text)))
             self._changed()
 
     def markdown(self) -> str:

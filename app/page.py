@@ -14,6 +14,7 @@ from markupsafe import Markup
 from app import model_views, views
 from app.broadcast import Regions
 from app.citations import Citations, Cited
+from app.composing import crowded_html, instructions_html, meter_html
 from app.faults import in_words
 from app.handlers import Desk
 from app.history import Turn, answered_until
@@ -142,6 +143,8 @@ class Page:
         notice = desk.notice or _engine_notice(engine)
         device = {"cpu": "CPU", "cuda": "GPU"}.get((engine.plan or {}).get("device", ""), "")
         state = (engine.state, engine.model_name, device, _progress(engine))
+        room = desk.meter.room()
+        own = (settings.instructions, desk.reading.notebook.instructions)
         reading = now and (now.phase, now.loading, now.reading, now.prefill, now.stopping)
         return {
             "header": keep(
@@ -170,6 +173,13 @@ class Page:
                     book, card, covered=covered, opening=intake.opening, talking=talking, fit=desk.fit
                 ),
             ),
+            "meter": keep("meter", room, lambda: meter_html(room)),
+            "instructions": keep(
+                "instructions",
+                own,
+                lambda: instructions_html(*own, fixed=desk.preferences.fixed("instructions")),
+            ),
+            "crowded": keep("crowded", desk.asking.crowded, lambda: crowded_html(desk.asking.crowded)),
             "ways": keep(
                 "ways",
                 (_edition(desk.book), desk.fit, desk.until, desk.busy),
@@ -233,7 +243,8 @@ class Page:
     def _turn(self, turn: Turn, question: Turn | None, *, last: bool) -> str:
         """A finished turn; what an answer stands on is looked for where it was looked for then."""
         book, until = self._desk.book, answered_until(question, turn)
-        said = (turn.number, turn.state, len(turn.text), turn.text[-40:], until, turn.versions)
+        chosen = tuple(turn.extra.get(name) for name in ("instructions", "since", "told"))
+        said = (turn.number, turn.state, len(turn.text), turn.text[-40:], until, turn.versions, chosen)
         key = (self._desk.conversation_id, _edition(book), *said, last)
         if key not in self._turn_html:
             if len(self._turn_html) > 400:
@@ -246,7 +257,7 @@ class Page:
                 cited = self._citations(turn.text, known, asked, looked, stands)
             parts = self._parts(turn.extra.get("parts", ()), until)
             self._turn_html[key] = views.turn_html(
-                turn, cited, talk=self._desk.conversation_id, parts=parts, last=last
+                turn, cited, talk=self._desk.conversation_id, parts=parts, question=question, last=last
             )
         return self._turn_html[key]
 

@@ -24,7 +24,8 @@ from core.text.words import translated as _
 
 log = logging.getLogger(__name__)
 ELSEWHERE = ("model", "data_dir")  # the list of models chooses the one, and the other is where this file lies
-AT_ONCE = (*PER_QUESTION, "fit", "summary_length", "language", "mcp", "mcp_folders")
+AT_ONCE = (*PER_QUESTION, "fit", "summary_length", "instructions", "language", "mcp", "mcp_folders")
+AS_TYPED = ("instructions",)  # plain texts: nothing in them is YAML
 # everything else: when the engine starts
 NEXT_START = ("max_upload_mb", "offline", "api", "api_hosts", "port", "open_browser", "theme")
 
@@ -68,6 +69,10 @@ class Preferences:
         """Where its value is from: "command line" | "config.yaml" | "app" | "default"."""
         return self._fixed.get(key) or ("app" if key in self._chosen else "default")
 
+    def fixed(self, key: str) -> bool:
+        """Whether the app may not change it."""
+        return key in self._fixed
+
     @property
     def origins(self) -> dict[str, str]:
         """`origin` of every key."""
@@ -78,7 +83,7 @@ class Preferences:
         and where the file cannot be written.
         """
         try:
-            value = yaml.safe_load(text)
+            value = text if key in AS_TYPED else yaml.safe_load(text)
         except yaml.YAMLError:
             value = text
         self.keep(key, "auto" if value is None else value)

@@ -138,18 +138,15 @@ class Runtime:
         self.start()
         if not self.wait_ready(None):
             raise UserError(self.error or _("The engine is not running."))
-        with self._lock:
-            self._hand_over(book)
-            number, inbox = self._post({"do": "card", "book_id": book.sha256, "until": until})
-        try:
-            message = inbox.get(timeout=_CARD_WAIT_S)
-        except queue.Empty:
-            raise UserError(_("The engine did not answer in time. Try again in a moment.")) from None
-        finally:
-            self._inboxes.pop(number, None)
-        if "card" in message:
-            return message["card"]
-        raise UserError(unpack(message["event"]).message)
+        return self._told(book, {"do": "card", "book_id": book.sha256, "until": until})["card"]
+
+    def room(self, ask: Ask) -> dict[str, Any]:
+        """How the context would be filled by an answer, see Session.room. Raises UserError when the engine is
+        not there, or does not answer.
+        """
+        if self.state not in ("ready", "busy"):
+            raise UserError(self.error or _("The engine is not running."))
+        return self._told(ask.book, {"do": "room", "ask": pack_ask(ask)})["room"]
 
     def ask(self, ask: Ask) -> Iterator[Event]:
         """The events of one answer, ending with Finished or Failed.
@@ -225,6 +222,22 @@ class Runtime:
                 self._known_book = ""  # it may come back with another text
 
     # ---- inside: questions ---------------------------------------------------------------------------------
+
+    def _told(self, book: Document | None, message: dict[str, Any]) -> dict[str, Any]:
+        """What the engine says at once, also while it answers."""
+        with self._lock:
+            if book is not None:
+                self._hand_over(book)
+            number, inbox = self._post(message)
+        try:
+            said = inbox.get(timeout=_CARD_WAIT_S)
+        except queue.Empty:
+            raise UserError(_("The engine did not answer in time. Try again in a moment.")) from None
+        finally:
+            self._inboxes.pop(number, None)
+        if "event" in said:
+            raise UserError(unpack(said["event"]).message)
+        return said
 
     def _answer(self, ask: Ask) -> Iterator[Event]:
         begun = self._begin(ask)

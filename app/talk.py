@@ -33,6 +33,7 @@ def summarize(given: argparse.Namespace, settings: Settings) -> int:
             fit=settings.fit,
             fresh=True,
             summary_length=settings.summary_length,
+            instructions=settings.instructions,
             until=given.until,
         )
         events = runtime.ask(ask)
@@ -129,11 +130,12 @@ class _Chat:
             history=tuple(self._said),
             until=self._until,
             summary_length=self._settings.summary_length,
+            instructions=self._settings.instructions,
         )
         finished = Stream(self._runtime).show(self._runtime.ask(ask))
         report(finished)
         if finished.token_ids:
-            self._said.append(Exchange(wording(ask), finished.text, finished.token_ids))
+            self._said.append(Exchange(wording(ask), finished.text, finished.token_ids, ask.instructions))
 
 
 def _help() -> str:

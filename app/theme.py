@@ -12,7 +12,7 @@ from core.text.words import language
 ASSETS = Path(__file__).resolve().parent.parent / "assets"
 CSS = [
     ASSETS / "css" / f"{name}.css"
-    for name in ("tokens", "layout", "conversation", "panel", "shelf", "reader", "narrow")
+    for name in ("tokens", "layout", "conversation", "composing", "panel", "shelf", "reader", "narrow")
 ]
 SCRIPTS = [ASSETS / "js" / name for name in ("regions.js", "app.js", "shelf.js", "reader.js")]
 SANS = ("system-ui", "Segoe UI", "Roboto", "Helvetica Neue", "sans-serif")

@@ -122,7 +122,12 @@ def _middle() -> tuple[gr.Textbox, gr.Button, gr.Textbox, gr.Button]:
         _fixed("turns")
         _fixed("live")
         _region("progress")
-    return *_password(), *_composer()
+    password = _password()
+    _region("crowded")
+    with gr.Row(elem_id="around"):
+        _region("meter")
+        _region("instructions")
+    return *password, *_composer()
 
 
 def _right() -> None:

@@ -181,15 +181,24 @@ def turn_html(
     *,
     talk: str = "",
     parts: Sequence[tuple[str, Markup]] = (),
+    question: Turn | None = None,
     last: bool = False,
 ) -> str:
     """One finished turn of the conversation `talk`; `parts`: what was told of each part, as `answer_html`
-    makes it.
+    makes it. `question`: what it answers.
     """
-    if turn.role == "user":
-        text = said(turn.text) if turn.extra.get("summary") else turn.text
-        return render("asked.html", text=text, number=turn.number, talk=talk)
     stored = turn.extra
+    if turn.role == "user":
+        return render(
+            "asked.html",
+            text=said(turn.text) if stored.get("summary") else turn.text,
+            number=turn.number,
+            talk=talk,
+            instructions=stored.get("instructions", ""),
+            left_out=bool(stored.get("since")),
+            told=stored.get("told", ""),
+        )
+    asked_with = question.extra.get("instructions", "") if question else ""
     stats = stored.get("stats") or {}
     reason = stored.get("reason", "")
     return render(
@@ -209,6 +218,8 @@ def turn_html(
         number=turn.number,
         talk=talk,
         versions=turn.versions,
+        instructions=stored.get("instructions", asked_with),
+        others=stored.get("instructions", asked_with) != asked_with,
     )
 
 

@@ -9,10 +9,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
-from core.config import RULES, checked
+from core.config import INSTRUCTIONS_CHARS, RULES, checked
+from core.errors import UserError
+from core.text.words import translated as _
 
 if TYPE_CHECKING:
     from core.documents.document import Document
+
+MOST_INSTRUCTIONS = 2 * INSTRUCTIONS_CHARS + 1  # those for all books, and those for one
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +46,14 @@ PER_QUESTION = tuple(one.name for one in fields(Params) if one.name in RULES)
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """What was asked before and answered; `ids`: the answer's tokens as they were produced, where known."""
+    """What was asked before and answered; `ids`: the answer's tokens as they were produced, where known;
+    `instructions`: those it was asked with.
+    """
 
     question: str
     answer: str
     ids: tuple[int, ...] = ()
+    instructions: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +64,8 @@ class Ask:
     first. `fresh`: read every part again, even when its summary is known. `until`: the last chapter that may
     be read or shown (1-based), as if the book ended with it; None: there is no limit. `summary_length`:
     one of core.config.LENGTHS. `guest`: another program asks, and what it reads gives way to what the person
-    reads.
+    reads. `instructions`: the person's own, for every answer ("answer in German, briefly"). UserError where
+    they are too long. `keep_all`: nothing is answered rather than that the oldest of the history is left out.
     """
 
     question: str | None = None
@@ -71,6 +79,14 @@ class Ask:
     until: int | None = None
     summary_length: str = "page"
     guest: bool = False
+    instructions: str = ""
+    keep_all: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "instructions", self.instructions.strip())
+        if len(self.instructions) > MOST_INSTRUCTIONS:
+            words = _("Your instructions have {count} characters; up to {most} are read. Make them shorter.")
+            raise UserError(words.format(count=len(self.instructions), most=MOST_INSTRUCTIONS))
 
     @property
     def book_id(self) -> str:

@@ -32,6 +32,7 @@ THEMES = ("system", "light", "dark")
 DTYPES = ("float32", "bfloat16", "float16")
 DEVICES = ("cpu", "cuda")
 WEIGHTS, KV = (16, 8, 4), (16, 8)  # bits
+INSTRUCTIONS_CHARS = 1000  # they are read with every question
 GONE = ("weights_kernel",)  # keys of earlier versions: a person's own file may still have them
 RESIDENCIES = ("layers", "blocks")
 GRAPHS = ("auto", "on", "off")
@@ -59,6 +60,7 @@ class Settings:
     repetition_penalty: float | None = None
     seed: int | None = None
     stop: tuple[str, ...] = ()
+    instructions: str = ""
     # speculation
     retrieval_budget: int | None = None
     retrieval_chunk: int | None = None
@@ -238,6 +240,12 @@ def _hosts(value: Any) -> tuple[str, ...]:
     return tuple(host.lower() for host in hosts)
 
 
+def _instructions(value: Any) -> str:
+    if not isinstance(value, str) or len(value.strip()) > INSTRUCTIONS_CHARS:
+        raise ValueError(value)
+    return value.strip()
+
+
 def _folder(value: Any) -> Path:
     return Path(_text(value)).expanduser()
 
@@ -267,6 +275,9 @@ RULES: dict[str, Rule] = {
     "repetition_penalty": _number(1.0, 2.0, auto=True),
     "seed": _whole(0, 2**63 - 1, auto=True),
     "stop": Rule(lambda: _("a list of texts"), _texts),
+    "instructions": Rule(
+        lambda: _("a text of up to {count} characters").format(count=INSTRUCTIONS_CHARS), _instructions
+    ),
     "retrieval_budget": _tokens(64, 65_536, auto=True),
     "retrieval_chunk": _tokens(1, 256, auto=True),
     "gamma": _whole(1, 64, auto=True),

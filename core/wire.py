@@ -83,7 +83,7 @@ def pack_ask(ask: Ask) -> dict[str, Any]:
 def unpack_ask(values: dict[str, Any], book: Document | None) -> Ask:
     """The question that `pack_ask` packed, about `book`."""
     chapters = tuple(values["chapters"]) if values["chapters"] else None
-    said = tuple(Exchange(one["question"], one["answer"], tuple(one["ids"])) for one in values["history"])
+    said = tuple(Exchange(**{**one, "ids": tuple(one["ids"])}) for one in values["history"])
     return Ask(**{**values, "book": book, "chapters": chapters, "history": said})
 
 

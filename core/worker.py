@@ -94,6 +94,7 @@ class Worker:
             "ask": self._take_ask,
             "forget": self._forget,
             "card": self._card,
+            "room": self._room,
         }
         if message["do"] in at_once:
             self._guarded(message, at_once[message["do"]])
@@ -121,6 +122,12 @@ class Worker:
         assert self._session is not None, "a card was asked for before the engine was ready"
         card = self._session.card(self._books[message["book_id"]], message["until"])
         self._send(id=message["id"], card=card)
+
+    def _room(self, message: dict[str, Any]) -> None:
+        assert self._session is not None, "room was asked for before the engine was ready"
+        book_id = message["ask"]["book"]
+        ask = unpack_ask(message["ask"], self._books[book_id] if book_id else None)
+        self._send(id=message["id"], room=self._session.room(ask))
 
     # ---- the working thread --------------------------------------------------------------------------------
 

@@ -162,7 +162,7 @@
         if (rest.text === null) return;
       }
       if (act === "copy-dropped") { takeModel(); return; }
-      if (act === "ask-otherwise") type(rest.text);
+      if (act === "ask-otherwise" || act === "not-now") type(rest.text);
       if (act === "cite") {
         showTab("reader");
         if (isDrawer("panel") && !document.body.dataset.panel) toggleDrawer("panel", true);
@@ -187,7 +187,7 @@
   document.addEventListener("change", (event) => {
     const target = event.target;
     if (target.matches?.("[data-levels]")) { keep("levels", target.checked ? "1" : ""); applyLevels(); }
-    if (target.matches?.("select[data-act], input[data-act]")) {
+    if (target.matches?.("select[data-act], input[data-act], textarea[data-act]")) {
       const { act, id } = target.dataset;
       send({ act, ...(id && { id }), value: target.value });
     }

@@ -13,6 +13,7 @@ from core.conversation.books import Recent
 from core.conversation.reading import Part, ReadingStyle
 from core.text.prompt import Turn
 from core.text.tokenizer import Tokenizer
+from core.text.words import translated as _
 
 _CONVERSATIONS = 64  # whose memories are kept
 _QUESTIONS = 256  # of each
@@ -22,17 +23,17 @@ _QUESTIONS = 256  # of each
 class Memory:
     """What a conversation leaves behind in this process. Losing it costs time, never content."""
 
-    # answer ids -> question ids, of the newest answers
-    questions: dict[tuple[int, ...], tuple[int, ...]] = field(default_factory=dict)
+    # (question, None for a summary; answer ids) -> question ids, of the newest answers
+    questions: dict[tuple[str | None, tuple[int, ...]], tuple[int, ...]] = field(default_factory=dict)
     # the part the last answer was about
     part: Part | None = None
     # by turn, so that "again" differs
     attempts: Counter[int] = field(default_factory=Counter)
 
-    def asked(self, question: Sequence[int], answer: tuple[int, ...]) -> None:
-        """The answer is to the question with these ids: a later turn repeats both."""
-        self.questions.pop(answer, None)
-        self.questions[answer] = tuple(question)
+    def asked(self, ask: Ask, question: Sequence[int], answer: tuple[int, ...]) -> None:
+        """The answer is to `ask`, whose question has these ids: a later turn repeats both."""
+        self.questions.pop((ask.question, answer), None)
+        self.questions[ask.question, answer] = tuple(question)
         while len(self.questions) > _QUESTIONS:
             del self.questions[next(iter(self.questions))]
 
@@ -74,7 +75,9 @@ class Conversations:
         turns = []
         for said in ask.history:
             ids = said.ids or tuple(encode(said.answer))
-            question = known.get(ids) or tuple(encode(asked_of_text(self._style, said.question)))
+            words = instructed(asked_of_text(self._style, said.question), said.instructions)
+            # two questions may have one answer, "Yes."
+            question = known.get((said.question, ids)) or known.get((None, ids)) or tuple(encode(words))
             turns.append(Turn(question, ids))
         return [turn for turn in turns if turn.answer]
 
@@ -143,6 +146,21 @@ def asked_of_text(style: ReadingStyle, question: str) -> str:
 def asked_of_passage(style: ReadingStyle, question: str) -> str:
     """A question about one passage, which stands before it with a blank line between."""
     return style.passage_prompt.replace("{question}", question.strip())
+
+
+def instructed(prompt: str, instructions: str) -> str:
+    """`prompt` with the person's own instructions behind it. They never stand before the book: what was read
+    of it serves whatever they are.
+    """
+    return f"{prompt}\n\n{instructions}" if instructions else prompt
+
+
+def not_followed() -> str:
+    """What is told where the model got no instructions of the person's."""
+    return _(
+        "Your own instructions were not used here: what this model says is only known to keep to the book in "
+        "the wording it was tested with."
+    )
 
 
 def quoting(style: ReadingStyle, prompt: str) -> str:

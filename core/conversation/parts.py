@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from core.ask import Ask
-from core.conversation.asking import Conversations, Run, asked, asked_of_text, notes_key, part_key
+from core.conversation.asking import Conversations, Run, asked, asked_of_text, instructed, notes_key, part_key
 from core.conversation.books import Books
 from core.conversation.notes import Note, joined
 from core.conversation.reading import Part, ReadingPlan, ReadingStyle
@@ -50,8 +50,9 @@ class InParts:
         if part is None and len(known) == len(plan.parts):
             source = _("the summaries of all parts")
             yield Reading(1, 1, source)
-            text = self._encoded(self._within_room(known))
-            done = yield from self._turns.turn(run, notes_key(ask), text, asked(self._style, ask.question))
+            text = self._encoded(self._within_room(known, ask.instructions))
+            question = instructed(asked(self._style, ask.question), ask.instructions)
+            done = yield from self._turns.turn(run, notes_key(ask), text, question)
             yield self._turns.finished(done, plan=plan, sources=(source,))
             return
         notes: tuple[str, ...] = ()
@@ -65,13 +66,20 @@ class InParts:
             run,
             part_key(ask, part),
             self._books.ids(ask.book, part),
-            asked_of_text(self._style, ask.question),
+            instructed(asked_of_text(self._style, ask.question), ask.instructions),
             memo=memo,
             keep=True,
             places=lambda: self._books.stretches(ask.book, part),
         )
         sources = (part.label, _("the summaries of the other parts")) if memo else (part.label,)
         yield self._turns.finished(done, plan=plan, sources=sources, notes=notes)
+
+    def before(self, ask: Ask, plan: ReadingPlan) -> list[int]:
+        """The text that an answer would be given from, and the summaries of the other parts with it."""
+        last = self._conversations.memory(ask).part
+        part = self._part_for(ask, plan) if ask.question else last if last in plan.parts else None
+        memo = self._memo(self._known(ask.book, plan))
+        return [*self._books.ids(ask.book, part or plan.parts[0]), *memo]
 
     def _part_for(self, ask: Ask, plan: ReadingPlan) -> Part | None:
         """The part a question is about; None when its words occur nowhere and none was talked about."""
@@ -89,8 +97,8 @@ class InParts:
         ids = self._encoded("What the other parts tell, in short:\n" + joined(notes))
         return ids if len(ids) <= self._style.part_tokens // 4 else ()
 
-    def _within_room(self, notes: list[Note]) -> str:
-        room = self._room_tokens(512)
+    def _within_room(self, notes: list[Note], instructions: str) -> str:
+        room = self._room_tokens(512) - self._tokenizer.count(instructions)
         while len(notes) > 1 and self._tokenizer.count(joined(notes)) > room:
             notes = notes[:-1]
         return joined(notes)

@@ -2,6 +2,7 @@
 answer that its passage bears out, and the model does not doubt, is given, with the sentences it rests on.
 
 What no passage bears out is not said: then the book does not seem to say, and the nearest passages are shown.
+The person's own instructions come after that: what was found without them is said once more with them.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from core.ask import Ask, Exchange
 from core.conversation.answering import Answer
-from core.conversation.asking import Conversations, Run, asked_of_passage
+from core.conversation.asking import Conversations, Run, asked_of_passage, instructed, not_followed
 from core.conversation.books import Books
 from core.conversation.books import passage as text_of
 from core.conversation.reading import Part, ReadingPlan, ReadingStyle, place_name
@@ -119,6 +120,13 @@ class FromPassages:
             if self._says(tried[-1]) and not _repeats(done.text, ask.question):
                 best = tried[-1]
                 break
+        notes: dict[str, None] = {}
+        sources = _sources(ask.book, found[: len(tried)])
+        if best and ask.instructions:
+            best, again = yield from self._as_wished(run, found[len(tried) - 1], best)
+            tried += again
+            if not again:
+                notes[not_followed()] = None
         pieces = _answered(ask.book, best) if best else _not_said(ask, evidence, found)
         if stopped:  # what was not looked for is not called missing
             pieces = ()
@@ -126,24 +134,38 @@ class FromPassages:
         if pieces:
             yield Delta(pieces, stats)
         text = "".join(piece.text for piece in pieces)
-        notes = dict.fromkeys(note for one in tried for note in one.answer.notes)
+        notes |= dict.fromkeys(note for one in tried for note in one.answer.notes)
         if stopped:
             words = _("Stopped in passage {number} of {count}.")
             notes[words.format(number=len(tried) + 1, count=len(found))] = None
         reason = "user" if stopped else best.answer.reason if best else "stop"
         done = Answer(reason, text, tuple(self._tokenizer.encode(text)), stats, tuple(notes))
-        yield self._turns.finished(done, plan=plan, sources=_sources(ask.book, found[: len(tried)]))
+        yield self._turns.finished(done, plan=plan, sources=sources)
+
+    def _as_wished(
+        self, run: Run, passage: Passage, best: Tried
+    ) -> Generator[Event, None, tuple[Tried, list[Tried]]]:
+        """`best`, which `passage` bears out, said anew with the person's own instructions, and what was tried
+        for that: nothing where the refusals of a model are known for one wording alone.
+        """
+        if self._style.doubt is not None:
+            return best, []
+        done, doubted, pieces = yield from self._read(run, passage, run.ask.instructions)
+        anew = Tried(done, pieces, best.support, doubted)
+        said = done.text.strip()
+        fine = said and done.reason != "user" and not _REFUSES.search(said.split("\n")[0])
+        return (anew if fine else best), [anew]
 
     def _read(
-        self, run: Run, passage: Passage
+        self, run: Run, passage: Passage, instructions: str = ""
     ) -> Generator[Event, None, tuple[Answer, bool, tuple[Piece, ...]]]:
         """The answer from one passage, which nobody sees yet, whether the model doubts it, and its pieces."""
         params = self._conversations.passage_params(run.ask, run.params)
         text = self._tokenizer.encode(text_of(run.ask.book, passage) + "\n\n")
         # all of it, unless one sentence is longer than the context
-        text = text[: self._room_tokens(params.max_new_tokens)]
+        text = text[: self._room_tokens(params.max_new_tokens) - self._tokenizer.count(instructions)]
         key = run.ask.book_id, "passage", passage.start, passage.end
-        question = asked_of_passage(self._style, _restated(run.ask))
+        question = instructed(asked_of_passage(self._style, _restated(run.ask)), instructions)
         events, pieces = self._turns.passing(run, key, text, question, params), []
         while True:
             try:

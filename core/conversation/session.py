@@ -18,7 +18,15 @@ from core.ask import Ask
 from core.backend.heap import trim_heap
 from core.cache.looking import Head
 from core.conversation.answering import Answer
-from core.conversation.asking import Conversations, Run, asked_of_passage, asked_of_text, part_key, quoting
+from core.conversation.asking import (
+    Conversations,
+    Run,
+    asked_of_passage,
+    asked_of_text,
+    instructed,
+    part_key,
+    quoting,
+)
 from core.conversation.books import Books
 from core.conversation.contexts import ContextShelf
 from core.conversation.expectation import Expectation
@@ -40,6 +48,10 @@ from core.text.words import translated as _
 
 _FRAME_TOKENS = 160  # kept free for the frame and the instruction
 _ANSWER_TOKENS = 512  # of an answer, where nothing says how long it may be
+
+
+def _never() -> bool:
+    return False
 
 
 class Session:
@@ -182,6 +194,27 @@ class Session:
             "notes": [*plan.notes, *book.warnings],
         }
 
+    def room(self, ask: Ask) -> dict[str, Any]:
+        """How the context would be filled by an answer, see Turns.room; without a question: by the next one.
+        "reading" is how the book is read. Passages are each read alone, without the turns. Reads nothing.
+        """
+        run = Run(ask, self._conversations.params(replace(ask, params={**ask.params, "seed": 0})), _never)
+        question = instructed(asked_of_text(self._style, ask.question or ""), ask.instructions)
+        if ask.book is None:
+            return {**self._turns.room(run, (), question), "reading": "whole"}
+        known = replace(ask, book=ask.book.up_to(ask.until))
+        plan = self._plan_for(replace(run, ask=replace(known, question=ask.question or "")))
+        mode = plan.mode
+        if not ask.question and ask.fit == "auto" and self._style.passages:
+            mode = "passages"  # which ones, only a question says
+        if mode == "passages":
+            run, text = replace(run, ask=replace(known, history=())), ()
+        elif len(plan.parts) == 1:
+            run, text = replace(run, ask=known), self._books.ids(known.book, plan.parts[0])
+        else:
+            run, text = replace(run, ask=known), self._in_parts.before(known, plan)
+        return {**self._turns.room(run, text, question), "reading": mode}
+
     def forget(self, conversation_id: str) -> None:
         """Drop what is remembered about a conversation."""
         self._conversations.forget(conversation_id)
@@ -229,7 +262,8 @@ class Session:
         return replace(passages, notes=(why.format(time=duration(wait_s)),))
 
     def _reading_plan(self, run: Run, fit: str, *, apart: bool = False) -> ReadingPlan:
-        ask, reserve = run.ask, run.params.max_new_tokens + self._instruction_tokens
+        ask, own = run.ask, self._tokenizer.count(run.ask.instructions) if run.ask.instructions else 0
+        reserve = run.params.max_new_tokens + self._instruction_tokens + own
         return self._books.plan(ask.book, fit=fit, chapters=ask.chapters, reserve=reserve, apart=apart)
 
     def _room_tokens(self, answer: int) -> int:
@@ -242,7 +276,8 @@ class Session:
         """A conversation without a book."""
         if run.ask.question is None:
             raise UserError(_("There is no book to summarise. Open one first."))
-        done = yield from self._turns.turn(run, ("talk",), (), run.ask.question)
+        question = instructed(run.ask.question, run.ask.instructions)
+        done = yield from self._turns.turn(run, ("talk",), (), question)
         yield self._turns.finished(done, sources=())
 
     def _whole(self, run: Run, plan: ReadingPlan) -> Iterator[Event]:
@@ -254,6 +289,7 @@ class Session:
         else:
             wish = of_length(self._style, self._style.whole_prompt, ask.summary_length)
             question = quoting(self._style, wish)
+        question = instructed(question, ask.instructions)
         text = self._books.ids(ask.book, part)
         done = yield from self._turns.turn(
             run,
@@ -271,7 +307,7 @@ class Session:
         """A summary that reached the longest answer, up to the end of its last whole sentence."""
         text = whole_sentences(done.text)
         ids = tuple(self._tokenizer.encode(text))
-        self._conversations.memory(run.ask).asked(self._tokenizer.encode(question), ids)
+        self._conversations.memory(run.ask).asked(run.ask, self._tokenizer.encode(question), ids)
         return replace(done, text=text, token_ids=ids)
 
     # ---- how long it takes -------------------------------------------------------------------------------

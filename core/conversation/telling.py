@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from core.ask import Ask, Params
 from core.conversation.answering import Answer
-from core.conversation.asking import Conversations, Run, notes_key, part_key
+from core.conversation.asking import Conversations, Run, instructed, not_followed, notes_key, part_key
 from core.conversation.books import Books, passage
 from core.conversation.expectation import Expectation
 from core.conversation.notes import Line, Note, grouped, joined
@@ -235,15 +235,51 @@ class Summaries:
                 "{quoted} of {count} sentences are the book's own, in quotation marks.",
                 len(stands),
             ).format(quoted=quoted, count=len(stands))
+        notes = [note] if note else []
+        if run.ask.instructions and self._style.summaries == "told":
+            yield from self._as_wished(run, plan, sections, stats, notes)
+            return
+        if run.ask.instructions:
+            notes.append(not_followed())
         if text != told:
             yield Reading(1, 1, _("the whole book"), "whole summary", attempt=2 if told else 1)
             yield from shown(text, stats)
         ids = tuple(self._tokenizer.encode(text))
-        self._conversations.memory(run.ask).asked(self._tokenizer.encode(self._style.whole_prompt), ids)
+        self._conversations.memory(run.ask).asked(
+            run.ask, self._tokenizer.encode(self._style.whole_prompt), ids
+        )
         done = Answer("stop", text, ids, stats)
         sources = [part.label for part in plan.parts]
-        finished = self._turns.finished(done, plan=plan, sources=sources, notes=(note,) if note else ())
-        yield replace(finished, stands=stands)
+        yield replace(self._turns.finished(done, plan=plan, sources=sources, notes=notes), stands=stands)
+
+    def _as_wished(
+        self, run: Run, plan: ReadingPlan, sections: Sequence[Section], stats: Stats, notes: Sequence[str]
+    ) -> Iterator[Event]:
+        """A summary whose sentences were held against the book, told once more with the person's own
+        instructions: in another language they could not be held against it.
+        """
+        prompt = of_length(self._style, self._style.join_prompts[0], run.ask.summary_length)
+        text, figures, reason = "", [stats], "stop"
+        for number, section in enumerate(sections, 1):
+            label = section.heading or _("the whole book")
+            yield Reading(number, len(sections), label, "whole summary", attempt=2 if number == 1 else 1)
+            heading = ("\n\n" if text else "") + (f"## {section.heading}\n\n" if section.heading else "")
+            yield from shown(heading, stats)
+            read = self._notes_reader(run, joined_lines(section.lines))
+            done = yield from read(instructed(prompt, run.ask.instructions), run.params)
+            text += heading + done.text.strip()
+            figures.append(done.stats)
+            if done.reason == "user":
+                reason = "user"
+                break
+        note = _("Told once more as your instructions ask; before that its sentences were held to the book.")
+        ids = tuple(self._tokenizer.encode(text))
+        self._conversations.memory(run.ask).asked(
+            run.ask, self._tokenizer.encode(self._style.whole_prompt), ids
+        )
+        whole = Answer(reason, text, ids, combined(figures))
+        sources = [part.label for part in plan.parts]
+        yield self._turns.finished(whole, plan=plan, sources=sources, notes=(*notes, note))
 
     def _stopped(self, plan: ReadingPlan, read: int, stats: Stats, notes: Sequence[str]) -> Finished:
         """The end of a reading in parts that the user stopped."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import asdict, fields, replace
 from functools import partial
+from typing import Any
 
 from core.ask import Params
 from core.cache.looking import Head, Looking
@@ -72,6 +73,12 @@ class Turns:
         """
         turns, asked = self._conversations.turns(run.ask), self._tokenizer.encode(question)
         prompt = self._laid_out([*text, *memo], turns, asked, run.params)
+        if prompt.dropped_turns and run.ask.keep_all:
+            words = _(
+                "The conversation does not fit beside the text any more. Ask again: then you can choose what "
+                "is left out."
+            )
+            raise UserError(words)
         kept = prompt.head_tokens - len(memo) if keep else 0
         look = None
         if places is not None and self._heads:
@@ -80,7 +87,7 @@ class Turns:
         done = yield from self._generate(
             run, key, prompt.ids, run.params, keep_tokens=kept, passing=guest, look=look
         )
-        self._conversations.memory(run.ask).asked(asked, done.token_ids)
+        self._conversations.memory(run.ask).asked(run.ask, asked, done.token_ids)
         if not prompt.dropped_turns:
             return done
         left = _n(
@@ -89,6 +96,21 @@ class Turns:
             prompt.dropped_turns,
         ).format(count=prompt.dropped_turns)
         return replace(done, notes=(*done.notes, left))
+
+    def room(self, run: Run, text: Sequence[int], question: str) -> dict[str, Any]:
+        """How many tokens of the context each would take in `turn`: "text", every one of the "turns", the
+        "question", and the longest "answer"; "context" is all there are.
+        """
+        frame, encode = self._tokenizer.frame(self._style.system), self._tokenizer.encode
+        around = len(frame.ask) + len(frame.bridge)
+        said = [len(one.question) + len(one.answer) + around for one in self._conversations.turns(run.ask)]
+        return {
+            "text": len(frame.opening) + len(text),
+            "turns": said,
+            "question": len(encode(question)) + len(frame.ask),
+            "answer": run.params.max_new_tokens,
+            "context": self._engine.context_tokens,
+        }
 
     def alone(
         self,

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from core.ask import Ask
 from core.documents.document import Document
+from core.errors import UserError
 from core.events import Acceptance, Delta, Event, Failed, Finished, Piece, Prefill, Reading, Stats
 
 SUMMARY = (
@@ -65,6 +66,7 @@ class FakeRuntime:
         self.model_name = ""
         self.context_tokens = 8192
         self.stored_as, self.stored = "", 0
+        self.reading = "whole"
         self.plan: dict | None = None
         self.asked: list[Ask] = []
         self.renewed: list[object] = []
@@ -153,6 +155,20 @@ class FakeRuntime:
             "passages_s_estimate": 6.0,
             "from_passages": False,
             "notes": [f"Left out: {', '.join(left_out)}"] if left_out else [],
+        }
+
+    def room(self, ask: Ask) -> dict:
+        """By words, as the card: what would be in the context for an answer."""
+        if self.state not in ("ready", "busy"):
+            raise UserError("The engine is not running.")
+        book = ask.book.up_to(ask.until) if ask.book else None
+        return {
+            "text": _tokens(book.text) if book else 0,
+            "turns": [_tokens(one.question) + _tokens(one.answer) for one in ask.history],
+            "question": _tokens(ask.question or "") + _tokens(ask.instructions),
+            "answer": ask.params.get("max_new_tokens", 512),
+            "context": self.context_tokens,
+            "reading": self.reading,
         }
 
     def ask(self, ask: Ask) -> Iterator[Event]:
@@ -248,6 +264,10 @@ class FakeRuntime:
         }
         if self.state == "loading":
             self.state = "ready"
+
+
+def _tokens(text: str) -> int:
+    return round(len(text.split()) * 1.3)
 
 
 def _grown(stats: Stats, new: int, drafted: int, kept: int, number: int, pace: float) -> Stats:

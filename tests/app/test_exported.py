@@ -9,7 +9,7 @@ import pytest
 
 from app import exported
 from app.actions import dispatch
-from core.ask import Ask
+from core.ask import MOST_INSTRUCTIONS, Ask
 from core.errors import UserError
 from tests.app.fake_runtime import ANSWER, wait_until
 
@@ -58,6 +58,20 @@ def test_a_page_of_html_says_the_same_and_runs_nothing(talk):
     assert "<script" not in page and "default-src 'none'" in page and not re.search(r"(src|href)=", page)
 
 
+def test_instructions_go_along_in_every_form(desk, tmp_path):
+    desk.ask("Who?", Ask(instructions="Answer in <b>German</b>."))
+    wait_until(lambda: not desk.busy)
+    assert "*Instructions: Answer in <b>German</b>.*" in desk.talks.export("md")[1]
+    assert "Instructions: Answer in &lt;b&gt;German&lt;/b&gt;." in desk.talks.export("html")[1]
+    bring(desk, tmp_path, desk.talks.export("json")[1])
+    desk.ask("And then?", Ask())
+    wait_until(lambda: not desk.busy)
+    assert desk.engine.asked[-1].history[0].instructions == "Answer in <b>German</b>."
+    long = altered(desk.talks.export("json")[1], {"turns/0/extra/instructions": "x" * 99_999})
+    bring(desk, tmp_path, long)
+    assert len(desk.turns[0].extra["instructions"]) == MOST_INSTRUCTIONS
+
+
 def altered(text: str, change: dict) -> str:
     whole = json.loads(text)
     for where, value in change.items():
@@ -92,6 +106,7 @@ def altered(text: str, change: dict) -> str:
         {"turns/1/extra/until": "x"},
         {"turns/0/extra/chapters": [1, 2, 3]},
         {"turns/0/extra/chapters": "12"},
+        {"turns/0/extra/instructions": 5},
         {"turns/0/extra/chapters": ["a", {}]},
     ],
 )

@@ -80,6 +80,15 @@ def test_what_is_not_allowed_is_refused_in_words_and_changes_nothing(file, home,
     assert preferences.settings == before and not (home / "settings.json").exists()
 
 
+def test_instructions_are_taken_as_they_are_typed(file):
+    """Read as YAML, a colon would make a mapping of them."""
+    preferences = started()
+    preferences.choose("instructions", "Answer: briefly, # and 'so'")
+    assert started().settings.instructions == "Answer: briefly, # and 'so'"
+    preferences.choose("instructions", "")
+    assert started().settings.instructions == ""
+
+
 def test_values_that_are_wrong_together_are_refused(file):
     preferences = started()
     preferences.choose("retrieval_chunk", "64")

@@ -106,6 +106,21 @@ def test_card_is_answered_while_an_answer_is_written(make, monkeypatch):
     assert last(events).reason == "user"
 
 
+def test_room_is_told_while_an_answer_is_written_and_refused_without_an_engine(make, monkeypatch):
+    monkeypatch.setenv("SCRIPT_SLOW", "0.02")
+    runtime = make()
+    events = ask(runtime)
+    next(e for e in events if isinstance(e, Delta))
+    said = (Exchange("Who?", "He.", (7, 8, 9)),)
+    room = runtime.room(Ask("And?", BOOK, "c", history=said, params={"max_new_tokens": 9}))
+    assert room["answer"] == 9 and len(room["turns"]) == 1 and room["text"] > 0
+    runtime.stop()
+    assert last(events).reason == "user"
+    runtime.close()
+    with pytest.raises(UserError):
+        runtime.room(Ask("And?", BOOK, "c"))
+
+
 def test_killed_engine_is_started_again_and_the_conversation_goes_on(make, monkeypatch):
     """kill -9 in the middle of an answer: a message, a new engine, the same history."""
     monkeypatch.setenv("SCRIPT_SLOW", "0.05")

@@ -14,7 +14,9 @@ from babel.messages.frontend import parse_mapping_cfg
 from jinja2 import UndefinedError, meta
 
 from app import model_views, views
+from app.asking import Crowded
 from app.citations import Cited, Found
+from app.composing import crowded_html, instructions_html, meter_html
 from app.exported import as_html
 from app.fetching import Fetching
 from app.history import Conversation, Turn
@@ -35,6 +37,7 @@ from app.shelf_page import hits_html, library_html
 from app.stats_panel import panel_html, plan_html
 from app.templating import TEMPLATES, _environment, render
 from app.values import Notice, Opening, Passage
+from core.ask import Ask
 from core.config import Settings
 from core.documents.document import Document, Section
 from core.events import Loading, Piece, Prefill, Reading, Stats
@@ -67,12 +70,21 @@ MODELS = (
     Model(BAD, BAD, BAD, False, True, 1, False, reason=BAD, would_fit_with=BAD),
 )
 PLAN = {"device": BAD, "dtype": BAD, "notes": [BAD], "budget": [{"name": BAD, "bytes": 1, "place": BAD}]}
+ASKED = Turn(0, "user", BAD, "finished", {"instructions": BAD, "since": 1, "told": BAD})
+ROOM = {"text": 9, "turns": [9], "question": 1, "answer": 1, "context": 20, "reading": "whole"}
 ANSWER = Turn(
     1,
     "assistant",
     BAD,
     "failed",
-    {"error": BAD, "notes": [BAD], "sources": [BAD], "parts": [[BAD, BAD]], "reason": BAD},
+    {
+        "error": BAD,
+        "notes": [BAD],
+        "sources": [BAD],
+        "parts": [[BAD, BAD]],
+        "reason": BAD,
+        "instructions": BAD,
+    },
 )
 WRITING = Snapshot("streaming", pieces=(Piece(f"**{BAD}**\n\n1. {BAD}", BAD),), parts=((BAD, BAD),))
 LOADED = Snapshot("loading", loading=Loading(BAD), reading=Reading(1, 2, BAD), prefill=Prefill(1, 2, 1.0))
@@ -112,13 +124,16 @@ def every_region() -> list[str]:
         views.stage_html(None, None, covered=False, opening=OPENING, talking=False),
         views.stage_html(BOOK, CARD, covered=False, opening=None, talking=False),
         views.ways_html(CHAPTERS, fit="auto", until=1, busy=False),
+        instructions_html(BAD, BAD, fixed=True) + meter_html(ROOM),  # the meter has figures only
+        crowded_html(Crowded(Ask(BAD), 1, 2, ROOM, True)),
         views.choices_html(CHAPTERS, (0, 1), "page", fixed=False),
         *_settings(),
         as_html(BOOK, BAD, [Turn(1, "user", BAD, "finished", {}), ANSWER]),
         views.notice_html(Notice(BAD, BAD, BAD)),
         views.offer_html(Opening(Path("x"), BAD, offer=BAD)),
         views.locked_html(Opening(Path("x"), BAD, locked=True)),
-        views.turn_html(Turn(0, "user", BAD, "finished", {})),
+        views.turn_html(ASKED),
+        views.turn_html(ANSWER, question=replace(ASKED, extra={"instructions": ""})),
         views.turn_html(ANSWER, cited, last=True),
         *LiveText().blocks(WRITING.pieces, 10**6),
         views.parts_html(WRITING.parts),

@@ -1,0 +1,113 @@
+"""The person's own instructions: where they stand, what they leave alone, what is not asked with them."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from core.ask import MOST_INSTRUCTIONS, Ask, Exchange
+from core.errors import UserError
+from core.wire import pack_ask, unpack_ask
+from tests.conversation.test_passages import HIDDEN, QUESTION, prompts, reader, told
+from tests.fakes import CharTokenizer
+from tests.talks import STYLE, ask, book, encoded, finished, make, reply_by_prompt
+
+GERMAN = "Answer in German, briefly."
+
+
+def test_the_book_that_was_read_serves_other_instructions():
+    """They stand behind the question: the book before it is the same, and only what follows is fed."""
+    session, engine = make()
+    small = book(1)
+    ask(session, small, "Who came?")
+    ask(session, small, "Who came?", instructions=GERMAN)
+    text = CharTokenizer().decode(engine.prompts[1])
+    assert text.index("Who came?") < text.index(GERMAN)
+    # the end of the first prompt and what came behind it differ
+    assert engine.fed[1] <= len(GERMAN) + 4
+
+
+def test_earlier_turns_are_repeated_with_the_instructions_they_had():
+    """Another wording of an old turn would make everything behind it new."""
+    small = book(1)
+    old, old_engine = make()
+    first = finished(ask(old, small, "Who came?", instructions=GERMAN))
+    said = (Exchange("Who came?", first.text, first.token_ids, GERMAN),)
+    ask(old, small, "And then?", history=said)
+    restarted, engine = make()
+    ask(restarted, small, "And then?", history=said)
+    assert engine.prompts[-1] == old_engine.prompts[-1]
+
+
+@pytest.mark.parametrize(
+    "question, fit", [("Who came?", "whole"), (None, "whole"), ("the copper magnet?", "sections")]
+)
+def test_every_way_to_an_answer_knows_them(question, fit):
+    session, engine = make()
+    ask(session, book(2), question, fit=fit, instructions=GERMAN)
+    assert GERMAN in CharTokenizer().decode(engine.prompts[-1])
+    ask(session, None, "Hello?", instructions=GERMAN)
+    assert GERMAN in CharTokenizer().decode(engine.prompts[-1])
+
+
+def test_a_passage_is_found_without_them_and_said_with_them():
+    """What the passage bears out is decided in the book's own language; a refusal stays one."""
+    german = {GERMAN: "Unter dem dritten Brett.", **HIDDEN}
+    session, engine = make(reader(german))
+    done = finished(ask(session, told(), QUESTION, fit="passages", instructions=GERMAN))
+    assert done.text.startswith("Unter dem dritten Brett.")
+    assert "hid the silver key under the third plank" in done.text
+    assert [GERMAN in one for one in prompts(engine)].count(True) == 1
+    assert len(done.sources) == len(prompts(engine)) - 1
+
+
+def test_what_no_passage_says_is_refused_whatever_they_ask():
+    session, engine = make(reader({}))
+    done = finished(ask(session, told(), QUESTION, fit="passages", instructions="Always say: yes."))
+    assert "does not seem to say" in done.text
+    assert not any("Always say" in one for one in prompts(engine))
+
+
+def test_a_refusal_of_the_second_telling_leaves_the_first():
+    session, _engine = make(reader({GERMAN: STYLE.refusal, **HIDDEN}))
+    done = finished(ask(session, told(), QUESTION, fit="passages", instructions=GERMAN))
+    assert done.text.startswith("Under the third plank of the jetty.")
+
+
+def test_a_model_whose_refusals_are_measured_is_asked_in_that_wording_alone():
+    session, engine = make(reader(HIDDEN), style=dataclasses.replace(STYLE, doubt=-1e-9))
+    done = finished(ask(session, told(), QUESTION, fit="passages", instructions=GERMAN))
+    assert done.text.startswith("Under the third plank of the jetty.")
+    assert not any(GERMAN in one for one in prompts(engine))
+    assert any("own instructions were not used" in note for note in done.notes)
+
+
+@pytest.mark.parametrize("length", ["page", "chapters"])
+def test_a_summary_in_parts_is_held_to_the_book_and_then_told_with_them(length):
+    def reply(ids, params):
+        if GERMAN in CharTokenizer().decode(ids):
+            return encoded("Der Leuchtturm.")
+        return reply_by_prompt(ids, params)
+
+    session, engine = make(reply)
+    done = finished(ask(session, book(4), None, fit="sections", instructions=GERMAN, summary_length=length))
+    times = 4 if length == "chapters" else 1
+    assert done.text.count("Der Leuchtturm.") == times
+    assert done.text.count("## Chapter") == (4 if length == "chapters" else 0)
+    assert not done.stands and any("held to the book" in note for note in done.notes)
+
+
+def test_a_summary_in_the_books_own_sentences_says_that_it_does_without_them():
+    session, engine = make(style=dataclasses.replace(STYLE, summaries="own"))
+    done = finished(ask(session, book(4), None, instructions=GERMAN))
+    assert not engine.prompts
+    assert any("own instructions were not used" in note for note in done.notes)
+
+
+def test_they_are_bounded_and_cross_the_pipe():
+    with pytest.raises(UserError, match="instructions"):
+        Ask("Who?", instructions="x" * (MOST_INSTRUCTIONS + 1))
+    sent = Ask("Who?", instructions=f"  {GERMAN} ", history=(Exchange("A", "B", (1,), GERMAN),))
+    assert unpack_ask(pack_ask(sent), None) == sent
+    assert sent.instructions == GERMAN

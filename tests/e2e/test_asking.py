@@ -1,0 +1,74 @@
+"""Around the question box in a browser: instructions, the context's meter, the choice where there is none."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from tests.app.fake_runtime import ANSWER, FakeRuntime
+from tests.e2e.test_accessible import problems
+from tests.e2e.test_conversations import ask
+
+pytestmark = pytest.mark.e2e
+
+
+def shot(page, name: str) -> None:
+    if folder := os.environ.get("TRIFORCE_SHOTS"):
+        page.screenshot(path=f"{folder}/{name}.png")
+
+
+def test_own_instructions_are_written_kept_and_shown(serve, open_page, drop, sample):
+    fake = FakeRuntime(pace=0.002, prefill_steps=2)
+    page = open_page(serve(fake))
+    drop(page, sample)
+    page.wait_for_selector(".card h2")
+    page.click(".own summary")
+    page.fill("[data-act=instruct-book]", "Answer in German, briefly.")
+    assert problems(page) == []
+    shot(page, "instructions")
+    page.keyboard.press("Tab")
+    page.wait_for_selector(".own summary:has-text('Instructions: Answer in German, briefly.')")
+    page.click(".own summary")
+    ask(page, "Who keeps the clocks?", answers=1)
+    assert fake.asked[-1].instructions == "Answer in German, briefly."
+    page.wait_for_selector(".bubble .instructed:has-text('in German')")
+    shot(page, "instructed")
+    page.reload()
+    page.wait_for_selector(".own summary:has-text('in German')")
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_choice_comes_before_a_question_that_has_no_room(serve, open_page, drop, sample, width, scheme):
+    fake = FakeRuntime(pace=0.002, prefill_steps=2, answer=" ".join([ANSWER] * 8))
+    fake.context_tokens = 16_384
+    page = open_page(serve(fake), width=width, color_scheme=scheme)
+    drop(page, sample)
+    page.wait_for_selector(".card h2")
+    ask(page, "Who keeps the clocks?", answers=1)
+    ask(page, "And who winds them?", answers=2)
+    page.wait_for_selector("#meter .room-good")
+    shot(page, f"meter-{width}-{scheme}")
+    ask_room = fake.room(fake.asked[-1])
+    fake.context_tokens = ask_room["text"] + 2 * sum(ask_room["turns"]) + ask_room["answer"]
+    page.fill("#question textarea", "What is the last thing that the clock says?")
+    page.press("#question textarea", "Enter")
+    page.wait_for_selector(".crowded blockquote:has-text('last thing')")
+    assert page.locator("#turns .bubble").count() == 2 and len(fake.asked) == 2
+    assert problems(page) == []
+    shot(page, f"crowded-{width}-{scheme}")
+    page.click("[data-act=not-now]")
+    page.wait_for_selector(".crowded", state="detached")
+    assert page.input_value("#question textarea") == "What is the last thing that the clock says?"
+    page.press("#question textarea", "Enter")
+    page.click("[data-act=retell-oldest]")
+    page.wait_for_selector("#turns .left-out:has-text('summary')")
+    page.wait_for_selector("#turns .answer footer >> nth=2")
+    page.evaluate("document.querySelector('.left-out').scrollIntoView()")
+    shot(page, f"retold-{width}-{scheme}")
+    assert "of both books" not in page.content()
+    page.fill("#question textarea", "Compare the clocks of both books")
+    page.press("#question textarea", "Enter")
+    page.wait_for_selector(".notice:has-text('one book')")
+    assert page.input_value("#question textarea") == "Compare the clocks of both books"
