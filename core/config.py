@@ -246,10 +246,6 @@ def _instructions(value: Any) -> str:
     return value.strip()
 
 
-def _folder(value: Any) -> Path:
-    return Path(_text(value)).expanduser()
-
-
 def _folders(value: Any) -> tuple[str, ...]:
     folders = tuple(str(_folder(one)) for one in _texts(value))
     if not all(os.path.isabs(folder) for folder in folders):
@@ -263,7 +259,7 @@ RULES: dict[str, Rule] = {
     "draft_model": Rule(
         lambda: _("none, a name from `models list` or a folder with a checkpoint"), _text, True
     ),
-    "data_dir": Rule(lambda: _("a folder"), _folder, True),
+    "data_dir": Rule(lambda: _("a folder"), lambda value: Path(_text(value)).expanduser(), True),
     "context_tokens": _tokens(256, 4_194_304, auto=True),
     "fit": _choice(FITS),
     "summary_length": _choice(LENGTHS),
@@ -275,9 +271,7 @@ RULES: dict[str, Rule] = {
     "repetition_penalty": _number(1.0, 2.0, auto=True),
     "seed": _whole(0, 2**63 - 1, auto=True),
     "stop": Rule(lambda: _("a list of texts"), _texts),
-    "instructions": Rule(
-        lambda: _("a text of up to {count} characters").format(count=INSTRUCTIONS_CHARS), _instructions
-    ),
+    "instructions": Rule(lambda: _("a text of up to 1,000 characters"), _instructions),
     "retrieval_budget": _tokens(64, 65_536, auto=True),
     "retrieval_chunk": _tokens(1, 256, auto=True),
     "gamma": _whole(1, 64, auto=True),

@@ -171,7 +171,7 @@ def test_instructions_of_book_and_app_go_with_every_question_and_its_history(des
     assert "Answered anew with these instructions" in "".join(Page(desk).render()["turns"])
     desk.select_book(desk.book_id)
     assert desk.reading.notebook.instructions == "Answer in German."
-    with pytest.raises(UserError, match="1000 characters"):
+    with pytest.raises(UserError, match="1,000 characters"):
         dispatch(desk, {"act": "instruct-book", "value": "x" * 1001})
 
 
