@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from app.history import Turn, exchanges, retelling, said, wording
+from app.history import Turn, exchanges, going_on, retelling, wording
 from app.job import Job
 from app.library import BookEntry
 from core.ask import Ask, Exchange
@@ -157,7 +157,7 @@ class Asking:
             """The question goes into the history, unless its answer stands there, and the answer's place."""
             if not desk.conversation_id:
                 desk.conversation_id = desk.history.create(desk.book_id, desk.until).id
-            talk, pairs = desk.conversation_id, said(self._before(instead_of), desk.until)
+            talk, pairs = desk.conversation_id, going_on(self._before(instead_of), desk.until)
             whole = replace(ask, conversation_id=talk)
             with desk.history.together():  # a question without its answer would shift all that follow
                 number = instead_of.number - 1 if instead_of else desk.history.ask(talk, whole)

@@ -371,16 +371,16 @@ def asked_again(question: Turn) -> Ask:
 
 
 def exchanges(turns: Sequence[Turn], until: int | None = None) -> tuple[Exchange, ...]:
-    """What was said, for the engine, see `said`; what was told in place of older turns comes first."""
+    """What was said, for the engine, see `going_on`; what was told in place of older turns comes first."""
     _since, told = since(turns)
     before = (Exchange(retelling(), told),) if told else ()
     return before + tuple(
         Exchange(question.text, answer.text, tuple(answer.extra.get("ids", ())), instructed(question, answer))
-        for question, answer in said(turns, until)
+        for question, answer in going_on(turns, until)
     )
 
 
-def said(turns: Sequence[Turn], until: int | None = None) -> list[tuple[Turn, Turn]]:
+def going_on(turns: Sequence[Turn], until: int | None = None) -> list[tuple[Turn, Turn]]:
     """The questions and answers that go on: a question whose answer failed or never began would confuse the
     next, one answered from what lies behind the limit would tell it, and the oldest may have been left out.
     """

@@ -247,7 +247,7 @@ def _instructions(value: Any) -> str:
 
 
 def _folders(value: Any) -> tuple[str, ...]:
-    folders = tuple(str(_folder(one)) for one in _texts(value))
+    folders = tuple(str(Path(one).expanduser()) for one in _texts(value))
     if not all(os.path.isabs(folder) for folder in folders):
         raise ValueError(value)
     return folders
