@@ -1,0 +1,62 @@
+"""The page in other languages, in a real browser: as it wishes, as it is set, and without a break."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.app.fake_runtime import FakeRuntime
+
+pytestmark = pytest.mark.e2e
+WIDTHS = ((1280, 800), (900, 800), (390, 844))
+OVER = """() => [document.documentElement.scrollWidth > innerWidth && "the page",
+  ...[...document.querySelectorAll("button, label, summary, .tag, h2, h3, dt, dd, small")]
+    .filter((one) => one.offsetParent && one.getBoundingClientRect().width > 2)
+    .filter((one) => one.scrollWidth > one.clientWidth + 1 && getComputedStyle(one).overflowX === "visible"
+      && getComputedStyle(one).display !== "inline")
+    .map((one) => `${one.tagName} ${one.className} ${one.innerText}`)].filter(Boolean)"""
+
+
+def read(page, drop, sample) -> None:
+    """A book on the desk, a summary of it, everything of the panel."""
+    drop(page, sample)
+    page.wait_for_selector(".card h2")
+    page.click("#summarize")
+    page.wait_for_selector("[data-region=turns] .answer .tools", timeout=30_000)
+
+
+def test_page_is_in_the_language_that_the_browser_wishes(serve, open_page):
+    """Its lang attribute too: without it a screen reader reads German with an English voice."""
+    page = open_page(serve(FakeRuntime(pace=0.001)), locale="de-AT")
+    assert page.evaluate("document.documentElement.lang") == "de"
+    assert page.get_attribute("#question textarea", "placeholder") == "Frage zum Buch …"
+    assert page.inner_text("#send").strip() == "Fragen"
+    assert "Geöffnete Bücher stehen hier." in page.inner_text("#left")
+
+
+def test_language_changes_without_a_restart(serve, open_page, drop, sample):
+    """Also what was written before: an answer's notes and the summary's own words are kept in English."""
+    page = open_page(serve(FakeRuntime(pace=0.001)))
+    read(page, drop, sample)
+    assert "Summarize this book" in page.inner_text("[data-region=turns]")
+    page.click("[data-toggle=settings]")
+    page.evaluate("document.querySelector('#set-language').closest('details').open = true")
+    page.select_option("#set-language", "zh")
+    page.wait_for_function("document.documentElement.lang === 'zh'")
+    page.wait_for_selector("[data-region=turns] .answer")
+    assert "概括这本书" in page.inner_text("[data-region=turns]")
+    assert page.get_attribute("#question textarea", "placeholder") == "就这本书提问…"
+    assert "书库" in page.inner_text("#left")
+    assert serve.desk.turns[0].text == "Summarize this book", "what is kept is English"
+
+
+@pytest.mark.parametrize("code", ["de", "zh"])
+def test_long_words_break_no_layout(serve, open_page, drop, sample, code: str):
+    """German labels are a third longer than English ones."""
+    url = serve(FakeRuntime(pace=0.001, parts=3))
+    serve.desk.choose("language", code)
+    page = open_page(url)
+    read(page, drop, sample)
+    for width, height in WIDTHS:
+        page.set_viewport_size({"width": width, "height": height})
+        page.wait_for_timeout(200)
+        assert page.evaluate(OVER) == [], width
