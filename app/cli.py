@@ -62,7 +62,10 @@ def _run(parser: argparse.ArgumentParser, given: argparse.Namespace) -> int:
 
 def build_parser() -> argparse.ArgumentParser:
     """All commands and options."""
-    parser = argparse.ArgumentParser(prog="launcher.py", description="Read whole books with a local model.")
+    of_the_launcher = "The launcher's own: test, repair, update FROM, uninstall (docs/setup.md)."
+    parser = argparse.ArgumentParser(
+        prog="launcher.py", description="Read whole books with a local model.", epilog=of_the_launcher
+    )
     commands = parser.add_subparsers(dest="command", required=True, metavar="{" + ",".join(_COMMANDS) + "}")
     for name, (text, fill) in _COMMANDS.items():
         fill(commands.add_parser(name, help=text, description=text, formatter_class=_Wide))

@@ -27,6 +27,7 @@ from installer.progress import Progress
 
 SCHEMA = 1
 FREE_BYTES_NEEDED = {"cpu": 4_000_000_000, "cuda": 14_000_000_000}
+_ROOM_FOR_PIP = 50_000_000
 NOT_WRITABLE = (
     "{error}. Move the folder {root} to a place you can write to, such as your home folder, and start again."
 )
@@ -219,6 +220,9 @@ class Environment:
             # before pip 22.3
             if self._quietly([*outer, "install", "--no-cache-dir", "--target", self._site_packages(), "pip"]):
                 return
+        if shutil.disk_usage(self.folder).free < _ROOM_FOR_PIP:
+            self.remove()  # a torn pip can be imported, and would count as one
+            raise OSError(errno.ENOSPC, "no room for pip")
         minor = f"{sys.version_info[0]}.{sys.version_info[1]}"
         raise SetupError(
             f"This Python {minor} ({sys.executable}) comes without the parts that make an environment. "

@@ -135,7 +135,7 @@ class Pip:
         """Whether the configured indexes resolve torch to a build marked "+cpu". Installs nothing."""
         options = ("--dry-run", "--no-deps", "--ignore-installed", "--quiet", "--report=-")
         try:
-            report = self._ask("install", *options, torch_build.LOCAL_CPU, timeout=300)
+            report = self._ask("install", *options, *self._links(), torch_build.LOCAL_CPU, timeout=300)
             version = json.loads(report)["install"][0]["metadata"]["version"]
         except (OSError, subprocess.SubprocessError, ValueError, LookupError):
             return False
@@ -191,6 +191,9 @@ class Pip:
         if not self._from_wheels(title, arguments, progress):
             self._install(title, arguments, progress)
 
+    def _links(self) -> list[str]:
+        return [f"--find-links={self._wheels}"] if self._wheels.is_dir() else []
+
     def _from_wheels(self, title: str, arguments: list[object], progress: Progress) -> bool:
         """Whether the folder of wheels held all that was asked for, so that nothing was downloaded."""
         if not self._wheels.is_dir():
@@ -215,7 +218,7 @@ class Pip:
             "pip",
             "install",
             "--progress-bar=off",
-            *([f"--find-links={self._wheels}"] if self._wheels.is_dir() else []),
+            *self._links(),
             *(str(part) for part in arguments),
         ]
         environ = {**self._environ(), **dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(self._scratch))}

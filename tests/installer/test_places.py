@@ -86,25 +86,56 @@ def test_beside_the_program_where_that_can_be_written_to_else_in_a_folder_of_one
     assert places.environment_folder(root) == root / ".venv"
 
 
-@pytest.mark.skipif(os.name == "nt" or os.geteuid() != 0, reason="root makes a folder read-only by a mount")
-def test_a_start_in_a_read_only_folder_sets_up_elsewhere(root: Path, tmp_path):
-    """For real: the kernel refuses to write."""
-    code = (
-        "import sys; sys.path.insert(0, sys.argv[1]); from pathlib import Path;"
-        "from installer.environment import Environment; from installer.progress import Progress;"
-        "environment = Environment(Path(sys.argv[1]));"
-        "Environment._make = lambda self, extras, progress: print(self.folder);"
-        "environment.make_ready(extras=False, progress=Progress())"
-    )
-    script = 'mount --bind "$1" "$1" && mount -o remount,bind,ro "$1" && exec "$2" -c "$3" "$1"'
+def mounted(how: str, root: Path, code: str, **environ: str) -> str:
+    """What `code` says in a namespace of its own in which the program's folder $1 is mounted by `how`."""
+    script = f'{how} && exec "$2" -c "$3" "$1"'
     said = subprocess.run(
         ["unshare", "--mount", "sh", "-c", script, "sh", str(root), sys.executable, code],
-        env={**os.environ, "XDG_DATA_HOME": str(tmp_path / "share")},
+        env={**os.environ, **environ},
         capture_output=True,
         encoding="utf-8",
         cwd="/",
     )
-    if "mount" in said.stderr or "unshare" in said.stderr:
+    if "mount:" in said.stderr or "unshare:" in said.stderr:
         pytest.skip(f"no mounts here: {said.stderr}")
-    assert Path(said.stdout.strip()).parent == tmp_path / "share" / "triforce-chat", said.stderr
+    return said.stdout + said.stderr
+
+
+IN_THE_FOLDER = """
+import sys; sys.path.insert(0, sys.argv[1])
+from pathlib import Path
+from installer import environment
+from installer.environment import Environment
+from installer.packages import SetupError
+from installer.progress import Progress
+root = Path(sys.argv[1])
+"""
+as_root = pytest.mark.skipif(
+    os.name == "nt" or os.geteuid() != 0, reason="only root can mount, and only a mount stops root"
+)
+
+
+@as_root
+def test_a_start_in_a_read_only_folder_sets_up_elsewhere(root: Path, tmp_path):
+    """For real: the kernel refuses to write."""
+    code = IN_THE_FOLDER + (
+        "Environment._make = lambda self, extras, progress: print(self.folder)\n"
+        "Environment(root).make_ready(extras=False, progress=Progress())\n"
+    )
+    read_only = 'mount --bind "$1" "$1" && mount -o remount,bind,ro "$1"'
+    said = mounted(read_only, root, code, XDG_DATA_HOME=str(tmp_path / "share"))
+    assert Path(said.strip()).parent == tmp_path / "share" / "triforce-chat", said
     assert not (root / ".venv.lock").exists()
+
+
+@as_root
+def test_a_disk_that_fills_up_while_the_environment_is_made_is_named_and_the_next_start_goes_on(root: Path):
+    """For real: 8 MB take an environment without pip. Python is not to blame, and no torn pip stays."""
+    code = IN_THE_FOLDER + (
+        "for _ in range(2):\n"
+        "    try: Environment(root).make_ready(extras=False, progress=Progress())\n"
+        "    except SetupError as error: print('said:', error)\n"
+    )
+    full = 'cp -r "$1" "$1 kept" && mount -t tmpfs -o size=8m none "$1" && cp -r "$1 kept/." "$1"'
+    said = mounted(full, root, code)
+    assert said.count("said: The disk is full") == 2 and "Creating" in said, said
