@@ -4,6 +4,7 @@ with everything that goes wrong on the way, changed to, asked, deleted; and file
 
 from __future__ import annotations
 
+import base64
 import json
 import sys
 from pathlib import Path
@@ -20,6 +21,7 @@ from core.config import Settings
 from core.hardware.gpus import imagined_hardware
 from core.model import catalogue
 from tests.app.fake_runtime import wait_until
+from tests.e2e.conftest import DROP
 from tests.gguf_files import write_gguf
 from tests.hub import serving
 from tests.model.test_gguf import wide
@@ -188,3 +190,42 @@ def test_files_that_lie_there_already(page, tiny, serve, tmp_path, monkeypatch):
     wait_until(lambda: any(one.path.endswith(digest) for one in desk.models.list), 60)
     assert sorted(path for path in home.rglob("*")) == before
     assert own.exists() and studio.exists() and other.read_bytes() == content
+
+
+def test_a_dropped_file_a_named_folder_and_another_drive(page, tiny, serve, tmp_path, monkeypatch):
+    """Dropped: told where to choose, copied after a yes; found below a named folder; moved and deleted."""
+    desk, content = serve.desk, tiny.read_bytes()
+    home = tmp_path / "person"
+    kobold = put(home / "koboldcpp" / "models" / "deep" / "below.gguf", content)
+    drive = home / "other drive"
+    drive.mkdir()
+    monkeypatch.setattr(Path, "home", lambda: home)
+
+    page.evaluate(DROP, [base64.b64encode(content).decode(), "dropped.gguf", "#middle"])
+    page.wait_for_selector(".model-files:has-text('A browser does not say where a dropped file lies')")
+    assert not (paths.subdir("models") / "dropped").exists()
+    page.click("[data-act='copy-dropped']")
+    page.wait_for_selector("#header:has-text('dropped') .engine-ready")
+    copy = paths.subdir("models") / "dropped" / "dropped.gguf"
+    assert copy.read_bytes() == content and desk.engine.model_name == "dropped"
+
+    page.click(".models [data-act='look-into']")
+    page.click(".model-files [data-act='look-into']:has-text('koboldcpp')")
+    page.click(".model-files [data-act='search-below']")
+    page.click(f".model-files [data-act='use-file'][data-file='{kobold}']")
+    page.wait_for_selector("#header:has-text('below') .engine-ready")
+
+    desk.models.fetch(NAME)
+    wait_until(lambda: desk.engine.model_name == NAME and desk.engine.state == "ready", 90)
+    page.click("[data-act='use-model'][data-name$='below.gguf']")
+    wait_until(lambda: desk.engine.model_name == "below" and desk.engine.state == "ready", 90)
+    page.click(f"[data-act='place-for'][data-name='{NAME}']")
+    page.click(".model-files [data-act='look-into']:has-text('other drive')")
+    page.click(".model-files [data-act='move-here']")
+    page.wait_for_selector(f".notice:has-text('{NAME} lies in')")
+    assert (drive / NAME / f"{NAME}.gguf").read_bytes() == content
+    page.click(f"[data-act='use-model'][data-name='{NAME}']")
+    wait_until(lambda: desk.engine.model_name == NAME and desk.engine.state == "ready", 90)
+    page.click("[data-act='delete-model'][data-name='dropped']")
+    page.wait_for_selector(".notice:has-text('dropped is deleted')")
+    assert not copy.exists() and kobold.exists()
