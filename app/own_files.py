@@ -8,12 +8,15 @@ from __future__ import annotations
 import json
 import logging
 import os
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
+
 from core import paths
 from core.model.elsewhere import Found
-from core.model.gguf_parts import is_later_part, parts_of
+from core.model.gguf_parts import is_later_part, parts_of, stem_of
 from core.paths import write_whole
 from core.text.words import translated as _
 
@@ -107,11 +110,13 @@ def look_into(folder: Path) -> Choosing:
             if _is_folder(entry):
                 folders.append((entry.name, entry.path))
             elif _is_model(Path(entry.path)):
-                files.append((entry.name, entry.path, _bytes(Path(entry.path))))
+                files.append((_shown(Path(entry.path)), entry.path, _bytes(Path(entry.path))))
     except OSError as problem:
         error = _("{folder} cannot be opened ({reason}).")
         error = error.format(folder=folder, reason=problem.strerror or problem)
     above = "" if folder.parent == folder else str(folder.parent)
+    if not above:
+        folders = [(one, one) for one in _drives() if one != str(folder)] + folders
     shown = {"folders": tuple(folders[:_MOST_SHOWN]), "files": tuple(files[:_MOST_SHOWN])}
     return Choosing(str(folder), above, **shown, error=error)
 
@@ -121,9 +126,18 @@ def _is_model(file: Path) -> bool:
     return name.endswith(".gguf") and "mmproj" not in name and not is_later_part(file)
 
 
+def _shown(file: Path) -> str:
+    return file.name if len(parts_of(file)) == 1 else f"{stem_of(file)}{file.suffix}"
+
+
 def _bytes(file: Path) -> int:
     """Of all its parts; of those that are there, where one is missing."""
     return sum(one.stat().st_size for one in parts_of(file) if one.is_file())
+
+
+def _drives() -> list[str]:
+    """Windows has a root for each."""
+    return [one.mountpoint for one in psutil.disk_partitions()] if sys.platform == "win32" else []
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -88,6 +89,15 @@ def test_a_search_is_bounded_in_depth_and_time(tmp_path, monkeypatch):
     assert [one.name for one in found_below([tmp_path])] == ["near"]
     monkeypatch.setattr(elsewhere, "_LONGEST_S", -1.0)
     assert found_below([tmp_path]) == []
+
+
+def test_on_windows_every_drive_can_be_reached(monkeypatch):
+    """Each has a root of its own: from one root the others are shown."""
+    drives = [SimpleNamespace(mountpoint="C:\\"), SimpleNamespace(mountpoint="D:\\")]
+    monkeypatch.setattr(own_files.psutil, "disk_partitions", lambda: drives)
+    assert ("D:\\", "D:\\") not in own_files.look_into(Path("/")).folders
+    monkeypatch.setattr(own_files.sys, "platform", "win32")
+    assert ("D:\\", "D:\\") in own_files.look_into(Path("/")).folders
 
 
 # ---- a file that is dropped --------------------------------------------------------------------------------

@@ -60,7 +60,7 @@ def test_any_part_and_the_folder_mean_the_model(first, whole):
 
 def test_it_is_shown_once_with_the_size_of_all(first):
     size = sum(part.stat().st_size for part in first.parent.iterdir())
-    assert look_into(first.parent).files == ((first.name, str(first), size),)
+    assert look_into(first.parent).files == (("my-Q8_0.gguf", str(first), size),)
     assert bytes_of(first) == size
 
 
