@@ -19,7 +19,7 @@
 
 #define CHUNK 32       /* codes whose nibbles lie in 16 bytes: the first half in the low ones */
 #define UNIT 32        /* rows of weights that a thread takes at a time */
-#define FEW 4          /* rows of inputs whose sums lie in registers */
+#define FEW 6          /* rows of inputs whose sums lie in registers */
 #if WIDTH == 8
 #define PAIR 2         /* rows of weights that share a load of inputs: as many as registers hold sums of */
 #else
@@ -216,6 +216,17 @@ INLINE void multiply_decoded(const float *w, int64_t in, const float *x, float *
         for (int i = 0; i < many; i++) out[r * out_row + i] = sum_of(sums[i][r]);
 }
 
+/* FUNCTION(count) with `count`, up to FEW, as a constant. */
+#define WITH_CONSTANT(count, FUNCTION) \
+    switch (count) {                   \
+    case 1: FUNCTION(1); break;        \
+    case 2: FUNCTION(2); break;        \
+    case 3: FUNCTION(3); break;        \
+    case 4: FUNCTION(4); break;        \
+    case 5: FUNCTION(5); break;        \
+    case 6: FUNCTION(6); break;        \
+    }
+
 /* All rows of inputs by `many` rows of weights from `row` on. */
 INLINE void multiply_rows(const struct product *p, const struct planes *m, int64_t row, float *out,
                           int64_t out_row, const struct factors *f, float *w, const int many, const int bits,
@@ -223,17 +234,18 @@ INLINE void multiply_rows(const struct product *p, const struct planes *m, int64
     int n = p->n;
     if (n <= FEW) {
         for (int i = 0; i < many; i++) factors_of(m, row + i, p->in, f + i, group);
-        if (n == 1) multiply(p, m, row, f, p->x, out, out_row, 1, many, bits, group);
-        else if (n == 2) multiply(p, m, row, f, p->x, out, out_row, 2, many, bits, group);
-        else if (n == 3) multiply(p, m, row, f, p->x, out, out_row, 3, many, bits, group);
-        else multiply(p, m, row, f, p->x, out, out_row, 4, many, bits, group);
+#define FROM_CODES(rows) multiply(p, m, row, f, p->x, out, out_row, rows, many, bits, group)
+        WITH_CONSTANT(n, FROM_CODES)
         return;
     }
     for (int i = 0; i < many; i++) decode_row(m, row + i, p->in, f, w + i * p->in, bits, group);
-    int r = 0;
-    for (; r + FEW <= n; r += FEW)
-        multiply_decoded(w, p->in, p->x + r * p->in, out + r * out_row, out_row, FEW, many);
-    for (; r < n; r++) multiply_decoded(w, p->in, p->x + r * p->in, out + r * out_row, out_row, 1, many);
+    int tiles = (n + FEW - 1) / FEW; /* of rows as alike as can be */
+    for (int r = 0; tiles; tiles--) {
+        int rows = (n - r + tiles - 1) / tiles;
+#define FROM_NUMBERS(rows) multiply_decoded(w, p->in, p->x + r * p->in, out + r * out_row, out_row, rows, many)
+        WITH_CONSTANT(rows, FROM_NUMBERS)
+        r += rows;
+    }
 }
 
 /* What a thread writes to beside the results. */
