@@ -18,6 +18,7 @@ from core.ask import Ask, Params
 from core.config import load_settings
 from core.conversation.answering import answer
 from core.conversation.asking import asked_of_passage
+from core.conversation.consensus import agreed, drawn
 from core.conversation.reading import ReadingStyle
 from core.conversation.session import Session
 from core.documents import read_document
@@ -72,7 +73,9 @@ class Program:
         self._context = self.engine.new_context(min(4096, self.engine.context_tokens))
 
     def of_gold(self, one: Question) -> dict[str, Any]:
-        """The answer to a question put with its passage, greedily."""
+        """The answer to a question put with its passage: the likeliest, and where that is no refusal the one
+        that more of them agree on, as the program does.
+        """
         encode = self.tokenizer.encode
         ids = build(
             self.tokenizer.frame(self.style.system),
@@ -88,6 +91,19 @@ class Program:
             seed=1,
             mode=self.mode,
         )
+        said = self._said(ids, params)
+        if not scores.refuses(said, self.style.refusal):
+            more = [self._said(ids, each) for each in drawn(self.style, params)]
+            answers = [said, *(one for one in more if not scores.refuses(one, self.style.refusal))]
+            said = answers[agreed(answers)]
+        row = {"kind": one.kind, "story": one.story, "question": one.question, "said": said}
+        row["refused"] = scores.refuses(said, self.style.refusal)
+        if one.answers:
+            row |= {"answers": list(one.answers), "f1": round(scores.f1(said, one.answers), 3)}
+            row["contains"] = scores.contains(said, one.answers)
+        return row
+
+    def _said(self, ids: list[int], params: Params) -> str:
         events = answer(
             self.engine, self._context, ids, params, decode=self.tokenizer.decode, should_stop=lambda: False
         )
@@ -95,14 +111,7 @@ class Program:
             try:
                 next(events)
             except StopIteration as end:
-                said = end.value.text.strip()
-                break
-        row = {"kind": one.kind, "story": one.story, "question": one.question, "said": said}
-        row["refused"] = scores.refuses(said, self.style.refusal)
-        if one.answers:
-            row |= {"answers": list(one.answers), "f1": round(scores.f1(said, one.answers), 3)}
-            row["contains"] = scores.contains(said, one.answers)
-        return row
+                return end.value.text.strip()
 
     def of_story(self, one: Question) -> dict[str, Any]:
         """The answer to a question put with a whole story, from passages found by the program."""

@@ -12,11 +12,12 @@ import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from core.ask import Ask, Exchange
+from core.ask import Ask, Exchange, Params
 from core.conversation.answering import Answer
 from core.conversation.asking import Conversations, Run, asked_of_passage, instructed, not_followed
 from core.conversation.books import Books
 from core.conversation.books import passage as text_of
+from core.conversation.consensus import agreed, drawn
 from core.conversation.reading import Part, ReadingPlan, ReadingStyle, place_name
 from core.conversation.turns import Turns
 from core.documents.document import Document
@@ -108,33 +109,33 @@ class FromPassages:
         """
         ask, started = run.ask, self._clock()
         evidence, tried, stopped = self._books.evidence(ask.book), [], False
-        best: Tried | None = None
+        best, more, notes = None, [], {}
         for rank, passage in enumerate(found):
             label = _where(ask.book, (passage.start, passage.end))
             yield Reading(rank + 1, len(found), label, "passage")
-            done, doubted, pieces = yield from self._read(run, passage)
-            if stopped := done.reason == "user":
+            one = yield from self._read(run, passage, evidence, run.params)
+            if stopped := one.answer.reason == "user":
                 break
-            support = evidence.support(done.text, passage, ask.question)
-            tried.append(Tried(done, pieces, support, doubted))
-            if self._says(tried[-1]) and not _repeats(done.text, ask.question):
-                best = tried[-1]
+            tried.append(one)
+            if self._counts(one, ask):
+                best, more = yield from self._chosen(run, passage, evidence, one)
                 break
-        notes: dict[str, None] = {}
         sources = _sources(ask.book, found[: len(tried)])
         if best and ask.instructions:
-            best, again = yield from self._as_wished(run, found[len(tried) - 1], best)
-            tried += again
+            best, again = yield from self._as_wished(run, found[len(tried) - 1], evidence, best)
+            more += again
             if not again:
                 notes[not_followed()] = None
         pieces = _answered(ask.book, best) if best else _not_said(ask, evidence, found)
         if stopped:  # what was not looked for is not called missing
             pieces = ()
-        stats = replace(combined([one.answer.stats for one in tried]), ttft_s=self._clock() - started)
+        stats = replace(
+            combined([one.answer.stats for one in (*tried, *more)]), ttft_s=self._clock() - started
+        )
         if pieces:
             yield Delta(pieces, stats)
         text = "".join(piece.text for piece in pieces)
-        notes |= dict.fromkeys(note for one in tried for note in one.answer.notes)
+        notes |= dict.fromkeys(note for one in (*tried, *more) for note in one.answer.notes)
         if stopped:
             words = _("Stopped in passage {number} of {count}.")
             notes[words.format(number=len(tried) + 1, count=len(found))] = None
@@ -143,41 +144,64 @@ class FromPassages:
         yield self._turns.finished(done, plan=plan, sources=sources)
 
     def _as_wished(
-        self, run: Run, passage: Passage, best: Tried
+        self, run: Run, passage: Passage, evidence: Evidence, best: Tried
     ) -> Generator[Event, None, tuple[Tried, list[Tried]]]:
         """`best`, which `passage` bears out, said anew with the person's own instructions, and what was tried
         for that: nothing where the refusals of a model are known for one wording alone.
         """
         if self._style.doubt is not None:
             return best, []
-        done, doubted, pieces = yield from self._read(run, passage, run.ask.instructions)
-        anew = Tried(done, pieces, best.support, doubted)
-        said = done.text.strip()
-        fine = said and done.reason != "user" and not _REFUSES.search(said.split("\n")[0])
-        return (anew if fine else best), [anew]
+        anew = yield from self._read(run, passage, evidence, run.params, instructions=run.ask.instructions)
+        said = anew.answer.text.strip()
+        fine = said and anew.answer.reason != "user" and not _REFUSES.search(said.split("\n")[0])
+        return (replace(anew, support=best.support) if fine else best), [anew]
+
+    def _chosen(
+        self, run: Run, passage: Passage, evidence: Evidence, first: Tried
+    ) -> Generator[Event, None, tuple[Tried, list[Tried]]]:
+        """Of `first`, which counts, and more answers from its passage the one they agree on; and those, as
+        many as there are when somebody stops it.
+        """
+        more: list[Tried] = []
+        for params in drawn(self._style, run.params):
+            one = yield from self._read(run, passage, evidence, params, doubt=False)
+            if one.answer.reason == "user":
+                break
+            more.append(one)
+        counting = [first, *(one for one in more if self._counts(one, run.ask))]
+        return counting[agreed([one.answer.text for one in counting])], more
 
     def _read(
-        self, run: Run, passage: Passage, instructions: str = ""
-    ) -> Generator[Event, None, tuple[Answer, bool, tuple[Piece, ...]]]:
-        """The answer from one passage, which nobody sees yet, whether the model doubts it, and its pieces."""
-        params = self._conversations.passage_params(run.ask, run.params)
+        self,
+        run: Run,
+        passage: Passage,
+        evidence: Evidence,
+        params: Params,
+        *,
+        instructions: str = "",
+        doubt: bool = True,
+    ) -> Generator[Event, None, Tried]:
+        """The answer from one passage, which nobody sees yet. `doubt`: the model is asked whether it does."""
+        params = self._conversations.passage_params(run.ask, params)
         text = self._tokenizer.encode(text_of(run.ask.book, passage) + "\n\n")
         # all of it, unless one sentence is longer than the context
         text = text[: self._room_tokens(params.max_new_tokens) - self._tokenizer.count(instructions)]
         key = run.ask.book_id, "passage", passage.start, passage.end
         question = instructed(asked_of_passage(self._style, _restated(run.ask)), instructions)
-        events, pieces = self._turns.passing(run, key, text, question, params), []
+        events, pieces = self._turns.passing(run, key, text, question, params, doubt=doubt), []
         while True:
             try:
                 event = next(events)
             except StopIteration as finished:
-                return *finished.value, tuple(pieces)
+                done, doubted = finished.value
+                support = evidence.support(done.text, passage, run.ask.question)
+                return Tried(done, tuple(pieces), support, doubted)
             if isinstance(event, Delta):
                 pieces += event.pieces
             else:
                 yield event
 
-    def _says(self, one: Tried) -> bool:
+    def _counts(self, one: Tried, ask: Ask) -> bool:
         """Whether it is an answer that its passage bears out and the model does not doubt."""
         said = one.answer.text.strip()
         return (
@@ -185,6 +209,7 @@ class FromPassages:
             and not one.doubted
             and not _REFUSES.search(said.split("\n")[0])
             and one.support.bears_out
+            and not _repeats(said, ask.question)
         )
 
 

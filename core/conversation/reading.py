@@ -57,6 +57,10 @@ class ReadingStyle:
     # an answer from a passage is not given where the log-probability of `refusal` is above this: greedy text
     # says little of how sure a model is. None: a model whose refusals were not measured
     doubt: float | None = None
+    # so many more short answers are drawn, and the one that all agree with most is given; 0: a model that was
+    # not measured to gain by it (core.conversation.consensus)
+    consensus: int = 0
+    consensus_temperature: float = 0.7
     passages: bool = False  # it reads short texts best: questions are answered from passages by default
     temperature: float = 0.3
     top_p: float = 0.9

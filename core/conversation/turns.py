@@ -132,15 +132,15 @@ class Turns:
         return (yield from self._generate(run, key, prompt.ids, params, **keeping))
 
     def passing(
-        self, run: Run, key: tuple, text: Sequence[int], question: str, params: Params
+        self, run: Run, key: tuple, text: Sequence[int], question: str, params: Params, *, doubt: bool
     ) -> Generator[Event, None, tuple[Answer, bool]]:
         """One question about a short text that is one of many: its context gives way to those of books.
-        Beside the answer comes whether the model doubts that the text says it. Raises UserError when it does
-        not fit.
+        Beside the answer comes whether the model doubts that the text says it, where `doubt` asks for that.
+        Raises UserError when it does not fit.
         """
         prompt = self._laid_out(text, (), self._tokenizer.encode(question), params)
         done = yield from self._generate(run, key, prompt.ids, params, passing=True)
-        return done, bool(done.token_ids) and self._doubts(key, prompt.ids)
+        return done, doubt and bool(done.token_ids) and self._doubts(key, prompt.ids)
 
     def _doubts(self, key: tuple, ids: list[int]) -> bool:
         """Whether the refusal was too likely an answer to the prompt `ids` (ReadingStyle.doubt)."""

@@ -1,0 +1,95 @@
+"""Which of several short answers is given, and how the others are drawn."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from core.ask import Params
+from core.conversation.consensus import agreed, drawn
+from core.conversation.reading import ReadingStyle
+from tests.conversation.test_passages import HIDDEN, QUESTION, STYLE, reader, shown, told
+from tests.fakes import CharTokenizer
+from tests.talks import ask, encoded, finished, make
+
+PLANK = "Under the third plank of the jetty."
+WELL = "Oddo hid it."
+SAME = "The third plank of the jetty."
+
+
+@pytest.mark.parametrize(
+    ("answers", "which"),
+    [
+        (["a fox"], 0),
+        (["a fox", "the old man", "an old man of Hull", "the old man"], 1),
+        (["a fox", "the old man", "An OLD man.", "old men"], 1),  # of equals the first; articles say nothing
+        (["a fox", "an owl"], 0),
+        (["", "", "an owl"], 0),
+    ],
+)
+def test_the_answer_that_all_agree_with_most_is_given(answers: list[str], which: int):
+    assert agreed(answers) == which
+
+
+def test_without_answers_there_is_nothing_to_agree_on():
+    with pytest.raises(ValueError):
+        agreed([])
+
+
+def test_each_answer_is_drawn_with_a_seed_of_its_own_and_at_least_as_varied_as_asked():
+    style = ReadingStyle(consensus=3, consensus_temperature=0.7)
+    cold = list(drawn(style, Params(temperature=0.0, seed=5, max_new_tokens=9)))
+    assert [one.seed for one in cold] == [6, 7, 8]
+    assert {(one.temperature, one.top_p, one.max_new_tokens) for one in cold} == {(0.7, 1.0, 9)}
+    assert {one.temperature for one in drawn(style, Params(temperature=1.2))} == {1.2}
+    assert not list(drawn(ReadingStyle(), Params())), "a model that was not measured answers once"
+
+
+def agreeing(replies: list[str], count: int = 3):
+    """A session whose answers from the passage with the plank come in this order."""
+    said, order = reader(HIDDEN), iter(replies)
+
+    def reply(ids, params):
+        return encoded(next(order)) if "third plank" in CharTokenizer().decode(ids) else said(ids, params)
+
+    return make(reply, style=dataclasses.replace(STYLE, consensus=count))
+
+
+def test_more_answers_are_drawn_from_the_passage_that_says_it_and_the_one_they_agree_on_is_given():
+    session, engine = agreeing([WELL, PLANK, SAME, PLANK])
+    events = ask(session, told(), QUESTION, fit="passages", params={"temperature": 0.0, "seed": 7})
+    done = finished(events)
+    assert done.text.split("\n\n")[0] == PLANK and shown(events) == done.text
+    how = [(one.temperature, one.seed) for one in engine.params[-4:]]
+    assert how == [(0, 7), (0.7, 8), (0.7, 9), (0.7, 10)]
+    assert done.stats.new_tokens > len(WELL + PLANK * 2 + SAME), "the figures are of all that was written"
+    # what was read of the passage is read once: 2,000 characters of it lie before the question
+    assert all(fed < 300 for fed in engine.fed[-3:])
+
+
+def test_a_drawn_refusal_and_one_that_the_passage_does_not_bear_out_are_not_given():
+    session, _engine = agreeing([PLANK, STYLE.refusal, "In Rome with Caesar.", "In Rome with Caesar."])
+    done = finished(ask(session, told(), QUESTION, fit="passages"))
+    assert done.text.split("\n\n")[0] == PLANK
+
+
+def test_where_the_first_answer_is_a_refusal_no_more_are_drawn_from_that_passage():
+    session, engine = agreeing([STYLE.refusal])
+    done = finished(ask(session, told(), QUESTION, fit="passages"))
+    assert "does not seem to say" in done.text
+    assert sum("third plank" in CharTokenizer().decode(ids) for ids in engine.prompts) == 1
+
+
+def test_stopped_while_more_are_drawn_the_answer_that_is_there_is_given():
+    session, engine = agreeing([PLANK, WELL, WELL, WELL])
+
+    def stop() -> bool:
+        return len(engine.prompts) == before
+
+    ask(session, told(), QUESTION, fit="passages", conversation="to see how many are read")
+    before = len(engine.prompts) - 1  # the last but one that is drawn is stopped
+    session, engine = agreeing([PLANK, WELL, WELL, WELL])
+    done = finished(ask(session, told(), QUESTION, fit="passages", should_stop=stop))
+    assert done.text.split("\n\n")[0] == PLANK and done.reason == "stop"
+    assert len(engine.prompts) == before
