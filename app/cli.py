@@ -10,6 +10,7 @@ import logging
 import os
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 from app.preferences import Preferences, fixed
 from app.terminal import chapter_range
@@ -22,7 +23,7 @@ DONE, USER, USAGE, INTERRUPTED = 0, 1, 2, 130
 def main(arguments: list[str] | None = None) -> int:
     """Run one command. Returns 0 done, 1 the user's input or machine, 2 usage, 130 interrupted."""
     parser, arguments = build_parser(), sys.argv[1:] if arguments is None else arguments
-    given = parser.parse_args(["app", *arguments] if arguments == ["--offline"] else arguments)
+    given = parser.parse_args(_with_command(arguments))
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             # a terminal that lacks a letter must not end the answer
@@ -43,6 +44,14 @@ def main(arguments: list[str] | None = None) -> int:
 def command() -> int:
     """`triforce-chat`: without a command it opens the app, as the launcher does."""
     return main(sys.argv[1:] or ["app"])
+
+
+def _with_command(arguments: list[str]) -> list[str]:
+    """The app's command may be left out before a file, as file managers do ("Open with"), and --offline."""
+    first = arguments[0] if arguments else ""
+    is_file = not first.startswith("-") and (os.sep in first or "/" in first or Path(first).suffix)
+    implied = first not in _COMMANDS and is_file or arguments == ["--offline"]
+    return ["app", *arguments] if implied else arguments
 
 
 def _run(parser: argparse.ArgumentParser, given: argparse.Namespace) -> int:
@@ -239,6 +248,7 @@ def _mcp(parser: argparse.ArgumentParser) -> None:
 
 def _app(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run="app.commands:app")
+    parser.add_argument("file", nargs="*", metavar="FILE", help="books to open; one that runs takes them")
     _offline(parser)
 
 

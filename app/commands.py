@@ -238,7 +238,8 @@ def app(given: argparse.Namespace, settings: Settings) -> int:
     """The app, opened in the browser unless the settings say otherwise."""
     from app.main import run
 
-    return run(settings, open_browser=settings.open_browser, preferences=given.preferences)
+    files = [str(Path(file).expanduser().absolute()) for file in given.file]
+    return run(settings, open_browser=settings.open_browser, preferences=given.preferences, files=files)
 
 
 def _plain(value: Any) -> Any:

@@ -31,8 +31,8 @@ class Address:
         """Its name: cookies of 127.0.0.1 are shared by all its ports."""
         return f"triforce_{self.port}"
 
-    def told(self, path: str, text: str) -> bool:
-        """Sends the app some text; whether there is one that took it."""
+    def told(self, path: str, text: str) -> str:
+        """Sends the app some text. What it says to it; nothing where there is none that took it."""
         request = urllib.request.Request(
             f"http://127.0.0.1:{self.port}{path}",
             data=text.encode(),
@@ -41,9 +41,9 @@ class Address:
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         try:
             with opener.open(request, timeout=_TOLD_S) as answer:
-                return answer.status == 200
+                return answer.read().decode()
         except OSError:
-            return False
+            return ""
 
 
 class Instance:

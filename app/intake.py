@@ -9,7 +9,7 @@ import contextlib
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -76,6 +76,18 @@ class Intake:
             if sample.name == name:
                 self._open(Opening(sample, name, _("Opening"), keep=True))
 
+    def files(self, paths: Sequence[str]) -> None:
+        """Reads files where they lie, one after another, also while an answer is written: then they come on
+        the shelf.
+        """
+        there = [Path(path) for path in paths if Path(path).is_file()]
+        for path in there:
+            self._take_in(Opening(path, path.name, _("Opening"), keep=True))
+        for path in paths:
+            if Path(path) not in there:
+                self._tell(_("There is no file {path}.").format(path=path))
+        self._desk.change()
+
     def read_apart(
         self, path: Path, *, progress: Callable[..., None], should_stop: Callable[[], bool]
     ) -> tuple[Document, bytes]:
@@ -120,7 +132,10 @@ class Intake:
     def _open(self, opening: Opening) -> None:
         if self._desk.refuse_while_busy():
             _drop(opening)
-            return
+        else:
+            self._take_in(opening)
+
+    def _take_in(self, opening: Opening) -> None:
         with self._lock:
             before = self.opening if self.opening and self.opening.path != opening.path else None
             if before is not None and not before.waiting:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
 import sys
 import time
 import urllib.request
-import webbrowser
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +22,7 @@ from app.library import Library
 from app.logs import kept_log
 from app.preferences import Preferences
 from app.server import PRIVATE_FOLDERS, Server, api_key
+from app.window import show
 from core import paths
 from core.errors import UserError
 from core.paths import write_whole
@@ -34,24 +35,32 @@ if TYPE_CHECKING:
 SAMPLES = Path(__file__).resolve().parent.parent / "assets" / "samples"
 
 
-def run(settings: Settings, open_browser: bool, *, preferences: Preferences | None = None) -> int:
+def run(
+    settings: Settings,
+    open_browser: bool,
+    *,
+    preferences: Preferences | None = None,
+    files: Sequence[str] = (),
+) -> int:
     """Serves the app until the person quits, or hands over to the one that already runs. Returns the exit
-    code. `preferences`: the settings as the page may change them.
+    code. `preferences`: the settings as the page may change them. `files`: books to open, by absolute path.
     """
     _try_data_folder()
     make_private(paths.data_dir(), (*PRIVATE_FOLDERS, "tmp"))
     instance = Instance(paths.subdir("run"))
     if not instance.acquire():
-        return _hand_over(instance, open_browser)
+        return _hand_over(instance, settings, open_browser, files)
     try:
         with kept_log():
-            _serve(settings, open_browser, instance, preferences or Preferences(settings))
+            _serve(settings, open_browser, instance, preferences or Preferences(settings), files)
     finally:
         instance.release()
     return 0
 
 
-def _serve(settings: Settings, open_browser: bool, instance: Instance, preferences: Preferences) -> None:
+def _serve(
+    settings: Settings, open_browser: bool, instance: Instance, preferences: Preferences, files: Sequence[str]
+) -> None:
     """Serves until the person quits."""
     from app.models import Models, remembered
     from app.runtime import Runtime
@@ -77,7 +86,8 @@ def _serve(settings: Settings, open_browser: bool, instance: Instance, preferenc
     instance.announce(address)
     desk.engine.start()  # after the page is up: loading a model must not delay it
     desk.models.start()
-    _open(address, open_browser, _("TriForce Chat is open at {address}"))
+    desk.intake.files(files)
+    _open(address, settings.open_in if open_browser else "", _("TriForce Chat is open at {address}"))
     if settings.api:
         _tell_of_api(address)
     server.wait()
@@ -110,12 +120,16 @@ def _tell_of_api(address: Address) -> None:
         _say(_("Their key, shown this once: {key}").format(key=key))
 
 
-def _hand_over(instance: Instance, open_browser: bool) -> int:
-    """Shows the app that already runs on this data folder."""
-    for _attempt in range(100):  # the other one may be starting at this very moment
+def _hand_over(instance: Instance, settings: Settings, open_browser: bool, files: Sequence[str]) -> int:
+    """Shows the app that already runs on this data folder, and hands the files over. A page that is open
+    shows them: no other one is opened for each of them.
+    """
+    for _attempt in range(300):  # the other one may be starting at this very moment
         address = instance.running()
         if address and _alive(address):
-            _open(address, open_browser, _("TriForce Chat is already open at {address}"))
+            seen = bool(files) and address.told("/open", json.dumps(list(files))) == "shown"
+            way = settings.open_in if open_browser and not seen else ""
+            _open(address, way, _("TriForce Chat is already open at {address}"))
             return 0
         time.sleep(0.1)
     sys.stderr.write(
@@ -125,12 +139,12 @@ def _hand_over(instance: Instance, open_browser: bool) -> int:
     return 1
 
 
-def _open(address: Address, in_browser: bool, words: str) -> None:
-    """Says where the page is, and shows it: each address has a code of its own."""
+def _open(address: Address, way: str, words: str) -> None:
+    """Says where the page is, and shows it, unless `way` is empty: each address has a code of its own."""
     _say(words.format(address=fresh_url(address)))
     _say(_("The address opens it once, within a minute; start again for another."))
-    if in_browser:
-        webbrowser.open(fresh_url(address))
+    if way:
+        show(lambda: fresh_url(address), way)
 
 
 def fresh_url(address: Address) -> str:

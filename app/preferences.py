@@ -27,7 +27,7 @@ ELSEWHERE = ("model", "data_dir")  # the list of models chooses the one, and the
 AT_ONCE = (*PER_QUESTION, "fit", "summary_length", "instructions", "language", "mcp", "mcp_folders")
 AS_TYPED = ("instructions",)  # plain texts: nothing in them is YAML
 # everything else: when the engine starts
-NEXT_START = ("max_upload_mb", "offline", "api", "api_hosts", "port", "open_browser", "theme")
+NEXT_START = ("max_upload_mb", "offline", "api", "api_hosts", "port", "open_browser", "open_in", "theme")
 
 
 def fixed(options: Mapping[str, Any]) -> dict[str, str]:

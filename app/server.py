@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import os
 import threading
@@ -173,6 +174,7 @@ class Server:
             Route("/quit", self._quit, methods=["POST"]),
             Route("/use", self._use, methods=["POST"]),
             Route("/take-model", self._take_model, methods=["POST"]),
+            Route("/open", self._open_files, methods=["POST"]),
             Route("/goodbye", self._goodbye),
             Route("/ended", self._when_ended),
             Route("/log", self._log),
@@ -245,6 +247,19 @@ class Server:
         name = request.query_params.get("name", "")[:200]
         await self._desk.used.take(name, int(size), until_gone(request))
         return PlainTextResponse("ok")
+
+    async def _open_files(self, request: Request) -> Response:
+        """Files that another start was given. Says whether a page is open that shows them."""
+        from starlette.responses import PlainTextResponse
+
+        try:
+            files = json.loads(await request.body())
+        except ValueError:
+            files = None
+        if not isinstance(files, list) or not all(isinstance(one, str) for one in files):
+            return PlainTextResponse("no list of paths", 400)
+        self._desk.intake.files(files)
+        return PlainTextResponse("shown" if self.broadcast.listening else "taken")
 
     async def _goodbye(self, _request: Request) -> Response:
         from starlette.responses import HTMLResponse

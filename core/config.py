@@ -97,6 +97,7 @@ class Settings:
     offline: bool = False
     port: int = 7860
     open_browser: bool = True
+    open_in: str = "window"
     theme: str = "system"
     language: str | None = None
     # other programs
@@ -165,9 +166,8 @@ def _one_of(names: tuple[str, ...]) -> str:
 
 def _switch(value: Any) -> str:
     """One of GRAPHS; YAML 1.1 reads on and off as truth values."""
-    return _choice(GRAPHS).parse(
-        {True: "on", False: "off"}.get(value, value) if isinstance(value, bool) else value
-    )
+    named = {True: "on", False: "off"}[value] if isinstance(value, bool) else value
+    return _choice(GRAPHS).parse(named)
 
 
 def _as_float(value: Any) -> float:
@@ -212,12 +212,10 @@ def _tokens(low: int, high: int, *, auto: bool = False) -> Rule:
 
 
 def _flag(value: Any) -> bool:
-    words = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
-    if isinstance(value, bool):
-        return value
-    if str(value).strip().lower() not in words:
+    name = str(value).strip().lower()
+    if name not in ("true", "yes", "on", "false", "no", "off"):
         raise ValueError(value)
-    return words[str(value).strip().lower()]
+    return name in ("true", "yes", "on")
 
 
 def _text(value: Any) -> str:
@@ -234,10 +232,10 @@ def _texts(value: Any) -> tuple[str, ...]:
 
 
 def _hosts(value: Any) -> tuple[str, ...]:
-    hosts = _texts(value)
-    if not all(re.fullmatch(r"[\w.-]+(:\d{1,5})?|\[[\da-fA-F:]+\](:\d{1,5})?", host) for host in hosts):
+    hosts = tuple(host.lower() for host in _texts(value))
+    if not all(re.fullmatch(r"([\w.-]+|\[[\da-f:]+\])(:\d{1,5})?", host) for host in hosts):
         raise ValueError(value)
-    return tuple(host.lower() for host in hosts)
+    return hosts
 
 
 def _instructions(value: Any) -> str:
@@ -305,6 +303,7 @@ RULES: dict[str, Rule] = {
     "offline": FLAG,
     "port": _whole(0, 65_535),
     "open_browser": FLAG,
+    "open_in": _choice(("window", "tab")),
     "theme": _choice(THEMES),
     "language": _choice(tuple(LANGUAGES), auto=True),
     "api": FLAG,

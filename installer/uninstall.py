@@ -12,7 +12,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from installer import places, program
+from installer import open_with, places, program
 from installer.environment import Environment
 from installer.update import kept_environment, require_closed
 
@@ -115,6 +115,7 @@ def _agreed() -> bool:
 def _remove(root: Path, parts: list[Part], *, empty: Path) -> int:
     """Delete the parts, and the folders `empty`, the program's and the user's own where nothing is left."""
     os.chdir(root.parent)
+    open_with.forget()
     left = []
     for path in (path for part in parts for path in part.paths):
         try:

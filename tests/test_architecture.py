@@ -31,7 +31,7 @@ NO_TORCH = (
     "core.model.hub",
     "core.model.embedded",
 )
-OPTIONAL = ("flash_attn", "rapidocr", "triton")  # used when somebody installed them
+OPTIONAL = ("flash_attn", "rapidocr", "triton", "webview")  # used when somebody installed them
 LONGEST_FILE = 450  # lines; a longer one is a drawer
 MOST_IN_ROOT = 10  # modules of core
 # what of the devices a model knows: their protocol, the layout of codes, and the C library's heap
