@@ -25,12 +25,11 @@ QUESTION = "Where does the story take place?"
 def main() -> int:
     """0 when all of it worked."""
     with tempfile.TemporaryDirectory(prefix="triforce-") as home:
-        commands = [["doctor"], ["extract", str(SAMPLE), "--json"]]
+        trials = {"looks at this machine": ["doctor"], "reads a sample": ["extract", str(SAMPLE), "--json"]}
         if _with_model(Path(home)):
-            commands.append(
-                ["summarize", str(SAMPLE), "--model", MODEL, "--question", QUESTION, "--max-new-tokens", "16"]
-            )
-        return next((status for command in commands if (status := _run(command, home))), 0)
+            asked = ["summarize", str(SAMPLE), "--question", QUESTION]
+            trials["answers from it"] = [*asked, "--model", MODEL, "--max-new-tokens", "16"]
+        return 0 if all(_works(what, command, home) for what, command in trials.items()) else 1
 
 
 def _with_model(home: Path) -> bool:
@@ -50,15 +49,23 @@ def link_or_copy(source: str, target: str) -> None:
         shutil.copy2(source, target)
 
 
-def _run(command: list[str], home: str) -> int:
-    """The command's exit status. What it says goes to stderr."""
-    return subprocess.run(
+def _works(what: str, command: list[str], home: str) -> bool:
+    """Whether the command ends well. Its own words are shown where it does not."""
+    said = subprocess.run(
         [sys.executable, str(ROOT / "launcher.py"), *command],
         env={**os.environ, "TRIFORCE_HOME": home},
         stdin=subprocess.DEVNULL,
-        stdout=sys.stderr,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        encoding="utf-8",
+        errors="replace",
         timeout=900,
-    ).returncode
+    )
+    works = said.returncode == 0
+    print(f"  {what}: {'yes' if works else 'no'}", file=sys.stderr, flush=True)
+    if not works:
+        print(said.stdout[-2000:], file=sys.stderr)
+    return works
 
 
 if __name__ == "__main__":

@@ -16,20 +16,19 @@ from installer import open_with, places, program
 from installer.environment import Environment
 from installer.update import kept_environment, require_closed
 
-_GB = 1e9
-
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Something that is there and belongs to the program."""
+    """Something that belongs to the program: its name for a person, its place, and what is to be removed."""
 
     what: str
+    where: Path
     paths: tuple[Path, ...]
 
     def __str__(self) -> str:
         total = sum(program.bytes_below(path) for path in self.paths)
-        where = self.paths[0] if len(self.paths) == 1 else self.paths[0].parent
-        return f"  {self.what:<22}{total / _GB:7.2f} GB  {where}"
+        said = f"{total / 1e9:.1f} GB" if total >= 1e9 else f"{total / 1e6:.1f} MB"
+        return f"  {self.what:<22}{said:>9}  {self.where}"
 
 
 def main(environment: Environment, arguments: list[str]) -> int:
@@ -39,25 +38,23 @@ def main(environment: Environment, arguments: list[str]) -> int:
     parser.add_argument("--data", action="store_true", help="books, conversations and models, too")
     given = parser.parse_args(arguments)
     require_closed(environment)
-    data = Part("your data", (places.data_folder(environment.root, environment.python),))
+    folder = places.data_folder(environment.root, environment.python)
+    data = Part("your data", folder, (folder,))
     parts = belongings(environment)
     print("This belongs to TriForce Chat:")
     for part in parts:
         print(part)
-    if data.paths[0].is_dir():
+    if folder.is_dir():
         print(data)
-        print(
-            "    is removed, too"
-            if given.data
-            else "    (books, conversations, models) stays; --data removes it"
-        )
+        kept = "(books, conversations, models) stays; --data removes it"
+        print(f"    {'is removed, too' if given.data else kept}")
         parts = [*parts, data] if given.data else parts
     if program.is_clone(environment.root):
         print(f"The program's own files in {environment.root} are a clone: delete it yourself.")
     if not given.yes and not _agreed():
         print("Nothing was removed.")
         return 1
-    return _remove(environment.root, parts, empty=data.paths[0])
+    return _remove(environment.root, parts, empty=folder)
 
 
 def belongings(environment: Environment) -> list[Part]:
@@ -65,15 +62,14 @@ def belongings(environment: Environment) -> list[Part]:
     root = environment.root
     clone = program.is_clone(root)
     files = [] if clone else [root / name for name in (*program.FILES, "wheels", "config.new.yaml")]
+    updating = [root / ".update", root / ".update.lock", kept_environment(environment)]
+    menu, fetched = _there(menu_entries()), _there(_fetched(environment))
     found = [
-        Part("in the menu", _there(menu_entries())),
-        Part("environment", _there([environment.folder, environment.lock])),
-        Part(
-            "left of an update",
-            _there([root / ".update", root / ".update.lock", kept_environment(environment)]),
-        ),
-        Part("program", _there([*files, root / "__pycache__"])),
-        Part("Python fetched for it", _there(_fetched(environment))),
+        *(Part("in the menu", entry, (entry,)) for entry in menu),
+        Part("environment", environment.folder, _there([environment.folder, environment.lock])),
+        Part("left of an update", root, _there(updating)),
+        Part("program", root, _there([*files, root / "__pycache__"])),
+        *(Part("Python fetched for it", folder, (folder,)) for folder in fetched),
     ]
     return [part for part in found if part.paths]
 

@@ -211,9 +211,10 @@ def story(root: Root, *, uv_list: str) -> None:
     left = sorted(root.files() - before)
     lost = sorted(name for name in before - root.files() if PROGRAM[1:] not in name)
     assert not lost, lost
+    assert not (root.folder / PROGRAM[1:]).exists()
     assert all(name.startswith(("home/leserin/.local", "home/leserin/.config")) for name in left), left
     assert not [name for name in left if (root.folder / name).is_file()], left
-    root.transcript.append("Files left behind by all this: none.\n")
+    root.transcript.append(f"Left behind by all this: no file, and the folders {', '.join(left)}.\n")
 
 
 def tell(system: str, *, wheels: Path | None) -> list[str]:

@@ -72,7 +72,27 @@ def test_the_new_version_is_there_and_what_is_the_users_stays(environment, newer
     assert not (root / ".update").exists() and not (root / ".venv.before").exists()
     said = capfd.readouterr().err
     assert "1.0.0 is now 1.1.0" in said and "config.new.yaml" in said
-    assert "new ['doctor']" in said and "new ['extract'" in said  # it tried itself
+    assert "looks at this machine: yes" in said and "reads a sample: yes" in said
+    assert "answers from it" not in said  # without the embedded model nothing is fetched for it
+
+
+def test_the_model_that_is_there_is_tried_on_a_data_folder_of_its_own(environment, newer, tmp_path, capfd):
+    """What a new version does to its data must not happen to the user's before it is kept."""
+    model = tmp_path / "Daten" / "models" / "SmolLM2-135M-Instruct"
+    model.mkdir(parents=True)
+    (model / "model.gguf").write_text("weights")
+    (newer / "app" / "cli.py").write_text(
+        "import os, pathlib, sys; home = pathlib.Path(os.environ['TRIFORCE_HOME'])\n"
+        f"assert (home / 'models' / {model.name!r} / 'model.gguf').read_text() == 'weights'\n"
+        f"assert home != pathlib.Path({str(tmp_path / 'Daten')!r}); (home / 'migrated').touch()\n"
+    )
+    assert update.main(environment, [str(newer)]) == 0
+    assert "answers from it: yes" in capfd.readouterr().err
+    assert files_below(tmp_path / "Daten") == ["models/SmolLM2-135M-Instruct/model.gguf"]
+
+
+def files_below(folder: Path) -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
 
 
 def test_settings_that_set_nothing_become_the_new_ones(environment, newer):
@@ -105,7 +125,9 @@ def test_a_version_that_fails_its_test_goes_and_the_old_one_is_back(environment,
     before = tree(environment.root)
     assert update.main(environment, [str(newer)]) == 1
     assert tree(environment.root) == before
-    assert "1.0.0 is back" in capfd.readouterr().err
+    told = capfd.readouterr().err
+    assert "1.0.0 is back" in told
+    assert fault != "does not start" or "looks at this machine: no\nthis version does not start" in told
     said = subprocess.run(
         [sys.executable, str(environment.root / "launcher.py"), "doctor"], capture_output=True, text=True
     )
