@@ -99,6 +99,11 @@ def not_yet() -> dict[str, str]:
     return {name: why_not(family, name) for name, family in _data()["not_yet"].items()}
 
 
+def has_file(entry: CatalogueEntry) -> bool:
+    """Whether the catalogue has a checkpoint of 16 bits as a GGUF, too."""
+    return any(values["of"] == entry.name for values in _data()["files"].values())
+
+
 def load() -> dict[str, CatalogueEntry]:
     """All entries by name, in the file's order. The dict is the caller's own."""
     return {entry.name: entry for entry in _entries()}

@@ -11,7 +11,7 @@ from core.config import Settings
 from core.errors import PlanError, UserError
 from core.hardware.facts import Hardware
 from core.hardware.gpus import imagine, with_vram
-from core.model.catalogue import EMBEDDED, CatalogueEntry, draft_for, find, load
+from core.model.catalogue import EMBEDDED, CatalogueEntry, draft_for, find, has_file, load
 from core.planning.budget import MODEL_FILES
 from core.planning.known import NOTHING, Known
 from core.planning.plan import Plan
@@ -153,8 +153,24 @@ def offer_for(
 
 def would_fit_with(hardware: Hardware, settings: Settings, entry: CatalogueEntry) -> str:
     """The least that this machine would need instead for the model to fit: memory, of the card or of the
-    machine; "" where nothing that is sold helps.
+    machine; "" where nothing that is sold helps. Before that, of a model that exists in 16 bits only, the
+    setting that rounds it.
     """
+    rounded, more = _rounded(hardware, settings, entry), _hardware(hardware, settings, entry)
+    if rounded and more:
+        return _("{one}, or {other}").format(one=rounded, other=more)
+    return rounded or more
+
+
+def _rounded(hardware: Hardware, settings: Settings, entry: CatalogueEntry) -> str:
+    if settings.weights is not None or entry.file or has_file(entry):
+        return ""
+    fitting = (bits for bits in (8, 4) if _fits(hardware, replace(settings, weights=bits), entry))
+    bits = next(fitting, None)
+    return _("weights: {bits} in the settings").format(bits=bits) if bits else ""
+
+
+def _hardware(hardware: Hardware, settings: Settings, entry: CatalogueEntry) -> str:
     gpu = hardware.gpus and settings.device != "cpu"
     for gib in _CARDS if gpu else ():
         if gib << 30 > hardware.gpus[0].vram_bytes and _fits(with_vram(hardware, gib), settings, entry):

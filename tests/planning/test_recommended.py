@@ -154,3 +154,13 @@ def test_a_mac_computes_on_its_cpu_and_that_is_said():
     assert machine.gpus == () and "Mac" in machine.problems[0]
     with pytest.raises(UserError, match="not in the table"):
         imagined_hardware(gpu="RTX 9999")
+
+
+def test_a_model_without_a_gguf_says_which_rounding_makes_it_fit():
+    """LWM and Yarn-Llama-2 are 16-bit checkpoints; a PC of 16 GB holds them rounded."""
+    little = imagined_hardware(ram_gib=16)
+    for name in ("LWM-Text-Chat-128K", "LWM-Text-Chat-1M", "Yarn-Llama-2-7b-128k"):
+        said = would_fit_with(little, Settings(), find(name))
+        bits = int(re.match(r"weights: ([84]) in the settings, or \d+ GB of RAM$", said)[1])
+        assert plan_for(little, Settings(weights=bits), find(name)).plan.context_tokens > 1000
+    assert "weights:" not in would_fit_with(imagined_hardware(ram_gib=8), Settings(), find("Qwen3-8B"))
