@@ -118,6 +118,7 @@ def _about_the_app(desk: Desk, text: dict[str, str]) -> dict[str, Callable[[], o
         "dropped-model": lambda: desk.used.dropped(text.get("name", "")[:200], _size(text.get("text"))),
         "place-for": lambda: desk.used.place_for(text.get("name", "")),
         "move-here": lambda: desk.used.move_to(text.get("file", "")),
+        "open-dialog": desk.used.open_dialog,
         "stop-copying": desk.used.copies.stop,
         "done-choosing": desk.used.done_choosing,
         "use-file": lambda: desk.used.file(text.get("file", "")),

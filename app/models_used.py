@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from app.copies import Copies
 from app.models import remember
 from app.own_files import Choosing, drop, forget_folder, keep, look_into, name_folder, named_folders
+from app.system_dialog import chosen_file, dialog_command
 from core import paths
 from core.errors import UserError
 from core.model.elsewhere import Found, found_below, found_elsewhere
@@ -33,6 +34,7 @@ class ModelsUsed:
         self._desk = desk
         self.choosing: Choosing | None = None
         self.copies = Copies(desk.models, desk.say)
+        self._dialog = threading.Lock()
         desk.models.arrived = self._arrived
 
     def use(self, name: str) -> None:
@@ -69,7 +71,23 @@ class ModelsUsed:
         before = self.choosing or shown
         named = tuple(map(str, named_folders()))
         same = {"moving": before.moving, "dropped": before.dropped, "free_bytes": before.free_bytes}
-        self._show(replace(shown, named=named, **same))
+        self._show(replace(shown, named=named, dialog=dialog_command() is not None, **same))
+
+    def open_dialog(self) -> None:
+        """Lets the person choose a file in the system's own dialog, one at a time."""
+        command = dialog_command()
+        if command is None or not self._dialog.acquire(blocking=False):
+            return
+
+        def choose() -> None:
+            try:
+                path = chosen_file(command)
+            finally:
+                self._dialog.release()
+            if path:
+                self.file(path)
+
+        threading.Thread(target=choose, name="system's dialog", daemon=True).start()
 
     def look_elsewhere(self) -> None:
         """Shows what other programs keep, and what is below folders that were named. The person's yes is the

@@ -41,6 +41,7 @@ class Choosing:
     moving: str = ""
     dropped: tuple[str, int] | None = None
     free_bytes: int = 0
+    dialog: bool = False  # the system's can be opened
     searching: bool = False
 
 

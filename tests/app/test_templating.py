@@ -63,7 +63,7 @@ OPENING = Opening(Path("x"), BAD, BAD)
 HEARD = Heard(Said(BAD, BAD, BAD, 1, "user", BAD, None), BAD, BAD, BAD)
 ELSEWHERE = tuple(elsewhere.Found(Path(BAD), BAD, BAD, 1, why) for why in ("", BAD))
 STATES = ("failed", "running", "copying")
-CHOOSING = Choosing(BAD, BAD, ((BAD, BAD),), ((BAD, BAD, 1),), error=BAD, named=(BAD,))
+CHOOSING = Choosing(BAD, BAD, ((BAD, BAD),), ((BAD, BAD, 1),), error=BAD, named=(BAD,), dialog=True)
 MODELS = (
     Model(BAD, BAD, BAD, False, True, 1, True, path=BAD),
     Model(BAD, BAD, BAD, False, True, 1, False, times=BAD, recommended=True, disk_bytes=1),
