@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 
-from core.assembly.room import slack
+from core.assembly.room import kv_type, slack
 from core.backend.base import Backend
 from core.backend.cpu import CpuBackend
 from core.backend.cuda import CudaBackend
@@ -94,4 +94,6 @@ def _loaded(
     )
     for config in [one.config for one in (model, draft) if one is not None]:
         backend.prepare(config.heads, config.kv_heads, config.head_dim)
+    if plan.kv_bits == 8:  # besides numbers, which its retrieval cache holds
+        backend.prepare(model.config.heads, model.config.kv_heads, model.config.head_dim, rows=kv_type(plan))
     return model, draft

@@ -138,9 +138,9 @@ class Backend(Protocol):
         """x / sqrt(mean(x ** 2) + eps) * weight over the last dimension."""
         ...
 
-    def prepare(self, heads: int, kv_heads: int, head_dim: int) -> None:
-        """Chooses by trying how attention of these sizes is computed; `notes` then says what was found. Left
-        out, the first pass does it.
+    def prepare(self, heads: int, kv_heads: int, head_dim: int, *, rows: torch.dtype | None = None) -> None:
+        """Chooses by trying how attention of these sizes to such `rows` (None: numbers of `dtype`) is
+        computed; `notes` then says what was found. Left out, the first pass does it.
         """
         ...
 

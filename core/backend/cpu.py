@@ -110,7 +110,7 @@ class CpuBackend:
             found = self._doubled[weight.data_ptr()] = (weight, weight.repeat(2))
         return found[1]
 
-    def prepare(self, heads: int, kv_heads: int, head_dim: int) -> None:
+    def prepare(self, heads: int, kv_heads: int, head_dim: int, *, rows: torch.dtype | None = None) -> None:
         """See Backend. The kernel was tried when it was loaded."""
 
     def attend(

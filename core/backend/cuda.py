@@ -21,7 +21,8 @@ from core.backend import blockwise, kernels
 from core.backend import slots as by_slots
 from core.backend.base import Linear, Mark, Memory, Replay, Rows, merge
 from core.backend.codes import Planes
-from core.backend.compiled import PRODUCTS
+from core.backend.compiled import CODED_KV, PRODUCTS
+from core.backend.kv_rows import CODES
 from core.backend.linear import FloatLinear
 from core.backend.linear_coded import CodedLinear, CodedRows, Decoder
 from core.backend.pinned import PinnedPool
@@ -82,7 +83,8 @@ class CudaBackend:
         self.refused: set[str] = set()
         self._products, self._bits_tried, self._decoder = Products({}), set[int](), None
         self._kernels: dict[int, kernels.Kernel] = {}  # by head_dim
-        self._compiled: dict[int, DecodeAttention | None] = {}  # likewise; None: the library's serves
+        # by head_dim and type of rows; None: the library's serves
+        self._compiled: dict[tuple[int, torch.dtype], DecodeAttention | None] = {}
         self._product: by_slots.Product | None = None
         self._recorder: _Recorder | None = None
         self._recording_failed = False
@@ -184,7 +186,7 @@ class CudaBackend:
 
     def chunk_lse(self, q: torch.Tensor, k: torch.Tensor, *, length: int, chunk: int) -> torch.Tensor:
         """See Backend."""
-        compiled = self._compiled.get(q.shape[-1])
+        compiled = self._compiled.get((q.shape[-1], k.dtype))
         if compiled and compiled.takes_chunks(q, k, chunk):
             return compiled.chunk_lse(q, k, length=length, chunk=chunk)
         return blockwise.chunk_lse(q, k, length=length, chunk=chunk)
@@ -199,19 +201,26 @@ class CudaBackend:
             self._product = by_slots.choose(self.device, self.dtype)
         return by_slots.attend_slots(self._product, q, k, v, slots)
 
-    def prepare(self, heads: int, kv_heads: int, head_dim: int) -> None:
+    def prepare(self, heads: int, kv_heads: int, head_dim: int, *, rows: torch.dtype | None = None) -> None:
         """See Backend. Tries the compiled kernel for short passes."""
-        if head_dim in self._compiled:
+        rows = rows or self.dtype
+        if (head_dim, rows) in self._compiled:
             return
+        library = partial(blockwise.attend_blocks, self._library(head_dim))
         found = trial.tried(
-            lambda: DecodeAttention(Driver.open(), self.device, self.dtype, head_dim, stream=self._stream),
-            partial(blockwise.attend_blocks, self._library(head_dim)),
+            lambda: DecodeAttention(
+                Driver.open(), self.device, self.dtype, head_dim, rows=rows, stream=self._stream
+            ),
+            library if rows == self.dtype else partial(blockwise.attend_decoded, library),
             trial.Sizes(heads, kv_heads, head_dim),
+            rows=rows,
             device=self.device,
             dtype=self.dtype,
             seconds=self._seconds,
         )
-        self._compiled[head_dim] = found.kernel
+        self._compiled[head_dim, rows] = found.kernel
+        if found.kernel is None and rows == CODES:
+            self.refused.add(CODED_KV)
         self._note(found.note)
 
     def _short(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> DecodeAttention | None:
@@ -219,8 +228,8 @@ class CudaBackend:
         n, heads, head_dim = q.shape
         if n > MOST_ROWS:
             return None
-        self.prepare(heads, k.shape[1], head_dim)
-        compiled = self._compiled[head_dim]
+        self.prepare(heads, k.shape[1], head_dim, rows=k.dtype)
+        compiled = self._compiled[head_dim, k.dtype]
         return compiled if compiled and compiled.takes(q, k, v) else None
 
     def _library(self, head_dim: int) -> kernels.Kernel:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from core.backend.compiled import DTYPES, INPUTS_STEP, OLDEST, PRODUCTS
+from core.backend.compiled import CODED_KV, DTYPES, HEAD_DIMS, INPUTS_STEP, OLDEST, PRODUCTS
 from core.hardware.facts import Gpu, Hardware
 from core.model.shapes import CODED_ROWS, ModelShape
 from core.text.words import GB
@@ -91,6 +91,7 @@ class Speeds:
     pageable_bus: float = math.inf
     decodes_weights: bool = False  # weights in codes become numbers before they are multiplied,
     decodes_kv: bool = False  # and a cache in codes before it is attended to
+    compiled_kv: bool = False  # attention to codes is a kernel's that is compiled for some sizes of heads
 
 
 def cpu_speeds(hardware: Hardware, threads: int, dtype: str) -> Speeds:
@@ -132,7 +133,8 @@ def gpu_speeds(gpu: Gpu, dtype: str) -> Speeds:
         attention_flops=flops * ATTENTION_EFFICIENCY,
         layer_s=GPU_LAYER_S,
         decodes_weights=not serves(gpu, dtype, PRODUCTS),
-        decodes_kv=True,
+        decodes_kv=not serves(gpu, dtype, CODED_KV),
+        compiled_kv=True,
         bus=gpu.pcie_gb_per_s * GB,
         pageable_bus=gpu.pcie_gb_per_s * GB * PAGEABLE_SHARE,
     )
@@ -179,14 +181,21 @@ def pass_s(
     weights_s = shape.pass_bytes(dtype) / (speeds.weights * KERNEL_SPEED[kernel])
     linear = both((weights_s, linear_flops / rate))
     kv_bytes = kv_tokens * shape.kv_bytes_per_token(kv_rows or dtype)
-    if kv_rows == CODED_ROWS and speeds.decodes_kv:
-        kv_bytes += kv_tokens * 2 * shape.kv_bytes_per_token(dtype)  # numbers are written and read
+    if kv_rows == CODED_ROWS:
+        kv_bytes = _read_as_codes(shape, kv_bytes, kv_tokens, dtype, speeds)
     attention_flops = shape.attention_flops(rows, kv_tokens)
     attention = both((kv_bytes / speeds.kv, attention_flops / speeds.few_attention_flops))
     compute = linear + attention + shape.layers * speeds.layer_s
     if host is None:
         return compute
     return max(compute, host.stream_s(speeds)) + host.held_up_s(speeds) + host.fill_s(speeds)
+
+
+def _read_as_codes(shape: ModelShape, nbytes: int, tokens: int, dtype: str, speeds: Speeds) -> float:
+    """Bytes of numbers that would take as long to attend to as a cache of `tokens` in codes."""
+    if speeds.decodes_kv or (speeds.compiled_kv and shape.head_dim not in HEAD_DIMS):
+        return nbytes + tokens * 2 * shape.kv_bytes_per_token(dtype)  # numbers are written and read
+    return nbytes / KERNEL_SPEED["compiled"] if speeds.compiled_kv else nbytes
 
 
 def prefill_s(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from core.backend.compiled import PRODUCTS
+from core.backend.compiled import CODED_KV, HEAD_DIMS, PRODUCTS
 from core.config import Settings
 from core.hardware.facts import Gpu, Hardware
 from core.model.shapes import ModelShape
@@ -23,7 +23,7 @@ def notes_for(
         _weights(plan, gpu),
         _context(plan, settings, target),
         _kv(plan),
-        _kv_format(plan, settings, target),
+        _kv_format(plan, settings, target, gpu),
         _bus(plan, gpu),
         _pageable(plan, hardware),
         _draft(plan, settings),
@@ -104,7 +104,7 @@ def _kv(plan: Plan) -> str:
     )
 
 
-def _kv_format(plan: Plan, settings: Settings, target: ModelShape) -> str:
+def _kv_format(plan: Plan, settings: Settings, target: ModelShape, gpu: Gpu | None) -> str:
     if plan.kv_bits != 8:
         return ""
     if target.key_bias:
@@ -118,9 +118,15 @@ def _kv_format(plan: Plan, settings: Settings, target: ModelShape) -> str:
             "The KV cache is kept in 8 bits: in 16 it does not fit, or a word takes twice as long. Answers "
             "are exact for this cache, which differs a little; kv: 16 keeps what is computed."
         )
-    if plan.device == "cuda":
-        said += " " + _("It is decoded piece by piece on the GPU; how fast was not measured.")
-    return said
+    if gpu is None:
+        return said
+    if serves(gpu, plan.dtype, CODED_KV) and target.head_dim in HEAD_DIMS:
+        reading = _(
+            "A kernel that is tried on the card first reads it as it is; the time is expected, not measured."
+        )
+    else:
+        reading = _("It is decoded piece by piece on the GPU; how fast was not measured.")
+    return f"{said} {reading}"
 
 
 def _bus(plan: Plan, gpu: Gpu | None) -> str:

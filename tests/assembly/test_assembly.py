@@ -377,7 +377,12 @@ def test_the_plan_says_how_attention_is_computed(folder: Path):
     """Kernels are tried for the model's own sizes before anybody asks, and what was found is told."""
 
     class Choosing(SmallDevice):
-        def prepare(self, heads: int, kv_heads: int, head_dim: int) -> None:
-            self.notes = (f"attention of {heads} over {kv_heads} heads of {head_dim}",)
+        def prepare(
+            self, heads: int, kv_heads: int, head_dim: int, *, rows: torch.dtype | None = None
+        ) -> None:
+            self.notes = (*self.notes, f"attention of {heads} over {kv_heads} heads of {head_dim} in {rows}")
 
-    assert "attention of 4 over 2 heads of 8" in built(folder, backend=Choosing()).plan.notes
+    said = "attention of 4 over 2 heads of 8 in"
+    assert f"{said} None" in built(folder, backend=Choosing()).plan.notes
+    eight = built(folder, replace(PLAN, kv_bits=8), backend=Choosing()).plan.notes
+    assert {f"{said} None", f"{said} torch.int8"} <= set(eight)

@@ -146,8 +146,8 @@ def interpret(variant: Variant, grid: Grid, numbers: Sequence[int]) -> None:
         return interpreter.TensorHandle(np.full(kind.shape, one.data), one.dtype.scalar)
 
     def cast(self: Any, one: Any, kind: Any) -> Any:
-        """To the nearest, as a card does: it cuts bf16 numbers off."""
-        if one.dtype.scalar == tl.float32 and kind.scalar == tl.bfloat16:
+        """To the nearest, as a card does: it cuts bf16 numbers off, and takes whole ones for their bits."""
+        if kind.scalar == tl.bfloat16 and one.dtype.scalar != tl.bfloat16:
             nearest = torch.from_numpy(np.ascontiguousarray(one.data)).bfloat16().view(torch.uint16)
             return interpreter.TensorHandle(nearest.numpy(), tl.bfloat16)
         return cast_as_it_is(self, one, kind)
@@ -204,6 +204,15 @@ def _places(split: int, each: int, block_tokens: int, end: int, tile: int) -> tu
     return blocks, inside
 
 
+def _rows(address: int, kind: torch.dtype, size: Sequence[int], strides: Sequence[int]) -> torch.Tensor:
+    """Keys or values fp32 [blocks, kv_heads, block_tokens, head_dim]; a factor is behind a row's codes."""
+    found = memory(address, kind, size, (*strides, 1)).float()
+    if kind != torch.int8:
+        return found
+    steps = (*(one // 4 for one in strides), 1)
+    return found * memory(address + size[-1], torch.float32, (*size[:-1], 1), steps)
+
+
 def _attend_split(grid: Grid, constants: Constants, kinds: Kinds, numbers: Sequence[int]) -> None:
     q, k, v, last, out, lse, q_row, q_head, *strides = numbers[:14]
     offset, rows, group, kv_heads, block_tokens, each = numbers[14:]
@@ -218,7 +227,7 @@ def _attend_split(grid: Grid, constants: Constants, kinds: Kinds, numbers: Seque
     if blocks == 0:
         return
     keys, values = (
-        memory(address, kinds["k"], (blocks, kv_heads, block_tokens, dim), (*step, 1)).float()
+        _rows(address, kinds["k"], (blocks, kv_heads, block_tokens, dim), step)
         for address, step in ((k, strides[:3]), (v, strides[3:]))
     )
     for split in range(grid[1]):
@@ -249,7 +258,7 @@ def _sum_chunks(grid: Grid, constants: Constants, kinds: Kinds, numbers: Sequenc
     assert grid[0] * constants["TILE_M"] >= group and grid[1] * each >= tiles
     blocks = tiles // -(-block_tokens // constants["TILE_N"])
     queries = memory(q, kinds["q"], (heads, dim), (q_head, 1)).float()
-    keys = memory(k, kinds["k"], (blocks, grid[2], block_tokens, dim), (*strides, 1)).float()
+    keys = _rows(k, kinds["k"], (blocks, grid[2], block_tokens, dim), strides)
     rows = keys.transpose(1, 2).reshape(-1, grid[2], dim).repeat_interleave(group, 1)
     scores = torch.einsum("hd,mhd->hm", queries, rows) * dim**-0.5
     scores[:, length:] = -torch.inf

@@ -5,15 +5,17 @@ serve goes on with the library's.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import cycle
 
 import pytest
 import torch
 
 from core.backend import blockwise
+from core.backend.compiled import CODED_KV
 from core.backend.cpu import PlainCopies
 from core.backend.cuda import CudaBackend
+from core.backend.kv_rows import as_rows, numbers
 from core.backend.triton import trial
 from core.backend.triton.build import Variant
 from core.backend.triton.driver import Driver
@@ -210,3 +212,55 @@ def test_the_full_cache_goes_by_the_kernel(card: Device, monkeypatch):
     assert [name for name, *_ in library.launched] == ["attend_split", "join_splits"] * 2
     # else it would overtake the rows it reads
     assert {stream for *_, stream in library.launched} == {Stream.cuda_stream}
+
+
+def said_over_codes(backend: CudaBackend, resident: int, before: Callable[[], None]) -> torch.Tensor:
+    """Logits of a verification over a cache in codes; `before` it something is done."""
+    backend.prepare(4, 2, 64, rows=torch.int8)
+    model = ours(oracle(kv_heads=2, head_dim=64), backend=backend)
+    backend.host_memory = lambda shape, dtype: torch.zeros(tuple(shape), dtype=dtype)
+    room = {"block_tokens": 32, "resident_layers": resident, "staging_blocks": 2, "fresh_tokens": 40}
+    cache = OffloadedKVCache(model.config.kv_shape, 160, backend, dtype=torch.int8, **room)
+    model.forward(PROMPT[:70], cache)
+    cache.commit(70)
+    before()
+    return model.forward(PROMPT[70:75], cache)
+
+
+@pytest.mark.parametrize("resident", [2, 1], ids=["on the card", "one layer streamed"])
+def test_a_cache_in_codes_goes_by_the_kernel(card: Device, monkeypatch, resident: int):
+    """Read as it lies: a verification launches what a cache of numbers does, and decodes nothing; its own
+    rows are seen as the cache keeps them.
+    """
+    want = said_over_codes(without_kernel(monkeypatch), resident, lambda: None)
+    library = Library(promise)
+    backend = on_the_cpu(monkeypatch, library)
+
+    def listen() -> None:
+        library.launched.clear()
+        monkeypatch.setattr(blockwise, "attend_decoded", None)
+
+    got = said_over_codes(backend, resident, listen)
+    assert float((got - want).abs().max()) < 5e-2 * float(want.abs().max())
+    assert "8-bit cache: the compiled kernel" in backend.notes[-1] and not backend.refused
+    launches = 2 if resident == 2 else 1 + 1 + 3
+    assert [name for name, *_ in library.launched] == ["attend_split", "join_splits"] * launches
+
+
+def test_codes_that_the_kernel_reads_wrongly_are_decoded(card: Device, monkeypatch):
+    """Another kernel than that of numbers: tried for itself, and the next plan knows."""
+
+    def no_factors(variant: Variant, grid: Grid, numbers: Sequence[int]) -> None:
+        if variant.constants.get("CODED"):
+            grid = (grid[0], max(1, grid[1] - 1), grid[2])
+        promise(variant, grid, numbers)
+
+    backend = on_the_cpu(monkeypatch, Library(no_factors))
+    backend.prepare(6, 2, 64)
+    backend.prepare(6, 2, 64, rows=torch.int8)
+    assert "the compiled kernel" in backend.notes[0] and "decoded piece by piece" in backend.notes[1]
+    assert backend.refused == {CODED_KV}
+    q, k, v = material(5, 100, dim=64, dtype=DTYPE)
+    rows = [as_rows(part, 64, torch.int8) for part in (k, v)]
+    want, _ = dense(q, *(numbers(part, 64, DTYPE) for part in rows), 100, True)
+    assert torch.allclose(backend.attend(q, *rows, length=100, causal=True).double(), want, atol=3e-2)

@@ -18,6 +18,7 @@ import torch
 from core.backend import blockwise, kernels
 from core.backend.base import joined, merge
 from core.backend.cpu import CpuBackend
+from core.backend.kv_rows import CODES, as_rows, numbers
 from core.backend.native.attention import NativeAttention
 from core.backend.native.library import library_path, torch_openmp
 from core.backend.triton.attention import DecodeAttention
@@ -40,13 +41,16 @@ class Kind:
     dims: tuple[int, ...] = (64, 128)
     off: float | None = None  # None: by its numbers
     coarse: bool = False  # leaves its out in 16 bits before it is joined
+    codes: bool = False  # its keys and values are codes
     slow: bool = False  # small cases only
 
 
-def compiled(executor: str, dtype: torch.dtype, dim: int) -> DecodeAttention:
+def compiled(
+    executor: str, dtype: torch.dtype, dim: int, *, rows: torch.dtype | None = None
+) -> DecodeAttention:
     """The GPU's kernel, its launches done by one of the stand-ins."""
     driver = Driver(Library(EXECUTORS[executor]))
-    return DecodeAttention(driver, torch.device("cpu"), dtype, dim, stream=lambda: 0)
+    return DecodeAttention(driver, torch.device("cpu"), dtype, dim, rows=rows, stream=lambda: 0)
 
 
 class ByBlocks:
@@ -73,6 +77,7 @@ KINDS = {
         for name in HERE
     },
     "compiled promise": Kind(partial(compiled, "promise"), HALF, off=2e-6),
+    "compiled promise, codes": Kind(partial(compiled, "promise", rows=CODES), HALF, off=2e-6, codes=True),
     "torch on a CPU": Kind(lambda dtype, dim: CpuBackend(dtype), WIDE, dims=(16, 64), coarse=True),
     "torch by blocks": Kind(
         lambda dtype, dim: ByBlocks(), (*WIDE, torch.float16), dims=(16, 128), coarse=True
@@ -80,6 +85,9 @@ KINDS = {
 }
 if "interpreter" in EXECUTORS:
     KINDS["compiled interpreter"] = Kind(partial(compiled, "interpreter"), HALF, slow=True)
+    KINDS["compiled interpreter, codes"] = Kind(
+        partial(compiled, "interpreter", rows=CODES), HALF, slow=True, codes=True
+    )
 
 # rows, tokens, tokens of a block, query heads, KV heads, own rows at the end: tiles, splits and blocks that
 # end anywhere, own rows over a border of blocks and over several, splits without a visible key, odd groups
@@ -124,6 +132,16 @@ def quiet() -> Iterator[None]:
         yield
 
 
+def laid(kind: Kind, *parts: torch.Tensor) -> list[torch.Tensor]:
+    """Keys and values as they lie in this kernel's cache."""
+    return [as_rows(part, part.shape[-1], CODES) if kind.codes else part for part in parts]
+
+
+def meant(kind: Kind, dim: int, *rows: torch.Tensor) -> list[torch.Tensor]:
+    """What they stand for."""
+    return [numbers(part, dim, torch.float32) if kind.codes else part for part in rows]
+
+
 def each(*dtypes: torch.dtype, having: str) -> list[object]:
     """Every kind that has this verb, for these numbers and its smallest known heads."""
     found = []
@@ -161,8 +179,9 @@ def test_equals_the_reference(kind, dtype, dim, n, length, block, heads, kv_head
     q, k, v = material(
         n, length, block=block, blocks=None, heads=heads, kv_heads=kv_heads, dim=dim, dtype=dtype
     )
+    k, v = laid(kind, k, v)
     got = attends(kind, kind.make(dtype, dim))(q, k, v, length=length, causal=causal)
-    assert same(kind, dtype, got, dense(q, k, v, length, causal))
+    assert same(kind, dtype, got, dense(q, *meant(kind, dim, k, v), length, causal))
 
 
 @pytest.mark.parametrize(("kind", "dtype", "dim"), each(*WIDE, having="attend_slots"))
@@ -172,10 +191,10 @@ def test_equals_the_reference(kind, dtype, dim, n, length, block, heads, kv_head
 def test_slots_say_what_is_seen(kind, dtype, dim, newest, kv_heads, capacity):
     """From the very first row, over the border of a split, in any order; nonsense where nobody looks."""
     q, k, v = material(len(newest), max(newest) + 1, block=capacity, kv_heads=kv_heads, dim=dim, dtype=dtype)
-    backend = kind.make(dtype, dim)
+    backend, (k, v) = kind.make(dtype, dim), laid(kind, k, v)
     stores = (k[0], v[0]) if isinstance(backend, CpuBackend) else (k, v)
     got = backend.attend_slots(q, *stores, slots=torch.tensor(newest))
-    want, _ = seen_to(q, k, v, torch.tensor(newest))
+    want, _ = seen_to(q, *meant(kind, dim, k, v), torch.tensor(newest))
     off = 1e-5 if dtype == torch.float32 else 2e-2
     assert got.dtype == dtype and float((got.double() - want).abs().max()) < off
 
@@ -187,8 +206,9 @@ def test_slots_say_what_is_seen(kind, dtype, dim, newest, kv_heads, capacity):
 def test_sums_of_chunks(kind, dtype, dim, length, block, chunk):
     """Every chunk of every head, also one that the length cuts; nothing behind the length."""
     q, k, _ = material(1, length, block=block, dim=dim, dtype=dtype)
+    (k,) = laid(kind, k)
     lse = kind.make(dtype, dim).chunk_lse(q[0], k, length=length, chunk=chunk)
-    keys = k.transpose(1, 2).reshape(-1, 2, dim).double().repeat_interleave(3, 1)
+    keys = meant(kind, dim, k)[0].transpose(1, 2).reshape(-1, 2, dim).double().repeat_interleave(3, 1)
     scores = torch.einsum("hd,mhd->hm", q[0].double(), keys) / dim**0.5
     scores[:, length:] = -torch.inf
     want = scores.unflatten(1, (-1, chunk)).logsumexp(2)
@@ -204,12 +224,14 @@ def test_parts_join_what_is_there(kind, dtype, dim):
     a streamed layer does.
     """
     made, (q, k, v) = kind.make(dtype, dim), material(5, 160, block=32, dim=dim, dtype=dtype)
+    k, v = laid(kind, k, v)
     total = made.attend_part(q, k[4:], v[4:], length=32, causal=True)
     for block, length in ((0, 32), (1, 32), (2, 32), (3, 32)):
         total = made.attend_more(total, q, k[block : block + 1], v[block : block + 1], length=length)
-    assert same(kind, dtype, total, dense(q, k, v, 160, True))
+    shown = meant(kind, dim, k, v)
+    assert same(kind, dtype, total, dense(q, *shown, 160, True))
     nothing = made.attend_part(q, k, v, length=0, causal=False)
-    assert same(kind, dtype, made.attend_more(nothing, q, k, v, length=150), dense(q, k, v, 150, False))
+    assert same(kind, dtype, made.attend_more(nothing, q, k, v, length=150), dense(q, *shown, 150, False))
     before = tuple(part.clone() for part in total)
     after = made.attend_more(total, q, k, v, length=0)
     assert all(torch.allclose(*pair, atol=1e-6) for pair in zip(before, after, strict=True))
@@ -220,6 +242,7 @@ def test_parts_join_what_is_there(kind, dtype, dim):
 def test_nothing_to_see_is_zero_and_minus_infinity(kind, dtype, dim, blocks):
     """An empty part contributes nothing to a merge, and is never NaN."""
     q, k, v = material(2, 64, dim=dim, dtype=dtype)
+    k, v = laid(kind, k, v)
     out, lse = attends(kind, kind.make(dtype, dim))(q, k[:blocks], v[:blocks], length=0, causal=False)
     assert out.shape == q.shape and not out.any() and torch.isneginf(lse).all()
 
@@ -228,10 +251,11 @@ def test_nothing_to_see_is_zero_and_minus_infinity(kind, dtype, dim, blocks):
 def test_views_are_taken_as_they_lie(kind, dtype, dim):
     """Queries out of a wider product, keys that were rotated row by row: strides of every kind."""
     q, k, v = material(3, 50, block=64, dim=dim, dtype=dtype)
+    k, v = laid(kind, k, v)
     wide = torch.cat((q, torch.full_like(q, 9.0)), 1)[:, :6]
     by_row = k[0].transpose(0, 1).contiguous().transpose(0, 1)[None]
     got = attends(kind, kind.make(dtype, dim))(wide, by_row, v, length=50, causal=True)
-    assert same(kind, dtype, got, dense(q, k, v, 50, True))
+    assert same(kind, dtype, got, dense(q, *meant(kind, dim, by_row, v), 50, True))
 
 
 @pytest.mark.parametrize(
@@ -243,7 +267,8 @@ def test_extreme_scores_stay_finite(kind, dtype, dim):
     for scale in (8.0, -8.0):
         k, v = torch.full((1, 2, 128, dim), scale, dtype=dtype), torch.ones(1, 2, 128, dim, dtype=dtype)
         k[0, :, 7] = 0.0
-        want, want_lse = dense(q, k, v, 128, False)
+        k, v = laid(kind, k, v)
+        want, want_lse = dense(q, *meant(kind, dim, k, v), 128, False)
         out, lse = attends(kind, kind.make(dtype, dim))(q, k, v, length=128, causal=False)
         assert torch.allclose(out.double(), want, atol=1e-5)
         assert torch.allclose(lse.double(), want_lse, rtol=1e-6, atol=lse_off(kind, dtype))

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from core.backend.compiled import PRODUCTS
+from core.backend.compiled import CODED_KV, PRODUCTS
 from core.config import Settings
 from core.errors import PlanError
 from core.hardware.facts import Hardware
@@ -110,6 +110,29 @@ def test_codes_that_torch_decodes_are_said_to_be_slow(facts: dict[str, object]):
     assert kept.bytes_in("VRAM") < numbers.bytes_in("VRAM")
     assert kept.expected_plain_tbt_ms > 2 * numbers.expected_plain_tbt_ms
     assert not any("not measured" in note for note in numbers.notes)
+
+
+def test_a_cache_in_codes_is_counted_by_what_reads_it():
+    """In registers where a kernel may be counted on, else as five times the traffic; heads that it is not
+    compiled for are not promised it.
+    """
+    shape = load()["Llama-3.1-8B-Instruct"].shape
+    shapes = {dim: replace(shape, head_dim=dim, heads=4096 // dim, kv_heads=1024 // dim) for dim in (128, 32)}
+    plans = {
+        (dim, refused): plan(
+            card("RTX 4090", refused=refused), Settings(kv=8, weights=8, context_tokens=65_536), target=one
+        )
+        for dim, one in shapes.items()
+        for refused in ((), (CODED_KV,))
+    }
+    swift, slow = plans[128, ()], plans[128, (CODED_KV,)]
+    cache = 65_536 * shape.kv_bytes_per_token("int8")
+    beyond = cache * (1 / 0.91 / 1008e9) * 1e3
+    assert slow.expected_plain_tbt_ms > swift.expected_plain_tbt_ms + 2 * beyond
+    assert any("tried on the card first" in note and "8 bits" in note for note in swift.notes)
+    assert any("decoded piece by piece" in note for note in slow.notes)
+    assert plans[32, ()].expected_plain_tbt_ms == plans[32, (CODED_KV,)].expected_plain_tbt_ms
+    assert any("decoded piece by piece" in note for note in plans[32, ()].notes)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,5 @@
-"""Calls the compiled kernels of kernel.py: attention of up to 40 queries over a cache of any length, in two
-launches. Knows no caches or models.
+"""Calls the compiled kernels of kernel.py: attention of up to 40 queries over a cache of any length, of
+numbers or of codes, in two launches. Knows no caches or models.
 
 Which piece of the keys a program takes follows from the number of blocks alone, never from the number of
 queries, and a query's arithmetic never looks at another: a row among many has the bits it has alone, wherever
@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 import torch
 
+from core.backend.kv_rows import CODES
 from core.backend.triton.driver import Driver, Kernel, read
 from core.backend.triton.sizes import CHUNK, MOST_SPLITS, TILE_ROWS, TILE_TOKENS, compiled
 
@@ -23,10 +24,11 @@ Part = tuple[torch.Tensor, torch.Tensor]  # out fp32 [n, heads, head_dim], lse f
 
 
 class DecodeAttention:
-    """For 16-bit keys of one head size on one card. Raises OSError, ValueError or DriverError where the
-    kernels cannot be loaded.
+    """For 16-bit queries and keys of one head size on one card, or keys in codes. Raises OSError, ValueError
+    or DriverError where the kernels cannot be loaded.
 
-    `stream()` is the handle of the stream to compute on.
+    `rows`: the type of keys and values as they lie (core.backend.kv_rows); None: as the queries. `stream()`
+    is the handle of the stream to compute on.
     """
 
     def __init__(
@@ -36,27 +38,32 @@ class DecodeAttention:
         dtype: torch.dtype,
         head_dim: int,
         *,
+        rows: torch.dtype | None = None,
         stream: Callable[[], int],
     ) -> None:
-        def load(function: str, *which: int, kind: torch.dtype = dtype) -> Kernel:
-            return driver.load(read(compiled(function, kind, head_dim, *which)))
-
         self._dtype, self._head_dim, self._stream = dtype, head_dim, stream
+        self._rows = rows or dtype
+
+        def load(function: str, *which: int, kind: torch.dtype = dtype, coded: bool = False) -> Kernel:
+            return driver.load(read(compiled(function, kind, head_dim, *which, coded=coded)))
+
+        coded = self._rows == CODES
         # the newest visible key of each row, for rows that see all alike and for own rows
         self._alike = torch.zeros(MOST_ROWS, dtype=torch.long, device=device)
         self._rising = torch.arange(MOST_ROWS, device=device)
-        self._attend = {rows: load("attend_split", rows) for rows in TILE_ROWS}
+        self._attend = {tile: load("attend_split", tile, coded=coded) for tile in TILE_ROWS}
         self._join = {kind: load("join_splits", kind=kind) for kind in (dtype, torch.float32)}
-        self._chunks = load("sum_chunks")
+        self._chunks = load("sum_chunks", coded=coded)
 
     def takes(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> bool:
-        """Whether q [n, heads, head_dim] over k, v [blocks, kv_heads, block_tokens, head_dim] is for this
+        """Whether q [n, heads, head_dim] over k, v [blocks, kv_heads, block_tokens, width] is for this
         kernel.
         """
+        types = (self._dtype, self._rows, self._rows)
         return (
             q.shape[0] <= MOST_ROWS
             and q.shape[2] == self._head_dim
-            and all(one.dtype == self._dtype and _whole(one) for one in (q, k, v))
+            and all(one.dtype == kind and _whole(one) for one, kind in zip((q, k, v), types, strict=True))
             # places inside a block are 32-bit numbers
             and all(one.stride(2) * one.shape[2] < 2**31 for one in (k, v))
         )

@@ -19,6 +19,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -85,14 +86,19 @@ def variants() -> Iterator[Variant]:
     """Every file that is built."""
     for head_dim in HEAD_DIMS:
         sizes = {"TILE_N": TILE_TOKENS, "HEAD_DIM": head_dim}
-        for dtype, kind in DTYPES.items():
-            number = f"*{kind}"
-            attend = {"q": number, "k": number, "v": number, "last": "*i64", "out": "*fp32", "lse": "*fp32"}
+        for dtype, coded in product(DTYPES, (False, True)):
+            number = f"*{DTYPES[dtype]}"
+            row = "*i8" if coded else number
+            constants = {**sizes, "CODED": int(coded)}
+            attend = {"q": number, "k": row, "v": row, "last": "*i64", "out": "*fp32", "lse": "*fp32"}
             for rows in TILE_ROWS:
-                path = compiled("attend_split", dtype, head_dim, rows)
-                yield Variant(path, "attend_split", attend, {"TILE_M": rows, **sizes}, rows // 16)
-            path, constants = compiled("sum_chunks", dtype, head_dim), {"TILE_M": 16, "CHUNK": CHUNK, **sizes}
-            yield Variant(path, "sum_chunks", {"q": number, "k": number, "lse": "*fp32"}, constants, 1)
+                path = compiled("attend_split", dtype, head_dim, rows, coded=coded)
+                tile = {"TILE_M": rows, **constants}
+                # with codes one tile more on its way would not leave registers enough
+                yield Variant(path, "attend_split", attend, tile, rows // 16, 2 if coded else _STAGES)
+            path = compiled("sum_chunks", dtype, head_dim, coded=coded)
+            pointers = {"q": number, "k": row, "lse": "*fp32"}
+            yield Variant(path, "sum_chunks", pointers, {"TILE_M": 16, "CHUNK": CHUNK, **constants}, 1)
         for dtype, kind in {**DTYPES, torch.float32: "fp32"}.items():
             join = {"parts": "*fp32", "part_lse": "*fp32", "out": f"*{kind}", "lse": "*fp32"}
             constants = {"HEAD_DIM": head_dim, "MOST_SPLITS": MOST_SPLITS}

@@ -1,9 +1,13 @@
 """Attention of few queries over a long cache on a CUDA GPU, in Triton's language. Compiled by build.py when
 the project is built; nothing that runs on a user's computer imports this.
 
-Layout: queries q [n, heads, head_dim]; keys and values [blocks, kv_heads, block_tokens, head_dim] of 16-bit
-numbers, any strides but contiguous rows. Query i sees the tokens [0, last[i] + offset]: `last` lies on the
-device, so a recorded launch follows what is written there, and an unrecorded one says the rest by `offset`.
+Layout: queries q [n, heads, head_dim]; keys and values [blocks, kv_heads, block_tokens, width], any strides
+but contiguous rows. Query i sees the tokens [0, last[i] + offset]: `last` lies on the device, so a recorded
+launch follows what is written there, and an unrecorded one says the rest by `offset`.
+
+A row is 16-bit numbers or, CODED, int8 codes and behind them the fp32 number that they are to be multiplied
+by (core/backend/kv_rows.py). Codes are exact as 16-bit factors. A key's number multiplies its scores, a
+value's its shares: so a cache in codes is read as it lies.
 
 The keys go through in tiles of TILE_N tokens, none over the border of a block; a program takes
 `tiles_per_split` of them for up to TILE_M of one KV head's rows, which are its queries times the query heads
@@ -21,6 +25,14 @@ import triton.language as tl
 LOG2E = tl.constexpr(1.4426950408889634)
 LN2 = tl.constexpr(0.6931471805599453)
 HALF = tl.constexpr(64)
+MOST = tl.constexpr(127.0)  # the largest code
+
+
+@triton.jit
+def factor_of(rows, here, HEAD_DIM: tl.constexpr):
+    """The numbers behind the codes of rows at these addresses, fp32."""
+    behind = (rows + HEAD_DIM).to(tl.pointer_type(tl.float32), bitcast=True)
+    return tl.load(behind, mask=here, other=0.0)
 
 
 @triton.jit
@@ -48,6 +60,7 @@ def attend_split(
     TILE_M: tl.constexpr,
     TILE_N: tl.constexpr,
     HEAD_DIM: tl.constexpr,
+    CODED: tl.constexpr,
 ):
     """Program (row tile, split, KV head): out fp32 [splits, n, heads, head_dim] and lse fp32 [splits, n,
     heads], -inf where a row sees nothing of the split (its out is 0).
@@ -80,27 +93,36 @@ def attend_split(
         keys = tl.load(
             k + block * k_block + head * k_head + inside[None, :] * k_row + d[:, None],
             mask=here[None, :],
-            other=0.0,
+            other=0,
         )
-        scores = tl.dot(rows_of_q, keys) * (HEAD_DIM**-0.5 * LOG2E)
+        scores = tl.dot(rows_of_q, keys.to(rows_of_q.dtype)) * (HEAD_DIM**-0.5 * LOG2E)
+        if CODED:
+            scores *= factor_of(k + block * k_block + head * k_head + inside * k_row, here, HEAD_DIM)[None, :]
         scores = tl.where(here[None, :] & (token[None, :] < seen[:, None]), scores, -float("inf"))
         higher = tl.maximum(top, tl.max(scores, 1))
         base = tl.where(higher == -float("inf"), 0.0, higher)
         shares = tl.exp2(scores - base[:, None])
         shrink = tl.exp2(top - base)
         part = v + block * v_block + head * v_head + inside[:, None] * v_row + half[None, :]
-        values = tl.load(part, mask=here[:, None], other=0.0)
+        values = tl.load(part, mask=here[:, None], other=0)
         total = total * shrink + tl.sum(shares, 1)
-        summed = tl.dot(shares.to(values.dtype), values, summed * shrink[:, None])
+        if CODED:
+            # the row's largest number, which is about 1: 16 bits may not hold what is much smaller
+            large = factor_of(v + block * v_block + head * v_head + inside * v_row, here, HEAD_DIM) * MOST
+            shares *= large[None, :]
+        shares = shares.to(rows_of_q.dtype)
+        summed = tl.dot(shares, values.to(rows_of_q.dtype), summed * shrink[:, None])
         if HEAD_DIM > HALF:
-            values = tl.load(part + HALF, mask=here[:, None], other=0.0)
-            summed_too = tl.dot(shares.to(values.dtype), values, summed_too * shrink[:, None])
+            values = tl.load(part + HALF, mask=here[:, None], other=0)
+            summed_too = tl.dot(shares, values.to(rows_of_q.dtype), summed_too * shrink[:, None])
         top = higher
 
     nothing = total == 0.0
     place = split * (rows * kv_heads) + query * (kv_heads * group) + member
     tl.store(lse + place, tl.where(nothing, -float("inf"), (top + tl.log2(total)) * LN2), mask=real)
     share = 1.0 / tl.where(nothing, 1.0, total)[:, None]
+    if CODED:
+        share *= 1.0 / MOST
     part = out + place[:, None] * HEAD_DIM + half[None, :]
     tl.store(part, summed * share, mask=real[:, None])
     if HEAD_DIM > HALF:
@@ -153,6 +175,7 @@ def sum_chunks(
     TILE_N: tl.constexpr,
     HEAD_DIM: tl.constexpr,
     CHUNK: tl.constexpr,
+    CODED: tl.constexpr,
 ):
     """Program (row tile, split, KV head): the log-sum-exp of one query's scores over each CHUNK keys, fp32
     [heads, blocks * block_tokens / CHUNK], -inf for those wholly behind `length`. CHUNK divides a block.
@@ -173,9 +196,11 @@ def sum_chunks(
         keys = tl.load(
             k + block * k_block + head * k_head + inside[None, :] * k_row + d[:, None],
             mask=here[None, :],
-            other=0.0,
+            other=0,
         )
-        scores = tl.dot(rows_of_q, keys) * (HEAD_DIM**-0.5 * LOG2E)
+        scores = tl.dot(rows_of_q, keys.to(rows_of_q.dtype)) * (HEAD_DIM**-0.5 * LOG2E)
+        if CODED:
+            scores *= factor_of(k + block * k_block + head * k_head + inside * k_row, here, HEAD_DIM)[None, :]
         scores = tl.where(here[None, :], scores, -float("inf"))
         scores = tl.reshape(scores, [TILE_M, TILE_N // CHUNK, CHUNK])
         top = tl.max(scores, 2)

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import torch
 
+from core.backend.compiled import HEAD_DIMS as HEAD_DIMS
+
 FOLDER = Path(__file__).resolve().parent / "ptx"
 DTYPES = {torch.bfloat16: "bf16", torch.float16: "fp16"}
-HEAD_DIMS = (64, 128)
 TILE_ROWS = (16, 64)  # rows of a program, of which each of its warps has 16
 TILE_TOKENS = 32
 CHUNK = 16  # keys of which `sum_chunks` leaves one sum
@@ -21,11 +22,15 @@ TILE_JOINED = 512  # numbers of a program of `join_products`
 DECODED_ROWS, DECODED_CHUNKS = 4, 32  # of a program of `decode_rows`
 
 
-def compiled(function: str, dtype: torch.dtype, head_dim: int, rows: int | None = None) -> Path:
-    """The file of one of kernel.py's functions, for tiles of `rows` rows where it has such."""
+def compiled(
+    function: str, dtype: torch.dtype, head_dim: int, rows: int | None = None, *, coded: bool = False
+) -> Path:
+    """The file of one of kernel.py's functions, for tiles of `rows` rows where it has such; `coded`: for keys
+    and values in codes.
+    """
     kind = {**DTYPES, torch.float32: "fp32"}[dtype]
     tile = "" if rows is None else f"-{rows}"
-    return FOLDER / f"{function}-{kind}-{head_dim}{tile}.ptx"
+    return FOLDER / f"{function}-{kind}-{head_dim}{tile}{'-codes' if coded else ''}.ptx"
 
 
 def compiled_product(function: str, dtype: torch.dtype, *sizes: int) -> Path:

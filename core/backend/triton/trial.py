@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 
 from core.backend.definition import defined
+from core.backend.kv_rows import CODES, as_rows, numbers, row_width
 from core.backend.triton.attention import DecodeAttention, Part
 from core.backend.triton.sizes import DTYPES, HEAD_DIMS
 from core.text.words import translated as _
@@ -47,40 +48,58 @@ def tried(
     library: Library,
     sizes: Sizes,
     *,
+    rows: torch.dtype,
     device: torch.device,
     dtype: torch.dtype,
     seconds: Seconds,
 ) -> Found:
-    """Makes the kernel and tries it. Whatever goes wrong, the library's serves."""
+    """Makes the kernel for keys and values in such `rows` and tries it. Whatever goes wrong, the library's
+    serves.
+    """
     if dtype not in DTYPES or sizes.head_dim not in HEAD_DIMS:
         none = _("there is no compiled one for heads of {head_dim} numbers in {dtype}")
-        return _library(none.format(head_dim=sizes.head_dim, dtype=str(dtype).removeprefix("torch.")))
+        none = none.format(head_dim=sizes.head_dim, dtype=str(dtype).removeprefix("torch."))
+        return _library(rows, none)
     try:
         kernel = make()
-        off = _worst(kernel, sizes, device, dtype)
+        off = _worst(kernel, sizes, rows, device, dtype)
         if not off <= 1:
-            return _library(_("the compiled one computes wrongly on this card"))
-        ours, theirs = _times(kernel, library, sizes, device, dtype, seconds)
+            return _library(rows, _("the compiled one computes wrongly on this card"))
+        ours, theirs = _times(kernel, library, sizes, rows, device, dtype, seconds)
     except LOADING as error:
         said = (str(error).splitlines() or [type(error).__name__])[0]
-        return _library(_("the compiled one cannot be used ({reason})").format(reason=said))
+        return _library(rows, _("the compiled one cannot be used ({reason})").format(reason=said))
     times = _("{ours:.2f} ms, the library's {theirs:.2f} ms").format(ours=1e3 * ours, theirs=1e3 * theirs)
     if ours >= theirs:
-        return _library(_("the compiled one is not faster here ({times})").format(times=times))
-    return Found(kernel, _("Attention of short passes: the compiled kernel ({times}).").format(times=times))
+        return _library(rows, _("the compiled one is not faster here ({times})").format(times=times))
+    said = _("Attention of short passes: the compiled kernel ({times}).")
+    if rows == CODES:
+        said = _("Attention of short passes to an 8-bit cache: the compiled kernel ({times}).")
+    return Found(kernel, said.format(times=times))
 
 
-def _library(reason: str) -> Found:
-    return Found(None, _("Attention of short passes: the library's kernel; {reason}.").format(reason=reason))
+def _library(rows: torch.dtype, reason: str) -> Found:
+    said = _("Attention of short passes: the library's kernel; {reason}.")
+    if rows == CODES:
+        said = _(
+            "An 8-bit cache is decoded piece by piece for the library's kernel, which is slow; {reason}."
+        )
+    return Found(None, said.format(reason=reason))
 
 
-def _worst(kernel: DecodeAttention, sizes: Sizes, device: torch.device, dtype: torch.dtype) -> float:
+def _worst(
+    kernel: DecodeAttention, sizes: Sizes, rows: torch.dtype, device: torch.device, dtype: torch.dtype
+) -> float:
     """The largest difference from the definition, in what is allowed; NaN is larger than everything."""
     dice, shares = torch.Generator().manual_seed(0), []
     for n, length, block_tokens in _SHAPES:
         q, k, v = _material(sizes, n, -(-length // block_tokens), block_tokens, dice)
-        q, k, v = (part.to(device, dtype) for part in (q, k, v))
-        want = defined(q, k, v, length=length, causal=True)
+        q = q.to(device, dtype)
+        k, v = (as_rows(part.to(dtype), sizes.head_dim, rows).to(device) for part in (k, v))
+        numbers_of = (
+            numbers(part, sizes.head_dim, torch.float32) if rows == CODES else part for part in (k, v)
+        )
+        want = defined(q, *numbers_of, length=length, causal=True)
         shares.append(_share(kernel.attend_part(q, k, v, length=length, causal=True), want, dtype))
         # own rows first, then what comes before them
         if length - n >= block_tokens:
@@ -102,14 +121,15 @@ def _times(
     kernel: DecodeAttention,
     library: Library,
     sizes: Sizes,
+    rows: torch.dtype,
     device: torch.device,
     dtype: torch.dtype,
     seconds: Seconds,
 ) -> tuple[float, float]:
     """Seconds of both over the same keys, for a pass of one row and one of a verification's."""
-    tokens = max(64, _TIMED_BYTES // (2 * sizes.kv_heads * sizes.head_dim * dtype.itemsize) // 64 * 64)
-    size = (1, sizes.kv_heads, tokens, sizes.head_dim)
-    k, v = (torch.zeros(size, dtype=dtype, device=device) for _ in range(2))
+    width = row_width(sizes.head_dim, rows)
+    tokens = max(64, _TIMED_BYTES // (2 * sizes.kv_heads * width * rows.itemsize) // 64 * 64)
+    k, v = (torch.zeros(1, sizes.kv_heads, tokens, width, dtype=rows, device=device) for _ in range(2))
     ours = theirs = 0.0
     for n in _TIMED_ROWS:
         q = torch.ones(n, sizes.heads, sizes.head_dim, dtype=dtype, device=device)
