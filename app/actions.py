@@ -25,12 +25,14 @@ def make_wish(desk: Desk) -> Ask:
     if count and (first or last):
         left, right = first or 1, last or count
         chapters = (min(left, right), max(left, min(right, count)))
+    ticked = tuple(one for one in desk.tree.ticked if one <= count)
     set_here = {name: getattr(settings, name) for name in PER_QUESTION}
     params = {name: value for name, value in set_here.items() if value is not None}
     params["seed"] = params.get("seed") or 1 + secrets.randbelow(2**31 - 1)
     own = "\n".join(filter(None, (settings.instructions, desk.reading.notebook.instructions)))
     return Ask(
-        chapters=chapters,
+        chapters=None if ticked else chapters,
+        ticked=ticked,
         fit=desk.fit,
         params=params,
         summary_length=settings.summary_length,
@@ -64,6 +66,13 @@ def _about_books(desk: Desk, text: dict[str, str]) -> dict[str, Callable[[], obj
         "forget": lambda: desk.shelf.forget(text.get("id", "")),
         "cancel-opening": desk.intake.cancel,
         "read-pictures": desk.intake.read_pictures,
+        "tick": lambda: desk.tree.tick(_number(text.get("id"))),
+        "untick": lambda: desk.tree.tick(0),
+        "tell": lambda: desk.tree.summarize(make_wish(desk), [_number(text.get("value"))]),
+        "tell-ticked": lambda: desk.tree.summarize(make_wish(desk), desk.tree.ticked),
+        "tell-up-to": lambda: desk.tree.summarize(
+            make_wish(desk), range(1, _number(text.get("value")) % 10_000 + 1)
+        ),
         "cite": lambda: desk.reading.show(_number(text.get("offset")), _number(text.get("length"))),
         "goto": lambda: desk.reading.show(_number(text.get("value"))),
         "turn": lambda: desk.reading.turn(-1 if text.get("value") == "back" else 1),

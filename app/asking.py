@@ -175,6 +175,7 @@ class Asking:
                     instead_of=instead_of,
                     until=desk.until,
                     instructions=ask.instructions,
+                    done=lambda finished: desk.tree.keep(whole, finished),
                 )
 
         return desk.run(prepare)

@@ -63,6 +63,22 @@ def as_html(book: Document | None, title: str, turns: Sequence[Turn]) -> str:
     )
 
 
+def summaries_as(form: str, book: Document | None, told: Sequence[tuple[str, str]]) -> str:
+    """The summaries of chapters, (title, text) each; `form`: md, html or json."""
+    title, author = (book.title, book.author) if book else ("", "")
+    if form == "json":
+        chapters = [{"title": name, "summary": text} for name, text in told]
+        known = {"title": title, "author": author, "sha256": book.sha256 if book else ""}
+        return json.dumps({"book": known, "chapters": chapters}, ensure_ascii=False, indent=1)
+    if form == "html":
+        turns = [
+            turn for name, text in told for turn in (("user", name, (), ""), ("assistant", text, (), ""))
+        ]
+        return render("exported.html", title=title, book="", author=author, turns=turns)
+    parts = [f"# {title}", *(f"## {name}\n\n{text}" for name, text in told)]
+    return "\n\n".join(parts) + "\n"
+
+
 def brought(path: Path) -> Brought:
     """The conversation in a file. Raises UserError where it is none."""
     try:
@@ -105,6 +121,8 @@ def _carried(role: str, extra: dict[str, Any]) -> dict[str, Any]:
             kept["instructions"] = _text(extra["instructions"])[:MOST_INSTRUCTIONS].strip()
         if extra.get("chapters"):
             kept["chapters"] = _chapters(extra["chapters"])
+        if extra.get("ticked"):
+            kept["ticked"] = _ticked(extra["ticked"])
     else:
         kept = {
             name: [_line(one) for one in extra.get(name) or ()][:MOST_LINES] for name in ("sources", "notes")
@@ -128,6 +146,12 @@ def _chapters(given: Any) -> list[int]:
         raise ValueError("chapters")
     first, last = map(int, given)
     return [max(1, first), max(1, last)]
+
+
+def _ticked(given: Any) -> list[int]:
+    if not isinstance(given, list) or not all(isinstance(one, int) for one in given):
+        raise ValueError("ticked")
+    return sorted({max(1, one) for one in given[:MOST_LINES]})
 
 
 def _lines(given: Any) -> list[str]:

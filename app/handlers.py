@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from app.asking import Asking
 from app.cards import Cards
+from app.chapters import Chapters
 from app.conversations import Conversations
 from app.history import History, Turn, asked_again
 from app.intake import Intake
@@ -78,7 +79,7 @@ class Desk:
             library, whole=lambda: self.book, until=lambda: self.until, changed=self.change
         )
         self.talks, self.shelf, self.removal = Conversations(self), Shelf(self), Removal(self)
-        self.talks, self.asking, self.meter = Conversations(self), Asking(self), Meter(self)
+        self.asking, self.meter, self.tree = Asking(self), Meter(self), Chapters(self)
         history.settle()
         self.removal.settle()
         models.changed, self.used = self.change, ModelsUsed(self)
@@ -135,7 +136,7 @@ class Desk:
         with self._lock:
             self.book_id, self.notice, self.job = book_id, None, None
             self.asking.crowded = None
-            self.chapters = (0, 0)
+            self.chapters, self.tree.ticked = (0, 0), ()
             talks = self.history.conversations(book_id)
             self.conversation_id = talks[0].id if talks else ""
             self.until = self._limit(talks[0].until) if talks else None

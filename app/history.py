@@ -199,6 +199,7 @@ class History:
         choices = {
             "summary": ask.question is None,
             "chapters": ask.chapters,
+            "ticked": ask.ticked,
             "fit": ask.fit,
             "until": ask.until,
             "summary_length": ask.summary_length,
@@ -351,6 +352,8 @@ def wording(ask: Ask) -> str:
     """What stands in a conversation as the question."""
     if ask.question is not None:
         return ask.question
+    if ask.ticked:
+        return _("Summarize chapters {numbers}").format(numbers=", ".join(map(str, ask.ticked)))
     if ask.chapters is None:
         return _("Summarize this book")
     first, last = ask.chapters
@@ -365,6 +368,7 @@ def asked_again(question: Turn) -> Ask:
     return Ask(
         question=None if question.extra.get("summary") else question.text,
         chapters=tuple(chapters) if chapters else None,
+        ticked=tuple(question.extra.get("ticked", ())),
         fit=question.extra.get("fit", "auto"),
         summary_length=question.extra.get("summary_length", "page"),
     )

@@ -57,7 +57,7 @@ class Job:
     """Runs one stream of events in its own thread and writes the answer to the history while it grows.
 
     An answer `instead_of` an earlier one is written when it is complete; `say` tells when it does not come to
-    that and the earlier one stands.
+    that and the earlier one stands. `done` is given an answer that was not stopped.
     """
 
     def __init__(
@@ -72,11 +72,12 @@ class Job:
         instead_of: Turn | None = None,
         until: int | None = None,
         instructions: str = "",
+        done: Callable[[Finished], None] = lambda finished: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.conversation_id, self.until, self._instructions = conversation_id, until, instructions
         self._events, self._history, self._clock = events, history, clock
-        self._changed, self._stop, self._say = changed, stop, say
+        self._changed, self._stop, self._say, self._done = changed, stop, say, done
         self._snapshot = Snapshot()
         self._pacer = Pacer(clock)
         # of the answer, before what is being written now
@@ -206,6 +207,8 @@ class Job:
         )
         if self._stands and event.reason == "user":
             self._say(_("Stopped. The earlier answer is kept."), "info")
+        if event.reason != "user":
+            self._done(event)
         self._set(phase="finished", finished=event, pieces=pieces, stats=event.stats)
 
     def _save(self, text: str, pieces: tuple[Piece, ...], *, state: str, **extra: object) -> None:

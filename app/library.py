@@ -21,6 +21,7 @@ from core.paths import write_whole
 
 log = logging.getLogger(__name__)
 BOOK_ID = re.compile(r"[0-9a-f]{64}")
+_SUMMARIES = "summaries.json"
 _ENTRY, _COVER, _NOTEBOOK, _FORGOTTEN = "entry.json", "cover.jpg", "notebook.json", "forgotten"
 
 
@@ -158,6 +159,22 @@ class Library:
     def write_notebook(self, book_id: str, notebook: Notebook) -> None:
         """Keeps it beside the book. Raises OSError where it cannot be written."""
         _write(self._folder(book_id) / _NOTEBOOK, notebook.to_json())
+
+    def summaries(self, book_id: str) -> dict[str, str]:
+        """The summaries of chapters that were kept; none where they cannot be read: they can be told again.
+
+        Raises KeyError for what is no book's name.
+        """
+        path = self._folder(book_id) / _SUMMARIES
+        try:
+            kept = json.loads(path.read_text(encoding="utf-8"))
+            return {key: kept[key] for key in kept if isinstance(kept[key], str)}
+        except (OSError, ValueError, TypeError):
+            return {}
+
+    def write_summaries(self, book_id: str, kept: dict[str, str]) -> None:
+        """Keeps them beside the book. Raises OSError where they cannot be written."""
+        _write(self._folder(book_id) / _SUMMARIES, kept)
 
     def mark_forgotten(self, book_id: str, now: float) -> None:
         """Takes a book off the shelf; `forget` deletes it. Raises OSError where that cannot be written."""

@@ -13,6 +13,7 @@ from markupsafe import Markup
 
 from app import model_views, views
 from app.broadcast import Regions
+from app.chapters_page import section_words, told_html, tree_html
 from app.citations import Citations, Cited
 from app.composing import crowded_html, instructions_html, meter_html
 from app.faults import in_words
@@ -213,6 +214,7 @@ class Page:
                 (_edition(book), desk.reading.passage),
                 lambda: reader_html(book, desk.reading.passage),
             ),
+            **self._chapters(book, card),
             "found": keep(
                 "found",
                 (_edition(book), desk.reading.wanted, desk.reading.exact),
@@ -224,6 +226,25 @@ class Page:
             "spoken": keep(
                 "spoken", (now and now.phase, intake.opening), lambda: views.spoken(now, intake.opening)
             ),
+        }
+
+    def _chapters(self, book: Document | None, card: dict | None) -> dict[str, str]:
+        """The tree of the chapters and the summary of the one that stands open."""
+        desk, keep, edition = self._desk, self._keep, _edition(book)
+        place, ticked = desk.reading.passage, desk.tree.ticked
+        words = keep("words", edition, lambda: section_words(book) if book else [])
+        told = keep(
+            "summaries",
+            (edition, desk.until, desk.tree.version),
+            lambda: desk.tree.summaries(book) if book else {},
+        )
+        return {
+            "tree": keep(
+                "tree",
+                (edition, desk.until, card, place, ticked, told),
+                lambda: tree_html(book, card, place, words=words, ticked=ticked, told=told),
+            ),
+            "told": keep("told", (edition, desk.until, place, told), lambda: told_html(book, place, told)),
         }
 
     def _library(self) -> str:

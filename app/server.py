@@ -179,6 +179,7 @@ class Server:
             Route("/ended", self._when_ended),
             Route("/log", self._log),
             Route("/export", self._export),
+            Route("/export/summaries", self._export),
             Route("/covers/{book_id}", self._book_cover),
             Mount("/fonts", StaticFiles(directory=FONTS)),
         ]
@@ -297,6 +298,7 @@ class Server:
         kinds = {"md": "text/markdown", "html": "text/html", "json": "application/json"}
         if form not in kinds:
             return PlainTextResponse("no such form", 404)
-        name, text = self._desk.talks.export(form)
+        of_chapters = request.url.path.endswith("/summaries")
+        name, text = (self._desk.tree if of_chapters else self._desk.talks).export(form)
         header = {"Content-Disposition": "attachment; filename*=UTF-8''" + urllib.request.quote(name)}
         return PlainTextResponse(text, media_type=f"{kinds[form]}; charset=utf-8", headers=header)

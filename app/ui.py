@@ -137,8 +137,10 @@ def _right() -> None:
         _region("plan")
     with gr.Column(elem_id="pane-reader", min_width=0):
         _fixed("reader-tools")
+        _region("tree")
         _region("found")
         _region("marks")
+        _region("told")
         _region("reader")
 
 

@@ -61,10 +61,11 @@ class Ask:
     """One question, or the wish for a summary (`question` None), about a book, or without one.
 
     `params`: fields of Params that are to differ from the settings. `history`: what was said before, oldest
-    first. `fresh`: read every part again, even when its summary is known. `until`: the last chapter that may
-    be read or shown (1-based), as if the book ended with it; None: there is no limit. `summary_length`:
-    one of core.config.LENGTHS. `guest`: another program asks, and what it reads gives way to what the person
-    reads. `instructions`: the person's own, for every answer ("answer in German, briefly"). UserError where
+    first. `chapters`: the first and the last that are read; `ticked`: these alone are (1-based). `fresh`:
+    read every part again, even when its summary is known. `until`: the last chapter that may be read or shown
+    (1-based), as if the book ended with it; None: there is no limit. `summary_length`: one of
+    core.config.LENGTHS. `guest`: another program asks, and what it reads gives way to what the person reads.
+    `instructions`: the person's own, for every answer ("answer in German, briefly"). UserError where
     they are too long. `keep_all`: nothing is answered rather than that the oldest of the history is left out.
     """
 
@@ -72,6 +73,7 @@ class Ask:
     book: Document | None = None
     conversation_id: str = ""
     chapters: tuple[int, int] | None = None
+    ticked: tuple[int, ...] = ()
     fit: str = "auto"
     params: Mapping[str, Any] = field(default_factory=dict)
     history: tuple[Exchange, ...] = ()

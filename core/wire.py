@@ -84,7 +84,8 @@ def unpack_ask(values: dict[str, Any], book: Document | None) -> Ask:
     """The question that `pack_ask` packed, about `book`."""
     chapters = tuple(values["chapters"]) if values["chapters"] else None
     said = tuple(Exchange(**{**one, "ids": tuple(one["ids"])}) for one in values["history"])
-    return Ask(**{**values, "book": book, "chapters": chapters, "history": said})
+    whole = {**values, "book": book, "chapters": chapters, "ticked": tuple(values["ticked"]), "history": said}
+    return Ask(**whole)
 
 
 def unpack_stats(values: dict[str, Any]) -> Stats:

@@ -12,8 +12,8 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Generic, TypeVar
 
 from core.conversation.looking import Stretches, stretches
-from core.conversation.reading import Part, ReadingPlan, ReadingStyle, plan_reading
-from core.documents.document import Document
+from core.conversation.reading import Part, ReadingPlan, ReadingStyle, book_chapters, plan_reading
+from core.documents.document import Document, Section
 from core.evidence.passages import Passage, passages
 from core.evidence.support import Evidence
 from core.text.ranking import PartIndex
@@ -64,14 +64,22 @@ class Books:
         self._indexes: Recent[PartIndex] = Recent(1)
         self._evidence: Recent[Evidence] = Recent(1)
         self._passages: Recent[tuple[Passage, ...]] = Recent(1)
+        self._chapter_tokens: Recent[tuple[int, ...]] = Recent(_PLANS)
         self._stretches: Recent[Stretches] = Recent(_PLANS)
 
     def plan(
-        self, book: Document, *, fit: str, chapters: tuple[int, int] | None, reserve: int, apart: bool = False
+        self,
+        book: Document,
+        *,
+        fit: str,
+        chapters: tuple[int, int] | None,
+        reserve: int,
+        ticked: tuple[int, ...] = (),
+        apart: bool = False,
     ) -> ReadingPlan:
         """How the book is read. Raises UserError as `plan_reading`."""
         return self._plans.get(
-            (book.sha256, len(book.text), fit, chapters, reserve, apart),
+            (book.sha256, len(book.text), fit, chapters, ticked, reserve, apart),
             lambda: plan_reading(
                 book,
                 self._tokenizer,
@@ -79,9 +87,17 @@ class Books:
                 style=self._style,
                 fit=fit,
                 chapters=chapters,
+                ticked=ticked,
                 reserve=reserve,
                 apart=apart,
             ),
+        )
+
+    def chapter_tokens(self, book: Document) -> tuple[int, ...]:
+        """How many tokens each chapter has."""
+        return self._chapter_tokens.get(
+            (book.sha256, len(book.text)),
+            lambda: tuple(self._tokenizer.count(passage(book, one)) for one in book_chapters(book)),
         )
 
     def ids(self, book: Document, part: Part) -> Sequence[int]:
@@ -113,10 +129,18 @@ class Books:
 
     def forget(self, sha256: str) -> None:
         """Drops what is kept of a book."""
-        for kept in (self._plans, self._ids, self._indexes, self._evidence, self._passages, self._stretches):
+        for kept in (
+            self._plans,
+            self._ids,
+            self._chapter_tokens,
+            self._indexes,
+            self._evidence,
+            self._passages,
+            self._stretches,
+        ):
             kept.drop(lambda key: key[0] == sha256)
 
 
-def passage(book: Document, part: Part | Passage) -> str:
+def passage(book: Document, part: Part | Passage | Section) -> str:
     """A part's text as the model gets it: paragraphs apart, no runs of blank lines."""
     return re.sub(r"\n\s*\n\s*", "\n\n", book.text[part.start : part.end]).strip()

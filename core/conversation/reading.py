@@ -5,7 +5,7 @@ what is not.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import groupby
 from typing import Any
@@ -134,11 +134,12 @@ def plan_reading(
     style: ReadingStyle,
     fit: str = "auto",
     chapters: tuple[int, int] | None = None,
+    ticked: tuple[int, ...] = (),
     reserve: int = 768,
     apart: bool = False,
 ) -> ReadingPlan:
-    """How to read `document` (or its chapters first..last, 1-based) with `reserve` tokens kept free for
-    question and answer. `apart`: no part has more than one chapter.
+    """How to read `document` (or its chapters first..last, or those `ticked`, 1-based) with `reserve` tokens
+    kept free for question and answer. `apart`: no part has more than one chapter.
 
     Raises UserError when there is nothing to read, the chapters do not exist, or `fit` is "whole" and it does
     not fit.
@@ -146,15 +147,16 @@ def plan_reading(
     assert fit in FITS, fit
     book = book_chapters(document)
     names = chapter_names(document, book)
-    chosen = _chosen(book, chapters)
-    sections = book[chosen.start : chosen.stop]
+    chosen = _ticked(book, ticked) if ticked else _chosen(book, chapters)
+    sections = [book[number] for number in chosen]
     if not any(document.text[s.start : s.end].strip() for s in sections):
         said = _("There is no text to read in {title}. Choose other chapters or another file.")
         raise UserError(said.format(title=document.title or _("this file")))
     left_out = _left_out(document, book, names, chosen)
     spans = _spans(sections)
     if fit == "passages":
-        places = tuple(Part(place(names, chosen), start, end, 0) for start, end in spans)
+        inside = [[n for n in chosen if not ticked or start <= book[n].start < end] for start, end in spans]
+        places = tuple(Part(place(names, of), *span, 0) for of, span in zip(inside, spans, strict=True))
         return ReadingPlan("passages", places, 0, left_out)
     room = context_tokens - reserve
     tokens = sum(counter.count(document.text[start:end].strip()) for start, end in spans)
@@ -162,7 +164,8 @@ def plan_reading(
     if fit == "whole" and (tokens > room or len(spans) > 1):
         raise UserError(_does_not_fit(tokens, room, reserve, context_tokens, len(spans)))
     if fit != "sections" and tokens <= longest_whole and len(spans) == 1:
-        label = _("the whole book") if chapters is None else place(names, chosen)
+        whole = chapters is None and not ticked
+        label = _("the whole book") if whole else place(names, chosen)
         return ReadingPlan("whole", (Part(label, *spans[0], tokens),), tokens, left_out)
     limit = min(style.part_tokens, room)
     parts = _parts(document, counter, book, names, chosen, limit=limit, apart=apart)
@@ -198,8 +201,20 @@ def _chosen(book: Sequence[Section], chapters: tuple[int, int] | None) -> range:
     return range(first - 1, last)
 
 
+def _ticked(book: Sequence[Section], ticked: Sequence[int]) -> list[int]:
+    numbers = sorted(set(ticked))
+    _chosen(book, (numbers[0], numbers[-1]))
+    return [number - 1 for number in numbers]
+
+
+def _runs(numbers: Iterable[int]) -> list[list[int]]:
+    """Numbers in order, cut where one is missing."""
+    grouped = groupby(enumerate(numbers), key=lambda one: one[1] - one[0])
+    return [[number for _at, number in run] for _key, run in grouped]
+
+
 def _left_out(
-    document: Document, book: Sequence[Section], names: Sequence[Name], chosen: range
+    document: Document, book: Sequence[Section], names: Sequence[Name], chosen: Sequence[int]
 ) -> tuple[str, ...]:
     """What is not read, in the order of the book."""
 
@@ -216,10 +231,10 @@ def _left_out(
         and document.chapters
         and document.text[section.start : section.end].strip()
     ]
-    before, after = range(chosen.start), range(chosen.stop, len(book))
+    others = _runs(number for number in range(len(book)) if number not in set(chosen))
     return (
         *(around(s) for s in outside if s.kind == "front"),
-        *(place(names, r) for r in (before, after) if r),
+        *(place(names, run) for run in others),
         *(around(s) for s in outside if s.kind == "back"),
     )
 
@@ -253,7 +268,7 @@ def _parts(
     counter: Counter,
     book: Sequence[Section],
     names: Sequence[Name],
-    chosen: range,
+    chosen: Sequence[int],
     *,
     limit: int,
     apart: bool,

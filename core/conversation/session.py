@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import accumulate
 from typing import Any
 
 from core.ask import Ask
@@ -33,7 +34,7 @@ from core.conversation.expectation import Expectation
 from core.conversation.notes import NoteStore
 from core.conversation.parts import InParts
 from core.conversation.passages import FromPassages
-from core.conversation.reading import ReadingPlan, ReadingStyle, of_length
+from core.conversation.reading import ReadingPlan, ReadingStyle, book_chapters, of_length
 from core.conversation.summary import Summarizer
 from core.conversation.supporting import whole_sentences
 from core.conversation.telling import Summaries
@@ -47,6 +48,7 @@ from core.text.words import duration
 from core.text.words import translated as _
 
 _FRAME_TOKENS = 160  # kept free for the frame and the instruction
+_READ_SHARE = 0.98
 _ANSWER_TOKENS = 512  # of an answer, where nothing says how long it may be
 
 
@@ -186,6 +188,8 @@ class Session:
             "share_of_context": plan.tokens / self._engine.context_tokens,
             "fits": plan.mode == "whole",
             "parts": [part.label for part in plan.parts],
+            "chapter_tokens": list(self._books.chapter_tokens(book)),
+            "chapters_read": self._chapters_read(book, plan),
             "snapshot_tokens": stored,
             "prefill_s_estimate": prefill_s,
             "read_s_estimate": prefill_s if len(plan.parts) == 1 else self._summary_s(book, plan),
@@ -264,7 +268,9 @@ class Session:
     def _reading_plan(self, run: Run, fit: str, *, apart: bool = False) -> ReadingPlan:
         ask, own = run.ask, self._tokenizer.count(run.ask.instructions) if run.ask.instructions else 0
         reserve = run.params.max_new_tokens + self._instruction_tokens + own
-        return self._books.plan(ask.book, fit=fit, chapters=ask.chapters, reserve=reserve, apart=apart)
+        return self._books.plan(
+            ask.book, fit=fit, chapters=ask.chapters, ticked=ask.ticked, reserve=reserve, apart=apart
+        )
 
     def _room_tokens(self, answer: int) -> int:
         """What a context holds of a text beside the instructions and an answer."""
@@ -328,6 +334,19 @@ class Session:
             return 0
         part = plan.parts[0]
         return min(plan.tokens, self._shelf.held_tokens((book.sha256, part.start, part.end)))
+
+    def _chapters_read(self, book: Document, plan: ReadingPlan) -> list[bool]:
+        """Of each chapter, whether the model need not read it again: its keys and values are kept, or where
+        the book is read in parts the summaries of all that lie in it.
+        """
+        chapters, tokens = book_chapters(book), self._books.chapter_tokens(book)
+        if len(plan.parts) == 1:
+            known = max(self._held_tokens(book, plan), self._stored_tokens(book, plan))
+            # a text cut at its chapters has a few tokens more than in one piece
+            return [_READ_SHARE * end <= known for end in accumulate(tokens)]
+        told = {note.first for note in self._summaries.known(book, plan)}
+        unread = [part for at, part in enumerate(plan.parts) if at not in told]
+        return [not any(part.start < one.end and one.start < part.end for part in unread) for one in chapters]
 
     def _wait_s(self, book: Document, plan: ReadingPlan) -> float:
         """Seconds until a question's answer begins: what is not read of the book, or of its longest part."""

@@ -15,6 +15,7 @@ from jinja2 import UndefinedError, meta
 
 from app import model_views, views
 from app.asking import Crowded
+from app.chapters_page import told_html, tree_html
 from app.citations import Cited, Found
 from app.composing import crowded_html, instructions_html, meter_html
 from app.exported import as_html
@@ -153,6 +154,9 @@ def every_region() -> list[str]:
         plan_html(PLAN, model=BAD),
         reader_html(BOOK, Passage(3, 4)),
         found_html(BOOK, _read_in()),
+        tree_html(BOOK, {}, Passage(), words=[3], ticked=(1,), told=(1,)),
+        tree_html(BOOK, {}, Passage(), words=[3], ticked=(), told=(1,)),
+        told_html(BOOK, Passage(), {1: BAD}),
         marks_html(BOOK, _read_in()),
     ]
 

@@ -125,6 +125,20 @@ def test_chapters_narrow_and_the_rest_is_named():
     assert (made.tokens, made.left_out) == (130, ("Chapter 1: Of 0", "Chapter 4: Of 3"))
 
 
+def test_ticked_chapters_alone_are_read_and_the_rest_is_named():
+    document = book(50, 60, 70, 80, 90)
+    made = plan(document, ticked=(5, 1, 2))
+    assert made.mode == "sections" and made.tokens == 200
+    assert made.left_out == ("Chapters 3–4: Of 2 to Of 3",)
+    read = " ".join(document.text[part.start : part.end] for part in made.parts)
+    assert "c2w" not in read and "c3w" not in read and "c0w0" in read and "c1w59" in read and "c4w89" in read
+    passages = plan(document, ticked=(1, 4), fit="passages")
+    assert [part.label for part in passages.parts] == ["Chapter 1: Of 0", "Chapter 4: Of 3"]
+    assert plan(document, ticked=(2,)).parts[0].label == "Chapter 2: Of 1"
+    with pytest.raises(UserError, match="this book has 5"):
+        plan(document, ticked=(2, 6))
+
+
 def test_front_and_back_matter_is_left_out_and_named():
     document = book(
         30,

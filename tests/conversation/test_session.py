@@ -440,3 +440,16 @@ def test_a_forgotten_book_leaves_memory_and_disk():
     assert [context.closed for context in engine.contexts] == [True, False]
     session.save(should_stop=lambda: False)
     assert [owner for owner, _ in engine.saved] == [other.sha256]
+
+
+@pytest.mark.parametrize("chapters", [1, 4])
+def test_the_card_says_the_tokens_of_each_chapter_and_which_were_read(chapters: int):
+    """Of a book that is read whole, and of one in parts."""
+    text = book(chapters=chapters)
+    session, _ = make(reply_by_prompt)
+    card = session.card(text)
+    assert len(card["chapter_tokens"]) == chapters and min(card["chapter_tokens"]) > 0
+    assert sum(card["chapter_tokens"]) == pytest.approx(card["tokens"], rel=0.1)
+    assert card["chapters_read"] == [False] * chapters and card["fits"] == (chapters == 1)
+    ask(session, text, None)
+    assert session.card(text)["chapters_read"] == [True] * chapters

@@ -1,0 +1,56 @@
+"""The tree of chapters in a browser: ticks, summaries beside the text, export."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.app.fake_runtime import FakeRuntime, wait_until
+from tests.e2e.test_accessible import problems
+
+pytestmark = pytest.mark.e2e
+
+
+@pytest.fixture
+def tree(serve, open_page):
+    """The sample book's tree, unfolded: (page, desk)."""
+    page = open_page(serve(FakeRuntime(pace=0.002, prefill_steps=2)))
+    desk = serve.desk
+    desk.intake.sample(desk.intake.samples[1].name)
+    page.wait_for_selector(".card-facts:has-text('tokens')")
+    page.click("#tab-reader")
+    page.click(".tree > summary")
+    return page, desk
+
+
+def test_ticks_choose_what_is_read_and_told(tree):
+    page, desk = tree
+    assert "tokens" in page.inner_text(".tree li:has(input) >> nth=0")
+    assert problems(page) == []
+    page.check(".tree input >> nth=1")
+    page.check(".tree input >> nth=3")
+    page.click("[data-act=tell-ticked]")
+    wait_until(lambda: desk.turns and not desk.busy)
+    assert desk.engine.asked[-1].ticked == (2, 4)
+    page.wait_for_selector(".tree li:has-text('summarised') >> nth=1")
+    assert page.locator(".tree li:has-text('summarised')").count() == 2
+    page.click("[data-act=untick]")
+    page.wait_for_selector("[data-act=untick]", state="detached")
+    assert page.locator(".tree input:checked").count() == 0
+
+
+def test_a_chapters_summary_stands_beside_its_text_and_the_next_is_one_key_away(tree):
+    page, desk = tree
+    page.click(".tree li:has(input) >> nth=1 >> .tree-title")
+    page.click(".told [data-act=tell]")
+    page.wait_for_selector(".told p:has-text('Told of')")
+    first = page.inner_text(".told p")
+    wait_until(lambda: not desk.busy)
+    page.focus(".reader-text")
+    page.keyboard.press("n")
+    page.wait_for_selector(".told [data-act=tell]")
+    page.keyboard.press("p")
+    page.wait_for_selector(".told p")
+    assert page.inner_text(".told p") == first
+    with page.expect_download() as sent:
+        page.click(".tree-export >> text=Markdown")
+    assert first in sent.value.path().read_text(encoding="utf-8")
