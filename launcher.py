@@ -14,6 +14,7 @@ Standard library only. This file keeps to syntax that every Python since 2.7 can
 a sentence instead of a syntax error; everything newer lives in installer/.
 """
 
+import glob
 import os
 import subprocess
 import sys
@@ -42,6 +43,7 @@ def another_python():
     candidates = [[name] for name in names]
     if sys.platform == "win32":
         candidates = [["py", "-3.%d" % minor] for minor in (12, 13, 11, 10)] + [["python"]]
+    candidates += [[python] for python in brought_pythons()]
     question = "import sys; sys.exit(0 if %r <= sys.version_info[:2] <= %r else 1)" % (OLDEST, NEWEST)
     for candidate in candidates:
         try:
@@ -58,6 +60,13 @@ def another_python():
     return None
 
 
+def brought_pythons():
+    """Those that a starter in installer/ has fetched."""
+    found = glob.glob(os.path.join(ROOT, ".python", "cpython-3.1*", "bin", "python3"))
+    local = os.path.join(os.environ.get("LOCALAPPDATA", ""), "TriForce", "python")
+    return found + glob.glob(os.path.join(local, "cpython-3.1*", "python.exe"))
+
+
 def refuse_this_python():
     """Run again with a Python that fits, where there is one; else say how to get it."""
     other = another_python()
@@ -66,7 +75,8 @@ def refuse_this_python():
     here = ".".join(str(part) for part in sys.version_info[:3])
     remedy = HOW_TO_GET_PYTHON.get(sys.platform, HOW_TO_ELSEWHERE)
     sys.stderr.write(
-        "TriForce Chat needs Python 3.10 to 3.13, 64-bit; this is Python %s.\n%s\n" % (here, remedy)
+        "TriForce Chat needs Python 3.10 to 3.13, 64-bit; this is Python %s.\n%s\n"
+        "Or use the starter in the folder installer, which can fetch one.\n" % (here, remedy)
     )
     return 1
 

@@ -150,7 +150,7 @@ class Environment:
             driver = torch_build.find_driver()
             build = self._choose(driver)
             self._require_free_space(build)
-            if os.name == "nt":
+            if sys.platform == "win32":
                 pip.install_runtime(self.root / "requirements.txt", self.folder, progress)
             pip.install_torch(build, replace=record.torch != "", progress=progress)
             pip.check_torch()

@@ -231,3 +231,32 @@ def test_two_starts_at_once_make_one_environment(root, installs, monkeypatch, si
     assert silent.steps[0].startswith("Another start")
     assert installs == ALL
     holder.wait(10)
+
+
+def test_the_wheels_are_those_beside_the_program_and_the_cache_goes_at_the_end(
+    root, installs, monkeypatch, silent
+):
+    """A folder under another name would be passed by without a word."""
+    seen: list[Path] = []
+
+    def install(self: Pip, title: str, arguments: list[object], progress: Progress) -> None:
+        seen.append(self._wheels)
+        self._cache.mkdir()
+
+    monkeypatch.setattr(Pip, "install", install)
+    environment = Environment(root)
+    environment.make_ready(extras=False, progress=silent)
+    assert seen == [root / "wheels"]
+    assert not (environment.folder / "cache").exists() and not (environment.folder / "tmp").exists()
+
+
+def test_windows_gets_the_visual_c_runtime_before_torch(root, installs, monkeypatch, silent):
+    """torch does not load without it, and is tried as soon as it is there."""
+    monkeypatch.setattr(
+        Pip,
+        "install_runtime",
+        lambda self, requirements, environment, progress: installs.append(environment.name),
+    )
+    monkeypatch.setattr(environment_module.sys, "platform", "win32")
+    Environment(root).make_ready(extras=False, progress=silent)
+    assert installs == [".venv", *ALL]

@@ -160,7 +160,20 @@ def test_an_unfit_python_hands_over_or_says_what_to_install(
 
     monkeypatch.setattr(launcher.subprocess, "call", not_installed)
     assert launcher.refuse_this_python() == 1
-    assert "needs Python 3.10 to 3.13" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "needs Python 3.10 to 3.13" in said and "starter in the folder installer" in said
+
+
+def test_a_python_that_a_starter_fetched_is_found(monkeypatch, tmp_path):
+    """`python3` is the system's, too new, and the one that was fetched lies beside the program."""
+    import launcher
+
+    python = tmp_path / ".python" / "cpython-3.12.1-linux-x86_64-gnu" / "bin" / "python3"
+    python.parent.mkdir(parents=True)
+    python.symlink_to(sys.executable)
+    monkeypatch.setattr(launcher, "ROOT", str(tmp_path))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert launcher.another_python() == [str(python)]
 
 
 SHARED_OUT = ["-n", "3", "--dist", "worksteal"]
