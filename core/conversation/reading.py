@@ -61,6 +61,9 @@ class ReadingStyle:
     # not measured to gain by it (core.conversation.consensus)
     consensus: int = 0
     consensus_temperature: float = 0.7
+    english: bool = False  # it answers in no other language
+    # follows a question in another language than English, which the prompts around it are in
+    language_wish: str = "Answer in the language of this question."
     passages: bool = False  # it reads short texts best: questions are answered from passages by default
     temperature: float = 0.3
     top_p: float = 0.9

@@ -43,6 +43,7 @@ from core.documents.document import Document
 from core.engine import Engine
 from core.errors import UserError
 from core.events import Event, Reading
+from core.text.foreign import foreign
 from core.text.tokenizer import Tokenizer
 from core.text.words import duration
 from core.text.words import translated as _
@@ -133,6 +134,7 @@ class Session:
             return
         run = Run(replace(ask, book=ask.book.up_to(ask.until)), params, should_stop)
         ask, plan = run.ask, self._plan_for(run)
+        plan = replace(plan, notes=(*plan.notes, *self._english_only(ask.question)))
         if plan.mode == "passages":
             yield from self._from_passages.answer(run, plan, self._from_passages.found(ask, plan))
         elif ask.question is None and (plan.mode != "whole" or self._style.summaries != "told"):
@@ -195,8 +197,20 @@ class Session:
             "read_s_estimate": prefill_s if len(plan.parts) == 1 else self._summary_s(book, plan),
             "passages_s_estimate": self._expectation.passages_s(self._style),
             "from_passages": self._style.passages or self._wait_s(book, plan) > self._read_whole_s,
-            "notes": [*plan.notes, *book.warnings],
+            "notes": [*plan.notes, *self._no_english(book), *book.warnings],
         }
+
+    def _english_only(self, question: str | None) -> tuple[str, ...]:
+        """What is to be known of a question in a language that the model does not answer in."""
+        if not (self._style.english and question and foreign(question)):
+            return ()
+        return (_("This model answers in English only. Ask in English, or choose another model."),)
+
+    def _no_english(self, book: Document) -> tuple[str, ...]:
+        """The same of a book."""
+        if not (self._style.english and foreign(book.text)):
+            return ()
+        return (_("This model reads and answers in English only. For this book, choose another model."),)
 
     def room(self, ask: Ask) -> dict[str, Any]:
         """How the context would be filled by an answer, see Turns.room; without a question: by the next one.

@@ -1,0 +1,57 @@
+"""Whether a text is in another language than English: by its script, else by the small words that no text of
+its language goes without.
+"""
+
+from __future__ import annotations
+
+import re
+
+_LATIN = 0.6  # of its letters; foreign names and quotations stand in English books, too
+_SAMPLE = 20_000  # characters from the middle of a longer text
+_WORD = re.compile(r"[^\W\d_]+")
+# small words that are not English ones, too
+_FOREIGN = frozenset(
+    _WORD.findall(
+        """
+    aber als auch auf aus bei bin das dass dem den der des die diese dieser du ein eine einem einen
+    einer er
+    es für hat ich ihm ihr im ist kann mit nach nicht noch nur oder sein seine sich sie sind über um und
+    von vor
+    wann warum welche wem wen wenn wer werden wie wird wo wurde zu zum zur
+    au aux avec ce ces cette comment dans de du elle est et il ils je la le les leur mais ne nous où par pas
+    pour pourquoi quand que quel quelle qui sa se ses son sont sur un une vous
+    al como con cuál cuando cuándo del dónde ella el él en era eso esta este fue ha hay las lo los más muy no
+    para pero por porque qué quién se su sus una y ya
+    alla anche che chi come da degli dei della delle di dove e è gli ha i il io lei lo ma nel nella non
+    perché più quale quando questo si sono sua suo tra un uno
+    ao as com dos ela ele em foi isso mas mais não na nas nos o onde os ou pela pelo quem são seu sua um uma
+    aan dat de deze dit een en het hij ik maar met niet ook op te van voor waar waarom wat wie zijn zij
+    och att det som på är av för med den till inte han hon var vad vem jag ett og ikke hvem hvad
+        """
+    )
+) - {"no", "as", "a", "i", "me", "he", "she", "in", "on", "to", "do", "so", "an", "was", "die", "son", "sin"}
+_ENGLISH = frozenset(
+    _WORD.findall(
+        """
+    the of and to in is was are were he she it his her him they them their you your that this these those with
+    for as on at by from be been not but or an a i me my we our who what when where why how which did do does
+    had has have will would can could should if then there about tell describe explain
+        """
+    )
+)
+
+
+def foreign(text: str) -> bool:
+    """True where the text is rather in another language than in English; False where that cannot be told."""
+    if len(text) > _SAMPLE:
+        start = (len(text) - _SAMPLE) // 2
+        text = text[start : start + _SAMPLE]
+    letters = [letter for letter in text if letter.isalpha()]
+    if not letters:
+        return False
+    # Latin letters, those with accents among them, end at U+024F
+    if sum(letter <= "\u024f" for letter in letters) < _LATIN * len(letters):
+        return True
+    words = _WORD.findall(text.lower())
+    english = sum(word in _ENGLISH for word in words)
+    return sum(word in _FOREIGN for word in words) > english

@@ -1,0 +1,50 @@
+"""The language of an answer follows the question, where the model has more than one."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from core.documents.document import Document, Section
+from tests.fakes import CharTokenizer
+from tests.talks import STYLE, ask, book, finished, make
+
+ENGLISH = dataclasses.replace(STYLE, english=True)
+NOTE = "This model answers in English only."
+GERMAN = "Der Wärter zündete die Lampe an und schrieb, dass niemand kam. Er war nicht allein.\n\n" * 4
+WHOLE = Document("L", "", "txt", GERMAN, (Section("Eins", 0, len(GERMAN)),), sha256="l")
+
+
+def asked_in(question: str, **options) -> tuple[str, tuple[str, ...]]:
+    """The prompt, and the notes of the answer."""
+    session, engine = make(**options)
+    done = finished(ask(session, book(1), question))
+    return CharTokenizer().decode(engine.prompts[-1]), done.notes
+
+
+def test_question_in_another_language_asks_for_its_language():
+    """The prompt around it is English, and pulls an answer into English."""
+    prompt, notes = asked_in("Wer bewacht die Lampe?")
+    assert "Wer bewacht die Lampe?\nAnswer in the language of this question." in prompt
+    assert notes == ()
+
+
+def test_english_question_is_put_as_it_always_was():
+    """What was measured was measured with these prompts, and what was read of a book is known by them."""
+    prompt, notes = asked_in("Who keeps the lamp?")
+    assert "Answer in the language" not in prompt and notes == ()
+
+
+def test_model_of_one_language_says_so():
+    """It would answer a German question in English, and nobody would know why."""
+    prompt, notes = asked_in("Wer bewacht die Lampe?", style=ENGLISH)
+    assert "Answer in the language" not in prompt
+    assert [note[: len(NOTE)] for note in notes] == [NOTE]
+    assert asked_in("Who keeps the lamp?", style=ENGLISH)[1] == ()
+
+
+def test_card_of_a_book_in_another_language_says_so():
+    """Before it is read: afterwards half an hour is lost."""
+    (note,) = make(style=ENGLISH)[0].card(WHOLE)["notes"]
+    assert note.startswith("This model reads and answers in English only.")
+    assert make(style=ENGLISH)[0].card(book(1))["notes"] == []
+    assert make()[0].card(WHOLE)["notes"] == []
