@@ -317,6 +317,8 @@ def remembered(settings: Settings) -> Settings:
         return settings
     try:
         name = json.loads(_choice_file().read_text(encoding="utf-8"))["model"]
-        return replace(settings, model=name) if is_downloaded(find(name)) else settings
+        # a file from outside is not opened here: the engine looks at it under limits
+        here = Path(name).is_file() if Path(name).is_absolute() else is_downloaded(find(name))
+        return replace(settings, model=name) if here else settings
     except (OSError, ValueError, KeyError, TypeError, AttributeError, UserError):
         return settings

@@ -79,6 +79,7 @@ def _planned(settings: Settings) -> tuple[Choice, Callable[[int], Plan]]:
     from core.planning.known import known_in
     from core.planning.offers import choose, plan_for
 
+    _look_first(settings)
     machine, known = probe(paths.data_dir()), known_in(paths.data_dir())
     choice = choose(machine, settings, is_downloaded=is_downloaded, known=known)
 
@@ -88,6 +89,18 @@ def _planned(settings: Settings) -> tuple[Choice, Callable[[int], Plan]]:
         return plan_for(machine, fewer, choice.entry, is_there=is_downloaded, known=known).plan
 
     return choice, replan
+
+
+def _look_first(settings: Settings) -> None:
+    """A model file from outside is looked at under limits before this process opens it, at every load.
+    Raises UserError.
+    """
+    from core.model.catalogue import gguf_at
+    from core.model.foreign import entry_safely
+
+    for name in (settings.model, settings.draft_model):
+        if name and (file := gguf_at(Path(name).expanduser())) is not None:
+            entry_safely(file)
 
 
 def _folders(choice: Choice, progress: Progress) -> tuple[Path, Path | None]:

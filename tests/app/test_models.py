@@ -326,3 +326,10 @@ def test_a_file_is_handed_to_the_next_start_where_no_app_runs(home, own, capsys)
     assert remembered(Settings()).model == str(own) and own_files() == [own]
     assert cli.main(["use", str(own.parent / "no.gguf")]) == 1
     assert "no GGUF file" in capsys.readouterr().err
+
+
+def test_a_start_opens_no_file_from_outside_in_the_apps_own_process(home, own, monkeypatch):
+    remember(str(own))
+    monkeypatch.setattr("core.model.catalogue.read_header", lambda file: pytest.fail("it was opened here"))
+    assert remembered(Settings()).model == str(own)
+    survey(PC_PLAIN, Settings())

@@ -130,3 +130,15 @@ def test_a_file_named_by_its_hash_is_called_what_it_says(tmp_path, monkeypatch):
     (tmp_path / "no model").write_bytes(b"text")
     with pytest.raises(UserError, match="no GGUF file"):
         entry_safely(tmp_path / "no model")
+
+
+def test_a_load_looks_under_limits_before_it_opens_the_file(whole, home, monkeypatch):
+    """At every load, whatever was said of the file when it came into the list."""
+    from core import build
+    from core.config import Settings
+
+    monkeypatch.setattr(foreign, "LIMITS", Limits(memory_bytes=1 << 30, time_s=0.0))
+    monkeypatch.setattr("core.model.catalogue.read_header", lambda file: pytest.fail("it was opened here"))
+    for settings in (Settings(model=str(whole)), Settings(draft_model=str(whole))):
+        with pytest.raises(UserError, match="damaged, or built to do harm"):
+            build._planned(settings)

@@ -1,0 +1,128 @@
+"""Every model of the catalogue against what its config.json says: sizes, rotation, tokenizer, and so its
+plan. The facts are in configs.yaml, each with where it is from.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+
+from core.config import Settings
+from core.hardware.gpus import imagined_hardware
+from core.model.catalogue import CatalogueEntry, load
+from core.model.config import load_config
+from core.model.rope import Rope
+from core.model.shapes import ModelShape
+from core.planning.offers import plan_for
+from core.text.gguf_tokenizer import SPLITS
+
+FACTS = yaml.safe_load(Path(__file__).with_name("configs.yaml").read_text(encoding="utf-8"))["models"]
+KEYS = (
+    "num_hidden_layers",
+    "hidden_size",
+    "num_attention_heads",
+    "num_key_value_heads",
+    "head_dim",
+    "intermediate_size",
+    "vocab_size",
+    "tie_word_embeddings",
+    "max_position_embeddings",
+)
+MODELS = [one for one in load().values() if not one.file and one.folder is None]
+
+
+def config_of(name: str) -> dict:
+    facts = FACTS[name]
+    return dict(zip(KEYS, facts["sizes"], strict=True)) | facts["more"] | {"hidden_act": "silu"}
+
+
+def stored(folder: Path, config: dict) -> Path:
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps({**config, "rms_norm_eps": 1e-5, "eos_token_id": 2}))
+    return folder
+
+
+def test_every_model_has_its_facts_and_says_where_they_are_from():
+    assert {entry.name for entry in MODELS} == set(FACTS)
+    assert {facts["source"] for facts in FACTS.values()} <= {"config", "base", "script", "none"}
+    recommended = {"Qwen3-0.6B", "Qwen3-1.7B", "Qwen3-4B-Instruct-2507"}  # on PCs without a card
+    assert all(FACTS[name]["source"] != "none" for name in recommended)
+
+
+@pytest.mark.parametrize("entry", MODELS, ids=lambda entry: entry.name)
+def test_shape_and_context_are_those_of_its_configuration(entry: CatalogueEntry):
+    shape = ModelShape.from_hf_config(config_of(entry.name), name=entry.name)
+    said = ("layers", "hidden", "heads", "kv_heads", "head_dim", "intermediate", "vocab", "tied", "family")
+    assert [getattr(entry.shape, one) for one in said] == [getattr(shape, one) for one in said]
+    own = FACTS[entry.name].get("own", shape.native_context)
+    assert entry.shape.native_context == own
+    assert entry.shape.key_bias == (shape.family == "qwen2")
+
+
+@pytest.mark.parametrize("entry", MODELS, ids=lambda entry: entry.name)
+def test_its_rotation_is_the_one_of_its_configuration(entry: CatalogueEntry, tmp_path: Path):
+    """Frequencies worked out here from the kind's formula, at both ends and where a scaling sets in."""
+    config = load_config(stored(tmp_path / entry.name, config_of(entry.name)))
+    rope = Rope(config, 64, dtype=torch.float32, device=torch.device("cpu"))
+    cos, _sin = rope.at(torch.tensor([1]))
+    found = cos[0, 0, : config.head_dim // 2]
+    given = config_of(entry.name)
+    theta, scaling = given.get("rope_theta", 10000.0), given.get("rope_scaling")
+    plain = [theta ** -(2 * one / config.head_dim) for one in range(config.head_dim // 2)]
+    wanted, scale = plain, 1.0
+    if scaling and scaling.get("rope_type") == "llama3":
+        wanted = [_llama3(one, scaling) for one in plain]
+    elif scaling:
+        wanted, scale = _yarn(plain, theta, config.head_dim, scaling)
+    assert found.tolist() == pytest.approx([math.cos(one) * scale for one in wanted], abs=2e-5)
+    if scaling:
+        assert max(abs(one - two) for one, two in zip(plain, wanted, strict=True)) > 1e-4
+
+
+def _llama3(frequency: float, scaling: dict) -> float:
+    """Long waves are slowed by the factor, short ones are not, and between them it fades."""
+    low, high, original = (
+        scaling[key] for key in ("low_freq_factor", "high_freq_factor", "original_max_position_embeddings")
+    )
+    turns = original * frequency / (2 * math.pi)
+    share = min(max((turns - low) / (high - low), 0.0), 1.0)
+    return frequency * share + frequency / scaling["factor"] * (1 - share)
+
+
+def _yarn(plain: list[float], theta: float, head_dim: int, scaling: dict) -> tuple[list[float], float]:
+    """https://arxiv.org/abs/2309.00071, section 3.2 and 3.4: alpha 1, beta 32."""
+    original, factor = scaling["original_max_position_embeddings"], scaling["factor"]
+
+    def at(turns: float) -> float:
+        return head_dim * math.log(original / (turns * 2 * math.pi)) / (2 * math.log(theta))
+
+    first, last = math.floor(at(32)), math.ceil(at(1))
+    shares = [1 - min(max((one - first) / (last - first), 0.0), 1.0) for one in range(head_dim // 2)]
+    mixed = [one * share + one / factor * (1 - share) for one, share in zip(plain, shares, strict=True)]
+    return mixed, 0.1 * math.log(factor) + 1
+
+
+@pytest.mark.parametrize("entry", MODELS, ids=lambda entry: entry.name)
+def test_its_tokenizer_is_of_a_kind_that_is_known(entry: CatalogueEntry):
+    assert FACTS[entry.name]["pre"] in {*SPLITS, "spm"}
+
+
+@pytest.mark.parametrize(
+    "entry", [one for one in MODELS if one.role == "target"], ids=lambda entry: entry.name
+)
+def test_its_plan_holds_what_its_configuration_needs(entry: CatalogueEntry):
+    """Weights and KV cache of a plan are those that the sizes come to, worked out here."""
+    layers, hidden, heads, kv_heads, head_dim, inner, vocab, tied, _longest = FACTS[entry.name]["sizes"]
+    of_layer = hidden * head_dim * 2 * (heads + kv_heads) + 3 * hidden * inner
+    weights = layers * of_layer + vocab * hidden * (1 if tied else 2)
+    huge = imagined_hardware(ram_gib=4096)
+    plan = plan_for(huge, Settings(context_tokens=8192, kv=16, weights=16), entry).plan
+    budget = {line.name: line.bytes for line in plan.budget}
+    if not entry.embedded:
+        assert budget["weights"] == pytest.approx(2 * weights, rel=0.001)
+    assert budget["KV cache"] == pytest.approx(8192 * 2 * layers * kv_heads * head_dim * 2, rel=0.05)
