@@ -15,8 +15,10 @@ import torch
 from core.assembly.small import ANSWER, small_answers
 from core.backend import kernels
 from core.backend.base import Backend
+from core.backend.codes_example import KINDS, example
 from core.backend.cpu import CpuBackend
 from core.backend.cuda import CudaBackend
+from core.backend.kv_rows import CODES, as_rows, numbers
 from core.cache.base import KVShape
 from core.cache.offloaded import OffloadedKVCache
 from core.config import Settings
@@ -56,6 +58,7 @@ def check(backend: Backend, exact: Backend, gpu: Gpu | None = None) -> Iterator[
     trials: tuple[tuple[str, Callable[[], Finding]], ...] = (
         (_("numbers"), partial(_numbers, backend, gpu)),
         (_("attention"), partial(_attention, backend)),
+        (_("weights in codes"), partial(_codes, backend)),
         (_("copies"), partial(_copies, backend)),
         (_("copies beside computing"), partial(_overlap, backend)),
         (_("recordings"), partial(_recordings, backend)),
@@ -111,12 +114,13 @@ def _numbers(backend: Backend, gpu: Gpu | None) -> Finding:
 
 
 def _attention(backend: Backend) -> Finding:
-    """Few rows and many, over several blocks, grouped heads, against fp64."""
+    """Few rows and many, over several blocks, grouped heads, caches of numbers and of codes, against fp64."""
     chosen, worst = {}, 0.0
     for head_dim in (64, 128):
         chosen[str(head_dim)] = _kernel(backend, head_dim)
         for n, length in ((1, 700), (5, 700), (33, 1000), (200, 900)):
-            worst = max(worst, _off(backend, n, length, head_dim))
+            off = [_off(backend, n, length, head_dim, rows) for rows in (backend.dtype, CODES)]
+            worst = max(worst, *off)
     said = _("off by at most {off:.1g} from exact arithmetic; in reading by {kernel}").format(
         off=worst, kernel=chosen["128"]
     )
@@ -132,12 +136,14 @@ def _kernel(backend: Backend, head_dim: int) -> str:
     return kernels.choose(backend.device, backend.dtype, head_dim).__name__
 
 
-def _off(backend: Backend, n: int, length: int, head_dim: int) -> float:
+def _off(backend: Backend, n: int, length: int, head_dim: int, rows: torch.dtype) -> float:
     dice, block = torch.Generator().manual_seed(n), 256
     q = torch.randn(n, 8, head_dim, generator=dice).to(backend.dtype)
     blocks = -(-length // block)
     k, v = (torch.randn(blocks, 2, block, head_dim, generator=dice).to(backend.dtype) for _ in range(2))
+    k, v = (as_rows(part, head_dim, rows) for part in (k, v))
     got, lse = backend.attend_part(*(one.to(backend.device) for one in (q, k, v)), length=length, causal=True)
+    k, v = (numbers(part, head_dim, torch.float32) for part in (k, v))
     keys, values = (
         part.double().transpose(0, 1).flatten(1, 2)[:, :length].repeat_interleave(4, 0) for part in (k, v)
     )
@@ -147,6 +153,27 @@ def _off(backend: Backend, n: int, length: int, head_dim: int) -> float:
     want = (torch.softmax(scores, -1) @ values).transpose(0, 1)
     off = (got.cpu().double() - want).abs().max(), (lse.cpu().double() - scores.logsumexp(-1).t()).abs().max()
     return float(max(off))
+
+
+def _codes(backend: Backend) -> Finding:
+    """Matrices of every kind of code with few rows and many, and rows of them, against fp64."""
+    dice, worst, before = torch.Generator().manual_seed(0), 0.0, backend.notes
+    for kind in KINDS:
+        planes = example(kind, dice, rows=67)
+        weights, product, rows = planes.decoded(), backend.coded([planes], None), backend.coded_rows(planes)
+        for n in (1, 9, 33, 200):
+            x = torch.randn(n, planes.columns, generator=dice).to(backend.dtype)
+            exact, size = x.double() @ weights.double().t(), x.double().abs() @ weights.double().abs().t()
+            off = (product(x.to(backend.device)).cpu().double() - exact).abs() / size
+            worst = max(worst, float(off.max()))
+        ids = torch.tensor([66, 0, 5])
+        if not torch.equal(rows[ids.to(backend.device)].cpu(), weights[ids].to(backend.dtype)):
+            worst = torch.inf
+    allowed = max(1e-5, torch.finfo(backend.dtype).eps)  # weights and result are rounded once each
+    said = _("off by at most {off:.1g} from exact arithmetic").format(off=worst)
+    found = [note for note in backend.notes if note not in before]
+    figures = {"largest_error": worst, "refused": sorted(backend.refused)}
+    return Finding(_("weights in codes"), worst <= allowed, " ".join((f"{said}.", *found)), figures)
 
 
 def _copies(backend: Backend) -> Finding:

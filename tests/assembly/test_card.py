@@ -10,6 +10,7 @@ import torch
 
 from core.assembly import card
 from core.assembly.card import Finding, check, format_findings
+from core.backend.codes import Planes
 from core.backend.cpu import CpuBackend, PlainCopies
 from core.hardware.gpus import imagined_gpu
 from tests.recording import RecordingBackend
@@ -28,7 +29,9 @@ def small_copies(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_all_is_well_on_the_cpu():
     """Everything runs; what a CPU has not is said to be not here."""
     found = findings(CpuBackend())
-    assert {what for what, one in found.items() if one.ok} == {"numbers", "attention", "copies", "answers"}
+    good = {"numbers", "attention", "weights in codes", "copies", "answers"}
+    assert {what for what, one in found.items() if one.ok} == good
+    assert all(one.ok is not False for one in findings(CpuBackend(torch.bfloat16)).values())
     assert not [one for one in found.values() if one.ok is False]
     assert findings(RecordingBackend())["recordings"].ok
     text = format_findings(list(found.values()))
@@ -56,6 +59,22 @@ def has_none(*args: object, **more: object) -> object:
     raise RuntimeError("no kernel image is available for execution on the device")
 
 
+def sees_codes_badly(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, length: int, causal: bool):
+    """A kernel that multiplies by no factor."""
+    backend = CpuBackend()
+    if k.dtype == torch.int8:
+        k = k[..., : q.shape[-1]].float()
+    return backend.attend_part(q, k, v, length=length, causal=causal)
+
+
+def another_matrix(parts: list[Planes], bias: torch.Tensor | None):
+    return CpuBackend().coded([replace(part, middle=part.middle + 1) for part in parts], bias)
+
+
+def other_rows(planes: Planes):
+    return CpuBackend().coded_rows(planes.picked(torch.arange(planes.rows - 1, -1, -1)))
+
+
 def forgets_its_past(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, length: int, causal: bool):
     """A slip that only passes of several rows show."""
     out, lse = CpuBackend().attend_part(q, k, v, length=length, causal=causal)
@@ -67,6 +86,9 @@ def forgets_its_past(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, lengt
     [
         ("attention", "attend_part", attends_to_too_much),
         ("attention", "attend_part", has_none),
+        ("attention", "attend_part", sees_codes_badly),
+        ("weights in codes", "coded", another_matrix),
+        ("weights in codes", "coded_rows", other_rows),
         ("copies", "copies", LosesRows),
         ("recordings", "capture", lambda run: lambda: run() * 0),
     ],
