@@ -66,6 +66,7 @@ def _about_books(desk: Desk, text: dict[str, str]) -> dict[str, Callable[[], obj
         "forget": lambda: desk.shelf.forget(text.get("id", "")),
         "cancel-opening": desk.intake.cancel,
         "read-pictures": desk.intake.read_pictures,
+        "install-ocr": desk.intake.install_ocr,
         "tick": lambda: desk.tree.tick(_number(text.get("id"))),
         "untick": lambda: desk.tree.tick(0),
         "tell": lambda: desk.tree.summarize(make_wish(desk), [_number(text.get("value"))]),

@@ -15,8 +15,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from app import ocr_install
+from app.faults import in_words
 from app.values import Notice, Opening
 from core.documents.document import Document
+from core.documents.ocr import how_to
 from core.errors import PasswordNeeded, ScannedPages, UserError
 from core.text.words import translated as _
 
@@ -44,6 +47,7 @@ class Intake:
         samples: tuple[Path, ...],
     ) -> None:
         self.samples = samples
+        self.install = ocr_install.install
         self.opening: Opening | None = None
         self._desk, self._upload_dir = desk, upload_dir.resolve()
         self._read, self._cover, self._can_ocr = read, cover, can_ocr
@@ -104,8 +108,36 @@ class Intake:
     def read_pictures(self) -> None:
         """Reads the file that waits again, its scanned pages by OCR."""
         opening = self.opening
-        if opening and opening.offer:
+        if opening and opening.offer and not opening.installs:
             self._open_again(replace(opening, offer="", ocr=True))
+
+    def install_ocr(self) -> None:
+        """Installs OCR, and has it read the file that waits for it."""
+        opening = self.opening
+        if opening and opening.installs and not self._desk.refuse_while_busy():
+            self.opening = replace(opening, offer="", stage=_("Installing OCR"))
+            self._cancelled.clear()
+            threading.Thread(target=self._install, args=(opening,), name="ocr", daemon=True).start()
+            self._desk.change()
+
+    def _install(self, opening: Opening) -> None:
+        """The file waits again where it does not come to that."""
+
+        def progress(stage: str, fraction: float | None = None) -> None:
+            self.opening = replace(opening, offer="", stage=stage, fraction=fraction)
+            self._desk.change()
+
+        try:
+            self.install(progress, self._cancelled.is_set)
+        except (UserError, OSError) as error:
+            self._desk.say(in_words(error))
+            self._cancelled.set()
+        if self._cancelled.is_set():
+            self.opening = opening
+            self._desk.change()
+        else:
+            self.opening = replace(opening, installs=False)
+            self.read_pictures()
 
     def stop(self) -> None:
         """Ends the reading of a file as soon as possible, and of those behind it."""
@@ -261,8 +293,11 @@ class Intake:
                 ended.set()
 
     def _offered(self, opening: Opening, words: str) -> Opening | None:
-        """The file, waiting for a word about its pictures; None where nothing could read them."""
-        return replace(opening, offer=words) if self._can_ocr() and not opening.ocr else None
+        """The file, waiting for a word about its pictures; None where OCR has read them."""
+        if opening.ocr:
+            return None
+        there = self._can_ocr()
+        return replace(opening, offer=words if there else words.removesuffix(how_to()), installs=not there)
 
 
 def _drop(opening: Opening) -> None:

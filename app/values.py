@@ -29,6 +29,7 @@ class Opening:
     locked: bool = False
     # what the person is told before choosing whether OCR reads the pictures
     offer: str = ""
+    installs: bool = False  # OCR is not there yet
     # a sample is the app's own file; an upload is deleted once it is read
     keep: bool = False
     password: str | None = field(default=None, repr=False)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from markupsafe import Markup, escape
 
+from app import ocr_install
 from app.citations import Cited
 from app.history import Turn
 from app.job import Snapshot
@@ -164,7 +165,11 @@ def notice_html(notice: Notice | None) -> str:
 
 def offer_html(opening: Opening | None) -> str:
     """The question whether OCR is to read a file's scanned pages; empty when no file waits for that."""
-    return render("offer.html", offer=opening.offer) if opening and opening.offer else ""
+    if opening is None or not opening.offer:
+        return ""
+    return render(
+        "offer.html", offer=opening.offer, installs=opening.installs, download=ocr_install.DOWNLOAD_BYTES
+    )
 
 
 def locked_html(opening: Opening | None) -> str:

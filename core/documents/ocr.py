@@ -17,7 +17,7 @@ if TYPE_CHECKING:  # the app asks `available` without loading a PDF engine
     from core.documents.pdf_page import Line
 
 _DPI = 200
-_REQUIREMENTS = Path(__file__).resolve().parents[2] / "requirements-ocr.txt"
+REQUIREMENTS = Path(__file__).resolve().parents[2] / "requirements-ocr.txt"
 
 
 def available() -> bool:
@@ -35,7 +35,7 @@ def how_to() -> str:
             "OCR can read them, in some seconds per page: with the app's button, or with --ocr on the "
             "command line."
         )
-    command = f'"{sys.executable}" -m pip install -r "{_REQUIREMENTS}"'
+    command = f'"{sys.executable}" -m pip install -r "{REQUIREMENTS}"'
     return _(
         "To read them, install the OCR extra with the command {command} and open the file again, "
         "or run an OCR program on it first."

@@ -220,13 +220,6 @@ def test_a_book_read_anew_by_better_rules_replaces_the_one_on_the_shelf(make_des
     assert [section.title for section in desk.book.chapters] == ["One", "Two"]
 
 
-def test_a_scan_without_the_ocr_extra_says_why_and_waits_for_nothing(make_desk, engine, book, tmp_path):
-    desk, path = make_desk(engine, read=scan_reader(book), can_ocr=False), put(tmp_path, "old.pdf")
-    desk.intake.upload(str(path), "old.pdf")
-    wait_until(lambda: desk.notice and desk.intake.opening is None)
-    assert "8 of 8 pages" in desk.notice.text and not path.exists()
-
-
 def test_an_offer_declined_or_overtaken_leaves_no_file_behind(make_desk, engine, book, tmp_path):
     desk, path = make_desk(engine, read=scan_reader(book)), put(tmp_path, "old.pdf")
     desk.intake.upload(str(path), "old.pdf")

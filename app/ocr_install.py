@@ -1,0 +1,63 @@
+"""Installs the OCR extra into this program's own environment, when the person says so."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import re
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Callable
+from importlib.metadata import version
+
+from core.documents.ocr import REQUIREMENTS
+from core.errors import UserError
+from core.text.words import translated as _
+
+log = logging.getLogger(__name__)
+# of requirements-ocr.txt with all that it needs and is not there yet: Linux, Python 3.11, 2026-11-22
+DOWNLOAD_BYTES = 120_000_000
+_DOWNLOADING = re.compile(r"\s*Downloading (?:\S*/)?(\S+?)-\d\S* ?(\(.*\))?")
+_PROGRESS = re.compile(r"Progress (\d+) of (\d+)")
+_SAID_LINES = 3  # of what pip said, for the person; the log has all
+
+Progress = Callable[..., None]
+
+
+def install(progress: Progress, should_stop: Callable[[], bool]) -> None:
+    """Downloads and installs. `progress(stage, fraction)` is told how far it is. Raises UserError where it
+    does not come to its end; returns when the extra is there, or as soon as it is stopped.
+    """
+    command = [sys.executable, "-m", "pip", "install", "--no-input", "--disable-pip-version-check"]
+    command += ["--progress-bar", "raw" if _tells_progress() else "off", "-r", str(REQUIREMENTS)]
+    said: deque[str] = deque(maxlen=_SAID_LINES)
+    progress(_("Looking for the parts of OCR"), None)
+    with subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as pip:
+        stage = ""
+        for line in pip.stdout:
+            log.info("pip: %s", line.rstrip())
+            if should_stop():
+                pip.terminate()
+                return
+            if found := _PROGRESS.match(line):
+                progress(stage, int(found[1]) / max(1, int(found[2])))
+                continue
+            said.append(line.strip())
+            if found := _DOWNLOADING.match(line):
+                stage = _("Downloading {name}").format(name=" ".join(filter(None, found.groups())))
+                progress(stage, None)
+            elif line.startswith("Installing"):
+                progress(_("Installing what was downloaded"), None)
+    if pip.returncode:
+        words = _("OCR could not be installed: {reason} See that there is a network and room on the disk.")
+        raise UserError(words.format(reason=" ".join(said)))
+    importlib.invalidate_caches()
+
+
+def _tells_progress() -> bool:
+    """Whether this pip prints how far a download is in a form for programs."""
+    major, minor = version("pip").split(".")[:2]
+    return (int(major), int(minor)) >= (24, 1)
