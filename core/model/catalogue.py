@@ -175,7 +175,8 @@ def gguf_at(path: Path) -> Path | None:
     """
     if path.is_file() and (path.suffix.lower() == ".gguf" or is_gguf(path)):
         return parts_of(path)[0]
-    found = [one for one in sorted(path.glob("*.gguf")) if not is_later_part(one)] if path.is_dir() else []
+    files = sorted(path.glob("*.gguf")) if path.is_dir() else []
+    found = [one for one in files if not is_later_part(one) and "mmproj" not in one.name.lower()]
     if len(found) > 1:
         said = _("{folder} holds several models: {files}. Give the path of one.")
         raise UserError(said.format(folder=path, files=", ".join(one.name for one in found)))

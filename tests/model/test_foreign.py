@@ -9,6 +9,8 @@ import struct
 import time
 from pathlib import Path
 
+import gguf
+import numpy as np
 import pytest
 
 from core.documents.safely import Limits
@@ -142,3 +144,20 @@ def test_a_load_looks_under_limits_before_it_opens_the_file(whole, home, monkeyp
     for settings in (Settings(model=str(whole)), Settings(draft_model=str(whole))):
         with pytest.raises(UserError, match="damaged, or built to do harm"):
             build._planned(settings)
+
+
+@pytest.mark.parametrize(
+    ("family", "said"),
+    [("smollm3", "no rotary positions"), ("mistral3", "scaled by position"), ("phi3", "only")],
+)
+def test_a_file_of_an_architecture_that_does_not_run_says_why_and_what_would(tmp_path, family, said):
+    """What is listed as "not yet" is refused with the same words when somebody brings it."""
+    file = tmp_path / "asked-for.gguf"
+    writer = gguf.GGUFWriter(file, family)
+    writer.add_tensor("token_embd.weight", np.zeros((4, 32), dtype=np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    with pytest.raises(UserError, match=f"asked-for .*{said}.*Choose one of `models list`"):
+        entry_safely(file)
