@@ -14,6 +14,9 @@ from core.text.words import translated as _
 if TYPE_CHECKING:
     from app.handlers import Desk
 
+# what may be done while the data folder is on its way
+WHILE_MOVING = ("decline-move", "dismiss", "look-kept")
+
 
 def make_wish(desk: Desk) -> Ask:
     """The choices of the page as an Ask. What is auto is left to the model's catalogue entry; a seed is drawn
@@ -49,8 +52,9 @@ def dispatch(desk: Desk, data: object) -> None:
         **_about_answers(desk, text),
         **_about_the_app(desk, text),
     }
-    if action := acts.get(text.get("act", "")):
-        action()
+    act = text.get("act", "")
+    if act in acts and (act in WHILE_MOVING or not desk.storage.refuse_while_moving()):
+        acts[act]()
 
 
 def _about_books(desk: Desk, text: dict[str, str]) -> dict[str, Callable[[], object]]:
@@ -142,6 +146,11 @@ def _about_the_app(desk: Desk, text: dict[str, str]) -> dict[str, Callable[[], o
         "tick-folder": lambda: _tick(desk, text.get("value", "")[:2000]),
         "reset": lambda: desk.reset(text.get("id", "")),
         "apply": desk.apply_settings,
+        "look-kept": desk.storage.look,
+        "empty-kept": desk.storage.empty,
+        "move-data": lambda: desk.storage.propose(text.get("text", "")[:4000]),
+        "begin-move": desk.storage.begin,
+        "decline-move": desk.storage.decline,
     }
 
 

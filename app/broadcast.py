@@ -38,6 +38,7 @@ class Broadcast:
         """`edition`: what a page was loaded with beside its regions; when it changes, pages load anew."""
         self._token, self._edition = secrets.token_hex(8), edition
         self._source = source
+        self.left: Callable[[], None] = lambda: None  # called when the last listener has gone
         self._bell = threading.Condition(threading.Lock())
         self._changed = self._closed = False
         self._listeners: set[Listener] = set()
@@ -81,6 +82,9 @@ class Broadcast:
         finally:
             with self._bell:
                 self._listeners.discard(listener)
+                alone = not self._listeners and not self._closed
+            if alone:
+                self.left()
 
     def hang_up(self) -> None:
         """Ends the open streams; a browser that is still there joins again."""

@@ -25,6 +25,7 @@ from app.open_book import OpenBook
 from app.preferences import Preferences, differ
 from app.removal import Removal
 from app.shelf import Shelf
+from app.storage import Storage
 from app.values import Notice
 from core.ask import Ask
 from core.config import Settings
@@ -80,6 +81,9 @@ class Desk:
         )
         self.talks, self.shelf, self.removal = Conversations(self), Shelf(self), Removal(self)
         self.asking, self.meter, self.tree = Asking(self), Meter(self), Chapters(self)
+        self.storage = Storage(self)
+        # whether the end of the last tab may end the app; whether that tab went before anybody was asked
+        self.closable = self.was_left = False
         history.settle()
         self.removal.settle()
         models.changed, self.used = self.change, ModelsUsed(self)
@@ -215,6 +219,13 @@ class Desk:
         """The settings that the engine will know when it is started again."""
         return differ(self._running, self.preferences.settings)
 
+    @property
+    def asks_when_closed(self) -> bool:
+        """Whether the person is to be asked what closing the last tab means."""
+        origin = self.preferences.origin("when_closed")
+        asks = self.preferences.settings.when_closed == "ask"
+        return self.closable and asks and origin not in ("command line", "config.yaml")
+
     def choose(self, key: str, text: str) -> None:
         """Sets a key of the settings to what was typed. Raises UserError for what is not allowed."""
         try:
@@ -321,10 +332,10 @@ class Desk:
     # --- messages
 
     def refuse_while_busy(self) -> bool:
-        """Says that an answer is being written, if one is."""
+        """Says that an answer is being written or the data being moved, if that is so."""
         if self.busy:
             self.say(_("An answer is being written. Stop it first."), "info")
-        return self.busy
+        return self.busy or self.storage.refuse_while_moving()
 
     def say(self, text: str, kind: str = "error") -> None:
         """Puts a message above the conversation."""

@@ -61,6 +61,11 @@ class History:
         with self._lock:
             self._db.close()
 
+    def copy_to(self, path: Path) -> None:
+        """Writes all of it to another file, as it is at this moment. Raises sqlite3.Error."""
+        with self._lock, contextlib.closing(sqlite3.connect(path)) as other:
+            self._db.backup(other)
+
     @property
     def version(self) -> int:
         """Rises with every change of a conversation."""

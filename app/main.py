@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import shutil
 import signal
+import subprocess
 import sys
 import time
 import urllib.request
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from app import moving
 from app.awake import Vigil, at_work
 from app.handlers import Desk
 from app.history import History
@@ -27,12 +31,16 @@ from core import paths
 from core.errors import UserError
 from core.paths import write_whole
 from core.text.words import translated as _
+from installer.login import LoginEntry
 
 if TYPE_CHECKING:
     from app.models import Models
     from core.config import Settings
 
-SAMPLES = Path(__file__).resolve().parent.parent / "assets" / "samples"
+ROOT = Path(__file__).resolve().parent.parent
+SAMPLES = ROOT / "assets" / "samples"
+_AGAIN = "TRIFORCE_AGAIN_AT"  # the port of the app that begins again
+log = logging.getLogger(__name__)
 
 
 def run(
@@ -52,22 +60,41 @@ def run(
         return _hand_over(instance, settings, open_browser, files)
     try:
         with kept_log():
-            _serve(settings, open_browser, instance, preferences or Preferences(settings), files)
+            given = preferences or Preferences(settings)
+            server = _serve(settings, open_browser, instance, given, files)
     finally:
         instance.release()
+    if server.moved:
+        _begin_again(server.port)
     return 0
+
+
+def _begin_again(port: int) -> None:
+    """This program with its arguments as a new process, at the same address, for the tabs that are open."""
+    environ = {**os.environ, _AGAIN: str(port)}
+    command = [sys.executable, *sys.orig_argv[1:]]
+    if os.name == "nt":  # there, a process that becomes another one seems to have ended
+        subprocess.Popen(command, env=environ, creationflags=subprocess.CREATE_NO_WINDOW)
+        return
+    sys.stdout.flush()
+    os.execve(sys.executable, command, environ)
 
 
 def _serve(
     settings: Settings, open_browser: bool, instance: Instance, preferences: Preferences, files: Sequence[str]
-) -> None:
+) -> Server:
     """Serves until the person quits."""
     from app.models import Models, remembered
     from app.runtime import Runtime
     from core.documents import cover_safely, read_safely
     from core.documents.ocr import available
 
+    moving.finish()
+    _follow_login(preferences)
     settings = remembered(preferences.settings)
+    again = os.environ.pop(_AGAIN, "")
+    if again.isdigit():
+        settings = replace(settings, port=int(again))
     desk = make_desk(
         Runtime(settings),
         models=Models(settings),
@@ -82,12 +109,16 @@ def _serve(
             signal.signal(getattr(signal, name), lambda *_: server.ask_to_end())
     vigil = Vigil(lambda: at_work(desk))
     server.watch(vigil.look)
+    if open_browser and not settings.api:
+        server.end_with_last_tab()
     address = server.start()
     instance.announce(address)
     desk.engine.start()  # after the page is up: loading a model must not delay it
     desk.models.start()
-    desk.intake.files(files)
-    _open(address, settings.open_in if open_browser else "", _("TriForce Chat is open at {address}"))
+    if not again:
+        desk.intake.files(files)
+    opened_in = settings.open_in if open_browser and not again else ""
+    _open(address, opened_in, _("TriForce Chat is open at {address}"))
     if settings.api:
         _tell_of_api(address)
     server.wait()
@@ -96,6 +127,28 @@ def _serve(
     vigil.close()
     if server.quit:
         forget_keys(paths.subdir("run"))
+    return server
+
+
+def _follow_login(preferences: Preferences) -> None:
+    """Keeps the entry that starts the app at login as the settings say, now and when they change."""
+    entry = LoginEntry(ROOT)
+
+    def follow(settings: Settings) -> None:
+        try:
+            if settings.start_at_login:
+                entry.turn_on()
+            elif entry.is_on():
+                entry.turn_off()
+        except OSError as error:
+            words = _("The entry for starting at login cannot be changed: {reason}")
+            raise UserError(words.format(reason=error)) from error
+
+    try:
+        follow(preferences.settings)
+    except UserError as error:
+        log.warning("%s", error)
+    preferences.before = follow
 
 
 def _try_data_folder() -> None:

@@ -99,8 +99,8 @@ class Page:
             ),
             "preferences": self._keep(
                 "preferences",
-                (desk.preferences.settings, desk.preferences.origins, desk.unapplied),
-                lambda: settings_html(desk.preferences, desk.unapplied),
+                (desk.preferences.settings, desk.preferences.origins, desk.unapplied, desk.storage.kept),
+                lambda: settings_html(desk.preferences, desk.unapplied, desk.storage.kept),
             ),
             "parts": parts,
             "live": live,
@@ -201,6 +201,12 @@ class Page:
                 "notice",
                 (notice, intake.opening),
                 lambda: views.notice_html(notice) + views.offer_html(intake.opening),
+            ),
+            "moving": keep("moving", desk.storage.moving, lambda: views.moving_html(desk.storage.moving)),
+            "leaving": keep(
+                "leaving",
+                (desk.asks_when_closed, desk.was_left),
+                lambda: views.leaving_html(ask=desk.asks_when_closed, now=desk.was_left),
             ),
             "locked": keep("locked", intake.opening, lambda: views.locked_html(intake.opening)),
             "progress": keep("progress", reading, lambda: views.progress_html(now)),

@@ -9,22 +9,33 @@ from __future__ import annotations
 import json
 import logging
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import Any
 
 import yaml
 
+from app.manual import keys_set
 from core import paths
 from core.ask import PER_QUESTION
-from core.config import RULES, Settings, load_settings, override
+from core.config import RULES, Settings, override
 from core.errors import UserError
 from core.paths import write_whole
 from core.text.words import translated as _
 
 log = logging.getLogger(__name__)
 ELSEWHERE = ("model", "data_dir")  # the list of models chooses the one, and the other is where this file lies
-AT_ONCE = (*PER_QUESTION, "fit", "summary_length", "instructions", "language", "mcp", "mcp_folders")
+AT_ONCE = (
+    *PER_QUESTION,
+    "fit",
+    "summary_length",
+    "instructions",
+    "language",
+    "mcp",
+    "mcp_folders",
+    "when_closed",
+    "start_at_login",
+)
 AS_TYPED = ("instructions",)  # plain texts: nothing in them is YAML
 # everything else: when the engine starts
 NEXT_START = ("max_upload_mb", "offline", "api", "api_hosts", "port", "open_browser", "open_in", "theme")
@@ -34,8 +45,7 @@ def fixed(options: Mapping[str, Any]) -> dict[str, str]:
     """{key: "command line" | "config.yaml"} of what the app may not change. `options`: those of the command
     line, None where not given.
     """
-    file, plain = load_settings(), Settings()
-    found = {key: "config.yaml" for key in RULES if getattr(file, key) != getattr(plain, key)}
+    found = dict.fromkeys(keys_set(), "config.yaml")
     return found | {key: "command line" for key in RULES if options.get(key) is not None}
 
 
@@ -53,6 +63,8 @@ class Preferences:
         self._chosen: dict[str, Any] = {}
         self.warning = ""
         self.wished = "en"  # by the browser that loaded the page last
+        # called with the settings that are about to hold; what it raises keeps them from doing so
+        self.before: Callable[[Settings], None] = lambda settings: None
         self._read()
 
     @property
@@ -106,6 +118,7 @@ class Preferences:
     def _become(self, chosen: dict[str, Any]) -> None:
         settings = override(self._given, chosen)
         plain = {key: settings.to_json()[key] for key in chosen}
+        self.before(settings)
         if plain != self._chosen:
             write_whole(self._path, json.dumps(plain, indent=1, ensure_ascii=False))
             self._path.chmod(0o600)

@@ -113,6 +113,13 @@ class Runtime:
         if process is not None:
             process.end()
 
+    def rest(self) -> None:
+        """End the engine process, so that it holds no file; `start` begins another."""
+        with self._lock:
+            self._fail_all(_("The engine was stopped."))
+            self._end_process()
+            self._become("starting")
+
     @property
     def pid(self) -> int | None:
         """The engine's process id while it runs."""

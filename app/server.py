@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING
 
 from app import logs
 from app.api.key import ApiKey
+from app.awake import at_work
 from app.broadcast import Broadcast
+from app.closing import LastTab
 from app.gradio_inside import broken, calm_server, end_queue, launch_options, without_stub_files
 from app.guard import LocalGuard, scrub_environment
 from app.handlers import Desk
@@ -74,6 +76,9 @@ class Server:
     def __init__(self, desk: Desk, settings: Settings, *, keys: Keys) -> None:
         self._desk, self._settings, self._keys = desk, settings, keys
         self.quit = False  # by the person, on the page
+        self.port = 0  # once it is served
+        self.moved = False  # the data folder was, and the app begins again in it
+        desk.storage.moved = self._begin_again
         self._asked, self._ended = threading.Event(), threading.Event()
         self._blocks = None
         self.broadcast = Broadcast(Page(desk), lambda: desk.preferences.settings.language or "")
@@ -84,6 +89,28 @@ class Server:
     def watch(self, told: Callable[[], None]) -> None:
         """`told` is called after every change of the desk, from any thread; it must only take notice."""
         self._watching.append(told)
+
+    def end_with_last_tab(self) -> None:
+        """Lets the app end with its last tab where the person wants that, and asks."""
+        desk = self._desk
+        desk.closable = True
+        last = LastTab(
+            wanted=lambda: desk.preferences.settings.when_closed == "quit",
+            open_tabs=lambda: self.broadcast.listening,
+            working=lambda: at_work(desk),
+            end=self._end,
+            gone=lambda: setattr(desk, "was_left", True),
+        )
+        self.broadcast.left = last.left
+
+    def _begin_again(self) -> None:
+        self.moved = True
+        self._asked.set()
+
+    def _end(self) -> None:
+        log.info("the last tab was closed")
+        self.quit = True
+        self._asked.set()
 
     def _changed(self) -> None:
         for told in self._watching:
@@ -103,7 +130,8 @@ class Server:
 
         settings = self._settings
         self._blocks = build(self._desk)
-        address = Address(free_port(settings.port), self._keys.secret, os.getpid())
+        self.port = free_port(settings.port)
+        address = Address(self.port, self._keys.secret, os.getpid())
         self._blocks.queue(default_concurrency_limit=None, api_open=False).launch(
             server_name="127.0.0.1",
             server_port=address.port,

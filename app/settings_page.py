@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+
 from app.assistant.files import offered
 from app.manual import program_entries
 from app.preferences import AT_ONCE, ELSEWHERE, NEXT_START, Preferences, as_typed
+from app.storage import KeptReadings
 from app.templating import render
 from core import paths
 from core.config import RULES
@@ -14,9 +17,21 @@ from core.text.words import translated as _
 OPEN = ("Answers",)  # the group that is unfolded at first
 
 
-def settings_html(preferences: Preferences, waiting: list[str]) -> tuple[str, ...]:
-    """The blocks of the drawer; `waiting`: keys that the engine does not know yet."""
-    top = render("settings_top.html", path=paths.data_dir() / "settings.json", waiting=waiting)
+def settings_html(
+    preferences: Preferences, waiting: list[str], kept: KeptReadings | None = None
+) -> tuple[str, ...]:
+    """The blocks of the drawer; `waiting`: keys that the engine does not know yet; `kept`: of books that were
+    read.
+    """
+    folder = paths.data_dir()
+    top = render(
+        "settings_top.html",
+        path=folder / "settings.json",
+        waiting=waiting,
+        kept=kept,
+        folder=folder,
+        fixed="TRIFORCE_HOME" in os.environ,
+    )
     groups = [
         render(
             "settings.html",
@@ -39,7 +54,7 @@ def _shown(key: str, explained: str, preferences: Preferences) -> dict[str, obje
         "default": _("default"),
     }
     if key == "data_dir":
-        origins["default"] = _("changed in config.yaml alone")
+        origins["default"] = _("moved above, or set in config.yaml")
     elif key == "model":
         origins["default"] = _("chosen in the list of models")
     return {

@@ -14,7 +14,7 @@ CSS = [
     ASSETS / "css" / f"{name}.css"
     for name in ("tokens", "layout", "conversation", "composing", "panel", "shelf", "reader", "narrow")
 ]
-SCRIPTS = [ASSETS / "js" / name for name in ("regions.js", "app.js", "shelf.js", "reader.js")]
+SCRIPTS = [ASSETS / "js" / name for name in ("regions.js", "away.js", "app.js", "shelf.js", "reader.js")]
 SANS = ("system-ui", "Segoe UI", "Roboto", "Helvetica Neue", "sans-serif")
 # (light, dark) of the palette's names
 PAPER, SHEET, WELL = ("#F8F3E8", "#10212A"), ("#FFFDF8", "#182E37"), ("#EFE7D6", "#0B1920")

@@ -73,6 +73,7 @@ def build(desk: Desk) -> gr.Blocks:
             _region("preferences")
         _fixed("pasted")
         _fixed("spoken")
+        _region("leaving")
         bus = gr.HTML("", elem_id="bus", js_on_load=BUS, apply_default_css=False)
         _wire(desk, bus, password, unlock, question, send)
         # in the browser alone: Gradio overwrites what a script writes into its boxes
@@ -112,6 +113,7 @@ def _middle() -> tuple[gr.Textbox, gr.Button, gr.Textbox, gr.Button]:
     """Returns the password box and its button, the question box and its button."""
     _fixed("lost")
     _region("notice")
+    _region("moving")
     with gr.Column(elem_id="scroller", min_width=0):
         _region("model-offer")
         _region("model-files")

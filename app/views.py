@@ -11,6 +11,7 @@ from app.citations import Cited
 from app.history import Turn
 from app.job import Snapshot
 from app.markup import Citation, blocks
+from app.storage import Moving
 from app.templating import render
 from app.values import Notice, Opening
 from core.documents.document import Document
@@ -170,6 +171,16 @@ def offer_html(opening: Opening | None) -> str:
     return render(
         "offer.html", offer=opening.offer, installs=opening.installs, download=ocr_install.DOWNLOAD_BYTES
     )
+
+
+def moving_html(moving: Moving | None) -> str:
+    """The data folder on its way to another place; empty while it is not."""
+    return render("moving.html", moving=moving) if moving else ""
+
+
+def leaving_html(*, ask: bool, now: bool) -> str:
+    """What closing the last tab means, while that is to be asked. `now`: it was closed already."""
+    return render("leaving.html", now=now) if ask else ""
 
 
 def locked_html(opening: Opening | None) -> str:

@@ -28,13 +28,10 @@ log = logging.getLogger(__name__)
 MODES = ("triforce", "retrieval", "draft", "ngram", "streaming", "autoregressive")
 FITS = ("auto", "whole", "sections", "passages")
 LENGTHS = ("paragraph", "page", "chapters")
-THEMES = ("system", "light", "dark")
 DTYPES = ("float32", "bfloat16", "float16")
-DEVICES = ("cpu", "cuda")
 WEIGHTS, KV = (16, 8, 4), (16, 8)  # bits
 INSTRUCTIONS_CHARS = 1000  # they are read with every question
 GONE = ("weights_kernel",)  # keys of earlier versions: a person's own file may still have them
-RESIDENCIES = ("layers", "blocks")
 GRAPHS = ("auto", "on", "off")
 DEFAULT_PATH = Path(__file__).resolve().parent.parent / "config.yaml"
 
@@ -98,6 +95,8 @@ class Settings:
     port: int = 7860
     open_browser: bool = True
     open_in: str = "window"
+    when_closed: str = "ask"
+    start_at_login: bool = False
     theme: str = "system"
     language: str | None = None
     # other programs
@@ -279,13 +278,13 @@ RULES: dict[str, Rule] = {
     "assumed_acceptance": _number(0.01, 0.999),
     "verify": FLAG,
     "evidence_attention": FLAG,
-    "device": _choice(DEVICES, auto=True),
+    "device": _choice(("cpu", "cuda"), auto=True),
     "dtype": _choice(DTYPES, auto=True),
     "weights": _bits(WEIGHTS),
     "kv": _bits(KV),
     "threads": _whole(1, 1024, auto=True),
     "on_chip_layers": _whole(0, 512, auto=True),
-    "kv_residency": _choice(RESIDENCIES),
+    "kv_residency": _choice(("layers", "blocks")),
     "cuda_graphs": Rule(lambda: _one_of(GRAPHS), _switch, names=GRAPHS),
     "staging_blocks": _whole(2, 16, auto=True),
     "staging_block_mib": _whole(1, 1024, auto=True, unit=" MiB"),
@@ -304,7 +303,9 @@ RULES: dict[str, Rule] = {
     "port": _whole(0, 65_535),
     "open_browser": FLAG,
     "open_in": _choice(("window", "tab")),
-    "theme": _choice(THEMES),
+    "when_closed": _choice(("ask", "keep", "quit")),
+    "start_at_login": FLAG,
+    "theme": _choice(("system", "light", "dark")),
     "language": _choice(tuple(LANGUAGES), auto=True),
     "api": FLAG,
     "api_hosts": Rule(lambda: _("a list of names, each with its port as in localhost:9000"), _hosts),

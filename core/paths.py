@@ -1,25 +1,55 @@
-"""Where the user's data lives. One root, moved by the environment variable TRIFORCE_HOME."""
+"""Where the user's data lives. One root: what TRIFORCE_HOME names, else where the app has moved it, else the
+system's place.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import platformdirs
 
+from core.errors import UserError
+from core.text.words import translated as _
+
 APP_NAME = "TriForce Chat"
 
 
+def default_dir() -> Path:
+    """The system's place for application data; need not exist."""
+    return Path(platformdirs.user_data_dir(APP_NAME, appauthor=False))
+
+
+def pointer() -> Path:
+    """The file in the system's place that says where the data lies instead, while it does."""
+    return default_dir() / "moved.json"
+
+
+def moved_to() -> Path | None:
+    """The folder that the data was moved to in the app. Raises UserError where it is not there."""
+    try:
+        folder = Path(json.loads(pointer().read_text(encoding="utf-8"))["to"])
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        words = _("{file} should say where the data folder is, and cannot be read. Delete it to begin anew.")
+        raise UserError(words.format(file=pointer())) from error
+    if not folder.is_dir():
+        words = _(
+            "The data folder {folder} is not there. Connect the drive that it is on, then start again; or "
+            "delete {file} to begin with an empty one."
+        )
+        raise UserError(words.format(folder=folder, file=pointer()))
+    return folder
+
+
 def data_dir() -> Path:
-    """The root of everything the app stores; created when missing."""
+    """The root of everything the app stores; created when missing. Raises UserError as `moved_to`."""
     override = os.environ.get("TRIFORCE_HOME")
-    root = (
-        Path(override).expanduser()
-        if override
-        else Path(platformdirs.user_data_dir(APP_NAME, appauthor=False))
-    )
+    root = Path(override).expanduser() if override else moved_to() or default_dir()
     root.mkdir(mode=0o700, parents=True, exist_ok=True)  # books and conversations are private
     return root
 

@@ -282,6 +282,7 @@ def test_every_imported_package_is_required():
             *sys.stdlib_module_names,
             "core",
             "app",
+            "installer",
             *OPTIONAL,
         }:
             if not required & {owner.lower().replace("_", "-") for owner in installed.get(name, [name])}:

@@ -8,6 +8,7 @@ from dataclasses import FrozenInstanceError, fields
 from pathlib import Path
 
 import pytest
+import yaml
 
 from core.config import DEFAULT_PATH, RULES, Settings, load_settings, override, use_data_dir
 from core.errors import UserError
@@ -19,9 +20,17 @@ def write(tmp_path: Path, text: str) -> Path:
     return path
 
 
-def test_shipped_file_says_the_defaults():
+def test_shipped_file_says_the_defaults(tmp_path):
     """The file in the repository and the defaults in the code must not drift apart."""
-    assert load_settings(DEFAULT_PATH, {}) == Settings()
+    text = DEFAULT_PATH.read_text(encoding="utf-8")
+    shown = write(tmp_path, re.sub(r"(?m)^#(?=[a-z_]+: )", "", text))
+    assert load_settings(shown, {}) == Settings()
+    assert len(yaml.safe_load(shown.read_text(encoding="utf-8"))) == len(fields(Settings))
+
+
+def test_shipped_file_sets_nothing():
+    """A key that is set there cannot be chosen in the app."""
+    assert yaml.safe_load(DEFAULT_PATH.read_text(encoding="utf-8")) is None
     assert load_settings(None, {}) == Settings()
 
 
@@ -31,7 +40,7 @@ def test_every_key_is_in_the_shipped_file_below_a_comment():
     found = []
     documented = False
     for line in lines:
-        key = re.match(r"([a-z_]+):", line)
+        key = re.match(r"#([a-z_]+):", line)
         if key:
             assert documented, f"{key[1]} has no comment above it"
             found.append(key[1])

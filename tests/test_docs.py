@@ -10,7 +10,6 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-import yaml
 
 from tests.test_architecture import imports, modules
 
@@ -109,11 +108,7 @@ def stands(module: str) -> bool:
 
 def test_every_key_of_the_settings_file_is_documented():
     """A key that only the source explains is a key nobody uses."""
-    settings = yaml.safe_load((REPO / "config.yaml").read_text(encoding="utf-8"))
-    keys = [
-        f"{name}.{inner}" for name, value in settings.items() if isinstance(value, dict) for inner in value
-    ]
-    keys += [name for name, value in settings.items() if not isinstance(value, dict)]
+    keys = re.findall(r"(?m)^#(\w+): ", (REPO / "config.yaml").read_text(encoding="utf-8"))
     assert keys
     assert [key for key in keys if f"`{key}`" not in docs()] == []
 
@@ -156,5 +151,5 @@ def test_no_environment_variable_of_ours_is_a_secret():
         for path in sources
         for name in re.findall(r"\"(TRIFORCE_[A-Z_]+)\"", path.read_text(encoding="utf-8"))
     }
-    internal = {"TRIFORCE_SHIM"}
+    internal = {"TRIFORCE_SHIM", "TRIFORCE_AGAIN_AT"}
     assert sorted(name for name in read - internal if name not in docs()) == []

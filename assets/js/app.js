@@ -88,6 +88,7 @@
   const DRAWERS = { settings: "#settings", shelf: "#left", panel: "#right" };
   const isDrawer = (name) => getComputedStyle(document.querySelector(DRAWERS[name])).position === "fixed";
   const toggleDrawer = (name, open, { focus = true } = {}) => {
+    if (name === "settings" && open) send({ act: "look-kept" });
     for (const other of Object.keys(DRAWERS)) {
       const on = open && other === name;
       if (on) document.body.dataset[other] = "1"; else delete document.body.dataset[other];
@@ -129,6 +130,7 @@
   };
   const quit = (button) => {
     if (!confirm(button.dataset.confirm)) return;
+    window.triforce.renew();
     fetch("/quit", { method: "POST" }).finally(() => window.location.replace("/goodbye"));
   };
 
@@ -143,6 +145,15 @@
   document.addEventListener("keydown", hold, true);
   document.addEventListener("keypress", hold, true);
 
+  // a button that is drawn anew between press and release gets no click of its own
+  let pressed = null;
+  const named = (button) => [button.dataset.act, button.dataset.id, "tell" in button.dataset].join();
+  const button = (element) => element?.closest?.("button[data-act], [data-tell]");
+  document.addEventListener("pointerdown", (event) => { pressed = button(event.target); }, true);
+  document.addEventListener("pointerup", (event) => {
+    const now = button(document.elementFromPoint(event.clientX, event.clientY));
+    if (now && pressed && !pressed.isConnected && named(now) === named(pressed)) now.click();
+  }, true);
   document.addEventListener("click", (event) => {
     const hit = (selector) => event.target.closest?.(selector);
     let found;
@@ -163,6 +174,7 @@
       }
       if (act === "copy-dropped") { takeModel(); return; }
       if (act === "ask-otherwise" || act === "not-now") type(rest.text);
+      if (act === "move-data") toggleDrawer("settings", false, { focus: false });
       if (act === "cite") {
         showTab("reader");
         if (isDrawer("panel") && !document.body.dataset.panel) toggleDrawer("panel", true);
@@ -233,17 +245,6 @@
       if (event.target.closest?.("#send, #summarize, [data-act='regenerate'], [data-act='suggest']")) asked();
     });
   };
-  // the tab's title says how far a reading is, and what came of it to whoever looks elsewhere
-  const NAME = "TriForce Chat";
-  let working = false;
-  const entitle = () => {
-    const share = document.querySelector("#prefill-box [role='progressbar']")?.ariaValueNow;
-    const now = share || document.querySelector(WRITING) || document.getElementById("prefill-box");
-    if (now) document.title = share ? `${share} % · ${NAME}` : `… · ${NAME}`;
-    else if (working || !document.hidden) document.title = working && document.hidden ? `✓ · ${NAME}` : NAME;
-    working = Boolean(now);
-  };
-  document.addEventListener("visibilitychange", entitle);
   const begin = () => {                        // once all parts of the page are there
     const scroller = document.getElementById("scroller");
     if (!server || !scroller || !document.querySelector("[data-theme-choice]") || !document.querySelector("[data-region=spoken]")) return;
@@ -254,7 +255,7 @@
     follow(scroller);
     window.triforce.follow();
     new MutationObserver(paint).observe(document.body, { attributes: true, attributeFilter: ["class"] });
-    new MutationObserver(entitle).observe(document.body, { childList: true, subtree: true });
+    window.triforce.watch();
     window.triforce.read();
     const question = document.querySelector("#question textarea");
     question?.setAttribute("aria-label", question.placeholder);

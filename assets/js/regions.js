@@ -35,9 +35,10 @@
   });
   const draft = () => sessionStorage.getItem(DRAFT) ?? "";
 
-  const connection = ({ lost, tabs }) => {
+  const connection = ({ lost, tabs, teller }) => {
     const { dataset } = document.body;
     if (lost !== undefined) { if (lost) dataset.lost = lost; else delete dataset.lost; }
+    if (teller !== undefined) { if (teller) dataset.teller = "1"; else delete dataset.teller; }
     if (tabs !== undefined) { if (tabs > 1) dataset.tabs = tabs; else delete dataset.tabs; }
   };
 
@@ -47,13 +48,16 @@
     port.onmessage = ({ data: { launch, regions, ...state } }) => {
       connection(state);
       if (!regions) return;
-      if (launch !== root.dataset.launch) { window.location.reload(); return; }
+      if (launch !== root.dataset.launch) { window.triforce.renew(); window.location.reload(); return; }
       for (const [name, blocks] of Object.entries(regions)) {
         const region = document.querySelector(`[data-region="${name}"]`);
         if (region) show(region, blocks);
       }
     };
+    const seen = () => port.postMessage({ hidden: document.hidden });
     port.postMessage("hello");
+    seen();
+    document.addEventListener("visibilitychange", seen);
     window.addEventListener("pagehide", () => port.postMessage("bye"));
     window.addEventListener("pageshow", (event) => { if (event.persisted) window.location.reload(); });
   };

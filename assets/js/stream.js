@@ -2,14 +2,19 @@
    the newest state, so that a tab that comes later sees it at once. */
 const RETRY_MS = 5000;                         // when the server answered, but refused: after a new start, until its address is opened
 const GRACE_MS = 2500;                         // a stream that breaks and is joined again at once is no news
-const ports = new Set();
+const ports = new Map();                       // -> whether its tab is hidden
 let source = null;
 let launch = "";
 let lost = "";                                 // why nothing comes: "gone" (nobody answers) | "locked" (refused)
 let missing = 0;                               // the timer that will say so
 const regions = {};                            // name -> HTML of its blocks
 
-const tell = (message) => { for (const port of ports) port.postMessage(message); };
+const tell = (message) => { for (const port of ports.keys()) port.postMessage(message); };
+const nameTeller = () => {                     // one tab tells the system that a reading is done, and only when none is looked at
+  const hidden = [...ports.values()].every(Boolean);
+  let first = true;
+  for (const port of ports.keys()) { port.postMessage({ teller: hidden && first }); first = false; }
+};
 const become = (now) => {
   clearTimeout(missing);
   missing = 0;
@@ -46,15 +51,19 @@ const listen = () => {
 const join = (port) => {
   port.onmessage = ({ data }) => {
     if (data === "hello") {
-      ports.add(port);
+      ports.set(port, false);
       const whole = Object.entries(regions).map(([name, blocks]) => [name, [0, ...blocks]]);
       if (whole.length) port.postMessage({ launch, regions: Object.fromEntries(whole) });
       port.postMessage({ lost });
       tell({ tabs: ports.size });
       if (!source) listen();
+    } else if (data.hidden !== undefined) {
+      if (ports.has(port)) ports.set(port, data.hidden);
+      nameTeller();
     } else {
       ports.delete(port);
       tell({ tabs: ports.size });
+      nameTeller();
       if (!ports.size) { source.close(); source = null; }
     }
   };

@@ -109,6 +109,10 @@ class FakeRuntime:
         self._load()
         self.model_name = model
 
+    def rest(self) -> None:
+        """Ends its process."""
+        self.state = "starting"
+
     def renew(self, settings: object) -> None:
         """Loads again with other settings."""
         self.renewed.append(settings)

@@ -40,7 +40,7 @@ def test_the_order_is_command_line_file_app_default(file):
     preferences = started()
     for key, value in (("temperature", "0.5"), ("top_p", "0.6"), ("max_new_tokens", "64")):
         preferences.choose(key, value)
-    file("temperature: 0.9\ntop_p: auto\nmax_new_tokens: 128\n")
+    file("temperature: 0.9\ntop_p:\nmax_new_tokens: 128\n")
     again = started({"max_new_tokens": "256"})
     now = again.settings
     assert (now.temperature, now.top_p, now.max_new_tokens, now.seed) == (0.9, 0.6, 256, None)
@@ -48,6 +48,19 @@ def test_the_order_is_command_line_file_app_default(file):
     assert where == ["config.yaml", "app", "command line", "default"]
     file("")
     assert started().settings.temperature == 0.5, "what was fixed for a while is not forgotten"
+
+
+def test_a_key_that_stands_in_the_file_holds_also_where_it_says_the_default(file):
+    """Whoever writes `temperature: auto` means it, whatever was clicked on in the app."""
+    preferences = started()
+    preferences.choose("temperature", "0.5")
+    preferences.choose("max_new_tokens", "64")
+    file("temperature: auto\nmax_new_tokens: 512\n")
+    again = started()
+    assert (again.settings.temperature, again.settings.max_new_tokens) == (None, 512)
+    assert [again.origin(key) for key in ("temperature", "max_new_tokens")] == ["config.yaml"] * 2
+    with pytest.raises(UserError, match=r"config\.yaml"):
+        again.choose("temperature", "0.5")
 
 
 @pytest.mark.parametrize(("key", "value"), [("temperature", "0.5"), ("max_new_tokens", "64")])

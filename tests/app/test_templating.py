@@ -26,6 +26,7 @@ from app.library import BookEntry
 from app.live import LiveText
 from app.markup import Citation
 from app.models import Model
+from app.moving import Move
 from app.notebook import Bookmark, Notebook
 from app.open_book import OpenBook
 from app.own_files import Choosing
@@ -36,6 +37,7 @@ from app.settings_page import settings_html
 from app.shelf import Heard, Kept, Results
 from app.shelf_page import hits_html, library_html
 from app.stats_panel import panel_html, plan_html
+from app.storage import KeptReadings, Moving
 from app.templating import TEMPLATES, _environment, render
 from app.values import Notice, Opening, Passage
 from core.ask import Ask
@@ -132,6 +134,8 @@ def every_region() -> list[str]:
         as_html(BOOK, BAD, [Turn(1, "user", BAD, "finished", {}), ANSWER]),
         views.notice_html(Notice(BAD, BAD, BAD)),
         views.offer_html(Opening(Path("x"), BAD, offer=BAD)),
+        "".join(views.moving_html(Moving(Move(BAD, BAD, 9, True), done, 3.0)) for done in (None, 4)),
+        views.leaving_html(ask=True, now=True) + render("log.html", folder=BAD, logs=[]),
         views.locked_html(Opening(Path("x"), BAD, locked=True)),
         views.turn_html(ASKED),
         views.turn_html(ANSWER, question=replace(ASKED, extra={"instructions": ""})),
@@ -165,6 +169,9 @@ def _settings() -> tuple[str, ...]:
     """The drawer, a value with the attack in each group and above them."""
     values = {"model": BAD, "stop": (BAD,), "gamma": BAD, "threads": BAD, "port": BAD, "api_hosts": (BAD,)}
     return settings_html(Preferences(replace(Settings(), **values)), [BAD])
+    values = {"model": BAD, "stop": (BAD,), "gamma": BAD, "threads": BAD, "port": BAD}
+    kept = KeptReadings(9, 10, ((BAD, 9),))
+    return settings_html(Preferences(replace(Settings(), **values)), [BAD], kept)
 
 
 def test_no_text_becomes_a_tag_in_any_template(monkeypatch):

@@ -1,0 +1,106 @@
+"""The last tab: asked about once, and what was chosen holds."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+
+from app.broadcast import Broadcast
+from app.closing import LastTab
+from app.keys import Keys
+from app.preferences import Preferences
+from app.server import Server
+from core.ask import Ask
+from core.config import Settings
+from tests.app.fake_runtime import wait_until
+
+SOON = {"gone": lambda: None, "grace_s": 0.05, "again_s": 0.05}
+
+
+@pytest.fixture
+def server(desk):
+    made = Server(desk, Settings(port=0), keys=Keys("s" * 43, "triforce-0123456789abcdef.localhost"))
+    yield made
+    made.broadcast.close()
+
+
+def test_the_app_ends_with_its_last_tab_where_that_is_wanted_and_not_before_its_work_is_done():
+    state = {"wanted": True, "open": 0, "working": True}
+    ended: list[bool] = []
+    last = LastTab(
+        wanted=lambda: state["wanted"],
+        open_tabs=lambda: state["open"],
+        working=lambda: state["working"],
+        end=lambda: ended.append(True),
+        grace_s=0.02,
+        again_s=0.02,
+    )
+    last.left()
+    time.sleep(0.1)
+    assert not ended, "a book is still being read"
+    state["working"] = False
+    wait_until(lambda: ended)
+    ended.clear()
+    for change in ({"open": 1}, {"open": 0, "wanted": False}):
+        state.update(change)
+        last.left()
+        time.sleep(0.08)
+        assert not ended, change
+
+
+def test_a_stream_that_ends_tells_when_it_was_the_last_one():
+    class Source:
+        def render(self):
+            return {}
+
+        def due_s(self):
+            return None
+
+    told: list[int] = []
+    broadcast = Broadcast(Source())
+    broadcast.left = lambda: told.append(broadcast.listening)
+
+    async def two_tabs() -> None:
+        streams = [broadcast.stream(), broadcast.stream()]
+        for stream in streams:
+            await stream.__anext__()
+        await streams[0].aclose()
+        assert told == []
+        await streams[1].aclose()
+
+    asyncio.run(two_tabs())
+    broadcast.close()
+    assert told == [0]
+
+
+def test_it_is_asked_until_somebody_answers_and_never_by_an_app_that_only_serves(server, desk, monkeypatch):
+    monkeypatch.setattr(LastTab.__init__, "__kwdefaults__", SOON)
+    page = server.broadcast._source
+    assert page.render()["leaving"] == ("",), "`serve` goes on whatever is closed"
+    server.end_with_last_tab()
+    assert "Keep running" in page.render()["leaving"][0]
+    assert "data-now" not in page.render()["leaving"][0]
+    server.broadcast.left()
+    wait_until(lambda: desk.was_left)
+    assert "data-now" in page.render()["leaving"][0], "it was closed before anybody answered"
+    desk.choose("when_closed", "keep")
+    assert page.render()["leaving"] == ("",)
+
+
+def test_quitting_with_the_last_tab_ends_the_server_after_its_answer(server, desk, engine, monkeypatch):
+    monkeypatch.setattr(LastTab.__init__, "__kwdefaults__", SOON)
+    server.end_with_last_tab()
+    desk.choose("when_closed", "quit")
+    engine.pace = 0.02
+    desk.ask("Who?", Ask())
+    server.broadcast.left()
+    wait_until(server._asked.is_set)
+    assert server.quit and not desk.busy and desk.turns[-1].state == "finished"
+
+
+def test_what_config_yaml_says_is_not_asked(server, desk):
+    server.end_with_last_tab()
+    desk.preferences = Preferences(Settings(when_closed="ask"), {"when_closed": "config.yaml"})
+    assert server.broadcast._source.render()["leaving"] == ("",)

@@ -1,0 +1,301 @@
+"""The data folder in another place: whole in the one or in the other, whatever breaks off in between."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from app import moving
+from app.history import History
+from app.page import Page
+from core import paths
+from core.errors import UserError
+from tests.app.fake_runtime import wait_until
+
+POSIX = pytest.mark.skipif(os.name == "nt", reason="rights as POSIX has them")
+
+
+@pytest.fixture
+def old(tmp_path, monkeypatch) -> Path:
+    """A data folder in the system's place, with something of everything."""
+    monkeypatch.delenv("TRIFORCE_HOME")
+    monkeypatch.setattr(paths, "default_dir", lambda: tmp_path / "system")
+    root = paths.data_dir()
+    for name, text in (
+        ("books/a/book.json", "{}"),
+        ("models/m/weights.bin", "w" * 9000),
+        ("settings.json", "{}"),
+    ):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    (root / "models" / "link").symlink_to(root.parent)
+    (root / "run").mkdir()
+    (root / "run" / "app.lock").write_text("")
+    (root / "run" / "secret.json").write_text("s")
+    (root / "tmp").mkdir()
+    (root / "tmp" / "upload.pdf").write_text("x")
+    history = History(root / moving.DATABASE)
+    history.add(history.create("a").id, "user", "Who keeps the light?")
+    history.close()
+    return root
+
+
+def contents(root: Path) -> dict[str, bytes]:
+    return {
+        path.relative_to(root).as_posix(): path.read_bytes()
+        for path in sorted(root.rglob("*"))
+        if path.is_file() and not path.is_symlink()
+    }
+
+
+def copied(move: moving.Move, should_stop=lambda: False) -> bool:
+    def database(path: Path) -> None:
+        shutil.copyfile(move.old / moving.DATABASE, path)
+
+    return moving.copied(move, copy_database=database, progress=lambda _done: None, should_stop=should_stop)
+
+
+def asked(root: Path) -> list[str]:
+    db = sqlite3.connect(root / moving.DATABASE)
+    try:
+        return [text for (text,) in db.execute("SELECT text FROM turns")]
+    finally:
+        db.close()
+
+
+def test_everything_arrives_and_nothing_is_left(old, tmp_path):
+    before, new = contents(old), tmp_path / "drive" / "TriForce"
+    move = moving.prepared(str(new))
+    assert copied(move) and paths.data_dir() == old, "until the switch the old one is in use"
+    moving.switch(move)
+    assert paths.data_dir() == new
+    moving.finish()
+    got = contents(new)
+    lost = {name for name in before if name not in got and not name.startswith((moving.DATABASE, "tmp/"))}
+    assert lost == {"run/app.lock"}
+    assert all(got[name] == before[name] for name in got if not name.startswith(moving.DATABASE))
+    assert asked(new) == ["Who keeps the light?"] and (new / "models" / "link").is_symlink()
+    assert [path.name for path in old.iterdir()] == ["moved.json"]
+    assert paths.data_dir() == new
+
+
+def test_and_back_again_leaves_no_pointer(old, tmp_path):
+    first = moving.prepared(str(tmp_path / "drive"))
+    assert copied(first)
+    moving.switch(first)
+    moving.finish()
+    back = moving.prepared(str(old))
+    assert copied(back)
+    moving.switch(back)
+    assert paths.data_dir() == old
+    moving.finish()
+    assert not paths.pointer().exists() and not (tmp_path / "drive").exists()
+    assert asked(paths.data_dir()) == ["Who keeps the light?"]
+
+
+def test_a_move_that_is_stopped_leaves_the_old_folder_and_an_empty_new_one(old, tmp_path):
+    before = contents(old)
+    move = moving.prepared(str(tmp_path / "drive"))
+    assert not copied(move, should_stop=lambda: True)
+    assert contents(old) == before and list(move.new.iterdir()) == [] and paths.data_dir() == old
+
+
+@pytest.mark.parametrize("after", range(5))
+def test_a_disk_that_is_full_on_the_way_leaves_the_old_folder(old, tmp_path, monkeypatch, after):
+    before, seen = contents(old), []
+    move = moving.prepared(str(tmp_path / "drive"))
+    whole = moving._copy
+
+    def until_full(path, target):
+        seen.append(path)
+        if len(seen) > after:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        yield from whole(path, target)
+
+    monkeypatch.setattr(moving, "_copy", until_full)
+    with pytest.raises(OSError):
+        copied(move)
+    assert contents(old) == before and list(move.new.iterdir()) == [] and paths.data_dir() == old
+
+
+def test_a_file_that_was_written_wrongly_ends_the_move(old, tmp_path, monkeypatch):
+    """A drive that loses bits must not become the only place of anything."""
+    move = moving.prepared(str(tmp_path / "drive"))
+
+    def flip(_source, target):
+        path = Path(target)
+        if path.name == "weights.bin":
+            path.write_bytes(b"v" + path.read_bytes()[1:])
+
+    monkeypatch.setattr(moving.shutil, "copystat", flip)
+    with pytest.raises(OSError, match="not what was read"):
+        copied(move)
+    assert list(move.new.iterdir()) == [] and paths.data_dir() == old
+
+
+def test_an_app_that_is_killed_on_the_way_goes_on_in_the_old_folder_and_may_try_again(old, tmp_path):
+    move = moving.prepared(str(tmp_path / "drive"))
+    (move.new / moving.MARK).touch()
+    (move.new / "books").mkdir()
+    (move.new / "books" / "half").write_text("half")
+    assert paths.data_dir() == old
+    again = moving.prepared(str(move.new))
+    assert copied(again) and not (again.new / "books" / "half").exists()
+
+
+def test_an_old_folder_that_cannot_be_removed_yet_is_removed_later(old, tmp_path, monkeypatch, caplog):
+    move = moving.prepared(str(tmp_path / "drive"))
+    assert copied(move)
+    moving.switch(move)
+    rmtree = shutil.rmtree
+
+    def held(path, *more, **options):
+        raise PermissionError(errno.EACCES, "held by another program", str(path))
+
+    monkeypatch.setattr(moving.shutil, "rmtree", held)
+    moving.finish()
+    assert (old / "books").exists() and "tries again" in caplog.text and paths.data_dir() == move.new
+    monkeypatch.setattr(moving.shutil, "rmtree", rmtree)
+    moving.finish()
+    assert [path.name for path in old.iterdir()] == ["moved.json"]
+
+
+def test_an_old_folder_that_is_in_use_again_is_not_removed(old, tmp_path, monkeypatch):
+    move = moving.prepared(str(tmp_path / "drive"))
+    assert copied(move)
+    moving.switch(move)
+    before = contents(old)
+    monkeypatch.setenv("TRIFORCE_HOME", str(old))
+    moving.finish()
+    assert contents(old) == before
+
+
+@pytest.mark.parametrize(
+    ("place", "words"),
+    [
+        ("", "whole path"),
+        ("relative/folder", "whole path"),
+        ("{old}", "in each other"),
+        ("{old}/inside", "in each other"),
+        ("{parent}", "in each other"),
+        ("{full}", "not empty"),
+        ("{file}/x", "cannot be used"),
+    ],
+)
+def test_places_that_will_not_do_are_refused_in_words(old, tmp_path, place, words):
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "thesis.odt").touch()
+    (tmp_path / "file").touch()
+    names = {"old": old, "parent": old.parent, "full": tmp_path / "full", "file": tmp_path / "file"}
+    with pytest.raises(UserError, match=words):
+        moving.prepared(place.format(**names))
+    assert (tmp_path / "full" / "thesis.odt").exists()
+
+
+def test_a_drive_without_room_is_refused_before_anything_is_copied(old, tmp_path, monkeypatch):
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(moving.shutil, "disk_usage", lambda _path: usage._replace(free=1000))
+    with pytest.raises(UserError, match="Make room"):
+        moving.prepared(str(tmp_path / "drive"))
+
+
+def test_a_folder_that_is_fixed_elsewhere_is_not_moved(old, tmp_path, monkeypatch):
+    monkeypatch.setenv("TRIFORCE_HOME", str(old))
+    with pytest.raises(UserError, match="is fixed by"):
+        moving.prepared(str(tmp_path / "drive"))
+
+
+@POSIX
+def test_a_place_that_others_can_read_is_said(old, tmp_path, monkeypatch):
+    assert not moving.prepared(str(tmp_path / "own")).open_to_others
+    monkeypatch.setattr(Path, "chmod", lambda *_args: None)  # as on a drive without rights
+    (tmp_path / "stick").mkdir()
+    os.chmod(tmp_path / "stick", 0o777)
+    assert moving.prepared(str(tmp_path / "stick")).open_to_others
+
+
+def test_a_drive_that_is_not_there_is_said_and_no_empty_folder_takes_its_place(old, tmp_path):
+    """The shelf would look as if everything were lost."""
+    move = moving.prepared(str(tmp_path / "drive"))
+    assert copied(move)
+    moving.switch(move)
+    move.new.rename(tmp_path / "away")
+    with pytest.raises(UserError, match="Connect the drive"):
+        paths.data_dir()
+    (tmp_path / "away").rename(move.new)
+    assert asked(paths.data_dir()) == ["Who keeps the light?"]
+    paths.pointer().write_text("{")
+    with pytest.raises(UserError, match=r"moved\.json"):
+        paths.data_dir()
+
+
+# --- from the page
+
+
+def test_the_page_asks_first_then_moves_and_lets_nothing_else_happen_meanwhile(
+    old, tmp_path, desk, monkeypatch
+):
+    from app.actions import dispatch
+
+    began: list[bool] = []
+    desk.storage.moved = lambda: began.append(True)
+    dispatch(desk, {"act": "move-data", "text": str(tmp_path / "drive")})
+    page = Page(desk)
+    shown = page.render()["moving"][0]
+    assert "Move your data?" in shown and str(tmp_path / "drive") in shown
+    dispatch(desk, {"act": "decline-move"})
+    assert page.render()["moving"] == ("",)
+    dispatch(desk, {"act": "move-data", "text": str(tmp_path / "drive")})
+    whole, refused = moving._copy, []
+
+    def slowly(path, target):
+        if not refused:
+            dispatch(desk, {"act": "new"})
+            assert not desk.ask("Who?", None)
+            refused.append(desk.notice.text)
+        yield from whole(path, target)
+
+    monkeypatch.setattr(moving, "_copy", slowly)
+    dispatch(desk, {"act": "begin-move"})
+    wait_until(lambda: began)
+    assert "is being moved" in refused[0] and paths.data_dir() == (tmp_path / "drive").resolve()
+
+
+def test_a_move_that_fails_says_so_and_the_engine_runs_again(old, tmp_path, desk, engine, monkeypatch):
+    def fail(*_args, **_options):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(moving, "_copy", fail)
+    desk.storage.propose(str(tmp_path / "drive"))
+    desk.storage.begin()
+    wait_until(lambda: desk.storage.moving is None and engine.state == "ready")
+    assert "not moved" in desk.notice.text and "disk is full" in desk.notice.text
+    assert paths.data_dir() == old
+
+
+def test_what_is_kept_of_books_is_shown_by_book_and_emptied(desk, book):
+    from core.cache.disk import SnapshotFolder
+
+    folder = SnapshotFolder(paths.subdir("snapshots"))
+    for model, count in (("m1", 2), ("m2", 1)):
+        place = folder.of(model, book.sha256)
+        place.mkdir(parents=True)
+        for number in range(count):
+            (place / f"{number}.kv").write_bytes(bytes(1000))
+    stranger = folder.of("m1", "gone from the shelf")
+    stranger.mkdir(parents=True)
+    (stranger / "1.kv").write_bytes(bytes(500))
+    desk.storage.look()
+    assert desk.storage.kept.bytes == 3500 and desk.storage.kept.books == ((book.title, 3000),)
+    shown = Page(desk).render()["preferences"][0]
+    assert book.title in shown and 'data-act="empty-kept"' in shown
+    desk.storage.empty()
+    assert (
+        desk.storage.kept.bytes == 0 and 'data-act="empty-kept"' not in Page(desk).render()["preferences"][0]
+    )
+    assert desk.book == book
