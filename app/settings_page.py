@@ -14,6 +14,10 @@ from core.config import RULES
 from core.text.words import LANGUAGES
 from core.text.words import translated as _
 
+ABBREVIATIONS = {
+    name.lower(): name
+    for name in ["API", "MCP", "KV", "RAM", "VRAM", "PCIe", "CUDA", "GiB", "MiB", "GB", "MB"]
+}
 OPEN = ("Answers",)  # the group that is unfolded at first
 
 
@@ -59,7 +63,7 @@ def _shown(key: str, explained: str, preferences: Preferences) -> dict[str, obje
         origins["default"] = _("chosen in the list of models")
     return {
         "key": key,
-        "name": key.replace("_", " ").capitalize(),
+        "name": _named(key),
         "value": as_typed(getattr(preferences.settings, key)),
         "names": (*(("auto",) if rule.auto else ()), *rule.names) if rule.names else (),
         "allowed": rule.allowed,
@@ -70,6 +74,12 @@ def _shown(key: str, explained: str, preferences: Preferences) -> dict[str, obje
         "when": _when(key),
         "folders": offered(preferences.settings.mcp_folders) if key == "mcp_folders" else (),
     }
+
+
+def _named(key: str) -> str:
+    """A key as a title: "ram_gib" is "RAM GiB"."""
+    words = [ABBREVIATIONS.get(word, word) for word in key.split("_")]
+    return " ".join([words[0][:1].upper() + words[0][1:], *words[1:]])
 
 
 def _when(key: str) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +17,16 @@ from core.errors import UserError
 from core.text.words import translated as _
 
 APP_NAME = "TriForce Chat"
+PROJECT = Path(__file__).resolve().parent.parent / "pyproject.toml"
+
+
+def program_version() -> str:
+    """The version of this copy of the program; empty where the file that says it is missing."""
+    try:
+        found = re.search(r'^version = "(.+)"$', PROJECT.read_text(encoding="utf-8"), re.M)
+    except OSError:
+        return ""
+    return found[1] if found else ""
 
 
 def default_dir() -> Path:

@@ -30,10 +30,10 @@ def allowed(path: str, folders: Sequence[str]) -> Path:
 
 
 def offered(chosen: Sequence[str], home: Path | None = None) -> list[tuple[str, bool]]:
-    """The folders that the person can tick, and whether they are: those chosen, and the usual ones."""
+    """The folders that the person can tick, and whether they are: the usual, and others chosen."""
     home = home or Path.home()
     usual = (home / name for name in ("Documents", "Downloads", "Books", "Desktop"))
-    folders = dict.fromkeys([*chosen, *(str(one) for one in usual if one.is_dir())])
+    folders = dict.fromkeys([*(str(one) for one in usual if one.is_dir()), *chosen])
     return [(one, one in chosen) for one in folders]
 
 

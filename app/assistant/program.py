@@ -108,7 +108,13 @@ def make_server(call: Callable[[str, dict[str, Any]], dict[str, Any]]) -> MCPSer
     from mcp.server.mcpserver.exceptions import ToolError
     from mcp.types import ToolAnnotations
 
-    server = MCPServer("triforce-chat", title="TriForce Chat", instructions=INSTRUCTIONS, log_level="WARNING")
+    server = MCPServer(
+        "triforce-chat",
+        title=paths.APP_NAME,
+        version=paths.program_version(),
+        instructions=INSTRUCTIONS,
+        log_level="WARNING",
+    )
     reads = ToolAnnotations(read_only_hint=True, open_world_hint=False)
     opens = ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent_hint=True)
 

@@ -8,7 +8,8 @@ from collections.abc import Callable
 from importlib import metadata
 from typing import Any
 
-from core.config import Settings
+from core import paths
+from core.config import RULES, Settings
 from core.errors import UserError
 from core.hardware.facts import Hardware
 from core.hardware.gpus import look_up
@@ -65,15 +66,25 @@ def doctor_report(
         problems.append(str(error))
     return {
         "system": {
+            "program": paths.program_version(),
             "platform": platform.platform(),
             "python": platform.python_version(),
             "executable": sys.executable,
         },
+        "settings": _chosen(settings),
         "hardware": hardware.to_json(),
         "packages": {name: _version(name) for name in PACKAGES + OPTIONAL_PACKAGES},
         "would_run": would_run,
         "problems": problems,
     }
+
+
+def _chosen(settings: Settings) -> dict[str, Any]:
+    """What is not as by default. Texts and paths are the person's: of them it says only that they are set."""
+    values, plain = settings.to_json(), Settings().to_json()
+    chosen = {key: value for key, value in values.items() if value != plain[key]}
+    free = {key for key, value in chosen.items() if not isinstance(value, (bool, int, float))}
+    return {key: "set" if key in free and not RULES[key].names else value for key, value in chosen.items()}
 
 
 def format_doctor(report: dict[str, Any]) -> str:
@@ -87,6 +98,7 @@ def _detected(report: dict[str, Any]) -> list[str]:
     memory = _("{total}, {free} available").format(**_sizes(machine, "ram_bytes", "ram_available_bytes"))
     packages = ", ".join(f"{name} {version}" for name, version in report["packages"].items() if version)
     rows = [
+        (_("program"), f"{paths.APP_NAME} {system['program']}".strip()),
         (_("system"), f"{system['platform']}, Python {system['python']}"),
         (_("CPU"), _cpu_line(machine)),
         (_("RAM"), memory),

@@ -343,7 +343,7 @@ def test_the_usual_folders_are_offered_and_none_is_ticked(tmp_path):
     (tmp_path / "Documents").mkdir()
     documents = str(tmp_path / "Documents")
     assert offered((), tmp_path) == [(documents, False)]
-    assert offered(("/srv/books",), tmp_path) == [("/srv/books", True), (documents, False)]
+    assert offered(("/srv/books",), tmp_path) == [(documents, False), ("/srv/books", True)]
     assert ticked("/a", ["/b"]) == ["/b", "/a"] and ticked("/a", ["/b", "/a"]) == ["/b"]
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -118,11 +120,28 @@ def test_plan_as_text_names_every_line():
 # ---- doctor ------------------------------------------------------------------------------------------------
 
 
+def test_what_is_sent_with_a_problem_holds_settings_and_nothing_of_the_person():
+    """The report is asked for in public: a path has a name in it, an instruction may say anything."""
+    private = {
+        "instructions": "I am Ann.",
+        "stop": ("Ann",),
+        "data_dir": Path("/home/ann/x"),
+        "model": "/home/ann/m",
+    }
+    chosen = Settings(seed=7, verify=True, kv=8, theme="dark", **private)
+    report = doctor.doctor_report(NO_GPU, replace(chosen, model=None))
+    assert report["settings"]["seed"] == 7 and report["settings"]["theme"] == "dark"
+    assert report["settings"]["instructions"] == report["settings"]["data_dir"] == "set"
+    assert "Ann" not in json.dumps(report) and "/home/ann" not in json.dumps(report["settings"])
+    assert doctor._chosen(chosen)["model"] == "set"
+
+
 def test_a_healthy_machine():
     report = doctor.doctor_report(NO_GPU, Settings())
     json.dumps(report)
     assert report["would_run"]["model"] == EMBEDDED
-    assert report["problems"] == []
+    assert report["problems"] == [] and report["settings"] == {}
+    assert re.fullmatch(r"\d+\.\d+\.\d+", report["system"]["program"])
     text = doctor.format_doctor({**report, "measured": ("middle passes of a model: no faster",)})
     assert "measured  middle passes of a model: no faster" in text
     assert EMBEDDED in text
