@@ -104,6 +104,7 @@ def _about_answers(desk: Desk, text: dict[str, str]) -> dict[str, Callable[[], o
         "clear": lambda: desk.talks.forget(desk.conversation_id),
         "instruct": lambda: desk.choose("instructions", text.get("value", "")),
         "instruct-book": lambda: desk.reading.instruct(text.get("value", "")),
+        "compare": desk.comparing.begin,
         "drop-oldest": desk.asking.drop_oldest,
         "retell-oldest": desk.asking.retell_oldest,
         "start-fresh": desk.asking.start_fresh,

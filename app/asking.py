@@ -176,6 +176,7 @@ class Asking:
                     until=desk.until,
                     instructions=ask.instructions,
                     done=lambda finished: desk.tree.keep(whole, finished),
+                    params=ask.params,
                 )
 
         return desk.run(prepare)

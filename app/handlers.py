@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from app.asking import Asking
 from app.cards import Cards
 from app.chapters import Chapters
+from app.comparing import Comparing
 from app.conversations import Conversations
 from app.history import History, Turn, asked_again
 from app.intake import Intake
@@ -81,7 +82,7 @@ class Desk:
         )
         self.talks, self.shelf, self.removal = Conversations(self), Shelf(self), Removal(self)
         self.asking, self.meter, self.tree = Asking(self), Meter(self), Chapters(self)
-        self.storage = Storage(self)
+        self.storage, self.comparing = Storage(self), Comparing(self)
         # whether the end of the last tab may end the app; whether that tab went before anybody was asked
         self.closable = self.was_left = False
         history.settle()
@@ -114,7 +115,7 @@ class Desk:
     def busy(self) -> bool:
         """Whether an answer is being made."""
         job = self.job
-        return job is not None and job.snapshot.running
+        return self.comparing.running or (job is not None and job.snapshot.running)
 
     @property
     def turns(self) -> list[Turn]:
@@ -291,6 +292,7 @@ class Desk:
     def stop(self) -> None:
         """Ends the answer or the reading of a file as soon as possible; what is there stays."""
         self.intake.stop()
+        self.comparing.stop()
         job = self.job
         if job and job.snapshot.running:
             job.stop()

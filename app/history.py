@@ -225,6 +225,15 @@ class History:
                 "UPDATE turns SET extra = ? WHERE conversation_id = ? AND number = ?", (changed, *key)
             )
 
+    def compare(self, conversation_id: str, number: int, compared: dict) -> None:
+        """Keeps with the answer `number` what plain decoding said beside it."""
+        with self._lock:
+            key = (conversation_id, number)
+            query = "UPDATE turns SET extra = json_set(extra, '$.compared', json(?))"
+            self._db.execute(
+                f"{query} WHERE conversation_id = ? AND number = ?", (json.dumps(compared), *key)
+            )
+
     def update(
         self, conversation_id: str, number: int, text: str, *, state: str, extra: dict | None = None
     ) -> None:

@@ -10,13 +10,15 @@ import logging
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 from app.faults import in_words
 from app.history import History, Turn
 from app.pacing import Pacer, cut
 from core.events import Delta, Event, Failed, Finished, Loading, Looked, Piece, Prefill, Reading, Stats
+from core.stats import combined
 from core.text.words import translated as _
 
 log = logging.getLogger(__name__)
@@ -73,9 +75,11 @@ class Job:
         until: int | None = None,
         instructions: str = "",
         done: Callable[[Finished], None] = lambda finished: None,
+        params: Mapping[str, Any] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.conversation_id, self.until, self._instructions = conversation_id, until, instructions
+        self._params = dict(params or {})
         self._events, self._history, self._clock = events, history, clock
         self._changed, self._stop, self._say, self._done = changed, stop, say, done
         self._snapshot = Snapshot()
@@ -83,6 +87,8 @@ class Job:
         # of the answer, before what is being written now
         self._standing: tuple[Piece, ...] = ()
         self._saved_at = clock()
+        self._stretches: list[Stats] = []  # of what was written before what is being written now
+        self._stretch: Stats | None = None
         # what of an earlier answer must not be lost
         self._stands = instead_of.text if instead_of else ""
         if instead_of is None:
@@ -146,16 +152,20 @@ class Job:
         elif isinstance(event, Delta):
             pieces = _joined(self._snapshot.pieces, event.pieces)
             self._pacer.arrived(sum(len(piece.text) for piece in pieces))
-            self._set(
-                phase="streaming",
-                pieces=pieces,
-                stats=event.stats if event.stats.model else self._snapshot.stats,
-            )
+            self._set(phase="streaming", pieces=pieces, stats=self._figures(event))
             self._save_sometimes()
         elif isinstance(event, Looked):
             self._set(looked=(*self._snapshot.looked, event))
         else:
             self._end(event)
+
+    def _figures(self, event: Delta) -> Stats | None:
+        """Those of all stretches so far. A text that is there at once brings none of its own."""
+        decoded = any(piece.level for piece in event.pieces)
+        if not event.stats.model or not decoded and self._snapshot.stats:
+            return self._snapshot.stats
+        self._stretch = event.stats
+        return combined([*self._stretches, self._stretch])
 
     def _next_part(self, event: Reading) -> None:
         """What was written about the part before is not the answer; it is kept beside it, unless the same
@@ -164,6 +174,8 @@ class Job:
         The stretches of a summary of the whole follow each other in the answer.
         """
         now = self._snapshot
+        if self._stretch:
+            self._stretches, self._stretch = [*self._stretches, self._stretch], None
         if event.attempt == 1:
             whole = (
                 event.purpose == "whole summary"
@@ -199,6 +211,7 @@ class Job:
             pieces,
             state="stopped" if event.reason == "user" else "finished",
             ids=list(event.token_ids),
+            decoded=list(event.decoded),
             sources=list(event.sources),
             notes=list(event.notes),
             reason=event.reason,
@@ -217,6 +230,7 @@ class Job:
             return
         extra["level_pieces"] = [[piece.text, piece.level] for piece in pieces]
         extra["until"], extra["instructions"] = self.until, self._instructions
+        extra["params"] = self._params
         extra["looked"] = [asdict(one) for one in self._snapshot.looked]
         extra["parts"] = [list(part) for part in self._snapshot.parts]
         try:

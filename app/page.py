@@ -15,6 +15,7 @@ from app import model_views, views
 from app.broadcast import Regions
 from app.chapters_page import section_words, told_html, tree_html
 from app.citations import Citations, Cited
+from app.comparing import comparable
 from app.composing import crowded_html, instructions_html, meter_html
 from app.faults import in_words
 from app.handlers import Desk
@@ -104,7 +105,9 @@ class Page:
             ),
             "parts": parts,
             "live": live,
-            "panel": (self._panel(now.stats if now and now.stats else _last_stats(shown), live=running),),
+            "panel": (
+                self._panel(now.stats if now and now.stats else _last_stats(shown), shown, live=running),
+            ),
         }
 
     def _written(self, job: Job, question: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -271,6 +274,7 @@ class Page:
         """A finished turn; what an answer stands on is looked for where it was looked for then."""
         book, until = self._desk.book, answered_until(question, turn)
         chosen = tuple(turn.extra.get(name) for name in ("instructions", "since", "told"))
+        chosen += ((turn.extra.get("compared") or {}).get("text"),)
         said = (turn.number, turn.state, len(turn.text), turn.text[-40:], until, turn.versions, chosen)
         key = (self._desk.conversation_id, _edition(book), *said, last)
         if key not in self._turn_html:
@@ -301,16 +305,23 @@ class Page:
             found.append((label, self._part_html[key]))
         return found
 
-    def _panel(self, stats: Stats | None, *, live: bool) -> str:
+    def _panel(self, stats: Stats | None, turns: list[Turn], *, live: bool) -> str:
         """The numbers, a few times a second at most while they change: nobody reads faster."""
-        wait_s = self._panel_at + PANEL_S - self._clock()
-        before = self._kept.get("panel")
-        if live and before and before[0] != (stats, live) and wait_s > 0:
+        desk, wait_s, before = self._desk, self._panel_at + PANEL_S - self._clock(), self._kept.get("panel")
+        answer = None if live else comparable(turns)
+        about = {
+            "live": live,
+            "plan": desk.engine.plan,
+            "compared": answer.extra.get("compared") if answer else None,
+            "comparable": answer is not None,
+            "comparing": desk.comparing.tokens if desk.comparing.running else None,
+        }
+        if live and before and before[0] != (stats, about) and wait_s > 0:
             self._due_s = wait_s if self._due_s is None else self._due_s
             return before[1]
-        if not before or before[0] != (stats, live):
+        if not before or before[0] != (stats, about):
             self._panel_at = self._clock()
-        return self._keep("panel", (stats, live), lambda: panel_html(stats, live=live))
+        return self._keep("panel", (stats, about), lambda: panel_html(stats, **about))
 
     def _keep(self, name: str, key: object, make: Callable[[], Any]) -> Any:
         kept = self._kept.get(name)

@@ -12,6 +12,7 @@ from core.text.words import translated as _
 from core.text.words import translated_count as _n
 
 PLOT_WIDTH, PLOT_HEIGHT = 288, 84
+BARS = 12  # of the histogram
 SMOOTH = 8  # rounds
 NOTHING = "–"
 
@@ -28,8 +29,18 @@ def mode_names() -> dict[str, str]:
     }
 
 
-def panel_html(stats: Stats | None, *, live: bool) -> str:
-    """The whole live panel; with None it shows what will be there."""
+def panel_html(
+    stats: Stats | None,
+    *,
+    live: bool,
+    plan: dict | None = None,
+    compared: dict | None = None,
+    comparable: bool = False,
+    comparing: int | None = None,
+) -> str:
+    """The whole live panel; without `stats` it shows what will be there. `compared`: with plain decoding, see
+    app.comparing; `comparing`: tokens of a comparison that runs.
+    """
     shown = stats or Stats(mode="triforce")
     undecoded = stats is not None and not live and not stats.new_tokens and not stats.rounds
     facts = _facts(shown)
@@ -41,10 +52,44 @@ def panel_html(stats: Stats | None, *, live: bool) -> str:
         waiting=stats is None,
         undecoded=undecoded,
         levels=_levels(shown),
-        plot=_plot(shown.tbt_series_ms, shown.acceptance_series),
+        plot=_plot(shown.tbt_series_ms, shown.acceptance_series, shown.rounds),
+        sizes=_sizes(shown.round_sizes),
+        plain=_plain(shown, plan, compared),
+        compared=compared,
+        verified=(compared or {}).get("verified"),
+        comparable=comparable and not live,
+        comparing=comparing,
         facts=[fact for fact in facts if fact[0] == "prefill"] if undecoded else facts,
         context=_context(shown.context_used, shown.context_total),
     )
+
+
+def _plain(stats: Stats, plan: dict | None, compared: dict | None) -> dict[str, object] | None:
+    """Tokens per second of plain decoding: measured, else as the plan expects with so much in the context."""
+    if stats.mode == "autoregressive" or not stats.new_tokens:
+        return None
+    rate = (compared or {}).get("tokens_per_s")
+    if rate:
+        return {"rate": rate, "measured": True, "times": stats.tokens_per_s / rate}
+    full, short = (
+        (plan or {}).get(name, 0.0) for name in ("expected_plain_tbt_ms", "expected_passage_tbt_ms")
+    )
+    if not full or not stats.context_total:
+        return None
+    # a pass reads the weights, and the context as far as it is filled
+    tbt_ms = (short or full) + (full - (short or full)) * min(stats.context_used / stats.context_total, 1)
+    return {"rate": 1e3 / tbt_ms, "measured": False, "times": stats.tokens_per_s * tbt_ms / 1e3}
+
+
+def _sizes(counts: tuple[int, ...]) -> list[tuple[str, int, float]]:
+    """The histogram of tokens per round as (size, rounds, share of the highest); sizes past the last bar are
+    in it.
+    """
+    bars = [(str(size), count) for size, count in enumerate(counts, 1)]
+    if len(bars) > BARS:
+        bars = [*bars[: BARS - 1], (f"{BARS}+", sum(counts[BARS - 1 :]))]
+    top = max((count for _size, count in bars), default=0)
+    return [(size, count, count / top) for size, count in bars] if top else []
 
 
 def _levels(stats: Stats) -> list[tuple[str, str, Acceptance]]:
@@ -78,7 +123,11 @@ def _facts(stats: Stats) -> list[tuple[str, str, str]]:
     if stats.verified is not None:
         facts.append(("verified", _("Plain decoding agrees"), _verified(stats.verified)))
     if stats.bytes_moved:
-        facts.append(("moved", _("Moved over the bus"), size(stats.bytes_moved)))
+        each = size(round(stats.bytes_moved / max(1, stats.new_tokens)))
+        words = _("{all}, {each} a token").format(all=size(stats.bytes_moved), each=each)
+        facts.append(("moved", _("Moved over the bus"), words))
+    elif some:
+        facts.append(("moved", _("Moved over the bus"), _("nothing")))
     if stats.peak_memory_bytes:
         facts.append(("memory", _("Memory peak"), size(stats.peak_memory_bytes)))
     return facts
@@ -121,7 +170,7 @@ def _context(used: int, total: int) -> dict[str, object] | None:
 # --- the plot
 
 
-def _plot(tbt_ms: tuple[float, ...], acceptance: tuple[float, ...]) -> dict[str, object] | None:
+def _plot(tbt_ms: tuple[float, ...], acceptance: tuple[float, ...], rounds: int) -> dict[str, object] | None:
     """TBT and smoothed acceptance per round as points of plot.html; None before there are two rounds.
 
     The scale ends at four times the median: one round that had to wait would flatten all others. It is cut at
@@ -135,7 +184,7 @@ def _plot(tbt_ms: tuple[float, ...], acceptance: tuple[float, ...]) -> dict[str,
         "width": PLOT_WIDTH,
         "height": PLOT_HEIGHT,
         "top_ms": top,
-        "rounds": len(tbt_ms),
+        "rounds": max(rounds, len(tbt_ms)),
         "lowest_ms": min(tbt_ms),
         "highest_ms": max(tbt_ms),
         "tbt": _points(tbt_ms, top),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from os.path import commonprefix
 
 from markupsafe import Markup, escape
 
@@ -11,6 +12,7 @@ from app.citations import Cited
 from app.history import Turn
 from app.job import Snapshot
 from app.markup import Citation, blocks
+from app.stats_panel import mode_names
 from app.storage import Moving
 from app.templating import render
 from app.values import Notice, Opening
@@ -234,9 +236,23 @@ def turn_html(
         number=turn.number,
         talk=talk,
         versions=turn.versions,
+        plain_text=turn.text,
+        compared=_beside(turn.text, stored.get("compared"), stats.get("mode", "")),
         instructions=stored.get("instructions", asked_with),
         others=stored.get("instructions", asked_with) != asked_with,
     )
+
+
+def _beside(text: str, compared: dict | None, mode: str) -> list[tuple[str, str, str]]:
+    """The answer and plain decoding's as (title, what both begin with, how it goes on)."""
+    if not compared:
+        return []
+    text, plain = text.strip(), compared["text"].strip()
+    at = len(commonprefix([text, plain]))
+    if at < max(len(text), len(plain)):
+        at = text.rfind(" ", 0, at) + 1  # whole words
+    name = mode_names().get(mode, mode)
+    return [(name, text[:at], text[at:]), (_("Plain decoding"), plain[:at], plain[at:])]
 
 
 def parts_html(parts: Sequence[tuple[str, Markup]]) -> str:

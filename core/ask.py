@@ -67,6 +67,8 @@ class Ask:
     core.config.LENGTHS. `guest`: another program asks, and what it reads gives way to what the person reads.
     `instructions`: the person's own, for every answer ("answer in German, briefly"). UserError where
     they are too long. `keep_all`: nothing is answered rather than that the oldest of the history is left out.
+    `compare`: the tokens of an answer that was given to this question before: they are judged by plain
+    decoding (Stats.verified) beside the answer.
     """
 
     question: str | None = None
@@ -83,6 +85,7 @@ class Ask:
     guest: bool = False
     instructions: str = ""
     keep_all: bool = False
+    compare: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "instructions", self.instructions.strip())

@@ -141,6 +141,7 @@ class Engine:
             prompt_tokens=len(ids),
             reused_tokens=reused,
             snapshot_tokens=reused - known,
+            temperature=params.temperature,
         )
         run = _Answer(context, list(ids), params, recorder, started, should_stop, ends)
         reason = None

@@ -72,9 +72,12 @@ class Stats:
     context_total: int = 0
     peak_memory_bytes: int = 0
     bytes_moved: int = 0  # host -> device KV bytes of this answer
-    tbt_series_ms: tuple[float, ...] = ()  # one per round, the newest 300
-    # accepted / evaluated of the outermost level per round, the newest 300
+    # one per round; of more than 300 rounds, means of as many neighbours as it takes
+    tbt_series_ms: tuple[float, ...] = ()
+    # accepted / evaluated of the outermost level per round, likewise
     acceptance_series: tuple[float, ...] = ()
+    round_sizes: tuple[int, ...] = ()  # how many rounds emitted 1 token, 2, 3, ...
+    temperature: float | None = None  # it was sampled at; None: not known
     verified: Verified | None = None  # when the answer was checked afterwards (the setting `verify`)
 
 
@@ -169,6 +172,7 @@ class Finished:
     sources: tuple[str, ...] = ()  # what was read for this answer, in the reader's words
     notes: tuple[str, ...] = ()  # what was left out, re-planned or degraded
     plan: dict = field(default_factory=dict)
+    decoded: tuple[int, ...] = ()  # what the model produced, where `token_ids` hold more: quotations
     stands: tuple[Stand, ...] = ()  # of a summary's sentences; of other answers it is looked up
 
 

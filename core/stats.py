@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import zip_longest
 from statistics import quantiles
 
 from core.events import Acceptance, Stats
@@ -26,6 +27,7 @@ class StatsRecorder:
         prompt_tokens: int,
         reused_tokens: int,
         snapshot_tokens: int = 0,
+        temperature: float | None = None,
     ) -> None:
         self._fixed = {
             "mode": mode,
@@ -34,6 +36,7 @@ class StatsRecorder:
             "prompt_tokens": prompt_tokens,
             "reused_tokens": reused_tokens,
             "snapshot_tokens": snapshot_tokens,
+            "temperature": temperature,
         }
         self.prompt_tokens, self.reused_tokens, self.snapshot_tokens = (
             prompt_tokens,
@@ -45,8 +48,9 @@ class StatsRecorder:
         self._new = self._rounds = self._bytes = self._last_tokens = 0
         self._last_s = 0.0
         self._draft = self._retrieval = Acceptance()
-        self._tbt_series: deque[float] = deque(maxlen=_SERIES)
-        self._acceptance_series: deque[float] = deque(maxlen=_SERIES)
+        self._tbt_series: list[float] = []
+        self._acceptance_series: list[float] = []
+        self._sizes: Counter[int] = Counter()
 
     @property
     def rounds(self) -> int:
@@ -83,6 +87,7 @@ class StatsRecorder:
             self._decode_s += seconds
             self._token_s.extend([seconds / tokens] * tokens)
         self._last_s, self._last_tokens = seconds, tokens
+        self._sizes[tokens] += 1
         self._tbt_series.append(round(1e3 * seconds / tokens, 2))
         self._acceptance_series.append(round(retrieval.rate, 4) if retrieval.rate is not None else 0.0)
 
@@ -108,13 +113,24 @@ class StatsRecorder:
             context_used=context,
             peak_memory_bytes=peak_memory_bytes,
             bytes_moved=self._bytes,
-            tbt_series_ms=tuple(self._tbt_series),
-            acceptance_series=tuple(self._acceptance_series),
+            tbt_series_ms=thinned(self._tbt_series),
+            acceptance_series=thinned(self._acceptance_series),
+            round_sizes=tuple(self._sizes[size] for size in range(1, max(self._sizes, default=0) + 1)),
         )
+
+
+def thinned(values: Sequence[float], most: int = _SERIES) -> tuple[float, ...]:
+    """A series of at most `most` values: means of equally many neighbours."""
+    wide = -(-len(values) // most)
+    if wide < 2:
+        return tuple(values)
+    runs = (values[at : at + wide] for at in range(0, len(values), wide))
+    return tuple(round(sum(run) / len(run), 4) for run in runs)
 
 
 def combined(parts: Sequence[Stats]) -> Stats:
     """Figures of a text written in several answers: sums, and means and percentiles weighted by tokens."""
+    parts = [part for part in parts if part.new_tokens or part.prompt_tokens] or list(parts[:1])
     if len(parts) < 2:
         return parts[0] if parts else Stats()
     tokens = sum(part.new_tokens for part in parts) or 1
@@ -144,6 +160,9 @@ def combined(parts: Sequence[Stats]) -> Stats:
         acceptance_retrieval=sum((part.acceptance_retrieval for part in parts), Acceptance()),
         bytes_moved=added("bytes_moved"),
         peak_memory_bytes=max(part.peak_memory_bytes for part in parts),
+        tbt_series_ms=thinned([value for part in parts for value in part.tbt_series_ms]),
+        acceptance_series=thinned([value for part in parts for value in part.acceptance_series]),
+        round_sizes=tuple(map(sum, zip_longest(*(part.round_sizes for part in parts), fillvalue=0))),
     )
 
 

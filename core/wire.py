@@ -62,7 +62,7 @@ def unpack(values: dict[str, Any]) -> Event:
     if kind is Looked:
         return unpack_looked(values)
     if kind is Finished:
-        for name in ("token_ids", "sources", "notes"):
+        for name in ("token_ids", "decoded", "sources", "notes"):
             values[name] = tuple(values[name])
         values["stands"] = tuple(Stand(**one) for one in values["stands"])
     return kind(**values)
@@ -84,8 +84,8 @@ def unpack_ask(values: dict[str, Any], book: Document | None) -> Ask:
     """The question that `pack_ask` packed, about `book`."""
     chapters = tuple(values["chapters"]) if values["chapters"] else None
     said = tuple(Exchange(**{**one, "ids": tuple(one["ids"])}) for one in values["history"])
-    whole = {**values, "book": book, "chapters": chapters, "ticked": tuple(values["ticked"]), "history": said}
-    return Ask(**whole)
+    lists = {name: tuple(values[name]) for name in ("ticked", "compare")}
+    return Ask(**{**values, **lists, "book": book, "chapters": chapters, "history": said})
 
 
 def unpack_stats(values: dict[str, Any]) -> Stats:
@@ -96,7 +96,7 @@ def unpack_stats(values: dict[str, Any]) -> Stats:
     known = _known(Stats, values)
     for name in ("acceptance_draft", "acceptance_retrieval"):
         known[name] = Acceptance(**_known(Acceptance, known.get(name, {})))
-    for name in ("tbt_series_ms", "acceptance_series"):
+    for name in ("tbt_series_ms", "acceptance_series", "round_sizes"):
         known[name] = tuple(known.get(name, ()))
     verified = _known(Verified, known.get("verified") or {})
     known["verified"] = Verified(**verified) if len(verified) == len(fields(Verified)) else None

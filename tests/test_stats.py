@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from core.events import Acceptance
-from core.stats import StatsRecorder
+from core.events import Acceptance, Stats
+from core.stats import StatsRecorder, combined, thinned
 
 
 def recorder() -> StatsRecorder:
@@ -47,9 +47,32 @@ def test_one_answer_of_three_rounds():
     assert stats.tbt_series_ms == (500.0, 100.0, 300.0) and stats.acceptance_series == (0.0, 1.0, 0.0)
 
 
-def test_the_series_keeps_the_newest_rounds():
+def test_the_series_covers_the_whole_answer_at_its_length():
     """A long answer must not make every update longer."""
     counted = recorder()
     for index in range(400):
         counted.round(1, index / 1e3, Acceptance(), Acceptance(1, 1))
-    assert len(counted.stats().tbt_series_ms) == 300 and counted.stats().tbt_series_ms[-1] == 399.0
+    series = counted.stats().tbt_series_ms
+    assert len(series) == 200 and series[0] == 0.5 and series[-1] == 398.5
+    assert thinned([1.0, 3.0, 8.0], most=2) == (2.0, 8.0) and thinned([], most=2) == ()
+
+
+def test_rounds_are_counted_by_the_tokens_they_brought():
+    counted = recorder()
+    for tokens in (1, 3, 3, 1, 1):
+        counted.round(tokens, 0.1, Acceptance(), Acceptance())
+    assert counted.stats().round_sizes == (3, 0, 2)
+    assert recorder().stats().round_sizes == ()
+
+
+def test_several_stretches_are_one_answer_in_every_figure():
+    """The panel showed the last stretch of a summary alone."""
+    one, other = recorder(), recorder()
+    one.round(2, 0.5, Acceptance(1, 2), Acceptance(1, 1))
+    other.round(1, 0.1, Acceptance(0, 1), Acceptance(0, 1))
+    other.round(3, 0.3, Acceptance(1, 1), Acceptance(3, 3))
+    whole = combined([one.stats(), Stats(model="known before"), other.stats()])
+    assert (whole.new_tokens, whole.rounds, whole.round_sizes) == (6, 3, (1, 1, 1))
+    assert whole.tbt_series_ms == (250.0, 100.0, 100.0) and len(whole.acceptance_series) == 3
+    assert whole.acceptance_draft == Acceptance(2, 4)
+    assert combined([other.stats(), Stats(model="known before")]) == other.stats()

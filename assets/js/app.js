@@ -98,6 +98,13 @@
     const inside = `${DRAWERS[name]} :is(input, button, select):not([tabindex="-1"])`;
     document.querySelector(open ? inside : `.topbar-tools [data-toggle='${name}']`)?.focus();
   };
+  // beside the middle the panel is there or not, also tomorrow; over it, it is folded away as a drawer is
+  const hidePanel = (on, { focus = true } = {}) => {
+    if (on && isDrawer("panel")) { toggleDrawer("panel", false); return; }
+    if (on) document.body.dataset.nopanel = "1"; else delete document.body.dataset.nopanel;
+    keep("nopanel", on ? "1" : "");
+    if (focus) document.querySelector(on ? ".topbar-tools [data-toggle='panel']" : "[data-hide-panel]")?.focus();
+  };
   const openDrawer = () => Object.keys(DRAWERS).find((name) => document.body.dataset[name]);
   const ask = () => {                          // where one types next
     const box = document.querySelector("#question textarea");
@@ -161,6 +168,8 @@
     else if (hit("[data-bring-in]")) choose(".json");
     else if ((found = hit("[data-quit]"))) quit(found);
     else if ((found = hit("[data-theme-choice]"))) { keep("theme", found.dataset.themeChoice); paint(); }
+    else if (hit("[data-hide-panel]")) hidePanel(true);
+    else if (hit("[data-toggle='panel']") && document.body.dataset.nopanel && !isDrawer("panel")) hidePanel(false);
     else if ((found = hit("[data-toggle]"))) toggleDrawer(found.dataset.toggle, !document.body.dataset[found.dataset.toggle]);
     else if (hit("[data-skip]")) { event.preventDefault(); ask(); }
     else if ((found = hit("[role='tab']"))) showTab(found.dataset.tab);
@@ -177,6 +186,7 @@
       if (act === "move-data") toggleDrawer("settings", false, { focus: false });
       if (act === "cite") {
         showTab("reader");
+        if (document.body.dataset.nopanel) hidePanel(false, { focus: false });
         if (isDrawer("panel") && !document.body.dataset.panel) toggleDrawer("panel", true);
       }
       if (document.body.dataset.shelf && hit("[data-act='book'], [data-act='talk'], [data-act='said'], [data-act='sample']")) toggleDrawer("shelf", false);
@@ -252,6 +262,7 @@
     paint();
     applyLevels();
     showTab(recall("tab", "live"));
+    if (recall("nopanel", "")) document.body.dataset.nopanel = "1";
     follow(scroller);
     window.triforce.follow();
     new MutationObserver(paint).observe(document.body, { attributes: true, attributeFilter: ["class"] });

@@ -6,9 +6,18 @@
 
   // a button drawn anew is the same button to whoever stands on it
   const focused = (region) => {
+    const fold = region.contains(document.activeElement) && document.activeElement.matches("summary")
+      && document.activeElement.parentElement.dataset.fold;
+    if (fold) return `[data-fold="${fold}"] > summary`;
     const { act, id } = region.contains(document.activeElement) ? document.activeElement.dataset : {};
     return act && `[data-act="${act}"]${id ? `[data-id="${CSS.escape(id)}"]` : ""}`;
   };
+
+  // what a person has folded of the panel stays so, also tomorrow
+  const folded = (name) => window.triforce.recall(`fold.${name}`, "") === "1";
+  document.addEventListener("toggle", ({ target }) => {
+    if (target.matches?.("details[data-fold]")) window.triforce.keep(`fold.${target.dataset.fold}`, target.open ? "" : "1");
+  }, true);
 
   // the blocks that stay are not touched: what is selected, focused or unfolded there remains so
   const show = (region, [stay, ...blocks]) => {
@@ -25,6 +34,7 @@
     region.toggleAttribute("data-filled", counts.length > 0);
     if (before.focus && !region.contains(document.activeElement)) region.querySelector(before.focus)?.focus();
     region.querySelectorAll("details").forEach((part, at) => { part.open ||= Boolean(before.unfolded[at]); });
+    for (const part of region.querySelectorAll("details[data-fold]")) part.open = !folded(part.dataset.fold);
   };
 
   // what is being typed outlives the page: one that loads itself anew, one reloaded by hand, one whose app has died

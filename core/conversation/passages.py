@@ -141,7 +141,8 @@ class FromPassages:
             notes[words.format(number=len(tried) + 1, count=len(found))] = None
         reason = "user" if stopped else best.answer.reason if best else "stop"
         done = Answer(reason, text, tuple(self._tokenizer.encode(text)), stats, tuple(notes))
-        yield self._turns.finished(done, plan=plan, sources=sources)
+        decoded = best.answer.token_ids if best else ()
+        yield replace(self._turns.finished(done, plan=plan, sources=sources), decoded=decoded)
 
     def _as_wished(
         self, run: Run, passage: Passage, evidence: Evidence, best: Tried

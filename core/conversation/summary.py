@@ -18,6 +18,7 @@ from core.conversation.notes import Line, NoteStore, says_little, settled
 from core.conversation.reading import ReadingStyle
 from core.conversation.supporting import Stretch
 from core.events import Delta, Event, Piece, Reading, Stats
+from core.stats import combined
 from core.text.grounding import grounding
 
 _ENOUGH_WORDS = 20
@@ -92,21 +93,23 @@ class Summarizer:
         self, text: Text, prompts: Sequence[str], place: Reading, params: Params, read: Read
     ) -> Generator[Event, None, Told]:
         """What the text bears out of the best of the tries, which are made until one keeps to it."""
-        best: tuple[float, str, Stats] | None = None
+        best: tuple[float, str] | None = None
+        tries: list[Stats] = []
         for attempt, (prompt, sampled) in enumerate(_tries(prompts, params), 1):
             yield replace(place, attempt=attempt)
             done = yield from read(prompt, sampled)
+            tries.append(done.stats)
             if done.reason == "user":
-                return Told((), done.stats, stopped=True, notes=done.notes)
+                return Told((), combined(tries), stopped=True, notes=done.notes)
             note, seen = settled(done.text, prompt), done.text
             little = says_little(note, done.token_ids, looping=done.reason == "looping")
             score = -1.0 if little else _worth(note, text.text)
             if best is None or score > best[0]:
-                best = (score, note, done.stats)
+                best = (score, note)
             if score >= self._style.grounded or attempt == len(prompts) and best[0] >= 0:
                 # what is left to try is for texts of which nothing was said at all
                 break
-        _score, note, stats = best
+        (_score, note), stats = best, combined(tries)
         lines = text.stretch.supported(note, self._style.supported) or text.stretch.own(_LEAST_OWN_WORDS)
         if joined_lines(lines) != seen:
             yield replace(place, attempt=attempt + 1)

@@ -88,7 +88,7 @@ class Summaries:
             return
         sections, anew = whole
         told = joined_lines(sections[0].lines) if anew.new_tokens and len(sections) == 1 else ""
-        yield from self._shown(run, plan, sections, anew if anew.new_tokens else parts.stats, told=told)
+        yield from self._shown(run, plan, sections, combined([parts.stats, anew]), told=told)
 
     # ---- in the book's own sentences -----------------------------------------------------------------------
 
@@ -127,9 +127,9 @@ class Summaries:
                 self._part_reader(run, part),
                 fresh=ask.fresh,
             )
-            if told.stopped:
-                return told
             stats.append(told.stats)
+            if told.stopped:
+                return replace(told, stats=combined(stats))
             notes.append(Note(part.label, told.lines, index, index))
         return Told((), combined(stats))
 
@@ -162,20 +162,23 @@ class Summaries:
         if self._style.summaries == "supported" or len(notes) == 1:
             return Told(fewer(lines, words), Stats())
         room = min(self._style.join_tokens, self._room_tokens(max(512, run.params.max_new_tokens)))
+        stats: list[Stats] = []
         while True:
             groups = grouped(notes, lambda note: self._tokenizer.count(joined([note])), room)
             if len(groups) == 1:
                 place = Reading(1, 1, label, "whole summary")
                 prompt = of_length(self._style, self._style.join_prompts[0], run.ask.summary_length)
-                return (yield from self._retold(run, plan, notes, [prompt], place, run.params, keep=False))
+                told = yield from self._retold(run, plan, notes, [prompt], place, run.params, keep=False)
+                return replace(told, stats=combined([*stats, told.stats]))
             shorter = []
             for number, group in enumerate(groups, 1):
                 name = place_name(run.ask.book, plan.parts[group[0].first : group[-1].last + 1])
                 place = Reading(number, len(groups), name, "part summary")
                 params = self._conversations.note_params(run.ask, number)
                 told = yield from self._retold(run, plan, group, self._style.join_prompts, place, params)
+                stats.append(told.stats)
                 if told.stopped:
-                    return told
+                    return replace(told, stats=combined(stats))
                 shorter.append(Note(name, told.lines, group[0].first, group[-1].last))
             notes = shorter
 

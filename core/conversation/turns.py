@@ -218,7 +218,8 @@ class Turns:
         """Generate in the context of `key`, whose first `keep_tokens` come from disk if they are there and go
         there later; without `keep_whole` only if not all of them were read.
         """
-        needed = min(self._engine.context_tokens, len(ids) + params.max_new_tokens + 1)
+        longest = max(params.max_new_tokens, len(run.ask.compare))
+        needed = min(self._engine.context_tokens, len(ids) + longest + 1)
         spare = min(_PASSING_SLACK if passing else _SLACK, self._engine.context_tokens - needed)
         context = self._shelf.take(key, needed, spare_tokens=spare, passing=passing)
         context.belongs_to(key[0], keep_tokens)
@@ -250,12 +251,18 @@ class Turns:
             )
             words = note.format(done=len(context.ids), total=keep_tokens)
             done = replace(done, notes=(*done.notes, words))
+        if run.ask.compare and len(ids) + len(run.ask.compare) <= context.capacity:
+            verified = self._verified(context, [*ids, *run.ask.compare], len(ids), params)
+            return replace(done, stats=replace(done.stats, verified=verified))
         return self._checked(done, context, ids, params) if self._verify and done.token_ids else done
+
+    def _verified(self, context: Context, ids: list[int], start: int, params: Params) -> Verified:
+        found = verify_answer(self._engine.model, context, ids, start, params)
+        return Verified(**{one.name: getattr(found, one.name) for one in fields(Verified)})
 
     def _checked(self, done: Answer, context: Context, ids: list[int], params: Params) -> Answer:
         """The answer with how a plain pass over it agrees, in its figures and as a note."""
-        found = verify_answer(self._engine.model, context, [*ids, *done.token_ids], len(ids), params)
-        verified = Verified(**{one.name: getattr(found, one.name) for one in fields(Verified)})
+        verified = self._verified(context, [*ids, *done.token_ids], len(ids), params)
         agreed = _("Checked against plain decoding: {agreed} of {tokens} tokens agree.")
         if verified.near_ties:
             agreed = _(

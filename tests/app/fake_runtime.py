@@ -12,7 +12,19 @@ from dataclasses import replace
 from core.ask import Ask
 from core.documents.document import Document
 from core.errors import UserError
-from core.events import Acceptance, Delta, Event, Failed, Finished, Piece, Prefill, Reading, Stand, Stats
+from core.events import (
+    Acceptance,
+    Delta,
+    Event,
+    Failed,
+    Finished,
+    Piece,
+    Prefill,
+    Reading,
+    Stand,
+    Stats,
+    Verified,
+)
 
 SUMMARY = (
     "In the chapters read here, the keeper of a small lighthouse takes in a stranger who claims to have "
@@ -190,7 +202,8 @@ class FakeRuntime:
             if ask.question is None and ask.summary_length == "chapters":
                 yield _by_chapters(ask)
             else:
-                yield from self._answer(ask.book, ask.book_id, ask.question)
+                for event in self._answer(ask.book, ask.book_id, ask.question):
+                    yield self._judged(event, ask) if isinstance(event, Finished) and ask.compare else event
         finally:
             self.state = "ready"
 
@@ -231,6 +244,19 @@ class FakeRuntime:
         waited = time.monotonic() - asked_at
         text = self.summary if question is None else self.answer
         yield from self._rounds(text, replace(stats, prefill_s=waited, ttft_s=waited))
+
+    def _judged(self, event: Finished, ask: Ask) -> Finished:
+        """A plain run at half the speed, with what it says of the answer it is compared with."""
+        verified = Verified(len(ask.compare), 1, 0, 0.1, 0.2)
+        rate, temperature = event.stats.tokens_per_s / 2, ask.params.get("temperature", 0.0)
+        plain = replace(
+            event.stats,
+            mode=ask.params["mode"],
+            tokens_per_s=rate,
+            temperature=temperature,
+            verified=verified,
+        )
+        return replace(event, stats=plain)
 
     def _rounds(self, text: str, stats: Stats) -> Iterator[Event]:
         words = [word + " " for word in text.split(" ")]
@@ -277,6 +303,12 @@ class FakeRuntime:
             self.state = "ready"
 
 
+def _counted(sizes: tuple[int, ...], new: int) -> tuple[int, ...]:
+    longer = [*sizes, *[0] * (new - len(sizes))]
+    longer[new - 1] += 1
+    return tuple(longer)
+
+
 def _tokens(text: str) -> int:
     return round(len(text.split()) * 1.3)
 
@@ -317,6 +349,7 @@ def _grown(stats: Stats, new: int, drafted: int, kept: int, number: int, pace: f
         context_used=min(stats.context_used + new, stats.context_total),
         tbt_series_ms=series,
         acceptance_series=(*stats.acceptance_series, (kept - 1) / kept)[-300:],
+        round_sizes=_counted(stats.round_sizes, new),
         peak_memory_bytes=700 << 20,
     )
 

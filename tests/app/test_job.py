@@ -9,6 +9,7 @@ import pytest
 from app.history import History
 from app.job import Job
 from core.events import Delta, Finished, Looked, Piece, Prefill, Reading, Stats
+from core.stats import combined
 from core.wire import unpack_looked
 
 STATS = Stats(model="m", new_tokens=3)
@@ -31,6 +32,27 @@ def played(history: History, *events) -> tuple[Job, list]:
     job.start()
     assert job.join(10)
     return job, seen
+
+
+def test_the_figures_are_those_of_all_stretches_while_they_come(history):
+    """The panel showed the last stretch alone. A text that is there at once was decoded before."""
+    second = Stats(model="m", new_tokens=2, tokens_per_s=9.0)
+    counted = []
+    events = (
+        Reading(1, 2, "One", "part summary"),
+        said("The keeper rowed."),
+        Reading(1, 2, "One", "part summary", attempt=2),
+        said("The keeper rowed.", "", STATS),
+        Reading(1, 1, "the whole book", "whole summary"),
+        said("He rowed.", "draft", second),
+        Finished("stop", "He rowed.", combined([STATS, second])),
+    )
+    talk = history.create("book").id
+    job = Job(iter(events), history, talk, changed=lambda: counted.append(job.snapshot.stats))
+    job.start()
+    assert job.join(10)
+    assert [one.new_tokens for one in counted if one] == sorted(one.new_tokens for one in counted if one)
+    assert {one.new_tokens for one in counted if one} == {3, 5}
 
 
 def test_parts_stand_beside_the_answer_and_a_retry_replaces_its_part(history):

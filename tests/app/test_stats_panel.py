@@ -55,6 +55,66 @@ def test_every_number_is_shown():
     assert ">Live<" in html
 
 
+PLAN = {"expected_plain_tbt_ms": 100.0, "expected_passage_tbt_ms": 20.0}
+
+
+def test_the_speed_stands_beside_plain_decodings_by_the_plan_at_this_length():
+    half = replace(STATS, context_used=4096)
+    html = panel_html(half, live=True, plan=PLAN)
+    assert text_of(html, "stat-plain") == "Plain decoding: about 16.7 per second, by the plan."
+    for other in (replace(half, mode="autoregressive"), replace(half, new_tokens=0)):
+        assert "stat-plain" not in panel_html(other, live=True, plan=PLAN)
+    assert "stat-plain" not in panel_html(half, live=True)
+
+
+VERIFIED = {"tokens": 42, "near_ties": 2, "mismatches": 0, "largest_gap": 0.1, "margin": 0.2}
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"same": True}, "Both texts are the same."),
+        ({}, "part at a near-tie"),
+        ({"verified": {**VERIFIED, "mismatches": 1}}, "The texts differ. Both"),
+        ({"verified": None}, "The texts differ. Both"),
+        ({"temperature": 0.7}, "two draws of one law"),
+        ({"temperature": None}, "The texts differ. Both"),
+    ],
+)
+def test_a_comparison_says_what_it_found_and_no_more(changed, said):
+    compared = {"same": False, "temperature": 0.0, "tokens_per_s": 26.2, "verified": VERIFIED, **changed}
+    html = panel_html(STATS, live=False, plan=PLAN, compared=compared, comparable=True)
+    assert said in text_of(html, "stat-compared")
+    assert text_of(html, "stat-plain").endswith("26.2 per second, measured; this is 2.00 times as fast.")
+    assert ("42 of 42 tokens are its own, 2 of all by a near-tie" in html) == (
+        bool(compared["verified"]) and not compared["verified"]["mismatches"]
+    )
+    assert "Compare with plain decoding" not in html
+
+
+def test_comparing_is_offered_when_there_is_something_to_compare_and_says_how_far_it_is():
+    offered = panel_html(STATS, live=False, comparable=True)
+    assert 'data-act="compare"' in offered
+    assert 'data-act="compare"' not in panel_html(STATS, live=True, comparable=True)
+    running = panel_html(STATS, live=False, comparable=True, comparing=3)
+    assert "3 tokens so far" in running and 'data-act="stop"' in running and "compare" not in running
+
+
+def test_tokens_per_round_are_bars_and_words():
+    html = panel_html(replace(STATS, round_sizes=(3, 0, 6)), live=True)
+    assert "Rounds by the tokens they brought: 1: 3; 2: 0; 3: 6." in " ".join(html.split())
+    assert re.findall(r"height:([\d.]+)px", html) == ["27.0", "0.0", "54.0"]
+    many = panel_html(replace(STATS, round_sizes=(1,) * 15), live=True)
+    assert "12+: 4." in many and "data-fold" in many
+    assert "bars" not in panel_html(STATS, live=True)
+
+
+def test_what_crossed_the_bus_is_said_by_token():
+    moved = panel_html(replace(STATS, bytes_moved=42 * 3_000_000), live=True)
+    assert text_of(moved, "stat-moved").endswith("a token")
+    assert text_of(panel_html(STATS, live=True), "stat-moved") == "nothing"
+
+
 @pytest.mark.parametrize(
     ("verified", "said"),
     [
@@ -96,7 +156,7 @@ def test_the_plot_runs_from_edge_to_edge_and_says_the_same_in_words():
     assert points[0][0] == 0 and points[-1][0] == 288 and len(points) == 3
     assert points[1][1] == min(y for _, y in points), "the slowest round is the highest point"
     label = re.search(r'aria-label="(Time between[^"]+)"', svg).group(1)
-    assert "3 rounds" in label and "highest 40" in label and "lowest 75%" in label
+    assert "12 rounds" in label and "highest 40" in label and "lowest 75%" in label
 
 
 def test_one_slow_round_does_not_flatten_the_plot():

@@ -87,12 +87,15 @@ ANSWER = Turn(
         "parts": [[BAD, BAD]],
         "reason": BAD,
         "instructions": BAD,
+        "compared": {"text": BAD},
     },
 )
 WRITING = Snapshot("streaming", pieces=(Piece(f"**{BAD}**\n\n1. {BAD}", BAD),), parts=((BAD, BAD),))
 LOADED = Snapshot("loading", loading=Loading(BAD), reading=Reading(1, 2, BAD), prefill=Prefill(1, 2, 1.0))
 MARK = Bookmark(0, 5, BAD, BAD)
-PLOTTED = Stats(mode=BAD, model=BAD, new_tokens=1, context_total=9, tbt_series_ms=(1.0, 2.0))
+PLOTTED = Stats(
+    mode=BAD, model=BAD, new_tokens=1, context_total=9, tbt_series_ms=(1.0, 2.0), round_sizes=(1,)
+)
 
 
 def _read_in() -> OpenBook:

@@ -1,0 +1,100 @@
+"""An answer beside plain decoding: its tokens are judged by a plain pass, and a timed plain run answers the
+same question again. At temperature 0 both texts are the same; above it they are two draws of one law.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Any
+
+from app.faults import guarded
+from app.history import Turn, asked_again, exchanges, instructed
+from core.errors import UserError
+from core.events import Delta, Failed, Finished
+from core.text.words import translated as _
+
+if TYPE_CHECKING:
+    from app.handlers import Desk
+
+log = logging.getLogger(__name__)
+
+
+def comparable(turns: list[Turn]) -> Turn | None:
+    """The last answer, where it was decoded with drafts, in one go."""
+    last = turns[-1] if len(turns) > 1 else None
+    if last is None or last.role != "assistant" or last.state != "finished":
+        return None
+    stats, extra = last.extra.get("stats") or {}, last.extra
+    decoded = stats.get("new_tokens") and stats.get("mode") != "autoregressive"
+    in_one_go = extra.get("ids") and not extra.get("parts") and not extra.get("stands")
+    return last if decoded and in_one_go else None
+
+
+class Comparing:
+    """Compares the last answer of a desk's conversation; nothing else is answered meanwhile."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self.tokens = 0  # of the plain run so far
+        self.running = False
+
+    def begin(self) -> None:
+        """Starts, where there is something to compare."""
+        desk = self._desk
+        turn = comparable(desk.turns)
+        if turn is None or desk.refuse_while_busy():
+            return
+        if desk.engine.state != "ready":
+            raise UserError(_("The engine is not ready yet. Compare in a moment."))
+        self.running, self.tokens = True, 0
+        run = threading.Thread(
+            target=self._run, args=(desk.conversation_id, desk.turns), name="compare", daemon=True
+        )
+        run.start()
+        desk.change()
+
+    def stop(self) -> None:
+        """Ends it; nothing is kept."""
+        if self.running:
+            self._desk.engine.stop()
+
+    def _run(self, talk: str, turns: list[Turn]) -> None:
+        try:
+            guarded(lambda: self._compare(talk, turns), self._desk.say, None)
+        finally:
+            self.running = False
+            self._desk.change()
+
+    def _compare(self, talk: str, turns: list[Turn]) -> None:
+        desk, question, answer = self._desk, turns[-2], turns[-1]
+        ask = replace(
+            asked_again(question),
+            book=desk.book,
+            conversation_id=talk,
+            params={**answer.extra.get("params", {}), "mode": "autoregressive"},
+            history=exchanges(turns[:-2], desk.until),
+            until=answer.extra.get("until"),
+            instructions=instructed(question, answer),
+            compare=tuple(answer.extra.get("decoded") or answer.extra["ids"]),
+        )
+        for event in desk.engine.ask(ask):
+            if isinstance(event, Delta):
+                self.tokens = event.stats.new_tokens
+                desk.change()
+            elif isinstance(event, Failed):
+                desk.say(event.message)
+            elif isinstance(event, Finished) and event.reason != "user":
+                desk.history.compare(talk, answer.number, _found(event, answer))
+
+
+def _found(plain: Finished, answer: Turn) -> dict[str, Any]:
+    """What is kept of it with the answer."""
+    return {
+        "text": plain.text,
+        "same": plain.text.strip() == answer.text.strip(),
+        "tokens_per_s": plain.stats.tokens_per_s,
+        "temperature": plain.stats.temperature,
+        "verified": asdict(plain.stats.verified) if plain.stats.verified else None,
+    }

@@ -1,0 +1,98 @@
+"""An answer is compared with plain decoding: what is asked of the engine, what is kept and shown."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from app.actions import dispatch, make_wish
+from app.comparing import comparable
+from app.page import Page
+from core.ask import Ask, Params
+from core.errors import UserError
+from tests.app.fake_runtime import ANSWER, wait_until
+
+
+def ask(desk, question: str | None, **choices) -> None:
+    if question is None:
+        desk.summarize(Ask(**choices))
+    else:
+        desk.ask(question, Ask(**choices))
+    wait_until(lambda: not desk.busy)
+
+
+def compare(desk) -> None:
+    dispatch(desk, {"act": "compare"})
+    wait_until(lambda: not desk.busy)
+
+
+def test_the_same_question_is_asked_again_as_it_was(desk):
+    ask(desk, "First?")
+    dispatch(desk, {"act": "instruct-book", "value": "Briefly."})
+    desk.ask("Second?", make_wish(desk))
+    wait_until(lambda: not desk.busy)
+    dispatch(desk, {"act": "instruct-book", "value": ""})
+    first = desk.engine.asked[-1]
+    compare(desk)
+    again = desk.engine.asked[-1]
+    assert Params(**again.params) == Params(**{**first.params, "mode": "autoregressive"})
+    assert (again.question, again.history, again.instructions) == ("Second?", first.history, "Briefly.")
+    assert again.conversation_id == first.conversation_id
+    assert again.compare == tuple(desk.turns[-1].extra["ids"])
+    assert len(desk.turns) == 4 and len(desk.engine.asked) == 3, "nothing is added to the conversation"
+
+
+def test_what_was_found_is_kept_and_shown_with_both_texts(desk):
+    ask(desk, "First?", params={"temperature": 0.7})
+    desk.engine.answer = ANSWER.replace("every word", "each word")
+    compare(desk)
+    kept = desk.turns[-1].extra["compared"]
+    assert not kept["same"] and kept["temperature"] == 0.7 and kept["verified"]["mismatches"] == 0
+    shown = Page(desk).render()
+    assert "two draws of one law" in shown["panel"][0] and "2.00 times as fast" in shown["panel"][0]
+    answer = shown["turns"][-1]
+    assert "<mark>every word" in answer and "<mark>each word" in answer
+    assert desk.turns[-1].text == ANSWER
+
+
+def test_equal_texts_are_said_to_be_equal(desk):
+    ask(desk, "First?", params={"temperature": 0.0})
+    compare(desk)
+    assert desk.turns[-1].extra["compared"]["same"]
+    shown = Page(desk).render()
+    assert "Both texts are the same" in shown["panel"][0]
+    assert (
+        "<mark>" not in shown["turns"][-1]
+        and shown["turns"][-1].count("and every word of it was invented") > 1
+    )
+
+
+def test_nothing_else_is_asked_meanwhile_and_stop_keeps_nothing(opened):
+    desk, engine = opened(pace=0.02, prefill_steps=1)
+    ask(desk, "First?")
+    dispatch(desk, {"act": "compare"})
+    wait_until(lambda: desk.comparing.tokens > 0)
+    assert desk.busy and not desk.ask("Second?", Ask()) and "Stop" in Page(desk).render()["panel"][0]
+    desk.stop()
+    wait_until(lambda: not desk.busy)
+    assert "compared" not in desk.turns[-1].extra and threading.active_count()
+
+
+def test_what_is_not_decoded_in_one_go_is_not_compared(desk):
+    assert comparable(desk.turns) is None
+    desk.engine.parts = 3
+    ask(desk, None)
+    assert comparable(desk.turns) is None
+    compare(desk)
+    assert len(desk.engine.asked) == 1
+    desk.engine.parts = 1
+    ask(desk, "First?")
+    assert comparable(desk.turns) is not None
+    desk.engine.state = "loading"
+    with pytest.raises(UserError, match="not ready"):
+        dispatch(desk, {"act": "compare"})
+    desk.engine.state = "ready"
+    desk.engine.fail = "Out of memory."
+    compare(desk)
+    assert desk.notice.text == "Out of memory." and "compared" not in desk.turns[-1].extra

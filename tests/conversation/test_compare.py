@@ -1,0 +1,69 @@
+"""An answer beside plain decoding, by a real engine: the answer is judged, and what is written is plain."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from core.ask import Ask
+from core.conversation.reading import ReadingStyle
+from core.conversation.session import Session
+from core.documents.document import Document, Section
+from core.wire import pack_ask, unpack_ask
+from tests.conversation.test_wiring import TEXT, TinyTokenizer
+from tests.tiny import engine, oracle, ours
+
+SHORT = TEXT[: len(TEXT) // 2]
+BOOK = Document("B", "", "txt", SHORT, (Section("One", 0, len(SHORT)),), sha256="b")
+
+
+@pytest.fixture
+def session() -> Session:
+    made = engine(ours(oracle()), draft=ours(oracle(tied=True)))
+    return Session(
+        made,
+        TinyTokenizer(),
+        ReadingStyle(system="S", part_prompts=("?",), whole_prompt="?"),
+        defaults={"max_new_tokens": 12},
+    )
+
+
+def answer(session: Session, **choices):
+    *_, last = session.ask(Ask("Who?", BOOK, "c", fit="whole", **choices))
+    return last
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.8])
+def test_the_answer_is_judged_and_plain_decoding_writes_its_own(session, temperature):
+    params = {"temperature": temperature, "seed": 3}
+    first = answer(session, params=params)
+    assert first.stats.mode == "triforce" and first.stats.temperature == temperature
+    plain = answer(session, params={**params, "mode": "autoregressive"}, compare=first.token_ids)
+    judged = plain.stats.verified
+    assert plain.stats.mode == "autoregressive" and judged.tokens == len(first.token_ids)
+    assert judged.mismatches == 0
+    if temperature == 0 and not judged.near_ties:
+        assert plain.text == first.text
+    if temperature == 0:
+        assert answer(session, params=params).text == first.text, "the conversation goes on as it was"
+
+
+def test_a_foreign_token_is_found(session):
+    params = {"temperature": 0.0, "seed": 3}
+    ids = list(answer(session, params=params).token_ids)
+    ids[5] = (ids[5] + 40) % 90
+    judged = answer(session, params={**params, "mode": "autoregressive"}, compare=tuple(ids)).stats.verified
+    assert judged.mismatches >= 1
+
+
+def test_a_longer_answer_than_the_plain_one_may_be_is_judged_whole(session):
+    ids = tuple(range(1, 90)) * 2
+    plain = answer(session, params={"temperature": 0.0, "mode": "autoregressive"}, compare=ids)
+    assert plain.stats.verified.tokens == len(ids)
+
+
+def test_it_crosses_the_pipe():
+    sent = Ask("Who?", compare=(1, 2, 3))
+    assert unpack_ask(pack_ask(sent), None) == sent
+    assert unpack_ask({**pack_ask(sent), "compare": [1, 2, 3]}, None) == dataclasses.replace(sent)

@@ -1,0 +1,67 @@
+"""The panel in a browser: folded as it was left, the histogram, a comparison with plain decoding."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.app.fake_runtime import ANSWER, FakeRuntime
+from tests.e2e.test_accessible import problems
+from tests.e2e.test_asking import shot
+from tests.e2e.test_conversations import ask
+
+pytestmark = pytest.mark.e2e
+FOLD = "details[data-fold={}]"
+
+
+def test_the_panel_is_folded_as_it_was_left(serve, open_page, drop, sample):
+    fake = FakeRuntime(pace=0.05, prefill_steps=2)
+    page = open_page(serve(fake))
+    drop(page, sample)
+    page.wait_for_selector(".card h2")
+    page.fill("#question textarea", "Who keeps the clocks?")
+    page.press("#question textarea", "Enter")
+    page.wait_for_selector("#panel .bars")
+    page.focus(f"{FOLD.format('tbt')} > summary")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(f"{FOLD.format('tbt')}:not([open])")
+    page.wait_for_selector("#turns .answer footer")
+    assert page.locator(FOLD.format("tbt")).get_attribute("open") is None
+    assert page.evaluate("document.activeElement.parentElement.dataset.fold") == "tbt"
+    page.click(f"{FOLD.format('plan')} > summary")
+    page.reload()
+    page.wait_for_selector("#panel .bars")
+    for name, opened in (("tbt", False), ("plan", False), ("sizes", True), ("levels", True)):
+        assert page.eval_on_selector(FOLD.format(name), "part => part.open") is opened
+    assert "1:" in page.locator(".bars").get_attribute("aria-label")
+    shot(page, "panel-folded")
+    page.click("[data-hide-panel]")
+    page.wait_for_selector("#right", state="hidden")
+    page.reload()
+    page.wait_for_selector("#turns .answer footer")
+    assert not page.is_visible("#right")
+    shot(page, "panel-hidden")
+    assert problems(page) == []
+    page.click("[data-toggle=panel]")
+    page.wait_for_selector("#right", state="visible")
+    page.reload()
+    page.wait_for_selector("#panel .bars", state="visible")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_an_answer_is_compared_with_plain_decoding(serve, open_page, drop, sample, scheme):
+    fake = FakeRuntime(pace=0.03, prefill_steps=2)
+    page = open_page(serve(fake), width=1440, height=900, color_scheme=scheme)
+    drop(page, sample)
+    page.wait_for_selector(".card h2")
+    ask(page, "Who keeps the clocks?", answers=1)
+    fake.answer = ANSWER.replace("every word", "each word")
+    page.click("[data-act=compare]")
+    page.wait_for_selector("[role=status]:has-text('so far')")
+    page.wait_for_selector("#stat-compared:has-text('near-tie')")
+    assert "2.00 times as fast" in page.inner_text("#stat-plain")
+    page.click("#turns summary:has-text('Beside plain decoding')")
+    page.wait_for_selector("#turns .sides mark:has-text('each word')")
+    assert problems(page) == []
+    shot(page, f"compared-{scheme}")
+    page.reload()
+    page.wait_for_selector("#stat-compared")
