@@ -61,8 +61,9 @@ def belongings(environment: Environment) -> list[Part]:
     """What there is, in the order in which it can go."""
     root = environment.root
     clone = program.is_clone(root)
-    files = [] if clone else [root / name for name in (*program.FILES, "wheels", "config.new.yaml")]
-    updating = [root / ".update", root / ".update.lock", kept_environment(environment)]
+    beside = (".update.lock", "config.new.yaml", "wheels")
+    files = [] if clone else [root / name for name in (*program.FILES, *beside)]
+    updating = [root / ".update", kept_environment(environment)]
     menu, fetched = _there(menu_entries()), _there(_fetched(environment))
     found = [
         *(Part("in the menu", entry, (entry,)) for entry in menu),
@@ -92,7 +93,8 @@ def menu_entries() -> list[Path]:
     if os.name == "nt":
         roaming = Path(os.environ.get("APPDATA") or Path.home() / "AppData" / "Roaming")
         programs = roaming / "Microsoft" / "Windows" / "Start Menu" / "Programs"
-        folders = [programs, programs / "Startup", Path.home() / "Desktop"]
+        homes = [Path.home(), *(Path(home) for home in [os.environ.get("ONEDRIVE")] if home)]
+        folders = [programs, programs / "Startup", *(home / "Desktop" for home in homes)]
         return [folder / "TriForce Chat.lnk" for folder in folders]
     if sys.platform == "darwin":
         return []
