@@ -31,6 +31,7 @@ from benchmarks import answers  # noqa: E402 (the path above makes the repositor
 from benchmarks.expanded import LLAMA_2_7B, LLAMA_2_13B, LLAMA_3_8B, ExpandedWeights, expanded_config  # noqa: E402
 from benchmarks.gpu_tables import tables  # noqa: E402
 from benchmarks.passes import VERIFY_ROWS, OutOfTime, Speeds, measure, measured_speeds  # noqa: E402
+from benchmarks.rounded import RoundingCpu, RoundingCuda  # noqa: E402 (as above)
 from benchmarks.store import RESULTS, save  # noqa: E402
 from core.assembly.room import Room  # noqa: E402
 from core.assembly.small import RandomWeights, random_config  # noqa: E402
@@ -43,6 +44,7 @@ from core.hardware.facts import GIB, Hardware  # noqa: E402
 from core.hardware.gpus import imagined_hardware  # noqa: E402
 from core.hardware.probe import measure_bus, probe  # noqa: E402
 from core.model.config import ModelConfig, load_config  # noqa: E402
+from core.model.gguf_sizes import ROUNDED, in_format  # noqa: E402 (as above)
 from core.model.llama import LlamaModel  # noqa: E402
 from core.model.loader import Weights, build, weights_in  # noqa: E402
 from core.model.shapes import ModelShape, Sizes  # noqa: E402
@@ -59,7 +61,7 @@ ANSWER_TOKENS, TINY_ANSWER_TOKENS = 128, 24
 @dataclass(frozen=True, slots=True)
 class Case:
     """One thing to measure. `what`: "passes", or "answers" for acceptance and text; `residency`: which part
-    of the KV stays in VRAM.
+    of the KV stays in VRAM; `coded`: weights in 4 bits and KV cache in 8.
     """
 
     shape: Sizes
@@ -67,17 +69,22 @@ class Case:
     capped: bool
     what: str = "passes"
     residency: str = "layers"
+    coded: bool = False
 
     @property
     def name(self) -> str:
         """Its key in the state."""
         kept = "" if self.residency == "layers" else f", {self.residency}"
-        return f"{self.what} {self.shape.name} {self.context} {'24 GiB' if self.capped else 'uncapped'}{kept}"
+        held = ", codes" if self.coded else ""
+        card = "24 GiB" if self.capped else "uncapped"
+        return f"{self.what} {self.shape.name} {self.context} {card}{kept}{held}"
 
 
 CASES = (
     Case(LLAMA_2_7B, 130_048, True),
+    Case(LLAMA_3_8B, 130_048, True, coded=True),
     Case(LLAMA_3_8B, 130_048, True),
+    Case(LLAMA_2_7B, 130_048, True, coded=True),
     Case(LLAMA_3_8B, 130_048, False),
     Case(LLAMA_2_7B, 65_536, False),
     Case(LLAMA_3_8B, 8000, True, "answers"),
@@ -90,12 +97,14 @@ CASES = (
     Case(LLAMA_2_13B, 32_768, False),
     Case(LLAMA_2_7B, 124_928, False),
 )
+QUICK = 2  # of them
 TINY = Sizes("tiny", 3, 64, 8, 4, 16, 96)
 TINY_CASES = (
     Case(TINY, 300, True),
     Case(TINY, 300, False),
     Case(TINY, 300, True, residency="blocks"),
     Case(TINY, 150, True, "answers"),
+    Case(TINY, 300, True, coded=True),
 )
 
 
@@ -126,7 +135,7 @@ def main(arguments: list[str] | None = None) -> int:
     done: dict[str, Any] = json.loads(options.state.read_text()) if options.state.is_file() else {}
     cases = TINY_CASES if options.tiny else CASES
     if options.quick:
-        cases = cases[:1]
+        cases = cases[:QUICK]
     missing = [case for case in cases if case.name not in done]
     if missing:
         bench = _bench(options, lambda: time.monotonic() > deadline)
@@ -184,6 +193,8 @@ def _once(case: Case, bench: Bench, layers: int | None) -> dict[str, Any]:
     theta = None if bench.tiny or case.what == "answers" else ROPE_THETA
     config = expanded_config(bench.source.config, case.shape, positions=context + 64, rope_theta=theta)
     shape = ModelShape.from_hf_config(config.source, name=config.name)
+    if case.coded:
+        shape = in_format(shape, shape.name, ROUNDED[4])
     settings = _settings(case, context, bench)
     if layers is not None:
         settings = replace(settings, on_chip_layers=layers)
@@ -219,6 +230,7 @@ def _once(case: Case, bench: Bench, layers: int | None) -> dict[str, Any]:
             "layers": plan.layers,
             "planned_vram_bytes": plan.bytes_in("VRAM"),
             "peak_bytes": backend.peak_memory_bytes(),
+            "notes": backend.notes,
             "planned_tbt_ms": plan.expected_tbt_ms,
         }
     except RuntimeError as error:
@@ -254,6 +266,7 @@ def _settings(case: Case, context: int, bench: Bench) -> Settings:
             context_tokens=context,
             on_chip_layers=1 if case.capped else case.shape.layers,
             kv_residency=case.residency,
+            kv=8 if case.coded else None,
             retrieval_budget=64,
             prefill_segment_tokens=128,
             prefill_chunk_tokens=50,
@@ -265,16 +278,19 @@ def _settings(case: Case, context: int, bench: Bench) -> Settings:
         context_tokens=context,
         vram_gib=CARD_GIB if case.capped else None,
         kv_residency=case.residency,
+        kv=8 if case.coded else None,
+        weights=4 if case.coded else None,
     )
 
 
 def _backend(case: Case, plan: Plan, bench: Bench) -> Backend:
     if bench.tiny:
-        return CpuBackend(torch.float32)
+        return (RoundingCpu if case.coded else CpuBackend)(torch.float32)
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()
     cap = int((CARD_GIB - KEPT_GIB) * GIB) if case.capped else None
-    return CudaBackend(torch.bfloat16, index=plan.gpu_index, memory_cap_bytes=cap)
+    made = RoundingCuda if case.coded else CudaBackend
+    return made(torch.bfloat16, index=plan.gpu_index, memory_cap_bytes=cap)
 
 
 def _bench(options: argparse.Namespace, out_of_time: Callable[[], bool]) -> Bench:
@@ -333,7 +349,9 @@ def _arguments(arguments: list[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--model", type=Path, help="folder of the small model; the embedded one")
     parser.add_argument("--minutes", type=float, help="9, or 3 with --quick")
-    parser.add_argument("--quick", action="store_true", help="the first case alone: 7B, 128K, under 24 GB")
+    parser.add_argument(
+        "--quick", action="store_true", help="the first cases alone: 128K under 24 GB, 7B, and 8B in codes"
+    )
     parser.add_argument(
         "--state",
         type=Path,

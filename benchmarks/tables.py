@@ -26,10 +26,12 @@ if not __package__:
 from app.manual import entries  # noqa: E402 (the path above makes the repository importable)
 from benchmarks import measured  # noqa: E402
 from benchmarks.store import load  # noqa: E402
+from core.backend.compiled import CODED_KV, PRODUCTS  # noqa: E402
 from core.config import RULES, Settings  # noqa: E402
 from core.errors import PlanError  # noqa: E402
 from core.hardware.gpus import imagined_hardware  # noqa: E402
 from core.model.catalogue import find  # noqa: E402
+from core.model.gguf_sizes import in_format  # noqa: E402
 from core.model.shapes import ModelShape  # noqa: E402
 from core.planning.offers import offers  # noqa: E402
 from core.planning.plan import Plan  # noqa: E402
@@ -115,7 +117,7 @@ def card_table() -> str:
     for name, vram_gib in CARDS:
         machine = imagined_hardware(gpu=name, ram_gib=CARD_RAM_GIB)
         fitting = [offer for offer in offers(machine, Settings()) if offer.plan and offer.entry.chat]
-        fitting = [offer for offer in fitting if not offer.entry.file]  # codes write slowly on a card
+        fitting = [offer for offer in fitting if not offer.entry.file]  # 16-bit weights
         largest = [
             next(offer.entry.name for offer in fitting if offer.plan.context_tokens >= tokens)
             for tokens in CARD_CONTEXTS
@@ -210,6 +212,53 @@ def _kv_plan(shape: ModelShape, card: str, kv: int | None) -> Plan | None:
         return None
 
 
+# models, weights, cards, contexts, bits of the KV cache (None: chosen)
+KERNEL_CASES = (
+    ("Meta-Llama-3.1-8B-Instruct-Q4_K_M", "", KV_CARDS, KV_CONTEXT, 8),
+    ("LWM-Text-Chat-128K", "Q4_K_M", KV_CARDS, KV_CONTEXT, 8),
+    ("Qwen3-4B-Instruct-2507", "Q4_K_M", ("RTX 4060",), 65_536, None),
+    ("Qwen3-4B-Instruct-2507", "", ("RTX 4090",), 262_144, None),
+    ("Qwen3-4B-Instruct-2507", "Q4_K_M", ("RTX 4090",), 262_144, None),
+)
+
+
+def kernel_table() -> str:
+    """What the planner expects of KERNEL_CASES where torch decodes codes and where the compiled kernels read
+    them, on Linux and on Windows.
+    """
+    heading = ["Model", "Card", "Context", "KV cache", "torch, Linux", "kernels, Linux", "torch, Windows"]
+    lines = [_row([*heading, "kernels, Windows"]), _row(["---"] * 8)]
+    for name, mix, cards, context, kv in KERNEL_CASES:
+        shape = find(name).shape
+        shape = in_format(shape, f"{name}, {mix}", mix) if mix else shape
+        for card in cards:
+            found = [
+                _kernel_plan(shape, card, system, context, kv, refused)
+                for system in ("Linux", "Windows")
+                for refused in ((PRODUCTS, CODED_KV), ())
+            ]
+            bits = " or ".join(sorted({f"{one.kv_bits} bits" for one in found if one}, reverse=True))
+            lines.append(_row([shape.name, card, f"{context:,}", bits, *map(_layers_cell, found)]))
+    return "\n".join(lines)
+
+
+def _kernel_plan(
+    shape: ModelShape, card: str, system: str, context: int, kv: int | None, refused: tuple[str, ...]
+) -> Plan | None:
+    machine = imagined_hardware(gpu=card, ram_gib=KV_RAM_GIB, system=system)
+    machine = replace(machine, gpus=tuple(replace(gpu, refused=refused) for gpu in machine.gpus))
+    try:
+        return plan(machine, Settings(context_tokens=context, kv=kv), target=shape)
+    except PlanError:
+        return None
+
+
+def _layers_cell(found: Plan | None) -> str:
+    if found is None:
+        return "does not fit"
+    return f"{found.on_chip_layers} of {found.layers}, {found.expected_tbt_ms:.0f} ms"
+
+
 def _kv_cell(found: Plan | None) -> str:
     if found is None:
         return "does not fit"
@@ -290,7 +339,7 @@ PAGES: dict[str, dict[str, Callable[[], str]]] = {
         "tree": lambda: tree(tracked_folders()),
     },
     "docs/measured.md": {"measured": lambda: measured.section(RESULTS)},
-    "docs/models.md": {"pcs": pc_table, "kv": kv_table},
+    "docs/models.md": {"pcs": pc_table, "kv": kv_table, "kernels": kernel_table},
     "docs/settings.md": {
         "settings": lambda: settings_table((REPO / "config.yaml").read_text(encoding="utf-8"))
     },

@@ -9,9 +9,11 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import torch
 
 from benchmarks import gpu, gpu_tables
 from benchmarks.passes import between, expectation
+from benchmarks.rounded import RoundingCpu, rounded
 from benchmarks.store import load
 from core.backend.cpu import CpuBackend
 
@@ -27,7 +29,7 @@ def test_every_case_runs_and_is_tabled(tmp_path: Path):
     assert run(tmp_path) == 0
     cases = json.loads((tmp_path / "state.json").read_text())
     assert list(cases) == [case.name for case in gpu.TINY_CASES]
-    offloaded, on_chip, by_blocks, texts = cases.values()
+    offloaded, on_chip, by_blocks, texts, coded = cases.values()
     row_bytes = 2 * gpu.TINY.kv_heads * gpu.TINY.head_dim * 4
     assert offloaded["verify_bytes_moved"] == 300 * 2 * row_bytes and on_chip["verify_bytes_moved"] == 0
     assert (
@@ -37,9 +39,12 @@ def test_every_case_runs_and_is_tabled(tmp_path: Path):
     )
     assert on_chip["prefill_bytes_moved"] == 0
     assert 0 < by_blocks["verify_bytes_moved"] <= 300 * 3 * row_bytes and by_blocks["on_chip_layers"] == 1
+    # 16 codes and their factor, up to the next 16 bytes; weights of 4 bits and a half
+    assert coded["verify_bytes_moved"] == 300 * 2 * 2 * gpu.TINY.kv_heads * 32
+    assert coded["weight_bytes"] < offloaded["weight_bytes"] / 6
     assert {one["mode"] for one in texts["answers"]} == {"autoregressive", "retrieval", "triforce"}
     result = load(tmp_path / "gpu.json")
-    assert [len(table.rows) for table in result.tables] == [3, 6 + len(gpu_tables.PAPER), 6, 2, 6]
+    assert [len(table.rows) for table in result.tables] == [4, 8 + len(gpu_tables.PAPER), 8, 2, 6]
     assert (
         all(0 < one["acceptance"] <= 1 for one in texts["along"]["rates"])
         and texts["along"]["perplexity"] > 1
@@ -110,10 +115,27 @@ def test_what_breaks_one_case_leaves_the_others(monkeypatch: pytest.MonkeyPatch,
 
 
 def test_quick_is_the_headline_alone(tmp_path: Path):
-    """7B at 128K under a 24 GB card's memory is the first case."""
+    """128K under a 24 GB card's memory: 7B as the paper's, and what most people would run."""
     assert run(tmp_path, "--quick") == 0
-    assert list(json.loads((tmp_path / "state.json").read_text())) == [gpu.TINY_CASES[0].name]
-    assert gpu.CASES[0] == gpu.Case(gpu.LLAMA_2_7B, 130_048, True)
+    assert list(json.loads((tmp_path / "state.json").read_text())) == [
+        case.name for case in gpu.TINY_CASES[: gpu.QUICK]
+    ]
+    assert gpu.CASES[: gpu.QUICK] == (
+        gpu.Case(gpu.LLAMA_2_7B, 130_048, True),
+        gpu.Case(gpu.LLAMA_3_8B, 130_048, True, coded=True),
+    )
+
+
+def test_matrices_are_rounded_to_the_nearest_codes():
+    """Else figures of a file of 4 bits would be those of something else."""
+    weight = torch.randn(5, 64, generator=torch.Generator().manual_seed(0))
+    planes = rounded(weight)
+    steps = planes.scale.float().abs().repeat_interleave(32, 1)
+    # at the far end a code less than the largest is missing
+    assert float(((planes.decoded() - weight).abs() / steps).max()) <= 1.01 and planes.bits == 4
+    assert float(((planes.decoded() - weight).abs() / steps).mean()) < 0.3
+    x = torch.randn(3, 64)
+    assert torch.allclose(RoundingCpu().linear(weight)(x), x @ planes.decoded().t(), atol=1e-4)
 
 
 def test_the_time_limit_holds(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
