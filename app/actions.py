@@ -83,6 +83,7 @@ def _about_books(desk: Desk, text: dict[str, str]) -> dict[str, Callable[[], obj
         "turn": lambda: desk.reading.turn(-1 if text.get("value") == "back" else 1),
         "stand": lambda: desk.reading.stand(_number(text.get("value"))),
         "find": lambda: desk.reading.look_for(text.get("text", ""), exact=bool(text.get("exact"))),
+        "unfold": lambda: desk.reading.unfold(_number(text.get("value"))),
         "mark": lambda: desk.reading.mark(_number(text.get("offset")), text.get("text", "")),
         "note": lambda: desk.reading.note(_number(text.get("offset")), text.get("text", "")),
         "unmark": lambda: desk.reading.unmark(_number(text.get("offset"))),

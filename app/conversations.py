@@ -70,7 +70,9 @@ class Conversations:
             desk.change()
 
     def export(self, form: str = "md") -> tuple[str, str]:
-        """The open conversation as (file name, content); `form`: md, with the book's notes, html or json."""
+        """The open conversation as (file name, content); `form`: md, html or json. With the
+        book's bookmarks and notes.
+        """
         desk = self._desk
         title = desk.book.title if desk.book else _("Conversation")
         name = f"{title[:80]}.{form}"
@@ -78,7 +80,9 @@ class Conversations:
             said = desk.history.markdown(desk.conversation_id, book=title)
             return name, "\n\n".join(part for part in (said, desk.reading.markdown()) if part)
         told = desk.history.title(desk.conversation_id) or title
-        return name, (as_html if form == "html" else as_json)(desk.book, told, desk.turns)
+        return name, (as_html if form == "html" else as_json)(
+            desk.book, told, desk.turns, desk.reading.noted()
+        )
 
     def bring_in(self, path: str) -> None:
         """Opens a conversation that was exported as JSON; `path`: an upload, which is deleted. Raises

@@ -23,6 +23,7 @@ from core.text.words import translated as _
 FORMAT = "triforce-chat conversation"
 VERSION = 1
 MOST_BYTES, MOST_TURNS, MOST_CHARS, MOST_LINES = 20_000_000, 2000, 500_000, 200
+Noted = tuple[str, str, str]  # the words at a bookmark, their place, the note
 STATES = ("finished", "stopped", "failed")
 
 
@@ -36,8 +37,8 @@ class Brought:
     turns: tuple[tuple[str, str, str, dict[str, Any]], ...]
 
 
-def as_json(book: Document | None, title: str, turns: Sequence[Turn]) -> str:
-    """The conversation with the choices around its questions."""
+def as_json(book: Document | None, title: str, turns: Sequence[Turn], notes: Sequence[Noted] = ()) -> str:
+    """The conversation with the choices around its questions, and the book's bookmarks and notes."""
     known = {"title": book.title, "author": book.author, "sha256": book.sha256} if book else {}
     written = [
         {"role": one.role, "text": one.text, "state": one.state, "extra": _carried(one.role, one.extra)}
@@ -45,10 +46,11 @@ def as_json(book: Document | None, title: str, turns: Sequence[Turn]) -> str:
         if one.state != "writing"
     ]
     whole = {"format": FORMAT, "version": VERSION, "book": known, "title": title, "turns": written}
+    whole["notes"] = [{"words": words, "place": place, "note": note} for words, place, note in notes]
     return json.dumps(whole, ensure_ascii=False, indent=1)
 
 
-def as_html(book: Document | None, title: str, turns: Sequence[Turn]) -> str:
+def as_html(book: Document | None, title: str, turns: Sequence[Turn], notes: Sequence[Noted] = ()) -> str:
     """A page that needs nothing else."""
     return render(
         "exported.html",
@@ -60,6 +62,7 @@ def as_html(book: Document | None, title: str, turns: Sequence[Turn]) -> str:
             for one in turns
             if one.text
         ],
+        notes=notes,
     )
 
 
@@ -74,7 +77,7 @@ def summaries_as(form: str, book: Document | None, told: Sequence[tuple[str, str
         turns = [
             turn for name, text in told for turn in (("user", name, (), ""), ("assistant", text, (), ""))
         ]
-        return render("exported.html", title=title, book="", author=author, turns=turns)
+        return render("exported.html", title=title, book="", author=author, turns=turns, notes=())
     parts = [f"# {title}", *(f"## {name}\n\n{text}" for name, text in told)]
     return "\n\n".join(parts) + "\n"
 

@@ -43,6 +43,7 @@ class OpenBook:
         self.passage = Passage()
         self.notebook = Notebook()
         self.wanted, self.exact, self.found = "", False, Found()
+        self.unfolded = -1  # where the chapter begins of which all places are shown
 
     @property
     def bookmarks(self) -> tuple[Bookmark, ...]:
@@ -93,13 +94,18 @@ class OpenBook:
         book = self._known()
         if book is None:
             return
-        words = words.strip()[:WANTED_CHARS]
+        words, self.unfolded = words.strip()[:WANTED_CHARS], -1
         with self._lock:
             edition = hash(book.text)
             if self._finder is None or self._finder[0] != edition:
                 self._finder = edition, Finder(book.text)
             self.wanted, self.exact = words, exact
             self.found = self._finder[1].find(words, exact=exact)
+        self._changed()
+
+    def unfold(self, chapter: int) -> None:
+        """Shows all places that were found in the chapter that begins there."""
+        self.unfolded = chapter
         self._changed()
 
     def limited(self) -> None:
@@ -140,10 +146,16 @@ class OpenBook:
             self._write(book, replace(self.notebook, instructions=checked("instructions", text)))
             self._changed()
 
+    def noted(self) -> list[tuple[str, str, str]]:
+        """The bookmarks that may be shown, for an export: (words, place, note)."""
+        book = self._known()
+        lost = _("no longer in the book")
+        shown = self.bookmarks if book else ()
+        return [(one.words, lost if one.lost else where(book, one.offset), one.note) for one in shown]
+
     def markdown(self) -> str:
         """Bookmarks and notes for an export; empty without any."""
-        book = self._known()
-        parts = [_noted(book, one) for one in self.bookmarks] if book else []
+        parts = [_noted(*one) for one in self.noted()]
         return "\n\n".join([f"## {_('Bookmarks and notes')}", *parts]) if parts else ""
 
     def _known(self) -> Document | None:
@@ -171,10 +183,9 @@ def where(book: Document, offset: int) -> str:
     return _("{chapter}, p. {page}").format(chapter=title, page=page) if page else title
 
 
-def _noted(book: Document, mark: Bookmark) -> str:
-    quoted = "\n".join(f"> {line}" for line in mark.words.splitlines())
-    place = _("no longer in the book") if mark.lost else where(book, mark.offset)
-    return "\n\n".join(part for part in (quoted, f"({place})", mark.note) if part)
+def _noted(words: str, place: str, note: str) -> str:
+    quoted = "\n".join(f"> {line}" for line in words.splitlines())
+    return "\n\n".join(part for part in (quoted, f"({place})", note) if part)
 
 
 def _place(text: str, start: int, words: str) -> tuple[int, int] | None:

@@ -226,7 +226,7 @@ class Page:
             **self._chapters(book, card),
             "found": keep(
                 "found",
-                (_edition(book), desk.reading.wanted, desk.reading.exact),
+                (_edition(book), desk.reading.wanted, desk.reading.exact, desk.reading.unfolded),
                 lambda: found_html(book, desk.reading),
             ),
             "marks": keep(

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from app.open_book import OpenBook, where
 from app.templating import render
 from app.values import Passage
-from core.documents.document import Document
+from core.documents.document import Document, Section
 
 # what is shown at once; a page must stay light for a book without chapters
 WINDOW_CHARS = 24_000
+SHOWN_HITS = 20  # of a chapter; the others are one click away
 AROUND_CHARS = 60  # shown of a line on each side of what was found
 GAP = re.compile(r"\n\s*\n")
 WORD = re.compile(r"\w+")
@@ -70,9 +71,13 @@ def found_html(book: Document | None, reading: OpenBook) -> str:
     """What was looked for and where it stands, chapter by chapter; empty where nothing was looked for."""
     if book is None or not reading.wanted:
         return ""
-    chapters: dict[str, list[Hit]] = {}
+    places: dict[Section, list[tuple[int, int]]] = {}
     for start, end in reading.found.places:
-        chapters.setdefault(book.section_at(start).title, []).append(_hit(book, start, end))
+        places.setdefault(book.section_at(start), []).append((start, end))
+    chapters = []
+    for section, found in places.items():
+        shown = found if section.start == reading.unfolded else found[:SHOWN_HITS]
+        chapters.append((section, len(found), [_hit(book, start, end) for start, end in shown]))
     return render("found.html", wanted=reading.wanted, count=reading.found.count, chapters=chapters)
 
 

@@ -6,16 +6,15 @@
 
   // --- size and length of its lines
   const SIZES = [14.5, 16.5, 18.5, 21, 24];
+  const LINES = [["22em", "32vw"], ["28em", "32vw"], ["36em", "38vw"], ["46em", "44vw"], ["60em", "50vw"]];   // line, pane
+  const chosen = (name, steps) => Math.max(0, Math.min(steps.length - 1, Number(recall(name, 1)) || 0));
   const dress = () => {
-    const step = Math.max(0, Math.min(SIZES.length - 1, Number(recall("text", 1))));
-    const narrow = recall("narrow", "") === "1";
-    document.body.style.setProperty("--reader-size", `${SIZES[step]}px`);
-    document.body.style.setProperty("--reader-measure", narrow ? "34em" : "none");
-    for (const button of document.querySelectorAll("[data-text]")) {
-      button.disabled = !SIZES[step + Number(button.dataset.text)];
-    }
-    document.querySelector("[data-narrow]")?.setAttribute("aria-pressed", String(narrow));
-    return step;
+    const size = chosen("text", SIZES), line = chosen("lines", LINES);
+    document.body.style.setProperty("--reader-size", `${SIZES[size]}px`);
+    document.body.style.setProperty("--reader-measure", LINES[line][0]);
+    document.body.style.setProperty("--reader-pane", LINES[line][1]);
+    for (const button of document.querySelectorAll("[data-text]")) button.disabled = !SIZES[size + Number(button.dataset.text)];
+    for (const button of document.querySelectorAll("[data-lines]")) button.disabled = !LINES[line + Number(button.dataset.lines)];
   };
 
   // --- where it stands
@@ -113,8 +112,8 @@
     const found = hit("[data-cited], [data-mark]") && selected();
     if (hit("[data-cited]") && found) cite(found);
     else if (hit("[data-mark]") && found) { send({ act: "mark", offset: found.start.dataset.offset, text: found.words }); hide(); }
-    else if (hit("[data-text]")) { keep("text", dress() + Number(hit("[data-text]").dataset.text)); dress(); }
-    else if (hit("[data-narrow]")) { keep("narrow", recall("narrow", "") === "1" ? "" : "1"); dress(); }
+    else if (hit("[data-text]")) { keep("text", chosen("text", SIZES) + Number(hit("[data-text]").dataset.text)); dress(); }
+    else if (hit("[data-lines]")) { keep("lines", chosen("lines", LINES) + Number(hit("[data-lines]").dataset.lines)); dress(); }
   });
   document.addEventListener("change", (event) => {
     const { note } = event.target.dataset ?? {};

@@ -11,7 +11,6 @@ from bisect import bisect_right
 from dataclasses import dataclass
 from itertools import accumulate
 
-MOST_PLACES = 500  # that are named; the rest is counted
 _ACCENT = 10  # combining classes from here on are marks on letters; below them they make other letters (が)
 _ALIKE = str.maketrans(
     dict.fromkeys("‘’‚‛ʼ`´", "'")
@@ -23,7 +22,7 @@ _ALIKE = str.maketrans(
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """(start, end) of the first places, in characters of the text, and how many there are."""
+    """(start, end) of all places, in characters of the text, and how many there are."""
 
     places: tuple[tuple[int, int], ...] = ()
     count: int = 0
@@ -50,7 +49,7 @@ class Finder:
             folded, starts = self._fold_once()
             found = (_unfolded(starts, *match.span()) for match in matches.finditer(folded))
             spans = list(dict.fromkeys(found))  # both letters of a folded ß are one place
-        return Found(tuple(spans[:MOST_PLACES]), len(spans))
+        return Found(tuple(spans), len(spans))
 
     def _fold_once(self) -> tuple[str, array]:
         """The text folded, and where each of its characters begins there."""

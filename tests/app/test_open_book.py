@@ -10,6 +10,7 @@ import pytest
 from app.actions import dispatch
 from app.notebook import Bookmark, Notebook
 from app.page import Page
+from app.reader import SHOWN_HITS
 from core.documents.document import Document, Section
 
 PARAGRAPHS = (
@@ -77,6 +78,20 @@ def test_what_is_found_is_shown_by_chapters_with_its_page_and_opens_there(desk, 
     assert shown(desk, "found") == ""
 
 
+def test_all_places_in_a_chapter_are_one_click_away(desk, story):
+    half = "Oddo rows.\n\n" * 60
+    sections = (Section("One", 0, len(half)), Section("Two", len(half), 2 * len(half)))
+    many = replace(story, text=half * 2, sections=sections, sha256="d" * 64)
+    desk.shelf.put(many, again=False, cover=b"")
+    act(desk, act="find", text="oddo")
+    html = shown(desk, "found")
+    assert html.count("<li>") == 2 * SHOWN_HITS and html.count("Show all 60 places in this chapter") == 2
+    act(desk, act="unfold", value=str(len(half)))
+    assert shown(desk, "found").count("<li>") == SHOWN_HITS + 60
+    act(desk, act="find", text="Oddo")
+    assert shown(desk, "found").count("<li>") == 2 * SHOWN_HITS
+
+
 def test_a_bookmark_stands_at_the_selected_words_and_keeps_its_note(desk, make_desk, engine, story):
     """A browser sends the words with line breaks as it draws them."""
     start = story.text.index("silver key")
@@ -90,6 +105,11 @@ def test_a_bookmark_stands_at_the_selected_words_and_keeps_its_note(desk, make_d
     name, text = again.talks.export()
     assert name == "Ferry.md" and "## Bookmarks and notes" in text and "> silver key\n> under" in text
     assert "(Chapter 1, p. 1)" in text and "who has it now?" in text
+    page, parsed = again.talks.export("html")[1], json.loads(again.talks.export("json")[1])
+    assert "<blockquote>silver key<br>under</blockquote>" in page and "who has it now?" in page
+    assert parsed["notes"] == [
+        {"words": "silver key\nunder", "place": "Chapter 1, p. 1", "note": "who has it now?"}
+    ]
     act(again, act="unmark", offset=str(start))
     assert shown(again, "marks") == "" and "Bookmarks" not in again.talks.export()[1]
 

@@ -134,7 +134,7 @@ def every_region() -> list[str]:
         crowded_html(Crowded(Ask(BAD), 1, 2, ROOM, True)),
         views.choices_html(CHAPTERS, (0, 1), "page", fixed=False),
         *_settings(),
-        as_html(BOOK, BAD, [Turn(1, "user", BAD, "finished", {}), ANSWER]),
+        as_html(BOOK, BAD, [Turn(1, "user", BAD, "finished", {}), ANSWER], [(BAD, BAD, BAD)]),
         views.notice_html(Notice(BAD, BAD, BAD)),
         views.offer_html(Opening(Path("x"), BAD, offer=BAD)),
         "".join(views.moving_html(Moving(Move(BAD, BAD, 9, True), done, 3.0)) for done in (None, 4)),

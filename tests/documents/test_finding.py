@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.documents.finding import MOST_PLACES, Finder
+from core.documents.finding import Finder
 
 TEXT = "Der Fluß. Café — naïve “quote” ﬁn… Cafe\u0301, die\nStrasse. 가나 が O’Neil"
 
@@ -50,9 +50,9 @@ def test_one_letter_that_folds_to_two_is_one_place():
     assert words("s", text="ß") == ["ß"]
 
 
-def test_more_places_than_are_named_are_counted():
-    found = Finder("no " * (MOST_PLACES + 7)).find("no")
-    assert (len(found.places), found.count) == (MOST_PLACES, MOST_PLACES + 7)
+def test_every_place_is_found():
+    found = Finder("no " * 3007).find("no")
+    assert len(set(found.places)) == found.count == 3007
 
 
 @given(st.text(st.sampled_from("aAäÄ\u0308\u0301ßsﬁ…. \n-—が"), max_size=40), st.data())

@@ -34,3 +34,21 @@ def test_a_mark_stands_there_before_the_answer_is_complete_and_opens_the_book(se
     page.wait_for_selector("#turns .answer footer")
     assert page.inner_text("#turns .answer .sign-quoted >> nth=0") == live
     assert "Evidence: " in page.inner_text("#turns .answer footer")
+
+
+def test_what_is_selected_in_an_answer_is_copied_without_its_marks(serve, open_page, sample):
+    """Marks and places are the page's, not the answer's."""
+    told = "She says it “was never wrong and was no great company”, and she sighs."
+    page = open_page(serve(FakeRuntime(pace=0.002, prefill_steps=2, answer=told)))
+    serve.desk.intake.sample(serve.desk.intake.samples[1].name)
+    page.wait_for_selector(".card h2")
+    page.fill("#question textarea", "What of her watch?")
+    page.press("#question textarea", "Enter")
+    page.wait_for_selector("#turns .answer button.cite sup")
+    copied = page.evaluate(
+        """() => {
+          getSelection().selectAllChildren(document.querySelector("#turns .answer .text"));
+          return getSelection().toString();
+        }"""
+    )
+    assert copied.strip() == told

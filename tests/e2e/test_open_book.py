@@ -115,8 +115,16 @@ def test_text_grows_and_lines_shorten(reading):
     before = reading.evaluate(size)
     reading.click("[data-text='1']")
     assert reading.evaluate(size) > before
-    reading.click("[data-narrow]")
+    line = "document.querySelector('.reader-text p').getBoundingClientRect().width"
+    width = reading.evaluate(line)
+    for _step in range(3):
+        reading.click("[data-lines='1']")
+    reading.wait_for_function(f"{line} > {width} + 100")
+    assert reading.is_disabled("[data-lines='1']")
     reading.reload()
     reading.wait_for_selector(".reader-text p")
     reading.wait_for_function(f"{size} > {before}")
-    assert reading.get_attribute("[data-narrow]", "aria-pressed") == "true"
+    reading.wait_for_function(f"{line} > {width} + 100")
+    for _step in range(4):
+        reading.click("[data-lines='-1']")
+    reading.wait_for_function(f"{line} <= {width}")
