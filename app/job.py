@@ -16,6 +16,7 @@ from typing import Any
 
 from app.faults import in_words
 from app.history import History, Turn
+from app.levels import Heard
 from app.pacing import Pacer, cut
 from core.events import Delta, Event, Failed, Finished, Loading, Looked, Piece, Prefill, Reading, Stats
 from core.stats import combined
@@ -89,6 +90,7 @@ class Job:
         self._saved_at = clock()
         self._stretches: list[Stats] = []  # of what was written before what is being written now
         self._stretch: Stats | None = None
+        self._heard = Heard()
         # what of an earlier answer must not be lost
         self._stands = instead_of.text if instead_of else ""
         if instead_of is None:
@@ -150,7 +152,7 @@ class Job:
         elif isinstance(event, Prefill):
             self._set(phase="prefill", prefill=event)
         elif isinstance(event, Delta):
-            pieces = _joined(self._snapshot.pieces, event.pieces)
+            pieces = _joined(self._snapshot.pieces, self._levelled(event.pieces))
             self._pacer.arrived(sum(len(piece.text) for piece in pieces))
             self._set(phase="streaming", pieces=pieces, stats=self._figures(event))
             self._save_sometimes()
@@ -158,6 +160,13 @@ class Job:
             self._set(looked=(*self._snapshot.looked, event))
         else:
             self._end(event)
+
+    def _levelled(self, pieces: tuple[Piece, ...]) -> tuple[Piece, ...]:
+        """What comes all at once is made of sentences that were decoded before: these have levels."""
+        if any(piece.level for piece in pieces):
+            self._heard.hear(pieces)
+            return pieces
+        return tuple(one for piece in pieces for one in self._heard.coloured(piece.text))
 
     def _figures(self, event: Delta) -> Stats | None:
         """Those of all stretches so far. A text that is there at once brings none of its own."""
@@ -205,7 +214,7 @@ class Job:
                 self._say(_("{reason} The earlier answer is kept.").format(reason=event.message), "error")
             self._set(phase="failed", error=event.message, fatal=event.fatal)
             return
-        pieces = _fitted(now.pieces, event.text)
+        pieces = _fitted(now.pieces, event.text) or _joined((), self._heard.coloured(event.text))
         self._save(
             event.text,
             pieces,
@@ -243,13 +252,11 @@ class Job:
 
 
 def _fitted(pieces: tuple[Piece, ...], text: str) -> tuple[Piece, ...]:
-    """The pieces cut to the final text (a circling answer is cut back); one piece of no level when they do
-    not match.
-    """
+    """The pieces cut to the final text (a circling answer is cut back); none when they do not match."""
     streamed = "".join(piece.text for piece in pieces)
     if streamed.startswith(text):
         return cut(pieces, len(text))
-    return pieces if streamed.strip() == text.strip() else (Piece(text, ""),)
+    return pieces if streamed.strip() == text.strip() else ()
 
 
 def _joined(old: tuple[Piece, ...], new: tuple[Piece, ...]) -> tuple[Piece, ...]:

@@ -72,6 +72,8 @@ class InParts:
             places=lambda: self._books.stretches(ask.book, part),
         )
         sources = (part.label, _("the summaries of the other parts")) if memo else (part.label,)
+        if done.reason == "user" and not done.token_ids:
+            sources = ()  # a note says how far the reading came
         yield self._turns.finished(done, plan=plan, sources=sources, notes=notes)
 
     def before(self, ask: Ask, plan: ReadingPlan) -> list[int]:

@@ -321,7 +321,9 @@ class Session:
         )
         if ask.question is None and done.reason == "length":
             done = self._ended(run, question, done)
-        yield self._turns.finished(done, plan=plan, sources=(part.label,))
+        # stopped before its first word, it is answered from nothing: a note says how far the reading came
+        sources = (part.label,) if done.token_ids or done.reason != "user" else ()
+        yield self._turns.finished(done, plan=plan, sources=sources)
 
     def _ended(self, run: Run, question: str, done: Answer) -> Answer:
         """A summary that reached the longest answer, up to the end of its last whole sentence."""

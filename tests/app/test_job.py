@@ -55,6 +55,34 @@ def test_the_figures_are_those_of_all_stretches_while_they_come(history):
     assert {one.new_tokens for one in counted if one} == {3, 5}
 
 
+def test_sentences_that_are_put_together_keep_their_levels(history):
+    """The last stretches of a summary are chosen and joined from what was decoded: they had no colours."""
+    job, _ = played(
+        history,
+        Reading(1, 2, "One", "part summary"),
+        Delta((Piece("The keeper rowed\nout", "draft"), Piece(" at dusk. He", "retrieval")), STATS),
+        Delta((Piece(" invented a ship. ", "target"),), STATS),
+        Reading(1, 1, "the whole book", "whole summary"),
+        said("The keeper rowed out at dusk. ", "", STATS),
+        said("“The book says this itself.”", "", STATS),
+        Finished("stop", "The keeper rowed out at dusk. “The book says this itself.”", STATS),
+    )
+    assert job.snapshot.pieces == (
+        Piece("The keeper rowed out", "draft"),
+        Piece(" at dusk.", "retrieval"),
+        Piece(" “The book says this itself.”", ""),
+    )
+
+
+def test_an_ending_that_was_not_streamed_is_coloured_too(history):
+    job, _ = played(
+        history,
+        Delta((Piece("The keeper rowed out at dusk. And then", "draft"),), STATS),
+        Finished("length", "He said: The keeper rowed out at dusk.", STATS),
+    )
+    assert "".join(piece.text for piece in job.snapshot.pieces) == "He said: The keeper rowed out at dusk."
+
+
 def test_parts_stand_beside_the_answer_and_a_retry_replaces_its_part(history):
     job, _ = played(
         history,

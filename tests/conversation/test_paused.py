@@ -110,3 +110,12 @@ def test_a_paused_summary_goes_on_inside_the_part_it_was_in(tmp_path, restart: b
     fed = [event for event in first_part if isinstance(event, Prefill)]
     assert max(event.reused_tokens for event in fed) == read
     assert fed[-1].total_tokens < len(TEXT) // 2 - read + 40
+
+
+@pytest.mark.parametrize("fit", ["whole", "sections"])
+def test_what_was_stopped_before_its_first_word_was_answered_from_nothing(tmp_path, fit):
+    """It said "Read for this answer: the whole book", of a book that was half read."""
+    session = opened(tmp_path, STYLE)
+    stopped = answer(session, "Who?", fit=fit, until=lambda events: prefilled(events) >= SEGMENT)[-1]
+    assert (stopped.reason, stopped.sources, stopped.token_ids) == ("user", (), ())
+    assert answer(session, "Who?", fit=fit)[-1].sources
