@@ -47,6 +47,8 @@ class Copies:
     def __init__(self, models: Models, say: Callable[..., None]) -> None:
         self._models, self._say = models, say
         self._stop = threading.Event()
+        for left in subdir("models").glob(".*.copying"):  # by a run that was ended meanwhile
+            shutil.rmtree(left, ignore_errors=True)
 
     def stop(self) -> None:
         """Breaks the copy off; what there was before stays."""

@@ -173,6 +173,14 @@ def test_names_from_a_browser_stay_in_the_folder(desk, file, home, name):
     assert not (home.parent / "x.gguf").exists()
 
 
+def test_what_a_killed_run_left_of_a_copy_goes_at_the_next_start(home, make_desk, engine):
+    left = home / "models" / ".mine.copying"
+    left.mkdir(parents=True)
+    (left / "mine.gguf").write_bytes(b"GGUF")
+    make_desk(engine, models=Models(Settings(), look=lambda: imagined_hardware(ram_gib=16)))
+    assert not left.exists()
+
+
 def test_one_copy_at_a_time_and_no_download_beside_it(desk, file):
     assert desk.models.begin_copy("other")
     with pytest.raises(UserError, match="Something else"):
