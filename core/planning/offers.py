@@ -156,18 +156,17 @@ def would_fit_with(hardware: Hardware, settings: Settings, entry: CatalogueEntry
     machine; "" where nothing that is sold helps. Before that, of a model that exists in 16 bits only, the
     setting that rounds it.
     """
-    rounded, more = _rounded(hardware, settings, entry), _hardware(hardware, settings, entry)
-    if rounded and more:
-        return _("{one}, or {other}").format(one=rounded, other=more)
-    return rounded or more
+    bits, more = _rounding(hardware, settings, entry), _hardware(hardware, settings, entry)
+    if bits and more:
+        return _("weights: {bits} in the settings, or {more}").format(bits=bits, more=more)
+    return _("weights: {bits} in the settings").format(bits=bits) if bits else more
 
 
-def _rounded(hardware: Hardware, settings: Settings, entry: CatalogueEntry) -> str:
+def _rounding(hardware: Hardware, settings: Settings, entry: CatalogueEntry) -> int | None:
+    """To how many bits a model that exists in 16 alone must be rounded to fit."""
     if settings.weights is not None or entry.file or has_file(entry):
-        return ""
-    fitting = (bits for bits in (8, 4) if _fits(hardware, replace(settings, weights=bits), entry))
-    bits = next(fitting, None)
-    return _("weights: {bits} in the settings").format(bits=bits) if bits else ""
+        return None
+    return next((bits for bits in (8, 4) if _fits(hardware, replace(settings, weights=bits), entry)), None)
 
 
 def _hardware(hardware: Hardware, settings: Settings, entry: CatalogueEntry) -> str:

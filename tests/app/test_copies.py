@@ -14,6 +14,7 @@ from app import cli, copies, own_files
 from app.actions import dispatch
 from app.model_views import fetching_html, model_files_html, models_html
 from app.models import Models
+from app.own_files import Choosing
 from core.config import Settings
 from core.errors import UserError
 from core.hardware.gpus import imagined_hardware
@@ -21,6 +22,7 @@ from core.model import elsewhere
 from core.model.catalogue import EMBEDDED, load
 from core.model.elsewhere import found_below
 from core.model.stored import finish
+from core.text.words import in_language
 from tests.app.fake_runtime import wait_until
 from tests.gguf_files import write_gguf
 from tests.model.test_gguf import wide
@@ -98,6 +100,13 @@ def test_on_windows_every_drive_can_be_reached(monkeypatch):
     assert ("D:\\", "D:\\") not in own_files.look_into(Path("/")).folders
     monkeypatch.setattr(own_files.sys, "platform", "win32")
     assert ("D:\\", "D:\\") in own_files.look_into(Path("/")).folders
+
+
+def test_what_was_found_wrong_is_said_in_the_pages_language():
+    """Reasons are kept in English, and said again where they are shown."""
+    wrong = Choosing(error="/x cannot be opened (No such file or directory).")
+    with in_language("de"):
+        assert "lässt sich nicht öffnen" in model_files_html(wrong)
 
 
 # ---- a file that is dropped --------------------------------------------------------------------------------
