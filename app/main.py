@@ -31,6 +31,7 @@ from core import paths
 from core.errors import UserError
 from core.paths import write_whole
 from core.text.words import translated as _
+from installer.detached import LET_GO
 from installer.login import LoginEntry
 
 if TYPE_CHECKING:
@@ -115,6 +116,8 @@ def _serve(
     instance.announce(address)
     desk.engine.start()  # after the page is up: loading a model must not delay it
     desk.models.start()
+    if os.environ.pop(LET_GO, "") and not (settings.api and not (paths.data_dir() / "api.key").exists()):
+        let_go()  # before a browser is started, which would keep the window's pipe open
     if not again:
         desk.intake.files(files)
     opened_in = settings.open_in if open_browser and not again else ""
@@ -128,6 +131,16 @@ def _serve(
     if server.quit:
         forget_keys(paths.subdir("run"))
     return server
+
+
+def let_go() -> None:
+    """Leaves the window that this program was started from: what is printed from now on goes nowhere."""
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for number in (1, 2):
+        os.dup2(nowhere, number)
+    os.close(nowhere)
 
 
 def _follow_login(preferences: Preferences) -> None:

@@ -11,7 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from installer import update
+from installer import detached, update
 from installer.environment import Environment
 from installer.packages import SetupError
 from installer.progress import Progress
@@ -79,9 +79,10 @@ def _prepare_and_run(environment: Environment, arguments: list[str]) -> int:
         )
     if arguments[:1] == ["self-test"]:
         return _run([python, "-m", "installer.selftest"], environ=environ, cwd=environment.root)
-    return _run(
-        [python, str(environment.root / "launcher.py"), *(arguments or ["app"])], environ=environ, cwd=None
-    )
+    command = [python, str(environment.root / "launcher.py"), *(arguments or ["app"])]
+    if detached.wanted(arguments):
+        return detached.run(command, environ=environ)
+    return _run(command, environ=environ, cwd=None)
 
 
 def pytest_arguments(arguments: list[str]) -> list[str]:

@@ -5,6 +5,7 @@ program's files. Books, conversations and models only when asked to.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from pathlib import Path
 
 from installer import open_with, places, program
 from installer.environment import Environment
+from installer.login import LoginEntry
 from installer.update import kept_environment, require_closed
 
 
@@ -97,7 +99,7 @@ def menu_entries() -> list[Path]:
         folders = [programs, programs / "Startup", *(home / "Desktop" for home in homes)]
         return [folder / "TriForce Chat.lnk" for folder in folders]
     if sys.platform == "darwin":
-        return []
+        return [LoginEntry(Path()).path]
     share = Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share")
     config = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
     return [folder / "triforce-chat.desktop" for folder in (share / "applications", config / "autostart")]
@@ -114,6 +116,8 @@ def _remove(root: Path, parts: list[Part], *, empty: Path) -> int:
     """Delete the parts, and the folders `empty`, the program's and the user's own where nothing is left."""
     os.chdir(root.parent)
     open_with.forget()
+    with contextlib.suppress(OSError):
+        LoginEntry(root).turn_off()  # Windows' is a value in the registry, and no file of the list
     left = []
     for path in (path for part in parts for path in part.paths):
         try:

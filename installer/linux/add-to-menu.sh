@@ -22,7 +22,7 @@ Comment=Read whole books with a local model
 Exec="$quoted" %f
 MimeType=$types
 Icon=${icon:-accessories-dictionary}
-Terminal=true
+Terminal=false
 Categories=Office;Education;
 StartupNotify=true
 ENTRY

@@ -20,6 +20,16 @@ find_python() {
     brought_python
 }
 
+# From the menu there is no terminal: one is opened for the setup, which takes minutes, and for its questions.
+if [ "$#" -eq 0 ] && ! [ -t 0 ] && ! [ -d "$root/.venv" ] && [ -z "${TRIFORCE_SETUP_WINDOW:-}" ]; then
+    for terminal in x-terminal-emulator gnome-terminal konsole xfce4-terminal xterm; do
+        command -v "$terminal" >/dev/null 2>&1 || continue
+        option=-e
+        [ "$terminal" = gnome-terminal ] && option=--
+        TRIFORCE_SETUP_WINDOW=1 exec "$terminal" "$option" "$here/triforce-chat.sh"
+    done
+fi
+
 if find_python || { wants_python && fetch_python; }; then
     TRIFORCE_SHIM=1 "$python" "$root/launcher.py" "$@"
     status=$?

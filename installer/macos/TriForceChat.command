@@ -27,4 +27,9 @@ if [ "$status" -ne 0 ] && [ "$#" -eq 0 ] && [ -t 0 ]; then
     printf 'Press Enter to close this window. '
     read -r _ || :
 fi
+# Terminal keeps the windows of programs that have ended: this one has nothing more to say.
+if [ "$status" -eq 0 ] && [ "$#" -eq 0 ] && [ "${TERM_PROGRAM:-}" = Apple_Terminal ]; then
+    osascript -e 'tell application "Terminal" to close (every window whose name contains "TriForceChat.command")' \
+        >/dev/null 2>&1 &
+fi
 exit "$status"
