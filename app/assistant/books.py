@@ -156,15 +156,15 @@ class Assistant:
     def _answer(self, ask: Ask, tell: Callable[..., None], unwanted: Callable[[], bool]) -> Values:
         text, ended = self._made(replace(ask, params=make_wish(self._desk).params), tell, unwanted)
         book = ask.book.up_to(ask.until)
-        evidence = [
-            {"kind": one["kind"], "text": marked(one["words"], place(book, one["book_start"]))}
-            for one in ended.evidence
-            if one.get("words")
-        ]
+        evidence = {}  # a passage once, though several sentences rest on it; a quotation's word goes first
+        for one in ended.evidence:
+            if words := one.get("words", "").rstrip("."):
+                shown = {"kind": one["kind"], "text": marked(one["words"], place(book, one["book_start"]))}
+                evidence.setdefault((one["book_start"], words), shown)
         return {
             "book": ask.book_id,
             "answer": marked(text, kind="summary" if ask.question is None else "answer"),
-            "evidence": evidence[:MOST_EVIDENCE],
+            "evidence": list(evidence.values())[:MOST_EVIDENCE],
             "sentences_without_evidence": sum(one["kind"] == "nothing" for one in ended.evidence),
             "read": [line(one) for one in ended.finished.sources],
             "notes": [line(one) for one in ended.finished.notes],

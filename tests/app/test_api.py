@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import stat
+import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -182,6 +183,16 @@ def test_a_long_read_is_never_silent_and_ends_with_its_client(address, key, engi
         assert next(line for line in lines if line.startswith(": read "))
         assert engine.state == "busy"
     wait_until(lambda: engine.state == "ready", timeout_s=15)
+
+
+def test_the_official_clients_time_out_does_not_start_a_long_read_anew(address, key, engine):
+    """Its time-out is that of silence: while the book is read there are comment lines."""
+    engine.prefill_steps, engine.pace = 100, 0.05
+    hasty = openai.OpenAI(base_url=address, api_key=key, max_retries=3, timeout=2.5)
+    started = time.monotonic()
+    events = hasty.chat.completions.create(model=BOOK, messages=ask(), stream=True)
+    assert "".join(one.choices[0].delta.content or "" for one in events) == ANSWER
+    assert time.monotonic() - started > 4 and len(engine.asked) == 1
 
 
 def test_a_client_that_goes_away_ends_its_answer_also_in_the_middle_of_words(address, key, engine):

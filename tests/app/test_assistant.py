@@ -117,6 +117,8 @@ def test_a_session_of_the_official_client(desk, home, engine, book):
             assert answer["state"] == "done" and answer["about_book_text"] == ABOUT
             assert answer["answer"] == marked(engine.answer, kind="answer")
             place = '<book-text kind="quotation" place="One">'
+            texts = [one["text"] for one in answer["evidence"]]
+            assert texts and len(set(texts)) == len(texts)
             assert answer["evidence"][0]["text"].startswith(place + "The keeper lit the lamp")
             asked = engine.asked[-1]
             assert (asked.question, asked.until, asked.guest) == ("Who keeps the lamp?", 1, True)

@@ -8,6 +8,7 @@ import threading
 import pytest
 
 from app.keys import NAME, kept_keys
+from app.window import direct
 from core import paths
 from tests.app.fake_runtime import FakeRuntime
 
@@ -26,6 +27,16 @@ def test_the_page_opens_under_its_own_name_and_the_address_works_once(serve, ope
     stranger.wait_for_selector("h1:has-text('locked')")
     assert code not in stranger.content()
     stranger.context.close()
+
+
+def test_a_window_of_its_own_begins_at_the_pages_own_name(serve, open_page):
+    """One that went there from another address would show a bar with the address."""
+    url = direct(serve(FakeRuntime()))
+    page = open_page(url)
+    page.wait_for_selector("body[data-connected]")
+    host = page.evaluate("location.hostname")
+    assert NAME.fullmatch(host) and url.startswith(f"http://{host}:") and "/?k=" in url
+    assert page.evaluate("location.search") == ""
 
 
 def test_a_server_on_another_port_sees_no_cookie(serve, open_page):

@@ -38,6 +38,28 @@ def test_a_setting_is_kept_over_a_reload_and_reset_again(serve, open_page, drop,
     assert page.input_value("#set-max_new_tokens") == "512"
 
 
+def test_letting_assistants_in_says_what_leaves_the_computer_and_folders_are_ticked(
+    serve, open_page, home, tmp_path, monkeypatch
+):
+    """None is ticked at first, and a tick is to be seen."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "Documents").mkdir()
+    documents = str(tmp_path / "Documents")
+    page = open_page(serve(FakeRuntime()))
+    page.click(OPEN)
+    page.get_by_text("Other programs", exact=True).click()
+    box = page.locator(f"input[data-act=tick-folder][value='{documents}']")
+    assert not box.is_checked()
+    page.select_option("#set-mcp", "true")
+    page.wait_for_selector(".notice:has-text('cloud'):has-text('leave this computer')")
+    box.check()
+    page.wait_for_selector(".setting:has(#set-mcp_folders) .setting-from:has-text('set here')")
+    assert box.is_checked()
+    assert json.loads((home / "settings.json").read_text()) == {"mcp": True, "mcp_folders": [documents]}
+    box.uncheck()
+    page.wait_for_function("document.querySelector('#set-mcp_folders').value === '[]'")
+
+
 def test_what_is_not_allowed_is_said_beside_the_drawer(serve, open_page):
     page = open_page(serve(FakeRuntime()))
     page.click(OPEN)
