@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -32,6 +33,15 @@ def test_the_app_is_asked_where_the_data_are(tmp_path, monkeypatch):
     monkeypatch.setenv("TRIFORCE_HOME", str(moved))
     assert places.data_folder(REPO, Path(sys.executable)) == moved
     assert places.data_folder(tmp_path, tmp_path / "no python") == moved
+
+
+def test_a_data_folder_named_in_the_settings_is_found(tmp_path, monkeypatch):
+    """An uninstallation that looked in the usual place would leave gigabytes, or say there are none."""
+    monkeypatch.delenv("TRIFORCE_HOME", raising=False)
+    shutil.copytree(REPO / "core", tmp_path / "core", ignore=shutil.ignore_patterns("__pycache__"))
+    moved = tmp_path / "zweite Platte"
+    (tmp_path / "config.yaml").write_text(f"data_dir: '{moved}'\n", encoding="utf-8")
+    assert places.data_folder(tmp_path, Path(sys.executable)) == moved
 
 
 def test_the_longest_path_of_an_environment_is_known():
