@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from app.keys import NAME, kept_keys
+from app.keys import CODE_S, NAME, kept_keys
 from app.window import direct
 from core import paths
 from tests.app.fake_runtime import FakeRuntime
@@ -37,6 +37,18 @@ def test_a_window_of_its_own_begins_at_the_pages_own_name(serve, open_page):
     host = page.evaluate("location.hostname")
     assert NAME.fullmatch(host) and url.startswith(f"http://{host}:") and "/?k=" in url
     assert page.evaluate("location.search") == ""
+
+
+def test_what_a_process_list_shows_is_of_no_use_after_a_minute(serve, open_page, browser, monkeypatch):
+    """The command line of the browser is all that other users of the PC can see."""
+    url = serve(FakeRuntime())
+    clock = serve.server._keys._clock
+    monkeypatch.setattr(serve.server._keys, "_clock", lambda: clock() + CODE_S + 1)
+    late = browser.new_context().new_page()
+    late.goto(url)
+    late.wait_for_selector("h1:has-text('locked')")
+    assert late.context.cookies() == []
+    late.context.close()
 
 
 def test_a_server_on_another_port_sees_no_cookie(serve, open_page):

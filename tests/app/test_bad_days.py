@@ -1,0 +1,111 @@
+"""Faults of a person's computer in the middle of things: killed, asleep, slow, gone. Nothing said is lost."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import sys
+import time
+
+import pytest
+
+from app.history import History
+from app.keys import Keys
+from app.page import Page
+from app.runtime import Runtime
+from core.ask import Ask
+from core.config import Settings
+from core.events import Delta, Failed, Finished, Prefill
+from tests.app.fake_runtime import ANSWER, wait_until
+from tests.app.test_runtime import BOOK, SCRIPT, last
+
+POSIX = pytest.mark.skipif(os.name == "nt", reason="processes are stopped and killed by signals")
+
+
+@pytest.fixture
+def runtime(monkeypatch):
+    monkeypatch.setenv("SCRIPT_SLOW", "0.02")
+    made = Runtime(Settings(), worker=(sys.executable, str(SCRIPT)))
+    yield made
+    made.close()
+
+
+@POSIX
+def test_an_engine_killed_in_prefill_costs_one_answer(runtime):
+    events = runtime.ask(Ask("one", book=BOOK, conversation_id="c"))
+    next(event for event in events if isinstance(event, Prefill))
+    os.kill(runtime.pid, signal.SIGKILL)
+    rest = list(events)
+    assert isinstance(rest[-1], Failed) and "nothing of the conversation is lost" in rest[-1].message
+    assert isinstance(last(runtime.ask(Ask("two", book=BOOK, conversation_id="c"))), Finished)
+
+
+@POSIX
+def test_an_answer_goes_on_after_a_sleep(runtime):
+    """All processes stand still and the pipes stay: what a sleep is to them."""
+    events = runtime.ask(Ask("one", book=BOOK, conversation_id="c"))
+    before = next(event for event in events if isinstance(event, Delta))
+    os.kill(runtime.pid, signal.SIGSTOP)
+    time.sleep(1.0)
+    os.kill(runtime.pid, signal.SIGCONT)
+    rest = list(events)
+    told = "".join(
+        piece.text for event in (before, *rest) if isinstance(event, Delta) for piece in event.pieces
+    )
+    assert isinstance(rest[-1], Finished) and rest[-1].text == told.strip() and "n39" in told
+
+
+def test_a_slow_drive_holds_up_neither_page_nor_answer(opened, monkeypatch):
+    """A stick or a network folder takes seconds for a write."""
+    desk, _engine = opened(pace=0.01, prefill_steps=2)
+    monkeypatch.setattr("app.job.SAVE_EVERY_S", 0.0)
+    write = History.update
+
+    def slowly(*given, **more):
+        time.sleep(0.3)
+        return write(*given, **more)
+
+    monkeypatch.setattr(History, "update", slowly)
+    desk.ask("Who?", Ask())
+    page, longest = Page(desk), 0.0
+    while desk.busy:
+        began = time.monotonic()
+        page.render()
+        longest = max(longest, time.monotonic() - began)
+        time.sleep(0.02)
+    assert [turn.text for turn in desk.turns] == ["Who?", ANSWER] and desk.turns[-1].state == "finished"
+    assert longest < 5.0
+
+
+@POSIX
+def test_a_data_folder_that_vanishes_costs_no_answer_and_is_said(opened, tmp_path, book):
+    """Its drive was pulled out: the answer is shown, and a click that needs the folder is told of."""
+    from app.actions import dispatch
+    from app.faults import guarded
+
+    desk, _engine = opened(pace=0.005, prefill_steps=2)
+    desk.ask("Who?", Ask())
+    for one in tmp_path.iterdir():
+        shutil.rmtree(one) if one.is_dir() else one.unlink()
+    wait_until(lambda: not desk.busy)
+    shown = re.sub(r"<[^>]*>", "", "".join(Page(desk).render()["turns"]))
+    assert desk.turns[-1].text == ANSWER and ANSWER[:40] in shown
+    guarded(lambda: dispatch(desk, {"act": "book", "id": "b" * 64}), desk.say, None)
+    assert "gone or damaged" in desk.notice.text
+    assert desk.book == book, "the open book is still there to be read"
+
+
+def test_a_clock_that_jumps_changes_no_wait(opened, monkeypatch):
+    """Codes, pacing and saving go by a clock that nobody sets."""
+    keys = Keys("s" * 43, "triforce-0123456789abcdef.localhost")
+    code = keys.code()
+    desk, _engine = opened(pace=0.005, prefill_steps=2)
+    desk.ask("Who?", Ask())
+    now = time.time()
+    for jump in (10**8, -(10**8)):
+        monkeypatch.setattr(time, "time", lambda jump=jump: now + jump)
+        Page(desk).render()
+    wait_until(lambda: not desk.busy)
+    assert desk.turns[-1].text == ANSWER and keys.redeem(code)

@@ -1,0 +1,77 @@
+"""Each fault that a person's computer may bring, and the test that injects it. A fault without one, or a test
+that was renamed away, fails here.
+"""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).resolve().parent
+FAULTS = {
+    "the engine is killed while it reads": [
+        "app/test_bad_days.py::test_an_engine_killed_in_prefill_costs_one_answer"
+    ],
+    "the engine is killed in an answer": [
+        "app/test_runtime.py::test_killed_engine_is_started_again_and_the_conversation_goes_on",
+        "e2e/test_real.py::test_a_killed_engine_is_started_again_and_said_so",
+    ],
+    "the app is killed": [
+        "e2e/test_lost.py::test_a_page_whose_app_died_says_so_keeps_the_text_and_joins_the_next",
+        "app/test_runtime.py::test_killed_app_leaves_no_engine_behind",
+        "app/test_instance.py::test_a_killed_app_leaves_no_lock_and_no_address",
+        "app/test_history.py::test_turns_are_on_disk_before_the_answer_ends",
+        "cache/test_snapshot.py::test_a_killed_save_leaves_whole_blocks_only",
+        "model/test_fetch.py::test_a_killed_download_is_no_model_and_goes_on",
+    ],
+    "the disk is full: snapshot": ["cache/test_snapshot.py::test_a_full_disk_is_left_alone"],
+    "the disk is full: history": [
+        "app/test_faults.py::test_a_question_that_cannot_be_stored_is_told_and_leaves_nothing_half_done",
+        "app/test_faults.py::test_an_answer_that_cannot_be_stored_is_shown_and_stored_later",
+    ],
+    "the disk is full: download": [
+        "model/test_download.py::test_a_full_disk_is_said_before_a_file_is_fetched"
+    ],
+    "the disk is full: moving the data": [
+        "app/test_moving.py::test_a_disk_that_is_full_on_the_way_leaves_the_old_folder"
+    ],
+    "the data folder is read-only": [
+        "app/test_faults.py::test_a_data_folder_that_cannot_be_written_to_is_one_sentence"
+    ],
+    "the data folder is gone": [
+        "app/test_bad_days.py::test_a_data_folder_that_vanishes_costs_no_answer_and_is_said",
+        "app/test_moving.py::test_a_drive_that_is_not_there_is_said_and_no_empty_folder_takes_its_place",
+    ],
+    "the data folder is slow": ["app/test_bad_days.py::test_a_slow_drive_holds_up_neither_page_nor_answer"],
+    "the database is corrupt": ["app/test_database.py::test_a_damaged_file_is_kept_aside_and_said"],
+    "the database is a newer version's": [
+        "app/test_database.py::test_a_file_of_a_newer_version_is_not_touched"
+    ],
+    "bits of a snapshot flip": ["cache/test_snapshot.py::test_no_flipped_bit_gets_into_a_cache"],
+    "the model's folder is deleted": [
+        "app/test_lost_files.py::test_a_mapped_file_that_shrinks_costs_one_answer_and_is_named",
+        "app/test_models.py::test_a_file_that_vanished_is_named",
+    ],
+    "the settings are broken": ["app/test_preferences.py::test_a_damaged_file_is_kept_aside_and_said"],
+    "the clock jumps": [
+        "app/test_library.py::test_a_clock_that_was_set_back_does_not_shuffle_the_shelf",
+        "app/test_history.py::test_a_clock_that_was_set_back_does_not_shuffle_the_conversations",
+        "app/test_bad_days.py::test_a_clock_that_jumps_changes_no_wait",
+    ],
+    "the computer sleeps and wakes": ["app/test_bad_days.py::test_an_answer_goes_on_after_a_sleep"],
+    "two tabs": ["e2e/test_stream.py::test_two_tabs_show_the_same_answer_over_one_stream"],
+    "a reload at any moment": [
+        "e2e/test_stream.py::test_a_page_reloaded_in_the_middle_of_an_answer_goes_on_with_it",
+        "e2e/test_lost.py::test_a_reloaded_page_keeps_what_was_typed_and_forgets_what_was_sent",
+    ],
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_every_fault_is_injected_by_a_test_that_exists(fault):
+    for place in FAULTS[fault]:
+        file, _, name = place.partition("::")
+        tree = ast.parse((TESTS / file).read_text(encoding="utf-8"))
+        assert name in {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}, place
