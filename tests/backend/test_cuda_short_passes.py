@@ -138,7 +138,7 @@ def test_sums_of_chunks_are_left_by_the_kernel_where_it_can(card: Device, monkey
     library = Library(promise)
     backend = on_the_cpu(monkeypatch, library)
     backend.prepare(6, 2, 64)
-    for length, chunk, rows, launches in ((50, 16, 32, 1), (50, 8, 32, 0), (1, 1, 1, 0)):
+    for length, chunk, rows, launches in ((50, 16, 32, 1), (50, 8, 32, 1), (50, 4, 32, 0), (1, 1, 1, 0)):
         library.launched.clear()
         q, k, _ = material(1, length, dim=64, dtype=DTYPE)
         shown = k[:1, :, :rows] if rows == 1 else k

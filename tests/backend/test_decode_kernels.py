@@ -201,7 +201,7 @@ def test_slots_say_what_is_seen(kind, dtype, dim, newest, kv_heads, capacity):
 
 @pytest.mark.parametrize(("kind", "dtype", "dim"), each(*WIDE, having="chunk_lse"))
 @pytest.mark.parametrize(
-    ("length", "block", "chunk"), [(1, 64, 16), (64, 64, 16), (100, 48, 16), (700, 256, 64)]
+    ("length", "block", "chunk"), [(1, 64, 16), (64, 64, 16), (75, 48, 8), (100, 48, 16), (700, 256, 64)]
 )
 def test_sums_of_chunks(kind, dtype, dim, length, block, chunk):
     """Every chunk of every head, also one that the length cuts; nothing behind the length."""

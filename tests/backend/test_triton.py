@@ -18,6 +18,7 @@ from core.backend.triton.attention import MOST_ROWS, DecodeAttention, _splits
 from core.backend.triton.build import Variant, variants
 from core.backend.triton.driver import Driver, DriverError
 from core.backend.triton.sizes import FOLDER, MOST_SPLITS
+from core.planning.budget import CHUNK_RETRIEVAL
 from tests.backend.fake_driver import TRITON, Library, promise
 from tests.backend.reference import material
 
@@ -100,7 +101,7 @@ def test_what_it_does_not_take():
     assert not kernel.takes(q, odd, v) and not kernel.takes(q, k, narrow)
     assert not kernel.takes(q.bfloat16(), k.bfloat16(), v.bfloat16())
     assert not kernel.takes(q[..., :32], k[..., :32], v[..., :32])
-    assert kernel.takes_chunks(q[0], k, 16) and not kernel.takes_chunks(q[0], k, 8)
+    assert kernel.takes_chunks(q[0], k, CHUNK_RETRIEVAL) and not kernel.takes_chunks(q[0], k, 4)
     assert not kernel.takes_chunks(q[0], k[:, :, :1], 1)
 
 
