@@ -12,6 +12,7 @@ from app.open_book import OpenBook, where
 from app.templating import render
 from app.values import Passage
 from core.documents.document import Document, Section
+from core.text.foreign import script
 
 # what is shown at once; a page must stay light for a book without chapters
 WINDOW_CHARS = 24_000
@@ -60,6 +61,7 @@ def reader_html(book: Document | None, passage: Passage) -> str:
         book=book,
         section=section,
         page=book.page_at(passage.offset),
+        script=script(book.text[start:end]),
         passage=passage,
         paragraphs=paragraphs,
         earlier=max(section.start, start - WINDOW_CHARS // 2) if start > section.start else None,
@@ -92,9 +94,13 @@ def marks_html(book: Document | None, reading: OpenBook) -> str:
 def _hit(book: Document, start: int, end: int) -> Hit:
     """With the words around it on its line."""
     text = book.text
-    left = max(text.rfind("\n", 0, start) + 1, text.find(" ", max(0, start - AROUND_CHARS), start) + 1)
-    line = text.find("\n", end)
-    right = min(len(text) if line < 0 else line, max(end, text.rfind(" ", end, end + AROUND_CHARS)))
+    begin, stop = text.rfind("\n", 0, start) + 1, text.find("\n", end)
+    stop = len(text) if stop < 0 else stop
+    left, right = max(begin, start - AROUND_CHARS), min(stop, end + AROUND_CHARS)
+    if left > begin:  # at a word's border, where there are spaces
+        left = text.find(" ", left, start) + 1 or left
+    if right < stop:
+        right = max(text.rfind(" ", end, right), end) if " " in text[end:right] else right
     return Hit(start, end - start, book.page_at(start), text[left:start], text[start:end], text[end:right])
 
 

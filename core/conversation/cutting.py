@@ -66,7 +66,7 @@ def _grains(text: str, counter: Counter, start: int, end: int, limit: int) -> li
     itself too long.
     """
     grains = [(start, end)]
-    for border in (r"\n\s*\n\s*", r"\n", r"(?<=[.!?…。])\s+", r"\s+", ""):
+    for border in (r"\n\s*\n\s*", r"\n", r"(?<=[.!?…])\s+|[。！？]+[」』”’]*\s*", r"\s+", ""):
         grains = [small for grain in grains for small in _cut(text, counter, *grain, limit // 4, border)]
     return grains
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from core.documents.count import count_words
 from core.paths import write_whole
 from core.text.circling import distinct_share
 
@@ -45,7 +46,7 @@ class Note(NamedTuple):
 # of distinct 4-grams; summaries worth reading have 0.9 and more
 _POOR_SHARE = 0.75
 _FEW_WORDS = 6
-_ENDS = '.!?…"”’)'
+_ENDS = '.!?…。！？"”’)」』'
 _ECHO_CHARS = 24  # so much of the instruction in an answer is an echo of it
 
 
@@ -103,7 +104,7 @@ def _hash(text: str) -> str:
 
 def says_little(text: str, tokens: Sequence[int], *, looping: bool) -> bool:
     """A summary that repeats itself or has hardly a sentence."""
-    return looping or len(text.split()) < _FEW_WORDS or distinct_share(tokens) < _POOR_SHARE
+    return looping or count_words(text) < _FEW_WORDS or distinct_share(tokens) < _POOR_SHARE
 
 
 def settled(note: str, prompt: str) -> str:
@@ -118,7 +119,7 @@ def settled(note: str, prompt: str) -> str:
     text = re.sub(r"\*\*|^\s*[IVXLC\d]+\s*\n", "", text)
     text = re.sub(r"^(?:sure|certainly|here(?:'s| is| are))\b[^\n]*:\s*", "", text, flags=re.IGNORECASE)
     text = _as_prose(text)
-    ends = [match.end() for match in re.finditer(r"[.!?…][\"'”’)]*(?=\s|$)", text)]
+    ends = [match.end() for match in re.finditer(r"[.!?…][\"'”’)]*(?=\s|$)|[。！？][」』”’]*", text)]
     return re.sub(r"\s+\d+\.$", "", text[: ends[-1]]) if ends else text
 
 

@@ -17,6 +17,7 @@ from core.conversation.answering import Answer
 from core.conversation.notes import Line, NoteStore, says_little, settled
 from core.conversation.reading import ReadingStyle
 from core.conversation.supporting import Stretch
+from core.documents.count import count_words
 from core.events import Delta, Event, Piece, Reading, Stats
 from core.stats import combined
 from core.text.grounding import grounding
@@ -132,7 +133,7 @@ def joined_lines(lines: Sequence[Line]) -> str:
 
 def _worth(note: str, text: str) -> float:
     """0 to 1: how far a summary keeps to its text, less where it hardly says anything."""
-    return max(0.0, grounding(note, text).score) * min(1.0, len(note.split()) / _ENOUGH_WORDS)
+    return max(0.0, grounding(note, text).score) * min(1.0, count_words(note) / _ENOUGH_WORDS)
 
 
 def _tries(prompts: Sequence[str], params: Params) -> Iterator[tuple[str, Params]]:

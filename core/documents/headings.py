@@ -15,10 +15,10 @@ def _alternatives(words: str) -> str:
 
 
 _PART_NAMES = """book part volume vol act teil buch akt band livre partie acte tome parte libro acto tomo atto
-    deel boek del bok osa część část часть книга том"""
+    deel boek del bok osa część část часть книга том חלק"""
 # a line with one of these is never a section inside a chapter
 _PLAIN_NAMES = """chapter chap kapitel chapitre capítulo capitulo capitolo hoofdstuk luku rozdział kapitola
-    глава κεφάλαιο bölüm fejezet chương"""
+    глава κεφάλαιο bölüm fejezet chương פרק"""
 _OTHER_NAMES = """letter canto scene stave section lesson lecture tale fytte adventure brief abschnitt lettre
     carta письмо"""
 _PART_WORDS = frozenset(_PART_NAMES.split()) | set("卷巻部篇編")
@@ -30,10 +30,12 @@ _NUMBER_WORDS = _alternatives(
     third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth thirteenth fourteenth fifteenth
     sixteenth seventeenth eighteenth nineteenth twentieth last the and erste[rs]? zweite[rs]? dritte[rs]?
     vierte[rs]? premi[eè]re? deuxième seconde? troisième primer[ao]? segund[ao] tercer[ao]? prim[ao] terz[ao]
-    первая вторая третья четвёртая"""
+    первая вторая третья четвёртая пятая шестая седьмая восьмая девятая десятая
+    ראשון שני שלישי רביעי חמישי שישי שביעי שמיני תשיעי עשירי ראשונה שנייה"""
 )
 _ROMAN = r"(?=[ivxlcdm])m{0,3}(?:c[md]|d?c{0,4})(?:x[cl]|l?x{0,4})(?:i[xv]|v?i{0,4})"
-_NUMBER = rf"(?:\d{{1,3}}|{_ROMAN}|(?:(?:{_NUMBER_WORDS})\b[\s-]*)+)"
+_HEBREW = "[א-ת]{1,2}['\u05f3\u05f4]?"
+_NUMBER = rf"(?:\d{{1,3}}|{_ROMAN}|{_HEBREW}(?=$|[\s.:,;—–-])|(?:(?:{_NUMBER_WORDS})\b[\s-]*)+)"
 _REST = r"(?P<rest>.*)\Z"
 _LABEL = re.compile(
     rf"(?P<word>{_WORDS})\b\.?\s+(?P<number>{_NUMBER})(?=$|[\s.:,;—–\-\])])[.:\])]*\s*[—–\-]*\s*{_REST}",
@@ -62,7 +64,8 @@ _SPECIAL_NAMES = _alternatives(
     glossary notes endnotes acknowledge?ments dedication prolog epilog vorwort einleitung nachwort inhalt
     prólogo epílogo introducción prefazione prologo epilogo introduzione avant-propos préface épilogue
     序 序章 序言 前言 楔子 引子 尾声 尾聲 后记 後記 终章 終章 番外 はじめに おわりに まえがき あとがき
-    пролог эпилог предисловие введение послесловие"""
+    пролог эпилог предисловие введение послесловие
+    הקדמה מבוא פתח\s+דבר אחרית\s+דבר"""
 )
 _SPECIAL = re.compile(
     rf"(?:the\s+)?(?:(?:first|second|third)\s+)?(?:{_SPECIAL_NAMES})(?:[.:]?|\s*[:—–]\s*[^\n]{{1,50}}[^.,;:\s])\Z",

@@ -18,6 +18,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
+from core.documents.count import count_words
 from core.documents.document import Document
 from core.documents.quotes import QuoteIndex
 from core.events import Looked
@@ -169,7 +170,7 @@ class Evidence:
     def _judge_within(
         self, sentence: str, within: tuple[int, int], inside: Collection[int], agrees: float
     ) -> Mark:
-        place = self.quotes.find(sentence) if len(sentence.split()) >= _QUOTED_WORDS else None
+        place = self.quotes.find(sentence) if count_words(sentence) >= _QUOTED_WORDS else None
         if place is not None and within[0] <= place[0] < within[1]:
             return Mark(0, 0, "quoted", place, 1.0, reasons=("words",))
         weights = {word: self._ranking.weight(word) for word in terms(sentence)}
@@ -187,7 +188,7 @@ class Evidence:
         return {bisect_right(self._starts, start) - 1: share for start, share in places}
 
     def _judge(self, sentence: str, question: str, places: Places) -> Mark:
-        place = self.quotes.find(sentence) if len(sentence.split()) >= _QUOTED_WORDS else None
+        place = self.quotes.find(sentence) if count_words(sentence) >= _QUOTED_WORDS else None
         if place is not None:
             return Mark(0, 0, "quoted", place, 1.0, reasons=("words",))
         words = terms(sentence)

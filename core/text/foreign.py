@@ -41,6 +41,29 @@ _ENGLISH = frozenset(
 )
 
 
+# scripts whose letters look otherwise, or stand otherwise, by language: kana tell Japanese from Chinese
+_SCRIPTS = (
+    ("ja", re.compile(r"[\u3041-\u30fa]")),
+    ("zh", re.compile(r"[\u3400-\u4dbf\u4e00-\u9fff]")),
+    ("ko", re.compile(r"[\uac00-\ud7a3]")),
+    ("he", re.compile(r"[\u05d0-\u05ea]")),
+    ("ar", re.compile(r"[\u0621-\u064a]")),
+    ("ru", re.compile(r"[\u0400-\u04ff]")),
+)
+_SHARE = 0.1  # of a text's letters
+
+
+def script(text: str) -> str:
+    """The language that a text's letters are those of, for choosing a font and a voice; empty for Latin ones,
+    which many languages share.
+    """
+    letters = sum(map(str.isalpha, text))
+    for language, known in _SCRIPTS:
+        if len(known.findall(text)) > _SHARE * letters:
+            return language
+    return ""
+
+
 def foreign(text: str) -> bool:
     """True where the text is rather in another language than in English; False where that cannot be told."""
     if len(text) > _SAMPLE:

@@ -8,7 +8,11 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-_WORD = re.compile(r"[^\W_]+")
+# scripts without spaces between words: kana, ideographs
+_UNSPACED = "\u3041-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+_RUN = re.compile(rf"[{_UNSPACED}]")
+_WORD = re.compile(rf"[{_UNSPACED}]+|[^\W_{_UNSPACED}]+")
+_POINTS = dict.fromkeys([*range(0x591, 0x5BE), 0x5BF, 0x5C1, 0x5C2, 0x5C4, 0x5C5, 0x5C7])  # of Hebrew
 _PASSAGE_WORDS = 120  # a fact stands in a paragraph or two: longer passages drown it
 # passages are of nearly equal length; chosen on the training questions of FairytaleQA
 _K1, _B = 0.9, 0.4
@@ -50,8 +54,20 @@ _FORMS = {
 
 
 def terms(text: str) -> list[str]:
-    """Lower-case content words, roughly stemmed so that "lever" meets "levers"."""
-    return [_stem(word) for word in _WORD.findall(text.lower()) if word not in _STOP and len(word) > 1]
+    """Lower-case content words, roughly stemmed so that "lever" meets "levers". Where a script has no spaces,
+    every two neighbouring characters are a word.
+    """
+    if text.isascii():
+        return [_stem(word) for word in _WORD.findall(text.lower()) if word not in _STOP and len(word) > 1]
+    words = _WORD.findall(text.lower().translate(_POINTS))
+    return [term for word in words for term in _terms_of(word)]
+
+
+def _terms_of(word: str) -> Iterator[str]:
+    if _RUN.match(word):
+        yield from map("".join, pairwise(word)) if len(word) > 1 else word
+    elif word not in _STOP and len(word) > 1:
+        yield _stem(word)
 
 
 def _stem(word: str) -> str:
