@@ -201,7 +201,9 @@ def from_gguf(file: Path) -> CatalogueEntry:
     )
     stem = name.lower()
     for known in (entry for entry in _entries() if entry.weights != "gguf"):
-        if stem.startswith(known.name.lower()) and _sizes(shape) == _sizes(known.shape):
+        # a file may hold twice what a checkpoint holds once
+        same = _sizes(replace(shape, tied=known.shape.tied)) == _sizes(known.shape)
+        if stem.startswith(known.name.lower()) and same:
             of_file = {"name": name, "folder": file, "shape": shape, "weights": "gguf"}
             return replace(known, **of_file, embedded=False, taught=False)
     return CatalogueEntry(
@@ -275,7 +277,9 @@ def _file_entry(name: str, values: Mapping[str, Any], models: Mapping[str, Catal
         name=name,
         repo=values["repo"],
         revision=values.get("revision", "main"),
-        shape=in_format(base.shape, name, values["format"]),
+        shape=in_format(
+            replace(base.shape, tied=values.get("tied", base.shape.tied)), name, values["format"]
+        ),
         gated=False,
         draft=None,
         weights="gguf",
