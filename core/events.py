@@ -178,10 +178,13 @@ class Finished:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The command ended without an answer; `message` is for the user. `fatal`: the engine process is gone."""
+    """The command ended without an answer; `message` is for the user. `fatal`: the engine process is gone.
+    `refused`: as it was asked it cannot be answered, and asking again does not help.
+    """
 
     message: str
     fatal: bool = False
+    refused: bool = False
 
 
 Event = Loading | Reading | Prefill | Delta | Looked | Finished | Failed

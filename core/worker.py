@@ -179,7 +179,7 @@ class Worker:
         try:
             handler(message)
         except UserError as error:
-            self._send_event(number, Failed(str(error)))
+            self._send_event(number, Failed(str(error), refused=True))
         except MemoryError:
             log.exception("out of memory")
             self._send_event(

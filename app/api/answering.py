@@ -147,7 +147,7 @@ class Answering:
                 if self._unwanted.is_set():
                     return
                 if isinstance(event, Failed):
-                    raise ApiError(503, event.message)
+                    raise ApiError(400 if event.refused else 503, event.message, code="not_answered")
                 if new := made.take(event):
                     self._news.put(new)
                 remark = _remark(event)

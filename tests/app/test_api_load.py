@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
+import openai
 import pytest
 
 from app.api.answering import MOST_WAITING
@@ -54,3 +55,16 @@ def test_fifty_bad_requests_and_eight_at_once_lose_nothing(desk, book, tmp_path)
     assert desk.turns[-1].state == "finished" and "mine" in desk.turns[-1].text
     kept = {desk.history.turns(one.id)[0].text for one in desk.history.conversations(book.sha256)}
     assert kept == {*questions, "mine"}
+
+
+def test_a_request_that_cannot_be_answered_is_refused_and_not_tried_again(desk, tmp_path):
+    """A client tries again what a server could not do: a text too long for the context cost it a minute."""
+    key = ApiKey(tmp_path / "api.key").renew()
+    with served(Api(desk, ApiKey(tmp_path / "api.key")).routes()) as at:
+        client = openai.OpenAI(base_url=f"http://127.0.0.1:{at.port}/v1", api_key=key, timeout=20)
+        with pytest.raises(openai.BadRequestError, match="does not fit"):
+            client.chat.completions.create(
+                model="fake", messages=[{"role": "user", "content": "long " * 2000}]
+            )
+        said = [{"role": "user", "content": "short"}]
+        assert client.chat.completions.create(model="fake", messages=said).choices[0].message.content
