@@ -16,13 +16,14 @@ import sys
 import tempfile
 from pathlib import Path
 
+from PIL import Image
 from playwright.sync_api import Page, sync_playwright
 
 FOLDER = Path(__file__).resolve().parent
 REPO = FOLDER.parents[1]
 START = (
     "import sys; from app.main import run; from core.config import load_settings\n"
-    "sys.exit(run(load_settings(None, {'port': 0, 'fit': 'sections', 'seed': 7}), False))"
+    "sys.exit(run(load_settings(None, {'port': 0, 'seed': 7, 'read_whole_s': 5}), False))"
 )
 FLAGS = (
     "--no-sandbox",
@@ -32,34 +33,67 @@ FLAGS = (
     "--disable-sync",
     "--no-first-run",
 )
-PATIENCE_MS = 540_000
+PATIENCE_MS = 120_000
+READ_SO_FAR = "Number(document.querySelector('#prefill-box [aria-valuenow]')?.ariaValueNow ?? 0) > 25"
 
 
 def take(page: Page, name: str) -> None:
     """One picture."""
-    page.wait_for_timeout(400)
-    page.screenshot(path=FOLDER / f"{name}.png")
+    page.wait_for_timeout(500)
+    path = FOLDER / f"{name}.png"
+    page.screenshot(path=path)
+    Image.open(path).convert("RGB").quantize(256, dither=Image.Dither.NONE).save(path, optimize=True)
+
+
+def ask(page: Page, question: str, *, answers: int) -> None:
+    """Asks, and waits for the answer of that number and its figures."""
+    page.fill("#question textarea", question)
+    page.press("#question textarea", "Enter")
+    page.wait_for_selector(f"#turns .answer footer >> nth={answers - 1}")
+    page.wait_for_selector("#panel .tag:has-text('Last answer')")
 
 
 def sit_through(page: Page) -> None:
-    """The main job, with a picture of each of its moments."""
+    """The five minutes of docs/user-guide.md, with a picture of each of its moments."""
     page.wait_for_selector(".engine-ready")
     page.click('.sample:has-text("Thursday")')
     page.wait_for_selector(".card-facts:has-text('tokens')")
+    page.wait_for_selector(".two-ways")
     take(page, "card")
-    page.click("#summarize")
-    page.wait_for_selector("#prefill-box [role=progressbar]")
-    page.wait_for_function(
-        "Number(document.querySelector('#prefill-box [aria-valuenow]')?.ariaValueNow ?? 100) > 15"
-    )
-    take(page, "prefilling")
+
+    page.click("[data-act=later-model]")
+    ask(page, "How many clocks did the Wend and Coast Railway own?", answers=1)
     page.check("[data-levels]", force=True)
-    page.wait_for_function("(document.querySelector('#live-text')?.innerText.length ?? 0) > 450")
-    take(page, "streaming")
+    ask(page, "Which bird is cut into the seal ring?", answers=2)
+    page.evaluate("document.getElementById('scroller').scrollTop = 1e6")
+    take(page, "answer")
+    page.uncheck("[data-levels]", force=True)
+    page.click("#turns .answer:last-child .cite >> nth=0")
+    page.wait_for_selector("#reader mark")
+    take(page, "place")
+    page.click("#tab-live")
+    page.click(".own summary")
+    page.fill("[data-act=instruct-book]", "Answer in German, briefly.")
+    take(page, "instructions")
+    page.fill("[data-act=instruct-book]", "")
+    page.keyboard.press("Tab")
+    page.click(".own summary")
+
+    page.click("[data-act=new]")
+    page.select_option("#ways select[data-act=fit]", "sections")
+    page.fill("#question textarea", "Who moved the hands of the clock?")
+    page.press("#question textarea", "Enter")
+    page.wait_for_function(READ_SO_FAR)
+    take(page, "reading")
+    page.click("#stop button")
     page.wait_for_selector("#turns .answer footer")
-    take(page, "finished")
+
+    page.click("[data-act=new]")
+    page.click("#summarize")
+    page.wait_for_selector("#turns .answer footer")
+    page.evaluate("document.getElementById('scroller').scrollTop = 0")
     page.click('[data-theme-choice="dark"]')
-    take(page, "dark")
+    take(page, "summary-dark")
 
 
 def main() -> None:
