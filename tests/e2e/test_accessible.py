@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import pytest
 
+from app.moving import Move
+from app.storage import Moving
 from tests.app.fake_runtime import SUMMARY, FakeRuntime
 
 axe = pytest.importorskip(
@@ -49,5 +51,40 @@ def test_every_state_of_the_page(serve, open_page, drop, sample, scheme):
     page.click(".topbar-tools [data-toggle=settings]")
     page.evaluate("for (const one of document.querySelectorAll('.settings-group')) one.open = true")
     found["settings"] = problems(page)
+    wrong = [f"{state}: {line}" for state, lines in found.items() for line in lines]
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize(
+    ("width", "height", "scale"),
+    [(1280, 800, 1), (1920, 1080, 1), (900, 800, 1), (390, 844, 1), (640, 400, 2)],
+)
+def test_every_size_and_the_programs_questions(
+    serve, open_page, drop, sample, tmp_path, width, height, scale
+):
+    """640 by 400 at two pixels each is 1280 by 800 at 200 % zoom."""
+    url = serve(FakeRuntime(pace=0.01))
+    serve.server.end_with_last_tab()
+    page = open_page(url, width=width, height=height, device_scale_factor=scale)
+    drop(page, sample)
+    page.wait_for_selector(".card-facts:has-text('tokens')")
+    found = {"card": problems(page)}
+    serve.desk.storage.moving = Moving(Move(tmp_path / "old", tmp_path / "new", 10**9, True))
+    serve.desk.change()
+    page.wait_for_selector("[data-act=begin-move]")
+    found["move asked"] = problems(page)
+    serve.desk.storage.moving = Moving(serve.desk.storage.moving.move, 10**8, 40.0)
+    serve.desk.change()
+    page.wait_for_selector(".moving [role=progressbar]")
+    found["moving"] = problems(page)
+    serve.desk.storage.moving = None
+    serve.desk.was_left = True
+    serve.desk.change()
+    page.wait_for_selector("#leaving-question[open]")
+    found["leaving"] = problems(page)
+    page.keyboard.press("Enter")  # the first button has the focus: the keyboard alone answers
+    page.wait_for_selector("#leaving-question", state="detached")
+    page.goto(page.url.rstrip("/") + "/log")
+    found["log"] = problems(page)
     wrong = [f"{state}: {line}" for state, lines in found.items() for line in lines]
     assert not wrong, "\n".join(wrong)
