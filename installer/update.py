@@ -119,15 +119,28 @@ def _unpacked(archive: Path, target: Path) -> Path:
             import tarfile
 
             with tarfile.open(archive) as tar:
-                if not hasattr(tarfile, "data_filter"):
-                    raise SetupError("This Python cannot unpack that safely. Unpack it, and give its folder.")
-                tar.extractall(target, filter="data")
+                if hasattr(tarfile, "data_filter"):
+                    tar.extractall(target, filter="data")
+                else:
+                    _extract_plain(tar, target)
     except (ValueError, EOFError, shutil.ReadError, *_archive_errors()) as error:
         said = f"{archive} cannot be unpacked ({error})."
         raise SetupError(f"{said} Download it again, or unpack it yourself and give its folder.") from error
     for starter in (*target.rglob("*.sh"), *target.rglob("*.command")):  # a zip does not say what can be run
         starter.chmod(0o755)
     return target
+
+
+def _extract_plain(tar, target: Path) -> None:
+    """For Pythons before 3.11.4, Debian's among them: files and folders alone, each below `target`."""
+    import tarfile
+
+    below = target.resolve()
+    for member in tar:
+        path = (target / member.name).resolve()
+        if not (member.isreg() or member.isdir()) or below not in (path, *path.parents):
+            raise tarfile.TarError(f"{member.name} is no file of a program")
+        tar.extract(member, target)
 
 
 def _archive_errors() -> tuple[type[Exception], ...]:

@@ -91,7 +91,7 @@ class Root:
             encoding="utf-8",
             timeout=1800,
         )
-        shown = " ".join([*(f"{name}={value}" for name, value in environ.items()), command])
+        shown = " \\\n    ".join([*(f"{name}={value}" for name, value in environ.items()), command])
         self._note(shown, told.stdout, lines, told.returncode)
         assert told.returncode == status, told.stdout
         return told.stdout

@@ -103,8 +103,15 @@ def test_settings_that_set_nothing_become_the_new_ones(environment, newer):
     assert not (environment.root / "config.new.yaml").exists()
 
 
+@pytest.fixture(params=["with filters", "without"])
+def any_tarfile(request, monkeypatch) -> None:
+    """Debian 12's Python has a tarfile without filters."""
+    if request.param == "without":
+        monkeypatch.delattr(tarfile, "data_filter", raising=False)
+
+
 @pytest.mark.parametrize("suffix", [".zip", ".tar.gz", ".tar.xz"])
-def test_an_archive_is_as_good_as_a_folder(environment, newer, tmp_path, suffix):
+def test_an_archive_is_as_good_as_a_folder(environment, newer, tmp_path, suffix, any_tarfile):
     kind = {".zip": "zip", ".tar.gz": "gztar", ".tar.xz": "xztar"}[suffix]
     made = shutil.make_archive(str(tmp_path / "new ü"), kind, newer.parent, newer.name)
     assert update.main(environment, [made]) == 0
@@ -236,16 +243,22 @@ def test_what_is_no_newer_version_is_refused_in_words(environment, newer, tmp_pa
     refused(environment, newer, "git pull")
 
 
-@pytest.mark.parametrize("suffix", [".zip", ".tar"])
-def test_no_file_of_an_archive_gets_out_of_its_folder(environment, tmp_path, suffix):
+@pytest.mark.parametrize("suffix", [".zip", ".tar", "link.tar"])
+def test_no_file_of_an_archive_gets_out_of_its_folder(environment, tmp_path, suffix, any_tarfile):
     archive, outside = tmp_path / f"evil{suffix}", "../../../outside.txt"
     (tmp_path / "x").write_text("x")
     if suffix == ".zip":
         with zipfile.ZipFile(archive, "w") as made:
             made.write(tmp_path / "x", outside)
-    else:
+    elif suffix == ".tar":
         with tarfile.open(archive, "w") as made:
             made.add(tmp_path / "x", outside)
+    else:
+        with tarfile.open(archive, "w") as made:
+            out = tarfile.TarInfo("inside")
+            out.type, out.linkname = tarfile.SYMTYPE, str(tmp_path)
+            made.addfile(out)
+            made.add(tmp_path / "x", "inside/outside.txt")
     with pytest.raises(SetupError):
         update.main(environment, [str(archive)])
     assert not list(tmp_path.rglob("outside.txt"))
