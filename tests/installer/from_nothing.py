@@ -215,7 +215,8 @@ def story(root: Root, *, uv_list: str) -> None:
     assert not (root.folder / PROGRAM[1:]).exists()
     assert all(name.startswith(("home/leserin/.local", "home/leserin/.config")) for name in left), left
     assert not [name for name in left if (root.folder / name).is_file()], left
-    root.transcript.append(f"Left behind by all this: no file, and the folders {', '.join(left)}.\n")
+    folders = ", ".join(name.replace(HOME[1:], "~") for name in left)
+    root.transcript.append(f"Left behind by all this: no file, and the folders {folders}.\n")
 
 
 def tell(system: str, *, wheels: Path | None) -> list[str]:
