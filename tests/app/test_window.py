@@ -26,7 +26,6 @@ def seen(tmp_path, monkeypatch) -> Path:
     monkeypatch.setattr(sys, "platform", "linux")
     monkeypatch.setenv("PATH", f"{tmp_path}:/bin")
     monkeypatch.setenv("DISPLAY", ":99")
-    monkeypatch.setattr(window, "_SETTLES_S", 0.5)
     monkeypatch.setattr(window.shutil, "which", lambda name: str(tmp_path / name))
     monkeypatch.setattr(window.importlib.util, "find_spec", lambda name: None)
     log = tmp_path / "seen.txt"
@@ -46,7 +45,7 @@ def fresh() -> str:
 
 
 def test_edge_or_chrome_opens_a_window_with_a_profile_of_its_own(seen, tmp_path, home):
-    browser(tmp_path, "google-chrome", "exec sleep 3")
+    browser(tmp_path, "google-chrome", "exec sleep 6")
     assert window.show(fresh, "window") == "window"
     (line,) = seen.read_text().splitlines()
     assert line.startswith(f"google-chrome --app=http://{NAME}:7860/?k=code-")
@@ -71,7 +70,7 @@ def test_a_browser_that_cannot_come_up_makes_way_each_with_a_code_of_its_own(see
 
 
 def test_where_a_tab_is_wanted_or_no_screen_is_there_it_is_a_tab(seen, tmp_path, monkeypatch):
-    browser(tmp_path, "chromium", "exec sleep 3")
+    browser(tmp_path, "chromium", "exec sleep 6")
     assert window.show(fresh, "tab") == "tab"
     monkeypatch.delenv("DISPLAY")
     monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
@@ -82,7 +81,7 @@ def test_where_a_tab_is_wanted_or_no_screen_is_there_it_is_a_tab(seen, tmp_path,
 def test_pywebview_gets_its_address_where_nobody_else_can_read_it(seen, tmp_path, monkeypatch):
     """A command line can be read by every user of a PC."""
     monkeypatch.setattr(window.importlib.util, "find_spec", lambda name: name == "webview")
-    browser(tmp_path, "python", f'read url; echo "url $url" >> "{seen}"; exec sleep 3')
+    browser(tmp_path, "python", f'read url; echo "url $url" >> "{seen}"; exec sleep 6')
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     assert window.show(fresh, "window") == "pywebview"
     command, url = seen.read_text().splitlines()
