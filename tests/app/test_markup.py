@@ -51,16 +51,16 @@ def test_levels_paragraphs_lists_and_emphasis_across_pieces():
         (("One **bo", "draft"), ("ld** word.\n\n- fi", "retrieval"), ("rst\n- second", "target"))
     )
     assert html.startswith(
-        '<p><span class="lv lv-draft">One </span><strong><span class="lv lv-draft">bo</span></strong>'
+        '<p dir="auto"><span class="lv lv-draft">One </span><strong><span class="lv lv-draft">bo</span></strong>'
     )
     assert "**" not in html
-    assert html.count("<li>") == 2 and html.count("<ul>") == 1
+    assert html.count("<li>") == 2 and html.count('<ul dir="auto">') == 1
 
 
 def numbers_shown(text: str) -> list[tuple[int, str]]:
     """(number, words) of every numbered item, as a browser counts them."""
     found = []
-    for start, items in re.findall(r'<ol start="(\d+)">(.*?)</ol>', answer_html(((text, ""),))):
+    for start, items in re.findall(r'<ol start="(\d+)" dir="auto">(.*?)</ol>', answer_html(((text, ""),))):
         found += enumerate(re.findall(r"<li>(.*?)</li>", items), start=int(start))
     return found
 
