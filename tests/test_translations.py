@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 from functools import cache
 from pathlib import Path
@@ -10,9 +11,11 @@ import pytest
 from babel.messages.catalog import Catalog
 from babel.messages.pofile import read_po
 
+from app.manual import program_entries
 from core.text import catalogues
 from core.text.said import said
 from core.text.words import in_language
+from tests.app.test_templating import every_region
 
 REPO = Path(__file__).resolve().parent.parent
 LOCALE = REPO / "assets" / "locale"
@@ -32,6 +35,43 @@ def translation(code: str, name: str = "messages") -> Catalog:
         return read_po(file)
 
 
+# said by the command line alone, which speaks English
+COMMANDS = re.compile(
+    r"app/(cli|commands|model_commands|printed|terminal|talk|main|instance|updat\w*|mcp\w*)\.py|app/mcp/.*"
+    r"|core/planning/(doctor|wording)\.py|core/assembly/card\.py|core/(training|tuning)/.*"
+    r"|core/backend/triton/trial\.py|installer/.*"
+)
+
+
+def shown() -> set[str]:
+    """What the page may show, by the English sentence."""
+    return {
+        forms(message.id)[0]
+        for message in template()
+        if message.id and not all(COMMANDS.fullmatch(file) for file, _line in message.locations)
+    }
+
+
+@pytest.mark.parametrize("code", LANGUAGES)
+def test_every_sentence_of_the_page_is_translated(code: str):
+    """One that is missing stays English in the middle of a page; one that nobody says any more is in the way.
+    How they are added: CONTRIBUTING.
+    """
+    told = {forms(one.id)[0] for one in translation(code) if one.id and all(forms(one.string))}
+    assert shown() - told == set(), "not translated yet"
+    everything = {forms(message.id)[0] for message in template() if message.id}
+    assert told - everything == set(), "said nowhere any more"
+
+
+@pytest.mark.parametrize("code", LANGUAGES)
+def test_counted_sentences_have_all_forms(code: str):
+    """German has two, Chinese one."""
+    number = {"de": 2, "zh": 1}[code]
+    counted = [message for message in translation(code) if message.pluralizable]
+    assert len(counted) > 20
+    assert [one.id for one in counted if len(forms(one.string)) != number] == []
+
+
 def forms(told: str | tuple[str, ...]) -> tuple[str, ...]:
     return (told,) if isinstance(told, str) else tuple(told)
 
@@ -49,6 +89,17 @@ def test_values_are_those_of_the_english_sentence(code: str):
                 if found != values and not (singular and found == values - {"{count}"}):
                     wrong.append((message.id, told))
     assert wrong == []
+
+
+@pytest.mark.parametrize("code", LANGUAGES)
+def test_settings_are_explained_in_every_language(code: str):
+    """The drawer shows what config.yaml says of each key."""
+    shown = set()
+    for group, entries in program_entries():
+        shown |= {group, *(one.key.replace("_", " ").capitalize() for one in entries)}
+        shown |= {one.explained for one in entries}
+    told = {message.id for message in translation(code, "settings") if message.id and message.string}
+    assert told == shown
 
 
 @pytest.mark.parametrize("code", LANGUAGES)
@@ -78,3 +129,26 @@ def filled(sentence: str) -> str:
 def said_in(code: str, sentence: str) -> str:
     with in_language(code):
         return said(sentence)
+
+
+@pytest.mark.parametrize("code", LANGUAGES)
+def test_no_english_is_left_on_the_page(code: str):
+    """Every region in the language: none shows a sentence of more than two words in English."""
+    assert len(english_in("en")) > 60, "or this finds nothing at all"
+    assert english_in(code) == []
+
+
+def english_in(code: str) -> list[str]:
+    """The English entries of more than two words that the page shows."""
+    with in_language(code):
+        page = "\n".join(every_region())
+    shown = " ".join(html.unescape(page).split())
+    sentences = {message.id for message in template() if isinstance(message.id, str)}
+    sentences |= {message.id for message in translation("de", "settings") if message.id}
+    long = {one for one in sentences if len(re.findall(r"[A-Za-z]{2,}", FIELD.sub("", one))) > 2}
+    return sorted(one for one in long if all(part in shown for part in parts(one)))
+
+
+def parts(sentence: str) -> list[str]:
+    """What of it stands between its values."""
+    return [part for part in FIELD.split(" ".join(sentence.split())) if part.strip(" .:,;")]

@@ -51,7 +51,8 @@ def test_levels_paragraphs_lists_and_emphasis_across_pieces():
         (("One **bo", "draft"), ("ld** word.\n\n- fi", "retrieval"), ("rst\n- second", "target"))
     )
     assert html.startswith(
-        '<p dir="auto"><span class="lv lv-draft">One </span><strong><span class="lv lv-draft">bo</span></strong>'
+        '<p dir="auto"><span class="lv lv-draft">One </span>'
+        '<strong><span class="lv lv-draft">bo</span></strong>'
     )
     assert "**" not in html
     assert html.count("<li>") == 2 and html.count('<ul dir="auto">') == 1
