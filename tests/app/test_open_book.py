@@ -70,7 +70,8 @@ def test_what_is_found_is_shown_by_chapters_with_its_page_and_opens_there(desk, 
     start = story.text.index("silver")
     assert desk.reading.found.places == ((start, start + len("silver key\nunder")),)
     html = shown(desk, "found")
-    assert "1 place" in html and f'data-offset="{start}" data-length="16"' in html and "p. 1" in html
+    assert "1 place" in html and f'data-offset="{start}"' in html and "p. 1" in html
+    assert 'data-length="16"' in html
     assert "<mark>silver key\nunder</mark>" in html
     act(desk, act="find", text="silver KEY", exact="1")
     assert "0 places" in shown(desk, "found") and "does not stand in the book" in shown(desk, "found")
