@@ -138,6 +138,15 @@ def test_no_english_is_left_on_the_page(code: str):
     assert english_in(code) == []
 
 
+@pytest.mark.parametrize("code", LANGUAGES)
+def test_measures_of_the_page_are_no_words(code: str):
+    """A width of 82,2 % is none for a browser: the bars of a German page were empty."""
+    with in_language(code):
+        page = "\n".join(every_region())
+    widths = re.findall(r"style=\"width:([^;\"]*)", page)
+    assert widths and [one for one in widths if not re.fullmatch(r"[\d.]+%", one)] == []
+
+
 def english_in(code: str) -> list[str]:
     """The English entries of more than two words that the page shows."""
     with in_language(code):

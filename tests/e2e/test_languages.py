@@ -60,3 +60,5 @@ def test_long_words_break_no_layout(serve, open_page, drop, sample, code: str):
         page.set_viewport_size({"width": width, "height": height})
         page.wait_for_timeout(200)
         assert page.evaluate(OVER) == [], width
+        light, tools = (page.locator(one).bounding_box() for one in (".engine i", "#topbar-tools"))
+        assert light["x"] + light["width"] <= tools["x"], "the engine's light lies under a button"
