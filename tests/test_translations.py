@@ -12,6 +12,10 @@ from babel.messages.catalog import Catalog
 from babel.messages.pofile import read_po
 
 from app.manual import program_entries
+from app.models import survey
+from core.config import Settings
+from core.hardware.gpus import imagined_hardware
+from core.planning.offers import offers
 from core.text import catalogues
 from core.text.said import said
 from core.text.words import in_language
@@ -120,6 +124,25 @@ def test_what_the_engine_says_is_found_again(code: str):
             if " " in english and clear and said_in(code, filled(english)) != filled(here):
                 lost.append((english, said_in(code, filled(english))))
     assert lost == []
+
+
+@pytest.mark.parametrize("card", [None, "RTX 4070", "RTX 4090"])
+@pytest.mark.parametrize("code", LANGUAGES)
+def test_no_english_is_left_in_what_the_planner_says(code: str, card: str | None):
+    """Of every model on a real machine: sentences in sentences, enumerations, remedies with a capital."""
+    hardware = imagined_hardware(gpu=card)
+    listed = survey(hardware, Settings())
+    told = {text for one in listed for text in (one.times, one.reason, one.would_fit_with) if text}
+    told |= {
+        note
+        for one in offers(hardware, Settings(), is_downloaded=bool)
+        if one.plan
+        for note in one.plan.notes
+    }
+    assert len(told) > 20
+    english = re.compile(r"\b(the|and|of|with|for|after|set|choose|lower|needs|free)\b")
+    said_here = {text: said_in(code, text) for text in told}
+    assert {text: here for text, here in said_here.items() if english.search(here)} == {}
 
 
 def filled(sentence: str) -> str:

@@ -17,6 +17,7 @@ _NAMES = {"title", "name", "file", "folder", "path", "package", "repo", "model",
 _PLACES = {"place", "part", "places", "sources", "chapter", "book"}
 _NUMBERS = {"first", "last", "number", "count", "index", "total", "tokens", "resident", "layers", "page"}
 _CLEAR = 7  # letters without which any title might have been made of an entry
+_NUMBER = r"(?:[\d.,]+|[IVXLCDM]+)"
 _FIELD = re.compile(r"\{(\w+)[^}]*\}")
 _SENTENCE = re.compile(r"(?<=[.!?:]) (?=[^a-z])")
 _AMOUNT = re.compile(r"(.+) ([\d.,]+ [KMGT]B)")
@@ -64,6 +65,19 @@ def _entry(text: str, *, clearly: bool) -> str | None:
     return None
 
 
+def _phrase(text: str) -> str | None:
+    """What an entry makes of a text that may have become a sentence: with a capital and a full stop."""
+    bare, stop = (text[:-1], ".") if text.endswith(".") else (text, "")
+    small = bare[:1].lower() + bare[1:]
+    for one, clearly in ((text, True), (small, True), (small, False), (text, False)):
+        told = _entry(one, clearly=clearly)
+        if told is not None and one == small != text:
+            return (told[:1].upper() + told[1:] if small != bare else told) + stop
+        if told is not None:
+            return told
+    return None
+
+
 def _filled(message: str, values: Mapping[str, str]) -> str:
     one = {"count": "1"}  # which an English singular need not say
     told = one | {name: _value(name, value) for name, value in values.items()}
@@ -74,7 +88,7 @@ def _value(name: str, text: str) -> str:
     """A value that stood in a sentence: perhaps a sentence itself, an enumeration, or a quantity."""
     if name in _NAMES:
         return text
-    told = _entry(text, clearly=name in _PLACES)
+    told = _phrase(text) if name not in _PLACES else _entry(text, clearly=True)
     if told is not None:
         return told
     for mark in ("; ", ", "):
@@ -91,18 +105,18 @@ def _shapes(code: str) -> list[tuple[str, re.Pattern, bool]]:
     found = []
     for message in catalogues.of(code).forms:
         letters = len(re.sub(r"[^\w]", "", _FIELD.sub("", message)))
-        if letters and _FIELD.search(message):
-            clear = letters >= _CLEAR or _NUMBERS.issuperset(_FIELD.findall(message))
-            found.append((letters, message, _shape(message), clear))
+        if letters and (names := _FIELD.findall(message)):
+            numbers = letters < _CLEAR and _NUMBERS.issuperset(names)
+            clear = numbers or letters >= _CLEAR
+            found.append((letters, message, _shape(message, _NUMBER if numbers else ".*?"), clear))
     return [entry[1:] for entry in sorted(found, key=lambda entry: -entry[0])]
 
 
-def _shape(message: str) -> re.Pattern:
+def _shape(message: str, value: str) -> re.Pattern:
     seen: set[str] = set()
     pattern, end = "", 0
     for field in _FIELD.finditer(message):
         name = field[1]
-        value = r"(?:[\d.,]+|[IVXLCDM]+)" if name in _NUMBERS else ".*?"
         pattern += re.escape(message[end : field.start()])
         pattern += f"(?P={name})" if name in seen else f"(?P<{name}>{value})"
         seen.add(name)
