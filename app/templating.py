@@ -8,7 +8,7 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from core.text.said import said
+from core.text.said import said, stage
 from core.text.words import duration, language, localised, size, translated, translated_count
 
 TEMPLATES = Path(__file__).resolve().parent / "templates"
@@ -100,5 +100,6 @@ _environment.filters.update(
         "lines": _lines,
         "paragraphs": _paragraphs,
         "said": _said,
+        "stage": stage,
     }
 )

@@ -17,7 +17,7 @@ from app.storage import Moving
 from app.templating import render
 from app.values import Notice, Opening
 from core.documents.document import Document
-from core.text.said import said
+from core.text.said import said, stage
 from core.text.words import duration
 from core.text.words import translated as _
 from core.text.words import translated_count as _n
@@ -280,7 +280,7 @@ def progress_html(now: Snapshot | None) -> str:
 def _doing(now: Snapshot) -> str:
     reading = now.reading
     if reading is None:
-        return _(now.loading.stage) if now.phase == "loading" and now.loading else _("Getting ready")
+        return stage(now.loading.stage) if now.phase == "loading" and now.loading else _("Getting ready")
     if reading.purpose == "passage":
         one, among = _("Reading a passage: {part}"), _("Reading passage {index} of {total}: {part}")
     elif reading.purpose == "whole summary":

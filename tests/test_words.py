@@ -138,6 +138,7 @@ def test_sentences_made_elsewhere_are_said_again(german):
             "": "",
         }
         assert {text: said_again.said(text) for text in cases} == cases
+        assert [said_again.stage(text) for text in ("", "End", "Chapter 4")] == ["", "Ende", "Kapitel 4"]
     assert said_again.said("Chapter 4") == "Chapter 4"
 
 

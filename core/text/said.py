@@ -30,6 +30,11 @@ def said(text: str) -> str:
     return text if catalogues.of(language()) is None else _said(language(), text)
 
 
+def stage(text: str) -> str:
+    """The same of what the program says that it does, perhaps in a word: no title of a chapter."""
+    return said(text) if " " in text else str(translated(text)) if text else ""
+
+
 @lru_cache(maxsize=4096)
 def _said(code: str, text: str) -> str:
     with in_language(code):
