@@ -20,14 +20,22 @@ find_python() {
     brought_python
 }
 
+# Whether the environment is there: beside the program, or elsewhere (installer/places.py).
+is_set_up() {
+    apart=$(printf %s "$root" | sha256sum | cut -c1-8)
+    [ -d "$root/.venv" ] || [ -d "${XDG_DATA_HOME:-$HOME/.local/share}/triforce-chat/$apart" ]
+}
+
 # From the menu there is no terminal: one is opened for the setup, which takes minutes, and for its questions.
-if [ "$#" -eq 0 ] && ! [ -t 0 ] && ! [ -d "$root/.venv" ] && [ -z "${TRIFORCE_SETUP_WINDOW:-}" ]; then
+if [ "$#" -eq 0 ] && ! [ -t 0 ] && [ -z "${TRIFORCE_SETUP_WINDOW:-}" ] && ! is_set_up; then
+    export TRIFORCE_SETUP_WINDOW=1
     for terminal in x-terminal-emulator gnome-terminal konsole xfce4-terminal xterm; do
-        command -v "$terminal" >/dev/null 2>&1 || continue
         option=-e
         [ "$terminal" = gnome-terminal ] && option=--
-        TRIFORCE_SETUP_WINDOW=1 exec "$terminal" "$option" "$here/triforce-chat.sh"
+        command -v "$terminal" >/dev/null 2>&1 && break
+        terminal=
     done
+    [ -n "$terminal" ] && exec "$terminal" "$option" "$here/triforce-chat.sh"
 fi
 
 if find_python || { wants_python && fetch_python; }; then

@@ -80,8 +80,8 @@ def test_an_answer_that_cannot_be_stored_is_shown_and_stored_later(opened):
     assert desk.turns[-1].text == engine.answer and desk.turns[-1].state == "finished"
     assert "told" in "".join(Page(desk).render()["turns"])
     roomy(desk.history)
-    engine.answer = "Shortly."
-    desk.ask("And then?", Ask())
+    engine.answer, engine.context_tokens = "Shortly.", 1_000_000
+    assert desk.ask("And then?", Ask())
     wait_until(lambda: not desk.busy)
     stored = desk.history._db.execute("SELECT text FROM turns WHERE role = 'assistant' ORDER BY number")
     assert [text for (text,) in stored] == ["It is told. " * 3000, "Shortly."]

@@ -77,6 +77,29 @@ def test_a_python_is_fetched_and_starts_the_launcher(pc):
     assert start(pc, "no", "doctor").stdout.startswith("started ['doctor']")
 
 
+def test_the_menu_opens_a_terminal_for_the_first_setup_only(pc):
+    """Also where the environment lies elsewhere, because the program's folder cannot be written to."""
+    root, tools, wheel = pc
+    terminal = tools / "xterm"
+    terminal.write_text('#!/bin/sh\necho "terminal $1 $TRIFORCE_SETUP_WINDOW"\n')
+    terminal.chmod(0o755)
+    (tools / "cut").symlink_to(shutil.which("cut"))
+    (tools / "python3.11").symlink_to(sys.executable)
+    assert start(pc).stdout == "terminal -e 1\n"
+    assert start(pc, "no", "doctor").stdout.startswith("started ['doctor']"), "a command has its own"
+    for folder in (root / ".venv", _apart(root, wheel.parent / "home" / ".local" / "share")):
+        folder.mkdir(parents=True)
+        assert start(pc).stdout.startswith("started []")
+        folder.rmdir()
+    terminal.unlink()
+    assert start(pc).stdout.startswith("started []"), "without a terminal it goes on without"
+
+
+def _apart(root: Path, data: Path) -> Path:
+    """As installer/places.py has it for a folder that cannot be written to."""
+    return data / "triforce-chat" / hashlib.sha256(str(root).encode()).hexdigest()[:8]
+
+
 def test_all_of_uvs_folders_lie_inside_ours(pc):
     """Nothing of it in the home folder, the path or another uv's."""
     root, _tools, wheel = pc
