@@ -147,10 +147,10 @@ def test_a_page_of_an_earlier_launch_loads_itself_anew_and_keeps_what_was_typed(
     page.evaluate("window.untouched = true")
     page.fill("#question textarea", "Half a quest")
     broadcast = serve.server.broadcast
-    launch, broadcast.launch = broadcast.launch, "another"
+    launch, broadcast._token = broadcast._token, "another"
     broadcast.hang_up()
     page.wait_for_function("!window.untouched")
-    broadcast.launch = launch
+    broadcast._token = launch
     broadcast.hang_up()
     page.wait_for_function("document.querySelector('#question textarea')?.value === 'Half a quest'")
     page.wait_for_selector(".card h2")
