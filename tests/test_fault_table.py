@@ -26,7 +26,7 @@ FAULTS = {
         "cache/test_snapshot.py::test_a_killed_save_leaves_whole_blocks_only",
         "model/test_fetch.py::test_a_killed_download_is_no_model_and_goes_on",
     ],
-    "the disk is full: snapshot": ["cache/test_snapshot.py::test_a_full_disk_is_left_alone"],
+    "the disk is full: snapshot": ["cache/test_snapshot_room.py::test_a_full_disk_is_left_alone"],
     "the disk is full: history": [
         "app/test_faults.py::test_a_question_that_cannot_be_stored_is_told_and_leaves_nothing_half_done",
         "app/test_faults.py::test_an_answer_that_cannot_be_stored_is_shown_and_stored_later",

@@ -10,7 +10,6 @@ import pytest
 
 from core.ask import Ask, Exchange
 from core.conversation.expectation import Expectation
-from core.conversation.notes import NoteStore
 from core.conversation.session import Session
 from core.conversation.verification import Agreement
 from core.engine import Done
@@ -220,47 +219,6 @@ def test_chosen_chapter_is_what_is_read():
     assert any("Chapter 1" in note and "Not read" in note for note in done.notes)
 
 
-# ---- quotations --------------------------------------------------------------------------------------------
-
-QUOTING = dataclasses.replace(STYLE, quote_prompt="Quote it.")
-
-
-def told(engine: FakeEngine, number: int = -1) -> str:
-    return CharTokenizer().decode(engine.prompts[number])
-
-
-@pytest.mark.parametrize("question", [None, "Who came?"])
-def test_a_model_that_can_is_asked_to_quote_the_text_before_it(question: str | None):
-    asked = question or f"whole? {STYLE.page_wish}"
-    for style, wanted in ((QUOTING, f"{asked}\nQuote it."), (STYLE, asked)):
-        session, engine = make(style=style)
-        ask(session, book(1), question)
-        assert told(engine).endswith(wanted)
-
-
-def test_quotes_are_asked_of_passages_not_of_summaries():
-    """What is quoted from a summary stands nowhere in the book."""
-    session, engine = make(reply_by_prompt, style=QUOTING)
-    ask(session, book(), None)
-    assert not any("Quote it." in told(engine, number) for number in range(len(engine.prompts)))
-    ask(session, book(), "What about the copper magnet?")
-    assert told(engine).endswith("What about the copper magnet?\nQuote it.")
-    ask(session, book(), "Zzz?", conversation="other")
-    assert told(engine).endswith("Zzz?")
-
-
-def test_the_request_to_quote_does_not_cost_the_prefix_of_the_next_turn():
-    session, engine = make(style=QUOTING)
-    first = finished(ask(session, book(1), "Who came?"))
-    ask(session, book(1), "And then?", history=turns("Who came?", first))
-    assert engine.fed[1] == len("And then?\nQuote it.") + 3 - 1
-    again, fresh = make(style=QUOTING)
-    ask(again, book(1), "And then?", history=turns("Who came?", first))
-    assert fresh.prompts[-1] == engine.prompts[-1], (
-        "an engine that was restarted must put the question the same way"
-    )
-
-
 # ---- the rest ----------------------------------------------------------------------------------------------
 
 
@@ -325,34 +283,6 @@ def test_closing_frees_every_context():
     assert engine.contexts and all(context.closed for context in engine.contexts)
 
 
-# ---- stop strings ------------------------------------------------------------------------------------------
-
-
-def test_an_answer_ends_before_a_stop_string():
-    """No part of it is shown, kept for the next turn, or taken for a cut answer."""
-    session, _ = make(lambda ids, params: encoded("It is so. THE ENDS. THE END, and more"))
-    events = ask(session, book(1), "Who came?", params={"stop": ["THE END,", "never said"]})
-    done = finished(events)
-    shown = "".join(event.text for event in events if isinstance(event, Delta))
-    assert (shown, done.text, done.reason) == ("It is so. THE ENDS. ", "It is so. THE ENDS.", "stop")
-    assert list(done.token_ids) == encoded("It is so. THE ENDS. ")
-
-
-def test_what_only_looked_like_a_stop_string_is_shown():
-    """Held back for a while, never lost, also at the very end."""
-    session, _ = make(lambda ids, params: encoded("THE EAST, THE E"))
-    done = finished(ask(session, book(1), "Who came?", params={"stop": ["THE END"]}))
-    assert done.text == "THE EAST, THE E" and list(done.token_ids) == encoded("THE EAST, THE E")
-
-
-def test_part_summaries_know_no_stop_string():
-    """They are the program's own notes; what ends an answer would cut them short."""
-    session, engine = make(reply_by_prompt)
-    ask(session, book(), None, params={"stop": ["e"]})
-    assert [params.stop for params in engine.params[:4]] == [()] * 4
-    assert {params.stop for params in engine.params[4:]} == {("e",)}
-
-
 # ---- re-checking -------------------------------------------------------------------------------------------
 
 
@@ -372,84 +302,3 @@ def test_verify_checks_the_answer_and_says_how_it_agrees(monkeypatch: pytest.Mon
     assert ids[start:] == list(done.token_ids) and ids[:start] == engine.prompts[0]
     assert any("7 of 9 tokens agree, 1 by a near-tie" in note for note in done.notes)
     assert done.stats.verified == Verified(9, 1, 2, 3.5, 0.1)
-
-
-# ---- what stays on disk ------------------------------------------------------------------------------------
-
-
-def test_the_text_that_was_read_is_kept_not_the_conversation():
-    session, engine = make()
-    small = book(1)
-    ask(session, small, "Who came?")
-    session.save(should_stop=lambda: True)
-    assert engine.saved == []
-    session.save(should_stop=lambda: False)
-    ((owner, tokens),) = engine.saved
-    assert owner == small.sha256
-    assert CharTokenizer().decode(engine.prompts[0][:tokens]) == "S" + small.text.strip() + "\n\n"
-    session.save(should_stop=lambda: False)
-    assert len(engine.saved) == 1
-
-
-def test_of_a_book_in_parts_only_the_part_asked_about_is_kept():
-    """The summaries of the others are on disk already and take a thousandth of the room."""
-    session, engine = make(reply_by_prompt)
-    long = book()
-    first = finished(ask(session, long, None))
-    session.save(should_stop=lambda: False)
-    assert engine.saved == []
-    ask(session, long, "What about the wedding?", history=turns("Summarize", first))
-    session.save(should_stop=lambda: False)
-    assert [owner for owner, _ in engine.saved] == [long.sha256]
-    assert engine.saved[0][1] < len(long.text) // 2
-
-
-def test_the_card_says_what_is_known_from_before():
-    session, engine = make()
-    small = book(1)
-    fresh = session.card(small)
-    assert fresh["snapshot_tokens"] == 0
-    ask(session, small, "Who came?")
-    session.save(should_stop=lambda: False)
-    known = session.card(small)
-    assert known["snapshot_tokens"] == pytest.approx(known["tokens"], abs=5)
-    assert known["prefill_s_estimate"] < fresh["prefill_s_estimate"] / 10
-
-
-def test_a_forgotten_book_takes_its_part_summaries_along(tmp_path):
-    """They tell the book, and would outlive the promise that its text is deleted."""
-    session, engine = make(reply_by_prompt, notes=NoteStore(tmp_path))
-    for title in ("B", "C"):
-        ask(session, book(title=title), None)
-    session.forget_book("B")
-    assert len(list(tmp_path.glob("*/*.json"))) == 4
-    asked = len(engine.prompts)
-    ask(session, book(title="C"), None)
-    assert len(engine.prompts) == asked + 1  # the whole only
-    ask(session, book(title="B"), None)
-    assert len(engine.prompts) == asked + 1 + 5
-
-
-def test_a_forgotten_book_leaves_memory_and_disk():
-    session, engine = make()
-    small, other = book(1), book(1, title="C")
-    ask(session, small, "Who came?")
-    ask(session, other, "Who came?")
-    session.forget_book(small.sha256)
-    assert engine.forgotten == [small.sha256]
-    assert [context.closed for context in engine.contexts] == [True, False]
-    session.save(should_stop=lambda: False)
-    assert [owner for owner, _ in engine.saved] == [other.sha256]
-
-
-@pytest.mark.parametrize("chapters", [1, 4])
-def test_the_card_says_the_tokens_of_each_chapter_and_which_were_read(chapters: int):
-    """Of a book that is read whole, and of one in parts."""
-    text = book(chapters=chapters)
-    session, _ = make(reply_by_prompt)
-    card = session.card(text)
-    assert len(card["chapter_tokens"]) == chapters and min(card["chapter_tokens"]) > 0
-    assert sum(card["chapter_tokens"]) == pytest.approx(card["tokens"], rel=0.1)
-    assert card["chapters_read"] == [False] * chapters and card["fits"] == (chapters == 1)
-    ask(session, text, None)
-    assert session.card(text)["chapters_read"] == [True] * chapters

@@ -1,0 +1,209 @@
+"""Questions and summaries at the desk: asked, stopped, answered anew."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+from app.history import History
+from core import events
+from core.ask import Ask
+from tests.app.desks import done
+from tests.app.fake_runtime import ANSWER, SUMMARY, FakeRuntime, wait_until
+
+
+def test_summary_then_follow_up_with_the_first_turn_as_history(desk, engine):
+    desk.summarize(Ask(params={"temperature": 0.0}))
+    done(desk)
+    assert desk.turns[-1].text == SUMMARY and desk.turns[-1].state == "finished"
+    assert desk.ask("What does he hide?", Ask(chapters=(1, 2)))
+    done(desk)
+    assert [turn.text for turn in desk.turns[2:]] == ["What does he hide?", ANSWER]
+    first, second = engine.asked
+    assert first.question is None and first.params == {"temperature": 0.0} and first.history == ()
+    assert second.chapters == (1, 2) and second.conversation_id == first.conversation_id
+    (said,) = second.history
+    assert (said.question, said.answer) == ("Summarize this book", SUMMARY)
+    assert said.ids, "turns go back as token ids, never as text to encode again"
+    assert engine.prefilled_tokens[1] < engine.prefilled_tokens[0]
+
+
+def test_stop_keeps_what_was_written(opened):
+    desk, engine = opened(pace=0.02, prefill_steps=1)
+    desk.summarize(Ask())
+    wait_until(lambda: desk.job.snapshot.pieces)
+    desk.stop()
+    done(desk)
+    assert desk.turns[-1].state == "stopped" and 0 < len(desk.turns[-1].text) < len(SUMMARY)
+    assert SUMMARY.startswith(desk.turns[-1].text)
+
+
+def test_regenerate_replaces_the_last_answer_and_repeats_its_choices(desk, engine):
+    desk.summarize(Ask(chapters=(2, 2), fit="sections"))
+    done(desk)
+    desk.regenerate(Ask(chapters=(1, 1), params={"seed": 7}))
+    done(desk)
+    again = engine.asked[-1]
+    assert again.question is None and again.chapters == (2, 2) and again.fit == "sections"
+    assert again.params == {"seed": 7} and again.history == ()
+    assert [turn.role for turn in desk.turns] == ["user", "assistant"]
+    assert desk.turns[0].text == "Summarize chapter 2"
+
+
+def test_a_refused_regenerate_keeps_the_exchange(desk, engine):
+    """The engine is down: the question and its answer were cut before that was noticed."""
+    desk.summarize(Ask())
+    done(desk)
+    engine.state = "failed"
+    desk.regenerate(Ask())
+    assert [turn.text for turn in desk.turns] == ["Summarize this book", SUMMARY]
+    assert "not running" in desk.notice.text
+
+
+@pytest.mark.parametrize("how", ["fails", "is stopped", "is killed"])
+def test_the_old_answer_stands_until_the_new_one_is_complete(opened, how, tmp_path):
+    """Nobody who asks for another answer wants to lose the one there is."""
+    desk, engine = opened(pace=0.001)
+    desk.ask("Who?", Ask())
+    done(desk)
+    engine.fail, engine.pace = ("Out of memory." if how == "fails" else ""), 0.01
+    desk.regenerate(Ask())
+    if how != "fails":
+        wait_until(lambda: desk.job.snapshot.pieces)
+    if how == "is killed":  # another app on the same folder sees what a killed one left behind
+        left = History(tmp_path / "chats.db")
+        left.settle()
+        assert [(turn.text, turn.state) for turn in left.turns(desk.conversation_id)][1] == (
+            ANSWER,
+            "finished",
+        )
+        left.close()
+    if how != "fails":
+        desk.stop()
+    done(desk)
+    assert [turn.text for turn in desk.turns] == ["Who?", ANSWER] and desk.turns[1].state == "finished"
+    assert "earlier" in desk.notice.text and ("Out of memory." in desk.notice.text) == (how == "fails")
+    engine.fail, engine.answer, engine.pace = "", "Quite another.", 0.001
+    desk.regenerate(Ask())
+    done(desk)
+    assert [turn.text for turn in desk.turns] == ["Who?", "Quite another."] and desk.notice is None
+
+
+def test_an_answer_that_never_began_is_replaced_as_the_next_one_grows(opened):
+    """There is nothing to keep, and what is stopped in the middle is worth more than nothing."""
+    desk, engine = opened(pace=0.001, fail="Out of memory.")
+    desk.ask("Who?", Ask())
+    done(desk)
+    engine.fail, engine.pace = "", 0.01
+    desk.regenerate(Ask())
+    wait_until(lambda: desk.job.snapshot.pieces)
+    desk.stop()
+    done(desk)
+    assert (
+        desk.turns[-1].state == "stopped" and ANSWER.startswith(desk.turns[-1].text) and desk.turns[-1].text
+    )
+
+
+def test_one_answer_at_a_time(desk, engine):
+    """Two questions at once would mix their tokens in one conversation."""
+    results = []
+    threads = [threading.Thread(target=lambda: results.append(desk.ask("Why?", Ask()))) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    done(desk)
+    assert results.count(True) == len(engine.asked) == len(desk.turns) // 2
+
+
+def test_a_question_asked_as_the_answer_ends_is_taken(make_desk, book):
+    """Its last word is on the page a moment before its end is: the next question was swallowed in silence."""
+
+    class SlowToEnd(FakeRuntime):
+        def _rounds(self, *args):
+            for event in super()._rounds(*args):
+                if isinstance(event, events.Finished):
+                    time.sleep(0.3)
+                yield event
+
+    engine = SlowToEnd(pace=0.001)
+    engine.start()
+    wait_until(lambda: engine.state == "ready")
+    desk = make_desk(engine)
+    desk.library.add(book)
+    desk.select_book(book.sha256)
+    desk.ask("Who?", Ask())
+    wait_until(lambda: desk.job.snapshot.text == ANSWER)
+    assert desk.busy and desk.ask("And then?", Ask())
+    done(desk)
+    assert [turn.text for turn in desk.turns] == ["Who?", ANSWER, "And then?", ANSWER]
+
+
+def test_a_question_in_the_middle_of_an_answer_is_refused_in_words(opened):
+    desk, engine = opened(pace=0.2, prefill_steps=1)
+    desk.ask("Who?", Ask())
+    assert not desk.ask("And then?", Ask()) and desk.busy
+    assert "being written" in desk.notice.text
+    desk.stop()
+
+
+def test_a_failed_answer_is_told_kept_and_not_sent_to_the_engine_again(opened):
+    desk, engine = opened(pace=0.001, fail="The engine ran out of memory and was restarted. Ask again.")
+    desk.ask("Who?", Ask())
+    done(desk)
+    assert desk.turns[-1].state == "failed" and "out of memory" in desk.turns[-1].extra["error"]
+    engine.fail = ""
+    desk.ask("Who, again?", Ask())
+    done(desk)
+    assert engine.asked[-1].history == () and desk.turns[-1].text == ANSWER
+
+
+def test_an_engine_that_breaks_off_leaves_no_endless_progress(make_desk, book):
+    class Breaking(FakeRuntime):
+        def _answer(self, *args):
+            yield from ()
+            raise RuntimeError("pipe closed")
+
+    engine = Breaking()
+    engine.state = "ready"
+    desk = make_desk(engine)
+    desk.library.add(book)
+    desk.select_book(book.sha256)
+    desk.ask("Who?", Ask())
+    done(desk)
+    assert desk.job.snapshot.phase == "failed" and "pipe closed" not in desk.job.snapshot.error
+
+
+def test_reading_in_parts_keeps_each_parts_text_beside_the_answer(opened):
+    desk, engine = opened(pace=0.001, parts=3, prefill_steps=2)
+    desk.summarize(Ask(fit="sections"))
+    done(desk)
+    assert desk.turns[-1].text == SUMMARY
+    assert desk.turns[-1].extra["parts"] == [
+        ["Part 1", "What part 1 tells."],
+        ["Part 2", "What part 2 tells."],
+    ]
+
+
+def test_cancel_while_the_engine_still_loads(make_desk, book):
+    """The engine cannot be stopped before it has heard of the question; the page must not wait for it."""
+
+    class Loading(FakeRuntime):
+        def _answer(self, *_args):
+            for step in range(10_000):
+                yield events.Loading("Loading the weights", step / 10_000)
+                self._stop.wait(0.001)
+            raise AssertionError("never cancelled")
+
+    engine = Loading()
+    engine.state = "loading"
+    desk = make_desk(engine)
+    desk.library.add(book)
+    desk.select_book(book.sha256)
+    desk.ask("Who?", Ask())
+    wait_until(lambda: desk.job.snapshot.phase == "loading")
+    desk.stop()
+    done(desk)
+    assert desk.turns[-1].state == "stopped"

@@ -1,0 +1,296 @@
+"""Files that a person drops: read one after another, with their covers, scans by text recognition."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+
+import pytest
+
+from app.page import Page
+from app.views import offer_html
+from core.ask import Ask
+from core.documents.document import READER_VERSION, Section
+from core.errors import DocumentError, PasswordNeeded, ScannedPages, UserError
+from tests.app.desks import put
+from tests.app.fake_runtime import wait_until
+
+
+def test_a_dropped_file_becomes_a_book_and_the_upload_is_deleted(make_desk, engine, book, tmp_path):
+    """Uploads that stay behind would fill the disk with private books."""
+    desk, path = make_desk(engine), put(tmp_path)
+    desk.intake.upload(str(path), "book.txt")
+    wait_until(lambda: desk.book_id)
+    wait_until(lambda: desk.intake.opening is None)
+    assert desk.book == book and not path.exists()
+    wait_until(lambda: desk.card())
+    assert desk.card()["tokens"] == round(book.words * 1.3)
+
+
+@pytest.mark.parametrize(
+    "path", ["/etc/hostname", "{tmp}/uploads/../secret.txt", "{tmp}/uploads/missing.txt", "{tmp}/uploads", ""]
+)
+def test_a_path_outside_the_uploads_is_refused(make_desk, engine, tmp_path, path):
+    """The path comes from the browser: it must not open, or delete, any other file."""
+    (tmp_path / "secret.txt").write_text("secret")
+    read = []
+    desk = make_desk(engine, read=lambda *args, **kwargs: read.append(args))
+    with pytest.raises(UserError, match="did not arrive"):
+        desk.intake.upload(path.format(tmp=tmp_path), "x.txt")
+    assert desk.intake.opening is None and read == []
+    assert (tmp_path / "secret.txt").exists()
+
+
+def test_a_file_that_is_no_book_says_why_and_the_desk_stays_usable(make_desk, engine, tmp_path):
+    def refuse(*_args, **_kwargs):
+        raise DocumentError("This is a picture (PNG). Choose a PDF, EPUB or TXT.")
+
+    desk, path = make_desk(engine, read=refuse), put(tmp_path)
+    desk.intake.upload(str(path), "book.epub")
+    wait_until(lambda: desk.notice)
+    wait_until(lambda: desk.intake.opening is None)
+    assert desk.notice.text.startswith("This is a picture") and not path.exists()
+
+
+def test_a_readers_bug_does_not_take_the_desk_down(make_desk, engine, tmp_path):
+    desk, path = make_desk(engine, read=lambda *_args, **_kwargs: 1 / 0), put(tmp_path)
+    desk.intake.upload(str(path), "odd.pdf")
+    wait_until(lambda: desk.notice)
+    assert "odd.pdf" in desk.notice.text and "ZeroDivision" not in desk.notice.text
+
+
+def test_a_protected_file_waits_for_its_password(make_desk, engine, book, tmp_path):
+    def read(_path, *, password=None, **_kwargs):
+        if password != "open":
+            raise PasswordNeeded("The password does not open this file.")
+        return book
+
+    desk, path = make_desk(engine, read=read), put(tmp_path)
+    desk.intake.upload(str(path), "locked.pdf")
+    wait_until(lambda: desk.intake.opening and desk.intake.opening.locked)
+    assert desk.notice is None and path.exists(), (
+        "asking for a password is not an error, and the file is still needed"
+    )
+    desk.intake.give_password("wrong")
+    wait_until(lambda: desk.notice)
+    wait_until(lambda: desk.intake.opening and desk.intake.opening.locked)
+    desk.intake.give_password("open")
+    wait_until(lambda: desk.book_id and desk.intake.opening is None)
+    assert not path.exists()
+
+
+def test_reading_a_file_can_be_cancelled(make_desk, engine, tmp_path):
+    def read(_path, *, should_stop, progress, **_kwargs):
+        progress("Page 1", 0.1)
+        wait_until(should_stop)
+        raise DocumentError("Stopped.")
+
+    desk, path = make_desk(engine, read=read), put(tmp_path)
+    desk.intake.upload(str(path), "long.pdf")
+    wait_until(lambda: desk.intake.opening and desk.intake.opening.fraction == 0.1)
+    desk.intake.cancel()
+    wait_until(lambda: desk.intake.opening is None)
+    assert not path.exists() and desk.book is None
+
+
+def test_a_book_is_shown_with_its_own_cover(make_desk, engine, book, tmp_path):
+    """On the shelf and on its card; a file without one gets a drawn one."""
+    desk, path = make_desk(engine, cover=b"a picture"), put(tmp_path)
+    before = Page(desk).render()
+    assert "/covers/" not in "".join(before["library"] + before["stage"])
+    desk.intake.upload(str(path), "book.epub")
+    wait_until(lambda: desk.book_id and desk.intake.opening is None)
+    after = Page(desk).render()
+    for region in ("library", "stage"):
+        assert f'src="/covers/{book.sha256}"' in "".join(after[region])
+
+
+def test_a_cover_that_takes_long_is_given_up_with_its_book(make_desk, engine, tmp_path):
+    given_up = threading.Event()
+
+    def cover(_path, *, should_stop, **_kwargs):
+        wait_until(should_stop)
+        given_up.set()
+        return b""
+
+    def read(_path, **_kwargs):
+        raise DocumentError("This is no book.")
+
+    desk, path = make_desk(engine, read=read, cover=cover), put(tmp_path)
+    desk.intake.upload(str(path), "no-book.epub")
+    wait_until(lambda: desk.notice)
+    wait_until(given_up.is_set)
+
+
+# --- scanned pages
+
+
+def scan_reader(book, *, pictures: int = 0):
+    """Reads a scan only by OCR; with `pictures`, a book of which so many pages are pictures."""
+
+    def read(_path, *, ocr, progress, should_stop, **_kwargs):
+        if not ocr and pictures:
+            return replace(book, pictures=pictures, page_starts=(0,) * 10)
+        if not ocr:
+            raise ScannedPages("8 of 8 pages of old.pdf are pictures.")
+        progress("Reading scanned pages", 0.5)
+        return replace(book, text=book.text.replace("lamp", "lens"))
+
+    return read
+
+
+def test_a_scan_is_read_by_ocr_when_the_person_says_so(make_desk, engine, book, tmp_path):
+    """The upload must wait for the answer, and be gone after it."""
+    desk, path = make_desk(engine, read=scan_reader(book)), put(tmp_path, "old.pdf")
+    desk.intake.upload(str(path), "old.pdf")
+    wait_until(lambda: desk.intake.opening and desk.intake.opening.offer)
+    assert (
+        "8 of 8 pages" in desk.intake.opening.offer
+        and path.exists()
+        and desk.notice is None
+        and desk.book is None
+    )
+    assert "Read them with OCR" in offer_html(desk.intake.opening)
+    desk.intake.read_pictures()
+    wait_until(lambda: desk.book_id and desk.intake.opening is None)
+    assert "lens" in desk.book.text and not path.exists()
+
+
+def test_ocr_of_some_pages_replaces_the_book_that_was_opened_without_them(make_desk, engine, book, tmp_path):
+    """The engine and the card must not go on with the text that lacked the pictures."""
+    desk, path = make_desk(engine, read=scan_reader(book, pictures=4)), put(tmp_path, "old.pdf")
+    desk.intake.upload(str(path), "old.pdf")
+    wait_until(lambda: desk.intake.opening and desk.intake.opening.offer)
+    assert "4 of 10 pages" in desk.intake.opening.offer and "lamp" in desk.book.text
+    wait_until(desk.card)
+    desk.intake.read_pictures()
+    wait_until(lambda: desk.intake.opening is None)
+    assert "lens" in desk.book.text and engine.forgotten_books == [book.sha256] and not path.exists()
+
+
+def test_a_book_read_anew_by_better_rules_replaces_the_one_on_the_shelf(make_desk, engine, book, tmp_path):
+    """The file is the same, its chapters are not: the engine must not answer from what the old rules made."""
+    older = replace(book, sections=(Section("Section 1", 0, len(book.text)),), reader_version=0)
+    read = iter(
+        [older, replace(book, reader_version=READER_VERSION), replace(book, reader_version=READER_VERSION)]
+    )
+    desk = make_desk(engine, read=lambda *_args, **_kwargs: next(read))
+    for forgotten in ([], [book.sha256], [book.sha256]):
+        desk.intake.upload(str(put(tmp_path, "lamp.txt")), "lamp.txt")
+        wait_until(lambda: desk.intake.opening is None)
+        assert engine.forgotten_books == forgotten
+    assert [section.title for section in desk.book.chapters] == ["One", "Two"]
+
+
+def test_an_offer_declined_or_overtaken_leaves_no_file_behind(make_desk, engine, book, tmp_path):
+    desk, path = make_desk(engine, read=scan_reader(book)), put(tmp_path, "old.pdf")
+    desk.intake.upload(str(path), "old.pdf")
+    wait_until(lambda: desk.intake.opening and desk.intake.opening.offer)
+    other = put(tmp_path, "other.pdf")
+    desk.intake.upload(str(other), "other.pdf")
+    wait_until(
+        lambda: desk.intake.opening and desk.intake.opening.offer and desk.intake.opening.name == "other.pdf"
+    )
+    assert not path.exists() and other.exists()
+    desk.intake.cancel()
+    assert desk.intake.opening is None and not other.exists()
+
+
+def several(tmp_path, book, *, locked: str = ""):
+    """Three files, and a reader that makes a book of each; the one named "bad" is none."""
+    go = threading.Event()
+
+    def read(path, *, password=None, **_kwargs):
+        go.wait(10)
+        if path.name == "bad.txt":
+            raise DocumentError("This is no book.")
+        if path.name == locked and password != "open":
+            raise PasswordNeeded("The password does not open this file.")
+        return replace(book, title=path.stem, sha256=path.stem[0] * 64)
+
+    return go, read
+
+
+def test_files_dropped_together_are_read_one_after_another(make_desk, engine, book, tmp_path):
+    """All but the first were left lying without a word."""
+    go, read = several(tmp_path, book)
+    desk = make_desk(engine, read=read)
+    paths = [put(tmp_path, f"{name}.txt") for name in ("a", "bad", "c")]
+    for path in paths:
+        desk.intake.upload(str(path), path.name)
+    assert desk.intake.opening.behind == 2
+    assert "2 more files wait" in Page(desk).render()["stage"][0]
+    go.set()
+    wait_until(lambda: len(desk.library.entries()) == 2 and desk.intake.opening is None)
+    assert desk.book.title == "c" and not any(path.exists() for path in paths)
+    assert desk.notice.text == "bad.txt: This is no book."
+
+
+def test_a_locked_file_lets_those_behind_it_wait_for_its_end(make_desk, engine, book, tmp_path):
+    go, read = several(tmp_path, book, locked="a.txt")
+    desk = make_desk(engine, read=read)
+    paths = [put(tmp_path, f"{name}.txt") for name in ("a", "c")]
+    for path in paths:
+        desk.intake.upload(str(path), path.name)
+    go.set()
+    wait_until(lambda: desk.intake.opening and desk.intake.opening.locked)
+    desk.intake.give_password("open")
+    wait_until(lambda: len(desk.library.entries()) == 2 and desk.intake.opening is None)
+    assert not any(path.exists() for path in paths)
+
+
+def test_cancel_gives_up_one_file_and_stop_all_of_them(make_desk, engine, book, tmp_path):
+    go, read = several(tmp_path, book, locked="a.txt")
+    desk = make_desk(engine, read=read)
+    paths = [put(tmp_path, f"{name}.txt") for name in ("a", "c")]
+    for path in paths:
+        desk.intake.upload(str(path), path.name)
+    go.set()
+    wait_until(lambda: desk.intake.opening and desk.intake.opening.locked)
+    desk.intake.cancel()
+    wait_until(lambda: [entry.title for entry in desk.library.entries()] == ["c"])
+    wait_until(lambda: desk.intake.opening is None)
+    go.clear()
+    again = [put(tmp_path, f"{name}.txt") for name in ("d", "e", "f")]
+    for path in again:
+        desk.intake.upload(str(path), path.name)
+    desk.intake.stop()
+    go.set()
+    wait_until(lambda: desk.intake.opening is None)
+    assert not any(path.exists() for path in again) and len(desk.library.entries()) == 1
+
+
+def test_a_book_read_while_an_answer_is_written_waits_on_the_shelf(make_desk, engine, book, tmp_path):
+    """OCR of a whole book outlasts many answers; its end must not take the desk from under one."""
+    go = threading.Event()
+
+    def read(*_args, **_kwargs):
+        go.wait(10)
+        return replace(book, sha256="b" * 64, title="The Scan")
+
+    desk, path = make_desk(engine, read=read), put(tmp_path, "old.pdf")
+    desk.library.add(book)
+    desk.select_book(book.sha256)
+    desk.intake.upload(str(path), "old.pdf")
+    engine.pace = 0.05
+    desk.summarize(Ask())
+    go.set()
+    wait_until(lambda: desk.intake.opening is None)
+    assert (
+        desk.busy
+        and desk.book_id == book.sha256
+        and desk.notice.kind == "info"
+        and "The Scan" in desk.notice.text
+    )
+    assert {entry.title for entry in desk.library.entries()} == {"The Lamp", "The Scan"}
+    desk.stop()
+
+
+def test_a_file_that_waited_too_long_asks_to_be_dropped_again(make_desk, engine, book, tmp_path):
+    """Uploads are swept after a while: the choice must not end in a message about a path."""
+    desk, path = make_desk(engine, read=scan_reader(book)), put(tmp_path, "old.pdf")
+    desk.intake.upload(str(path), "old.pdf")
+    wait_until(lambda: desk.intake.opening and desk.intake.opening.offer)
+    path.unlink()
+    desk.intake.read_pictures()
+    assert desk.intake.opening is None and "drop it again" in desk.notice.text
