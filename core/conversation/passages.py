@@ -48,7 +48,8 @@ _REFUSES = re.compile(
 )
 # the answer to "A or B?" and to "Did he ...?" stands in the question
 _CHOICE = re.compile(
-    r"\bor\b|^\W*(?:is|are|was|were|am|do|does|did|has|have|had|can|could|will|would|shall|should|may|might|must)\b",
+    r"\bor\b|^\W*(?:is|are|was|were|am|do|does|did|has|have|had"
+    r"|can|could|will|would|shall|should|may|might|must)\b",
     re.IGNORECASE,
 )
 _NAME = re.compile(r"(?<!\w)[A-Z][^\W\d_]{2,}(?!\w)")

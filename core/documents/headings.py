@@ -68,7 +68,8 @@ _SPECIAL_NAMES = _alternatives(
     הקדמה מבוא פתח\s+דבר אחרית\s+דבר"""
 )
 _SPECIAL = re.compile(
-    rf"(?:the\s+)?(?:(?:first|second|third)\s+)?(?:{_SPECIAL_NAMES})(?:[.:]?|\s*[:—–]\s*[^\n]{{1,50}}[^.,;:\s])\Z",
+    rf"(?:the\s+)?(?:(?:first|second|third)\s+)?(?:{_SPECIAL_NAMES})"
+    rf"(?:[.:]?|\s*[:—–]\s*[^\n]{{1,50}}[^.,;:\s])\Z",
     re.I,
 )
 _FRAMED = re.compile(r"[—–-]\s*([^\W\d]+)\s*[—–-]\Z")  # "— I —", but not the page number "- 12 -"

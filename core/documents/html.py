@@ -19,7 +19,8 @@ from core.text.words import translated as _
 BY_HAND = 7  # below all marked headings: a line set in bold, or of a class that is called a title
 _BOLD = {"b", "strong"}
 _TITLE_CLASS = re.compile(
-    r"(?:\A|\s)(?:h[1-6]|heading\d?|(?:chapter|chap|part|section)[-_]?(?:title|head|heading|name|number|num|no)?)"
+    r"(?:\A|\s)(?:h[1-6]|heading\d?"
+    r"|(?:chapter|chap|part|section)[-_]?(?:title|head|heading|name|number|num|no)?)"
     r"(?:\s|\Z)",
     re.I,
 )
@@ -84,7 +85,8 @@ _XML_DECLARATION = re.compile(r"\A\s*<\?xml[^>]*\?>")
 _SPACES = re.compile(r"[\t\r\n\f ]{2,}|[\t\r\n\f]")
 _NAMED = re.compile(r"&([A-Za-z][A-Za-z0-9]*);")
 _EMPTY = re.compile(
-    r"<(title|script|style|textarea|iframe|noscript|a|span|div|p|i|b|em|strong)\b((?:[^<>\"']|\"[^\"]*\"|'[^']*')*)/>",
+    r"<(title|script|style|textarea|iframe|noscript|a|span|div|p|i|b|em|strong)\b"
+    r"((?:[^<>\"']|\"[^\"]*\"|'[^']*')*)/>",
     re.I,
 )
 _HIDING = re.compile(r"(?:display\s*:\s*none|visibility\s*:\s*hidden)", re.I)

@@ -31,7 +31,8 @@ _BACK = re.compile(
     re.I,
 )
 _OPENING = re.compile(
-    r"(?:.*\b)?(?:introduction|introductory|preface|prologue|prolog|fore-?word|letters?|proem|prelude|preamble|"
+    r"(?:.*\b)?(?:introduction|introductory|preface|prologue|prolog|fore-?word"
+    r"|letters?|proem|prelude|preamble|"
     r"epistle|dedicatory|advertisement|argument|induction|to the \w+ reader|apology|preliminary|"
     r"author.?s note|to the reader|vorwort|einleitung|prólogo|prologo|prefazione|introducción|introduzione|"
     r"avant-propos|préface|前言|楔子|序.*|пролог|предисловие|введение|overture|invocation)\b.*",
