@@ -11,8 +11,7 @@ from __future__ import annotations
 import difflib
 import logging
 import os
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,8 @@ from typing import Any
 import yaml
 
 from core.errors import UserError
+from core.text import rules
+from core.text.rules import Rule
 from core.text.words import LANGUAGES
 from core.text.words import translated as _
 
@@ -121,120 +122,11 @@ class Settings:
 
 # ---- one rule per key --------------------------------------------------------------------------------------
 
-Parse = Callable[[Any], Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """How a key's value is read: `parse` raises ValueError on what `words` do not allow."""
-
-    words: Callable[[], str]
-    parse: Parse
-    auto: bool = False
-    names: tuple[str, ...] = ()  # all that may be chosen from, where that is a short list
-
-    @property
-    def allowed(self) -> str:
-        """What the user is told, in the language of this process."""
-        return _("auto or {values}").format(values=self.words()) if self.auto else self.words()
-
-
-def _choice(names: tuple[str, ...], *, auto: bool = False) -> Rule:
-    def parse(value: Any) -> str:
-        name = str(value).strip().lower()
-        if name not in names:
-            raise ValueError(value)
-        return name
-
-    return Rule(lambda: _one_of(names), parse, auto, names)
-
-
-def _bits(sizes: tuple[int, ...]) -> Rule:
-    def parse(value: Any) -> int:
-        if int(value) not in sizes:
-            raise ValueError(value)
-        return int(value)
-
-    names = tuple(map(str, sizes))
-    return Rule(lambda: _one_of(names), parse, True, names)
-
-
-def _one_of(names: tuple[str, ...]) -> str:
-    return _("one of {names}").format(names=", ".join(names))
-
 
 def _switch(value: Any) -> str:
     """One of GRAPHS; YAML 1.1 reads on and off as truth values."""
     named = {True: "on", False: "off"}[value] if isinstance(value, bool) else value
-    return _choice(GRAPHS).parse(named)
-
-
-def _as_float(value: Any) -> float:
-    """A number, also when written as text: YAML 1.1 reads 1e-3 as text. Truth values are not numbers."""
-    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
-        raise ValueError(value)
-    return float(value)
-
-
-def _number(low: float, high: float, *, auto: bool = False, unit: str = "") -> Rule:
-    def parse(value: Any) -> float:
-        number = _as_float(value)
-        if not low <= number <= high:
-            raise ValueError(value)
-        return number
-
-    def words() -> str:
-        return _("a number from {low:g} to {high:g}").format(low=low, high=high) + unit
-
-    return Rule(words, parse, auto)
-
-
-def _whole(low: int, high: int, *, auto: bool = False, unit: str = "") -> Rule:
-    def parse(value: Any) -> int:
-        text = value.replace(",", "").replace("_", "") if isinstance(value, str) else value
-        number = _as_float(text)
-        if number != int(number) or not low <= number <= high:
-            raise ValueError(value)
-        return int(number)
-
-    def words() -> str:
-        return _("a whole number from {low:,} to {high:,}").format(low=low, high=high) + unit
-
-    return Rule(words, parse, auto)
-
-
-def _tokens(low: int, high: int, *, auto: bool = False) -> Rule:
-    def words() -> str:
-        return _("a whole number from {low:,} to {high:,} tokens").format(low=low, high=high)
-
-    return replace(_whole(low, high, auto=auto), words=words)
-
-
-def _flag(value: Any) -> bool:
-    name = str(value).strip().lower()
-    if name not in ("true", "yes", "on", "false", "no", "off"):
-        raise ValueError(value)
-    return name in ("true", "yes", "on")
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, (str, Path)) or not str(value).strip():
-        raise ValueError(value)
-    return str(value).strip()
-
-
-def _texts(value: Any) -> tuple[str, ...]:
-    texts = [value] if isinstance(value, str) else value
-    if not isinstance(texts, (list, tuple)) or not all(isinstance(text, str) and text for text in texts):
-        raise ValueError(value)
-    return tuple(texts)
-
-
-def _hosts(value: Any) -> tuple[str, ...]:
-    hosts = tuple(host.lower() for host in _texts(value))
-    if not all(re.fullmatch(r"([\w.-]+|\[[\da-f:]+\])(:\d{1,5})?", host) for host in hosts):
-        raise ValueError(value)
-    return hosts
+    return rules.choice(GRAPHS).parse(named)
 
 
 def _instructions(value: Any) -> str:
@@ -243,74 +135,66 @@ def _instructions(value: Any) -> str:
     return value.strip()
 
 
-def _folders(value: Any) -> tuple[str, ...]:
-    folders = tuple(str(Path(one).expanduser()) for one in _texts(value))
-    if not all(os.path.isabs(folder) for folder in folders):
-        raise ValueError(value)
-    return folders
-
-
-FLAG = Rule(lambda: _("true or false"), _flag, names=("true", "false"))
 RULES: dict[str, Rule] = {
-    "model": Rule(lambda: _("a name from `models list` or a folder with a checkpoint"), _text, True),
+    "model": Rule(lambda: _("a name from `models list` or a folder with a checkpoint"), rules.text, True),
     "draft_model": Rule(
-        lambda: _("none, a name from `models list` or a folder with a checkpoint"), _text, True
+        lambda: _("none, a name from `models list` or a folder with a checkpoint"), rules.text, True
     ),
-    "data_dir": Rule(lambda: _("a folder"), lambda value: Path(_text(value)).expanduser(), True),
-    "context_tokens": _tokens(256, 4_194_304, auto=True),
-    "fit": _choice(FITS),
-    "summary_length": _choice(LENGTHS),
-    "read_whole_s": _number(0, 1e7, unit=" s"),
-    "mode": _choice(MODES),
-    "max_new_tokens": _tokens(1, 131_072),
-    "temperature": _number(0.0, 2.0, auto=True),
-    "top_p": _number(0.01, 1.0, auto=True),
-    "repetition_penalty": _number(1.0, 2.0, auto=True),
-    "seed": _whole(0, 2**63 - 1, auto=True),
-    "stop": Rule(lambda: _("a list of texts"), _texts),
+    "data_dir": Rule(lambda: _("a folder"), lambda value: Path(rules.text(value)).expanduser(), True),
+    "context_tokens": rules.tokens(256, 4_194_304, auto=True),
+    "fit": rules.choice(FITS),
+    "summary_length": rules.choice(LENGTHS),
+    "read_whole_s": rules.number(0, 1e7, unit=" s"),
+    "mode": rules.choice(MODES),
+    "max_new_tokens": rules.tokens(1, 131_072),
+    "temperature": rules.number(0.0, 2.0, auto=True),
+    "top_p": rules.number(0.01, 1.0, auto=True),
+    "repetition_penalty": rules.number(1.0, 2.0, auto=True),
+    "seed": rules.whole(0, 2**63 - 1, auto=True),
+    "stop": Rule(lambda: _("a list of texts"), rules.texts),
     "instructions": Rule(lambda: _("a text of up to 1,000 characters"), _instructions),
-    "retrieval_budget": _tokens(64, 65_536, auto=True),
-    "retrieval_chunk": _tokens(1, 256, auto=True),
-    "gamma": _whole(1, 64, auto=True),
-    "middle_gamma": _whole(1, 32, auto=True),
-    "draft_sinks": _tokens(0, 1024, auto=True),
-    "draft_window": _tokens(16, 8192, auto=True),
-    "assumed_acceptance": _number(0.01, 0.999),
-    "verify": FLAG,
-    "evidence_attention": FLAG,
-    "device": _choice(("cpu", "cuda"), auto=True),
-    "dtype": _choice(DTYPES, auto=True),
-    "weights": _bits(WEIGHTS),
-    "kv": _bits(KV),
-    "threads": _whole(1, 1024, auto=True),
-    "on_chip_layers": _whole(0, 512, auto=True),
-    "kv_residency": _choice(("layers", "blocks")),
-    "cuda_graphs": Rule(lambda: _one_of(GRAPHS), _switch, names=GRAPHS),
-    "staging_blocks": _whole(2, 16, auto=True),
-    "staging_block_mib": _whole(1, 1024, auto=True, unit=" MiB"),
-    "prefill_segment_tokens": _tokens(128, 4_194_304, auto=True),
-    "prefill_chunk_tokens": _tokens(16, 65_536, auto=True),
-    "vram_gib": _number(1, 1024, auto=True, unit=" GiB"),
-    "vram_reserve_gib": _number(0, 64, auto=True, unit=" GiB"),
-    "ram_gib": _number(1, 16_384, auto=True, unit=" GiB"),
-    "ram_reserve_gib": _number(0, 1024, auto=True, unit=" GiB"),
-    "pcie_gb_per_s": _number(0.1, 1000, auto=True, unit=" GB/s"),
-    "vram_gb_per_s": _number(10, 20_000, auto=True, unit=" GB/s"),
-    "tflops": _number(0.1, 10_000, auto=True, unit=" TFLOP/s"),
-    "max_upload_mb": _whole(1, 10_000, unit=" MB"),
-    "snapshot_quota_gb": _number(0, 100_000, auto=True, unit=" GB"),
-    "offline": FLAG,
-    "port": _whole(0, 65_535),
-    "open_browser": FLAG,
-    "open_in": _choice(("window", "tab")),
-    "when_closed": _choice(("ask", "keep", "quit")),
-    "start_at_login": FLAG,
-    "theme": _choice(("system", "light", "dark")),
-    "language": _choice(tuple(LANGUAGES), auto=True),
-    "api": FLAG,
-    "api_hosts": Rule(lambda: _("a list of names, each with its port as in localhost:9000"), _hosts),
-    "mcp": FLAG,
-    "mcp_folders": Rule(lambda: _("a list of folders"), _folders),
+    "retrieval_budget": rules.tokens(64, 65_536, auto=True),
+    "retrieval_chunk": rules.tokens(1, 256, auto=True),
+    "gamma": rules.whole(1, 64, auto=True),
+    "middle_gamma": rules.whole(1, 32, auto=True),
+    "draft_sinks": rules.tokens(0, 1024, auto=True),
+    "draft_window": rules.tokens(16, 8192, auto=True),
+    "assumed_acceptance": rules.number(0.01, 0.999),
+    "verify": rules.FLAG,
+    "evidence_attention": rules.FLAG,
+    "device": rules.choice(("cpu", "cuda"), auto=True),
+    "dtype": rules.choice(DTYPES, auto=True),
+    "weights": rules.bits(WEIGHTS),
+    "kv": rules.bits(KV),
+    "threads": rules.whole(1, 1024, auto=True),
+    "on_chip_layers": rules.whole(0, 512, auto=True),
+    "kv_residency": rules.choice(("layers", "blocks")),
+    "cuda_graphs": Rule(lambda: rules.one_of(GRAPHS), _switch, names=GRAPHS),
+    "staging_blocks": rules.whole(2, 16, auto=True),
+    "staging_block_mib": rules.whole(1, 1024, auto=True, unit=" MiB"),
+    "prefill_segment_tokens": rules.tokens(128, 4_194_304, auto=True),
+    "prefill_chunk_tokens": rules.tokens(16, 65_536, auto=True),
+    "vram_gib": rules.number(1, 1024, auto=True, unit=" GiB"),
+    "vram_reserve_gib": rules.number(0, 64, auto=True, unit=" GiB"),
+    "ram_gib": rules.number(1, 16_384, auto=True, unit=" GiB"),
+    "ram_reserve_gib": rules.number(0, 1024, auto=True, unit=" GiB"),
+    "pcie_gb_per_s": rules.number(0.1, 1000, auto=True, unit=" GB/s"),
+    "vram_gb_per_s": rules.number(10, 20_000, auto=True, unit=" GB/s"),
+    "tflops": rules.number(0.1, 10_000, auto=True, unit=" TFLOP/s"),
+    "max_upload_mb": rules.whole(1, 10_000, unit=" MB"),
+    "snapshot_quota_gb": rules.number(0, 100_000, auto=True, unit=" GB"),
+    "offline": rules.FLAG,
+    "port": rules.whole(0, 65_535),
+    "open_browser": rules.FLAG,
+    "open_in": rules.choice(("window", "tab")),
+    "when_closed": rules.choice(("ask", "keep", "quit")),
+    "start_at_login": rules.FLAG,
+    "theme": rules.choice(("system", "light", "dark")),
+    "language": rules.choice(tuple(LANGUAGES), auto=True),
+    "api": rules.FLAG,
+    "api_hosts": Rule(lambda: _("a list of names, each with its port as in localhost:9000"), rules.hosts),
+    "mcp": rules.FLAG,
+    "mcp_folders": Rule(lambda: _("a list of folders"), rules.folders),
 }
 
 
@@ -406,21 +290,12 @@ def _apply(settings: Settings, values: Mapping[Any, Any], *, source: str) -> Set
             problems.append(_unknown(str(key)))
             continue
         try:
-            parsed[str(key)] = _parse(rule, value, default=getattr(Settings(), str(key)))
+            parsed[str(key)] = rules.parsed(rule, value, default=getattr(Settings(), str(key)))
         except (ValueError, OverflowError):
             problems.append(_not_allowed(str(key), value, rule.allowed))
     if problems:
         raise UserError("\n".join(f"{source}: {problem}" for problem in problems))
     return replace(settings, **parsed)
-
-
-def _parse(rule: Rule, value: Any, *, default: Any) -> Any:
-    """The value by its rule. An empty value (`key:`) is the default."""
-    if value is None:
-        return default
-    if rule.auto and isinstance(value, str) and value.strip().lower() == "auto":
-        return None
-    return rule.parse(value)
 
 
 def _unknown(key: str) -> str:
