@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from app.manual import no_default_any_more
 from app.preferences import Preferences, fixed
 from app.terminal import chapter_range
 from core.config import FITS, LENGTHS, MODES, RULES, load_settings, override, stay_offline, use_data_dir
@@ -55,7 +56,7 @@ def _with_command(arguments: list[str]) -> list[str]:
 
 
 def _run(parser: argparse.ArgumentParser, given: argparse.Namespace) -> int:
-    settings = load_settings(None, {})
+    settings = load_settings(None, dict.fromkeys(no_default_any_more(), "auto"))
     try:
         # an option that is called as a setting is this setting; not given means: what the settings file says
         settings = override(settings, {key: getattr(given, key, None) for key in RULES})

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
+import core.config
 from app import preferences as module
-from app.manual import program_entries
+from app.cli import main
+from app.manual import keys_set, program_entries
 from app.page import Page
 from app.preferences import Preferences, as_typed, differ, fixed
 from core.config import RULES, Settings, load_settings
 from core.errors import UserError
 from tests.app.fake_runtime import wait_until
+
+PROGRAMS_OWN = core.config.DEFAULT_PATH
 
 
 @pytest.fixture
@@ -61,6 +66,54 @@ def test_a_key_that_stands_in_the_file_holds_also_where_it_says_the_default(file
     assert [again.origin(key) for key in ("temperature", "max_new_tokens")] == ["config.yaml"] * 2
     with pytest.raises(UserError, match=r"config\.yaml"):
         again.choose("temperature", "0.5")
+
+
+def shipped(version: str) -> str:
+    """config.yaml as an earlier version came with it: every key with its value."""
+    return (Path(__file__).parent / "earlier_settings" / f"{version}.yaml").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("version", ["first", "last"])
+def test_the_file_of_an_earlier_version_locks_what_a_person_changed_in_it_and_nothing_else(file, version):
+    """It named every key with its default: nobody had chosen these, and the app could change none of them."""
+    file(shipped(version).replace("max_new_tokens: 512", "max_new_tokens: 600"))
+    assert keys_set() == ("max_new_tokens",)
+    preferences = started()
+    preferences.choose("mode", "ngram")
+    preferences.choose("seed", "7")
+    again = started()
+    assert (again.settings.mode, again.settings.seed, again.origin("fit")) == ("ngram", 7, "default")
+    with pytest.raises(UserError, match="is fixed by"):
+        again.choose("max_new_tokens", "64")
+
+
+def test_defaults_of_the_first_version_do_not_hold_as_if_they_were_chosen(file, monkeypatch):
+    """0.3 was every model's temperature once; today each has its own."""
+    held = []
+    monkeypatch.setattr("app.cli.use_data_dir", held.append)
+    for text in (shipped("first"), shipped("first").replace("temperature: 0.3", "temperature: 0.4")):
+        file(text)
+        main(["models", "path"])
+    assert [one.temperature for one in held] == [None, 0.4]
+    assert {(one.top_p, one.repetition_penalty, one.snapshot_quota_gb) for one in held} == {(None,) * 3}
+
+
+def test_a_key_set_in_the_file_of_this_version_is_set_also_where_it_says_the_default(file):
+    file(PROGRAMS_OWN.read_text(encoding="utf-8").replace("#temperature: auto", "temperature: auto"))
+    assert keys_set() == ("temperature",)
+
+
+def test_an_own_file_hides_no_setting(file, desk, home):
+    """The manual is a file that a person may have written anew, or an old one: it does not name them all."""
+    for text in ("temperature: 0.9\n", shipped("first"), ""):
+        file(text)
+        shown = "".join(Page(desk).render()["preferences"])
+        assert all(f'id="set-{key}"' in shown for key in RULES)
+    file("temperature: 0.9\n")
+    newer = core.config.DEFAULT_PATH.with_name("config.new.yaml")
+    newer.write_text(PROGRAMS_OWN.read_text(encoding="utf-8"))
+    shown = "".join(Page(desk).render()["preferences"])
+    assert "always takes the likeliest token" in shown and "Others" not in shown
 
 
 @pytest.mark.parametrize(("key", "value"), [("temperature", "0.5"), ("max_new_tokens", "64")])
