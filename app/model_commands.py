@@ -113,14 +113,11 @@ def _list(given: argparse.Namespace, settings: Settings) -> None:
 
 def _facts(offer: Offer, machine: Hardware, settings: Settings) -> dict[str, Any]:
     from core.planning.offers import would_fit_with
-    from core.planning.recommended import first_answer
 
     entry, plan = offer.entry, offer.plan
-    answer = first_answer(plan) if plan else None
     return {
         "name": entry.name,
         "recommended": offer.recommended,
-        "downloaded": offer.downloaded,
         "fits": plan is not None,
         "reason": offer.reason,
         "would_fit_with": "" if plan else would_fit_with(machine, settings, entry),
@@ -130,18 +127,14 @@ def _facts(offer: Offer, machine: Hardware, settings: Settings) -> dict[str, Any
         "context_tokens": plan.context_tokens if plan else entry.native_context,
         "tbt_ms": plan.expected_tbt_ms if plan else None,
         "read_100k_s": plan.expected_book_s if plan else None,
-        "first_answer_s": round(answer.seconds, 1) if answer else None,
-        "from_passages": answer.from_passages if answer else None,
-        "languages": entry.languages,
-        "chat": entry.chat,
     }
 
 
 def _absent(name: str, why: str) -> dict[str, Any]:
     """A model that no computer can run here yet."""
-    facts = {"name": name, "recommended": False, "downloaded": False, "fits": False, "reason": why}
-    figures = dict.fromkeys(("bytes", "context_tokens", "tbt_ms", "read_100k_s"))
-    return {**facts, "would_fit_with": "", "file": "", "licence": "", **figures}
+    none = {"bytes": None, "licence": "", "context_tokens": None, "tbt_ms": None, "read_100k_s": None}
+    facts = {"name": name, "recommended": False, "fits": False, "reason": why}
+    return {**facts, "would_fit_with": "", "file": "", **none}
 
 
 def _line(offer: Offer) -> str:

@@ -11,6 +11,7 @@ without a result file is on no page.
 from __future__ import annotations
 
 import argparse
+import bisect
 import subprocess
 import sys
 import textwrap
@@ -29,11 +30,12 @@ from benchmarks.store import load  # noqa: E402
 from core.backend.compiled import CODED_KV, PRODUCTS  # noqa: E402
 from core.config import RULES, Settings  # noqa: E402
 from core.errors import PlanError  # noqa: E402
+from core.hardware.facts import Hardware  # noqa: E402
 from core.hardware.gpus import imagined_hardware  # noqa: E402
 from core.model.catalogue import find  # noqa: E402
 from core.model.gguf_sizes import in_format  # noqa: E402
 from core.model.shapes import ModelShape  # noqa: E402
-from core.planning.offers import offers  # noqa: E402
+from core.planning.offers import Offer, offers, plan_for  # noqa: E402
 from core.planning.plan import Plan  # noqa: E402
 from core.planning.planner import plan  # noqa: E402
 from core.planning.recommended import first_answer  # noqa: E402
@@ -143,6 +145,7 @@ PC_COLUMNS = (
     "Weights",
     "Context",
     "KV cache",
+    "Stays on the card",
     "First answer",
     "Between tokens",
     "100,000 tokens read in",
@@ -153,8 +156,8 @@ def pc_table() -> str:
     """The model that is recommended for each of PCS, and what its plan expects."""
     lines = [_row(PC_COLUMNS), _row(["---"] * len(PC_COLUMNS))]
     for name, parts in PCS:
-        found = offers(imagined_hardware(**parts), Settings())
-        offer = next(offer for offer in found if offer.recommended)
+        machine = imagined_hardware(**parts)
+        offer = next(offer for offer in offers(machine, Settings()) if offer.recommended)
         expected = offer.plan
         on_card = f"{expected.on_chip_layers} of {expected.layers} layers on the card"
         weights = expected.weights_format or f"{offer.entry.shape.code_bits} bits"
@@ -165,12 +168,25 @@ def pc_table() -> str:
             f"{weights}, {size(offer.entry.download_bytes)}",
             f"{expected.context_tokens:,}",
             on_card if expected.device == "cuda" else "RAM",
+            _stays_on_card(machine, offer) if expected.device == "cuda" else "",
             first,
             f"{expected.expected_tbt_ms:.0f} ms",
             duration(expected.expected_book_s),
         )
         lines.append(_row(cells))
     return "\n".join(lines)
+
+
+def _stays_on_card(machine: Hardware, offer: Offer) -> str:
+    """The longest context, in steps of 1,024 tokens, whose KV cache lies on the card with the weights."""
+    steps = range(1, offer.plan.context_tokens // 1024 + 1)
+    longest = bisect.bisect_left(steps, True, key=lambda step: not _is_on_card(machine, offer, 1024 * step))
+    return f"to {1024 * longest:,} tokens"
+
+
+def _is_on_card(machine: Hardware, offer: Offer, tokens: int) -> bool:
+    made = plan_for(machine, Settings(context_tokens=tokens), offer.entry).plan
+    return made.on_chip_layers == made.layers
 
 
 KV_MODELS = ("LWM-Text-Chat-128K", "Meta-Llama-3.1-8B-Instruct-Q4_K_M")

@@ -51,7 +51,7 @@ class CatalogueEntry:
     draft: str | None = None
     # "bin": pickled checkpoint, converted once after the download; "gguf": one file, used as it is
     weights: str = "safetensors"
-    # of a GGUF on the hub: its name there, its size, and its checksum where a public source states one
+    # of a GGUF on the hub: its name there, its size, and as much of its checksum as a public source states
     file: str = ""
     file_bytes: int = 0
     sha256: str = ""

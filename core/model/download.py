@@ -41,6 +41,7 @@ WANTED = (
     "NOTICE*",
 )
 SPARE_BYTES = GB  # left free on the disk after a download
+SHA256_DIGITS = 64
 
 log = logging.getLogger(__name__)
 
@@ -136,21 +137,24 @@ def model_file(repo: str, files: list[RemoteFile], name: str, sha256: str = "") 
 
 
 def only_file(repo: str, files: list[RemoteFile], name: str, sha256: str = "") -> RemoteFile:
-    """The file of this name. Raises UserError when the repository has none, or another than the one known."""
+    """The file of this name. `sha256`: what is known of its checksum, all of it or its beginning. Raises
+    UserError when the repository has none, or another than the one known.
+    """
     found = next((file for file in files if file.name == name), None)
     if found is None:
         said = _(
             "{repo} has no file {file} any more. Choose another model, or give the path of a file of yours."
         )
         raise UserError(said.format(repo=repo, file=name))
-    if sha256 and found.sha256 and found.sha256 != sha256:
+    if found.sha256 and not found.sha256.startswith(sha256):
         said = _(
             "{file} of {repo} is another file than the one this program knows (its checksum differs). "
             "Nothing was fetched. Choose another model; or, if you trust it, fetch it yourself and give its "
             "path."
         )
         raise UserError(said.format(repo=repo, file=name))
-    return replace(found, sha256=found.sha256 or sha256 or None)
+    whole = sha256 if len(sha256) == SHA256_DIGITS else None
+    return replace(found, sha256=found.sha256 or whole)
 
 
 def converted_names(pickled: list[str]) -> dict[str, str]:

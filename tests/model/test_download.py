@@ -362,6 +362,18 @@ def test_another_file_under_the_known_name_is_not_fetched(served: Hub, gguf: byt
         download("someone/tiny", name="mine", file="gone.gguf")
 
 
+def test_the_beginning_of_a_checksum_is_enough_to_refuse_and_not_to_check(served: Hub, gguf: bytes, home):
+    """Some publishers' are stated by their first twelve digits: they must agree, and the file is checked
+    and remembered by all of the hub's.
+    """
+    with pytest.raises(UserError, match="another file than the one this program knows"):
+        download("someone/tiny", name="mine", file="mine-Q8_0.gguf", sha256="0" * 12)
+    assert not any("resolve" in request for request in served.requests)
+    folder = download("someone/tiny", name="mine", file="mine-Q8_0.gguf", sha256=sum_of(gguf)[:12])
+    assert json.loads((folder / "complete.json").read_text())["sha256"] == {"mine-Q8_0.gguf": sum_of(gguf)}
+    assert digests.digest_of(folder / "mine-Q8_0.gguf", lambda stage, share: None) == sum_of(gguf)
+
+
 def test_a_file_that_is_no_model_of_ours_does_not_arrive(served: Hub, gguf: bytes, home: Path):
     with pytest.raises(UserError, match="version|damaged"):
         download("someone/tiny", name="mine", file="mine-Q4_K_M.gguf")

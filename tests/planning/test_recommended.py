@@ -26,6 +26,7 @@ PCS = [
     ("RTX 4070", 32),
     ("RTX 4080", 32),
     ("RTX 4090", 64),
+    ("RTX 5090", 64),
 ]
 NO_GPU = imagined_hardware(ram_gib=16)
 PC_4090 = imagined_hardware(gpu="RTX 4090", ram_gib=64)
@@ -37,6 +38,7 @@ def test_every_pc_is_recommended_one_model_that_answers_soon(gpu, ram):
     (chosen,) = [offer for offer in found if offer.recommended]
     assert chosen.plan is not None and first_answer(chosen.plan).seconds <= FIRST_ANSWER_S
     assert chosen.entry.licence == "Apache-2.0" and not chosen.entry.gated and chosen.entry.chat
+    assert chosen.entry.file.endswith(".gguf") and chosen.entry.sha256
 
 
 def test_a_pc_without_a_card_gets_more_than_the_demonstration():
