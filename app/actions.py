@@ -67,6 +67,9 @@ def _about_books(desk: Desk, text: dict[str, str]) -> dict[str, Callable[[], obj
         "book": lambda: desk.select_book(text.get("id", "")),
         "search": lambda: desk.shelf.look_for(text.get("text", "")),
         "said": lambda: desk.shelf.open_said(text.get("book", ""), text.get("id", "")),
+        "place": lambda: desk.shelf.open_place(
+            text.get("book", ""), _number(text.get("offset")), _number(text.get("length"))
+        ),
         "forget": lambda: desk.shelf.forget(text.get("id", "")),
         "cancel-opening": desk.intake.cancel,
         "read-pictures": desk.intake.read_pictures,

@@ -165,7 +165,9 @@ class Page:
                 "hits",
                 (
                     desk.shelf.wanted,
-                    desk.shelf.wanted and (desk.history.version, desk.shelf_version, desk.until),
+                    desk.shelf.wanted
+                    and (desk.history.version, desk.shelf_version, desk.until, desk.reading.notebook),
+                    desk.tree.version,
                 ),
                 lambda: hits_html(desk.shelf.found()),
             ),

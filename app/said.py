@@ -1,7 +1,8 @@
-"""The full-text index of what was said in all conversations: kept up to date by the database itself,
-searched, and emptied of what was deleted.
+"""The full-text index of what was said in all conversations, earlier versions of answers with it: kept up to
+date by the database itself, searched, and emptied of what was deleted.
 
-The index stands beside the turns and holds words and places, no text. What is being written is not in it.
+The index stands beside turns and versions and holds words and places, no text; a version's place is its row's
+number below zero. What is being written is not in it.
 """
 
 from __future__ import annotations
@@ -26,17 +27,30 @@ CREATE TEMP TRIGGER said_before AFTER UPDATE OF text, state ON main.turns WHEN o
     INSERT INTO said(said, rowid, text) VALUES ('delete', old.rowid, searchable(old.text)); END;
 CREATE TEMP TRIGGER said_now AFTER UPDATE OF text, state ON main.turns WHEN new.state <> 'writing' BEGIN
     INSERT INTO said(rowid, text) VALUES (new.rowid, searchable(new.text)); END;
+CREATE TEMP TRIGGER version_in AFTER INSERT ON main.versions BEGIN
+    INSERT INTO said(rowid, text) VALUES (-new.rowid, searchable(new.text)); END;
+CREATE TEMP TRIGGER version_out AFTER DELETE ON main.versions BEGIN
+    INSERT INTO said(said, rowid, text) VALUES ('delete', -old.rowid, searchable(old.text)); END;
+"""
+_ALL = """
+SELECT rowid, searchable(text) FROM turns WHERE state <> 'writing'
+UNION ALL SELECT -rowid, searchable(text) FROM versions
 """
 _FIND = """
-SELECT turns.conversation_id, conversations.book_id, conversations.title, number, role, turns.text, extra
-FROM said JOIN turns ON turns.rowid = said.rowid JOIN conversations ON conversations.id = conversation_id
+SELECT talk.id, talk.book_id, talk.title, COALESCE(turns.number, versions.number),
+    COALESCE(role, 'assistant'), COALESCE(turns.text, versions.text), COALESCE(version, 0),
+    COALESCE(turns.extra, versions.extra)
+FROM said LEFT JOIN turns ON turns.rowid = said.rowid LEFT JOIN versions ON versions.rowid = -said.rowid
+JOIN conversations AS talk ON talk.id = COALESCE(turns.conversation_id, versions.conversation_id)
 WHERE said MATCH ? AND forgotten IS NULL ORDER BY rank LIMIT ?
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """A turn that holds what was looked for. `until`: the limit under which it was said."""
+    """A turn that holds what was looked for. `version`: of an answer that another has taken the place of; 0:
+    it stands. `until`: the limit under which it was said.
+    """
 
     conversation_id: str
     book_id: str
@@ -44,6 +58,7 @@ class Said:
     number: int
     role: str
     text: str
+    version: int
     until: int | None
 
 
@@ -61,9 +76,7 @@ def prepare(db: sqlite3.Connection) -> bool:
     if sqlite3.sqlite_version_info >= _SECURE:
         db.execute("INSERT INTO said(said, rank) VALUES ('secure-delete', 1)")
     db.executescript(_TRIGGERS)
-    count = (
-        "SELECT (SELECT COUNT(*) FROM turns WHERE state <> 'writing'), (SELECT COUNT(*) FROM said_docsize)"
-    )
+    count = f"SELECT (SELECT COUNT(*) FROM ({_ALL})), (SELECT COUNT(*) FROM said_docsize)"
     turns, indexed = db.execute(count).fetchone()
     if turns != indexed:
         _anew(db)
@@ -71,7 +84,7 @@ def prepare(db: sqlite3.Connection) -> bool:
 
 
 def search(db: sqlite3.Connection, words: str) -> list[Said]:
-    """The turns that hold all the words, the last of which may go on; what fits best first."""
+    """The turns and versions that hold all the words, the last of which may go on; what fits best first."""
     wanted = [searchable(word).replace('"', " ") for word in words.split() if re.search(r"\w", word)]
     if not wanted:
         return []
@@ -93,6 +106,4 @@ def searchable(text: str) -> str:
 
 def _anew(db: sqlite3.Connection) -> None:
     db.execute("INSERT INTO said(said) VALUES ('delete-all')")
-    db.execute(
-        "INSERT INTO said(rowid, text) SELECT rowid, searchable(text) FROM turns WHERE state <> 'writing'"
-    )
+    db.execute(f"INSERT INTO said(rowid, text) {_ALL}")

@@ -6,19 +6,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from app.faults import in_words
-from app.library import BookEntry
-from app.said import Said
+from app.searching import Results, search
 from core import paths
 from core.cache.disk import SnapshotFolder, Stored, folder_name
 from core.documents.document import Document
-from core.documents.finding import Finder
 from core.text.words import translated as _
 
 if TYPE_CHECKING:
     from app.handlers import Desk
 
 
-AROUND_CHARS = 70  # of a turn on each side of what was found
 WANTED_CHARS = 200
 PREFILLED = 0.9  # of a book's tokens on disk: the rest is read in seconds
 
@@ -82,23 +79,7 @@ class Shelf:
 
     def found(self) -> Results:
         """What `look_for` finds now. Nothing that lies behind a book's limit is among it."""
-        desk, wanted = self._desk, self.wanted
-        if not wanted:
-            return Results()
-        entries = desk.library.entries()
-        books = tuple(one for one in entries if Finder(f"{one.title}\n{one.author}").find(wanted).count)
-        said: dict[str, list[Heard]] = {}
-        withheld, limits = 0, {one.id: self._limit(one.id) for one in entries}
-        for one in desk.history.search(wanted):
-            if one.book_id not in limits:  # taken off the shelf
-                continue
-            limit = limits[one.book_id]
-            if limit is None or (one.until is not None and one.until <= limit):
-                said.setdefault(one.book_id, []).append(_around(one, wanted))
-            else:
-                withheld += 1
-        turns = tuple((one, tuple(said[one.id])) for one in entries if one.id in said)
-        return Results(wanted, books, turns, withheld)
+        return search(self._desk, self.wanted)
 
     def open_said(self, book_id: str, conversation_id: str) -> None:
         """Goes to a conversation about any book."""
@@ -107,6 +88,14 @@ class Shelf:
             desk.select_book(book_id)
         if book_id == desk.book_id and conversation_id != desk.conversation_id:
             desk.select_conversation(conversation_id)
+
+    def open_place(self, book_id: str, offset: int, length: int) -> None:
+        """Goes to a place in any book."""
+        desk = self._desk
+        if book_id != desk.book_id:
+            desk.select_book(book_id)
+        if book_id == desk.book_id:
+            desk.reading.show(offset, length)
 
     def kept(self) -> dict[str, Kept]:
         """What is kept on disk of each book."""
@@ -119,13 +108,6 @@ class Shelf:
             prefilled = bool(entry.tokens) and stored.tokens >= PREFILLED * entry.tokens
             found[entry.id] = Kept(texts.get(entry.id, 0) + stored.bytes, prefilled)
         return found
-
-    def _limit(self, book_id: str) -> int | None:
-        """How far the book may be read: as it is open, else as it would open."""
-        if book_id == self._desk.book_id:
-            return self._desk.until
-        talks = self._desk.history.conversations(book_id)
-        return talks[0].until if talks else None
 
     def _reads_otherwise(self, document: Document) -> bool:
         """The shelf has the same file with another text or other chapters."""
@@ -142,38 +124,3 @@ class Kept:
 
     bytes: int = 0
     prefilled: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Heard:
-    """A turn that was found, cut to what stands around the words."""
-
-    said: Said
-    before: str
-    words: str
-    after: str
-
-
-@dataclass(frozen=True, slots=True)
-class Results:
-    """What was found: books by title or author, and turns by the book they are about. `withheld`: turns that
-    lie behind their book's spoiler limit.
-    """
-
-    wanted: str = ""
-    books: tuple[BookEntry, ...] = ()
-    turns: tuple[tuple[BookEntry, tuple[Heard, ...]], ...] = ()
-    withheld: int = 0
-
-
-def _around(said: Said, wanted: str) -> Heard:
-    """With the words around the first that stands in it."""
-    text = " ".join(said.text.split())
-    finder = Finder(text)
-    places = (place for word in wanted.split() for place in finder.find(word).places[:1])
-    start, end = next(places, (0, 0))
-    left = 0 if start < AROUND_CHARS else text.find(" ", start - AROUND_CHARS, start) + 1
-    right = text.rfind(" ", end, end + AROUND_CHARS) if len(text) > end + AROUND_CHARS else len(text)
-    right = max(right, end)
-    before = "…" * (left > 0) + text[left:start]
-    return Heard(said, before, text[start:end], text[end:right] + "…" * (right < len(text)))

@@ -8,7 +8,8 @@ from datetime import date
 
 from app.history import Conversation
 from app.library import BookEntry
-from app.shelf import Kept, Results
+from app.searching import Results
+from app.shelf import Kept
 from app.templating import render
 from core.text.words import translated as _
 from core.text.words import translated_count as _n

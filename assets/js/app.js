@@ -184,12 +184,13 @@
       if (act === "copy-dropped") { takeModel(); return; }
       if (act === "ask-otherwise" || act === "not-now") type(rest.text);
       if (act === "move-data") toggleDrawer("settings", false, { focus: false });
-      if (act === "cite") {
+      if (act === "cite" || act === "place") {
         showTab("reader");
         if (document.body.dataset.nopanel) hidePanel(false, { focus: false });
         if (isDrawer("panel") && !document.body.dataset.panel) toggleDrawer("panel", true);
       }
-      if (document.body.dataset.shelf && hit("[data-act='book'], [data-act='talk'], [data-act='said'], [data-act='sample']")) toggleDrawer("shelf", false);
+      const leads = ["book", "talk", "said", "sample"];
+      if (document.body.dataset.shelf && leads.includes(act)) toggleDrawer("shelf", false);
       send({ act, ...rest });
     } else if (openDrawer() && hit("#middle")) toggleDrawer(openDrawer(), false, { focus: false });
   });

@@ -17,12 +17,14 @@
     event.stopPropagation();
     look(event.target);
   }, true);
-  const goTo = (place, frames = 300) => {        // the turn comes with the conversation, a moment later
+  const goTo = (place, version, frames = 300) => {   // the turn comes with the conversation, a moment later
     const turn = document.querySelector(`#turns [data-turn="${CSS.escape(place)}"]`);
-    if (!turn) { if (frames) requestAnimationFrame(() => goTo(place, frames - 1)); return; }
+    if (!turn) { if (frames) requestAnimationFrame(() => goTo(place, version, frames - 1)); return; }
     for (const other of document.querySelectorAll(".turn-sought")) other.classList.remove("turn-sought");
     turn.classList.add("turn-sought");
-    setTimeout(() => turn.scrollIntoView({ block: "start" }), 60);
+    const earlier = version && turn.querySelector(`[data-version="${CSS.escape(version)}"]`);
+    if (earlier) earlier.closest("details").open = true;
+    setTimeout(() => (earlier || turn).scrollIntoView({ block: "start" }), 60);
   };
 
   // --- a text that is pasted
@@ -54,6 +56,9 @@
     if (hit("[data-paste]")) open();
     else if (hit("[data-pasted-close]")) dialog().close();
     else if (hit("[data-pasted-read]")) { event.preventDefault(); read(); }
-    else if (hit("[data-act='said']")) goTo(`${hit("[data-act='said']").dataset.id}:${hit("[data-act='said']").dataset.turn}`);
+    else if (hit("[data-act='said']")) {
+      const { id, turn, version } = hit("[data-act='said']").dataset;
+      goTo(`${id}:${turn}`, version);
+    }
   });
 })();

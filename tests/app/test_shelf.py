@@ -11,6 +11,7 @@ from app.actions import dispatch
 from app.history import History
 from app.page import Page
 from app.shelf_page import _last_read
+from app.values import Passage
 from core import paths
 from core.ask import Ask
 from core.cache.disk import BLOCK_TOKENS, SnapshotFolder
@@ -44,9 +45,9 @@ def test_every_word_said_about_any_book_is_found_at_its_turn(two, book):
     second = ask(two, "Where does she go?", "To Kraków, by the night train.")
     two.select_book(book.sha256)
     first = ask(two, "Who went to Krakow?", "Nobody did.")
-    (near, (asked,)), (far, (told,)) = (two.shelf.look_for("krakow"), two.shelf.found())[1].turns
-    assert (near.id, asked.said.conversation_id, asked.said.number) == (book.sha256, first, 1)
-    assert (far.id, told.said.conversation_id, told.said.number) == ("b" * 64, second, 2)
+    (near, (asked,)), (far, (told,)) = (two.shelf.look_for("krakow"), two.shelf.found())[1].said
+    assert (near.id, asked.talk, asked.number) == (book.sha256, first, 1)
+    assert (far.id, told.talk, told.number) == ("b" * 64, second, 2)
     assert (told.before, told.words, told.after) == ("To ", "Kraków", ", by the night train.")
     html = look(two, "krak")
     assert f'data-id="{second}"' in html and 'data-turn="2"' in html
@@ -54,6 +55,71 @@ def test_every_word_said_about_any_book_is_found_at_its_turn(two, book):
     assert two.book_id == "b" * 64 and two.conversation_id == second
     assert f'data-turn="{second}:2"' in "".join(Page(two).render()["turns"])
     assert "Nothing on the shelf" in look(two, "Warsaw") and look(two, "  ") == ""
+
+
+def test_an_earlier_version_of_an_answer_is_found_and_leads_to_itself(two):
+    """Made anew, an answer took all it had said out of sight."""
+    talk = ask(two, "Where does she go?", "To Zyxomma, by boat.")
+    two.engine.answer = "To Hull, by train."
+    two.regenerate(Ask())
+    wait_until(lambda: not two.busy)
+    html = look(two, "zyxomma")
+    assert "Earlier version" in html and 'data-version="1"' in html and f'data-id="{talk}"' in html
+    assert 'data-version="1"' in "".join(Page(two).render()["turns"])
+    two.talks.use_version(2, 1)
+    assert "Earlier version" not in look(two, "zyxomma") and "Earlier version" in look(two, "hull")
+    two.talks.forget(talk)
+    assert "Nothing on the shelf" in look(two, "hull")
+
+
+def test_versions_are_indexed_in_a_file_from_before_and_leave_no_word_behind(tmp_path):
+    history = History(tmp_path / "c.db")
+    talk = history.create("book").id
+    history.add(talk, "user", "Who?")
+    number = history.add(talk, "assistant", "Quillfeather of old", extra={"until": 2})
+    history.keep_version(talk, number)
+    history.update(talk, number, "Nobody", state="finished", extra={})
+    history._db.execute("INSERT INTO said(said) VALUES ('delete-all')")  # as an index without them
+    history.close()
+    again = History(tmp_path / "c.db")
+    (found,) = again.search("quillfeather old")
+    assert (found.version, found.until, found.number, found.role) == (1, 2, 2, "assistant")
+    again.forget_book("book")
+    assert again.search("quillfeather") == []
+    again.close()
+    kept = b"".join(path.read_bytes() for path in tmp_path.iterdir())
+    assert b"uillfeather" not in kept
+
+
+def test_own_notes_and_kept_summaries_are_found_and_lead_to_their_places(two, book):
+    two.select_book(book.sha256)
+    last = book.chapters[-1]
+    two.reading.mark(last.start, book.text[last.start : last.start + 12])
+    two.reading.note(last.start, "Compare with the Zyxomma of chapter one.")
+    two.tree.summarize(Ask(), [1])
+    wait_until(lambda: not two.busy)
+    told = two.tree.summaries(book)[1]
+    word = max(told.split(), key=len).strip(".")
+    two.select_book("b" * 64)
+    html = look(two, "zyxomma compare")
+    assert "Own note" in html and f'data-offset="{last.start}"' in html and "<mark>Zyxomma</mark>" in html
+    dispatch(two, {"act": "place", "book": book.sha256, "offset": str(last.start), "length": "12"})
+    assert two.book_id == book.sha256 and two.reading.passage == Passage(last.start, 12)
+    html = look(two, word)
+    assert "Summary of a chapter" in html and f'data-offset="{book.chapters[0].start}"' in html
+    dispatch(two, {"act": "limit", "value": "1"})
+    assert "Own note" not in look(two, "zyxomma") and "1 place lies behind" in look(two, "zyxomma")
+    assert "Summary of a chapter" in look(two, word), "what was told of chapter 1 alone tells nothing more"
+
+
+def test_a_note_written_while_it_is_looked_for_is_found(two, book):
+    two.select_book(book.sha256)
+    page = Page(two)
+    dispatch(two, {"act": "search", "text": "zyxomma"})
+    assert "Nothing on the shelf" in page.render()["hits"][0]
+    two.reading.mark(book.chapters[0].start, book.text[book.chapters[0].start :][:12])
+    two.reading.note(book.chapters[0].start, "Zyxomma.")
+    assert "Own note" in page.render()["hits"][0]
 
 
 def test_titles_and_authors_are_found_whatever_their_accents(two):

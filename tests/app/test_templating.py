@@ -32,9 +32,9 @@ from app.open_book import OpenBook
 from app.own_files import Choosing
 from app.preferences import Preferences
 from app.reader import found_html, marks_html, reader_html
-from app.said import Said
+from app.searching import Heard, Results
 from app.settings_page import settings_html
-from app.shelf import Heard, Kept, Results
+from app.shelf import Kept
 from app.shelf_page import hits_html, library_html
 from app.stats_panel import panel_html, plan_html
 from app.storage import KeptReadings, Moving
@@ -63,7 +63,7 @@ CHAPTERS = replace(BOOK, sections=(Section(BAD, 0, 30), Section(BAD, 30, 60)))
 ENTRY = BookEntry("a" * 64, BAD, BAD, BAD, 1, 1, 0.0)
 CARD = {"tokens": 9, "share_of_context": 2.0, "parts": [BAD, BAD], "notes": [BAD]}
 OPENING = Opening(Path("x"), BAD, BAD)
-HEARD = Heard(Said(BAD, BAD, BAD, 1, "user", BAD, None), BAD, BAD, BAD)
+HEARD = (Heard("question", BAD, BAD, BAD, BAD, talk=BAD), Heard("note", BAD, BAD, BAD, BAD))
 ELSEWHERE = tuple(elsewhere.Found(Path(BAD), BAD, BAD, 1, why) for why in ("", BAD))
 STATES = ("failed", "running", "copying")
 CHOOSING = Choosing(BAD, BAD, ((BAD, BAD),), ((BAD, BAD, 1),), error=BAD, named=(BAD,), dialog=True)
@@ -126,7 +126,7 @@ def every_region() -> list[str]:
             talk="",
             samples=(BAD,),
         ),
-        hits_html(Results(BAD, (ENTRY,), ((ENTRY, (HEARD,)),), 1)),
+        hits_html(Results(BAD, (ENTRY,), ((ENTRY, HEARD),), 1)),
         views.stage_html(None, None, covered=False, opening=OPENING, talking=False),
         views.stage_html(BOOK, CARD, covered=False, opening=None, talking=False),
         views.ways_html(CHAPTERS, fit="auto", until=1, busy=False),
@@ -171,8 +171,6 @@ def every_region() -> list[str]:
 def _settings() -> tuple[str, ...]:
     """The drawer, a value with the attack in each group and above them."""
     values = {"model": BAD, "stop": (BAD,), "gamma": BAD, "threads": BAD, "port": BAD, "api_hosts": (BAD,)}
-    return settings_html(Preferences(replace(Settings(), **values)), [BAD])
-    values = {"model": BAD, "stop": (BAD,), "gamma": BAD, "threads": BAD, "port": BAD}
     kept = KeptReadings(9, 10, ((BAD, 9),))
     return settings_html(Preferences(replace(Settings(), **values)), [BAD], kept)
 

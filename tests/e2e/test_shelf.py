@@ -7,6 +7,7 @@ import pytest
 from core.ask import Ask
 from tests.app.fake_runtime import FakeRuntime, wait_until
 from tests.e2e.test_accessible import problems
+from tests.e2e.test_asking import shot
 
 pytestmark = pytest.mark.e2e
 TOLD = "The lamp had gone out once, on the night his brother's boat was lost."
@@ -48,6 +49,35 @@ def test_what_was_said_is_found_and_leads_to_its_turn(shelf):
     page.fill("[data-search]", older.title[:7].upper())
     page.wait_for_selector(".hits [data-act=book]")
     assert older.title in page.inner_text(".hits")
+
+
+def test_earlier_versions_notes_and_summaries_are_found_and_lead_to_their_places(shelf):
+    page, desk = shelf
+    newer, older = desk.library.entries()[:2]
+    desk.engine.answer = "Nothing went out at all."
+    desk.regenerate(Ask())
+    wait_until(lambda: not desk.busy)
+    told = desk.book.chapters[1]
+    desk.reading.mark(told.start, desk.book.text[told.start : told.start + 40])
+    desk.reading.note(told.start, "The brother again: compare with the boat.")
+    desk.tree.summarize(Ask(), [2])
+    wait_until(lambda: not desk.busy)
+    desk.select_book(older.id)
+    page.fill("[data-search]", "brother boat")
+    page.wait_for_selector(".hits [data-act=place]")
+    assert problems(page) == []
+    shot(page, "search")
+    page.click(".hits [data-version]")
+    page.wait_for_selector(".turn-sought [data-version='1']")
+    assert TOLD in page.inner_text(".turn-sought [data-version='1']") and desk.book_id == newer.id
+    desk.select_book(older.id)
+    page.click(".hits [data-act=place]:has-text('Own note')")
+    page.wait_for_selector("#passage")
+    assert desk.book_id == newer.id and desk.reading.passage.offset == told.start
+    assert page.locator("#tab-reader").get_attribute("aria-selected") == "true"
+    page.fill("[data-search]", "told of")
+    page.click(".hits [data-act=place]:has-text('Summary of a chapter')")
+    page.wait_for_selector("#pane-reader :text('Told of')")
 
 
 def test_a_book_taken_away_comes_back_by_one_button(shelf):
