@@ -48,6 +48,8 @@ class Citations:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._books: list[_Book] = []
+        self._growing = _Growing()
+        self._so_far: tuple[tuple[object, ...], tuple[Citation, ...]] = ((), ())
 
     def prepare(self, book: Document) -> None:
         """Begin to prepare the book, so that its first answer need not wait."""
@@ -70,15 +72,19 @@ class Citations:
     def so_far(
         self, text: str, book: Document, question: str = "", looked: Sequence[Looked] = ()
     ) -> tuple[Citation, ...]:
-        """What can be said of an answer that is being written: of its complete sentences. Nothing while the
-        book is being prepared.
+        """What can be said of an answer that is being written: of its complete sentences, looked up when one
+        more is complete. Nothing while the book is being prepared.
         """
-        begins = len(text) - len(text.lstrip())
-        spans = sentences(text[begins:], 0, len(text) - begins)[:-1]
-        if not spans or not self._has(book):
+        end = self._growing.complete(text)
+        if not end or not self._has(book):
             return ()
-        found = self(text[begins : begins + spans[-1][1]], book, question, looked).citations
-        return tuple(replace(one, start=one.start + begins, end=one.end + begins) for one in found)
+        begins = len(text) - len(text.lstrip())
+        asked = (text[begins:end], book.text, question, tuple(looked), begins)
+        if self._so_far[0] != asked:
+            found = self(text[begins:end], book, question, looked).citations
+            moved = (replace(one, start=one.start + begins, end=one.end + begins) for one in found)
+            self._so_far = (asked, tuple(moved))
+        return self._so_far[1]
 
     def _has(self, book: Document) -> bool:
         return any(one.is_of(book) for one in self._books)
@@ -88,6 +94,23 @@ class Citations:
             found = next((one for one in self._books if one.is_of(book)), None) or _Book(book)
             self._books = [found, *(one for one in self._books if one is not found)][:2]
             return found
+
+
+class _Growing:
+    """Finds the complete sentences of a text that grows, at the cost of what is new."""
+
+    def __init__(self) -> None:
+        self._text, self._last, self._end = "", 0, 0
+
+    def complete(self, text: str) -> int:
+        """Where the last sentence but one ends: it is complete, as the last may not be. 0 before that."""
+        if not text.startswith(self._text):
+            self._last = self._end = 0
+        spans = sentences(text, self._last, len(text))
+        if len(spans) > 1:
+            self._last, self._end = spans[-1][0], spans[-2][1]
+        self._text = text
+        return self._end
 
 
 class _Book:

@@ -1,10 +1,10 @@
 """What the app's own process costs while it waits and while it shows an answer, in percent of one core.
 
-    python benchmarks/idle.py [--seconds 30] [--before FOLDER] [--save NAME]
+    python benchmarks/idle.py [--seconds 30] [--save NAME]
 
 The engine is a script that writes 20 tokens a second, so that no model's work is counted; the page is open in
-Chromium (Playwright must be installed). Only the app's process is measured, without the engine's and the
-browser's. `--before` is another checkout, measured the same way for comparison.
+Chromium (Playwright must be installed; TRIFORCE_CHROMIUM names another one). Only the app's process is
+measured, without the engine's and the browser's.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import argparse
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -25,36 +26,18 @@ from pathlib import Path
 import psutil
 
 REPO = Path(__file__).resolve().parent.parent
-# started as a file: the repository measured is on the path, and not this folder
 if not __package__:
-    sys.path[0] = os.environ.get("IDLE_TREE", str(REPO))
+    sys.path[0] = str(REPO)
 
 from core.events import Acceptance, Delta, Event, Finished, Piece, Stats  # noqa: E402 (the path above)
 from core.wire import from_line, pack, to_line  # noqa: E402
 
+PROGRAM = (sys.executable, str(Path(__file__).resolve()))
 TOKENS_PER_S = 20
 ROUND_TOKENS = 4
 AHEAD = 2000  # words that are there already when the long answer is measured
 SETTLE_S = 5.0
-APP = """
-import sys
-sys.path[0] = {tree!r}
-from app.main import Server, make_desk
-from app.models import Models
-from app.runtime import Runtime
-from core.config import Settings
-from core.documents import cover_safely, read_safely
-settings = Settings(port=0)
-models, runtime = Models(settings), Runtime(settings, worker={worker!r})
-desk = make_desk(
-    runtime, models=models, read=read_safely, cover=cover_safely, can_ocr=lambda: False
-)
-server = Server(desk, settings)
-print(server.start().url, flush=True)
-runtime.start()
-server.wait()
-server.stop()
-"""
+AIMS = {"idle": 0.5, "streaming": 5.0}  # percent of one core with a page open; without one, nothing
 
 
 def main() -> None:
@@ -63,22 +46,24 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--seconds", type=float, default=30)
-    parser.add_argument("--before", type=Path)
     parser.add_argument("--save", metavar="NAME")
+    parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
-    trees = {"now": REPO, **({"before": given.before.resolve()} if given.before else {})}
-    shares = {name: measure(tree, given.seconds) for name, tree in trees.items()}
-    for what in shares["now"]:
-        print(f"{what:<40}" + "".join(f"  {name} {found[what]:5.2f} %" for name, found in shares.items()))
+    if given.serve:
+        serve()
+        return
+    shares = measure(given.seconds)
+    for what, percent in shares.items():
+        print(f"{what:<40}  {percent:5.2f} %")
     print(json.dumps(shares))
     if given.save:
         store(given.save, shares, given.seconds)
 
 
-def measure(tree: Path, seconds: float) -> dict[str, float]:
+def measure(seconds: float) -> dict[str, float]:
     """Percent of one core, by what is going on."""
     shares: dict[str, float] = {}
-    with app_of(tree) as (process, url):
+    with app() as (process, url):
         time.sleep(SETTLE_S)
         shares["nothing to do, no page"] = share(process, seconds)
         with page_of(url) as page:
@@ -109,23 +94,45 @@ def share(process: psutil.Process, seconds: float) -> float:
 
 
 @contextmanager
-def app_of(tree: Path) -> Iterator[tuple[psutil.Process, str]]:
-    """The app of a checkout on a data folder of its own, and the address of its page."""
-    worker = (sys.executable, str(Path(__file__).resolve()))
+def app() -> Iterator[tuple[psutil.Process, str]]:
+    """The app on a data folder of its own, and an address that opens its page once."""
     with tempfile.TemporaryDirectory() as home:
-        app = subprocess.Popen(
-            [sys.executable, "-c", APP.format(tree=str(tree), worker=worker)],
-            cwd=tree,
-            env={**os.environ, "TRIFORCE_HOME": home, "IDLE_TREE": str(tree)},
+        started = subprocess.Popen(
+            [*PROGRAM, "--serve"],
+            cwd=REPO,
+            env={**os.environ, "TRIFORCE_HOME": home},
             stdout=subprocess.PIPE,
             text=True,
         )
         try:
-            assert app.stdout is not None
-            yield psutil.Process(app.pid), app.stdout.readline().strip()
+            assert started.stdout is not None
+            yield psutil.Process(started.pid), started.stdout.readline().strip()
         finally:
-            app.terminate()
-            app.wait(30)
+            started.terminate()
+            started.wait(30)
+
+
+def serve() -> None:
+    """The app itself, until it is ended."""
+    from app.keys import kept_keys
+    from app.main import Server, fresh_url, make_desk
+    from app.models import Models
+    from app.runtime import Runtime
+    from core.config import Settings
+    from core.documents import cover_safely, read_safely
+    from core.paths import subdir
+
+    settings = Settings(port=0)
+    runtime = Runtime(settings, worker=PROGRAM)
+    desk = make_desk(
+        runtime, models=Models(settings), read=read_safely, cover=cover_safely, can_ocr=lambda: False
+    )
+    server = Server(desk, settings, keys=kept_keys(subdir("run")))
+    signal.signal(signal.SIGTERM, lambda *_: server.ask_to_end())
+    print(fresh_url(server.start()), flush=True)
+    runtime.start()
+    server.wait()
+    server.stop()
 
 
 @contextmanager
@@ -134,7 +141,8 @@ def page_of(url: str) -> Iterator:
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        named = os.environ.get("TRIFORCE_CHROMIUM") or shutil.which("chromium")
+        browser = playwright.chromium.launch(executable_path=named, args=["--no-sandbox", "--disable-gpu"])
         page = browser.new_page()
         page.set_default_timeout(60_000)
         page.goto(url)
@@ -143,20 +151,18 @@ def page_of(url: str) -> Iterator:
         browser.close()
 
 
-def store(name: str, shares: dict[str, dict[str, float]], seconds: float) -> None:
+def store(name: str, shares: dict[str, float], seconds: float) -> None:
     """Write benchmarks/results/<name>.json."""
     from benchmarks.store import Table, save
 
-    titles = {"before": "% of one core, before", "now": "% of one core"}
-    kinds = [kind for kind in titles if kind in shares]
-    rows = tuple((what, *(round(shares[kind][what], 2) for kind in kinds)) for what in shares["now"])
+    rows = tuple((what, round(percent, 2)) for what, percent in shares.items())
     notes = (
         f"Processor time of the app's process over {seconds:g} s, engine and browser not counted; the engine "
         f"is a script that writes {TOKENS_PER_S} tokens a second.",
-        "Before: page updates in Gradio's queue (commit c77d095).",
+        f"Aims: nothing without a page, under {AIMS['idle']:g} % with one, under {AIMS['streaming']:g} % "
+        "while an answer streams.",
     )
-    columns = ("While", *(titles[kind] for kind in kinds))
-    save(name, [Table("What the app itself costs", columns, rows, notes[: len(kinds)])])
+    save(name, [Table("What the app itself costs", ("While", "% of one core"), rows, notes)])
 
 
 # ---- the scripted engine: speaks the worker's side of the pipe ---------------------------------------------
@@ -170,18 +176,20 @@ def work() -> None:
         number = message.get("id")
         if message["do"] == "load":
             plan = {"model": "script", "device": "cpu", "notes": [], "budget": []}
-            say(id=number, ready={"plan": plan, "model_name": "script", "context_tokens": 32768})
+            facts = {"plan": plan, "model_name": "script", "context_tokens": 32768, "mapped_files": {}}
+            say(id=number, ready=facts)
         elif message["do"] == "card":
             say(id=number, card={"tokens": 20000, "share_of_context": 0.6, "fits": True, "parts": ["Book"]})
+        elif message["do"] == "room":
+            room = {"text": 20000, "turns": [], "question": 20, "answer": 512, "context": 32768}
+            say(id=number, room={**room, "reading": "whole"})
         elif message["do"] == "save":
             say(id=number, saved=True)
         elif message["do"] == "stop":
             stopped.set()
         elif message["do"] == "ask":
             stopped.clear()
-            # the older wire has the question beside the command
-            question = (message.get("ask") or message)["question"]
-            words = int(question.split()[-1])
+            words = int(message["ask"]["question"].split()[-1])
             threading.Thread(target=answer, args=(number, words, stopped), daemon=True).start()
 
 
