@@ -19,8 +19,7 @@ from core.errors import UserError
 from core.events import Progress
 from core.model.digests import remember
 from core.model.folder import PICKLED, check_files
-from core.model.gguf import read_header
-from core.model.gguf_config import config_of
+from core.model.foreign import entry_safely
 from core.model.gguf_parts import parts_of
 from core.model.hub import RemoteFile, bar, fetch_file, listed, told_to_the_user
 from core.model.hub import offline as switched_off
@@ -204,7 +203,7 @@ def _fetch(wanted: _Wanted, folder: Path, report: Progress, should_stop: Callabl
         to_safetensors(stage, converted, report)
     _unlink(stage.glob("*.incomplete"))  # of a commit that is no longer the newest
     if wanted.file:
-        config_of(read_header(stage / wanted.file), folder.name)
+        entry_safely(stage / wanted.file)
     else:
         check_files(stage)
     sums = {file.name: file.sha256 for file in files if file.sha256}

@@ -19,6 +19,7 @@ from core.model.catalogue import CatalogueEntry, draft_for, find
 from core.model.download import download
 from core.model.embedded import ensure_embedded
 from core.model.folder import use_folder
+from core.model.foreign import entry_safely
 from core.model.hub import Stopped
 from core.model.stored import finished, place_of
 from core.text.words import translated as _
@@ -96,7 +97,10 @@ def _one(
         progress=progress,
         should_stop=should_stop,
     )
-    return _opened(folder / entry.file, progress) if entry.file else folder
+    if not entry.file:
+        return folder
+    entry_safely(folder / entry.file)  # at every load, as any file that somebody else made
+    return _opened(folder / entry.file, progress)
 
 
 def _opened(file: Path, progress: Progress) -> Path:

@@ -21,6 +21,7 @@ from core.model.fetch import model_folder
 from core.model.foreign import entry_safely
 from core.model.gguf import MOST_MEMBERS, read_header
 from core.model.gguf_config import config_of
+from core.model.stored import finish
 from tests.gguf_files import write_gguf
 from tests.model.test_gguf import wide
 
@@ -144,6 +145,20 @@ def test_a_load_looks_under_limits_before_it_opens_the_file(whole, home, monkeyp
     for settings in (Settings(model=str(whole)), Settings(draft_model=str(whole))):
         with pytest.raises(UserError, match="damaged, or built to do harm"):
             build._planned(settings)
+
+
+def test_a_download_is_looked_at_under_the_same_limits(whole, home, monkeypatch):
+    """Its checksum says that it is what its maker published, not that its maker means well."""
+    entry = find("Qwen3-0.6B-Q8_0")
+    folder = home / "models" / entry.name
+    folder.mkdir(parents=True)
+    (folder / entry.file).write_bytes(whole.read_bytes())
+    finish(folder, repo=entry.repo, revision="main")
+    assert model_folder(entry, lambda stage, fraction: None).name == entry.name
+    monkeypatch.setattr(foreign, "LIMITS", Limits(memory_bytes=1 << 30, time_s=0.0))
+    monkeypatch.setattr("core.model.gguf_folder.read_header", lambda file: pytest.fail("it was opened here"))
+    with pytest.raises(UserError, match="damaged, or built to do harm"):
+        model_folder(entry, lambda stage, fraction: None)
 
 
 @pytest.mark.parametrize(
