@@ -9,9 +9,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from app.history import Turn, exchanges, going_on, retelling, wording
 from app.job import Job
 from app.library import BookEntry
+from app.turns import Turn, exchanges, going_on, retelling, wording
 from core.ask import Ask, Exchange
 from core.documents.document import Document
 from core.errors import UserError

@@ -12,10 +12,10 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from app import options
 from app.manual import no_default_any_more
 from app.preferences import Preferences, fixed
-from app.terminal import chapter_range
-from core.config import FITS, LENGTHS, MODES, RULES, load_settings, override, stay_offline, use_data_dir
+from core.config import RULES, load_settings, override, stay_offline, use_data_dir
 from core.errors import UserError
 
 DONE, USER, USAGE, INTERRUPTED = 0, 1, 2, 130
@@ -89,25 +89,25 @@ class _Wide(argparse.HelpFormatter):
 
 def _summarize(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run="app.talk:summarize")
-    _book(parser)
+    options.book(parser)
     parser.add_argument("--question", metavar="TEXT", help="answer this question instead of summarising")
-    _length(parser)
-    _reading(parser)
-    _answering(parser)
+    options.length(parser)
+    options.reading(parser)
+    options.answering(parser)
     parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
 
 
 def _chat(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run="app.talk:chat")
-    _book(parser)
-    _length(parser)
-    _reading(parser)
-    _answering(parser)
+    options.book(parser)
+    options.length(parser)
+    options.reading(parser)
+    options.answering(parser)
 
 
 def _extract(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run="app.commands:extract")
-    _book(parser)
+    options.book(parser)
     what = parser.add_mutually_exclusive_group()
     what.add_argument(
         "--json", action="store_true", help="title, author, format, words, chapters and warnings as JSON"
@@ -130,27 +130,12 @@ def _doctor(parser: argparse.ArgumentParser) -> None:
 
 def _plan(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run="app.commands:plan")
-    parser.add_argument("--model", metavar="NAME", help="a name from `models list` or a folder")
-    parser.add_argument("--context", dest="context_tokens", metavar="N", help="tokens of context")
-    parser.add_argument("--weights", metavar="BITS", help="16 decodes a GGUF; 8 or 4 rounds a model of 16")
-    parser.add_argument("--kv", metavar="BITS", help="of the KV cache: 16, or 8 for half the memory")
-    _imagined(parser)
+    options.model(parser)
+    options.imagined(parser)
     parser.add_argument(
         "--acceptance", dest="assumed_acceptance", metavar="A", help="assumed acceptance rate, 0.01 to 0.999"
     )
     parser.add_argument("--json", action="store_true", help="as JSON")
-
-
-def _imagined(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--gpu", metavar="NAME", help='imagine this GPU, for example "RTX 4090"; none: without one'
-    )
-    parser.add_argument("--vram", type=_positive, metavar="GiB", help="imagine so much GPU memory")
-    parser.add_argument("--ram", type=_positive, metavar="GiB", help="imagine so much memory")
-    parser.add_argument(
-        "--pcie", type=_positive, metavar="GB/s", help="imagine this transfer rate to the GPU"
-    )
-    parser.add_argument("--os", metavar="NAME", help="imagine this system: linux, windows or macos")
 
 
 def _models(parser: argparse.ArgumentParser) -> None:
@@ -164,8 +149,8 @@ def _models(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("name", nargs="?", metavar="NAME", help="which model to download or move")
     parser.add_argument("--to", metavar="FOLDER", help="where to move it")
-    _imagined(parser)
-    _offline(parser)
+    options.imagined(parser)
+    options.offline(parser)
     parser.add_argument("--json", action="store_true", help="the list as JSON")
 
 
@@ -201,17 +186,20 @@ def _train_draft(parser: argparse.ArgumentParser) -> None:
         "--data", required=True, nargs="+", metavar="PATH", help="books, or folders with books, to train on"
     )
     parser.add_argument(
-        "--tokens", type=_count, metavar="N", help="tokens that the target reads and writes (default: 400000)"
+        "--tokens",
+        type=options.count,
+        metavar="N",
+        help="tokens that the target reads and writes (default: 400000)",
     )
     parser.add_argument(
-        "--epochs", type=_count, metavar="N", help="how often the draft goes through them (default: 3)"
+        "--epochs", type=options.count, metavar="N", help="how often the draft goes through them (default: 3)"
     )
     parser.add_argument(
-        "--layers", type=_count, metavar="N", help="decoder layers of the draft, 1 to 4 (default: 1)"
+        "--layers", type=options.count, metavar="N", help="decoder layers of the draft, 1 to 4 (default: 1)"
     )
     parser.add_argument(
         "--head-tokens",
-        type=_count,
+        type=options.count,
         metavar="N",
         help="the most frequent tokens, which it can propose (default: 16384)",
     )
@@ -222,10 +210,7 @@ def _train_draft(parser: argparse.ArgumentParser) -> None:
 
 def _tune(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run="app.commands:tune")
-    parser.add_argument("--model", metavar="NAME", help="a name from `models list` or a folder")
-    parser.add_argument("--context", dest="context_tokens", metavar="N", help="tokens of context")
-    parser.add_argument("--weights", metavar="BITS", help="16 decodes a GGUF; 8 or 4 rounds a model of 16")
-    parser.add_argument("--kv", metavar="BITS", help="of the KV cache: 16, or 8 for half the memory")
+    options.model(parser)
     parser.add_argument(
         "--book", action="append", metavar="FILE", help="read this instead of the samples; may be given again"
     )
@@ -236,7 +221,7 @@ def _tune(parser: argparse.ArgumentParser) -> None:
 def _serve(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run="app.commands:serve")
     parser.add_argument("--api", action="store_true", default=None, help="answer other programs, too")
-    _offline(parser)
+    options.offline(parser)
 
 
 def _api_key(parser: argparse.ArgumentParser) -> None:
@@ -250,11 +235,7 @@ def _mcp(parser: argparse.ArgumentParser) -> None:
 def _app(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run="app.commands:app")
     parser.add_argument("file", nargs="*", metavar="FILE", help="books to open; one that runs takes them")
-    _offline(parser)
-
-
-def _offline(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--offline", action="store_true", default=None, help="fetch nothing")
+    options.offline(parser)
 
 
 _COMMANDS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None]]] = {
@@ -273,107 +254,6 @@ _COMMANDS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None]]] = {
     "mcp": ("serve an assistant that starts this (docs/mcp.md)", _mcp),
     "app": ("start the app and open it in the browser", _app),
 }
-
-
-def _book(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "file", metavar="FILE", help="a book: PDF, EPUB, FB2, TXT, HTML, Markdown, DOCX, ODT or RTF"
-    )
-    parser.add_argument("--password", metavar="TEXT", help="opens an encrypted PDF")
-    parser.add_argument(
-        "--ocr",
-        action="store_true",
-        help="read scanned pages, too; needs requirements-ocr.txt, seconds per page",
-    )
-
-
-def _length(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--length",
-        dest="summary_length",
-        choices=LENGTHS,
-        help="of a summary: a paragraph, a page, or a paragraph for each of the chapters",
-    )
-
-
-def _reading(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--chapters", type=_chapters, metavar="1-3", help="read only these chapters (`extract` numbers them)"
-    )
-    parser.add_argument(
-        "--fit",
-        choices=FITS,
-        help="whole: refuse what does not fit; sections: in parts; passages: from those a question points at",
-    )
-    parser.add_argument("--until", type=_count, metavar="N", help="read and show nothing behind chapter N")
-    parser.add_argument(
-        "--model", metavar="NAME", help="a name from `models list` or a folder with a checkpoint"
-    )
-    _offline(parser)
-    parser.add_argument("--context", dest="context_tokens", metavar="N", help="tokens of context")
-    parser.add_argument("--weights", metavar="BITS", help="16 decodes a GGUF; 8 or 4 rounds a model of 16")
-    parser.add_argument("--kv", metavar="BITS", help="of the KV cache: 16, or 8 for half the memory")
-
-
-def _answering(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--instructions", metavar="TEXT", help="for every answer: 'in German, briefly'")
-    parser.add_argument("--max-new-tokens", metavar="N", help="longest answer in tokens")
-    parser.add_argument("--temperature", metavar="T", help="0 takes the likeliest token always")
-    parser.add_argument(
-        "--top-p", metavar="P", help="draw from the likeliest tokens that together reach this probability"
-    )
-    parser.add_argument(
-        "--repetition-penalty", metavar="R", help="above 1: what was said becomes less likely"
-    )
-    parser.add_argument("--seed", metavar="S", help="repeats the same answer")
-    parser.add_argument(
-        "--stop",
-        action="append",
-        type=_stop,
-        metavar="TEXT",
-        help="end the answer before this text; \\n is a line break; may be given again",
-    )
-    parser.add_argument(
-        "--mode", choices=MODES, help="how tokens are drafted; the text's distribution is always the same"
-    )
-    parser.add_argument(
-        "--budget", dest="retrieval_budget", metavar="N", help="tokens the retrieval cache holds"
-    )
-    parser.add_argument("--gamma", metavar="N", help="tokens proposed per round")
-    parser.add_argument(
-        "--verify",
-        action="store_const",
-        const=True,
-        help="check every answer against plain decoding afterwards",
-    )
-
-
-def _chapters(text: str) -> tuple[int, int]:
-    try:
-        return chapter_range(text)
-    except UserError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-
-
-def _count(text: str) -> int:
-    try:
-        return int(text.replace(",", "").replace("_", ""))
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
-
-
-def _stop(text: str) -> str:
-    return text.replace("\\n", "\n").replace("\\t", "\t")
-
-
-def _positive(text: str) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        number = 0.0
-    if not 0 < number < 1e6:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a positive number")
-    return number
 
 
 if __name__ == "__main__":

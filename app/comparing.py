@@ -10,7 +10,7 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from app.faults import guarded
-from app.history import Turn, asked_again, exchanges, instructed
+from app.turns import Turn, asked_again, exchanges, instructed
 from core.errors import UserError
 from core.events import Delta, Failed, Finished
 from core.text.words import translated as _

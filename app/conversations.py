@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from app.exported import as_html, as_json, brought
+from app.exported import as_html, as_json, as_markdown, brought
 from core.errors import UserError
 from core.text.words import translated as _
 
@@ -77,7 +77,7 @@ class Conversations:
         title = desk.book.title if desk.book else _("Conversation")
         name = f"{title[:80]}.{form}"
         if form == "md":
-            said = desk.history.markdown(desk.conversation_id, book=title)
+            said = as_markdown(title, desk.turns)
             return name, "\n\n".join(part for part in (said, desk.reading.markdown()) if part)
         told = desk.history.title(desk.conversation_id) or title
         return name, (as_html if form == "html" else as_json)(

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from app.history import Turn
 from app.templating import render
+from app.turns import Turn
 from core.ask import MOST_INSTRUCTIONS
 from core.config import FITS, LENGTHS
 from core.documents.document import Document
@@ -48,6 +48,20 @@ def as_json(book: Document | None, title: str, turns: Sequence[Turn], notes: Seq
     whole = {"format": FORMAT, "version": VERSION, "book": known, "title": title, "turns": written}
     whole["notes"] = [{"words": words, "place": place, "note": note} for words, place, note in notes]
     return json.dumps(whole, ensure_ascii=False, indent=1)
+
+
+def as_markdown(title: str, turns: Sequence[Turn]) -> str:
+    """A page of Markdown under that title."""
+    lines = [f"# {' '.join(title.split())}", ""]
+    for turn in turns:
+        lines += [f"## {turn.text}" if turn.role == "user" else turn.text, ""]
+        if turn.role == "user" and turn.extra.get("instructions"):
+            with_these = _("Instructions: {text}").format(text=turn.extra["instructions"])
+            lines += [f"*{' '.join(with_these.split())}*", ""]
+        if turn.extra.get("sources"):
+            read = _("Read for this answer: {sources}").format(sources="; ".join(turn.extra["sources"]))
+            lines += [f"*{read}*", ""]
+    return "\n".join(lines)
 
 
 def as_html(book: Document | None, title: str, turns: Sequence[Turn], notes: Sequence[Noted] = ()) -> str:

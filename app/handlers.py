@@ -15,7 +15,7 @@ from app.cards import Cards
 from app.chapters import Chapters
 from app.comparing import Comparing
 from app.conversations import Conversations
-from app.history import History, Turn, asked_again
+from app.history import History
 from app.intake import Intake
 from app.job import Job
 from app.library import Library
@@ -27,6 +27,7 @@ from app.preferences import Preferences, differ
 from app.removal import Removal
 from app.shelf import Shelf
 from app.storage import Storage
+from app.turns import Turn, asked_again
 from app.values import Notice
 from core.ask import Ask
 from core.config import Settings

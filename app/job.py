@@ -15,9 +15,10 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from app.faults import in_words
-from app.history import History, Turn
+from app.history import History
 from app.levels import Heard
 from app.pacing import Pacer, cut
+from app.turns import Turn
 from core.events import Delta, Event, Failed, Finished, Loading, Looked, Piece, Prefill, Reading, Stats
 from core.stats import combined
 from core.text.words import translated as _

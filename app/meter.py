@@ -7,7 +7,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from app.actions import make_wish
-from app.history import exchanges
+from app.turns import exchanges
 from core.ask import Ask
 from core.errors import UserError
 

@@ -19,7 +19,6 @@ from app.comparing import comparable
 from app.composing import crowded_html, instructions_html, meter_html
 from app.faults import in_words
 from app.handlers import Desk
-from app.history import Turn, answered_until
 from app.job import Job, Snapshot
 from app.live import LiveText
 from app.open_book import as_known
@@ -27,6 +26,7 @@ from app.reader import found_html, marks_html, reader_html
 from app.settings_page import settings_html
 from app.shelf_page import hits_html, library_html
 from app.stats_panel import panel_html, plan_html
+from app.turns import Turn, answered_until
 from app.values import Notice
 from core.documents.document import Document
 from core.events import Stand, Stats

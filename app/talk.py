@@ -6,10 +6,10 @@ import argparse
 import json
 import sys
 
-from app.history import wording
 from app.printed import Stream, figures, report
 from app.runtime import Runtime
 from app.terminal import chapter_range, read_book, say, status, tell
+from app.turns import wording
 from core.ask import Ask, Exchange
 from core.config import Settings
 from core.documents.document import Document

@@ -9,12 +9,12 @@ from markupsafe import Markup, escape
 
 from app import ocr_install
 from app.citations import Cited
-from app.history import Turn
 from app.job import Snapshot
 from app.markup import Citation, blocks
 from app.stats_panel import mode_names
 from app.storage import Moving
 from app.templating import render
+from app.turns import Turn
 from app.values import Notice, Opening
 from core.documents.document import Document
 from core.text.said import said, stage

@@ -8,8 +8,8 @@ import pytest
 
 from app.actions import dispatch, make_wish
 from app.asking import RETOLD_TOKENS, another_title, too_many
-from app.history import exchanges, retelling
 from app.page import Page
+from app.turns import exchanges, retelling
 from core.errors import UserError
 from tests.app.fake_runtime import ANSWER, wait_until
 

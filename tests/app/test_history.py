@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from app.exported import as_markdown
 from app.history import History
 
 
@@ -82,7 +83,7 @@ def test_export_holds_questions_answers_and_sources(history):
     history.add(
         talk.id, "assistant", "It is short.", extra={"sources": ["Chapters 1-3", "Chapter 4"], "ids": [1, 2]}
     )
-    page = history.markdown(talk.id, book="The Time Machine")
+    page = as_markdown("The Time Machine", history.turns(talk.id))
     assert page.startswith("# The Time Machine\n")
     assert "## Summarize" in page and "It is short." in page and "Chapters 1-3; Chapter 4" in page
     assert history.turns(talk.id)[1].extra["ids"] == [1, 2]

@@ -7,8 +7,8 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.history import Turn
 from app.markup import LEVELS, Citation
+from app.turns import Turn
 from app.views import answer_html, turn_html
 
 TAG = re.compile(

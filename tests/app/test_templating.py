@@ -20,7 +20,7 @@ from app.citations import Cited, Found
 from app.composing import crowded_html, instructions_html, meter_html
 from app.exported import as_html
 from app.fetching import Fetching
-from app.history import Conversation, Turn
+from app.history import Conversation
 from app.job import Snapshot
 from app.library import BookEntry
 from app.live import LiveText
@@ -39,6 +39,7 @@ from app.shelf_page import hits_html, library_html
 from app.stats_panel import panel_html, plan_html
 from app.storage import KeptReadings, Moving
 from app.templating import TEMPLATES, _environment, render
+from app.turns import Turn
 from app.values import Notice, Opening, Passage
 from core.ask import Ask
 from core.config import Settings

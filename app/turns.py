@@ -1,0 +1,105 @@
+"""Turns of a conversation, and what of them goes to the engine. Knows nothing of where they are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from core.ask import Ask, Exchange
+from core.text.words import translated as _
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One turn. `state` of an answer: writing | finished | stopped | failed. `extra` is plain JSON (ids,
+    pieces, stats). `versions`: (number, text) of an answer's other versions.
+    """
+
+    number: int
+    role: str  # "user" | "assistant"
+    text: str
+    state: str
+    extra: dict
+    versions: tuple[tuple[int, str], ...] = ()
+
+
+def wording(ask: Ask) -> str:
+    """What stands in a conversation as the question."""
+    if ask.question is not None:
+        return ask.question
+    if ask.ticked:
+        return _("Summarize chapters {numbers}").format(numbers=", ".join(map(str, ask.ticked)))
+    if ask.chapters is None:
+        return _("Summarize this book")
+    first, last = ask.chapters
+    if first == last:
+        return _("Summarize chapter {number}").format(number=first)
+    return _("Summarize chapters {first} to {last}").format(first=first, last=last)
+
+
+def asked_again(question: Turn) -> Ask:
+    """A question as it was asked, without book and history."""
+    chapters = question.extra.get("chapters")
+    return Ask(
+        question=None if question.extra.get("summary") else question.text,
+        chapters=tuple(chapters) if chapters else None,
+        ticked=tuple(question.extra.get("ticked", ())),
+        fit=question.extra.get("fit", "auto"),
+        summary_length=question.extra.get("summary_length", "page"),
+    )
+
+
+def exchanges(turns: Sequence[Turn], until: int | None = None) -> tuple[Exchange, ...]:
+    """What was said, for the engine, see `going_on`; what was told in place of older turns comes first."""
+    _since, told = since(turns)
+    before = (Exchange(retelling(), told),) if told else ()
+    return before + tuple(
+        Exchange(question.text, answer.text, tuple(answer.extra.get("ids", ())), instructed(question, answer))
+        for question, answer in going_on(turns, until)
+    )
+
+
+def going_on(turns: Sequence[Turn], until: int | None = None) -> list[tuple[Turn, Turn]]:
+    """The questions and answers that go on: a question whose answer failed or never began would confuse the
+    next, one answered from what lies behind the limit would tell it, and the oldest may have been left out.
+    """
+    first, _told = since(turns)
+    return [
+        (question, answer)
+        for question, answer in zip(turns[::2], turns[1::2], strict=False)
+        if question.number >= first
+        and answer.state != "failed"
+        and answer.text
+        and _within(answered_until(question, answer), until)
+    ]
+
+
+def since(turns: Sequence[Turn]) -> tuple[int, str]:
+    """The number of the first turn that still goes to the engine, and what is told in place of those before;
+    the newest question at which the person chose so says it.
+    """
+    for turn in reversed(turns):
+        if turn.extra.get("since"):
+            return turn.extra["since"], turn.extra.get("told", "")
+    return 0, ""
+
+
+def retelling() -> str:
+    """What stands as the question before a summary of what was left out."""
+    return _("What have we said so far?")
+
+
+def answered_until(question: Turn | None, answer: Turn) -> int | None:
+    """The limit under which an answer was given. One made anew may have another than its question had."""
+    extra = answer.extra if question is None or "until" in answer.extra else question.extra
+    return extra.get("until")
+
+
+def instructed(question: Turn | None, answer: Turn) -> str:
+    """The instructions that an answer was given with; made anew, it may have others than its question had."""
+    extra = answer.extra if question is None or "instructions" in answer.extra else question.extra
+    return extra.get("instructions", "")
+
+
+def _within(answered: int | None, until: int | None) -> bool:
+    return until is None or (answered is not None and answered <= until)
