@@ -204,6 +204,8 @@ def from_gguf(file: Path) -> CatalogueEntry:
         # a file may hold twice what a checkpoint holds once
         same = _sizes(replace(shape, tied=known.shape.tied)) == _sizes(known.shape)
         if stem.startswith(known.name.lower()) and same:
+            # some say a million tokens, which need another attention than is computed with here
+            shape = shape.capped(known.shape.longest_context)
             of_file = {"name": name, "folder": file, "shape": shape, "weights": "gguf"}
             return replace(known, **of_file, embedded=False, taught=False)
     return CatalogueEntry(

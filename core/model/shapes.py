@@ -136,6 +136,11 @@ class ModelShape(Sizes):
         """The same model with all its weights in numbers."""
         return replace(self, coded_weights=0, coded_bytes=0)
 
+    def capped(self, tokens: int) -> ModelShape:
+        """The same model with a context of so many tokens at most."""
+        native, longest = min(self.native_context, tokens), min(self.longest_context, tokens)
+        return replace(self, native_context=native, longest_context=longest)
+
     @property
     def file_bytes(self) -> int:
         """Bytes of the checkpoint's files: codes, or 16-bit weights, whatever is computed in."""

@@ -242,3 +242,15 @@ def test_a_gguf_of_a_known_model_reads_as_that_model_does(tmp_path, monkeypatch)
     twice = replace(known, shape=replace(known.shape, tied=not known.shape.tied))  # held once there
     monkeypatch.setattr(catalogue, "_entries", lambda: (twice,))
     assert find(str(file)).reading == known.reading
+
+
+def test_a_gguf_of_a_known_model_claims_no_longer_context_than_that_model_has(tmp_path, monkeypatch):
+    """Qwen2.5-1M's say 1,010,000 tokens, Mistral Nemo's 1,024,000; an unknown file is taken at its word."""
+    made = wide("qwen2", max_position_embeddings=1_010_000)
+    file = write_gguf(tmp_path / "Qwen2.5-7B-Instruct-1M-Q4_0.gguf", made, "Q4_0")
+    assert find(str(file)).native_context == 1_010_000
+    shape = replace(find(str(file)).shape, native_context=262_144, longest_context=262_144)
+    known = replace(load()["Qwen2.5-7B-Instruct-1M"], shape=shape)
+    monkeypatch.setattr(catalogue, "_entries", lambda: (known,))
+    found = find(str(file)).shape
+    assert (found.native_context, found.longest_context) == (262_144, 262_144)

@@ -21,7 +21,8 @@ from core.model.shapes import ModelShape
 from core.planning.offers import plan_for
 from core.text.gguf_tokenizer import SPLITS
 
-FACTS = yaml.safe_load(Path(__file__).with_name("configs.yaml").read_text(encoding="utf-8"))["models"]
+READ = yaml.safe_load(Path(__file__).with_name("configs.yaml").read_text(encoding="utf-8"))
+FACTS, SOURCES = READ["models"], READ["sources"]
 KEYS = (
     "num_hidden_layers",
     "hidden_size",
@@ -49,9 +50,10 @@ def stored(folder: Path, config: dict) -> Path:
 
 def test_every_model_has_its_facts_and_says_where_they_are_from():
     assert {entry.name for entry in MODELS} == set(FACTS)
-    assert {facts["source"] for facts in FACTS.values()} <= {"config", "base", "script", "none"}
-    recommended = {"Qwen3-0.6B", "Qwen3-1.7B", "Qwen3-4B-Instruct-2507"}  # on PCs without a card
-    assert all(FACTS[name]["source"] != "none" for name in recommended)
+    without = {name for name, facts in FACTS.items() if facts["source"] not in SOURCES}
+    assert without == {"LWM-Text-Chat-256K", "LWM-Text-Chat-512K"}
+    assert all(FACTS[name]["source"] == "none" and FACTS[name]["why"] for name in without)
+    assert {facts["source"] for facts in FACTS.values()} - {"none"} == set(SOURCES)
 
 
 @pytest.mark.parametrize("entry", MODELS, ids=lambda entry: entry.name)
