@@ -57,7 +57,8 @@ def _as_text(facts: dict[str, Any]) -> str:
     lines = [title, size.format(**{**facts, "chapters": len(facts["chapters"])}), ""]
     for number, chapter in enumerate(facts["chapters"], 1):
         words = _("({words:,} words)").format(words=chapter["words"])
-        lines.append(f"{number:>4}  {chapter['title'] or _('Untitled')}  {words}")
+        name = chapter["title"] or _("Untitled")
+        lines.append(f"{number:>4}  {name}  {words}")
     if facts["warnings"]:
         lines.append("")
     lines += [_("Note: {warning}").format(warning=warning) for warning in facts["warnings"]]

@@ -107,8 +107,9 @@ def _list(given: argparse.Namespace, settings: Settings) -> None:
         say(problem)
     for offer in found:
         say(_line(offer))
+    absent = _("not yet")
     for name, why in not_yet().items():
-        say(f"{_('not yet'):<7} {name}\n{'':8} {why}")
+        say(f"{absent:<7} {name}\n{'':8} {why}")
 
 
 def _facts(offer: Offer, machine: Hardware, settings: Settings) -> dict[str, Any]:

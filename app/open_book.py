@@ -156,7 +156,7 @@ class OpenBook:
     def markdown(self) -> str:
         """Bookmarks and notes for an export; empty without any."""
         parts = [_noted(*one) for one in self.noted()]
-        return "\n\n".join([f"## {_('Bookmarks and notes')}", *parts]) if parts else ""
+        return "\n\n".join(["## " + _("Bookmarks and notes"), *parts]) if parts else ""
 
     def _known(self) -> Document | None:
         return as_known(book, self._until()) if (book := self._whole()) else None

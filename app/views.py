@@ -7,7 +7,7 @@ from os.path import commonprefix
 
 from markupsafe import Markup, escape
 
-from app import ocr_install
+from app import ocr_install, own_words
 from app.citations import Cited
 from app.job import Snapshot
 from app.markup import Citation, blocks
@@ -236,7 +236,7 @@ def turn_html(
         number=turn.number,
         talk=talk,
         versions=turn.versions,
-        plain_text=turn.text,
+        plain_text=own_words.in_text(turn.text),
         compared=_beside(turn.text, stored.get("compared"), stats.get("mode", "")),
         instructions=stored.get("instructions", asked_with),
         others=stored.get("instructions", asked_with) != asked_with,
@@ -262,7 +262,8 @@ def parts_html(parts: Sequence[tuple[str, Markup]]) -> str:
 
 def answer_html(pieces: Sequence[tuple[str, str]], citations: tuple[Citation, ...] = ()) -> Markup:
     """An answer's text, given as (text, level) in a row."""
-    return Markup("").join(render("block.html", block=block) for block in blocks(pieces, citations))
+    made = own_words.in_blocks(blocks(pieces, citations))
+    return Markup("").join(render("block.html", block=block) for block in made)
 
 
 def progress_html(now: Snapshot | None) -> str:

@@ -5,6 +5,7 @@ App, wire, worker and session pass it whole. Knows nothing of models; no torch.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
@@ -66,9 +67,10 @@ class Ask:
     (1-based), as if the book ended with it; None: there is no limit. `summary_length`: one of
     core.config.LENGTHS. `guest`: another program asks, and what it reads gives way to what the person reads.
     `instructions`: the person's own, for every answer ("answer in German, briefly"). UserError where
-    they are too long. `keep_all`: nothing is answered rather than that the oldest of the history is left out.
-    `compare`: the tokens of an answer that was given to this question before: they are judged by plain
-    decoding (Stats.verified) beside the answer.
+    they are too long. `text`: what stands before the first question of a conversation without a book, as it
+    is; the reading of it is kept as a book's. `keep_all`: nothing is answered rather than that the oldest of
+    the history is left out. `compare`: the tokens of an answer that was given to this question before: they
+    are judged by plain decoding (Stats.verified) beside the answer.
     """
 
     question: str | None = None
@@ -84,6 +86,7 @@ class Ask:
     summary_length: str = "page"
     guest: bool = False
     instructions: str = ""
+    text: str = ""
     keep_all: bool = False
     compare: tuple[int, ...] = ()
 
@@ -97,3 +100,8 @@ class Ask:
     def book_id(self) -> str:
         """The book by name; "" without one."""
         return self.book.sha256 if self.book is not None else ""
+
+    @property
+    def text_id(self) -> str:
+        """The text by name; "" without one."""
+        return hashlib.sha256(self.text.encode("utf-8", "replace")).hexdigest() if self.text else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from pathlib import Path
 
 import pytest
@@ -166,3 +167,20 @@ def test_file_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
         write_whole(file, b"new")
     assert file.read_text() == "old"
     assert [path.name for path in file.parent.iterdir()] == ["settings.json"]
+
+
+def test_no_sentence_hides_inside_another_string():
+    """What stands in the braces of an f-string is not extracted: it stayed English, and nobody was told."""
+    hidden = []
+    for folder in ("app", "core"):
+        for file in (REPO / folder).rglob("*.py"):
+            for outer in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+                if isinstance(outer, ast.JoinedStr):
+                    hidden += [f"{file.name}:{one.lineno}" for one in ast.walk(outer) if _sentence(one)]
+    assert hidden == [], "give it a name of its own before the f-string"
+
+
+def _sentence(node: ast.AST) -> bool:
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name) or not node.args:
+        return False
+    return node.func.id in ("_", "_n", "N_") and isinstance(node.args[0], ast.Constant)

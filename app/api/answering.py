@@ -16,7 +16,8 @@ from app.api.request import ApiError, Wanted
 from app.citations import Citations
 from app.faults import in_words
 from app.markup import Citation
-from core.documents.document import Document
+from core.ask import Ask
+from core.documents.document import Document, Section
 from core.events import Delta, Event, Failed, Finished, Loading, Looked, Prefill, Reading, Stats
 
 if TYPE_CHECKING:
@@ -170,8 +171,7 @@ class Answering:
 
     def _ended(self, event: Finished, made: Assembled) -> Ended:
         ask, evidence = self.wanted.ask, []
-        if ask.book is not None:
-            book = ask.book.up_to(ask.until)
+        if book := _looked_up_in(ask):
             cited = self._citations(event.text, book, ask.question or "", made.looked, event.stands)
             evidence = [_evidence(book, one) for one in cited.citations]
         return Ended(REASONS.get(event.reason, "stop"), event, evidence)
@@ -217,6 +217,16 @@ class Ended:
             "tbt_ms": stats.tbt_mean_ms,
             "ttft_s": stats.ttft_s,
         }
+
+
+def _looked_up_in(ask: Ask) -> Document | None:
+    """The book, or the text that was sent, with which an answer's sentences are compared."""
+    if ask.book is not None:
+        return ask.book.up_to(ask.until)
+    if not ask.text:
+        return None
+    whole = (Section("", 0, len(ask.text)),)
+    return Document("", "", "txt", ask.text, whole, sha256=ask.text_id)
 
 
 def _remark(event: Event) -> Remark | None:

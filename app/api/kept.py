@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 from core.ask import Ask
@@ -16,7 +16,7 @@ def keep(desk: Desk, ask: Ask, answer: Finished, looked: list[Looked]) -> None:
     """Writes question and answer behind the conversation they go on with, or what was said before with them
     as a new one. Raises sqlite3.Error where it cannot be written, and KeyError for a book that has gone.
     """
-    history = desk.history
+    history, ask = desk.history, _as_sent(ask)
     if ask.book_id:
         desk.library.get(ask.book_id)
     extra = {
@@ -39,6 +39,16 @@ def keep(desk: Desk, ask: Ask, answer: Finished, looked: list[Looked]) -> None:
         history.add(talk, "assistant", answer.text, extra=extra)
     desk.shelf_version += 1
     desk.change()
+
+
+def _as_sent(ask: Ask) -> Ask:
+    """With the text that the first question is about in that question."""
+    if not ask.text:
+        return ask
+    if not ask.history:
+        return replace(ask, question=ask.text + ask.question, text="")
+    first, *others = ask.history
+    return replace(ask, history=(replace(first, question=ask.text + first.question), *others), text="")
 
 
 def _going_on(desk: Desk, ask: Ask) -> str:

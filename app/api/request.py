@@ -11,7 +11,7 @@ import secrets
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from app.library import BookEntry
@@ -21,6 +21,7 @@ from core.documents.document import Document
 from core.errors import UserError
 
 MOST_STOPS, MOST_SEED = 4, 2**31 - 1
+LEAST_TEXT = 2000  # characters before a question that are worth being kept as read
 _PARAMS = {"temperature": "temperature", "top_p": "top_p", "seed": "seed"} | dict.fromkeys(
     ("max_tokens", "max_completion_tokens"), "max_new_tokens"
 )
@@ -99,13 +100,19 @@ def wanted(body: bytes, names: Mapping[str, str], book: Callable[[str], Document
         words = f"There is no model {model!r}; GET /v1/models lists those there are."
         raise ApiError(404, words, param="model", code="model_not_found")
     own = _own(given.get("triforce"))
-    history, question, first = _said(given.get("messages"))
+    history, question, before = _said(given.get("messages"))
     try:
         document = book(names[model]) if names[model] else None
     except KeyError:
         words = "That book is no longer on the shelf."
         raise ApiError(404, words, param="model", code="model_not_found") from None
+    first = history[0].question if history else question
     talk = hashlib.sha256(json.dumps([model, own, first]).encode()).hexdigest()[:32]
+    text = "" if document else first[:before]
+    if text and history:
+        history = (replace(history[0], question=first[before:]), *history[1:])
+    elif text:
+        question = first[before:]
     ask = Ask(
         question=None if own["summary"] else question,
         book=document,
@@ -116,6 +123,7 @@ def wanted(body: bytes, names: Mapping[str, str], book: Callable[[str], Document
         params=_params(given),
         history=() if own["summary"] else history,
         guest=True,
+        text=text,
     )
     if own["summary"] and document is None:
         raise ApiError(400, "Only a book can be summarised: name one as the model.", param="triforce")
@@ -184,40 +192,52 @@ def _own(value: Any) -> dict[str, Any]:
     return {name: given.get(name) for name in _OWN}
 
 
-def _said(messages: Any) -> tuple[tuple[Exchange, ...], str, str]:
-    """What was said before, the question, and what the conversation began with: instructions go before the
-    first question, and questions without an answer between are one.
+def _said(messages: Any) -> tuple[tuple[Exchange, ...], str, int]:
+    """What was said before, the question, and how many characters of the first one are the text that it is
+    about. Instructions go before the first question, and questions without an answer between are one.
     """
     if not isinstance(messages, list) or not messages:
         raise ApiError(400, "messages is a list with a question in it.", param="messages")
-    instructions: list[str] = []
     exchanges: list[Exchange] = []
-    asked: list[str] = []
-    first = ""
+    pieces: list[str] = []  # of the question at hand; those of instructions are of the first
+    asked, before = False, 0
     for message in messages:
-        role, text = _message(message)
+        role, texts = _message(message)
         if role in ("system", "developer"):
             if asked or exchanges:
                 raise ApiError(400, "Instructions come before everything else.", param="messages")
-            instructions.append(text)
+            pieces += texts
         elif role == "user":
-            asked.append(text)
+            asked, pieces = True, [*pieces, *texts]
         elif not asked:
             raise ApiError(400, "An answer without a question before it.", param="messages")
         else:
-            question = "\n\n".join([*instructions, *asked])
-            first, instructions = first or question, []
-            exchanges.append(Exchange(question, text))
-            asked = []
+            before = before if exchanges else _before_question(pieces)
+            exchanges.append(Exchange(_joined(pieces), _joined(texts)))
+            asked, pieces = False, []
     if not asked:
         raise ApiError(400, "The last message is the user's question.", param="messages")
-    question = "\n\n".join([*instructions, *asked]).strip()
+    question = _joined(pieces)
     if not question:
         raise ApiError(400, "The question is empty.", param="messages")
-    return tuple(exchanges), question, first or question
+    return tuple(exchanges), question, before if exchanges else _before_question(pieces)
 
 
-def _message(message: Any) -> tuple[str, str]:
+def _joined(pieces: list[str]) -> str:
+    return "\n\n".join(piece for piece in pieces if piece.strip()).strip()
+
+
+def _before_question(pieces: list[str]) -> int:
+    """How many characters of these, joined, are a text that the question stands behind: all before the last
+    piece or, of a long one, before its last line. 0 where that is short: it is read as fast as looked for.
+    """
+    whole, last = _joined(pieces), next((one.strip() for one in reversed(pieces) if one.strip()), "")
+    line = last.rfind("\n") + 1 if len(last) > LEAST_TEXT else 0
+    before = len(whole) - len(last) + line
+    return before if before >= LEAST_TEXT else 0
+
+
+def _message(message: Any) -> tuple[str, list[str]]:
     if not isinstance(message, dict) or set(message) - {"role", "content", "name"}:
         raise ApiError(400, "A message has a role and a content.", param="messages")
     role, content = message.get("role"), message.get("content")
@@ -228,7 +248,7 @@ def _message(message: Any) -> tuple[str, str]:
     if isinstance(content, list):
         if not all(isinstance(part, dict) and part.get("type") == "text" for part in content):
             raise ApiError(400, "Only text can be read: no pictures, no sound.", param="messages")
-        content = "\n\n".join(str(part.get("text", "")) for part in content)
+        return role, [str(part.get("text", "")) for part in content]
     if not isinstance(content, str):
         raise ApiError(400, "The content of a message is text.", param="messages")
-    return role, content
+    return role, [content]

@@ -11,7 +11,7 @@ from typing import Any
 from core.ask import Ask, Params
 from core.conversation.books import Recent
 from core.conversation.reading import Part, ReadingStyle
-from core.text.foreign import foreign
+from core.conversation.tongue import in_its_language
 from core.text.prompt import Turn
 from core.text.tokenizer import Tokenizer
 from core.text.words import translated as _
@@ -76,7 +76,9 @@ class Conversations:
         turns = []
         for said in ask.history:
             ids = said.ids or tuple(encode(said.answer))
-            words = instructed(asked_of_text(self._style, said.question), said.instructions)
+            plain = ask.book is None
+            words = said.question if plain else asked_of_text(self._style, said.question)
+            words = instructed(words, said.instructions)
             # two questions may have one answer, "Yes."
             question = known.get((said.question, ids)) or known.get((None, ids)) or tuple(encode(words))
             turns.append(Turn(question, ids))
@@ -136,7 +138,7 @@ def notes_key(ask: Ask) -> tuple:
 
 def asked(style: ReadingStyle, question: str) -> str:
     """A question as the model gets it."""
-    return style.answer_prompt.replace("{question}", _in_its_language(style, question))
+    return style.answer_prompt.replace("{question}", in_its_language(style, question))
 
 
 def asked_of_text(style: ReadingStyle, question: str) -> str:
@@ -146,13 +148,7 @@ def asked_of_text(style: ReadingStyle, question: str) -> str:
 
 def asked_of_passage(style: ReadingStyle, question: str) -> str:
     """A question about one passage, which stands before it with a blank line between."""
-    return style.passage_prompt.replace("{question}", _in_its_language(style, question))
-
-
-def _in_its_language(style: ReadingStyle, question: str) -> str:
-    """The question, with the wish for an answer in its language where that is not the prompts' own."""
-    wish = "" if style.english or not foreign(question) else f"\n{style.language_wish}"
-    return question.strip() + wish
+    return style.passage_prompt.replace("{question}", in_its_language(style, question))
 
 
 def instructed(prompt: str, instructions: str) -> str:

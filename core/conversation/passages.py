@@ -23,7 +23,7 @@ from core.conversation.turns import Turns
 from core.documents.document import Document
 from core.events import Delta, Event, Piece, Reading
 from core.evidence.passages import Passage
-from core.evidence.support import Evidence, Support, unsaid
+from core.evidence.support import UNSAID, Evidence, Support
 from core.stats import combined
 from core.text.ranking import terms
 from core.text.tokenizer import Tokenizer
@@ -237,7 +237,7 @@ def _restated(ask: Ask) -> str:
     if before is None:
         return ask.question
     answer = _first_words(before.answer)
-    if _plain(answer).startswith(_plain(unsaid())):
+    if _plain(answer).startswith(_plain(UNSAID)):
         answer = ""
     return " ".join(filter(None, (before.question.strip(), answer, ask.question.strip())))
 
@@ -279,10 +279,11 @@ def _not_said(ask: Ask, evidence: Evidence, found: Sequence[Passage]) -> tuple[P
         hint = _(
             "No passage shares a word with the question: ask with names or words that stand in the book."
         )
-        return (Piece(f"{unsaid()} {hint}", ""),)
+        return (Piece(f"{UNSAID} {hint}", ""),)
     places = [evidence.support("", one, ask.question).place for one in found[:_SHOWN_PASSAGES]]
     shown = "\n\n".join(_quoted(ask.book, place) for place in places)
-    return (Piece(f"{unsaid()} {_('Nearest passages:')}\n\n{shown}", ""),)
+    nearest = _("Nearest passages:")
+    return (Piece(f"{UNSAID} {nearest}\n\n{shown}", ""),)
 
 
 def _quoted(book: Document, place: tuple[int, int]) -> str:

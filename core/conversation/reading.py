@@ -64,6 +64,7 @@ class ReadingStyle:
     english: bool = False  # it answers in no other language
     # follows a question in another language than English, which the prompts around it are in
     language_wish: str = "Answer in the language of this question."
+    summary_language_wish: str = "Write in the language of the text."
     passages: bool = False  # it reads short texts best: questions are answered from passages by default
     temperature: float = 0.3
     top_p: float = 0.9

@@ -38,12 +38,12 @@ from core.conversation.reading import ReadingPlan, ReadingStyle, book_chapters, 
 from core.conversation.summary import Summarizer
 from core.conversation.supporting import whole_sentences
 from core.conversation.telling import Summaries
+from core.conversation.tongue import english_only, in_language_of, no_english
 from core.conversation.turns import Turns
 from core.documents.document import Document
 from core.engine import Engine
 from core.errors import UserError
 from core.events import Event, Reading
-from core.text.foreign import foreign
 from core.text.tokenizer import Tokenizer
 from core.text.words import duration
 from core.text.words import translated as _
@@ -134,7 +134,7 @@ class Session:
             return
         run = Run(replace(ask, book=ask.book.up_to(ask.until)), params, should_stop)
         ask, plan = run.ask, self._plan_for(run)
-        plan = replace(plan, notes=(*plan.notes, *self._english_only(ask.question)))
+        plan = replace(plan, notes=(*plan.notes, *english_only(self._style, ask.question)))
         if plan.mode == "passages":
             yield from self._from_passages.answer(run, plan, self._from_passages.found(ask, plan))
         elif ask.question is None and (plan.mode != "whole" or self._style.summaries != "told"):
@@ -197,20 +197,8 @@ class Session:
             "read_s_estimate": prefill_s if len(plan.parts) == 1 else self._summary_s(book, plan),
             "passages_s_estimate": self._expectation.passages_s(self._style),
             "from_passages": self._style.passages or self._wait_s(book, plan) > self._read_whole_s,
-            "notes": [*plan.notes, *self._no_english(book), *book.warnings],
+            "notes": [*plan.notes, *no_english(self._style, book), *book.warnings],
         }
-
-    def _english_only(self, question: str | None) -> tuple[str, ...]:
-        """What is to be known of a question in a language that the model does not answer in."""
-        if not (self._style.english and question and foreign(question)):
-            return ()
-        return (_("This model answers in English only. Ask in English, or choose another model."),)
-
-    def _no_english(self, book: Document) -> tuple[str, ...]:
-        """The same of a book."""
-        if not (self._style.english and foreign(book.text)):
-            return ()
-        return (_("This model reads and answers in English only. For this book, choose another model."),)
 
     def room(self, ask: Ask) -> dict[str, Any]:
         """How the context would be filled by an answer, see Turns.room; without a question: by the next one.
@@ -296,8 +284,9 @@ class Session:
         """A conversation without a book."""
         if run.ask.question is None:
             raise UserError(_("There is no book to summarise. Open one first."))
-        question = instructed(run.ask.question, run.ask.instructions)
-        done = yield from self._turns.turn(run, ("talk",), (), question)
+        question, sent = instructed(run.ask.question, run.ask.instructions), run.ask.text
+        key, text = ((run.ask.text_id, "sent"), self._tokenizer.encode(sent)) if sent else (("talk",), ())
+        done = yield from self._turns.turn(run, key, text, question, keep=bool(sent))
         yield self._turns.finished(done, sources=())
 
     def _whole(self, run: Run, plan: ReadingPlan) -> Iterator[Event]:
@@ -308,7 +297,7 @@ class Session:
             question = asked_of_text(self._style, ask.question)
         else:
             wish = of_length(self._style, self._style.whole_prompt, ask.summary_length)
-            question = quoting(self._style, wish)
+            question = quoting(self._style, in_language_of(ask.book.text, self._style, wish))
         question = instructed(question, ask.instructions)
         text = self._books.ids(ask.book, part)
         done = yield from self._turns.turn(

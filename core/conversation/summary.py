@@ -17,6 +17,7 @@ from core.conversation.answering import Answer
 from core.conversation.notes import Line, NoteStore, says_little, settled
 from core.conversation.reading import ReadingStyle
 from core.conversation.supporting import Stretch
+from core.conversation.tongue import in_language_of
 from core.documents.count import count_words
 from core.events import Delta, Event, Piece, Reading, Stats
 from core.stats import combined
@@ -58,7 +59,8 @@ class Summarizer:
 
     def known(self, book_id: str, text: str) -> tuple[Line, ...] | None:
         """The summary of a part that was read before."""
-        return self._store.get(book_id, *self._made_from(text, self._style.part_prompts))
+        prompts = self._in_language_of(text, self._style.part_prompts)
+        return self._store.get(book_id, *self._made_from(text, prompts))
 
     def forget(self, book_id: str) -> None:
         """Delete what was noted of a book."""
@@ -77,6 +79,7 @@ class Summarizer:
         keep: bool = True,
     ) -> Generator[Event, None, Told]:
         """The summary of one text: remembered, or told now; without `keep` it is told now and not kept."""
+        prompts = self._in_language_of(text.text, prompts)
         if not keep:
             return (yield from self._written(text, prompts, place, params, read))
         made_from = self._made_from(text.text, prompts)
@@ -116,6 +119,9 @@ class Summarizer:
             yield replace(place, attempt=attempt + 1)
             yield from shown(joined_lines(lines), stats)
         return Told(lines, stats)
+
+    def _in_language_of(self, text: str, prompts: Sequence[str]) -> list[str]:
+        return [in_language_of(text, self._style, prompt) for prompt in prompts]
 
     def _made_from(self, text: str, prompts: Sequence[str]) -> tuple[str, ...]:
         return self._kept_by, self._style.system, "\n".join(prompts), f"{self._style.supported:g}", text

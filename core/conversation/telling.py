@@ -18,6 +18,7 @@ from core.conversation.notes import Line, Note, grouped, joined
 from core.conversation.reading import Part, ReadingPlan, ReadingStyle, by_chapter, of_length, place_name
 from core.conversation.summary import Read, Summarizer, Text, Told, joined_lines, shown
 from core.conversation.supporting import Stretch, fewer, own_lines
+from core.conversation.tongue import in_language_of
 from core.conversation.turns import Turns
 from core.documents.document import Document
 from core.events import Event, Finished, Reading, Stand, Stats
@@ -268,8 +269,9 @@ class Summaries:
             yield Reading(number, len(sections), label, "whole summary", attempt=2 if number == 1 else 1)
             heading = ("\n\n" if text else "") + (f"## {section.heading}\n\n" if section.heading else "")
             yield from shown(heading, stats)
-            read = self._notes_reader(run, joined_lines(section.lines))
-            done = yield from read(instructed(prompt, run.ask.instructions), run.params)
+            told = joined_lines(section.lines)
+            wish = instructed(in_language_of(told, self._style, prompt), run.ask.instructions)
+            done = yield from self._notes_reader(run, told)(wish, run.params)
             text += heading + done.text.strip()
             figures.append(done.stats)
             if done.reason == "user":

@@ -25,7 +25,7 @@ from core.events import Looked
 from core.evidence.looked import LOOKED, Places, combined
 from core.evidence.passages import Passage, passages, sentences
 from core.text.ranking import Ranking, terms
-from core.text.words import translated as _
+from core.text.words import marked as N_
 
 AGREES = 0.5
 _CANDIDATES = 5
@@ -46,9 +46,8 @@ _APART = re.compile(r"^[ \t]*>[^\n]*$|^[^\n]*:[ \t]*$(?=\n\s*(?:[^\n]*:[ \t]*\n)
 _REACH = re.compile(r"(?:[^\w.,;:!?]+[\w'’]+){0,4}")
 
 
-def unsaid() -> str:
-    """What is said where the book bears no answer out."""
-    return _("The book does not seem to say.")
+# what is said where the book bears no answer out; kept in English, as an answer is
+UNSAID = N_("The book does not seem to say.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,8 +146,8 @@ class Evidence:
         A sentence of few content words, "The Eloi.", is held against the book together with `question`.
         """
         apart = [match.span() for match in _APART.finditer(answer)]
-        if answer.startswith(unsaid()):
-            apart.append((0, len(unsaid())))
+        if answer.startswith(UNSAID):
+            apart.append((0, len(UNSAID)))
         places = {one.sentence: one.places for one in looked}
         return tuple(
             replace(self._judged(answer[start:end], question, places.get(at, ())), start=start, end=end)

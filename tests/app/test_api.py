@@ -170,6 +170,66 @@ def test_an_engine_that_fails_is_an_error_of_the_server(client, engine):
         list(client.chat.completions.create(model=BOOK, messages=ask(), stream=True))
 
 
+# ---- a text in the messages
+
+TEXT = "The keeper lit the lamp. " * 100
+SENT = [
+    [{"role": "system", "content": TEXT}, *ask("Who?")],
+    [{"role": "user", "content": TEXT}, *ask("Who?")],
+    [{"role": "user", "content": [{"type": "text", "text": one} for one in (TEXT, "Who?")]}],
+    [{"role": "user", "content": f"{TEXT}\nWho?"}],
+    [{"role": "system", "content": "Be brief."}, {"role": "user", "content": f"{TEXT}\nWho?\n"}],
+]
+
+
+def put(messages: list[dict], names: dict[str, str] | None = None, book=None):
+    body = json.dumps({"model": "m", "messages": messages}).encode()
+    return wanted(body, names or {"m": ""}, lambda _id: book).ask
+
+
+@pytest.mark.parametrize("messages", SENT)
+def test_a_text_is_told_apart_from_the_question_behind_it(messages, book):
+    """What was read of it is kept by its hash, so it must be the same whatever is asked."""
+    first = put(messages)
+    assert first.question == "Who?" and TEXT.strip() in first.text and "Who" not in first.text
+    later = put([*messages, {"role": "assistant", "content": "He."}, *ask("Why?")])
+    assert (later.text, later.conversation_id) == (first.text, first.conversation_id)
+    assert [(one.question, one.answer) for one in later.history] == [("Who?", "He.")]
+    of_book = put(messages, {"m": "a" * 64}, book)
+    assert of_book.text == "" and of_book.question == first.text + first.question
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        ask("Who?"),
+        [{"role": "system", "content": "Be brief."}, *ask("Who?\n\nAnd why?")],
+        ask(TEXT),
+        [*ask(TEXT), {"role": "user", "content": " "}],
+    ],
+)
+def test_what_is_no_text_with_a_question_is_one_question(messages):
+    assert put(messages).text == ""
+    assert put(messages).question == "\n\n".join(one["content"].strip() for one in messages).strip()
+
+
+def test_an_answer_about_a_sent_text_has_its_evidence_and_is_kept_whole(client, desk, engine):
+    engine.answer = "“The keeper lit the lamp.” A dragon came."
+    messages = SENT[0]
+    made = client.chat.completions.create(model="smollm2-135m-instruct", messages=messages, store=True)
+    quoted, dragon = made.model_extra["triforce"]["evidence"]
+    text = engine.asked[-1].text
+    assert quoted["kind"] == "quoted" and quoted["page"] is None
+    assert text[quoted["book_start"] : quoted["book_end"]] == quoted["words"] == "The keeper lit the lamp"
+    assert dragon["kind"] == "nothing"
+    said = [*messages, {"role": "assistant", "content": engine.answer}, *ask("Why?")]
+    client.chat.completions.create(model="smollm2-135m-instruct", messages=said, store=True)
+    (talk,) = desk.history.conversations("")
+    turns = [one.text for one in desk.history.turns(talk.id)]
+    assert turns == [f"{TEXT}\n\nWho?", engine.answer, "Why?", engine.answer]
+    assert [one.title for one in desk.library.entries()] == ["The Lamp"], "it is no book of the shelf"
+
+
 # ---- a long read
 
 

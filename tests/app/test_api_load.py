@@ -68,3 +68,36 @@ def test_a_request_that_cannot_be_answered_is_refused_and_not_tried_again(desk, 
             )
         said = [{"role": "user", "content": "short"}]
         assert client.chat.completions.create(model="fake", messages=said).choices[0].message.content
+
+
+@pytest.mark.timeout(300)
+def test_a_book_sent_as_text_is_not_read_again_after_a_restart(make_desk, home_with_model, tmp_path):
+    """The whole way, from the official client to the embedded model in a process of its own, twice."""
+    key = ApiKey(tmp_path / "api.key").renew()
+    text = "".join(
+        f"On day {day} the water stood at {day} feet, and Mara wrote it down.\n" for day in range(40)
+    )
+
+    def asked(question: str, *before: dict) -> tuple[str, int, int]:
+        """The answer, how many tokens the prompt had, and how many of them were known."""
+        engine = Runtime(Settings(max_new_tokens=8, threads=1))
+        engine.start()
+        assert engine.wait_ready(120)
+        desk = make_desk(engine)
+        with served(Api(desk, ApiKey(tmp_path / "api.key")).routes()) as at:
+            client = openai.OpenAI(base_url=f"http://127.0.0.1:{at.port}/v1", api_key=key, timeout=120)
+            model = next(iter(client.models.list())).id
+            messages = [{"role": "system", "content": text}, *before, {"role": "user", "content": question}]
+            made = client.chat.completions.create(model=model, messages=messages, temperature=0, seed=1)
+        assert desk.library.entries() == []
+        engine.save(30)
+        desk.close()
+        usage = made.usage
+        known = usage.prompt_tokens_details.cached_tokens
+        return made.choices[0].message.content, usage.prompt_tokens, known
+
+    first, tokens, known = asked("Who wrote it down?")
+    assert known == 0 and tokens > 600
+    said = {"role": "user", "content": "Who wrote it down?"}, {"role": "assistant", "content": first}
+    _second, more, known = asked("Where did the water stand?", *said)
+    assert more > tokens and tokens - 60 < known < tokens, "all of the text, and nothing of the question"

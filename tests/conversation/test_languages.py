@@ -11,6 +11,7 @@ from tests.talks import STYLE, ask, book, finished, make
 ENGLISH = dataclasses.replace(STYLE, english=True)
 NOTE = "This model answers in English only."
 GERMAN = "Der Wärter zündete die Lampe an und schrieb, dass niemand kam. Er war nicht allein.\n\n" * 4
+LONG = Document("M", "", "txt", GERMAN * 3, (Section("Eins", 0, len(GERMAN) * 3),), sha256="m")
 WHOLE = Document("L", "", "txt", GERMAN, (Section("Eins", 0, len(GERMAN)),), sha256="l")
 
 
@@ -48,3 +49,32 @@ def test_card_of_a_book_in_another_language_says_so():
     assert note.startswith("This model reads and answers in English only.")
     assert make(style=ENGLISH)[0].card(book(1))["notes"] == []
     assert make()[0].card(WHOLE)["notes"] == []
+
+
+def summary_prompts(document: Document, **options) -> list[str]:
+    """What is asked for its summary, part by part."""
+    session, engine = make(**options)
+    ask(session, document, None)
+    return [CharTokenizer().decode(prompt) for prompt in engine.prompts]
+
+
+def test_summary_is_in_the_language_of_the_book():
+    """Nobody asks, so no question says which: a German book was summarised in English."""
+    wish = "\nWrite in the language of the text."
+    (whole,) = summary_prompts(WHOLE)
+    assert wish in whole
+    parts = summary_prompts(LONG)
+    assert len(parts) > 2 and all(wish in prompt for prompt in parts[:2])
+    for document, options in ((book(1), {}), (book(4), {}), (LONG, {"style": ENGLISH})):
+        assert not any("language of" in prompt for prompt in summary_prompts(document, **options))
+
+
+def test_summary_in_another_language_is_known_again():
+    """What was noted of a part is found by the words it was asked for with."""
+    session, engine = make()
+    ask(session, LONG, None)
+    read = len(engine.prompts)
+    ask(session, LONG, None)
+    told = [CharTokenizer().decode(prompt) for prompt in engine.prompts]
+    assert any("part?" in prompt for prompt in told[:read])
+    assert not any("part?" in prompt for prompt in told[read:])
