@@ -147,6 +147,7 @@ def _about_the_app(desk: Desk, text: dict[str, str]) -> dict[str, Callable[[], o
         "use-model": lambda: desk.used.use(text.get("name", "")),
         "dismiss": desk.dismiss,
         "restart": desk.restart_engine,
+        "cancel-loading": desk.cancel_loading,
         "set": lambda: _set(desk, text.get("id", ""), text.get("value", "")[:2000]),
         "tick-folder": lambda: _tick(desk, text.get("value", "")[:2000]),
         "reset": lambda: desk.reset(text.get("id", "")),

@@ -304,6 +304,14 @@ class Desk:
             self.engine.start()
         self.change()
 
+    def cancel_loading(self) -> None:
+        """Goes back to the model and the settings before."""
+        before = self.engine.cancel_loading()
+        if before is not None:
+            self._running = before
+            self.used.went_back(before)
+        self.change()
+
     def dismiss(self) -> None:
         """Takes the message away."""
         self.notice = None

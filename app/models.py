@@ -301,10 +301,22 @@ def _choice_file() -> Path:
     return paths.data_dir() / "model.json"
 
 
-def remember(name: str) -> None:
-    """The model the app starts with from now on, unless config.yaml names one."""
+def chosen() -> str | None:
+    """The model that was chosen in the app; None: none was."""
     try:
-        write_whole(_choice_file(), json.dumps({"model": name}))
+        name = json.loads(_choice_file().read_text(encoding="utf-8"))["model"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return name if isinstance(name, str) else None
+
+
+def remember(name: str | None) -> None:
+    """The model the app starts with from now on, unless config.yaml names one. None: none is chosen."""
+    try:
+        if name is None:
+            _choice_file().unlink(missing_ok=True)
+        else:
+            write_whole(_choice_file(), json.dumps({"model": name}))
     except OSError as error:
         log.warning("the choice of a model is not kept: %s", error)
 
@@ -313,12 +325,12 @@ def remembered(settings: Settings) -> Settings:
     """The settings with the model chosen in the app, where config.yaml leaves it open and the model is still
     here.
     """
-    if settings.model is not None:
+    name = chosen()
+    if settings.model is not None or name is None:
         return settings
     try:
-        name = json.loads(_choice_file().read_text(encoding="utf-8"))["model"]
         # a file from outside is not opened here: the engine looks at it under limits
         here = Path(name).is_file() if Path(name).is_absolute() else is_downloaded(find(name))
         return replace(settings, model=name) if here else settings
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, UserError):
+    except (OSError, ValueError, UserError):
         return settings

@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from app.copies import Copies
-from app.models import remember
+from app.models import chosen, remember
 from app.own_files import Choosing, drop, forget_folder, keep, look_into, name_folder, named_folders
 from app.system_dialog import chosen_file, dialog_command
 from core import paths
+from core.config import Settings
 from core.errors import UserError
 from core.model.elsewhere import Found, found_below, found_elsewhere
 from core.model.foreign import entry_safely
@@ -35,6 +36,8 @@ class ModelsUsed:
         self.choosing: Choosing | None = None
         self.copies = Copies(desk.models, desk.say)
         self._dialog = threading.Lock()
+        # the model that was asked for last, and what was chosen before that
+        self._asked: tuple[str, str | None] | None = None
         desk.models.arrived = self._arrived
 
     def use(self, name: str) -> None:
@@ -43,9 +46,16 @@ class ModelsUsed:
         wanted = next((one for one in desk.models.list if one.id == name and one.here and one.fits), None)
         if desk.refuse_while_busy() or wanted is None or wanted.name == desk.engine.model_name:
             return
+        self._asked = name, chosen()
         remember(name)
         threading.Thread(target=desk.engine.use, args=(name,), name="another model", daemon=True).start()
         desk.change()
+
+    def went_back(self, settings: Settings) -> None:
+        """Loading the model that was asked for was cancelled: later starts take the one before, too."""
+        if self._asked is not None and self._asked[0] != settings.model:
+            remember(self._asked[1])
+            self._asked = None
 
     def delete(self, name: str) -> None:
         """Deletes a downloaded model, unless it is the one in use."""

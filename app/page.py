@@ -146,7 +146,8 @@ class Page:
         covered = book is not None and desk.library.cover(book.sha256) is not None
         notice = desk.notice or _engine_notice(engine)
         device = {"cpu": "CPU", "cuda": "GPU"}.get((engine.plan or {}).get("device", ""), "")
-        state = (engine.state, engine.model_name, device, _progress(engine))
+        loading = engine.loading if engine.state == "loading" else None
+        state = (engine.state, engine.model_name, device, loading)
         room = desk.meter.room()
         own = (settings.instructions, desk.reading.notebook.instructions)
         reading = now and (now.phase, now.loading, now.reading, now.prefill, now.stopping)
@@ -154,7 +155,7 @@ class Page:
             "header": keep(
                 "header",
                 state,
-                lambda: views.header_html(state[0], model=state[1], device=device, progress=state[3]),
+                lambda: views.header_html(state[0], model=state[1], device=device, loading=loading),
             ),
             "library": keep(
                 "library",
@@ -340,10 +341,6 @@ def _edition(book: Document | None) -> tuple:
 def _question(turn: Turn | None) -> str:
     """What was asked, where it was a question about the book's matter."""
     return turn.text if turn and turn.role == "user" and not turn.extra.get("summary") else ""
-
-
-def _progress(engine: Runtime) -> float | None:
-    return engine.loading_fraction if engine.state == "loading" else None
 
 
 def _engine_notice(engine: Runtime) -> Notice | None:

@@ -62,8 +62,8 @@ class Runtime:
         self._closed = False
         self.state = "starting"
         self.error = ""
-        self.loading_stage = ""
-        self.loading_fraction: float | None = None
+        self.loading = Loading("")  # how far that is
+        self._ready_with: Settings | None = None  # the last settings that the engine became ready with
         self.plan: dict[str, Any] | None = None
         self.model_name = ""
         self.context_tokens = 0
@@ -102,6 +102,23 @@ class Runtime:
             self._fail_all(why)
             self._end_process()
             self._launch()
+
+    def cancel_loading(self) -> Settings | None:
+        """Go back to the settings, and the model, that ran before; the engine starts with them, and they are
+        returned. Where there are none, it stops until `start`. Nothing happens to an engine that is ready.
+        """
+        with self._lock:
+            if self.state not in ("starting", "loading") or self._closed:
+                return None
+            before = self._ready_with if self._ready_with != self._settings else None
+            if before is not None:
+                self._start_with(before, _("Loading was cancelled."))
+                return before
+            self._fail_all(_("Loading was cancelled."))
+            self._end_process()
+            self.error = _("Loading was cancelled. Restart the engine with the button at the top.")
+            self._become("failed")
+            return None
 
     def close(self) -> None:
         """End the engine process. Returns when it is gone."""
@@ -308,7 +325,7 @@ class Runtime:
             with self._changed:
                 if self.state not in ("starting", "loading") or self._closed:
                     return
-                now = Loading(self.loading_stage or _("Starting the engine"), self.loading_fraction)
+                now = self.loading if self.loading.stage else Loading(_("Starting the engine"))
                 if now == told:
                     self._changed.wait(0.5)
                     continue
@@ -344,7 +361,7 @@ class Runtime:
 
     def _launch(self) -> None:
         self._known_book, self._answering, self._guest = "", None, None
-        self.error, self.loading_stage, self.loading_fraction = "", _("Starting the engine"), None
+        self.error, self.loading = "", Loading(_("Starting the engine"))
         self._process = EngineProcess(self._command, heard=self._deliver, ended=self._ended)
         self._become("loading")
         self._post({"do": "load", "settings": self._settings.to_json()})
@@ -364,7 +381,7 @@ class Runtime:
                 self._inboxes.pop(message["id"], None)
                 self._get_ready(message["ready"])
             elif self.state == "loading" and isinstance(event, Loading):
-                self.loading_stage, self.loading_fraction = event.stage, event.fraction
+                self.loading = event
                 self._tell()
             elif self.state == "loading" and isinstance(event, Failed):
                 self.error = event.message
@@ -386,8 +403,7 @@ class Runtime:
         )
         self._mapped_files = facts["mapped_files"]
         self.stored_as = facts.get("stored_as", "")
-        self._failures = 0
-        self.loading_fraction = None
+        self._failures, self._ready_with = 0, self._settings
         self._become("ready")
 
     def _engine_died(self, how: str) -> None:

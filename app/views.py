@@ -17,6 +17,7 @@ from app.templating import render
 from app.turns import Turn
 from app.values import Notice, Opening
 from core.documents.document import Document
+from core.events import Loading
 from core.text.said import said, stage
 from core.text.words import duration
 from core.text.words import translated as _
@@ -31,10 +32,10 @@ NOTHING_CITED = Cited()
 # --- the bar on top
 
 
-def header_html(state: str, *, model: str, device: str, progress: float | None) -> str:
-    """Brand and the state of the engine."""
+def header_html(state: str, *, model: str, device: str, loading: Loading | None) -> str:
+    """Brand and the state of the engine. `loading`: how far that is, while it does."""
     detail = " · ".join(part for part in (model, device) if part)
-    return render("header.html", state=state, detail=detail, progress=progress)
+    return render("header.html", state=state, detail=detail, loading=loading)
 
 
 # --- the middle of the desk
@@ -296,9 +297,10 @@ def _doing(now: Snapshot) -> str:
 def _how_far(now: Snapshot) -> str:
     if now.stopping:
         return _("Stopping after this step…")
-    prefill = now.prefill
+    prefill, loading = now.prefill, now.loading
     if prefill is None:
-        return ""
+        left_s = loading.left_s if loading and now.phase == "loading" else None
+        return "" if left_s is None else _("about {time} left").format(time=duration(left_s))
     said = [
         _("{done} of {total} tokens").format(
             done=f"{prefill.done_tokens:,}", total=f"{prefill.total_tokens:,}"

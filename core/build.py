@@ -9,6 +9,7 @@ and a session put around it. torch is imported when the plan stands.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -18,12 +19,14 @@ from typing import TYPE_CHECKING
 from core import paths
 from core.ask import PER_QUESTION
 from core.config import Settings, use_data_dir
-from core.events import Progress
+from core.events import Loading, Progress
+from core.planning.budget import DRAFT_MODEL, WEIGHTS
 from core.text.words import translated as _
 
 if TYPE_CHECKING:
     from core.conversation.session import Session
     from core.engine import Engine
+    from core.hardware.loading import LoadTime
     from core.model.catalogue import CatalogueEntry
     from core.model.heads import Heads
     from core.planning.offers import Choice
@@ -32,18 +35,39 @@ if TYPE_CHECKING:
 
 _ALLOWANCE_SHARE = 0.25  # of the memory that is free once the model is loaded
 _ALLOWANCE_MOST = 4 << 30
+_TOLD_EVERY_S = 1.0
 
 
-def open_session(settings: Settings, *, progress: Progress = lambda stage, share: None) -> Session:
+def open_session(settings: Settings, *, hear: Callable[[Loading], None] = lambda loading: None) -> Session:
     """A session with the model that settings and machine ask for. Raises UserError, PlanError among them.
 
-    `progress` hears what is under way. Nothing is downloaded but the embedded model, where that is missing.
+    `hear` is told what is under way, at least every second, from another thread too. Nothing is downloaded
+    but the embedded model, where that is missing.
     """
     use_data_dir(settings)
-    progress(_("Looking at this machine"), None)
+    from core.hardware.loading import LoadTime
+    from core.hardware.measured import Measurements
+
+    load = LoadTime(Measurements(paths.data_dir()), settings.model or "")
+    with Told(hear, load.left_s) as tell:
+        session = _opened(settings, tell, load)
+    load.done()
+    return session
+
+
+def _opened(settings: Settings, tell: Progress, load: LoadTime) -> Session:
+    tell(_("Looking at this machine"), None)
     choice, replan = _planned(settings)
-    folder, draft = _folders(choice, progress)
-    progress(_("Loading the model"), None)
+    weights = sum(line.bytes for line in choice.plan.budget if line.name in (WEIGHTS, DRAFT_MODEL))
+    load.planned(weights)
+    folder, draft = _folders(choice, tell)
+    load.reading()
+    tell(_("Loading the model"), None)
+
+    def progress(stage: str, share: float | None) -> None:
+        load.read(share or 0.0)
+        tell(stage, share)
+
     engine, tokenizer = _loaded(settings, choice, folder, draft, replan, progress)
 
     import psutil
@@ -70,6 +94,35 @@ def open_session(settings: Settings, *, progress: Progress = lambda stage, share
         heads=[Head(*one) for one in heads],
         mapped_files=mapped,
     )
+
+
+class Told:
+    """Says what is under way and how long it may take, when that changes and every second besides: a number
+    that stands still looks like a program that hangs.
+    """
+
+    def __init__(self, hear: Callable[[Loading], None], left_s: Callable[[], float | None]) -> None:
+        self._hear, self._left_s = hear, left_s
+        self._now: tuple[str, float | None] | None = None
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._again, name="loading", daemon=True)
+
+    def __call__(self, stage: str, share: float | None) -> None:
+        self._now = stage, share
+        self._hear(Loading(stage, share, self._left_s()))
+
+    def __enter__(self) -> Told:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _again(self) -> None:
+        while not self._over.wait(_TOLD_EVERY_S):
+            if self._now is not None:
+                self._hear(Loading(*self._now, self._left_s()))
 
 
 def _planned(settings: Settings) -> tuple[Choice, Callable[[int], Plan]]:

@@ -83,10 +83,11 @@ class Stats:
 
 @dataclass(frozen=True, slots=True)
 class Loading:
-    """The engine is getting ready. `fraction` in 0..1, or None when unknown."""
+    """The engine is getting ready. `fraction` in 0..1 and `left_s`, until it is ready: None when unknown."""
 
     stage: str
     fraction: float | None = None
+    left_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -132,10 +132,10 @@ class Worker:
     # ---- the working thread --------------------------------------------------------------------------------
 
     def _load(self, message: dict[str, Any]) -> None:
-        def report(stage: str, fraction: float | None = None) -> None:
-            self._send(id=message["id"], event=pack(Loading(stage, fraction)))
+        def report(loading: Loading) -> None:
+            self._send(id=message["id"], event=pack(loading))
 
-        self._session = self._open(Settings.from_json(message["settings"]), progress=report)
+        self._session = self._open(Settings.from_json(message["settings"]), hear=report)
         self._send(id=message["id"], ready=self._session.facts)
 
     def _ask(self, message: dict[str, Any]) -> None:

@@ -19,14 +19,17 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from core import worker  # noqa: E402
 from core.conversation.reading import ReadingStyle  # noqa: E402
 from core.errors import UserError  # noqa: E402
+from core.events import Loading  # noqa: E402
 
 
-def open_session(settings, *, progress):
+def open_session(settings, *, hear):
     """The session of the worker, without a model."""
     from core.conversation.session import Session
     from tests.fakes import CharTokenizer, FakeEngine
 
-    progress("Making believe", 0.5)
+    hear(Loading("Making believe", 0.5, 7.0))
+    if settings.model == "endless":
+        time.sleep(600)
     if os.environ.get("SCRIPT_DIE"):
         os._exit(7)
     if os.environ.get("SCRIPT_FAIL"):

@@ -25,6 +25,19 @@ def test_the_example_streams_an_answer_and_its_figures(home_with_model: Path, tm
     )
 
 
+def test_a_load_says_how_long_it_takes_as_the_one_before_took(home_with_model: Path):
+    """The wiring of it: what one process measured, the next one says from its first word on."""
+    heard = []
+    for _start in range(2):
+        heard.append([])
+        build.open_session(Settings(context_tokens=512), hear=heard[-1].append).close()
+    first, again = heard
+    assert first[0].left_s is None and first[-1].fraction == 1.0
+    assert again[0].stage == "Looking at this machine" and again[0].left_s > 0.05
+    halfway = [one for one in again if one.fraction and 0.4 < one.fraction < 0.6]
+    assert halfway and all(one.left_s is None or one.left_s < again[0].left_s * 3 for one in halfway)
+
+
 def test_settings_reach_every_question(home_with_model: Path, monkeypatch):
     """Commands and page alike leave to the settings what a question does not choose itself."""
     engine = FakeEngine(lambda ids, params: CharTokenizer().encode("So."))

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from core.ask import Ask
+from core.config import Settings
 from core.documents.document import Document
 from core.errors import UserError
 from core.events import (
@@ -18,6 +19,7 @@ from core.events import (
     Event,
     Failed,
     Finished,
+    Loading,
     Piece,
     Prefill,
     Reading,
@@ -74,7 +76,8 @@ class FakeRuntime:
         self.changed: Callable[[], None] = lambda: None
         self.state = "starting"
         self.error = ""
-        self.loading_fraction: float | None = None
+        self.loading = Loading("Loading the model")
+        self.before = ""  # the model that `use` was called beside
         self.model_name = ""
         self.context_tokens = 8192
         self.stored_as, self.stored = "", 0
@@ -117,9 +120,18 @@ class FakeRuntime:
 
     def use(self, model: str) -> None:
         """Loads another model."""
+        self.before = self.model_name
         self.state = "loading"
         self._load()
-        self.model_name = model
+        if self.before:
+            self.model_name, self.before = model, ""
+
+    def cancel_loading(self) -> Settings | None:
+        """Back to the model before, or none."""
+        before, self.before = self.before, ""
+        self.error = "" if before else "Loading was cancelled."
+        self.state = "ready" if before else "failed"
+        return Settings(model=before) if before else None
 
     def rest(self) -> None:
         """Ends its process."""
@@ -283,6 +295,8 @@ class FakeRuntime:
 
     def _load(self) -> None:
         time.sleep(self.load_s)
+        if self.state != "loading":
+            return
         self.model_name = "SmolLM2-135M-Instruct"
         self.plan = {
             "model": self.model_name,
@@ -299,8 +313,7 @@ class FakeRuntime:
                 {"name": "Retrieval cache", "bytes": GB // 24, "place": "RAM"},
             ],
         }
-        if self.state == "loading":
-            self.state = "ready"
+        self.state = "ready"
 
 
 def _counted(sizes: tuple[int, ...], new: int) -> tuple[int, ...]:

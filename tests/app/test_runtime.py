@@ -267,7 +267,7 @@ def test_killed_app_leaves_no_engine_behind():
 def test_who_watches_is_told_of_every_change(make):
     """A page that is not told would show a loading engine for ever."""
     runtime, seen = make(), []
-    runtime.changed = lambda: seen.append((runtime.state, runtime.loading_fraction))
+    runtime.changed = lambda: seen.append((runtime.state, runtime.loading.fraction))
     runtime.start()
     assert runtime.wait_ready(20)
     last(ask(runtime))
@@ -313,3 +313,29 @@ def test_a_guest_that_is_stopped_ends_and_the_person_is_not_stopped_with_it(make
         pass
     runtime.stop_guest()
     assert list(mine)[-1].reason == "stop"
+
+
+def test_loading_is_cancelled_and_the_model_before_is_back(make):
+    """A large model that was chosen by mistake could only be waited for, or the app ended."""
+    runtime = make()
+    runtime.start()
+    assert runtime.wait_ready(60)
+    assert runtime.cancel_loading() is None and runtime.state == "ready", "nothing is loading"
+    runtime.use("endless")
+    wait_until(lambda: runtime.loading.left_s == 7.0, 60)
+    pid = runtime.pid
+    assert runtime.cancel_loading() == Settings()
+    assert runtime.wait_ready(60) and gone(pid)
+    assert runtime.model_name == "fake" and last(ask(runtime)).text == "You asked 'one'."
+
+
+def test_a_first_load_that_is_cancelled_waits_for_the_restart(make):
+    runtime = make()
+    runtime.use("endless")
+    waiting = ask(runtime)
+    next(waiting)
+    assert runtime.cancel_loading() is None
+    assert runtime.state == "failed" and "cancelled" in runtime.error and runtime.pid is None
+    assert isinstance(last(waiting), Failed)
+    runtime.start()
+    assert runtime.state == "loading"

@@ -115,7 +115,8 @@ def every_region() -> list[str]:
     quotes = (Citation(0, 4, 1, 2, BAD), Citation(5, 9, None), Citation(9, 9, None, kind="nothing"))
     cited = Cited((*quotes, *signs), (Found("quoted", BAD, BAD, 1, 2), Found("agrees", BAD, BAD, 1, 2)), 3, 2)
     return [
-        views.header_html(BAD, model=BAD, device=BAD, progress=0.5),
+        views.header_html(BAD, model=BAD, device=BAD, loading=None),
+        views.header_html("loading", model=BAD, device=BAD, loading=Loading(BAD, 0.5, 3.0)),
         render("log.html", folder=BAD, logs=[(BAD, BAD)]),
         library_html(
             [ENTRY],
