@@ -54,13 +54,14 @@ def plan_for(
     gamma: int | None = None,
     device: str | None = None,
     native: bool = True,
+    **more: int,
 ) -> tuple[Plan, Settings]:
     """The product's plan for so many tokens (`native`: for at least the model's own context, as the product
-    has it), and its settings.
+    has it), and its settings, `more` of them as given.
     """
     shape = catalogue.find(str(folder)).shape
     context = max(context_tokens, shape.native_context if native else 0)
-    given = {"retrieval_budget": budget, "gamma": gamma, "device": device}
+    given = {"retrieval_budget": budget, "gamma": gamma, "device": device, **more}
     settings = load_settings(
         None,
         {

@@ -25,7 +25,14 @@ SPLITS = {"none": (0, None), "one layer": (1, None), "both layers": (2, None), "
 BORDERS = [CHUNK - 1, CHUNK + 1, SEGMENT, SEGMENT + 1, 2 * BLOCK, 2 * SEGMENT + 1, 150]
 
 
-def offloaded(model: LlamaModel, split: str, capacity: int = 480, *, block: int = BLOCK) -> OffloadedKVCache:
+def offloaded(
+    model: LlamaModel,
+    split: str,
+    capacity: int = 480,
+    *,
+    block: int = BLOCK,
+    dtype: torch.dtype | None = None,
+) -> OffloadedKVCache:
     layers, blocks = SPLITS[split]
     return OffloadedKVCache(
         model.config.kv_shape,
@@ -36,6 +43,7 @@ def offloaded(model: LlamaModel, split: str, capacity: int = 480, *, block: int 
         resident_blocks=blocks,
         staging_blocks=2,
         fresh_tokens=40,
+        dtype=dtype,
     )
 
 

@@ -98,11 +98,15 @@ class Page:
         )
 
 
-def read_page(model: LlamaModel, ids: Sequence[int], *, budget: int, window: int) -> Page:
-    """The logits after `ids`, with `budget` tokens in the retrieval cache and `window` in the draft's."""
+def read_page(
+    model: LlamaModel, ids: Sequence[int], *, budget: int, window: int, rows: torch.dtype | None = None
+) -> Page:
+    """The logits after `ids`, with `budget` tokens in the retrieval cache and `window` in the draft's; the
+    full cache keeps `rows`.
+    """
     *known, newest = ids
     with torch.inference_mode():
-        full = FullKVCache(model.config.kv_shape, len(ids) + 8, model.backend, block_tokens=64)
+        full = FullKVCache(model.config.kv_shape, len(ids) + 8, model.backend, block_tokens=64, dtype=rows)
         retrieval = RetrievalKVCache(full, budget=budget, chunk=budget, recent=1, tail_tokens=8, slack=8)
         streaming = StreamingKVCache(
             model.config.kv_shape, model.backend, model.rope.rotate, sinks=1, window=window, slack=8

@@ -15,9 +15,11 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from core.cache.full import FullKVCache
 from core.decoding import decoder as outer_level
 from core.decoding import drafters as middle_level
 from core.decoding.verify import verify
+from core.model.llama import LlamaModel
 from tests.conftest import REPO
 from tests.decoding import mutants
 from tests.decoding.embedded import embedded, low_precision
@@ -29,6 +31,7 @@ FALSE_ALARM = 1e-6
 # of a normal variable, exceeded with probability FALSE_ALARM on either side together
 DEVIATIONS = 4.9
 LEAST_RESIDUAL = 0.3
+KV_8 = "8-bit KV"
 SAMPLINGS = [(0.6, 0.9), (1.0, 1.0)]
 BOOK = REPO / "assets" / "samples" / "the-light-on-the-holm.md"
 # tokens of the book; between them, next tokens of many kinds at both temperatures
@@ -38,16 +41,26 @@ PAGES = ((40, 294), (40, 359))
 @cache
 def read(folder: Path, precision: str) -> tuple[tuple[Page, ...], tuple[torch.Tensor, ...]]:
     """The pages as the loop sees them, and the logits of plain forwards: transformers' in fp32, the runtime's
-    own in bf16.
+    own in bf16 and, in fp32, over a KV cache in 8 bits.
     """
     reference, machine, tokenizer = embedded(folder)
-    model = machine.model if precision == "fp32" else low_precision(folder, in_codes=True).model
+    model = low_precision(folder, in_codes=True).model if precision == "bf16" else machine.model
+    rows = torch.int8 if precision == KV_8 else None
     ids = tokenizer(BOOK.read_text(encoding="utf-8"))["input_ids"]
-    pages = tuple(read_page(model, ids[start:end], budget=4, window=3) for start, end in PAGES)
+    pages = tuple(read_page(model, ids[start:end], budget=4, window=3, rows=rows) for start, end in PAGES)
+    if precision == KV_8:
+        return pages, tuple(over_codes(model, page.ids) for page in pages)
     if precision != "fp32":
         return pages, tuple(page.full for page in pages)
     with torch.inference_mode():
         return pages, tuple(reference(torch.tensor([page.ids])).logits[0, -1] for page in pages)
+
+
+def over_codes(model: LlamaModel, ids: tuple[int, ...]) -> torch.Tensor:
+    """The logits [vocab] of one plain pass over rows of codes."""
+    cache = FullKVCache(model.config.kv_shape, len(ids), model.backend, dtype=torch.int8)
+    with torch.inference_mode():
+        return model.forward(ids, cache)[-1]
 
 
 def sampled(folder: Path, settings: tuple[float, float], rounds: int, precision: str = "fp32") -> Sample:
@@ -100,6 +113,11 @@ def test_sampled_tokens_follow_the_target(embedded_model_dir: Path, settings: tu
     check(embedded_model_dir, settings, 1_000)
 
 
+def test_sampled_tokens_follow_the_target_over_8_bit_rows(embedded_model_dir: Path):
+    """The law is that of plain decoding over the same rows; another cache's would be refused."""
+    check(embedded_model_dir, SAMPLINGS[0], 1_000, KV_8)
+
+
 @pytest.mark.parametrize(
     "settings",
     [SAMPLINGS[0], pytest.param(SAMPLINGS[1], marks=pytest.mark.slow)],
@@ -115,7 +133,7 @@ def test_the_same_sample_catches_a_residual_from_p(
 
 @pytest.mark.slow
 @SETTINGS
-@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("precision", ["fp32", "bf16", KV_8])
 def test_large_samples_follow_the_target(
     embedded_model_dir: Path, settings: tuple[float, float], precision: str
 ):

@@ -19,9 +19,10 @@ from core.model.gguf_config import bits_of, bytes_in_codes, config_of, format_of
 from core.model.gguf_folder import opened
 from core.model.gguf_weights import GgufWeights
 from core.model.loader import load_model
+from core.model.shapes import FAMILIES
 from core.model.stored import fingerprint
 from tests.gguf_files import write_gguf
-from tests.tiny import FAMILIES, oracle
+from tests.tiny import oracle
 
 # as Q4_K_M has it: some matrices in other kinds than their neighbours
 MIXED = {"": "Q4_K", "v_proj": "Q6_K", "down_proj": "Q6_K", "embed_tokens": "Q5_K", "lm_head": "Q8_0"}
