@@ -31,7 +31,7 @@ def sources_said(sources: Sequence[str]) -> str:
 def in_blocks(blocks: Sequence[Block]) -> tuple[Block, ...]:
     """The same of an answer in blocks: what is the model's has levels, and is left as it is."""
     below = [*(one.tag == "blockquote" for one in blocks[1:]), False]
-    return tuple(_block(one, quoted) for one, quoted in zip(blocks, below, strict=True))
+    return tuple(_block(one, quoted) for one, quoted in zip(blocks, below, strict=False))
 
 
 def _block(block: Block, quoted: bool) -> Block:

@@ -69,3 +69,4 @@ def test_blocks_without_words_of_the_program_are_the_same():
     made = blocks([("# One\n\n- a\n- b\n\n> c", "")])
     with in_language("de"):
         assert in_blocks(made) == made
+        assert in_blocks(()) == (), "an answer that has not begun"
