@@ -159,16 +159,17 @@ class Engine:
         yield Done(reason, recorder.stats(peak_memory_bytes=self._peak_memory()), notes)
 
     @torch.inference_mode()
-    def log_probability(self, context: Context, ids: Sequence[int], said: Sequence[int]) -> float:
-        """Of the model going on with `said` after `ids`, which an answer was just generated for, in nats, at
-        temperature 1 and without a penalty. One short pass; the context keeps `ids` and loses the answer.
+    def log_probabilities(self, context: Context, ids: Sequence[int], said: Sequence[int]) -> list[float]:
+        """Of the model going on with every token of `said` after `ids`, which were just read, in nats, at
+        temperature 1 and without a penalty. One short pass; the context keeps `ids` and loses what came
+        behind them.
         """
         assert said and len(ids) + len(said) <= context.capacity, (len(ids), len(said), context.capacity)
         cache, known = context.cache, context.keep_prefix_of(ids)
         logits = self.model.forward([*ids[known:], *said[:-1]], cache)[-len(said) :]
         cache.rollback(known)
         wanted = torch.tensor(said, device=logits.device)
-        return float(logits.float().log_softmax(-1).gather(1, wanted[:, None]).sum())
+        return logits.float().log_softmax(-1).gather(1, wanted[:, None])[:, 0].tolist()
 
     def _attempt(self, run: _Answer) -> Generator[Prefill | Round, None, str]:
         """Reads what the context lacks of prompt and answer so far and goes on. Returns the reason."""

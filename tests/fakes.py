@@ -70,10 +70,10 @@ class FakeEngine:
     saved: list[tuple[str, int]] = field(default_factory=list)  # (book, tokens) of each save
     forgotten: list[str] = field(default_factory=list)
     # of what the engine is asked the log-probability of: (prompt, said)
-    likely: Callable[[list[int], Sequence[int]], float] = lambda ids, said: -99.0
+    likely: Callable[[list[int], Sequence[int]], list[float]] = lambda ids, said: [-9.0] * len(said)
 
-    def log_probability(self, context: FakeContext, ids: list[int], said: Sequence[int]) -> float:
-        assert not context.closed and context.ids[: len(ids)] == ids, "of a prompt that was just answered"
+    def log_probabilities(self, context: FakeContext, ids: list[int], said: Sequence[int]) -> list[float]:
+        assert not context.closed and context.ids[: len(ids)] == ids, "of a prompt that was just read"
         return self.likely(ids, said)
 
     def new_context(self, capacity_tokens: int) -> FakeContext:
@@ -117,8 +117,8 @@ class FakeEngine:
             if should_stop():
                 yield Done("user", Stats(prompt_tokens=len(ids)))
                 return
+            context.ids = list(ids[: common + done])
             yield Prefill(done, new, 0.1, 0.0)
-        context.ids = list(ids)
         tokens = [*self.reply(ids, params), EOS]
         written = 0
         for start in range(0, len(tokens), 2):

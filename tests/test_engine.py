@@ -82,12 +82,12 @@ def test_the_probability_of_something_else_to_say_leaves_the_context_as_it_was(t
     """It must be that of the prompt alone, not behind the answer, and the next prompt must not see it."""
     context, said, params = tiny.new_context(400), [7, 3, 3, 11], replace(GREEDY, mode=mode)
     answer, _ = run(tiny, context, PROMPT, params)
-    found = tiny.log_probability(context, PROMPT, said)
+    found = tiny.log_probabilities(context, PROMPT, said)
     with torch.inference_mode():
         fresh = tiny.new_context(400)
         logits = tiny.model.forward([*PROMPT, *said], fresh.cache)[len(PROMPT) - 1 : -1]
     laws = logits.float().log_softmax(-1)
-    assert found == pytest.approx(sum(float(laws[i, token]) for i, token in enumerate(said)), abs=1e-3)
+    assert found == pytest.approx([float(laws[i, token]) for i, token in enumerate(said)], abs=1e-3)
     assert context.ids == PROMPT[: len(context.ids)] and len(context.ids) == context.cache.length
     following = [*PROMPT, *answer, 9, 8]
     assert run(tiny, context, following, params) == run(tiny, tiny.new_context(400), following, params)

@@ -17,12 +17,14 @@ from benchmarks.store import Table
 from core.ask import Ask, Params
 from core.config import load_settings
 from core.conversation.answering import answer
-from core.conversation.asking import asked_of_passage
+from core.conversation.asking import Run, asked_of_passage
 from core.conversation.consensus import agreed, drawn
 from core.conversation.reading import ReadingStyle
+from core.conversation.reranking import Heard
 from core.conversation.session import Session
 from core.documents import read_document
 from core.events import Finished
+from core.evidence.passages import Passage, passages
 from core.hardware.probe import probe
 from core.planning.offers import choose
 from core.text.prompt import build
@@ -125,7 +127,8 @@ class Program:
         )
         said, seconds = self._asked(ask)
         found = self._found(ask)
-        hits = [any(_overlap(place, (p.start, p.end)) for place in one.gold) for p in found]
+        right = scores.holding(one.text, one.gold, one.answers, [(p.start, p.end) for p in passages(book)])
+        hits = [(p.start, p.end) in right for p in found]
         first = said.split("\n\n")[0].strip()
         return {
             "story": one.story,
@@ -178,9 +181,7 @@ class Program:
         return {"max_new_tokens": tokens, "temperature": 0.0, "seed": 1, "mode": self.mode}
 
     def _asked(self, ask: Ask) -> tuple[str, float]:
-        if self._book not in (None, ask.book_id):
-            self.session.forget_book(self._book)
-        self._book = ask.book_id
+        self._turn_to(ask)
         start, text = time.perf_counter(), ""
         for event in self.session.ask(ask):
             if isinstance(event, Finished):
@@ -188,10 +189,32 @@ class Program:
         self.session.forget(ask.conversation_id)
         return text.strip(), round(time.perf_counter() - start, 1)
 
-    def _found(self, ask: Ask) -> Sequence[Any]:
-        """The passages the program reads for a question, best first."""
+    def _found(self, ask: Ask) -> Sequence[Passage]:
+        """The passages the program reads for a question, best first, in the order it asks them in."""
+        if self.style.doubt is not None:
+            return [one.passage for one in self.heard(ask)]
+        return [passage for passage, _score in self._by_words(ask)]
+
+    def heard(self, ask: Ask) -> list[Heard]:
+        """What the model says of the passages nearest by words, in its order."""
+        self._turn_to(ask)
+        run = Run(ask, Params(**self._greedy(_ANSWER_TOKENS)), lambda: False)
+        events = self.session._from_passages.ranked(run, self._by_words(ask))
+        while True:
+            try:
+                next(events)
+            except StopIteration as end:
+                return end.value
+
+    def _by_words(self, ask: Ask) -> list[tuple[Passage, float]]:
         plan = self.session.reading_plan(ask.book, fit="passages")
         return self.session._from_passages.found(ask, plan)
+
+    def _turn_to(self, ask: Ask) -> None:
+        """Another book's contexts are let go."""
+        if self._book not in (None, ask.book_id):
+            self.session.forget_book(self._book)
+        self._book = ask.book_id
 
 
 def run(
@@ -241,12 +264,6 @@ def _mean(rows: Sequence[dict[str, Any]], name: str) -> float | None:
 
 def _share(rows: Sequence[dict[str, Any]], name: str, *, without: bool) -> float | None:
     return round(statistics.fmean(row[name] != without for row in rows), 4) if rows else None
-
-
-def _overlap(gold: tuple[int, int], found: tuple[int, int]) -> bool:
-    """Whether more than half of the shorter one stands in the other."""
-    common = min(gold[1], found[1]) - max(gold[0], found[0])
-    return common > min(gold[1] - gold[0], found[1] - found[0]) / 2
 
 
 def kept(rows: dict[str, list[dict[str, Any]]], model: str, split: str, seed: int) -> dict[str, Any]:

@@ -11,6 +11,8 @@ import string
 from collections import Counter
 from collections.abc import Sequence
 
+from core.text.ranking import terms
+
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _PUNCTUATION = re.compile("[" + re.escape(string.punctuation) + "“”‘’—…]")
 _WORDS = re.compile(r"[a-z0-9]+")
@@ -53,6 +55,28 @@ def unknown_names(said: str, text: str) -> tuple[int, int]:
     known = set(_WORDS.findall(text.lower()))
     names = [name.lower() for name in _INSIDE.findall(said)]
     return sum(name not in known for name in names), len(names)
+
+
+def holding(
+    text: str, gold: Sequence[tuple[int, int]], answers: Sequence[str], passages: Sequence[tuple[int, int]]
+) -> set[tuple[int, int]]:
+    """The passages that hold the answer, of all `passages` of a text; `gold` are the sections that do.
+
+    Sections end elsewhere than passages do: of a section that lies in several, those hold the answer that
+    have as many of its words as any; where the section has none of them, the one with the most of it.
+    """
+    right = set()
+    for low, high in gold:
+        parts = [((s, e), max(low, s), min(high, e)) for s, e in passages if s < high and e > low]
+        wanted = [set(terms(answer)) & set(terms(text[low:high])) for answer in answers]
+        words = [set(terms(text[left:end])) for _passage, left, end in parts]
+        held = [max((len(one & known) for one in wanted), default=0) for known in words]
+        most = max(held)
+        if most:
+            right |= {passage for (passage, _left, _end), one in zip(parts, held, strict=True) if one == most}
+        else:
+            right.add(max(parts, key=lambda part: part[2] - part[1])[0])
+    return right
 
 
 def _grams(text: str, n: int) -> Counter[tuple[str, ...]]:

@@ -12,13 +12,15 @@ import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from core.ask import Ask, Exchange, Params
+from core.ask import Ask, Params
 from core.conversation.answering import Answer
 from core.conversation.asking import Conversations, Run, asked_of_passage, instructed, not_followed
 from core.conversation.books import Books
 from core.conversation.books import passage as text_of
 from core.conversation.consensus import agreed, drawn
+from core.conversation.following import looked_up, restated
 from core.conversation.reading import Part, ReadingPlan, ReadingStyle, place_name
+from core.conversation.reranking import Heard, doubted, reranked
 from core.conversation.turns import Turns
 from core.documents.document import Document
 from core.events import Delta, Event, Piece, Reading
@@ -29,15 +31,10 @@ from core.text.ranking import terms
 from core.text.tokenizer import Tokenizer
 from core.text.words import translated as _
 
-MOST_PASSAGES = 6
+MOST_PASSAGES = 6  # that are asked
+_HEARD_PASSAGES = 8  # that the model puts in order before: each is read for it
 _SHOWN_PASSAGES = 3  # where none answers
 _QUOTE_CHARS = 500
-_FEW_WORDS = 2  # content words: a question with so few leans on the one before
-_BEFORE_WORDS = 40  # of an answer, as far as it is put before the next question
-_LEANS = re.compile(
-    r"\b(?:he|him|his|she|hers?|it|its|they|them|their|theirs|this|that|these|those|there|then|so|one)\b",
-    re.IGNORECASE,
-)
 # in words of the model's own: "the text does not mention him", "her name is not given"
 _REFUSES = re.compile(
     r"\b(?:passage|text|excerpt|information)\b[^.]*?(?:\bnot|n['’]t|\bno|\bnever)\b"
@@ -52,17 +49,15 @@ _CHOICE = re.compile(
     r"|can|could|will|would|shall|should|may|might|must)\b",
     re.IGNORECASE,
 )
-_NAME = re.compile(r"(?<!\w)[A-Z][^\W\d_]{2,}(?!\w)")
 
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """What was answered from one passage. `doubted`: by the model itself."""
+    """What was answered from one passage."""
 
     answer: Answer
     pieces: tuple[Piece, ...]
     support: Support
-    doubted: bool
 
 
 class FromPassages:
@@ -86,34 +81,51 @@ class FromPassages:
         self._books, self._conversations = books, conversations
         self._room_tokens, self._clock = room_tokens, clock
 
-    def found(self, ask: Ask, plan: ReadingPlan) -> list[Passage]:
-        """The passages of what may be read that the question's words point at, best first; those of the
-        question before with them, where this one leans on it.
+    def found(self, ask: Ask, plan: ReadingPlan) -> list[tuple[Passage, float]]:
+        """The passages of what may be read that the question's words point at, best first, with their scores;
+        those of the question before with them, where this one leans on it.
         """
-        evidence = self._books.evidence(ask.book)
-        before = leant_on(ask)
-        words = ask.question
-        if before is not None:
-            names = " ".join(_NAME.findall(_first_words(before.answer)))
-            words = f"{ask.question} {before.question} {names}"
-        near = evidence.nearest(words, len(evidence.passages))
+        near = self._books.evidence(ask.book).pointed_at(looked_up(ask))
         inside = [
-            one
-            for one in near
+            (one, score)
+            for one, score in near
             if any(place.start <= one.start and one.end <= place.end for place in plan.parts)
         ]
-        return inside[:MOST_PASSAGES]
+        return inside[: MOST_PASSAGES if self._style.doubt is None else _HEARD_PASSAGES]
 
-    def answer(self, run: Run, plan: ReadingPlan, found: Sequence[Passage]) -> Iterator[Event]:
-        """The events of the answer: `found` are read one after the other until one says it, then it comes as
-        one text.
+    def ranked(self, run: Run, found: Sequence[tuple[Passage, float]]) -> Generator[Event, None, list[Heard]]:
+        """What is `found`, read and put in order by the model; fewer where somebody stopped it."""
+        heard: list[Heard] = []
+        question, own = self._put(run.ask), restated(run.ask)
+        params = self._conversations.passage_params(run.ask, run.params)
+        for number, (passage, score) in enumerate(found, 1):
+            yield Reading(number, len(found), _where(run.ask.book, (passage.start, passage.end)), "passage")
+            text = self._text(run.ask, passage, params)
+            said = yield from self._turns.likelihoods(
+                run, _key(run.ask, passage), text, question, own, params
+            )
+            if said is None:
+                break
+            heard.append(Heard(passage, score, *said))
+        return reranked(heard, self._style)
+
+    def answer(self, run: Run, plan: ReadingPlan, found: Sequence[tuple[Passage, float]]) -> Iterator[Event]:
+        """The events of the answer: of what is `found` one passage after the other is asked until one says
+        it, then it comes as one text.
         """
         ask, started = run.ask, self._clock()
-        evidence, tried, stopped = self._books.evidence(ask.book), [], False
-        best, more, notes = None, [], {}
-        for rank, passage in enumerate(found):
-            label = _where(ask.book, (passage.start, passage.end))
-            yield Reading(rank + 1, len(found), label, "passage")
+        evidence, order = self._books.evidence(ask.book), [passage for passage, _score in found]
+        asked, reached, stopped = order, len(order), False
+        if self._style.doubt is not None:
+            heard = yield from self.ranked(run, found)
+            reached, stopped = len(heard), len(heard) < len(found)
+            order = [one.passage for one in heard]
+            asked = [one.passage for one in heard if not doubted(one, heard, self._style)]
+        tried, best, more, notes = [], None, [], {}
+        for rank, passage in enumerate([] if stopped else asked[:MOST_PASSAGES]):
+            if self._style.doubt is None:
+                reached = rank
+                yield Reading(rank + 1, len(found), _where(ask.book, (passage.start, passage.end)), "passage")
             one = yield from self._read(run, passage, evidence, run.params)
             if stopped := one.answer.reason == "user":
                 break
@@ -121,13 +133,13 @@ class FromPassages:
             if self._counts(one, ask):
                 best, more = yield from self._chosen(run, passage, evidence, one)
                 break
-        sources = _sources(ask.book, found[: len(tried)])
+        sources = _sources(ask.book, asked[: len(tried)] or order)
         if best and ask.instructions:
-            best, again = yield from self._as_wished(run, found[len(tried) - 1], evidence, best)
+            best, again = yield from self._as_wished(run, asked[len(tried) - 1], evidence, best)
             more += again
             if not again:
                 notes[not_followed()] = None
-        pieces = _answered(ask.book, best) if best else _not_said(ask, evidence, found)
+        pieces = _answered(ask.book, best) if best else _not_said(ask, evidence, order)
         if stopped:  # what was not looked for is not called missing
             pieces = ()
         stats = replace(
@@ -139,7 +151,7 @@ class FromPassages:
         notes |= dict.fromkeys(note for one in (*tried, *more) for note in one.answer.notes)
         if stopped:
             words = _("Stopped in passage {number} of {count}.")
-            notes[words.format(number=len(tried) + 1, count=len(found))] = None
+            notes[words.format(number=min(reached + 1, len(found)), count=len(found))] = None
         reason = "user" if stopped else best.answer.reason if best else "stop"
         done = Answer(reason, text, tuple(self._tokenizer.encode(text)), stats, tuple(notes))
         decoded = best.answer.token_ids if best else ()
@@ -166,7 +178,7 @@ class FromPassages:
         """
         more: list[Tried] = []
         for params in drawn(self._style, run.params):
-            one = yield from self._read(run, passage, evidence, params, doubt=False)
+            one = yield from self._read(run, passage, evidence, params)
             if one.answer.reason == "user":
                 break
             more.append(one)
@@ -174,45 +186,46 @@ class FromPassages:
         return counting[agreed([one.answer.text for one in counting])], more
 
     def _read(
-        self,
-        run: Run,
-        passage: Passage,
-        evidence: Evidence,
-        params: Params,
-        *,
-        instructions: str = "",
-        doubt: bool = True,
+        self, run: Run, passage: Passage, evidence: Evidence, params: Params, *, instructions: str = ""
     ) -> Generator[Event, None, Tried]:
-        """The answer from one passage, which nobody sees yet. `doubt`: the model is asked whether it does."""
+        """The answer from one passage, which nobody sees yet."""
         params = self._conversations.passage_params(run.ask, params)
-        text = self._tokenizer.encode(text_of(run.ask.book, passage) + "\n\n")
-        # all of it, unless one sentence is longer than the context
-        text = text[: self._room_tokens(params.max_new_tokens) - self._tokenizer.count(instructions)]
-        key = run.ask.book_id, "passage", passage.start, passage.end
-        question = instructed(asked_of_passage(self._style, _restated(run.ask)), instructions)
-        events, pieces = self._turns.passing(run, key, text, question, params, doubt=doubt), []
+        text = self._text(run.ask, passage, params, instructions)
+        question = instructed(self._put(run.ask), instructions)
+        events, pieces = self._turns.passing(run, _key(run.ask, passage), text, question, params), []
         while True:
             try:
                 event = next(events)
             except StopIteration as finished:
-                done, doubted = finished.value
-                support = evidence.support(done.text, passage, run.ask.question)
-                return Tried(done, tuple(pieces), support, doubted)
+                done: Answer = finished.value
+                return Tried(done, tuple(pieces), evidence.support(done.text, passage, run.ask.question))
             if isinstance(event, Delta):
                 pieces += event.pieces
             else:
                 yield event
 
+    def _put(self, ask: Ask) -> str:
+        return asked_of_passage(self._style, restated(ask))
+
+    def _text(self, ask: Ask, passage: Passage, params: Params, instructions: str = "") -> list[int]:
+        """The passage as ids: all of it, unless one sentence is longer than the context."""
+        ids = self._tokenizer.encode(text_of(ask.book, passage) + "\n\n")
+        return ids[: self._room_tokens(params.max_new_tokens) - self._tokenizer.count(instructions)]
+
     def _counts(self, one: Tried, ask: Ask) -> bool:
-        """Whether it is an answer that its passage bears out and the model does not doubt."""
+        """Whether it is an answer that its passage bears out."""
         said = one.answer.text.strip()
         return (
             bool(said)
-            and not one.doubted
             and not _REFUSES.search(said.split("\n")[0])
             and one.support.bears_out
             and not _repeats(said, ask.question)
         )
+
+
+def _key(ask: Ask, passage: Passage) -> tuple:
+    """What the context of a passage is kept under."""
+    return ask.book_id, "passage", passage.start, passage.end
 
 
 def _repeats(answer: str, question: str) -> bool:
@@ -221,35 +234,6 @@ def _repeats(answer: str, question: str) -> bool:
     """
     said = set(terms(answer))
     return bool(said) and said <= set(terms(question)) and not _CHOICE.search(question)
-
-
-def leant_on(ask: Ask) -> Exchange | None:
-    """What was asked before, where the question cannot be understood without it."""
-    if not ask.history:
-        return None
-    leans = _LEANS.search(ask.question) or len(set(terms(ask.question))) < _FEW_WORDS
-    return ask.history[-1] if leans else None
-
-
-def _restated(ask: Ask) -> str:
-    """The question as a reader of one passage understands it: behind the one it leans on and its answer."""
-    before = leant_on(ask)
-    if before is None:
-        return ask.question
-    answer = _first_words(before.answer)
-    if _plain(answer).startswith(_plain(UNSAID)):
-        answer = ""
-    return " ".join(filter(None, (before.question.strip(), answer, ask.question.strip())))
-
-
-def _first_words(answer: str) -> str:
-    """An answer without the quotations below it, if it is short enough to be repeated."""
-    first = answer.strip().split("\n\n")[0]
-    return " ".join(first.split()) if len(first.split()) <= _BEFORE_WORDS else ""
-
-
-def _plain(text: str) -> str:
-    return " ".join(re.findall(r"\w+", text.lower()))
 
 
 def _answered(book: Document, best: Tried) -> tuple[Piece, ...]:

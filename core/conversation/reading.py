@@ -54,9 +54,14 @@ class ReadingStyle:
         "exactly: The passage does not say.\n\n{question}"
     )
     refusal: str = "The passage does not say."
-    # an answer from a passage is not given where the log-probability of `refusal` is above this: greedy text
-    # says little of how sure a model is. None: a model whose refusals were not measured
+    # a passage is not asked where the log-probability of `refusal` is above this, less `margin_weight` times
+    # how much likelier the question is behind it than behind others: greedy text says little of how sure a
+    # model is. None: a model whose refusals were not measured, which puts no passages in order
     doubt: float | None = None
+    # beside a passage's score by words (core.conversation.reranking)
+    asked_weight: float = 0.0
+    refused_weight: float = 0.0
+    margin_weight: float = 0.0
     # so many more short answers are drawn, and the one that all agree with most is given; 0: a model that was
     # not measured to gain by it (core.conversation.consensus)
     consensus: int = 0

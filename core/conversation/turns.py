@@ -20,9 +20,9 @@ from core.conversation.looking import Looker, Stretches
 from core.conversation.reading import ReadingPlan, ReadingStyle
 from core.conversation.verification import verify_answer
 from core.decoding.context import Context
-from core.engine import Engine
+from core.engine import Done, Engine
 from core.errors import UserError
-from core.events import Event, Finished, Verified
+from core.events import Event, Finished, Prefill, Verified
 from core.text.prompt import Prompt, Turn, build
 from core.text.tokenizer import Tokenizer
 from core.text.words import translated as _
@@ -131,24 +131,36 @@ class Turns:
         keeping = {"keep_tokens": kept, "keep_whole": False, "passing": run.ask.guest}
         return (yield from self._generate(run, key, prompt.ids, params, **keeping))
 
-    def passing(
-        self, run: Run, key: tuple, text: Sequence[int], question: str, params: Params, *, doubt: bool
-    ) -> Generator[Event, None, tuple[Answer, bool]]:
+    def passing(self, run: Run, key: tuple, text: Sequence[int], question: str, params: Params) -> Answering:
         """One question about a short text that is one of many: its context gives way to those of books.
-        Beside the answer comes whether the model doubts that the text says it, where `doubt` asks for that.
         Raises UserError when it does not fit.
         """
         prompt = self._laid_out(text, (), self._tokenizer.encode(question), params)
-        done = yield from self._generate(run, key, prompt.ids, params, passing=True)
-        return done, doubt and bool(done.token_ids) and self._doubts(key, prompt.ids)
+        return (yield from self._generate(run, key, prompt.ids, params, passing=True))
 
-    def _doubts(self, key: tuple, ids: list[int]) -> bool:
-        """Whether the refusal was too likely an answer to the prompt `ids` (ReadingStyle.doubt)."""
-        if self._style.doubt is None:
-            return False
-        refusal = self._tokenizer.encode(self._style.refusal)
-        context = self._shelf.take(key, len(ids) + len(refusal), passing=True)
-        return self._engine.log_probability(context, ids, refusal) > self._style.doubt
+    def likelihoods(
+        self, run: Run, key: tuple, text: Sequence[int], question: str, own: str, params: Params
+    ) -> Generator[Event, None, tuple[float, float] | None]:
+        """Reads a text for `passing` and writes nothing. Returns the log-probabilities of the person's `own`
+        words in `question` behind it, and of the refusal behind that, in nats; None where somebody stopped
+        it. Raises UserError when it does not fit.
+        """
+        encode, count = self._tokenizer.encode, self._tokenizer.count
+        prompt, refusal = self._laid_out(text, (), encode(question), params), encode(self._style.refusal)
+        read, asked = prompt.ids[: prompt.head_tokens], prompt.ids[prompt.head_tokens :]
+        needed = len(prompt.ids) + max(params.max_new_tokens, len(refusal)) + 1
+        context = self._shelf.take(key, needed, spare_tokens=_PASSING_SLACK, passing=True)
+        context.belongs_to(key[0], 0)
+        events = self._engine.generate(context, [*read, asked[0]], params, should_stop=run.should_stop)
+        for event in events:
+            if isinstance(event, Done):
+                return None
+            if not isinstance(event, Prefill) or event.done_tokens == event.total_tokens:
+                break
+            yield event
+        found = self._engine.log_probabilities(context, read, [*asked, *refusal])
+        before, words, __ = question.partition(own.strip())
+        return sum(found[count(before) : count(before + words)]), sum(found[-len(refusal) :])
 
     def finished(
         self,

@@ -28,6 +28,7 @@ from core.text.ranking import Ranking, terms
 from core.text.words import marked as N_
 
 AGREES = 0.5
+BESIDE = 0.1
 _CANDIDATES = 5
 _JUDGED = 1024  # sentences whose marks are kept
 _WINDOW = 3  # sentences
@@ -126,8 +127,18 @@ class Evidence:
         it was asked. None where neither says anything.
         """
         scores = combined(self._ranking.scores(question), self._shares(looked.places if looked else ()))
+        return [passage for passage, _score in self._best(scores)[:most]]
+
+    def pointed_at(self, question: str) -> list[tuple[Passage, float]]:
+        """All passages that the words of a question point at, best first, each with its score by BM25 and
+        `BESIDE` times its neighbours': what is told of stands near what it is asked with.
+        """
+        own = [0.0, *self._ranking.scores(question), 0.0]
+        return self._best([own[at] + BESIDE * (own[at - 1] + own[at + 1]) for at in range(1, len(own) - 1)])
+
+    def _best(self, scores: Sequence[float]) -> list[tuple[Passage, float]]:
         ranked = sorted(range(len(scores)), key=lambda number: (-scores[number], number))
-        return [self.passages[number] for number in ranked[:most] if scores[number] > 0]
+        return [(self.passages[number], scores[number]) for number in ranked if scores[number] > 0]
 
     def support(self, answer: str, passage: Passage, question: str = "") -> Support:
         """How far `passage` bears out an answer to `question`; of an empty answer, where it is about it."""

@@ -197,7 +197,26 @@ def test_figures_name_what_was_not_run():
     assert len(table.rows) == 5 and table.notes == ("4 questions with a passage.",)
 
 
-@pytest.mark.parametrize(("found", "hit"), [((0, 100), True), ((80, 200), False), ((40, 60), True)])
-def test_a_passage_is_right_when_it_holds_most_of_the_section(found: tuple[int, int], hit: bool):
-    """Or lies in it; a passage that only touches the section is none."""
-    assert run._overlap((10, 90), found) is hit
+ACROSS = "The lion slept. He ate a goat. | He drank wine. Then he sang of the lion. "
+CUT = ACROSS.index("|")
+HALVES = [(0, CUT), (CUT, len(ACROSS))]
+
+
+@pytest.mark.parametrize(
+    ("answers", "right"),
+    [
+        (["a goat"], {0}),  # though the smaller part of the section
+        (["wine"], {1}),
+        (["the goat", "some wine"], {0, 1}),  # either writer may be right
+        (["it was the lion"], {1}),  # the word stands in the first half, too, but outside of the section
+        (["bread"], {1}),  # in other words than the section's: most of it lies there
+    ],
+)
+def test_the_part_of_a_section_that_has_the_answer_is_right(answers: list[str], right: set[int]):
+    """Wherever passages end, and however much of the section lies in each."""
+    section = (ACROSS.index("He ate"), len(ACROSS))
+    assert scores.holding(ACROSS, [section], answers, HALVES) == {HALVES[at] for at in right}
+
+
+def test_every_section_that_holds_an_answer_counts():
+    assert scores.holding(ACROSS, [(0, 5), (CUT + 2, CUT + 9)], ["he"], HALVES) == set(HALVES)

@@ -8,8 +8,9 @@ import pytest
 
 from core.ask import Exchange
 from core.config import MODES
+from core.conversation.asking import asked_of_passage
+from core.conversation.following import leant_on
 from core.conversation.notes import NoteStore
-from core.conversation.passages import leant_on
 from core.documents.document import Document, Section
 from core.documents.quotes import find_quotes
 from core.errors import UserError
@@ -174,39 +175,102 @@ def test_an_answer_in_words_of_the_question_alone_is_none(question: str, answer:
     assert finished(ask(session, told(), question, fit="passages")).text.startswith(answer) is given
 
 
-def doubting(answers: dict[str, str], likely: dict[str, float], doubt: float | None = -2.0):
-    """A session whose model would refuse about the passages with these words so likely."""
-    session, engine = make(reader(answers), style=dataclasses.replace(STYLE, doubt=doubt))
-    asked = []
+def doubting(
+    answers: dict[str, str],
+    likely: dict[str, float],
+    asked: dict[str, float] | None = None,
+    **weights: float | None,
+):
+    """A session whose model would refuse so likely about the passages with these words, and find the question
+    so likely behind those of `asked`. What it was asked the likelihood of is kept.
+    """
+    style = dataclasses.replace(STYLE, **{"doubt": -2.0, **weights})
+    session, engine = make(reader(answers), style=style)
+    heard = []
 
-    def weighed(ids, said) -> float:
-        asked.append(CharTokenizer().decode(said))
-        prompt = CharTokenizer().decode(ids)
-        return next((value for words, value in likely.items() if words in prompt), -99.0)
+    def weighed(ids, said) -> list[float]:
+        heard.append(CharTokenizer().decode(said))
+        prompt, tail = CharTokenizer().decode(ids), len(REFUSAL)
+
+        def value(known: dict[str, float], usual: float) -> float:
+            return next((one for words, one in known.items() if words in prompt), usual)
+
+        # the wording around the person's own words counts for nothing
+        start = heard[-1].index(QUESTION)
+        own = value(asked or {}, -50.0) / len(QUESTION)
+        around = [-1e6 * len(ids)] * (len(said) - len(QUESTION) - tail)
+        around[start:start] = [own] * len(QUESTION)
+        return [*around, *([value(likely, -99.0) / tail] * tail)]
 
     engine.likely = weighed
-    return session, engine, asked
+    return session, engine, heard
 
 
 @pytest.mark.parametrize(("likely", "given"), [(-1.9, False), (-2.1, True)])
-def test_an_answer_that_the_model_doubts_is_not_given(likely: float, given: bool):
+def test_a_passage_that_the_model_doubts_gives_no_answer(likely: float, given: bool):
     """Greedy text does not tell it: a refusal of one in three is never written."""
-    session, _, asked = doubting(HIDDEN, {"third plank": likely})
+    session, engine, heard = doubting(HIDDEN, {"third plank": likely})
     text = finished(ask(session, told(), QUESTION, fit="passages")).text
     assert text.startswith("Under the third plank" if given else "The book does not seem to say.")
-    assert asked and set(asked) == {REFUSAL}
+    assert heard and all(one.endswith(REFUSAL) and QUESTION in one for one in heard)
 
 
-def test_behind_a_doubted_answer_the_next_passage_is_read():
+def test_a_doubted_passage_is_not_asked():
     session, engine, _ = doubting({**HIDDEN, "priest": LOST}, {"priest": -0.5})
     done = finished(ask(session, told(), QUESTION, fit="passages"))
-    assert len(engine.prompts) == 2 and done.text.startswith(HIDDEN["third plank"])
+    assert done.text.startswith(HIDDEN["third plank"]) and done.sources == ("a passage of Chapter 1",)
+    written = [one for one in prompts(engine) if one.endswith(QUESTION)]
+    assert len(written) == 1 and "third plank" in written[0]
+
+
+@pytest.mark.parametrize(
+    ("asked", "likely", "weights", "first"),
+    [
+        ({}, {}, {}, LOST),  # by words
+        ({"third plank": -20.0}, {}, {"asked_weight": 1.0}, HIDDEN["third plank"]),
+        ({"priest": -20.0}, {}, {"asked_weight": 1.0}, LOST),
+        ({"third plank": -20.0}, {}, {}, LOST),  # a model that was not measured to gain by it
+        ({}, {"priest": -5.0}, {"refused_weight": 1.0}, HIDDEN["third plank"]),
+        ({"priest": -20.0}, {"priest": -70.0}, {"asked_weight": 1.0, "refused_weight": 1.0}, LOST),
+    ],
+)
+def test_the_model_puts_the_passages_in_order(asked: dict, likely: dict, weights: dict, first: str):
+    """The question is likelier behind the passage that answers it, and the refusal less so."""
+    session, _, _ = doubting({**HIDDEN, "priest": LOST}, likely, asked, **weights)
+    assert finished(ask(session, told(), QUESTION, fit="passages")).text.startswith(first)
+
+
+@pytest.mark.parametrize(("margin", "given"), [(0.0, True), (0.5, False)])
+def test_a_question_no_likelier_behind_its_passage_than_behind_others_is_doubted(margin: float, given: bool):
+    asked = {"third plank": -60.0}  # 50 behind the others
+    session, _, _ = doubting(HIDDEN, {"third plank": -2.5}, asked, margin_weight=margin)
+    text = finished(ask(session, told(), QUESTION, fit="passages")).text
+    assert text.startswith("Under the third plank") is given
+
+
+def test_where_the_model_refuses_the_nearest_passages_are_shown_in_its_order():
+    session, _, _ = doubting({}, {}, {"third plank": -20.0}, asked_weight=1.0)
+    text = finished(ask(session, told(), QUESTION, fit="passages")).text
+    assert text.index("Chapter 1:") < text.index("Chapter 2:")
+
+
+def test_what_was_read_to_be_put_in_order_is_not_read_again_to_answer():
+    session, engine, heard = doubting(HIDDEN, {})
+    ask(session, told(), QUESTION, fit="passages")
+    assert max(engine.fed[len(heard) :]) <= len(asked_of_passage(STYLE, QUESTION)) + 5
+
+
+def test_what_is_put_in_order_can_be_stopped():
+    session, _, heard = doubting(HIDDEN, {})
+    done = finished(ask(session, told(), QUESTION, fit="passages", should_stop=lambda: len(heard) == 1))
+    assert done.reason == "user" and not done.text and len(heard) == 1
+    assert "Stopped in passage 2 of 4." in done.notes
 
 
 def test_a_model_whose_refusals_were_not_measured_is_not_asked_whether_it_doubts():
-    session, _, asked = doubting(HIDDEN, {"third plank": 0.0}, doubt=None)
+    session, _, heard = doubting(HIDDEN, {"third plank": 0.0}, doubt=None)
     assert finished(ask(session, told(), QUESTION, fit="passages")).text.startswith("Under the third plank")
-    assert not asked
+    assert not heard
 
 
 def test_where_nothing_says_it_the_nearest_passages_are_shown():

@@ -1,0 +1,44 @@
+"""Passages found by words, put in the order of the model that is to answer. Values in, values out.
+
+Words find a passage that is about the same things; a model that has read it tells, without writing anything,
+how likely the question is behind it (query likelihood: Ponte and Croft 1998, https://doi.org/10.1145/290941.291008;
+by a language model as a reranker: Sachan et al. 2022, arXiv 2204.07496) and whether it would refuse.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from core.conversation.reading import ReadingStyle
+from core.evidence.passages import Passage
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """What the words of a question and a model say of one passage. `words`: its score by words; `asked` and
+    `refused`: the log-probabilities of the question behind it, and of the refusal behind that, in nats.
+    """
+
+    passage: Passage
+    words: float
+    asked: float
+    refused: float
+
+
+def reranked(heard: Sequence[Heard], style: ReadingStyle) -> list[Heard]:
+    """The best first: those at which the question is likely and the refusal is not. Of equals as before."""
+
+    def score(one: Heard) -> float:
+        return one.words + style.asked_weight * one.asked - style.refused_weight * one.refused
+
+    return sorted(heard, key=score, reverse=True)
+
+
+def doubted(one: Heard, heard: Sequence[Heard], style: ReadingStyle) -> bool:
+    """Whether the model doubts that the passage answers the question (ReadingStyle.doubt). A question that is
+    no likelier behind the passage than behind the others is more to be doubted.
+    """
+    usual = fmean(other.asked for other in heard)
+    return one.refused - style.margin_weight * (one.asked - usual) > style.doubt
