@@ -11,8 +11,12 @@ from core.model.catalogue import not_yet
 SHOWN = 4  # models that are not folded away
 
 
-def models_html(models: tuple[Model, ...], *, current: str, offline: bool = False) -> str:
-    """What can be chosen here; empty where there is nothing to choose. `offline`: nothing can be fetched."""
+def models_html(
+    models: tuple[Model, ...], current: str, offline: bool = False, fetching: bool = False
+) -> str:
+    """What can be chosen here; empty where there is nothing to choose. `offline`: nothing can be fetched.
+    `fetching`: one is, and another must wait.
+    """
     if not models:
         return ""
     fitting = [model for model in models if model.fits]
@@ -25,6 +29,7 @@ def models_html(models: tuple[Model, ...], *, current: str, offline: bool = Fals
         absent=not_yet(),
         current=current,
         offline=offline,
+        fetching=fetching,
     )
 
 

@@ -188,7 +188,7 @@ class Models:
         """Downloads a model of the list, or goes on with it. One at a time."""
         with self._lock:
             wanted = next((model for model in self.list if model.name == name and model.fits), None)
-            if self._process is not None or self._copies or wanted is None or self.offline:
+            if self.is_busy or wanted is None or self.offline:
                 return
             self._pace = Pace(wanted.bytes)
             with log_file("download") as said:
@@ -207,13 +207,15 @@ class Models:
         ).start()
 
     @property
-    def _copies(self) -> bool:
-        return self.fetching is not None and self.fetching.state == "copying"
+    def is_busy(self) -> bool:
+        """Whether something is fetched or copied: one at a time."""
+        copies = self.fetching is not None and self.fetching.state == "copying"
+        return copies or self._process is not None
 
     def begin_copy(self, name: str) -> bool:
         """Shows that a copy begins; False while something else is fetched or copied."""
         with self._lock:
-            if self._process is not None or self._copies:
+            if self.is_busy:
                 return False
             self.show(Fetching(name, _("Copying"), 0.0, "copying"))
             return True

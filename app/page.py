@@ -122,14 +122,10 @@ class Page:
 
     def _about_models(self) -> dict[str, str]:
         models, current, keep = self._desk.models, self._desk.engine.model_name, self._keep
-        shown = (models.list, current, models.offline)
         offer, fetching, choosing = models.offer, models.fetching, self._desk.used.choosing
+        shown = (models.list, current, models.offline, models.is_busy)
         return {
-            "models": keep(
-                "models",
-                shown,
-                lambda: model_views.models_html(shown[0], current=current, offline=models.offline),
-            ),
+            "models": keep("models", shown, lambda: model_views.models_html(*shown)),
             "model-offer": keep("model-offer", offer, lambda: model_views.model_offer_html(offer)),
             "model-files": keep("model-files", choosing, lambda: model_views.model_files_html(choosing)),
             "fetching": keep("fetching", fetching, lambda: model_views.fetching_html(fetching)),

@@ -62,7 +62,7 @@ def build(desk: Desk) -> gr.Blocks:
             with gr.Column(elem_id="left", min_width=0):
                 _fixed("drop-small")
                 _fixed("search")
-                for name in ("hits", "library", "fetching", "models"):
+                for name in ("hits", "library", "models"):
                     _region(name)
             with gr.Column(elem_id="middle", min_width=0):
                 password, unlock, question, send = _middle()
@@ -114,6 +114,7 @@ def _middle() -> tuple[gr.Textbox, gr.Button, gr.Textbox, gr.Button]:
     _fixed("lost")
     _region("notice")
     _region("moving")
+    _region("fetching")
     with gr.Column(elem_id="scroller", min_width=0):
         _region("model-offer")
         _region("model-files")

@@ -189,7 +189,7 @@
         if (document.body.dataset.nopanel) hidePanel(false, { focus: false });
         if (isDrawer("panel") && !document.body.dataset.panel) toggleDrawer("panel", true);
       }
-      const leads = ["book", "talk", "said", "sample"];
+      const leads = ["book", "talk", "said", "sample", "look-into", "place-for", "fetch-model", "use-model"];
       if (document.body.dataset.shelf && leads.includes(act)) toggleDrawer("shelf", false);
       send({ act, ...rest });
     } else if (openDrawer() && hit("#middle")) toggleDrawer(openDrawer(), false, { focus: false });

@@ -61,9 +61,9 @@ def require_family(family: str, model: str) -> None:
 
 def why_not(family: str, model: str) -> str:
     """Why a model of this architecture does not run here, and what would."""
-    said = _("{model} is of type “{family}”; only {families} run here. Choose one of `models list`.")
+    said = _("{model} is of type “{family}”; only {families} run here. Choose one of the list of models.")
     if family in NEAR:
-        said = _("{model} does not run here yet: {reason} Choose one of `models list`.")
+        said = _("{model} does not run here yet: {reason} Choose one of the list of models.")
     reason = _(NEAR.get(family, ""))
     words = {"model": model, "family": family or _("unknown"), "reason": reason}
     return said.format(**words, families=", ".join(FAMILIES))

@@ -151,6 +151,7 @@ def every_region() -> list[str]:
         views.progress_html(Snapshot("loading", loading=Loading(BAD))),
         views.spoken(None, OPENING),
         model_views.models_html(MODELS, current=BAD),
+        model_views.models_html(MODELS, current="", fetching=True),
         model_views.models_html(MODELS, current=""),
         model_views.model_offer_html(MODELS[0]),
         model_views.model_files_html(CHOOSING),

@@ -111,8 +111,11 @@ def test_from_the_demonstration_to_a_model_of_ones_own(page, hub, serve, known):
     assert hub.requests == [], "something was asked of the hub before somebody said yes"
 
     desk.models._command = program("core.model.fetch", known, spare=1 << 60)
+    page.set_viewport_size({"width": 390, "height": 844})
     page.click(".model-offer [data-act='fetch-model']")
     page.wait_for_selector(".fetching:has-text('Free some space')")
+    in_sight(page, ".fetching [data-act='fetch-model']")
+    page.set_viewport_size({"width": 1280, "height": 800})
     desk.models._command = program("core.model.fetch", known)
     hub.damage = f"{NAME}.gguf"
     page.click(".fetching [data-act='fetch-model']")
@@ -120,6 +123,7 @@ def test_from_the_demonstration_to_a_model_of_ones_own(page, hub, serve, known):
     hub.damage, hub.pace_s = None, 0.2
     page.click(".fetching [data-act='fetch-model']")
     wait_until(lambda: desk.models.fetching and (desk.models.fetching.fraction or 0) > 0.2, 60)
+    assert page.query_selector(".models [data-act='fetch-model']") is None, "a second would do nothing"
     page.click("[data-act='pause-model']")
     page.wait_for_selector(".fetching:has-text('Paused')")
     hub.pace_s = 0.0
@@ -143,6 +147,14 @@ def test_from_the_demonstration_to_a_model_of_ones_own(page, hub, serve, known):
     page.click(f"[data-act='delete-model'][data-name='{NAME}']")
     page.wait_for_selector(".notice:has-text('given back')")
     assert not (paths.subdir("models") / NAME).exists()
+
+
+def in_sight(page, selector: str) -> None:
+    """Nothing lies over it, and it is inside the window."""
+    page.wait_for_selector(selector)
+    box = page.locator(selector).first.bounding_box()
+    at = f"{box['x'] + box['width'] / 2}, {box['y'] + box['height'] / 2}"
+    assert page.evaluate(f"Boolean(document.elementFromPoint({at})?.closest({selector!r}))"), selector
 
 
 def put(path: Path, content: bytes | object) -> Path:
@@ -170,7 +182,11 @@ def test_files_that_lie_there_already(page, tiny, serve, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CONFIG_HOME", str(home / ".config"))
     before = sorted(path for path in home.rglob("*"))
 
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.click(".tool-shelf")
     page.click(".models [data-act='look-into']")
+    in_sight(page, ".model-files [data-act='look-elsewhere']")
+    page.set_viewport_size({"width": 1280, "height": 800})
     page.click(".model-files [data-act='look-into']:has-text('my models')")
     page.click(".model-files [data-act='use-file']")
     wait_until(lambda: desk.engine.model_name == "own" and desk.engine.state == "ready", 60)

@@ -174,5 +174,5 @@ def test_a_file_of_an_architecture_that_does_not_run_says_why_and_what_would(tmp
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
-    with pytest.raises(UserError, match=f"asked-for .*{said}.*Choose one of `models list`"):
+    with pytest.raises(UserError, match=f"asked-for .*{said}.*Choose one of the list of models"):
         entry_safely(file)
