@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import torch
@@ -17,6 +18,7 @@ from core.ask import Params
 from core.assembly.engines import build_engine
 from core.backend.native import attention, products
 from core.config import MODES, Settings
+from core.conversation.verification import verify_answer
 from core.engine import Done, Engine
 from core.events import Prefill
 from core.hardware import cpu
@@ -31,16 +33,18 @@ FLAGS = "fpu sse4_2 avx avx2 fma f16c bmi1 bmi2 movbe abm"
 IDS = torch.randint(0, 300, (131,), generator=torch.Generator().manual_seed(1)).tolist()
 
 
-def answers(engine: Engine, tokens: int) -> dict[str, list[int]]:
-    """The greedy answer of every mode."""
-    found = {}
+def answers(engine: Engine, tokens: int) -> tuple[dict[str, list[int]], dict[str, float]]:
+    """Every mode's greedy answer, and how far behind the likeliest its worst token is in a plain pass."""
+    found, gaps = {}, {}
     for mode in MODES:
         params = Params(temperature=0.0, top_p=1.0, max_new_tokens=tokens, mode=mode)
-        events = engine.generate(engine.new_context(engine.context_tokens), IDS, params)
+        context = engine.new_context(engine.context_tokens)
+        events = engine.generate(context, IDS, params)
         found[mode] = [
             token for one in events if not isinstance(one, (Prefill, Done)) for token in one.tokens
         ]
-    return found
+        gaps[mode] = verify_answer(engine.model, context, IDS + found[mode], len(IDS), params).largest_gap
+    return found, gaps
 
 
 def counted(kind: type, verb: str) -> list[tuple[str, int]]:
@@ -63,26 +67,34 @@ def main(root: Path) -> None:
     reference = wide().bfloat16()
     reference.save_pretrained(numbers)
     wide(tied=True).bfloat16().save_pretrained(draft)
-    coded = opened(write_gguf(root / "model.gguf", wide(), MIXED))
+    coded, eight = (
+        opened(write_gguf(root / f"{name}.gguf", wide(), kinds))
+        for name, kinds in (("model", MIXED), ("eight", "Q8_0"))
+    )
     attended = counted(attention.NativeAttention, "attend")
     multiplied = counted(products.NativeProducts, "multiply")
     found = {"capability": torch.backends.cpu.get_cpu_capability()}
-    for name, folder in (("numbers", numbers), ("codes", coded)):
+    for (name, folder), kv in product(
+        (("numbers", numbers), ("codes", coded), ("8-bit codes", eight)), (16, 8)
+    ):
         shape = ModelShape.from_hf_config(json.loads((folder / "config.json").read_text()), name=name)
-        if name == "codes":
+        if name != "numbers":
             weights = sum(one.numel() for one in reference.parameters() if one.ndim == 2)
-            shape = replace(shape, format="Q4_K_M", code_bits=4, coded_weights=weights, coded_bytes=weights)
+            kind, bits = ("Q4_K_M", 4) if folder == coded else ("Q8_0", 8)
+            shape = replace(shape, format=kind, code_bits=bits, coded_weights=weights, coded_bytes=weights)
         settings = Settings(
-            device="cpu", context_tokens=448, snapshot_quota_gb=0, threads=2, gamma=4, middle_gamma=3
+            device="cpu", context_tokens=448, snapshot_quota_gb=0, threads=2, gamma=4, middle_gamma=3, kv=kv
         )
         made = plan(probe(root), settings, target=shape, draft=shape)
         engine = build_engine(made, settings, folder, draft_dir=draft)
         cache = engine.new_context(448).cache
         attended.clear(), multiplied.clear()
-        found[name] = {
+        said, gaps = answers(engine, 16)
+        found[name if kv == 16 else f"{name}, 8-bit KV"] = {
             "plan": made.to_json(),
             "kv_bytes_per_token": cache.nbytes / cache.capacity,
-            "answers": answers(engine, 16),
+            "answers": said,
+            "gaps": gaps,
             "attended": sorted(set(attended)),
             "multiplied": sorted(set(multiplied)),
         }

@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from core.backend.native.library import instruction_sets, library_path
+from core.config import MODES
 from core.hardware.cpu import cpu_flags
 from tests.avx2_engine import IDS
 from tests.model.test_gguf import as_stored, wide
@@ -55,7 +56,7 @@ def test_16_bits_are_held_and_float32_is_computed(found: dict):
 
 def test_every_mode_says_what_plain_decoding_says(found: dict):
     """Lossless for what is held; prefill takes decoded pieces and drafts are of several rows."""
-    for name in ("numbers", "codes"):
+    for name in ("numbers", "codes", "8-bit codes"):
         answers = found[name]["answers"]
         assert (
             answers == dict.fromkeys(answers, answers["autoregressive"])
@@ -63,11 +64,24 @@ def test_every_mode_says_what_plain_decoding_says(found: dict):
         )
 
 
+def test_every_mode_says_what_plain_decoding_over_8_bit_rows_says(found: dict):
+    """The likeliest token of a plain pass over the same rows, or one level with it: a rounding may flip a
+    code.
+    """
+    for name in ("numbers", "codes", "8-bit codes"):
+        of = found[f"{name}, 8-bit KV"]
+        assert of["plan"]["kv_bits"] == 8
+        # 64 codes and their factor, up to the next 16 bytes
+        assert of["kv_bytes_per_token"] == 2 * 2 * 2 * 80
+        assert set(of["gaps"]) == set(MODES) and max(of["gaps"].values()) < 0.05, (name, of["gaps"])
+
+
 def test_the_answers_are_those_of_transformers(found: dict):
     """From the same weights in float32: rows of the cache in 16 bits may not move a greedy answer far."""
     for name, model in (
         ("numbers", wide().bfloat16().float()),
         ("codes", as_stored(wide(), found["root"] / "model.gguf")),
+        ("8-bit codes", as_stored(wide(), found["root"] / "eight.gguf")),
     ):
         with torch.inference_mode():
             said = [*IDS, *found[name]["answers"]["autoregressive"]]
@@ -78,7 +92,7 @@ def test_the_answers_are_those_of_transformers(found: dict):
 
 def test_passes_of_few_rows_run_on_the_compiled_kernels(found: dict):
     """One row and several, of both kernels, with the instructions that this PC has."""
-    for name in ("numbers", "codes"):
+    for name in ("numbers", "codes", "8-bit codes", "codes, 8-bit KV", "8-bit codes, 8-bit KV"):
         for calls in (found[name]["attended"], found[name]["multiplied"]):
             assert {instructions for instructions, _ in calls} == {"avx2"}
             assert {1, 4} <= {rows for _, rows in calls} and max(rows for _, rows in calls) <= 40

@@ -24,6 +24,7 @@ from core.model.gguf_folder import opened
 from core.model.llama import LlamaModel
 from core.model.loader import load_draft, load_model
 from core.text.tokenizer import Tokenizer
+from tests.avx2_engine import FLAGS
 from tests.cache.late import LateBackend
 from tests.gguf_files import write_gguf
 from tests.model.test_gguf import MIXED, as_stored, wide
@@ -31,11 +32,18 @@ from tests.test_offloaded_engine import offloaded
 from tests.tiny import PLAN, engine, ours
 
 NEEDED = native_products(cpu_flags())
+KERNELS = {"compiled": cpu_flags(), "AVX2": frozenset(FLAGS.split()), "torch": frozenset()}
 FORMATS = {"Q4_K_M": MIXED, "Q8_0": "Q8_0"}
 PROMPT = torch.randint(0, 300, (131,), generator=torch.Generator().manual_seed(1)).tolist()
 KV = {"16-bit KV": None, "8-bit KV": torch.int8}  # None: the numbers that are computed with
 NEAR_TIE = 0.05  # of two layers over codes; the product's margin is of thirty
 WARM, MOST_DEVIATION = 0.5, 5.0  # a false alarm in about 100,000
+
+
+def require(flags: str) -> None:
+    """Skips where the kernels cannot run, or there is no library for this computer."""
+    if not KERNELS[flags] <= cpu_flags() or flags != "torch" and native_products(KERNELS[flags]) is None:
+        pytest.skip("no library for this computer")
 
 
 @dataclass(frozen=True)
@@ -91,11 +99,14 @@ def full(model: LlamaModel, capacity: int, rows: torch.dtype | None) -> FullKVCa
     return FullKVCache(model.config.kv_shape, capacity + 32, model.backend, block_tokens=64, dtype=rows)
 
 
-def around(target: Target, compiled: bool, where: str, rows: torch.dtype | None = None, **plan):
-    """An engine of the target, its cache on the device or half of it in host memory."""
-    flags, needed = cpu_flags(), NEEDED if compiled else None
-    native = native_attention(flags) if compiled and rows is not None else None  # reads codes in registers
-    model = load_model(target.folder, LateBackend(products=needed, native=native), positions=512)
+def around(target: Target, flags: frozenset[str], where: str, rows: torch.dtype | None = None, **plan):
+    """An engine of the target on the kernels for a CPU of these flags (none: on torch), its cache on the
+    device or half of it in host memory.
+    """
+    native = native_attention(flags) if rows is not None else None  # reads codes in registers
+    model = load_model(
+        target.folder, LateBackend(products=native_products(flags), native=native), positions=512
+    )
     caches = {
         "full": lambda capacity: full(model, capacity, rows),
         "offloaded": lambda capacity: offloaded(model, "one layer", capacity + 32, dtype=rows),
@@ -104,28 +115,26 @@ def around(target: Target, compiled: bool, where: str, rows: torch.dtype | None 
 
 
 @pytest.mark.parametrize("where", ["full", "offloaded"])
-@pytest.mark.parametrize("compiled", [True, False])
-def test_every_mode_says_what_transformers_says_of_the_decoded_weights(target, compiled, where):
+@pytest.mark.parametrize("flags", KERNELS)
+def test_every_mode_says_what_transformers_says_of_the_decoded_weights(target, flags, where):
     """Drafts are mostly rejected; prefill is of decoded pieces, decoding from codes."""
-    if compiled and NEEDED is None:
-        pytest.skip("no library for this computer")
+    require(flags)
     with torch.inference_mode():
         inputs = torch.tensor([PROMPT])
         want = target.reference.generate(
             inputs, attention_mask=torch.ones_like(inputs), max_new_tokens=16, do_sample=False
         )[0, len(PROMPT) :].tolist()
-    assert answers(around(target, compiled, where), PROMPT, 16) == dict.fromkeys(MODES, want)
+    assert answers(around(target, KERNELS[flags], where), PROMPT, 16) == dict.fromkeys(MODES, want)
 
 
 @pytest.mark.parametrize("where", ["full", "offloaded"])
-@pytest.mark.parametrize("compiled", [True, False])
-def test_every_mode_says_what_plain_decoding_over_8_bit_rows_says(target, compiled, where):
+@pytest.mark.parametrize("flags", KERNELS)
+def test_every_mode_says_what_plain_decoding_over_8_bit_rows_says(target, flags, where):
     """Codes of 4 and of 8 bits over codes: each token is the likeliest, or level with it by what the rounding
     of a key that flips a code explains.
     """
-    if compiled and NEEDED is None:
-        pytest.skip("no library for this computer")
-    found = answers(around(target, compiled, where, torch.int8), PROMPT, 16)
+    require(flags)
+    found = answers(around(target, KERNELS[flags], where, torch.int8), PROMPT, 16)
     for mode in MODES:
         law = torch.log_softmax(target.logits(found[mode], torch.int8), -1)
         chosen = law.gather(-1, torch.tensor(found[mode]).unsqueeze(-1)).squeeze(-1)
@@ -156,14 +165,22 @@ def deviation(logits: torch.Tensor, tokens: list[int], temperature: float) -> fl
 
 
 @pytest.mark.parametrize(
-    ("where", "kv"), [("full", "16-bit KV"), ("offloaded", "16-bit KV"), ("full", "8-bit KV")]
+    ("where", "kv", "flags"),
+    [
+        ("full", "16-bit KV", "compiled"),
+        ("offloaded", "16-bit KV", "compiled"),
+        ("full", "8-bit KV", "compiled"),
+        pytest.param("full", "16-bit KV", "AVX2", marks=pytest.mark.slow),
+        pytest.param("full", "8-bit KV", "AVX2", marks=pytest.mark.slow),
+    ],
 )
 @pytest.mark.parametrize("mode", MODES)
-def test_tokens_follow_the_law_of_the_quantised_model(target, mode, where, kv):
+def test_tokens_follow_the_law_of_the_quantised_model(target, mode, where, kv, flags):
     """Codes of 4 and of 8 bits, over rows of numbers and of codes: every token is one of the law of plain
     decoding with the decoded weights over such rows, given those before it.
     """
-    machine = around(target, True, where, KV[kv], context_tokens=448)
+    require(flags)
+    machine = around(target, KERNELS[flags], where, KV[kv], context_tokens=448)
     written: list[list[int]] = []
     while sum(map(len, written)) < 250:
         params = Params(temperature=WARM, top_p=1.0, max_new_tokens=125, mode=mode, seed=len(written))
