@@ -47,7 +47,9 @@ def _block(block: Block, quoted: bool) -> Block:
 def _line(line: str, quoted: bool) -> str:
     if line.startswith(UNSAID):
         return said(line)
-    return f"{_place(line[:-1])}:" if quoted and line.endswith(":") else line
+    if not quoted or not line.endswith(":"):
+        return line
+    return _("{place}:").format(place=_place(line[:-1]))
 
 
 def _place(name: str) -> str:

@@ -20,6 +20,7 @@ _CLEAR = 7  # letters without which any title might have been made of an entry
 _NUMBER = r"(?:[\d.,]+|[IVXLCDM]+)"
 _FIELD = re.compile(r"\{(\w+)[^}]*\}")
 _SENTENCE = re.compile(r"(?<=[.!?:]) (?=[^a-z])")
+_WIDE = ("。", "：", "！", "？", "；")
 _AMOUNT = re.compile(r"(.+) ([\d.,]+ [KMGT]B)")
 
 
@@ -50,8 +51,14 @@ def _sentences(text: str) -> str:
             told = _headed(pieces[0])
         if told is not None or count == 1:
             rest = _sentences(" ".join(pieces[count:])) if pieces[count:] else ""
-            return " ".join(filter(None, (pieces[0] if told is None else told, rest)))
+            return _joined(pieces[0] if told is None else told, rest)
     return text
+
+
+def _joined(first: str, rest: str) -> str:
+    """Two sentences; behind a full stop that brings its own space stands no other."""
+    between = "" if not rest or first.endswith(_WIDE) else " "
+    return first + between + rest
 
 
 def _headed(head: str) -> str | None:
