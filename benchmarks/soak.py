@@ -33,7 +33,7 @@ if not __package__:
 from core.paths import subdir  # noqa: E402 (the path above)
 
 # the contexts that the engine keeps have a bound of up to 4 GiB, which 60 turns do not reach: here it is less
-KEPT_MIB = 512
+KEPT_MIB = 128
 REAL = f"import core.build as b; b._ALLOWANCE_MOST = {KEPT_MIB} << 20; from core import worker; worker.main()"
 SCRIPT = REPO / "tests" / "scripted_worker.py"
 TEXTS = ("the-light-on-the-holm.md", "the-thursday-clock.md")

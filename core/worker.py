@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from core.backend.heap import bound_products
 from core.backend.threads import bound_spinning
 from core.build import open_session
 from core.config import Settings
@@ -243,6 +244,7 @@ def main(arguments: list[str] | None = None, *, open_session: Open = open_sessio
     logging.basicConfig(level=logging.INFO, handlers=[said])
     log_what_nobody_caught()
     bound_spinning()
+    bound_products()
     events = private_stdout()
     watch_parent(given.parent)
     Worker(sys.stdin.buffer, events, open_session).run()
