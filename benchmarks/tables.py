@@ -15,8 +15,7 @@ import bisect
 import subprocess
 import sys
 import textwrap
-from collections.abc import Callable, Collection, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 REPO = Path(__file__).resolve().parent.parent
@@ -26,18 +25,12 @@ if not __package__:
 
 from app.manual import entries  # noqa: E402 (the path above makes the repository importable)
 from benchmarks import measured  # noqa: E402
+from benchmarks.plan_tables import kernel_table, kv_table, row  # noqa: E402
 from benchmarks.store import load  # noqa: E402
-from core.backend.compiled import CODED_KV, PRODUCTS  # noqa: E402
 from core.config import RULES, Settings  # noqa: E402
-from core.errors import PlanError  # noqa: E402
 from core.hardware.facts import Hardware  # noqa: E402
 from core.hardware.gpus import imagined_hardware  # noqa: E402
-from core.model.catalogue import find  # noqa: E402
-from core.model.gguf_sizes import in_format  # noqa: E402
-from core.model.shapes import ModelShape  # noqa: E402
 from core.planning.offers import Offer, offers, plan_for  # noqa: E402
-from core.planning.plan import Plan  # noqa: E402
-from core.planning.planner import plan  # noqa: E402
 from core.planning.recommended import first_answer  # noqa: E402
 from core.text.words import duration, size  # noqa: E402
 
@@ -92,17 +85,16 @@ def speed_table(results: Path) -> str:
         return measured.NOTHING
     result = load(file)
     (table,) = (table for table in result.tables if set(SPEED_COLUMNS) < set(table.columns))
-    rows = [dict(zip(table.columns, row, strict=True)) for row in table.rows]
-    shortest = min(row["Context"] for row in rows)
-    worst = min((row for row in rows if row["Context"] == shortest), key=lambda row: row["plain"])
-    shown = [worst, *(row for row in rows if row["Context"] in README_CONTEXTS)]
+    rows = [dict(zip(table.columns, cells, strict=True)) for cells in table.rows]
+    shortest = min(one["Context"] for one in rows)
+    worst = min((one for one in rows if one["Context"] == shortest), key=lambda one: one["plain"])
+    shown = [worst, *(one for one in rows if one["Context"] in README_CONTEXTS)]
 
     heading = ["Tokens before", "Beside", *SPEED_COLUMNS.values()]
-    lines = [_row(heading), _row(["---:", "---", *("---:" for _ in SPEED_COLUMNS)])]
-    for row in shown:
-        lines.append(
-            _row([f"{row['Context']:,}", row["Peer"], *(_ratio(row[name]) for name in SPEED_COLUMNS)])
-        )
+    lines = [row(heading), row(["---:", "---", *("---:" for _ in SPEED_COLUMNS)])]
+    for one in shown:
+        ratios = (_ratio(one[name]) for name in SPEED_COLUMNS)
+        lines.append(row([f"{one['Context']:,}", one["Peer"], *ratios]))
     source = textwrap.fill(measured.provenance(result), PAGE_WIDTH, break_long_words=False)
     return "\n".join([*lines, "", f"<sub>{source}</sub>"])
 
@@ -115,7 +107,7 @@ def _ratio(value: float | None) -> str:
 def card_table() -> str:
     """The largest chat model that the planner offers on cards of each size, for CARD_CONTEXTS."""
     heading = ["Graphics card", "For example", *(f"{tokens:,} tokens" for tokens in CARD_CONTEXTS)]
-    lines = [_row(heading), _row(["---"] * len(heading))]
+    lines = [row(heading), row(["---"] * len(heading))]
     for name, vram_gib in CARDS:
         machine = imagined_hardware(gpu=name, ram_gib=CARD_RAM_GIB)
         fitting = [offer for offer in offers(machine, Settings()) if offer.plan and offer.entry.chat]
@@ -124,7 +116,7 @@ def card_table() -> str:
             next(offer.entry.name for offer in fitting if offer.plan.context_tokens >= tokens)
             for tokens in CARD_CONTEXTS
         ]
-        lines.append(_row([f"{vram_gib} GB", name, *largest]))
+        lines.append(row([f"{vram_gib} GB", name, *largest]))
     return "\n".join(lines)
 
 
@@ -154,7 +146,7 @@ PC_COLUMNS = (
 
 def pc_table() -> str:
     """The model that is recommended for each of PCS, and what its plan expects."""
-    lines = [_row(PC_COLUMNS), _row(["---"] * len(PC_COLUMNS))]
+    lines = [row(PC_COLUMNS), row(["---"] * len(PC_COLUMNS))]
     for name, parts in PCS:
         machine = imagined_hardware(**parts)
         offer = next(offer for offer in offers(machine, Settings()) if offer.recommended)
@@ -173,7 +165,7 @@ def pc_table() -> str:
             f"{expected.expected_tbt_ms:.0f} ms",
             duration(expected.expected_book_s),
         )
-        lines.append(_row(cells))
+        lines.append(row(cells))
     return "\n".join(lines)
 
 
@@ -187,102 +179,6 @@ def _stays_on_card(machine: Hardware, offer: Offer) -> str:
 def _is_on_card(machine: Hardware, offer: Offer, tokens: int) -> bool:
     made = plan_for(machine, Settings(context_tokens=tokens), offer.entry).plan
     return made.on_chip_layers == made.layers
-
-
-KV_MODELS = ("LWM-Text-Chat-128K", "Meta-Llama-3.1-8B-Instruct-Q4_K_M")
-KV_CARDS, KV_RAM_GIB, KV_CONTEXT = ("RTX 4090", "RTX 4080", "RTX 4070"), 64, 131_072
-
-
-def kv_table() -> str:
-    """What the planner expects of KV_MODELS at KV_CONTEXT with the KV cache in 16 bits, in 8, and its choice.
-    Of 16-bit models also as if their weights were Q4_K_M.
-    """
-    lines = [_row(["Model", "Card", "16 bits", "8 bits", "auto takes"]), _row(["---"] * 5)]
-    for shape in _kv_shapes():
-        for card in KV_CARDS:
-            found = {kv: _kv_plan(shape, card, kv) for kv in (16, 8, None)}
-            taken = "nothing" if found[None] is None else f"{found[None].kv_bits} bits"
-            weights = shape.format or "16-bit weights"
-            name = shape.name if weights in shape.name else f"{shape.name}, {weights}"
-            cells = (name, card, _kv_cell(found[16]), _kv_cell(found[8]), taken)
-            lines.append(_row(cells))
-    return "\n".join(lines)
-
-
-def _kv_shapes() -> Iterator[ModelShape]:
-    coded = find(KV_MODELS[-1]).shape
-    for name in KV_MODELS:
-        shape = find(name).shape
-        yield shape
-        if not shape.coded_weights:
-            held = shape.parameters * coded.coded_bytes // coded.parameters
-            weights = {"coded_weights": shape.parameters, "coded_bytes": held}
-            yield replace(shape, format=coded.format, code_bits=coded.code_bits, **weights)
-
-
-def _kv_plan(shape: ModelShape, card: str, kv: int | None) -> Plan | None:
-    machine = imagined_hardware(gpu=card, ram_gib=KV_RAM_GIB)
-    try:
-        return plan(machine, Settings(context_tokens=KV_CONTEXT, kv=kv), target=shape)
-    except PlanError:
-        return None
-
-
-# models, weights, cards, contexts, bits of the KV cache (None: chosen)
-KERNEL_CASES = (
-    ("Meta-Llama-3.1-8B-Instruct-Q4_K_M", "", KV_CARDS, KV_CONTEXT, 8),
-    ("LWM-Text-Chat-128K", "Q4_K_M", KV_CARDS, KV_CONTEXT, 8),
-    ("Qwen3-4B-Instruct-2507", "Q4_K_M", ("RTX 4060",), 65_536, None),
-    ("Qwen3-4B-Instruct-2507", "", ("RTX 4090",), 262_144, None),
-    ("Qwen3-4B-Instruct-2507", "Q4_K_M", ("RTX 4090",), 262_144, None),
-)
-
-
-def kernel_table() -> str:
-    """What the planner expects of KERNEL_CASES where torch decodes codes and where the compiled kernels read
-    them, on Linux and on Windows.
-    """
-    heading = ["Model", "Card", "Context", "KV cache", "torch, Linux", "kernels, Linux", "torch, Windows"]
-    lines = [_row([*heading, "kernels, Windows"]), _row(["---"] * 8)]
-    for name, mix, cards, context, kv in KERNEL_CASES:
-        shape = find(name).shape
-        shape = in_format(shape, f"{name}, {mix}", mix) if mix else shape
-        for card in cards:
-            found = [
-                _kernel_plan(shape, card, system, context, kv, refused)
-                for system in ("Linux", "Windows")
-                for refused in ((PRODUCTS, CODED_KV), ())
-            ]
-            bits = " or ".join(sorted({f"{one.kv_bits} bits" for one in found if one}, reverse=True))
-            lines.append(_row([shape.name, card, f"{context:,}", bits, *map(_layers_cell, found)]))
-    return "\n".join(lines)
-
-
-def _kernel_plan(
-    shape: ModelShape, card: str, system: str, context: int, kv: int | None, refused: tuple[str, ...]
-) -> Plan | None:
-    machine = imagined_hardware(gpu=card, ram_gib=KV_RAM_GIB, system=system)
-    machine = replace(machine, gpus=tuple(replace(gpu, refused=refused) for gpu in machine.gpus))
-    try:
-        return plan(machine, Settings(context_tokens=context, kv=kv), target=shape)
-    except PlanError:
-        return None
-
-
-def _layers_cell(found: Plan | None) -> str:
-    if found is None:
-        return "does not fit"
-    return f"{found.on_chip_layers} of {found.layers}, {found.expected_tbt_ms:.0f} ms"
-
-
-def _kv_cell(found: Plan | None) -> str:
-    if found is None:
-        return "does not fit"
-    return f"{found.on_chip_layers} of {found.layers} layers on the card, {found.expected_tbt_ms:.0f} ms"
-
-
-def _row(cells: Collection[str]) -> str:
-    return "| " + " | ".join(cells) + " |"
 
 
 FOLDERS = {

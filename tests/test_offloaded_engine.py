@@ -12,6 +12,7 @@ import torch
 from core.ask import Params
 from core.cache.full import FullKVCache
 from core.cache.offloaded import OffloadedKVCache
+from core.cache.segment import Swept
 from core.config import MODES
 from core.engine import Done, Engine
 from core.events import Prefill
@@ -21,7 +22,14 @@ from tests.test_engine import GREEDY, PROMPT, run
 from tests.tiny import VOCAB, engine, oracle, ours
 
 BLOCK, CHUNK, SEGMENT = 32, 20, 48
-SPLITS = {"none": (0, None), "one layer": (1, None), "both layers": (2, None), "two blocks of each": (2, 2)}
+SPLITS = {
+    "none": (0, None),
+    "one layer": (1, None),
+    "both layers": (2, None),
+    "two blocks of each": (2, 2),
+    "one layer, swept": (1, None),
+    "two blocks of each, swept": (2, 2),
+}
 BORDERS = [CHUNK - 1, CHUNK + 1, SEGMENT, SEGMENT + 1, 2 * BLOCK, 2 * SEGMENT + 1, 150]
 
 
@@ -44,6 +52,7 @@ def offloaded(
         staging_blocks=2,
         fresh_tokens=40,
         dtype=dtype,
+        swept=Swept(tokens=SEGMENT, heads=model.config.heads, step=8) if "swept" in split else None,
     )
 
 

@@ -12,6 +12,7 @@ from core import paths
 from core.cache.base import TargetKVCache
 from core.cache.full import FullKVCache
 from core.cache.offloaded import OffloadedKVCache
+from core.cache.segment import Swept
 from core.config import Settings
 from core.hardware.measured import PAGE_LOCKED, Measurements
 from core.model.llama import LlamaModel
@@ -28,6 +29,8 @@ from core.planning.budget import (
     held_tokens,
     multiple,
     spare_rows,
+    sweep_step,
+    swept_tokens,
 )
 from core.planning.plan import Plan
 from core.text.words import GB
@@ -84,8 +87,22 @@ class Room:
             resident_blocks=held // block_tokens * layers // plan.layers if by_blocks else None,
             staging_blocks=plan.staging_blocks,
             fresh_tokens=slack(plan),
+            swept=self._swept(tokens),
             dtype=kv_type(plan),
         )
+
+    def _swept(self, tokens: int) -> Swept | None:
+        """How a prefill of a cache for so many tokens is swept; None where it is not, or where two whole
+        layers take no more.
+        """
+        plan = self.plan
+        if not plan.swept_prefill:
+            return None
+        held, size = held_tokens(tokens - OVERRUN, plan.staging_block_tokens, plan.retrieval_chunk)
+        segment = min(plan.prefill_segment_tokens, held)
+        if swept_tokens(segment, size, plan.staging_blocks, plan.retrieval_chunk) >= 2 * held:
+            return None
+        return Swept(segment, self._model.config.heads, sweep_step(plan.retrieval_chunk))
 
     def _layers_that_fit(self, tokens: int) -> int:
         """The plan's on-chip layers are for its whole context: of a shorter one the same room holds more,
@@ -118,7 +135,8 @@ class Room:
         """
         if not isinstance(cache, OffloadedKVCache) or cache.layers_on_device is None:
             return False
-        cache.keep_on_device(min(cache.layers_on_device, self._layers_that_fit(cache.capacity)))
+        layers = min(cache.layers_on_device, self._layers_that_fit(cache.capacity))
+        cache.keep_on_device(layers, swept=self._swept(cache.capacity))
         return True
 
     def compare(self) -> None:

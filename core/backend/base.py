@@ -176,7 +176,7 @@ class Backend(Protocol):
         length: int,
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """`total`, which `attend_part` or this gave for the same queries, joined with attention over `length`
-        other keys, which every query sees. May be written into `total`.
+        other keys, which every query sees. Written into `total`, which is returned.
         """
         ...
 

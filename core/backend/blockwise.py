@@ -29,18 +29,27 @@ class Attend(Protocol):
 
 
 def attend_decoded(
-    attend: Attend, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, length: int, causal: bool
+    attend: Attend,
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    *,
+    length: int,
+    causal: bool,
+    total: Part | None = None,
 ) -> Part:
-    """`attend` over rows of another type than q, a few thousand of which are numbers at a time."""
+    """`attend` over rows of another type than q, a few thousand of which are numbers at a time. Joined into
+    `total`, where there is one.
+    """
     n, head_dim = q.shape[0], q.shape[-1]
-    past, total = (length - n if causal else length), _Sum()
+    past, found = (length - n if causal else length), _Sum(total)
     ranges = [(start, end, False) for start, end in _ranges(past, k.shape[2])]
     if causal:
         ranges.append((past, length, True))
     for start, end, own in ranges:
         keys, values = (run_of(part, start, end, head_dim, q.dtype)[None] for part in (k, v))
-        total.add(*attend(q, keys, values, length=end - start, causal=own))
-    return total.part or total.of_nothing(q)
+        found.add(*attend(q, keys, values, length=end - start, causal=own))
+    return found.part or found.of_nothing(q)
 
 
 def _ranges(length: int, block_tokens: int) -> Iterator[tuple[int, int]]:
@@ -53,9 +62,16 @@ def _ranges(length: int, block_tokens: int) -> Iterator[tuple[int, int]]:
 
 
 def attend_blocks(
-    kernel: Kernel, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, length: int, causal: bool
+    kernel: Kernel,
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    *,
+    length: int,
+    causal: bool,
+    total: Part | None = None,
 ) -> Part:
-    """See Backend.attend_part.
+    """See Backend.attend_part; with a `total`, Backend.attend_more.
 
     Blocks wholly before the queries' own rows are seen by every query. What is left lies in the block where
     the own rows begin, which the kernel can take with them; rows that run over the end of that block are
@@ -63,31 +79,31 @@ def attend_blocks(
     one output in fp32 exists, and one of the kernel's.
     """
     n, block_tokens = q.shape[0], k.shape[2]
-    total = _Sum()
+    found = _Sum(total)
     if length == 0:
-        return total.of_nothing(q)
+        return found.part or found.of_nothing(q)
     past = length - n if causal else length
     whole, rest = divmod(past, block_tokens)
     if whole and n <= _FEW_ROWS:
-        total.add(*_whole_blocks(kernel, q, k[:whole], v[:whole]))
+        found.add(*_whole_blocks(kernel, q, k[:whole], v[:whole]))
     else:
         for block in range(whole):
-            total.add(*_run(kernel, q, k[block], v[block], causal=False))
+            found.add(*_run(kernel, q, k[block], v[block], causal=False))
     if causal and rest + n <= block_tokens:
-        total.add(*_run(kernel, q, k[whole, :, : rest + n], v[whole, :, : rest + n], causal=True))
-        return total.part
+        found.add(*_run(kernel, q, k[whole, :, : rest + n], v[whole, :, : rest + n], causal=True))
+        return found.part
     if rest:
-        total.add(*_run(kernel, q, k[whole, :, :rest], v[whole, :, :rest], causal=False))
+        found.add(*_run(kernel, q, k[whole, :, :rest], v[whole, :, :rest], causal=False))
     if causal:
-        total.add(*_run(kernel, q, *(_rows(part[whole:], rest, n) for part in (k, v)), causal=True))
-    return total.part
+        found.add(*_run(kernel, q, *(_rows(part[whole:], rest, n) for part in (k, v)), causal=True))
+    return found.part
 
 
 class _Sum:
     """Attention over the parts that were added."""
 
-    def __init__(self) -> None:
-        self.part: Part | None = None
+    def __init__(self, part: Part | None) -> None:
+        self.part = part
 
     def add(self, out: torch.Tensor, lse: torch.Tensor) -> None:
         """out [n, heads, head_dim] of any type, lse fp32 [n, heads]."""

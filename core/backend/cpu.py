@@ -19,7 +19,7 @@ import torch.nn.functional as F
 
 from core.backend import blockwise
 from core.backend import slots as by_slots
-from core.backend.base import Linear, Mark, Memory, Replay, Rows, joined, merge
+from core.backend.base import Linear, Mark, Memory, Replay, Rows, joined, merge, merge_into
 from core.backend.codes import Planes
 from core.backend.kv_rows import run_of
 from core.backend.linear import FloatLinear
@@ -136,7 +136,8 @@ class CpuBackend:
         length: int,
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """See Backend."""
-        return merge(*total, *self.attend_part(q, k, v, length=length, causal=False))
+        merge_into(*total, *self.attend_part(q, k, v, length=length, causal=False))
+        return total
 
     def _attend(
         self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, length: int, causal: bool, *, want_lse: bool

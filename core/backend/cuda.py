@@ -19,7 +19,7 @@ import torch.nn.functional as F
 
 from core.backend import blockwise, kernels
 from core.backend import slots as by_slots
-from core.backend.base import Linear, Mark, Memory, Replay, Rows, merge
+from core.backend.base import Linear, Mark, Memory, Replay, Rows
 from core.backend.codes import Planes
 from core.backend.compiled import CODED_KV, PRODUCTS
 from core.backend.kv_rows import CODES
@@ -182,7 +182,10 @@ class CudaBackend:
         compiled = self._short(q, k, v)
         if compiled and all(part.is_contiguous() for part in total):
             return compiled.attend_more(total, q, k, v, length=length)
-        return merge(*total, *self.attend_part(q, k, v, length=length, causal=False))
+        keys = {"length": length, "causal": False, "total": total}
+        if k.dtype != q.dtype:
+            return blockwise.attend_decoded(self.attend_part, q, k, v, **keys)
+        return blockwise.attend_blocks(self._library(q.shape[-1]), q, k, v, **keys)
 
     def chunk_lse(self, q: torch.Tensor, k: torch.Tensor, *, length: int, chunk: int) -> torch.Tensor:
         """See Backend."""

@@ -9,7 +9,7 @@ look inside.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -159,8 +159,27 @@ class TargetKVCache(KVCache, Protocol):
         """Bytes of keys and values that crossed from host memory to the device so far."""
         ...
 
+    @property
+    def swept_layers(self) -> Collection[int]:
+        """Layers whose chunks in a segment come by `attend_later`; a cache without any lacks that verb."""
+        ...
+
     def begin_segment(self) -> None:
         """The rows up to the next `advance` come layer by layer, in chunks."""
+        ...
+
+    def attend_later(
+        self, layer: int, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, offset: int
+    ) -> None:
+        """As `attend`, of one chunk of a segment after the other; `attended` has the results when all have
+        come.
+        """
+        ...
+
+    def attended(self, layer: int, offset: int, n: int) -> torch.Tensor:
+        """What rows [offset, offset + n) of the segment found, [n, heads, head_dim], chunk by chunk in their
+        order.
+        """
         ...
 
     def rows(self, layer: int, start: int, n: int) -> tuple[torch.Tensor, torch.Tensor]:

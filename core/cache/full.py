@@ -22,6 +22,7 @@ class FullKVCache:
     rotates_on_read = False
     ready = True
     bytes_moved = 0
+    swept_layers = ()
 
     def __init__(
         self,

@@ -43,15 +43,15 @@ class HostKV:
         """Views [kv_heads, block_tokens, width] of one block."""
         return self.k[block - self.first_block], self.v[block - self.first_block]
 
-    def fetch(self, block: int, k: torch.Tensor, v: torch.Tensor, rows: int) -> None:
-        """The first `rows` rows of a block go to device buffers k, v [kv_heads, block_tokens, width]."""
+    def fetch(self, block: int, inside: int, k: torch.Tensor, v: torch.Tensor) -> None:
+        """Rows [inside, inside + n) of a block go to k, v [kv_heads, n, width] on the device."""
         for target, source in zip((k, v), self.block(block), strict=True):
-            self._copies.to_device(target[:, :rows], source[:, :rows])
+            self._copies.to_device(target, source[:, inside : inside + target.shape[1]])
 
-    def store(self, block: int, k: torch.Tensor, v: torch.Tensor, rows: slice) -> None:
-        """Rows of device buffers k, v [kv_heads, block_tokens, width] go to the same rows of a block."""
+    def store(self, block: int, inside: int, k: torch.Tensor, v: torch.Tensor) -> None:
+        """k, v [kv_heads, n, width] on the device become rows [inside, inside + n) of a block."""
         for target, source in zip(self.block(block), (k, v), strict=True):
-            self._copies.to_host(target[:, rows], source[:, rows])
+            self._copies.to_host(target[:, inside : inside + source.shape[1]], source)
 
     def units(self, tokens: int) -> Pair:
         """Views [blocks * kv_heads * (block_tokens / tokens), tokens * width]: a row for each run of

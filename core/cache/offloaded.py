@@ -11,24 +11,22 @@ compute. Each part's attention is joined to the others by log-sum-exp. The pass'
 ("fresh") until the stream is over; then they go to the host in one copy, and are put into their places when
 the next pass begins, as far as they were not rolled back.
 
-A segment of many rows (prefill) works on one layer at a time, all of whose rows are on the device meanwhile:
-rows of earlier segments cross the bus once per layer, behind the computation of the layer before it, rows of
-the segment itself never; they go to the host once, behind the computation of the layer after it. There are
-two such places, and the ring of a short pass lies in the same memory.
+A segment of many rows (prefill) works on one layer at a time (core.cache.segment): what lies in host memory
+crosses the bus once per layer and segment, rows of the segment itself never.
 """
 
 from __future__ import annotations
 
 import weakref
-from collections import deque
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 import torch
 
-from core.backend.base import Backend, Copies, Mark
+from core.backend.base import Backend, Copies
 from core.backend.kv_rows import numbers
 from core.cache.base import KVShape, KVStore, Observer, Witness, pieces
 from core.cache.host import Pair
+from core.cache.segment import Swept, SweptLayers, WholeLayers
 from core.cache.stored import StoredBlocks, device_store
 
 Part = tuple[torch.Tensor, torch.Tensor]  # out fp32 [n, heads, head_dim], lse fp32 [n, heads]
@@ -39,7 +37,8 @@ class OffloadedKVCache:
     the backend computes with), the first `resident_blocks` blocks of the first `resident_layers` layers on
     the device (None: all their blocks).
 
-    `fresh_tokens` bounds the rows of a pass that streams; a longer one is treated as a segment. `observer`,
+    `fresh_tokens` bounds the rows of a pass that streams; a longer one is treated as a segment. `swept`: how
+    segments are, whose past streams too (None: a layer at work has all its rows on the device). `observer`,
     when set, is shown each part of a layer's keys, the pass's own rows last; `witness`, when set, is handed
     the queries alone.
     """
@@ -58,6 +57,7 @@ class OffloadedKVCache:
         resident_blocks: int | None = None,
         staging_blocks: int = 3,
         fresh_tokens: int = 96,
+        swept: Swept | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
         assert staging_blocks > 0, "a ring without buffers"
@@ -78,7 +78,7 @@ class OffloadedKVCache:
             dtype=self.dtype,
         )
         self._whole_layers = resident_blocks is None
-        self._fresh_tokens, self._staging_blocks = fresh_tokens, staging_blocks
+        self._fresh_tokens, self._staging_blocks, self._swept = fresh_tokens, staging_blocks, swept
         self._lay_out()
         self.observer: Observer | None = None
         self.witness: Witness | None = None
@@ -88,28 +88,22 @@ class OffloadedKVCache:
         self._fresh_start = self._fresh_rows = 0
         self._settled = True  # those rows are in their places too
         self._written = self._copies.mark()  # behind the last copy to the host
-        self._queue: Iterator[tuple[int, int]] = iter(())  # (layer, block) still to be fetched in this pass
-        self._flying: deque[tuple[int, Mark]] = deque()  # buffers of the ring under way
-        # the streamed layer at work in a segment, the end of its rows,
-        self._entered: int | None = None
-        self._end = 0
-        self._coming = self._written  # and the arrival of the next one's earlier rows
 
     def _lay_out(self) -> None:
         """What follows from which layers are streamed."""
         shape, backend, dtype = self.shape, self.backend, self.dtype
         self._streamed = list(self._stored.host)
         self._place = {layer: place for place, layer in enumerate(self._streamed)}
-        self._work = device_store(
-            shape, backend, 2 if self._streamed else 0, self.capacity, self.block_tokens, dtype
+        how = {"staging_blocks": self._staging_blocks, "dtype": dtype}
+        self._segment = (
+            SweptLayers(self._stored, backend, self._copies, shape, **how, swept=self._swept)
+            if self._swept
+            else WholeLayers(self._stored, backend, self._copies, shape, **how)
         )
         self._fresh = device_store(
             shape, backend, len(self._streamed), self._fresh_tokens, self._fresh_tokens, dtype
         )
         self._landing = tuple(backend.host_memory(self._fresh.k.shape, dtype) for _ in range(2))
-        self._ring = tuple(
-            part.flatten(0, 1).unsqueeze(1)[: self._staging_blocks] for part in (self._work.k, self._work.v)
-        )
 
     # ---- what every cache has ------------------------------------------------------------------------------
 
@@ -131,7 +125,7 @@ class OffloadedKVCache:
     @property
     def device_bytes(self) -> int:
         """Bytes held on the device."""
-        return sum(one.nbytes for one in (*self._stored.kept, self._work, self._fresh))
+        return sum(one.nbytes for one in (*self._stored.kept, self._segment, self._fresh))
 
     @property
     def bytes_moved(self) -> int:
@@ -150,24 +144,43 @@ class OffloadedKVCache:
         self, layer: int, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, offset: int = 0
     ) -> torch.Tensor:
         """See KVCache."""
-        end = self.length + offset + k.shape[0]
-        assert end <= self.capacity, f"row {end} of a cache for {self.capacity}"
-        if layer == 0 and offset == 0:
-            self._begin(k.shape[0])
-        if self.witness is not None:
-            self.witness(layer, q, self.length + offset)
+        self._meet(layer, q, offset)
         if layer not in self._place:
-            return self._attend_in(self._stored.kept[layer], 0, layer, q, k, v, offset)
+            return self._attend_kept(layer, q, k, v, offset)
         if not self._in_segment:
             return self._attend_streamed(layer, q, k, v)
-        self._enter(self._place[layer])
-        self._end = end
-        return self._attend_in(self._work, self._place[layer] % 2, layer, q, k, v, offset)
+        return self._segment.attend(layer, q, k, v, self.length + offset, self.observer)
+
+    @property
+    def swept_layers(self) -> Collection[int]:
+        """See TargetKVCache."""
+        return self._place.keys() if self._swept else ()
+
+    def attend_later(
+        self, layer: int, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, offset: int
+    ) -> None:
+        """See TargetKVCache."""
+        self._meet(layer, q, offset)
+        self._segment.hold(layer, q, k, v, self.length + offset, self.observer)
+
+    def attended(self, layer: int, offset: int, n: int) -> torch.Tensor:
+        """See TargetKVCache."""
+        return self._segment.result(layer, self.length + offset, n)
+
+    def _meet(self, layer: int, q: torch.Tensor, offset: int) -> None:
+        """Rows of a layer are coming."""
+        end = self.length + offset + q.shape[0]
+        assert end <= self.capacity, f"row {end} of a cache for {self.capacity}"
+        if layer == 0 and offset == 0:
+            self._begin(q.shape[0])
+        if self.witness is not None:
+            self.witness(layer, q, self.length + offset)
 
     def advance(self, n: int) -> None:
         """See KVCache."""
         if self._in_segment:
-            self._leave()
+            self._segment.places.end()
+            self._written = self._segment.places.written
         elif self._in_stream:
             for target, source in zip(self._landing, (self._fresh.k, self._fresh.v), strict=True):
                 self._copies.to_host(target, source)
@@ -201,19 +214,22 @@ class OffloadedKVCache:
     def _cut(self, length: int) -> None:
         """Rows from `length` on are gone, and a pass that did not get to its end with them."""
         self.length = length
+        if self._in_segment:
+            self._written = self._segment.places.written
         self._in_segment = self._in_stream = False
         self._fresh_rows = max(0, min(self._fresh_rows, length - self._fresh_start))
 
-    def keep_on_device(self, layers: int) -> None:
+    def keep_on_device(self, layers: int, *, swept: Swept | None = None) -> None:
         """Only the first `layers` layers stay on the device; the committed rows of the others go to host
-        memory, all else of the pass that was under way is gone. Raises MemoryError, and the backend's way of
-        saying that the device is full: then the cache is of no more use.
+        memory, all else of the pass that was under way is gone. `swept`: as when it was made. Raises
+        MemoryError, and the backend's way of saying that the device is full: then the cache is of no more
+        use.
         """
         self._copies.finish(self._copies.mark())
         self.rollback(self.committed)
         self._settle()
-        self._flying.clear()
-        self._work = self._fresh = self._ring = None
+        self._segment = self._fresh = None
+        self._swept = swept
         while len(self._stored.kept) > layers:
             self._stored.let_go(self.length)
         self._lay_out()
@@ -313,38 +329,19 @@ class OffloadedKVCache:
         self._in_segment = bool(self._streamed) and (self._announced or n > self._fresh.capacity)
         self._in_stream = bool(self._streamed) and not self._in_segment
         self._announced = False
-        self._flying.clear()
-        self._entered = None
         if self._in_segment:
-            self._coming = self._fetch_layer(0)
-            return
-        self._queue = ((layer, block) for layer in self._streamed for block in self._away(layer))
-        for slot in range(self._ring[0].shape[0]):
-            self._fetch_block(slot)
+            self._segment.begin(self.length)
+        elif self._in_stream:
+            self._segment.ring.begin(self._streamed, self.length)
 
-    def _away(self, layer: int) -> range:
-        """The layer's filled blocks in host memory."""
-        return range(self._stored.resident(layer), -(-self.length // self.block_tokens))
-
-    def _filled(self, block: int) -> int:
-        """Rows of a block that earlier passes have filled."""
-        return min(self.block_tokens, self.length - block * self.block_tokens)
-
-    def _attend_in(
-        self,
-        store: KVStore,
-        place: int,
-        layer: int,
-        q: torch.Tensor,
-        k: torch.Tensor,
-        v: torch.Tensor,
-        offset: int,
+    def _attend_kept(
+        self, layer: int, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, offset: int
     ) -> torch.Tensor:
-        """Attention over a layer all of whose rows are on the device."""
-        start = self.length + offset
-        store.write(place, start, k, v)
+        """Attention over a layer all of whose rows stay on the device."""
+        start, store = self.length + offset, self._stored.kept[layer]
+        store.write(0, start, k, v)
         end = start + k.shape[0]
-        keys, values = store.filled(place, end)
+        keys, values = store.filled(0, end)
         out = self.backend.attend(q, keys, values, length=end, causal=True)
         if self.observer is not None:
             self.observer(layer, q, keys, start=0, length=end, own=k.shape[0])
@@ -359,82 +356,18 @@ class OffloadedKVCache:
         total = self.backend.attend_part(q, *own, length=n, causal=True)
         resident = min(self.length, self._stored.resident(layer) * self.block_tokens)
         if resident:
-            total = self._joined(total, layer, q, self._stored.kept[layer].filled(0, resident), 0, resident)
-        for block in self._away(layer):
-            slot, arrival = self._flying.popleft()
-            self._copies.wait(arrival)
-            buffer = self._ring[0][slot], self._ring[1][slot]
-            total = self._joined(total, layer, q, buffer, block * self.block_tokens, self._filled(block))
-            self._fetch_block(slot)
+            self._join(total, layer, q, self._stored.kept[layer].filled(0, resident), 0, resident)
+        for start, rows, buffer in self._segment.ring.blocks(layer):
+            self._join(total, layer, q, buffer, start, rows)
         if self.observer is not None:
             self.observer(layer, q, own[0], start=self.length, length=n, own=n)
         return total[0].to(q.dtype)
 
-    def _joined(
-        self, total: Part, layer: int, q: torch.Tensor, buffer: Pair, start: int, length: int
-    ) -> Part:
-        """`total` and the attention over earlier tokens [start, start + length)."""
+    def _join(self, total: Part, layer: int, q: torch.Tensor, buffer: Pair, start: int, length: int) -> None:
+        """The attention over earlier tokens [start, start + length) goes into `total`."""
         if self.observer is not None:
             self.observer(layer, q, buffer[0], start=start, length=length, own=0)
-        return self.backend.attend_more(total, q, *buffer, length=length)
-
-    def _fetch_block(self, slot: int) -> None:
-        """The next block of the pass goes to `slot`, if there is one."""
-        for layer, block in self._queue:
-            self._stored.host[layer].fetch(
-                block, self._ring[0][slot, 0], self._ring[1][slot, 0], self._filled(block)
-            )
-            self._flying.append((slot, self._copies.mark()))
-            return
-
-    # ---- a segment of many rows: two places, a layer in each -----------------------------------------------
-
-    def _enter(self, place: int) -> None:
-        """Makes the layer at `place` of the streamed ones the one at work."""
-        if self._entered == place:
-            return
-        if self._entered is not None:
-            self._store_layer(self._entered)
-        self._copies.wait(self._coming)
-        self._entered, layer = place, self._streamed[place]
-        resident = min(self._stored.resident(layer), -(-self.length // self.block_tokens))
-        if resident:
-            self._work.k[place % 2, :resident] = self._stored.kept[layer].k[0, :resident]
-            self._work.v[place % 2, :resident] = self._stored.kept[layer].v[0, :resident]
-        self._coming = self._fetch_layer(place + 1)
-
-    def _leave(self) -> None:
-        """The segment is over."""
-        if self._entered is not None:
-            self._store_layer(self._entered)
-        self._entered = None
-
-    def _fetch_layer(self, place: int) -> Mark:
-        """Rows of earlier segments of a streamed layer, to where it will work. Returns when that place is
-        ready for it.
-        """
-        for layer in self._streamed[place : place + 1]:
-            for block in self._away(layer):
-                self._stored.host[layer].fetch(
-                    block, self._work.k[place % 2, block], self._work.v[place % 2, block], self._filled(block)
-                )
-        return self._copies.mark()
-
-    def _store_layer(self, place: int) -> None:
-        """The segment's rows of a layer that has done its work, to where they stay."""
-        layer = self._streamed[place]
-        for block, inside, _, count in pieces(self.length, self._end - self.length, self.block_tokens):
-            k, v, rows = (
-                self._work.k[place % 2, block],
-                self._work.v[place % 2, block],
-                slice(inside, inside + count),
-            )
-            if block < self._stored.resident(layer):
-                for kept, part in zip(self._stored.block(layer, block), (k, v), strict=True):
-                    kept[:, rows] = part[:, rows]
-            else:
-                self._stored.host[layer].store(block, k, v, rows)
-        self._written = self._copies.mark()
+        self.backend.attend_more(total, q, *buffer, length=length)
 
 
 def _drain(copies: Copies) -> None:

@@ -28,7 +28,7 @@ class StoredBlocks:
         resident_blocks: int,
         dtype: torch.dtype,
     ) -> None:
-        self._shape, self._block_tokens, self._blocks, self._dtype = shape, block_tokens, blocks, dtype
+        self._shape, self.block_tokens, self.blocks, self._dtype = shape, block_tokens, blocks, dtype
         self._backend, self._copies = backend, copies
         self._resident_layers, self._resident_blocks = resident_layers, resident_blocks
         self._gather = Gather(backend, copies, dtype)
@@ -47,19 +47,19 @@ class StoredBlocks:
             self._backend,
             self._copies,
             first_block=self.resident(layer),
-            blocks=self._blocks,
-            block_tokens=self._block_tokens,
+            blocks=self.blocks,
+            block_tokens=self.block_tokens,
             dtype=self._dtype,
         )
 
     def let_go(self, length: int) -> None:
         """The last layer that lies on the device goes to host memory, with its first `length` rows."""
-        assert self._resident_blocks == self._blocks, "a part of a layer does not go alone"
+        assert self._resident_blocks == self.blocks, "a part of a layer does not go alone"
         self._resident_layers -= 1
         layer, store = self._resident_layers, self.kept.pop()
         host = self._on_host(layer)
-        for block, _, _, rows in pieces(0, length, self._block_tokens):
-            host.store(block, store.k[0, block], store.v[0, block], slice(0, rows))
+        for block, _, _, rows in pieces(0, length, self.block_tokens):
+            host.store(block, 0, store.k[0, block, :, :rows], store.v[0, block, :, :rows])
         self._copies.finish(self._copies.mark())
         self.host = {layer: host, **self.host}
 
@@ -72,13 +72,17 @@ class StoredBlocks:
         """Blocks of the layer that stay on the device, from the first on."""
         return self._resident_blocks if layer < self._resident_layers else 0
 
+    def away(self, layer: int, length: int) -> range:
+        """The blocks of the layer's first `length` rows that are in host memory."""
+        return range(self.resident(layer), -(-length // self.block_tokens))
+
     def runs(self, layer: int, on_host: torch.Tensor, on_device: torch.Tensor, tokens: int) -> Pair:
         """Runs of `tokens` tokens, chosen per head by number [kv_heads, m], on the device: [kv_heads, m *
         tokens, width] each.
         """
         kv_heads, m = on_host.shape
         size = (kv_heads, m * tokens, row_width(self._shape.head_dim, self._dtype))
-        border = self.resident(layer) * self._block_tokens // tokens
+        border = self.resident(layer) * self.block_tokens // tokens
         # where in [kv_heads * m]
         away = (on_host >= border).flatten().nonzero().squeeze(-1)
         if not away.numel():
@@ -97,7 +101,7 @@ class StoredBlocks:
 
     def _kept_runs(self, layer: int, index: torch.Tensor, tokens: int) -> Pair:
         """Runs of a layer's resident blocks, [kv_heads * m, tokens * width] each."""
-        per_block = self._block_tokens // tokens
+        per_block = self.block_tokens // tokens
         head = torch.arange(index.shape[0], device=index.device).unsqueeze(1)
         split = (
             part[0].unflatten(2, (per_block, tokens)) for part in (self.kept[layer].k, self.kept[layer].v)
@@ -116,7 +120,7 @@ class StoredBlocks:
         """Rows [kv_heads, n, width] into their places: resident blocks take them from `here`, blocks in
         host memory from `away`.
         """
-        for block, inside, first, count in pieces(start, here[0].shape[1], self._block_tokens):
+        for block, inside, first, count in pieces(start, here[0].shape[1], self.block_tokens):
             source = here if block < self.resident(layer) else away
             for target, rows in zip(self.block(layer, block), source, strict=True):
                 target[:, inside : inside + count] = rows[:, first : first + count]

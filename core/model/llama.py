@@ -90,13 +90,36 @@ class LlamaModel:
         x = self._embed(ids)
         cos, sin = self.rope.at(cache.positions(len(ids)))
         cache.begin_segment()
+        chunks = [slice(start, start + chunk_tokens) for start in range(0, len(ids), chunk_tokens)]
         for index, layer in enumerate(self._layers):
-            for start in range(0, len(ids), chunk_tokens):
-                chunk = slice(start, start + chunk_tokens)
-                cache.observer = tap if start + chunk_tokens >= len(ids) else None
-                self._layer(index, layer, x[chunk], cos[chunk], sin[chunk], cache, offset=start)
+            feed = self._hold if index in cache.swept_layers else self._layer
+            for chunk in chunks:
+                cache.observer = tap if chunk is chunks[-1] else None
+                feed(index, layer, x[chunk], cos[chunk], sin[chunk], cache, offset=chunk.start)
             cache.observer = None
+            if index in cache.swept_layers:
+                for chunk in chunks:
+                    self._take(index, layer, x[chunk], cache, offset=chunk.start)
             yield index + 1
+
+    def _hold(
+        self,
+        index: int,
+        layer: Layer,
+        x: torch.Tensor,
+        cos: torch.Tensor,
+        sin: torch.Tensor,
+        cache: TargetKVCache,
+        *,
+        offset: int,
+    ) -> None:
+        """The first half of a layer whose attention waits for all chunks."""
+        cache.attend_later(index, *self._heads(layer, x, cos, sin, cache), offset=offset)
+
+    def _take(self, index: int, layer: Layer, x: torch.Tensor, cache: TargetKVCache, *, offset: int) -> None:
+        """The second half."""
+        x.add_(layer.out(cache.attended(index, offset, x.shape[0]).flatten(1)))
+        x.add_(layer.down(self._gated(layer, x)))
 
     def _layer(
         self,
@@ -129,6 +152,15 @@ class LlamaModel:
         """What the heads find, [n, heads * head_dim]. Queries, keys and values are gone when it returns: of a
         chunk of a prefill they are as large as the MLP's rows.
         """
+        mixed = cache.attend(index, *self._heads(layer, x, cos, sin, cache), offset=offset)
+        return mixed.reshape(x.shape[0], -1)
+
+    def _heads(
+        self, layer: Layer, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, cache: KVCache | Fixed
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Rotated queries [n, heads, head_dim], keys [n, kv_heads, head_dim] as the cache wants them, and
+        values.
+        """
         n, config = x.shape[0], self.config
         q_heads, kv_heads, head_dim = config.heads, config.kv_heads, config.head_dim
         heads = layer.qkv(self._rms(x, layer.attention_norm)).view(n, q_heads + 2 * kv_heads, head_dim)
@@ -139,8 +171,7 @@ class LlamaModel:
         rotated_heads = q_heads if cache.rotates_on_read else q_heads + kv_heads
         rotated = apply(heads[:, :rotated_heads], cos, sin)
         k = heads[:, q_heads : q_heads + kv_heads] if cache.rotates_on_read else rotated[:, q_heads:]
-        mixed = cache.attend(index, rotated[:, :q_heads], k, heads[:, q_heads + kv_heads :], offset=offset)
-        return mixed.reshape(n, q_heads * head_dim)
+        return rotated[:, :q_heads], k, heads[:, q_heads + kv_heads :]
 
     def _gated(self, layer: Layer, x: torch.Tensor) -> torch.Tensor:
         """The MLP's inner rows, [n, intermediate]."""

@@ -55,6 +55,7 @@ RETRIEVAL, TAIL = N_("retrieval cache"), N_("retrieval cache, generated tail")
 WORK_PREFILL, WORK_DECODE = N_("work space (prefill)"), N_("work space (decode)")
 KV_DECODED = N_("KV cache decoded for attention")
 KV_AT_WORK, TABLES = N_("KV cache of the layers at work"), N_("tables and newest rows")
+WAITING = N_("queries and sums of a segment")
 GRAPHS, CONTEXT = N_("CUDA graphs"), N_("CUDA context")
 STAGING = N_("staging blocks")
 PROGRAM, KEPT_FREE = N_("program"), N_("kept free")
@@ -85,6 +86,7 @@ class Layout:
     kernel: str
     fixed_prefill: tuple[bool, bool]  # whether segment and chunk are the user's
     graphs: bool  # whether CUDA graphs may be kept
+    swept: bool = False  # in a prefill, the past of a layer in host memory streams too
     pinnable: int = 0
 
     # ---- derived -------------------------------------------------------------------------------------------
@@ -117,6 +119,25 @@ class Layout:
         return self.held_tokens * self.target.kv_bytes_per_token_layer(self.kv_rows)
 
     @property
+    def at_work_bytes(self) -> int:
+        """Places of the layer at work in a prefill and of the next one; swept, also the ring beside them."""
+        if not self.host_layers:
+            return 0
+        tokens = min(2, self.host_layers) * self.held_tokens
+        if self.swept:
+            size = held_tokens(self.context, self.block_tokens, self.retrieval_chunk)[1]
+            tokens = swept_tokens(self.segment, size, self.blocks, self.retrieval_chunk)
+        return tokens * self.target.kv_bytes_per_token_layer(self.kv_rows)
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Queries, sums in fp32 and log-sum-exps of a swept segment."""
+        if not (self.swept and self.host_layers):
+            return 0
+        size, head_dim = DTYPE_BYTES[self.computes], self.target.head_dim
+        return self.segment * self.target.heads * (head_dim * (size + 4) + 4)
+
+    @property
     def block_bytes(self) -> int:
         """One staging block: that many tokens of one layer."""
         return self.block_tokens * self.target.kv_bytes_per_token_layer(self.kv_rows)
@@ -144,7 +165,9 @@ class Layout:
         """(segment, chunk) below this layout's, faster ones first; what the user fixed stays."""
         segment, chunk = self.segment, self.chunk
         while self.device == "cuda":
-            shrink_segment = not self.fixed_prefill[0] and segment > SMALLEST_SEGMENT
+            # a swept segment is as short as it may be
+            fixed = self.fixed_prefill[0] or self.swept
+            shrink_segment = not fixed and segment > SMALLEST_SEGMENT
             shrink_chunk = not self.fixed_prefill[1] and chunk > SMALLEST_CHUNK
             if not (shrink_segment or shrink_chunk):
                 return
@@ -162,12 +185,25 @@ def held_tokens(context: int, block_tokens: int, chunk: int) -> tuple[int, int]:
     """Of an offloaded cache for `context` tokens and a draft behind them: tokens it has room for, and its
     blocks' size, near `block_tokens`.
     """
-    rows, step = context + OVERRUN, math.lcm(BLOCK_STEP, chunk)
+    rows, step = context + OVERRUN, sweep_step(chunk)
     near = max(1, round(rows / block_tokens))
     # of some numbers of blocks the one that leaves least of the last block empty
     sizes = [multiple(-(-rows // blocks), step) for blocks in range(near, near + 3)]
     held, size = min((multiple(rows, size), size) for size in sizes)
     return held, size
+
+
+def sweep_step(chunk: int) -> int:
+    """Tokens that divide a block of an offloaded cache, and are a multiple of a retrieval chunk."""
+    return math.lcm(BLOCK_STEP, chunk)
+
+
+def swept_tokens(segment: int, block_tokens: int, blocks: int, chunk: int) -> int:
+    """Rows on the device while a prefill in such segments is swept: a ring of so many blocks, and two places
+    for the segment's own (core.cache.segment).
+    """
+    step = sweep_step(chunk)
+    return blocks * block_tokens + 2 * (multiple(segment, step) + step)
 
 
 def spare_rows(gamma: int, middle_gamma: int) -> int:
@@ -239,7 +275,7 @@ def _block_tokens(settings: Settings, target: ModelShape, rows: str, context: in
 
 def vram_lines(layout: Layout, reserve: int) -> tuple[BudgetLine, ...]:
     """What must fit in VRAM. The work space is the larger of prefill's and decode's; the layer at work in a
-    prefill and the next one have places of their own, in which a decode has its ring.
+    prefill and the next one have places of their own, in which a decode has its ring unless they are swept.
     """
     prefill = _activations(layout) + SMALL_BYTES
     kv = layout.target.kv_bytes_per_token(layout.dtype)
@@ -250,7 +286,8 @@ def vram_lines(layout: Layout, reserve: int) -> tuple[BudgetLine, ...]:
         (TAIL, _tail_rows(layout) * kv),
         *_draft_lines(layout),
         (DECODED, _decoded_bytes(layout)),
-        (KV_AT_WORK, min(2, layout.host_layers) * layout.layer_kv_bytes),
+        (KV_AT_WORK, layout.at_work_bytes),
+        (WAITING, layout.waiting_bytes),
         (KV_DECODED, _decoded_rows_bytes(layout)),
         (TABLES, _standing(layout)),
         (WORK_PREFILL, prefill) if prefill >= SHORT_PASS_BYTES else (WORK_DECODE, SHORT_PASS_BYTES),

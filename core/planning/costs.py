@@ -198,6 +198,13 @@ def _read_as_codes(shape: ModelShape, nbytes: int, tokens: int, dtype: str, spee
     return nbytes / KERNEL_SPEED["compiled"] if speeds.compiled_kv else nbytes
 
 
+def hiding_rows(shape: ModelShape, kv_rows: str, speeds: Speeds, *, pinned: bool) -> float:
+    """How many rows of a segment attend to an earlier token as long as it takes to cross the bus."""
+    flops = 4 * shape.heads * shape.head_dim
+    bus = speeds.bus if pinned else speeds.pageable_bus
+    return shape.kv_bytes_per_token_layer(kv_rows) / bus * speeds.attention_flops / flops
+
+
 def prefill_s(
     shape: ModelShape,
     dtype: str,

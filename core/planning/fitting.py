@@ -4,7 +4,7 @@ time or wording.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from core.cache.disk import quota_of
@@ -174,7 +174,27 @@ def _fitted(case: Case, draft: ModelShape | None, context: int) -> Layout | Shor
     layout = lay_out(
         site.device, site.dtype, site.computes, settings, target=case.target, draft=draft, context=context
     )
-    return _fit(site, settings, layout)
+    found = [_fit(site, settings, one) for one in (layout, *_swept(site, layout))]
+    fit = [one for one in found if isinstance(one, Layout)]
+    # most layers on the device, then long segments, then what comes first
+    return max(fit, key=lambda one: (one.on_chip, one.segment)) if fit else found[0]
+
+
+def _swept(site: Site, layout: Layout) -> Iterator[Layout]:
+    """The layout with prefills whose past streams, the longest segments first: down to where the bus is still
+    hidden behind the attention, all layers being in host memory.
+    """
+    if site.device == "cpu":
+        return
+    none = replace(layout, on_chip=0)
+    pinned = none.host_kv_bytes <= site.pinnable
+    least = costs.hiding_rows(layout.target, layout.kv_rows, site.speeds, pinned=pinned)
+    segment = layout.segment
+    while segment >= max(least, layout.chunk):
+        yield replace(layout, swept=True, segment=segment)
+        if layout.fixed_prefill[0]:
+            return
+        segment //= 2
 
 
 def longest(case: Case, limit: int) -> int | None:

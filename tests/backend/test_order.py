@@ -18,6 +18,7 @@ from core.cache.disk import SnapshotFolder
 from core.cache.host import Gather, HostKV
 from core.cache.offloaded import OffloadedKVCache
 from core.cache.retrieval import RetrievalKVCache
+from core.cache.segment import Swept
 from core.cache.snapshot import SnapshotStore
 from tests.backend.fake_cuda import FakeCuda
 from tests.backend.happens import Races
@@ -25,12 +26,15 @@ from tests.backend.happens import Races
 SHAPE, HEADS = KVShape(layers=3, kv_heads=2, head_dim=4), 4
 BLOCK, CAPACITY, FRESH = 8, 64, 6
 SPLITS = {"none": (0, None), "one layer": (1, None), "a block of two": (2, 1)}
+SWEPT = Swept(tokens=20, heads=HEADS, step=4)
 
 
 class Card:
     """The product's cache on a card whose order is watched."""
 
-    def __init__(self, cuda: FakeCuda, races: Races, split: str = "one layer") -> None:
+    def __init__(
+        self, cuda: FakeCuda, races: Races, split: str = "one layer", swept: Swept | None = None
+    ) -> None:
         self.backend: CudaBackend = cuda.backend()
         self.races = races
         take = self.backend.host_memory
@@ -45,6 +49,7 @@ class Card:
             resident_blocks=blocks,
             staging_blocks=2,
             fresh_tokens=FRESH,
+            swept=swept,
         )
 
     def feed(self, n: int, *, chunk: int | None = None, layers: int = SHAPE.layers) -> None:
@@ -52,20 +57,26 @@ class Card:
         if chunk:
             self.cache.begin_segment()
         for layer in range(layers):
+            swept = chunk and layer in self.cache.swept_layers
+            attend = self.cache.attend_later if swept else self.cache.attend
             for start in range(0, n, chunk or n):
                 rows = min(chunk or n, n - start)
                 q = torch.randn(rows, HEADS, SHAPE.head_dim)
                 k, v = (torch.randn(rows, SHAPE.kv_heads, SHAPE.head_dim) for _ in range(2))
-                self.cache.attend(layer, q, k, v, offset=start)
+                attend(layer, q, k, v, offset=start)
+            if swept:
+                self.cache.attended(layer, 0, n)
         if layers == SHAPE.layers:
             self.cache.advance(n)
 
 
-def a_conversation(cuda: FakeCuda, races: Races, folder: Path, split: str = "one layer") -> None:
+def a_conversation(
+    cuda: FakeCuda, races: Races, folder: Path, split: str = "one layer", swept: Swept | None = None
+) -> None:
     """All that is done with the caches: prefill in segments, verifications, selection, rollback, broken
     passes, storing and loading, a second book.
     """
-    card = Card(cuda, races, split)
+    card = Card(cuda, races, split, swept)
     cache, view = card.cache, RetrievalKVCache(card.cache, budget=16, chunk=4, recent=8, tail_tokens=8)
     cache.observer = view.policy.tap
     card.feed(20, chunk=7)
@@ -86,7 +97,7 @@ def a_conversation(cuda: FakeCuda, races: Races, folder: Path, split: str = "one
     cache.commit(40)
     store = SnapshotStore(SnapshotFolder(folder), "tiny", SHAPE, torch.float32, quota_bytes=10**9)
     assert store.save("book", list(range(40)), cache)
-    other = Card(cuda, races, split)
+    other = Card(cuda, races, split, swept)
     for length in store.load("book", list(range(40)), other.cache, start=0):
         other.cache.advance(length - other.cache.length)
         other.cache.commit(length)
@@ -105,12 +116,15 @@ def races_in(program: Callable[..., None], cuda: FakeCuda, *more: object) -> Rac
     return races
 
 
+@pytest.mark.parametrize("swept", [None, SWEPT], ids=["whole layers", "swept layers"])
 @pytest.mark.parametrize("split", SPLITS)
-def test_everything_that_is_shared_is_ordered(cuda: FakeCuda, tmp_path: Path, split: str):
+def test_everything_that_is_shared_is_ordered(
+    cuda: FakeCuda, tmp_path: Path, split: str, swept: Swept | None
+):
     """A block read before it arrived or refilled under its reader, rows fetched by the host before they
     landed, memory given back under a copy.
     """
-    races = races_in(a_conversation, cuda, tmp_path, split)
+    races = races_in(a_conversation, cuda, tmp_path, split, swept)
     assert races.found == []
     assert races.accesses > 3000
 
@@ -156,17 +170,17 @@ def gathered_without_looking(self: Gather, source: torch.Tensor, index: torch.Te
 _gather = Gather.__call__
 
 
-def stored_past_the_copies(self: HostKV, block: int, k: torch.Tensor, v: torch.Tensor, rows: slice) -> None:
+def stored_past_the_copies(self: HostKV, block: int, inside: int, k: torch.Tensor, v: torch.Tensor) -> None:
     """The host writes rows itself, without waiting for what computes them."""
     for target, source in zip(self.block(block), (k, v), strict=True):
-        target[:, rows] = source[:, rows]
+        target[:, inside : inside + source.shape[1]] = source
 
 
-def fetched_past_the_copies(self: HostKV, block: int, k: torch.Tensor, v: torch.Tensor, rows: int) -> None:
+def fetched_past_the_copies(self: HostKV, block: int, inside: int, k: torch.Tensor, v: torch.Tensor) -> None:
     """The computation's stream copies itself, past the order of the others: what lands late is missed."""
     with torch.cuda.stream(torch.cuda.Stream()):
         for target, source in zip((k, v), self.block(block), strict=True):
-            target[:, :rows].copy_(source[:, :rows])
+            target.copy_(source[:, inside : inside + target.shape[1]])
 
 
 def not_settled(self: OffloadedKVCache) -> None:
@@ -193,13 +207,14 @@ MUTANTS = {
 }
 
 
+@pytest.mark.parametrize("swept", [None, SWEPT], ids=["whole layers", "swept layers"])
 @pytest.mark.parametrize("slip", MUTANTS)
 def test_every_slip_in_the_order_is_found(
-    cuda: FakeCuda, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, slip: str
+    cuda: FakeCuda, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, slip: str, swept: Swept | None
 ):
     """The four that passed all tests of results, and more: a test of order that finds none proves nothing."""
     monkeypatch.setattr(*MUTANTS[slip])
-    assert races_in(a_conversation, cuda, tmp_path).found != []
+    assert races_in(a_conversation, cuda, tmp_path, "one layer", swept).found != []
 
 
 def test_memory_given_back_under_a_copy_is_found(cuda: FakeCuda, monkeypatch: pytest.MonkeyPatch):

@@ -4,6 +4,8 @@ computed, every allocation is counted as CUDA's caching allocator does.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -89,7 +91,9 @@ def flash(
 class Card:
     """A model of full width on a card that computes nothing."""
 
-    def __init__(self, name: str, cuda: FakeCuda, accounting: Accounting, **settings: object) -> None:
+    def __init__(
+        self, name: str, cuda: FakeCuda, accounting: Accounting, *, swept: bool = False, **settings: object
+    ) -> None:
         self.accounting = accounting
         given = dict(SHAPES[name])
         family, tied = given.pop("family", "llama"), given.pop("tied", False)
@@ -109,9 +113,12 @@ class Card:
         }
         self.shape = ModelShape.from_hf_config(source, name=name)
         self.settings = Settings(context_tokens=CONTEXT, on_chip_layers=1, **settings)
-        self.plan: Plan = make_plan(
-            imagined_hardware(gpu="RTX 4090", ram_gib=128), self.settings, target=self.shape
-        )
+        machine = imagined_hardware(gpu="RTX 4090", ram_gib=128)
+        self.plan: Plan = make_plan(machine, self.settings, target=self.shape)
+        if swept:  # where two whole layers do not fit
+            less = (self.plan.bytes_in("VRAM") - budget.MIB) / budget.GIB
+            self.plan = make_plan(machine, replace(self.settings, vram_gib=less), target=self.shape)
+        assert self.plan.swept_prefill == swept
         backend = cuda.backend(torch.bfloat16, on="meta")
         backend._kernels[128] = flash
         self._leave_out(backend)
@@ -163,14 +170,19 @@ class Card:
         return sum(line.bytes for line in self.plan.budget if line.place == "VRAM" and line.name not in other)
 
 
-@pytest.mark.parametrize(("name", "kv"), [*((name, 16) for name in SHAPES), ("7B", 8), ("8B", 8)])
-def test_a_late_prefill_takes_what_the_plan_says(name: str, kv: int, cuda: FakeCuda):
+WHOLE = [*((name, 16, False) for name in SHAPES), ("7B", 8, False), ("8B", 8, False)]
+SWEPT = [("7B", 16, True), ("7B", 8, True), ("13B", 16, True)]
+
+
+@pytest.mark.parametrize(("name", "kv", "swept"), WHOLE + SWEPT)
+def test_a_late_prefill_takes_what_the_plan_says(name: str, kv: int, swept: bool, cuda: FakeCuda):
     """The last segment of a prefill, behind all others, and a verification: the plan counted two outputs in
-    fp32 where twenty were kept. In all, and in the work space alone.
+    fp32 where twenty were kept. In all, and in the work space alone; with two whole layers on the device, and
+    with one that is swept.
     """
     allocator = CachingAllocator()
     with torch.inference_mode(), Accounting(allocator) as accounting:
-        card = Card(name, cuda, accounting, kv=kv)
+        card = Card(name, cuda, accounting, swept=swept, kv=kv)
         held, segment = allocator.allocated, card.plan.prefill_segment_tokens
         assert allocator.peak_reserved == allocator.reserved
         allocator.peak_allocated = held  # the work space was taken in one piece, and given back

@@ -18,6 +18,7 @@ from core.cache.base import KVShape, KVStore
 from core.cache.full import FullKVCache
 from core.cache.offloaded import OffloadedKVCache
 from core.cache.retrieval import RetrievalKVCache
+from core.cache.segment import Swept
 from tests.cache.late import LateBackend, LateCopies
 
 SHAPE, HEADS = KVShape(layers=3, kv_heads=2, head_dim=8), 4
@@ -25,14 +26,18 @@ BLOCK, CAPACITY, FRESH = 16, 112, 6
 # rows of the numbers computed with, and of others
 ROWS = [torch.float32, torch.bfloat16, torch.int8]
 # (layers that keep blocks on the device, how many blocks each): none, some layers, all layers; the first
-# blocks of every layer
+# blocks of every layer. Swept: the past of a segment streams too
 SPLITS = {
     "none": (0, None),
     "one layer": (1, None),
     "all layers": (3, None),
     "two blocks of each": (3, 2),
     "a block of two": (2, 1),
+    "none, swept": (0, None),
+    "one layer, swept": (1, None),
+    "a block of two, swept": (2, 1),
 }
+SWEPT = Swept(tokens=CAPACITY, heads=HEADS, step=4)
 
 
 def offloaded(
@@ -48,6 +53,7 @@ def offloaded(
         resident_blocks=blocks,
         staging_blocks=staging,
         fresh_tokens=FRESH,
+        swept=SWEPT if split.endswith("swept") else None,
         dtype=dtype,
     )
 
@@ -67,13 +73,20 @@ class Twins:
         if chunk:
             self.cache.begin_segment()
         for layer in range(layers):
+            swept = chunk and layer in self.cache.swept_layers
+            found = []
             for start in range(0, n, chunk or n):
                 rows = min(chunk or n, n - start)
                 q = torch.randn(rows, HEADS, SHAPE.head_dim, generator=self._dice)
                 k, v = (
                     torch.randn(rows, SHAPE.kv_heads, SHAPE.head_dim, generator=self._dice) for _ in range(2)
                 )
-                got, want = (cache.attend(layer, q, k, v, offset=start) for cache in (self.cache, self.full))
+                attend = self.cache.attend_later if swept else self.cache.attend
+                got = attend(layer, q, k, v, offset=start)
+                found.append((start, got, self.full.attend(layer, q, k, v, offset=start)))
+            for start, got, want in found:
+                if swept:
+                    got = self.cache.attended(layer, start, len(want))
                 assert torch.allclose(got, want, atol=1e-5), (
                     f"layer {layer}, rows from {self.full.length + start}"
                 )

@@ -1,0 +1,135 @@
+"""Tables of what the planner expects of large models on common cards. Computed, nothing is measured."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import replace
+
+from core.backend.compiled import CODED_KV, PRODUCTS
+from core.config import Settings
+from core.errors import PlanError
+from core.hardware.gpus import imagined_hardware
+from core.model.catalogue import find
+from core.model.gguf_sizes import in_format
+from core.model.shapes import ModelShape
+from core.planning.plan import Plan
+from core.planning.planner import plan
+
+KV_MODELS = ("LWM-Text-Chat-128K", "Meta-Llama-3.1-8B-Instruct-Q4_K_M")
+KV_CARDS, KV_RAM_GIB, KV_CONTEXT = ("RTX 4090", "RTX 4080", "RTX 4070"), 64, 131_072
+
+
+def kv_table() -> str:
+    """What the planner expects of KV_MODELS at KV_CONTEXT with the KV cache in 16 bits, in 8, and its choice.
+    Of 16-bit models also as if their weights were Q4_K_M.
+    """
+    lines = [row(["Model", "Card", "16 bits", "8 bits", "auto takes"]), row(["---"] * 5)]
+    for shape in _kv_shapes():
+        for card in KV_CARDS:
+            found = {kv: _kv_plan(shape, card, kv) for kv in (16, 8, None)}
+            taken = "nothing" if found[None] is None else f"{found[None].kv_bits} bits"
+            weights = shape.format or "16-bit weights"
+            name = shape.name if weights in shape.name else f"{shape.name}, {weights}"
+            cells = (name, card, _kv_cell(found[16]), _kv_cell(found[8]), taken)
+            lines.append(row(cells))
+    return "\n".join(lines)
+
+
+def _kv_shapes() -> Iterator[ModelShape]:
+    coded = find(KV_MODELS[-1]).shape
+    for name in KV_MODELS:
+        shape = find(name).shape
+        yield shape
+        if not shape.coded_weights:
+            held = shape.parameters * coded.coded_bytes // coded.parameters
+            weights = {"coded_weights": shape.parameters, "coded_bytes": held}
+            yield replace(shape, format=coded.format, code_bits=coded.code_bits, **weights)
+
+
+def _kv_plan(shape: ModelShape, card: str, kv: int | None) -> Plan | None:
+    machine = imagined_hardware(gpu=card, ram_gib=KV_RAM_GIB)
+    try:
+        return plan(machine, Settings(context_tokens=KV_CONTEXT, kv=kv), target=shape)
+    except PlanError:
+        return None
+
+
+# models, weights, cards (None: 16 GB of RAM and no card), contexts, bits of the KV cache (None: chosen)
+KERNEL_CASES = (
+    ("Meta-Llama-3.1-8B-Instruct-Q4_K_M", "", KV_CARDS, KV_CONTEXT, 8),
+    ("LWM-Text-Chat-128K", "Q4_K_M", KV_CARDS, KV_CONTEXT, 8),
+    ("Qwen3-4B-Instruct-2507", "Q4_K_M", ("RTX 4060",), 65_536, None),
+    ("Qwen3-4B-Instruct-2507", "", ("RTX 4090",), 262_144, None),
+    ("Qwen3-4B-Instruct-2507", "Q4_K_M", ("RTX 4090",), 262_144, None),
+    ("Qwen3-4B-Instruct-2507", "Q4_K_M", (None,), 32_768, None),
+    ("Llama-3.2-3B-Instruct", "Q4_K_M", (None,), 32_768, None),
+)
+NO_CARD_RAM_GIB = 16
+# What the planner of commit b81abf2 (2026-11-22 13:31 UTC), the last before the work on cards, said of these
+# models and machines, on Linux and on Windows: it knew weights and KV caches of 16 bits alone. Not computed
+# here.
+BEFORE = {
+    ("Meta-Llama-3.1-8B-Instruct", "RTX 4090", 131_072): ("9 of 32, 78 ms", "8 of 32, 80 ms"),
+    ("Qwen3-4B-Instruct-2507", "RTX 4090", 262_144): ("11 of 36, 119 ms", "10 of 36, 123 ms"),
+}
+REFUSED_BEFORE = ("does not fit", "does not fit")  # all others of KERNEL_CASES
+
+
+def kernel_table() -> str:
+    """What the planner expects of KERNEL_CASES where torch decodes codes and where the compiled kernels read
+    them, on Linux and on Windows, and what it said BEFORE. Without a card there is one way.
+    """
+    ways = ("before", "torch", "kernels")
+    heading = ["Model", "Card", "Context", "KV cache", *(f"{way}, Linux" for way in ways)]
+    lines = [row([*heading, *(f"{way}, Windows" for way in ways)]), row(["---"] * 10)]
+    for name, mix, cards, context, kv in KERNEL_CASES:
+        shape = find(name).shape
+        shape = in_format(shape, f"{name}, {mix}", mix) if mix else shape
+        for card in cards:
+            before = BEFORE.get((name.removesuffix("-Q4_K_M"), card, context), REFUSED_BEFORE)
+            found = {
+                system: [
+                    _kernel_plan(shape, card, system, context, kv, refused)
+                    for refused in ((PRODUCTS, CODED_KV), ())
+                ]
+                for system in ("Linux", "Windows")
+            }
+            plans = [one for both in found.values() for one in both if one]
+            bits = " or ".join(sorted({f"{one.kv_bits} bits" for one in plans}, reverse=True))
+            cells = [
+                cell
+                for then, now in zip(before, found.values(), strict=True)
+                for cell in (then, *map(_layers_cell, now))
+            ]
+            named = card or f"none, {NO_CARD_RAM_GIB} GB RAM"
+            lines.append(row([shape.name, named, f"{context:,}", bits, *cells]))
+    return "\n".join(lines)
+
+
+def _kernel_plan(
+    shape: ModelShape, card: str | None, system: str, context: int, kv: int | None, refused: tuple[str, ...]
+) -> Plan | None:
+    machine = imagined_hardware(gpu=card, ram_gib=KV_RAM_GIB if card else NO_CARD_RAM_GIB, system=system)
+    machine = replace(machine, gpus=tuple(replace(gpu, refused=refused) for gpu in machine.gpus))
+    try:
+        return plan(machine, Settings(context_tokens=context, kv=kv), target=shape)
+    except PlanError:
+        return None
+
+
+def _layers_cell(found: Plan | None) -> str:
+    if found is None:
+        return "does not fit"
+    if found.device == "cpu":
+        return f"in RAM, {found.expected_tbt_ms:.0f} ms"
+    return f"{found.on_chip_layers} of {found.layers}, {found.expected_tbt_ms:.0f} ms"
+
+
+def _kv_cell(found: Plan | None) -> str:
+    if found is None:
+        return "does not fit"
+    return f"{found.on_chip_layers} of {found.layers} layers on the card, {found.expected_tbt_ms:.0f} ms"
+
+
+def row(cells: Collection[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
