@@ -21,15 +21,23 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-def comparable(turns: list[Turn]) -> Turn | None:
-    """The last answer, where it was decoded with drafts, in one go."""
+def comparable(turns: list[Turn]) -> tuple[Turn | None, str]:
+    """The last answer, where it was decoded with drafts, in one go; else, where there is one that was decoded
+    with drafts, why it is not compared.
+    """
     last = turns[-1] if len(turns) > 1 else None
-    if last is None or last.role != "assistant" or last.state != "finished":
-        return None
-    stats, extra = last.extra.get("stats") or {}, last.extra
-    decoded = stats.get("new_tokens") and stats.get("mode") != "autoregressive"
-    in_one_go = extra.get("ids") and not extra.get("parts") and not extra.get("stands")
-    return last if decoded and in_one_go else None
+    stats = last.extra.get("stats") or {} if last is not None else {}
+    if last is None or not stats.get("new_tokens") or stats.get("mode") == "autoregressive":
+        return None, ""
+    if last.state != "finished":
+        return None, _("An answer that was stopped is not compared with plain decoding: it has no end.")
+    if last.extra.get("parts") or last.extra.get("stands"):
+        words = _(
+            "A summary is put together from several texts: only an answer that is written in one go can be "
+            "compared with plain decoding."
+        )
+        return None, words
+    return (last, "") if last.extra.get("ids") else (None, "")
 
 
 class Comparing:
@@ -43,7 +51,7 @@ class Comparing:
     def begin(self) -> None:
         """Starts, where there is something to compare."""
         desk = self._desk
-        turn = comparable(desk.turns)
+        turn, _why = comparable(desk.turns)
         if turn is None or desk.refuse_while_busy():
             return
         if desk.engine.state != "ready":
@@ -78,6 +86,7 @@ class Comparing:
             until=answer.extra.get("until"),
             instructions=instructed(question, answer),
             compare=tuple(answer.extra.get("decoded") or answer.extra["ids"]),
+            drawn=answer.extra.get("drawn") or {},
         )
         for event in desk.engine.ask(ask):
             if isinstance(event, Delta):
@@ -96,5 +105,6 @@ def _found(plain: Finished, answer: Turn) -> dict[str, Any]:
         "same": plain.text.strip() == answer.text.strip(),
         "tokens_per_s": plain.stats.tokens_per_s,
         "temperature": plain.stats.temperature,
+        "chosen": plain.stats.answers > 1,
         "verified": asdict(plain.stats.verified) if plain.stats.verified else None,
     }

@@ -222,6 +222,7 @@ class Job:
             state="stopped" if event.reason == "user" else "finished",
             ids=list(event.token_ids),
             decoded=list(event.decoded),
+            drawn=event.drawn,
             sources=list(event.sources),
             notes=list(event.notes),
             reason=event.reason,

@@ -307,12 +307,13 @@ class Page:
     def _panel(self, stats: Stats | None, turns: list[Turn], *, live: bool) -> str:
         """The numbers, a few times a second at most while they change: nobody reads faster."""
         desk, wait_s, before = self._desk, self._panel_at + PANEL_S - self._clock(), self._kept.get("panel")
-        answer = None if live else comparable(turns)
+        answer, why_not = (None, "") if live else comparable(turns)
         about = {
             "live": live,
             "plan": desk.engine.plan,
             "compared": answer.extra.get("compared") if answer else None,
             "comparable": answer is not None,
+            "why_not": why_not,
             "comparing": desk.comparing.tokens if desk.comparing.running else None,
         }
         if live and before and before[0] != (stats, about) and wait_s > 0:

@@ -36,10 +36,11 @@ def panel_html(
     plan: dict | None = None,
     compared: dict | None = None,
     comparable: bool = False,
+    why_not: str = "",
     comparing: int | None = None,
 ) -> str:
     """The whole live panel; without `stats` it shows what will be there. `compared`: with plain decoding, see
-    app.comparing; `comparing`: tokens of a comparison that runs.
+    app.comparing; `comparing`: tokens of a comparison that runs; `why_not`: there can be none.
     """
     shown = stats or Stats(mode="triforce")
     undecoded = stats is not None and not live and not stats.new_tokens and not stats.rounds
@@ -58,6 +59,7 @@ def panel_html(
         compared=compared,
         verified=(compared or {}).get("verified"),
         comparable=comparable and not live,
+        why_not=why_not,
         comparing=comparing,
         facts=[fact for fact in facts if fact[0] == "prefill"] if undecoded else facts,
         context=_context(shown.context_used, shown.context_total),
@@ -117,6 +119,7 @@ def _facts(stats: Stats) -> list[tuple[str, str, str]]:
         ("ttft", _("First token after"), _wait(stats.ttft_s) if some else NOTHING),
         ("prefill", _("Prefill"), _prefill(stats)),
         ("new", _("New tokens"), localised(f"{stats.new_tokens:,}") if some else NOTHING),
+        *_work(stats),
         ("wait", _("Longest wait"), _wait(stats.longest_wait_ms / 1000) if some else NOTHING),
         ("mode", _("Mode"), mode_names().get(stats.mode, stats.mode)),
     ]
@@ -131,6 +134,16 @@ def _facts(stats: Stats) -> list[tuple[str, str, str]]:
     if stats.peak_memory_bytes:
         facts.append(("memory", _("Memory peak"), size(stats.peak_memory_bytes)))
     return facts
+
+
+def _work(stats: Stats) -> list[tuple[str, str, str]]:
+    """What was written beside the answer that is given."""
+    if stats.answers < 2:
+        return []
+    words = _("{tokens} tokens in {count} answers").format(
+        tokens=f"{stats.all_tokens:,}", count=f"{stats.answers:,}"
+    )
+    return [("work", _("Written in all"), localised(words))]
 
 
 def _wait(seconds: float) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from os.path import commonprefix
 
 from markupsafe import Markup, escape
@@ -233,6 +234,8 @@ def turn_html(
         notes=stored.get("notes", ()),
         tokens=stats.get("new_tokens", 0),
         tokens_per_s=stats.get("tokens_per_s", 0.0),
+        answers=stats.get("answers", 1),
+        all_tokens=stats.get("all_tokens", 0),
         last=last,
         number=turn.number,
         talk=talk,
@@ -244,16 +247,29 @@ def turn_html(
     )
 
 
-def _beside(text: str, compared: dict | None, mode: str) -> list[tuple[str, str, str]]:
-    """The answer and plain decoding's as (title, what both begin with, how it goes on)."""
+def _beside(text: str, compared: dict | None, mode: str) -> list[tuple[str, list[tuple[str, str]]]]:
+    """The answer and plain decoding's as (title, its runs of (kind, text)). `kind`: "other" from where they
+    part, "tie" for what a near-tie brought, else "".
+    """
     if not compared:
         return []
     text, plain = text.strip(), compared["text"].strip()
+    ties = (compared.get("verified") or {}).get("places", ())
     at = len(commonprefix([text, plain]))
     if at < max(len(text), len(plain)):
         at = text.rfind(" ", 0, at) + 1  # whole words
     name = mode_names().get(mode, mode)
-    return [(name, text[:at], text[at:]), (_("Plain decoding"), plain[:at], plain[at:])]
+    return [(name, _runs(text, at, ties)), (_("Plain decoding"), _runs(plain, at, ()))]
+
+
+def _runs(text: str, at: int, ties: Sequence[Sequence[int]]) -> list[tuple[str, str]]:
+    """`text` cut where it goes on otherwise and around its near-ties."""
+    borders = sorted({0, at, len(text), *(min(max(one, 0), len(text)) for tie in ties for one in tie)})
+    found = []
+    for start, end in pairwise(borders):
+        tied = any(first <= start < last for first, last in ties)
+        found.append(("tie" if tied else "other" if start >= at else "", text[start:end]))
+    return found
 
 
 def parts_html(parts: Sequence[tuple[str, Markup]]) -> str:

@@ -70,7 +70,7 @@ class Ask:
     they are too long. `text`: what stands before the first question of a conversation without a book, as it
     is; the reading of it is kept as a book's. `keep_all`: nothing is answered rather than that the oldest of
     the history is left out. `compare`: the tokens of an answer that was given to this question before: they
-    are judged by plain decoding (Stats.verified) beside the answer.
+    are judged by plain decoding (Stats.verified) beside the answer. `drawn`: how that was, by its Finished.
     """
 
     question: str | None = None
@@ -89,6 +89,7 @@ class Ask:
     text: str = ""
     keep_all: bool = False
     compare: tuple[int, ...] = ()
+    drawn: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "instructions", self.instructions.strip())

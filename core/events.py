@@ -28,7 +28,7 @@ class Acceptance:
 @dataclass(frozen=True, slots=True)
 class Verified:
     """What a plain pass over a finished answer said of its tokens. A near-tie is closer than `margin`, a
-    mismatch is not.
+    mismatch is not. `places`: characters of the answer's text that near-ties brought, where that was asked.
     """
 
     tokens: int
@@ -37,6 +37,7 @@ class Verified:
     # in log-probability, of a token that plain decoding would not have produced
     largest_gap: float
     margin: float
+    places: tuple[tuple[int, int], ...] = ()
 
     @property
     def agreed(self) -> int:
@@ -79,6 +80,9 @@ class Stats:
     round_sizes: tuple[int, ...] = ()  # how many rounds emitted 1 token, 2, 3, ...
     temperature: float | None = None  # it was sampled at; None: not known
     verified: Verified | None = None  # when the answer was checked afterwards (the setting `verify`)
+    # of an answer that is one of several: how many were written for it, and their tokens in all
+    answers: int = 1
+    all_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +179,8 @@ class Finished:
     plan: dict = field(default_factory=dict)
     decoded: tuple[int, ...] = ()  # what the model produced, where `token_ids` hold more: quotations
     stands: tuple[Stand, ...] = ()  # of a summary's sentences; of other answers it is looked up
+    # of an answer from a passage: "passage" (start, end), "temperature", "top_p", and whether "instructed"
+    drawn: dict = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

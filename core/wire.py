@@ -77,7 +77,13 @@ def pack_ask(ask: Ask) -> dict[str, Any]:
     """A question as plain values; its book, which is large, as its id."""
     values = {one.name: getattr(ask, one.name) for one in fields(ask)}
     said = [asdict(exchange) for exchange in ask.history]
-    return {**values, "book": ask.book_id, "params": dict(ask.params), "history": said}
+    return {
+        **values,
+        "book": ask.book_id,
+        "params": dict(ask.params),
+        "drawn": dict(ask.drawn),
+        "history": said,
+    }
 
 
 def unpack_ask(values: dict[str, Any], book: Document | None) -> Ask:
@@ -98,9 +104,15 @@ def unpack_stats(values: dict[str, Any]) -> Stats:
         known[name] = Acceptance(**_known(Acceptance, known.get(name, {})))
     for name in ("tbt_series_ms", "acceptance_series", "round_sizes"):
         known[name] = tuple(known.get(name, ()))
-    verified = _known(Verified, known.get("verified") or {})
-    known["verified"] = Verified(**verified) if len(verified) == len(fields(Verified)) else None
+    known["verified"] = unpack_verified(known.get("verified") or {})
     return Stats(**known)
+
+
+def unpack_verified(values: dict[str, Any]) -> Verified | None:
+    """From the plain values of `asdict`; None where one is missing that has no default."""
+    known = _known(Verified, values)
+    known["places"] = tuple((start, end) for start, end in known.get("places", ()))
+    return Verified(**known) if len(known) == len(fields(Verified)) else None
 
 
 def _known(kind: type, values: dict[str, Any]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import re
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from core.ask import Ask, Params
 from core.conversation.answering import Answer
@@ -23,7 +24,7 @@ from core.conversation.reading import Part, ReadingPlan, ReadingStyle, place_nam
 from core.conversation.reranking import Heard, doubted, reranked
 from core.conversation.turns import Turns
 from core.documents.document import Document
-from core.events import Delta, Event, Piece, Reading
+from core.events import Delta, Event, Piece, Reading, Stats, Verified
 from core.evidence.passages import Passage
 from core.evidence.support import UNSAID, Evidence, Support
 from core.stats import combined
@@ -53,11 +54,12 @@ _CHOICE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """What was answered from one passage."""
+    """What was answered from one passage. `drawn`: see Finished."""
 
     answer: Answer
     pieces: tuple[Piece, ...]
     support: Support
+    drawn: dict[str, Any]
 
 
 class FromPassages:
@@ -113,6 +115,7 @@ class FromPassages:
         """The events of the answer: of what is `found` one passage after the other is asked until one says
         it, then it comes as one text.
         """
+        compare, run = run.ask.compare, replace(run, ask=replace(run.ask, compare=()))
         ask, started = run.ask, self._clock()
         evidence, order = self._books.evidence(ask.book), [passage for passage, _score in found]
         asked, reached, stopped = order, len(order), False
@@ -142,9 +145,9 @@ class FromPassages:
         pieces = _answered(ask.book, best) if best else _not_said(ask, evidence, order)
         if stopped:  # what was not looked for is not called missing
             pieces = ()
-        stats = replace(
-            combined([one.answer.stats for one in (*tried, *more)]), ttft_s=self._clock() - started
-        )
+        stats = _figures(best, [*tried, *more], ttft_s=self._clock() - started)
+        if compare and ask.drawn and not stopped:
+            stats = replace(stats, verified=self._judged(run, compare))
         if pieces:
             yield Delta(pieces, stats)
         text = "".join(piece.text for piece in pieces)
@@ -155,7 +158,22 @@ class FromPassages:
         reason = "user" if stopped else best.answer.reason if best else "stop"
         done = Answer(reason, text, tuple(self._tokenizer.encode(text)), stats, tuple(notes))
         decoded = best.answer.token_ids if best else ()
-        yield replace(self._turns.finished(done, plan=plan, sources=sources), decoded=decoded)
+        whole = self._turns.finished(done, plan=plan, sources=sources)
+        yield replace(whole, decoded=decoded, drawn=best.drawn if best else {})
+
+    def _judged(self, run: Run, ids: Sequence[int]) -> Verified | None:
+        """What plain decoding says of an answer, from the passage and under the law that it was drawn by."""
+        how, ask = run.ask.drawn, run.ask
+        passages = self._books.evidence(ask.book).passages
+        passage = next((one for one in passages if [one.start, one.end] == list(how["passage"])), None)
+        if passage is None:  # the book was read anew since
+            return None
+        law = replace(run.params, temperature=how["temperature"], top_p=how["top_p"])
+        params = self._conversations.passage_params(ask, law)
+        instructions = ask.instructions if how["instructed"] else ""
+        text = self._text(ask, passage, params, instructions)
+        question = instructed(self._put(ask), instructions)
+        return self._turns.judged(run, _key(ask, passage), text, question, params, ids)
 
     def _as_wished(
         self, run: Run, passage: Passage, evidence: Evidence, best: Tried
@@ -198,7 +216,14 @@ class FromPassages:
                 event = next(events)
             except StopIteration as finished:
                 done: Answer = finished.value
-                return Tried(done, tuple(pieces), evidence.support(done.text, passage, run.ask.question))
+                support = evidence.support(done.text, passage, run.ask.question)
+                how = {
+                    "passage": [passage.start, passage.end],
+                    "temperature": params.temperature,
+                    "top_p": params.top_p,
+                    "instructed": bool(instructions),
+                }
+                return Tried(done, tuple(pieces), support, how)
             if isinstance(event, Delta):
                 pieces += event.pieces
             else:
@@ -226,6 +251,23 @@ class FromPassages:
 def _key(ask: Ask, passage: Passage) -> tuple:
     """What the context of a passage is kept under."""
     return ask.book_id, "passage", passage.start, passage.end
+
+
+def _figures(best: Tried | None, tried: Sequence[Tried], *, ttft_s: float) -> Stats:
+    """Those of the answer that is given; what was read and written for it in all stands beside them."""
+    every = [one.answer.stats for one in tried]
+    work = combined(every)
+    shown = best.answer.stats if best else replace(work, new_tokens=0)
+    return replace(
+        shown,
+        ttft_s=ttft_s,
+        prompt_tokens=work.prompt_tokens,
+        reused_tokens=work.reused_tokens,
+        prefill_s=work.prefill_s,
+        peak_memory_bytes=work.peak_memory_bytes,
+        answers=len(every),
+        all_tokens=sum(one.new_tokens for one in every),
+    )
 
 
 def _repeats(answer: str, question: str) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import asdict, fields, replace
 from functools import partial
+from itertools import accumulate
 from typing import Any
 
 from core.ask import Params
@@ -23,6 +24,7 @@ from core.decoding.context import Context
 from core.engine import Done, Engine
 from core.errors import UserError
 from core.events import Event, Finished, Prefill, Verified
+from core.text.detokenizer import Detokenizer
 from core.text.prompt import Prompt, Turn, build
 from core.text.tokenizer import Tokenizer
 from core.text.words import translated as _
@@ -162,6 +164,17 @@ class Turns:
         before, words, __ = question.partition(own.strip())
         return sum(found[count(before) : count(before + words)]), sum(found[-len(refusal) :])
 
+    def judged(
+        self, run: Run, key: tuple, text: Sequence[int], question: str, params: Params, ids: Sequence[int]
+    ) -> Verified:
+        """What plain decoding says of `ids`, an answer that was given to such a question before with these
+        `params`. Raises UserError when the question does not fit.
+        """
+        prompt = self._laid_out(text, (), self._tokenizer.encode(question), params)
+        needed = min(self._engine.context_tokens, len(prompt.ids) + len(ids) + 1)
+        context = self._shelf.take(key, needed, passing=True)
+        return self._verified(context, [*prompt.ids, *ids], len(prompt.ids), params)
+
     def finished(
         self,
         done: Answer,
@@ -270,7 +283,17 @@ class Turns:
 
     def _verified(self, context: Context, ids: list[int], start: int, params: Params) -> Verified:
         found = verify_answer(self._engine.model, context, ids, start, params)
-        return Verified(**{one.name: getattr(found, one.name) for one in fields(Verified)})
+        known = {one.name: getattr(found, one.name) for one in fields(Verified) if one.name != "places"}
+        return Verified(**known, places=self._places(ids[start:], found.ties) if found.ties else ())
+
+    def _places(self, ids: Sequence[int], numbers: Sequence[int]) -> tuple[tuple[int, int], ...]:
+        """The characters that these tokens brought, in the answer's text as it is shown."""
+        detokenizer = Detokenizer(self._tokenizer.decode)
+        texts = [detokenizer.feed(one) for one in ids]
+        left = len("".join(texts)) - len("".join(texts).lstrip())
+        ends = list(accumulate(map(len, texts), initial=-left))
+        spans = ((max(ends[one], 0), ends[one + 1]) for one in numbers)
+        return tuple((start, end) for start, end in spans if end > start)
 
     def _checked(self, done: Answer, context: Context, ids: list[int], params: Params) -> Answer:
         """The answer with how a plain pass over it agrees, in its figures and as a note."""

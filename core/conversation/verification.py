@@ -42,6 +42,7 @@ class Agreement:
     margin: float
     # of the agreeing tokens under the law sampled from (at temperature 0: under the softmax)
     log_probability: float
+    ties: tuple[int, ...] = ()  # the near-ties by number, from 0
 
 
 def verify_answer(
@@ -102,6 +103,7 @@ def recheck(
         largest_gap=max(gaps),
         margin=margin,
         log_probability=log_probability,
+        ties=tuple(number for number, one in enumerate(gaps) if 0 < one <= margin),
     )
 
 

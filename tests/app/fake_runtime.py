@@ -259,7 +259,7 @@ class FakeRuntime:
 
     def _judged(self, event: Finished, ask: Ask) -> Finished:
         """A plain run at half the speed, with what it says of the answer it is compared with."""
-        verified = Verified(len(ask.compare), 1, 0, 0.1, 0.2)
+        verified = Verified(len(ask.compare), 1, 0, 0.1, 0.2, ((4, 10),))
         rate, temperature = event.stats.tokens_per_s / 2, ask.params.get("temperature", 0.0)
         plain = replace(
             event.stats,

@@ -80,15 +80,16 @@ def test_nothing_else_is_asked_meanwhile_and_stop_keeps_nothing(opened):
 
 
 def test_what_is_not_decoded_in_one_go_is_not_compared(desk):
-    assert comparable(desk.turns) is None
+    assert comparable(desk.turns) == (None, "")
     desk.engine.parts = 3
     ask(desk, None)
-    assert comparable(desk.turns) is None
+    assert comparable(desk.turns)[0] is None
+    assert "put together from several texts" in Page(desk).render()["panel"][0]
     compare(desk)
     assert len(desk.engine.asked) == 1
     desk.engine.parts = 1
     ask(desk, "First?")
-    assert comparable(desk.turns) is not None
+    assert comparable(desk.turns) == (desk.turns[-1], "")
     desk.engine.state = "loading"
     with pytest.raises(UserError, match="not ready"):
         dispatch(desk, {"act": "compare"})
@@ -96,3 +97,41 @@ def test_what_is_not_decoded_in_one_go_is_not_compared(desk):
     desk.engine.fail = "Out of memory."
     compare(desk)
     assert desk.notice.text == "Out of memory." and "compared" not in desk.turns[-1].extra
+
+
+def test_near_ties_are_marked_in_equal_texts(desk):
+    ask(desk, "First?", params={"temperature": 0.0})
+    compare(desk)
+    shown = Page(desk).render()
+    assert '<mark class="tie"' in shown["turns"][-1] and f">{ANSWER[4:10]}</mark>" in shown["turns"][-1]
+    assert "They are marked under the answer" in shown["panel"][0]
+
+
+def test_an_answer_that_is_one_of_several_says_its_own_tokens_and_all_that_were_written(desk):
+    """55 tokens stood under an answer of five words."""
+    ask(desk, "First?")
+    turn = desk.turns[-1]
+    stats = {**turn.extra["stats"], "new_tokens": 5, "answers": 11, "all_tokens": 55}
+    desk.history.update(
+        desk.conversation_id,
+        turn.number,
+        "The keeper.",
+        state="finished",
+        extra={**turn.extra, "stats": stats},
+    )
+    desk.job = None
+    shown = Page(desk).render()
+    assert (
+        "5 tokens" in shown["turns"][-1] and "chosen from 11 answers, 55 tokens in all" in shown["turns"][-1]
+    )
+    assert "55 tokens in 11 answers" in shown["panel"][0]
+
+
+def test_how_it_was_drawn_goes_with_what_is_judged(desk):
+    ask(desk, "First?", params={"temperature": 0.0})
+    turn, how = desk.turns[-1], {"passage": [0, 9], "temperature": 0.7, "top_p": 1.0, "instructed": False}
+    desk.history.update(
+        desk.conversation_id, turn.number, turn.text, state="finished", extra={**turn.extra, "drawn": how}
+    )
+    compare(desk)
+    assert desk.engine.asked[-1].drawn == how and desk.engine.asked[-1].compare

@@ -7,6 +7,7 @@ import dataclasses
 import pytest
 
 from core.ask import Ask
+from core.conversation import turns
 from core.conversation.reading import ReadingStyle
 from core.conversation.session import Session
 from core.documents.document import Document, Section
@@ -55,6 +56,26 @@ def test_a_foreign_token_is_found(session):
     ids[5] = (ids[5] + 40) % 90
     judged = answer(session, params={**params, "mode": "autoregressive"}, compare=tuple(ids)).stats.verified
     assert judged.mismatches >= 1
+
+
+def test_near_ties_are_places_in_the_text(session, monkeypatch):
+    """Counted alone, nobody sees which word rounding decides."""
+    params = {"temperature": 0.0, "seed": 3}
+    first = answer(session, params=params)
+    real = turns.verify_answer
+
+    def tied(*given):
+        return dataclasses.replace(real(*given), ties=wanted[-1])
+
+    monkeypatch.setattr(turns, "verify_answer", tied)
+    plain, ids = {**params, "mode": "autoregressive"}, first.token_ids
+    found, wanted = [], []
+    for numbers in (range(len(ids)), range(3, 5)):
+        wanted.append(numbers)
+        found.append(answer(session, params=plain, compare=ids).stats.verified.places)
+    every, some = found
+    assert "".join(first.text[start:end] for start, end in every) == first.text, "each token where it stands"
+    assert set(some) <= set(every) and some[0][0] >= every[2][1]
 
 
 def test_a_longer_answer_than_the_plain_one_may_be_is_judged_whole(session):

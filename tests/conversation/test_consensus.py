@@ -9,6 +9,7 @@ import pytest
 from core.ask import Params
 from core.conversation.consensus import agreed, drawn
 from core.conversation.reading import ReadingStyle
+from core.events import Verified
 from tests.conversation.test_passages import HIDDEN, QUESTION, STYLE, reader, shown, told
 from tests.fakes import CharTokenizer
 from tests.talks import ask, encoded, finished, make
@@ -63,7 +64,11 @@ def test_more_answers_are_drawn_from_the_passage_that_says_it_and_the_one_they_a
     assert done.text.split("\n\n")[0] == PLANK and shown(events) == done.text
     how = [(one.temperature, one.seed) for one in engine.params[-4:]]
     assert how == [(0, 7), (0.7, 8), (0.7, 9), (0.7, 10)]
-    assert done.stats.new_tokens > len(WELL + PLANK * 2 + SAME), "the figures are of all that was written"
+    # the figures are those of the answer that is given; what was written for it stands apart
+    assert done.stats.new_tokens <= len(PLANK) + 1 and done.stats.answers >= 4
+    assert done.stats.all_tokens > len(WELL + PLANK * 2 + SAME)
+    assert done.drawn["temperature"] == 0.7 and done.drawn["top_p"] == 1.0 and not done.drawn["instructed"]
+    assert told().text[slice(*done.drawn["passage"])].count("third plank")
     # what was read of the passage is read once: 2,000 characters of it lie before the question
     assert all(fed < 300 for fed in engine.fed[-3:])
 
@@ -93,3 +98,36 @@ def test_stopped_while_more_are_drawn_the_answer_that_is_there_is_given():
     done = finished(ask(session, told(), QUESTION, fit="passages", should_stop=stop))
     assert done.text.split("\n\n")[0] == PLANK and done.reason == "stop"
     assert len(engine.prompts) == before
+
+
+def test_an_answer_that_is_judged_is_judged_in_its_passage_by_the_law_it_was_drawn_from(monkeypatch):
+    """Judged by the last draw's law, or behind another passage, a token may be called impossible."""
+    judged = []
+
+    def judge(turns, run, key, text, question, params, ids):
+        judged.append((key, params.temperature, params.top_p, params.mode, tuple(ids), question))
+        return Verified(len(ids), 0, 0, 0.0, 0.1)
+
+    monkeypatch.setattr("core.conversation.turns.Turns.judged", judge)
+    session, _engine = agreeing([WELL, PLANK, SAME, PLANK])
+    first = finished(ask(session, told(), QUESTION, fit="passages", params={"temperature": 0.0, "seed": 7}))
+    session, _engine = agreeing([WELL, WELL, WELL, WELL])
+    plain = finished(
+        ask(
+            session,
+            told(),
+            QUESTION,
+            fit="passages",
+            params={"temperature": 0.0, "seed": 7, "mode": "autoregressive"},
+            compare=first.decoded,
+            drawn=first.drawn,
+        )
+    )
+    ((key, temperature, top_p, mode, ids, question),) = judged
+    assert key[1:] == ("passage", *first.drawn["passage"]) and QUESTION in question
+    assert (temperature, top_p, mode, ids) == (0.7, 1.0, "autoregressive", first.decoded)
+    assert plain.stats.verified.tokens == len(first.decoded)
+    judged.clear()
+    session, _engine = agreeing([WELL, WELL, WELL, WELL])
+    ask(session, told(), QUESTION, fit="passages", compare=first.decoded)
+    assert judged == [], "of an answer of an earlier version nobody knows how it was drawn"
