@@ -71,13 +71,24 @@ class Asking:
             return False
         if instead_of is None and self._concerns_others(ask.question or ""):
             return False
-        before = self._before(instead_of)
-        whole = self._whole(ask, exchanges(before, desk.until))
+        whole = self.whole(ask, instead_of)
         if waiting := self._crowded(whole, instead_of):
             self.crowded = waiting
             desk.change()
             return True
         return self._send(whole, instead_of)
+
+    def whole(self, ask: Ask, instead_of: Turn | None = None) -> Ask:
+        """The question with what the desk brings to it: the book and its limit, and what was said before."""
+        desk = self._desk
+        return replace(
+            ask,
+            book=desk.book,
+            conversation_id=desk.conversation_id,
+            history=exchanges(self._before(instead_of), desk.until),
+            until=desk.until,
+            keep_all=True,
+        )
 
     def drop_oldest(self) -> None:
         """Asks without the oldest questions; they stay to be read."""
@@ -117,17 +128,6 @@ class Asking:
 
     def _before(self, instead_of: Turn | None) -> list[Turn]:
         return self._desk.turns if instead_of is None else self._desk.turns[:-2]
-
-    def _whole(self, ask: Ask, history: tuple[Exchange, ...]) -> Ask:
-        desk = self._desk
-        return replace(
-            ask,
-            book=desk.book,
-            conversation_id=desk.conversation_id,
-            history=history,
-            until=desk.until,
-            keep_all=True,
-        )
 
     def _crowded(self, ask: Ask, instead_of: Turn | None) -> Crowded | None:
         """The choice, where there is one to make. Of an engine that still loads nothing is known: it answers
@@ -199,7 +199,7 @@ class Asking:
             if isinstance(event, Finished):
                 told = event.text.strip()
             elif isinstance(event, Prefill) and event.total_tokens:
-                yield Loading(stage, event.done_tokens / event.total_tokens)
+                yield Loading(stage, event.done_tokens / event.total_tokens, event.eta_s)
         self._desk.history.leave_out(ask.conversation_id, number, since, told)
         first = (Exchange(retelling(), told),) if told else ()
         yield from engine.ask(replace(ask, history=first + ask.history))

@@ -46,6 +46,7 @@ class Comparing:
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
         self.tokens = 0  # of the plain run so far
+        self.left_s: float | None = None  # if that becomes as long as the answer
         self.running = False
 
     def begin(self) -> None:
@@ -56,7 +57,7 @@ class Comparing:
             return
         if desk.engine.state != "ready":
             raise UserError(_("The engine is not ready yet. Compare in a moment."))
-        self.running, self.tokens = True, 0
+        self.running, self.tokens, self.left_s = True, 0, None
         run = threading.Thread(
             target=self._run, args=(desk.conversation_id, desk.turns), name="compare", daemon=True
         )
@@ -91,6 +92,8 @@ class Comparing:
         for event in desk.engine.ask(ask):
             if isinstance(event, Delta):
                 self.tokens = event.stats.new_tokens
+                more = len(ask.compare) - self.tokens
+                self.left_s = more * event.stats.tbt_mean_ms / 1e3 if more > 0 else None
                 desk.change()
             elif isinstance(event, Failed):
                 desk.say(event.message)

@@ -25,6 +25,20 @@ class Fetching:
     left_s: float | None = None
 
 
+class Stages:
+    """How long the stage lasts that something is in. `clock` in seconds."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock, self._stage = clock, ""
+        self._pace = Pace(1, clock)
+
+    def left_s(self, stage: str, fraction: float | None) -> float | None:
+        """Seconds until it is over, now that so much of it is done; None while it cannot be said."""
+        if stage != self._stage:
+            self._stage, self._pace = stage, Pace(1, self._clock)
+        return self._pace.at(fraction)[1]
+
+
 class Pace:
     """How fast a download is, by what the last seconds brought. `clock` in seconds."""
 

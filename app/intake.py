@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from app import ocr_install
 from app.faults import in_words
+from app.fetching import Stages
 from app.values import Notice, Opening
 from core.documents.document import Document
 from core.documents.ocr import how_to
@@ -123,8 +124,11 @@ class Intake:
     def _install(self, opening: Opening) -> None:
         """The file waits again where it does not come to that."""
 
+        paced = Stages()
+
         def progress(stage: str, fraction: float | None = None) -> None:
-            self.opening = replace(opening, offer="", stage=stage, fraction=fraction)
+            left_s = paced.left_s(stage, fraction)
+            self.opening = replace(opening, offer="", stage=stage, fraction=fraction, left_s=left_s)
             self._desk.change()
 
         try:
@@ -253,9 +257,12 @@ class Intake:
         pictures.
         """
 
+        paced = Stages()
+
         def progress(stage: str, fraction: float | None = None) -> None:
+            how_far = {"stage": stage, "fraction": fraction, "left_s": paced.left_s(stage, fraction)}
             with self._lock:
-                self.opening = replace(opening, stage=stage, fraction=fraction, behind=len(self._queue))
+                self.opening = replace(opening, **how_far, behind=len(self._queue))
             self._desk.change()
 
         with self._cover_beside(opening) as cover:

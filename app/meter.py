@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 import threading
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from app.actions import make_wish
-from app.turns import exchanges
 from core.ask import Ask
 from core.errors import UserError
 
@@ -38,19 +38,10 @@ class Meter:
                 desk.until,
                 desk.history.version,
                 engine.model_name,
-                *(wish.fit, wish.instructions, wish.params.get("max_new_tokens")),
+                replace(wish, params={**wish.params, "seed": 0}),  # each wish has another
             )
             if key != self._asked:
-                self._asked = key
-                ask = Ask(
-                    book=desk.book,
-                    conversation_id=desk.conversation_id,
-                    fit=wish.fit,
-                    until=desk.until,
-                    params=wish.params,
-                    history=exchanges(desk.turns, desk.until),
-                    instructions=wish.instructions,
-                )
+                self._asked, ask = key, desk.asking.whole(wish)
                 threading.Thread(target=self._fetch, args=(ask,), name="meter", daemon=True).start()
         return self._room[1] if self._room and self._room[0] == desk.book_id else None
 

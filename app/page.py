@@ -315,6 +315,7 @@ class Page:
             "comparable": answer is not None,
             "why_not": why_not,
             "comparing": desk.comparing.tokens if desk.comparing.running else None,
+            "left_s": desk.comparing.left_s,
         }
         if live and before and before[0] != (stats, about) and wait_s > 0:
             self._due_s = wait_s if self._due_s is None else self._due_s

@@ -38,9 +38,10 @@ def panel_html(
     comparable: bool = False,
     why_not: str = "",
     comparing: int | None = None,
+    left_s: float | None = None,
 ) -> str:
     """The whole live panel; without `stats` it shows what will be there. `compared`: with plain decoding, see
-    app.comparing; `comparing`: tokens of a comparison that runs; `why_not`: there can be none.
+    app.comparing; `comparing`, `left_s`: of one that runs; `why_not`: there can be none.
     """
     shown = stats or Stats(mode="triforce")
     undecoded = stats is not None and not live and not stats.new_tokens and not stats.rounds
@@ -61,6 +62,7 @@ def panel_html(
         comparable=comparable and not live,
         why_not=why_not,
         comparing=comparing,
+        left_s=left_s,
         facts=[fact for fact in facts if fact[0] == "prefill"] if undecoded else facts,
         context=_context(shown.context_used, shown.context_total),
     )

@@ -26,6 +26,7 @@ class Opening:
     name: str
     stage: str = ""
     fraction: float | None = None
+    left_s: float | None = None  # until this stage is over
     locked: bool = False
     # what the person is told before choosing whether OCR reads the pictures
     offer: str = ""

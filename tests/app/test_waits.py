@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+import threading
+import time
+from pathlib import Path
+
 import pytest
 
-from app.actions import dispatch
+from app.actions import dispatch, make_wish
+from app.fetching import Fetching, Stages
+from app.job import Snapshot
+from app.model_views import fetching_html
 from app.models import chosen, remember
+from app.moving import Move
 from app.page import Page
+from app.stats_panel import panel_html
+from app.storage import Moving
+from app.values import Opening
+from app.views import header_html, moving_html, progress_html, stage_html
+from core.ask import Ask
 from core.config import Settings
-from core.events import Loading
+from core.events import Loading, Prefill, Reading, Stats
 from core.model.embedded import NAME as EMBEDDED
 from tests.app.fake_runtime import wait_until
 
@@ -64,3 +77,124 @@ def test_a_first_load_can_be_called_off_and_begun_again(desk, engine, action):
         dispatch(desk, {"act": "restart"})
         wait_until(lambda: engine.state == "ready")
     assert desk.used is not None and Settings() == desk.preferences.settings
+
+
+FILE = Opening(Path("x"), "x.pdf", "Reading scanned pages", 0.25, left_s=72.0)
+MOVE = Moving(Move(Path("/old"), Path("/new"), 90, False), 30, 72.0)
+PLAINLY = Stats(mode="triforce", new_tokens=9, tokens_per_s=3.0)
+# every wait of the page that lasts, as it is drawn in the middle of it: (what is said, its time, its way out)
+WAITS = {
+    "the machine is looked at, with its bus, and a plan made": (
+        header_html("loading", model="", device="", loading=Loading("Looking at this machine", None, 72.0)),
+        ("Looking at this machine", "72 s left", "cancel-loading"),
+    ),
+    "a model is loaded, and its kernels compiled": (
+        header_html("loading", model="", device="", loading=Loading("Loading the model", 0.5, 72.0)),
+        ("Loading the model", "72 s left", "cancel-loading"),
+    ),
+    "a question waits for a model": (
+        progress_html(Snapshot("loading", loading=Loading("Loading the model", 0.5, 72.0))),
+        ("Loading the model", "72 s left", "stop"),
+    ),
+    "a file is opened, its scanned pages are read, or OCR is installed": (
+        stage_html(None, None, covered=False, opening=FILE, talking=False),
+        ("Reading scanned pages", "72 s left", "cancel-opening"),
+    ),
+    "a book is read": (
+        progress_html(Snapshot("prefill", reading=Reading(1, 1, "One"), prefill=Prefill(5, 9, 1.0, 72.0))),
+        ("Reading: One", "72 s left", "stop"),
+    ),
+    "a summary is told part by part": (
+        progress_html(
+            Snapshot(
+                "prefill",
+                reading=Reading(2, 9, "Two", "part summary", left_s=72.0),
+                prefill=Prefill(5, 9, 1.0, 3.0),
+            )
+        ),
+        ("Reading, 2 of 9", "72 s until all is told", "stop"),
+    ),
+    "an answer is compared": (
+        panel_html(PLAINLY, live=False, comparing=5, left_s=72.0),
+        ("Plain decoding writes", "72 s left", "stop"),
+    ),
+    "a model is downloaded": (
+        fetching_html(Fetching("Qwen", "Downloading", 0.5, bytes_per_s=9.0, left_s=72.0)),
+        ("Downloading", "72 s left", "pause-model"),
+    ),
+    "a model is copied or moved": (
+        fetching_html(Fetching("Qwen", "Copying", 0.5, "copying", bytes_per_s=9.0, left_s=72.0)),
+        ("Copying", "72 s left", "stop-copying"),
+    ),
+    "the data folder is moved": (moving_html(MOVE), ("Moving your data", "72 s left", "decline-move")),
+}
+
+
+@pytest.mark.parametrize("wait", WAITS)
+def test_every_wait_has_words_the_time_left_and_a_way_out(wait):
+    html, (words, left, act) = WAITS[wait]
+    assert words in html and left in html and f'data-act="{act}"' in html
+
+
+def test_the_time_left_of_a_stage_is_that_stages_own():
+    """A file's text is read at one pace, its scanned pages at another."""
+    now = [0.0]
+    stages = Stages(lambda: now[0])
+    assert stages.left_s("Reading pages", 0.0) is None
+    now[0] = 2.0
+    assert stages.left_s("Reading pages", 0.5) == pytest.approx(2.0)
+    assert stages.left_s("Reading scanned pages", 0.0) is None
+    now[0] = 12.0
+    assert stages.left_s("Reading scanned pages", 0.1) == pytest.approx(90.0)
+    assert stages.left_s("Reading scanned pages", None) is None
+
+
+def test_a_file_that_is_read_slowly_says_how_long(make_desk, engine, book, tmp_path, monkeypatch):
+    go, told = threading.Event(), threading.Event()
+    monkeypatch.setattr("app.fetching._LEAST_PACE_S", 0.0)
+
+    def read(path, *, progress, **_how):
+        progress("Reading pages", 0.25)
+        time.sleep(0.02)
+        progress("Reading pages", 0.5)
+        told.set()
+        go.wait(10)
+        return book
+
+    desk = make_desk(engine, read=read)
+    (tmp_path / "uploads" / "x.pdf").write_bytes(b"%PDF")
+    desk.intake.upload(str(tmp_path / "uploads" / "x.pdf"), "x.pdf")
+    assert told.wait(10)
+    assert 0 < desk.intake.opening.left_s < 1
+    go.set()
+    wait_until(lambda: desk.intake.opening is None)
+
+
+def test_a_comparison_says_how_long_it_takes_if_it_gets_as_long(opened):
+    desk, engine = opened(pace=0.02, prefill_steps=1)
+    desk.ask("First?", Ask())
+    wait_until(lambda: not desk.busy)
+    dispatch(desk, {"act": "compare"})
+    wait_until(lambda: desk.comparing.left_s)
+    assert "left" in Page(desk).render()["panel"][0]
+    desk.stop()
+    wait_until(lambda: not desk.busy)
+
+
+def test_the_meter_counts_what_would_be_sent(desk, engine):
+    """One door: all that a question brings with it, ticked chapters too, is what the meter asks about."""
+    seen = []
+    room = engine.room
+    engine.room = lambda ask: seen.append(ask) or room(ask)
+    dispatch(desk, {"act": "tick", "id": "2"})
+    wait_until(lambda: desk.meter.room() and seen)
+    desk.ask("Who?", make_wish(desk))
+    wait_until(lambda: not desk.busy)
+    sent, counted = engine.asked[-1], seen[0]
+    assert counted.ticked == sent.ticked == (2,)
+    assert (counted.book, counted.until, counted.fit, counted.keep_all) == (
+        sent.book,
+        sent.until,
+        sent.fit,
+        True,
+    )

@@ -72,3 +72,30 @@ def test_the_choice_comes_before_a_question_that_has_no_room(serve, open_page, d
     page.press("#question textarea", "Enter")
     page.wait_for_selector(".notice:has-text('one book')")
     assert page.input_value("#question textarea") == "Compare the clocks of both books"
+
+
+@pytest.mark.parametrize(("act", "talks", "kept"), [("drop-oldest", 1, 1), ("start-fresh", 2, 0)])
+def test_the_oldest_are_left_out_or_a_new_conversation_begins(
+    serve, open_page, drop, sample, act, talks, kept
+):
+    fake = FakeRuntime(pace=0.002, prefill_steps=2, answer=" ".join([ANSWER] * 8))
+    fake.context_tokens = 16_384
+    page = open_page(serve(fake))
+    drop(page, sample)
+    page.wait_for_selector(".card h2")
+    ask(page, "Who keeps the clocks?", answers=1)
+    page.wait_for_function("!document.querySelector('#stat-prefill').innerText.includes('reused')")
+    ask(page, "And who winds them?", answers=2)
+    # what was read of the book serves every further question, and the panel says so
+    page.wait_for_function("document.querySelector('#stat-prefill').innerText.includes('reused')")
+    room = fake.room(fake.asked[-1])
+    fake.context_tokens = room["text"] + 2 * sum(room["turns"]) + room["answer"]
+    page.fill("#question textarea", "What is the last thing that the clock says?")
+    page.press("#question textarea", "Enter")
+    page.click(f".crowded [data-act={act}]")
+    page.wait_for_selector("#turns .bubble:has-text('last thing')")
+    page.wait_for_selector(".talks li" if talks == 1 else ".talks li >> nth=1")
+    assert len(fake.asked[-1].history) == kept and page.locator(".talks li").count() == talks
+    if kept:
+        page.wait_for_selector("#turns .left-out:has-text('less of what is above')")
+        assert page.locator("#turns .bubble").count() == 3, "what is left out stays to be read"
