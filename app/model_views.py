@@ -7,8 +7,18 @@ from app.models import Model
 from app.own_files import Choosing
 from app.templating import render
 from core.model.catalogue import not_yet
+from core.text.words import marked as N_
 
 SHOWN = 4  # models that are not folded away
+
+# as the catalogue says them
+LANGUAGES = (
+    N_("English"),
+    N_("English, German, French, Italian, Portuguese, Hindi, Spanish, Thai"),
+    N_("English, French, German, Spanish, Italian, Portuguese, Chinese, Japanese, Russian, Korean and more"),
+    N_("29 languages, English and Chinese first"),
+    N_("119 languages, English and Chinese first"),
+)
 
 
 def models_html(

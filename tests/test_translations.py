@@ -12,9 +12,11 @@ from babel.messages.catalog import Catalog
 from babel.messages.pofile import read_po
 
 from app.manual import program_entries
+from app.model_views import LANGUAGES as NAMED
 from app.models import survey
 from core.config import Settings
 from core.hardware.gpus import imagined_hardware
+from core.model.catalogue import load
 from core.planning.offers import offers
 from core.text import catalogues
 from core.text.said import said
@@ -184,3 +186,9 @@ def english_in(code: str) -> list[str]:
 def parts(sentence: str) -> list[str]:
     """What of it stands between its values."""
     return [part for part in FIELD.split(" ".join(sentence.split())) if part.strip(" .:,;")]
+
+
+def test_every_language_that_the_catalogue_names_is_known():
+    """They are data, which no extraction sees: German pages had "29 languages, English and Chinese first"."""
+    named = {entry.languages for entry in load().values() if entry.languages}
+    assert named == set(NAMED)
