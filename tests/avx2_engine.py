@@ -16,7 +16,7 @@ import torch
 
 from core.ask import Params
 from core.assembly.engines import build_engine
-from core.backend.native import attention, products
+from core.backend.native import attention, layers, products
 from core.config import MODES, Settings
 from core.conversation.verification import verify_answer
 from core.engine import Done, Engine
@@ -73,6 +73,7 @@ def main(root: Path) -> None:
     )
     attended = counted(attention.NativeAttention, "attend")
     multiplied = counted(products.NativeProducts, "multiply")
+    passed = counted(layers.NativeModel, "__call__")
     found = {"capability": torch.backends.cpu.get_cpu_capability()}
     for (name, folder), kv in product(
         (("numbers", numbers), ("codes", coded), ("8-bit codes", eight)), (16, 8)
@@ -88,7 +89,7 @@ def main(root: Path) -> None:
         made = plan(probe(root), settings, target=shape, draft=shape)
         engine = build_engine(made, settings, folder, draft_dir=draft)
         cache = engine.new_context(448).cache
-        attended.clear(), multiplied.clear()
+        attended.clear(), multiplied.clear(), passed.clear()
         said, gaps = answers(engine, 16)
         found[name if kv == 16 else f"{name}, 8-bit KV"] = {
             "plan": made.to_json(),
@@ -97,6 +98,7 @@ def main(root: Path) -> None:
             "gaps": gaps,
             "attended": sorted(set(attended)),
             "multiplied": sorted(set(multiplied)),
+            "passed": sorted(set(passed)),
         }
     sys.stdout.write(json.dumps(found))
 

@@ -11,6 +11,7 @@ from core.backend.base import Backend
 from core.backend.cpu import CpuBackend
 from core.backend.cuda import CudaBackend
 from core.backend.native.attention import native_attention
+from core.backend.native.layers import native_layers
 from core.backend.native.products import native_products
 from core.config import Settings
 from core.errors import UserError
@@ -42,12 +43,15 @@ def new_backend(plan: Plan, settings: Settings) -> Backend:
         raise UserError(
             _("The CPU computes in float32 or bfloat16, not in float16. Set dtype: auto in config.yaml.")
         )
+    flags = cpu_flags()
+    native, products = native_attention(flags), native_products(flags)
     return CpuBackend(
         dtypes[plan.computes],
         storage=dtypes[plan.dtype],
         threads=plan.threads,
-        native=native_attention(cpu_flags()),
-        products=native_products(cpu_flags()),
+        native=native,
+        products=products,
+        layers=native_layers(flags, native, products),
     )
 
 

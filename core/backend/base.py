@@ -31,6 +31,41 @@ class Rows(Protocol):
     def __getitem__(self, ids: torch.Tensor) -> torch.Tensor: ...
 
 
+class LayerParts(Protocol):
+    """One decoder layer's weights, prepared for the backend."""
+
+    qkv: Linear  # hidden -> (heads + 2 * kv_heads) * head_dim
+    out: Linear
+    gate_up: Linear  # hidden -> 2 * intermediate
+    down: Linear
+    attention_norm: torch.Tensor
+    mlp_norm: torch.Tensor
+    q_norm: torch.Tensor | None  # [head_dim], Qwen3
+    k_norm: torch.Tensor | None
+
+
+class InOne(Protocol):
+    """A model's layers and the norm behind them, for few rows at once."""
+
+    def __call__(
+        self,
+        x: torch.Tensor,
+        cos: torch.Tensor,
+        sin: torch.Tensor,
+        k: torch.Tensor,
+        v: torch.Tensor,
+        start: int,
+    ) -> tuple[torch.Tensor, torch.Tensor] | None:
+        """x [n, hidden] through all layers over the first `start` rows of a cache, which get the n rows of
+        this pass behind them. A row among many gets the bits it gets alone.
+
+        cos and signed sin [n, 1, head_dim]; k, v [layers, blocks, kv_heads, block_tokens, width]. Returns
+        what the last norm gives, fp32 [n, hidden], and the rotated queries, fp32 [layers, n, heads,
+        head_dim]; both until the next call. None, and nothing is done, for so many or such rows.
+        """
+        ...
+
+
 Replay = Callable[[], torch.Tensor]
 Mark = object  # a place in the order of copies; what it is inside is the backend's business
 
@@ -136,6 +171,21 @@ class Backend(Protocol):
 
     def rms_norm(self, x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
         """x / sqrt(mean(x ** 2) + eps) * weight over the last dimension."""
+        ...
+
+    def in_one(
+        self,
+        layers: Sequence[LayerParts],
+        norm: torch.Tensor,
+        *,
+        heads: int,
+        kv_heads: int,
+        head_dim: int,
+        eps: float,
+    ) -> InOne | None:
+        """Prepares a model's layers and the norm behind them for passes of few rows; None where the layers
+        are to be computed one by one.
+        """
         ...
 
     def prepare(self, heads: int, kv_heads: int, head_dim: int, *, rows: torch.dtype | None = None) -> None:

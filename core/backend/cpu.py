@@ -19,12 +19,13 @@ import torch.nn.functional as F
 
 from core.backend import blockwise
 from core.backend import slots as by_slots
-from core.backend.base import Linear, Mark, Memory, Replay, Rows, joined, merge, merge_into
+from core.backend.base import InOne, LayerParts, Linear, Mark, Memory, Replay, Rows, joined, merge, merge_into
 from core.backend.codes import Planes
 from core.backend.kv_rows import run_of
 from core.backend.linear import FloatLinear
 from core.backend.linear_coded import CodedLinear, CodedRows, Decoder
 from core.backend.native.attention import NativeAttention
+from core.backend.native.layers import Heads, NativeLayers
 from core.backend.native.products import NativeProducts
 from core.backend.pieces import PIECE_TOKENS
 from core.backend.sharing import SharedCores
@@ -49,6 +50,8 @@ class CpuBackend:
 
     `products`: the compiled kernel for weights in codes or in another type than is computed in; without it
     torch decodes them for every product.
+
+    `layers`: few rows through all layers in one call of these two; without it layer by layer.
     """
 
     name = "CPU"
@@ -62,11 +65,12 @@ class CpuBackend:
         threads: int | None = None,
         native: NativeAttention | None = None,
         products: NativeProducts | None = None,
+        layers: NativeLayers | None = None,
     ) -> None:
         self.device = torch.device("cpu")
         self.dtype, self.storage = dtype, storage or dtype
         self._flash_works = _flash_self_test(dtype)
-        self._native, self._coded_products = native, products
+        self._native, self._coded_products, self._native_layers = native, products, layers
         self._decoder = Decoder(dtype, self.device, products)
         self.refused = frozenset[str]()
         self.notes = (
@@ -109,6 +113,21 @@ class CpuBackend:
         if found is None:
             found = self._doubled[weight.data_ptr()] = (weight, weight.repeat(2))
         return found[1]
+
+    def in_one(
+        self,
+        layers: Sequence[LayerParts],
+        norm: torch.Tensor,
+        *,
+        heads: int,
+        kv_heads: int,
+        head_dim: int,
+        eps: float,
+    ) -> InOne | None:
+        """See Backend. Of weights that the compiled kernel multiplies."""
+        if self._native_layers is None:
+            return None
+        return self._native_layers.prepared(layers, norm, Heads(heads, kv_heads, head_dim), eps)
 
     def prepare(self, heads: int, kv_heads: int, head_dim: int, *, rows: torch.dtype | None = None) -> None:
         """See Backend. The kernel was tried when it was loaded."""

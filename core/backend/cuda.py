@@ -19,7 +19,7 @@ import torch.nn.functional as F
 
 from core.backend import blockwise, kernels
 from core.backend import slots as by_slots
-from core.backend.base import Linear, Mark, Memory, Replay, Rows
+from core.backend.base import InOne, LayerParts, Linear, Mark, Memory, Replay, Rows
 from core.backend.codes import Planes
 from core.backend.compiled import CODED_KV, PRODUCTS
 from core.backend.kv_rows import CODES
@@ -203,6 +203,10 @@ class CudaBackend:
         if self._product is None:
             self._product = by_slots.choose(self.device, self.dtype)
         return by_slots.attend_slots(self._product, q, k, v, slots)
+
+    def in_one(self, layers: Sequence[LayerParts], norm: torch.Tensor, **sizes: float) -> InOne | None:
+        """See Backend. A card's passes are recorded instead."""
+        return None
 
     def prepare(self, heads: int, kv_heads: int, head_dim: int, *, rows: torch.dtype | None = None) -> None:
         """See Backend. Tries the compiled kernel for short passes."""

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 
 
 class FloatLinear:
-    """x @ weight.T + bias in the weight's own dtype."""
+    """x @ weight.T + bias in the weight's own dtype, whatever x is of."""
 
     def __init__(self, weight: torch.Tensor, bias: torch.Tensor | None = None) -> None:
         self.weight = weight  # [out, in]
@@ -15,4 +15,4 @@ class FloatLinear:
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         """[n, in] -> [n, out]"""
-        return F.linear(x, self.weight, self.bias)
+        return F.linear(x.to(self.weight.dtype), self.weight, self.bias)

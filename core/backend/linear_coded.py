@@ -62,20 +62,25 @@ class CodedLinear:
         decoder: Decoder,
         products: Products | None = None,
     ) -> None:
-        self._parts, self._decoder = list(parts), decoder
-        suited = len(self._parts) <= MOST_PARTS and parts[0].columns % CHUNK == 0
+        self.parts, self.columns, self._decoder = list(parts), parts[0].columns, decoder
+        suited = len(self.parts) <= MOST_PARTS and parts[0].columns % CHUNK == 0
         self._products = products if suited else None
-        self._bias = None if bias is None else bias.to(parts[0].low.device, torch.float32)
+        self.bias = None if bias is None else bias.to(parts[0].low.device, torch.float32)
+
+    @property
+    def few_from_codes(self) -> bool:
+        """Whether the compiled kernel multiplies few rows."""
+        return self._products is not None
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         """[n, in] -> [n, out]"""
         if self._products is not None and x.shape[0] <= MOST_ROWS:
-            return self._products.multiply(x, self._parts, self._bias)
+            return self._products.multiply(x, self.parts, self.bias)
         inputs = x.to(self._decoder.dtype)
-        pieces = (piece for part in self._parts for piece in self._decoder.pieces(part))
+        pieces = (piece for part in self.parts for piece in self._decoder.pieces(part))
         products = [F.linear(inputs, piece) for piece in pieces]
         out = products[0] if len(products) == 1 else torch.cat(products, dim=-1)
-        return (out if self._bias is None else out + self._bias).to(x.dtype)
+        return (out if self.bias is None else out + self.bias).to(x.dtype)
 
 
 class CodedRows:

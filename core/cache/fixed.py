@@ -56,5 +56,12 @@ class FixedRows:
             keys = self._rotate(keys.transpose(0, 1), self._all_slots).transpose(0, 1)
         return self._backend.attend_slots(q, keys, values, slots=self._slots)
 
+    def in_place(self) -> tuple[KVStore, int] | None:
+        """See KVCache. Where rows go is data here."""
+        return None
+
+    def passed(self, q: torch.Tensor) -> None:
+        """See KVCache. There is no such pass."""
+
     def advance(self, n: int) -> None:
         """The cache that was stood for counts its rows itself."""

@@ -102,6 +102,20 @@ class FullKVCache:
             self.observer(layer, q, keys, start=0, length=end, own=k.shape[0])
         return out
 
+    def in_place(self) -> tuple[KVStore, int] | None:
+        """See KVCache."""
+        return self.store, self.length
+
+    def passed(self, q: torch.Tensor) -> None:
+        """See KVCache. Who watches is shown every layer, as if it were computed now."""
+        end = self.length + q.shape[1]
+        for layer in range(self.shape.layers if self.witness or self.observer else 0):
+            if self.witness is not None:
+                self.witness(layer, q[layer], self.length)
+            if self.observer is not None:
+                keys, _values = self.store.filled(layer, end)
+                self.observer(layer, q[layer], keys, start=0, length=end, own=q.shape[1])
+
     def advance(self, n: int) -> None:
         """See KVCache."""
         self.length += n

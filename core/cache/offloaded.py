@@ -176,6 +176,13 @@ class OffloadedKVCache:
         if self.witness is not None:
             self.witness(layer, q, self.length + offset)
 
+    def in_place(self) -> tuple[KVStore, int] | None:
+        """See KVCache. Most rows are elsewhere."""
+        return None
+
+    def passed(self, q: torch.Tensor) -> None:
+        """See KVCache. There is no such pass."""
+
     def advance(self, n: int) -> None:
         """See KVCache."""
         if self._in_segment:

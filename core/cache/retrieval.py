@@ -81,6 +81,13 @@ class RetrievalKVCache:
         keys, values = self.store.filled(layer, end)
         return self.backend.attend(q, keys, values, length=end, causal=True)
 
+    def in_place(self) -> tuple[KVStore, int] | None:
+        """See KVCache."""
+        return self.store, self._slot(self.length)
+
+    def passed(self, q: torch.Tensor) -> None:
+        """See KVCache. Nobody asks what a middle pass looked at."""
+
     def place(self) -> tuple[int, int]:
         """See SlotCache."""
         return self.length, self._slot(self.length)

@@ -77,6 +77,13 @@ class StreamingKVCache:
         rotated[0, :, :end] = self._rotate(keys[0, :, :end].transpose(0, 1), slots).transpose(0, 1)
         return self.backend.attend(q, rotated, values, length=end, causal=True)
 
+    def in_place(self) -> tuple[KVStore, int] | None:
+        """See KVCache. Keys are rotated on their way."""
+        return None
+
+    def passed(self, q: torch.Tensor) -> None:
+        """See KVCache. There is no such pass."""
+
     def place(self) -> tuple[int, int]:
         """See SlotCache."""
         return self.kept, self.kept

@@ -47,15 +47,34 @@ class LlamaModel:
         self.config, self.backend, self.rope = config, backend, rope
         self.embedding = embedding  # [vocab, hidden]
         self._layers, self._norm, self._head = layers, norm, head
+        sizes = {"heads": config.heads, "kv_heads": config.kv_heads, "head_dim": config.head_dim}
+        self._in_one = backend.in_one(layers, norm, **sizes, eps=config.norm_eps)
 
     def forward(self, ids: Sequence[int] | torch.Tensor, cache: KVCache | Fixed) -> torch.Tensor:
         """Feeds `ids` [n] behind what `cache` holds and advances it. Returns logits fp32 [n, vocab]."""
         x = self._embed(ids)  # [n, hidden]
         cos, sin = self.rope.at(cache.positions(len(ids)))
-        for index, layer in enumerate(self._layers):
-            self._layer(index, layer, x, cos, sin, cache, offset=0)
+        found = self._at_once(x, cos, sin, cache)
+        if found is None:
+            for index, layer in enumerate(self._layers):
+                self._layer(index, layer, x, cos, sin, cache, offset=0)
+            found = self._rms(x, self._norm)
         cache.advance(len(ids))
-        return self._head(self._rms(x, self._norm)).float()
+        return self._head(found).float()
+
+    def _at_once(
+        self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, cache: KVCache | Fixed
+    ) -> torch.Tensor | None:
+        """What the head takes, [n, hidden], where backend and cache let all layers be one call."""
+        place = cache.in_place() if self._in_one is not None else None
+        if place is None:
+            return None
+        store, start = place
+        found = self._in_one(x, cos, sin, store.k, store.v, start)
+        if found is None:
+            return None
+        cache.passed(found[1].to(self.backend.dtype))
+        return found[0]
 
     def prefill(
         self,

@@ -162,7 +162,7 @@ def test_numbers_of_16_bits_are_multiplied_in_float32(kernel, compiled, n, colum
     backend = CpuBackend(storage=torch.bfloat16, products=kernel if compiled else None)
     weight, bias, x = inputs(67, columns, torch.bfloat16), torch.randn(67), inputs(n, columns)
     layer = backend.linear(weight, bias)
-    assert layer._parts[0].low.data_ptr() == weight.data_ptr()
+    assert layer.parts[0].low.data_ptr() == weight.data_ptr()
     want = x.double() @ weight.double().t() + bias.double()
     size = x.double().abs() @ weight.double().abs().t() + bias.double().abs()
     found = layer(x)

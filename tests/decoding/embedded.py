@@ -9,6 +9,7 @@ import torch
 
 from core.backend.cpu import CpuBackend
 from core.backend.native.attention import native_attention
+from core.backend.native.layers import native_layers
 from core.backend.native.products import native_products
 from core.cache.full import FullKVCache
 from core.engine import Engine
@@ -41,20 +42,24 @@ def embedded(folder: Path, *, native: bool = True) -> tuple[torch.nn.Module, Eng
 
     reference = in_transformers(folder, torch.float32)
     reference.generation_config.repetition_penalty = 1.0
-    kernel = native_attention(cpu_flags()) if native else None
-    products = native_products(cpu_flags()) if native else None
-    backend = CpuBackend(torch.float32, native=kernel, products=products)
+    backend = CpuBackend(torch.float32, **(compiled() if native else {}))
     model = load_model(folder, backend, positions=1024)
     machine = engine(model, **SIZES)
     return reference, machine, AutoTokenizer.from_pretrained(folder)
+
+
+def compiled() -> dict[str, object]:
+    """What CpuBackend takes of compiled kernels on this CPU."""
+    flags = cpu_flags()
+    native, products = native_attention(flags), native_products(flags)
+    return {"native": native, "products": products, "layers": native_layers(flags, native, products)}
 
 
 def low_precision(folder: Path, *, in_codes: bool) -> Engine:
     """The same in bf16, as the product computes on CPUs that can; from the checkpoint's codes or from the
     numbers they stand for.
     """
-    flags = cpu_flags()
-    backend = CpuBackend(torch.bfloat16, native=native_attention(flags), products=native_products(flags))
+    backend = CpuBackend(torch.bfloat16, **compiled())
     model = load_model(folder, backend, positions=1024, in_codes=in_codes)
     return engine(model, **SIZES)
 

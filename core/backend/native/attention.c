@@ -15,63 +15,19 @@
    This file is compiled once per instruction set: WIDTH is the number of fp32 lanes of a register, ISA a
    part of the functions' names. */
 
-#include <stdint.h>
-#include <string.h>
-
+#include "vectors.h"
 #include "threads.h"
+#include "attention.h"
 
 #define TILE 64 /* keys whose scores are known before their values are read */
 #define UNIT 512
 #define ROWS 4 /* queries that share a key in registers */
 #define MOST_DIM 128
 #define LINE 64 /* bytes of a cache line */
-#define LOG2E 1.4426950408889634f
-#define INLINE static inline __attribute__((always_inline))
 
-typedef float vec __attribute__((vector_size(4 * WIDTH)));
-typedef float vec_in __attribute__((vector_size(4 * WIDTH), aligned(4), may_alias));
-typedef int32_t ivec __attribute__((vector_size(4 * WIDTH)));
-typedef uint32_t uvec __attribute__((vector_size(4 * WIDTH)));
-typedef uint16_t hvec __attribute__((vector_size(2 * WIDTH), aligned(2), may_alias));
 typedef int8_t bvec __attribute__((vector_size(WIDTH), aligned(1), may_alias));
 
-enum kind { FP32, BF16, INT8 };
-
-struct attention {
-    const float *q;         /* [n][heads][head_dim] */
-    const char *k, *v;      /* block_bytes, head_bytes, row_bytes apart; a row's scale, if any, at its end */
-    float *out, *lse;       /* [n][heads][head_dim] and [n][heads]; 0 and -inf for a query that sees no key */
-    float *scratch;         /* at least scratch_floats() of it */
-    int64_t length;         /* keys filled */
-    int64_t block_bytes, head_bytes, row_bytes;
-    int32_t kind, n, heads, kv_heads, head_dim, block_tokens;
-    int32_t causal;         /* the last n keys are the queries' own: query i sees keys up to length - n + i */
-    struct team team;
-    int32_t next;           /* the next unit; and below, units that are done, by KV head. Zero at the start */
-    int32_t done[256];
-};
-
-INLINE vec spread(float x) { return (vec){} + x; }
-INLINE vec chosen(ivec where, vec a, vec b) { return (vec)(((ivec)a & where) | ((ivec)b & ~where)); }
-INLINE vec at_least(vec a, vec b) { return chosen(a > b, a, b); }
-
-/* e^x for x <= 0, within 2 ulp; 0 below -87. Cody-Waite reduction and a polynomial of degree 5 (Cephes
-   expf). */
-INLINE vec exponential(vec x) {
-    vec whole = x * LOG2E + 12582912.0f; /* 1.5 * 2^23: rounds to the nearest integer */
-    ivec power = (ivec)whole - (ivec)spread(12582912.0f);
-    whole -= 12582912.0f;
-    vec rest = x - whole * 0.693359375f + whole * 2.12194440e-4f;
-    vec y = rest * 1.9875691500e-4f + 1.3981999507e-3f;
-    y = y * rest + 8.3334519073e-3f;
-    y = y * rest + 4.1665795894e-2f;
-    y = y * rest + 1.6666665459e-1f;
-    y = y * rest + 5.0000001201e-1f;
-    y = y * rest * rest + rest + 1.0f;
-    return chosen(x > spread(-87.0f), (vec)((ivec)y + (power << 23)), spread(0.0f));
-}
-
-INLINE float exponential_of(float x) { return exponential(spread(x))[0]; }
+INLINE float exponential_of(float x) { return exponential(filled(x))[0]; }
 
 /* ln x for a positive normal x (Cephes logf). */
 INLINE float logarithm(float x) {
@@ -150,18 +106,6 @@ INLINE vec totals(vec x[WIDTH]) {
     return x[0];
 }
 
-INLINE float largest(vec x) {
-    float top = x[0];
-    for (int i = 1; i < WIDTH; i++) top = x[i] > top ? x[i] : top;
-    return top;
-}
-
-INLINE float sum_of(vec x) {
-    for (int half = WIDTH / 2; half; half /= 2)
-        for (int i = 0; i < half; i++) x[i] += x[i + half];
-    return x[0];
-}
-
 /* Some keys in a row, from the `first` of the conversation on, and what lies beside them in the cache. */
 struct tile {
     const char *k, *v;
@@ -203,7 +147,7 @@ INLINE void score(const float *q, const struct tile *tile, int64_t row_bytes, fl
    keys. Returns what the result so far is to be multiplied by. */
 INLINE float weigh(float scores[TILE], int visible, struct partial *to) {
     for (int j = visible; j < TILE; j++) scores[j] = -__builtin_inff();
-    vec top = spread(*to->top), sum = {};
+    vec top = filled(*to->top), sum = {};
     for (int j = 0; j < TILE; j += WIDTH) top = at_least(top, *(vec_in *)(scores + j));
     float new_top = largest(top);
     if (new_top == -__builtin_inff()) {

@@ -13,12 +13,12 @@ from core.backend.kv_rows import CODES, as_rows, numbers
 from core.backend.native.library import Team, entry_points, library_path, loaded
 
 HEAD_DIMS = (64, 128)
-_KINDS = {torch.float32: 0, torch.bfloat16: 1, CODES: 2}
+KINDS = {torch.float32: 0, torch.bfloat16: 1, CODES: 2}
 _MOST_KV_HEADS = 256
 
 
-class _Call(ctypes.Structure):
-    """struct attention of attention.c."""
+class AttentionCall(ctypes.Structure):
+    """struct attention of attention.h."""
 
     _fields_ = [
         *((name, ctypes.c_void_p) for name in ("q", "k", "v", "out", "lse", "scratch")),
@@ -41,6 +41,7 @@ class NativeAttention:
         library = ctypes.CDLL(str(path))
         self.instructions = instructions
         self._run: Callable[..., None] = getattr(library, f"attend_{instructions}")
+        self.entry = ctypes.cast(self._run, ctypes.c_void_p).value
         self._scratch: Callable[..., int] = getattr(library, f"scratch_floats_{instructions}")
         self._run.restype, self._scratch.restype = None, ctypes.c_int64
         self._threads = entry_points(openmp) if openmp is not None else {}
@@ -48,7 +49,25 @@ class NativeAttention:
     @staticmethod
     def takes(q: torch.Tensor, k: torch.Tensor) -> bool:
         """Whether q [n, heads, head_dim] over keys like k is for this kernel."""
-        return q.shape[-1] in HEAD_DIMS and k.dtype in _KINDS and k.shape[1] <= _MOST_KV_HEADS
+        return q.shape[-1] in HEAD_DIMS and NativeAttention.takes_rows(k)
+
+    @staticmethod
+    def takes_rows(k: torch.Tensor) -> bool:
+        """Whether keys like k [blocks, kv_heads, block_tokens, width] are for this kernel."""
+        return k.dtype in KINDS and k.shape[1] <= _MOST_KV_HEADS
+
+    def scratch_floats(self, call: AttentionCall) -> int:
+        """Numbers of work space that the call needs."""
+        return self._scratch(ctypes.byref(call))
+
+    @staticmethod
+    def lay_out(call: AttentionCall, k: torch.Tensor, v: torch.Tensor, *, n: int, length: int) -> None:
+        """Says where the rows of a cache lie, and how many of them are filled for how many queries."""
+        assert k.stride() == v.stride() and k.stride(3) == 1, f"{k.stride()} is not the layout of a KV cache"
+        size = k.element_size()
+        call.k, call.v, call.n, call.length = k.data_ptr(), v.data_ptr(), n, length
+        call.block_bytes, call.head_bytes, call.row_bytes = (k.stride(axis) * size for axis in range(3))
+        call.kind, call.block_tokens = KINDS[k.dtype], k.shape[2]
 
     def attend(
         self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, length: int, causal: bool
@@ -60,29 +79,18 @@ class NativeAttention:
         n, heads, head_dim = q.shape
         queries = q.float().contiguous()
         out, lse = queries.new_empty(n, heads, head_dim), queries.new_empty(n, heads)
-        size = k.element_size()
-        block_bytes, head_bytes, row_bytes = (k.stride(axis) * size for axis in range(3))
-        assert k.stride() == v.stride() and k.stride(3) == 1, f"{k.stride()} is not the layout of a KV cache"
-        call = _Call(
+        call = AttentionCall(
             q=queries.data_ptr(),
-            k=k.data_ptr(),
-            v=v.data_ptr(),
             out=out.data_ptr(),
             lse=lse.data_ptr(),
-            length=length,
-            block_bytes=block_bytes,
-            head_bytes=head_bytes,
-            row_bytes=row_bytes,
-            kind=_KINDS[k.dtype],
-            n=n,
             heads=heads,
             kv_heads=k.shape[1],
             head_dim=head_dim,
-            block_tokens=k.shape[2],
             causal=causal,
             team=Team(threads=torch.get_num_threads(), **self._threads),
         )
-        scratch = queries.new_empty(self._scratch(ctypes.byref(call)))
+        self.lay_out(call, k, v, n=n, length=length)
+        scratch = queries.new_empty(self.scratch_floats(call))
         call.scratch = scratch.data_ptr()
         self._run(ctypes.byref(call))
         return out, lse
@@ -107,7 +115,7 @@ def _agrees(kernel: NativeAttention) -> bool:
     q = torch.randn(3, 4, 64, generator=dice)
     keys, values = torch.randn(2, 2, 2, 640, 64, generator=dice)
     length = 700
-    for dtype in _KINDS:
+    for dtype in KINDS:
         k, v = (as_rows(part, 64, dtype) for part in (keys, values))
         seen = (numbers(part, 64, torch.float32) for part in (k, v))
         out, lse = kernel.attend(q, k, v, length=length, causal=True)

@@ -1,7 +1,7 @@
-"""Builds attention.c and products.c for every system, on any of them.
+"""Builds attention.c, products.c and layers.c for every system, on any of them.
 
     pip install ziglang==0.15.1
-    python -m core.backend.native.build [--out FOLDER] [attention] [products]
+    python -m core.backend.native.build [--out FOLDER] [attention] [products] [layers]
 
 The compiler is a clang that knows all systems (https://pypi.org/project/ziglang); with the pinned version
 the libraries come out the same to the byte wherever they are built. Each carries the SHA-256 of its source,
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -19,7 +20,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parent
-SOURCES = ("attention", "products")
+SOURCES = ("attention", "products", "layers")
 COMPILER = "0.15.1"
 # end of the file's name -> (target, {instruction set: (lanes of a register, the CPU it needs)})
 _X86 = {"avx512": (16, "x86_64_v4"), "avx2": (8, "x86_64_v3")}
@@ -35,9 +36,11 @@ _FLAGS = ["-O3", "-std=c11", "-fPIC", "-fvisibility=hidden", "-fno-ident", "-Wal
 
 
 def source_digest(source: str) -> str:
-    """SHA-256 of a C source and of what it includes, in hexadecimal."""
-    read = (FOLDER / "threads.h").read_bytes() + (FOLDER / f"{source}.c").read_bytes()
-    return hashlib.sha256(read).hexdigest()
+    """SHA-256 of a C source and of what it includes, directly, in hexadecimal."""
+    text = (FOLDER / f"{source}.c").read_bytes()
+    included = re.findall(rb'^#include "(.+)"', text, re.MULTILINE)
+    read = b"".join((FOLDER / name.decode()).read_bytes() for name in included)
+    return hashlib.sha256(read + text).hexdigest()
 
 
 def build(out: Path, sources: Collection[str] = SOURCES) -> None:

@@ -12,10 +12,9 @@
    This file is compiled once per instruction set: WIDTH is the number of fp32 lanes of a register, ISA a
    part of the functions' names. */
 
-#include <stdint.h>
-#include <string.h>
-
+#include "vectors.h"
 #include "threads.h"
+#include "products.h"
 
 #define CHUNK 32       /* codes whose nibbles lie in 16 bytes: the first half in the low ones */
 #define UNIT 32        /* rows of weights that a thread takes at a time */
@@ -26,13 +25,7 @@
 #define PAIR 4
 #endif
 #define SPAN 256       /* weights under one pair of fp16 factors, where groups have steps of their own */
-#define INLINE static inline __attribute__((always_inline))
 
-typedef float vec __attribute__((vector_size(4 * WIDTH)));
-typedef float vec_in __attribute__((vector_size(4 * WIDTH), aligned(4), may_alias));
-typedef int32_t ivec __attribute__((vector_size(4 * WIDTH)));
-typedef uint32_t uvec __attribute__((vector_size(4 * WIDTH)));
-typedef uint16_t hvec __attribute__((vector_size(2 * WIDTH), aligned(2), may_alias));
 typedef uint8_t bvec __attribute__((vector_size(WIDTH), aligned(1), may_alias));
 typedef float float8 __attribute__((vector_size(32), aligned(4), may_alias));
 typedef int8_t step8 __attribute__((vector_size(8), aligned(1), may_alias));
@@ -46,42 +39,10 @@ typedef int8_t sbvec __attribute__((vector_size(WIDTH), aligned(1), may_alias));
 #define LANES ((uvec){0, 1, 2, 3})
 #endif
 
-/* A matrix in codes, [rows][in]. */
-struct planes {
-    const uint8_t *low;           /* nibbles, 16 bytes per 32 codes; of 8 bits the codes, of 16 the weights */
-    const uint8_t *high;          /* the bits above the nibbles, 2 or 4 bytes per 16 codes */
-    const _Float16 *scale;        /* per group, or per SPAN where there are steps; NULL: no codes */
-    const _Float16 *offset;       /* likewise; NULL: code `middle` stands for 0 */
-    const int8_t *scale_steps;    /* per group; NULL: none */
-    const int8_t *offset_steps;
-    int64_t rows;
-    int32_t bits, group, middle, unused;
-};
-
-#define MOST_PARTS 4
-struct product {
-    struct planes parts[MOST_PARTS]; /* matrices one above the other */
-    const float *x;                  /* [n][in] */
-    float *out;                      /* [n][sum of rows] */
-    float *scratch;                  /* scratch_floats(in) for each thread */
-    void *decoded;                   /* or, instead of a product: rows `first` to `first + count` */
-    int64_t first, count;            /* of the only part, [count][in], as fp32 or bf16 */
-    int64_t in;
-    int32_t n, num_parts, as_bf16;
-    struct team team;
-    int32_t next, seats;             /* the next unit, the next thread's scratch memory; zero at the start */
-};
-
 /* Scale and offset of each group of one row of weights. */
 struct factors {
     float *scale, *offset;
 };
-
-INLINE float sum_of(vec x) {
-    for (int half = WIDTH / 2; half; half /= 2)
-        for (int i = 0; i < half; i++) x[i] += x[i + half];
-    return x[0];
-}
 
 /* One factor of each of a row's groups, as fp32. */
 INLINE void spread(const _Float16 *factor, const int8_t *steps, int64_t row, int64_t in, int group,
@@ -274,14 +235,6 @@ INLINE void unit_of(const struct product *p, const struct planes *m, int64_t fir
         multiply_rows(p, m, row, out + row, out_row, s->factors, s->weights, PAIR, bits, group);
     for (; row < end; row++) multiply_rows(p, m, row, out + row, out_row, s->factors, s->weights, 1, bits,
         group);
-}
-
-INLINE void narrowed(const float *from, uint16_t *to, int64_t count) {
-    for (int64_t i = 0; i < count; i += WIDTH) {
-        uvec bits = (uvec) * (const vec_in *)(from + i);
-        bits = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16; /* to the nearest, ties to even */
-        *(hvec *)(to + i) = __builtin_convertvector(bits, hvec);
-    }
 }
 
 INLINE void decode_unit(const struct product *p, const struct planes *m, int64_t first, int64_t end,

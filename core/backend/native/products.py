@@ -19,8 +19,8 @@ _FIELDS = ("low", "high", "scale", "offset", "scale_steps", "offset_steps")
 _INSTEAD = "weights in codes are decoded by torch"
 
 
-class _Planes(ctypes.Structure):
-    """struct planes of products.c."""
+class PlanesCall(ctypes.Structure):
+    """struct planes of products.h."""
 
     _fields_ = [
         *((name, ctypes.c_void_p) for name in _FIELDS),
@@ -29,11 +29,11 @@ class _Planes(ctypes.Structure):
     ]
 
 
-class _Call(ctypes.Structure):
-    """struct product of products.c."""
+class ProductCall(ctypes.Structure):
+    """struct product of products.h."""
 
     _fields_ = [
-        ("parts", _Planes * MOST_PARTS),
+        ("parts", PlanesCall * MOST_PARTS),
         *((name, ctypes.c_void_p) for name in ("x", "out", "scratch", "decoded")),
         *((name, ctypes.c_int64) for name in ("first", "count", "columns")),
         *((name, ctypes.c_int32) for name in ("n", "num_parts", "as_bf16")),
@@ -52,9 +52,11 @@ class NativeProducts:
         library = ctypes.CDLL(str(path))
         self.instructions = instructions
         self._run = getattr(library, f"multiply_{instructions}")
-        self._scratch_floats = getattr(library, f"scratch_floats_{instructions}")
-        self._run.restype, self._scratch_floats.restype = None, ctypes.c_int64
-        self._scratch_floats.argtypes = (ctypes.c_int64,)
+        self.entry = ctypes.cast(self._run, ctypes.c_void_p).value
+        # of each thread, for a matrix of so many columns
+        self.scratch_floats = getattr(library, f"scratch_floats_{instructions}")
+        self._run.restype, self.scratch_floats.restype = None, ctypes.c_int64
+        self.scratch_floats.argtypes = (ctypes.c_int64,)
         self._threads = entry_points(openmp) if openmp is not None else {}
         self._scratch = torch.empty(0)
 
@@ -80,29 +82,33 @@ class NativeProducts:
         self._call([planes], as_bf16=as_bf16, **where)
         return out
 
+    def team(self) -> Team:
+        """The threads that a call is to use now."""
+        return Team(threads=torch.get_num_threads(), **self._threads)
+
     def _call(self, parts: Sequence[Planes], **given: int) -> None:
-        columns, threads = parts[0].columns, torch.get_num_threads()
+        columns, team = parts[0].columns, self.team()
         assert len(parts) <= MOST_PARTS and columns % CHUNK == 0, f"{len(parts)} parts of {columns} columns"
-        floats = threads * self._scratch_floats(columns)
+        floats = team.threads * self.scratch_floats(columns)
         if self._scratch.numel() < floats:
             self._scratch = torch.empty(floats)
-        call = _Call(
-            parts=(_Planes * MOST_PARTS)(*map(_described, parts)),
+        call = ProductCall(
+            parts=(PlanesCall * MOST_PARTS)(*map(described, parts)),
             scratch=self._scratch.data_ptr(),
             columns=columns,
             num_parts=len(parts),
-            team=Team(threads=threads, **self._threads),
+            team=team,
             **given,
         )
         self._run(ctypes.byref(call))
 
 
-def _described(planes: Planes) -> _Planes:
+def described(planes: Planes) -> PlanesCall:
     """Where the planes lie. They are contiguous: they were made so."""
     tensors = {name: getattr(planes, name) for name in _FIELDS}
     assert all(part is None or part.is_contiguous() for part in tensors.values())
     places = {name: part.data_ptr() for name, part in tensors.items() if part is not None}
-    return _Planes(rows=planes.rows, bits=planes.bits, group=planes.group, middle=planes.middle, **places)
+    return PlanesCall(rows=planes.rows, bits=planes.bits, group=planes.group, middle=planes.middle, **places)
 
 
 def native_products(cpu_flags: Collection[str]) -> NativeProducts | None:

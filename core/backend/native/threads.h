@@ -9,7 +9,7 @@ struct team {
 };
 
 /* As LLVM's OpenMP calls it (openmp/runtime/src/kmp.h: kmpc_micro, ident_t). */
-static void in_team(int32_t *thread, int32_t *team_thread, void (*work)(void *), void *given) {
+static inline void in_team(int32_t *thread, int32_t *team_thread, void (*work)(void *), void *given) {
     (void)thread, (void)team_thread;
     work(given);
 }
@@ -17,7 +17,7 @@ static struct { int32_t reserved, flags, more[2]; const char *place; } caller = 
 ";kernel;call;0;0;;"};
 
 /* `work(given)` on every thread of the team, at once. */
-static void on_threads(const struct team *team, void (*work)(void *), void *given) {
+static inline void on_threads(const struct team *team, void (*work)(void *), void *given) {
     if (team->threads > 1 && team->gomp_parallel) team->gomp_parallel(work, given, team->threads, 0);
     else if (team->threads > 1 && team->kmpc_fork_call) team->kmpc_fork_call(&caller, 2, in_team, work,
         given);
