@@ -268,10 +268,10 @@ def store(name: str, rows: list[tuple], taken: dict[str, list[dict]], books: int
         "page, kB",
         "s a turn",
     )
+    again = " The app was ended and started again between the two." if len(taken) > 1 else ""
     notes = (
         f"{sum(map(len, taken.values()))} turns over {books} books, another book at each turn; medians over "
-        "a tenth of the stretch that ends there. Private memory (USS). The app was ended and started again "
-        "between the two.",
+        f"a tenth of the stretch that ends there. Private memory (USS).{again}",
         f"The KV caches that the worker keeps of passages and parts were given {KEPT_MIB} MiB; in use it is "
         "a quarter of the free memory and at most 4 GiB.",
         "The page holds the conversation, which grows until a new one is begun. Other programs used the "
