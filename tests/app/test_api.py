@@ -268,6 +268,22 @@ def test_a_client_that_goes_away_ends_its_answer_also_in_the_middle_of_words(add
     wait_until(lambda: engine.state == "ready", timeout_s=5)
 
 
+def test_a_client_that_goes_away_while_it_waits_is_never_answered(address, key, engine):
+    """It would be read for, minutes later, in the place of those who still wait."""
+    engine.pace = 0.4
+    url, auth = f"{address}/chat/completions", {"Authorization": f"Bearer {key}"}
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(post, address, key, {"model": BOOK, "messages": ask("First?")})
+        wait_until(lambda: engine.state == "busy")
+        with pytest.raises(httpx.ReadTimeout):
+            httpx.post(url, json={"model": BOOK, "messages": ask("Gone?")}, headers=auth, timeout=0.3)
+        time.sleep(2)
+        engine.pace = 0.002
+        assert first.result().status_code == 200
+    assert post(address, key, {"model": BOOK, "messages": ask("Last?")}).status_code == 200
+    assert [one.question for one in engine.asked] == ["First?", "Last?"]
+
+
 def test_eight_at_once_are_answered_and_the_ninth_is_told_to_come_back(address, key, engine, monkeypatch):
     begun, begin = [], Answers.begin
     monkeypatch.setattr(Answers, "begin", lambda self, asked: begun.append(begin(self, asked)) or begun[-1])
