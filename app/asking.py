@@ -62,6 +62,13 @@ class Asking:
         self._warned = ""  # the question that was refused last; asked once more it is meant for this book
         self.crowded: Crowded | None = None
 
+    @property
+    def shown(self) -> Crowded | None:
+        """The question that waits in the open conversation."""
+        waiting, desk = self.crowded, self._desk
+        here = (desk.book_id, desk.conversation_id)
+        return waiting if waiting and (waiting.ask.book_id, waiting.ask.conversation_id) == here else None
+
     def ask(self, ask: Ask, instead_of: Turn | None = None) -> bool:
         """Asks, or lets the person choose first; False where the question was refused, in words."""
         desk = self._desk
@@ -140,8 +147,8 @@ class Asking:
         except UserError:
             return None  # the answer will say what is wrong
         least = too_many(room)
-        if not least:
-            return None
+        if not least or least > len(ask.history):
+            return None  # there is room, or none even without all that was said: the answer says so
         count, half = len(ask.history), (len(ask.history) + 1) // 2
         retold = too_many(room, beside=RETOLD_TOKENS)
         retells = retold <= count

@@ -182,7 +182,7 @@ class Page:
                 own,
                 lambda: instructions_html(*own, fixed=desk.preferences.fixed("instructions")),
             ),
-            "crowded": keep("crowded", desk.asking.crowded, lambda: crowded_html(desk.asking.crowded)),
+            "crowded": keep("crowded", desk.asking.shown, lambda: crowded_html(desk.asking.shown)),
             "ways": keep(
                 "ways",
                 (_edition(desk.book), desk.fit, desk.until, desk.busy),

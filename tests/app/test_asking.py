@@ -107,6 +107,27 @@ def test_a_question_of_another_conversation_is_not_sent_into_this_one(full):
     assert not full.busy and len(full.engine.asked) == 3
 
 
+def test_a_question_that_waits_is_shown_in_its_own_conversation_alone(full):
+    """Deleted or left, a conversation took its choice along: the buttons did nothing any more."""
+    before = full.conversation_id
+    full.new_conversation()
+    assert Page(full).render()["crowded"][0] == ""
+    full.select_conversation(before)
+    assert "Fourth?" in Page(full).render()["crowded"][0], "what was typed is not lost"
+    full.talks.forget(before)
+    assert Page(full).render()["crowded"][0] == ""
+
+
+def test_where_leaving_out_does_not_help_it_is_not_offered(full):
+    """A book that fills the context alone: "leave out the oldest 4 questions of 3"."""
+    full.asking.cancel()
+    said = full.engine.room(replace(make_wish(full), book=full.book))
+    full.engine.context_tokens = said["text"]
+    full.ask("Fifth?", make_wish(full))
+    wait_until(lambda: not full.busy)
+    assert full.asking.crowded is None and full.engine.asked[-1].question == "Fifth?"
+
+
 def test_an_answer_made_anew_waits_too(full):
     full.asking.cancel()
     full.engine.context_tokens -= 700
