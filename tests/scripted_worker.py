@@ -1,7 +1,8 @@
 """A worker process with a scripted engine, for tests of the processes: `python tests/scripted_worker.py
 --parent PID`.
 
-SCRIPT_SLOW: seconds per round. SCRIPT_ANSWER: "words=answer", the answer to a prompt that has these words.
+SCRIPT_SLOW: seconds per round. SCRIPT_READ: seconds per tenth of a text that is read.
+SCRIPT_ANSWER: "words=answer", the answer to a prompt that has these words.
 SCRIPT_NOISE: print to stdout. SCRIPT_QUOTE: fail
 with the prompt in the error. SCRIPT_SAVE: a file that gets a line for every book stored, stopped or
 forgotten; storing takes five seconds unless it gives way.
@@ -60,15 +61,23 @@ def open_session(settings, *, hear):
             from core.engine import Done
             from core.events import Acceptance, Prefill, Stats
 
-            yield Prefill(len(ids), len(ids), 0.1, 0.0)
+            slow = float(os.environ.get("SCRIPT_READ", "0"))
+            held = len(context.ids) if slow and context.ids == ids[: len(context.ids)] else 0
+            stats = Stats(prompt_tokens=len(ids), reused_tokens=held)
+            for step in range(1, 11) if slow else (10,):  # what is read of a slow text stays
+                if should_stop():
+                    yield Done("user", Stats())
+                    return
+                time.sleep(slow)
+                done = (len(ids) - held) * step // 10
+                context.ids = ids[: held + done]
+                yield Prefill(done, len(ids) - held, 0.1, slow * (10 - step))
             for token in reply(ids, params):
                 if should_stop():
                     yield Done("user", Stats())
                     return
-                yield Round(
-                    (token,), ("target",), Acceptance(), Acceptance(), 0.01, 0, Stats(prompt_tokens=len(ids))
-                )
-            yield Done("stop", Stats(prompt_tokens=len(ids)))
+                yield Round((token,), ("target",), Acceptance(), Acceptance(), 0.01, 0, stats)
+            yield Done("stop", stats)
 
         def save(self, context, *, should_stop):
             if context.book[1] and "SCRIPT_SAVE" in os.environ:

@@ -4,6 +4,7 @@ pipe, worker and session; only the model is scripted.
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
@@ -109,3 +110,31 @@ def test_nothing_behind_the_limit_is_answered_or_shown(serve, open_page, drop, s
     page.select_option("select[data-act=limit]", "0")
     page.wait_for_selector(".ways p", state="detached")
     assert ask(page, QUESTION).startswith("It is a wren")
+
+
+def test_reading_all_of_it_is_paused_and_goes_on_where_it_was(
+    serve, open_page, drop, tmp_path, engine, monkeypatch
+):
+    """Nothing that was read is read again."""
+    monkeypatch.setenv("SCRIPT_READ", "0.6")
+    book = tmp_path / "ferry.txt"
+    book.write_text("The ferryman Oddo hid the silver key under the jetty. " * 40, encoding="utf-8")
+    page = open_page(serve(engine))
+    drop(page, book)
+    page.wait_for_selector(".two-ways")
+    page.click(".two-ways button:has-text('Read it')")
+    page.wait_for_selector(".two-ways [aria-pressed=true]:has-text('Read it')")
+    page.fill("#question textarea", "Where is the key?")
+    page.press("#question textarea", "Enter")
+    page.wait_for_timeout(2500)
+    page.click("#stop button")
+    page.wait_for_selector("#turns .answer footer:has-text('Paused:')")
+    paused = page.inner_text("#turns .answer footer")
+    done, total = (
+        int(one.replace(",", "")) for one in re.search(r"([\d,]+) of ([\d,]+) tokens", paused).groups()
+    )
+    assert 0 < done < total
+
+    assert ask(page, "Where is the key?").startswith("You asked")
+    assert "Paused" not in page.inner_text("#turns .answer >> nth=1 >> footer")
+    assert f"{done:,} reused" in page.text_content("body")
