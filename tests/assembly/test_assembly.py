@@ -175,6 +175,18 @@ def test_the_planner_can_plan_it_for_the_cpu(folder: Path):
     assert isinstance(context.cache, OffloadedKVCache)
 
 
+@pytest.mark.parametrize("kv_bits", [32, 8])
+def test_a_plan_that_sweeps_its_prefills_answers_alike(folder: Path, kv_bits: int):
+    """The plan's word reaches the cache; where two whole layers take no more, they are held."""
+    plan = replace(OFFLOADED, on_chip_layers=0, swept_prefill=True, kv_bits=kv_bits)
+    engine = built(folder, plan)
+    context = engine.new_context(400)
+    assert len(context.cache.swept_layers) == plan.layers
+    plain = built(folder, replace(PLAN, kv_bits=kv_bits))
+    assert answer(engine, context)[0] == answer(plain, plain.new_context(400))[0]
+    assert not built(folder, plan).new_context(60).cache.swept_layers
+
+
 def test_a_short_context_gets_the_room_of_a_long_one(folder: Path):
     """On-chip layers are counted for the whole context; of a tenth of it all layers may stay, unless the user
     said how many.

@@ -4,20 +4,27 @@ does when it is refused.
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import logging
+import mmap
+import os
+import sys
 from dataclasses import replace
 from functools import partial
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from core.ask import Params
+from core.backend import cuda as product
 from core.backend import pinned
 from core.backend.cuda import CudaBackend
 from core.cache.offloaded import OffloadedKVCache
 from core.errors import UserError
 from core.model.llama import LlamaModel
+from tests.backend import fake_cuda
 from tests.backend.fake_cuda import GIB, FakeCuda
 from tests.test_engine import GREEDY, PROMPT, run
 from tests.tiny import engine, oracle, ours
@@ -79,9 +86,9 @@ def test_no_more_is_locked_than_the_plan_says(cuda: FakeCuda):
     refusal, and teaches the next plan nothing.
     """
     backend = cuda.backend(page_lock_bytes=10_000)
-    tensors = [backend.host_memory((1000,), torch.float16) for _ in range(4)]
-    assert cuda.driver.locked_bytes == 8000 and cuda.driver.refusals == 0
-    assert backend.page_locked_limit is None and len(tensors) == 4
+    tensors = [backend.host_memory((1000,), torch.float16) for _ in range(6)]
+    assert cuda.driver.locked_bytes == 10_000 and cuda.driver.refusals == 0
+    assert backend.page_locked_limit is None and len(tensors) == 6
 
 
 def test_what_could_be_locked_is_what_was_locked_when_more_was_refused(cuda: FakeCuda):
@@ -114,6 +121,46 @@ def test_a_closed_context_leaves_its_memory_to_the_next(cuda: FakeCuda):
     gc.collect()
     large = backend.host_memory((2500,), torch.float16)
     assert cuda.driver.locked_bytes == large.nbytes
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="asks Linux which pages are there")
+def test_pages_are_there_before_they_are_locked(cuda: FakeCuda, monkeypatch: pytest.MonkeyPatch):
+    """The driver faults untouched pages in one by one: half a second for each GiB."""
+    register, missing = cuda.driver.cudaHostRegister, []
+
+    def watched(address: int, size: int, flags: int) -> int:
+        pages = (ctypes.c_ubyte * (size // mmap.PAGESIZE))()
+        assert ctypes.CDLL(None).mincore(ctypes.c_void_p(address), ctypes.c_size_t(size), pages) == 0
+        missing.append(sum(not page & 1 for page in pages))
+        return register(address, size, flags)
+
+    monkeypatch.setattr(cuda.driver, "cudaHostRegister", watched)
+    cuda.backend().host_memory((1 << 20,), torch.uint8)
+    assert missing == [0]
+
+
+def test_cards_are_numbered_as_the_management_library_does(cuda: FakeCuda, monkeypatch: pytest.MonkeyPatch):
+    """Else the plan is for one card and the model on another; in whichever process a backend is made."""
+    monkeypatch.setenv("CUDA_DEVICE_ORDER", "x")  # restored afterwards
+    monkeypatch.delenv("CUDA_DEVICE_ORDER")
+    cuda.backend()
+    assert os.environ["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"
+
+
+@pytest.mark.parametrize(("system", "looks"), [("nt", 2), ("posix", 0)])
+def test_on_windows_somebody_looks_after_each_copy(
+    cuda: FakeCuda, monkeypatch: pytest.MonkeyPatch, system: str, looks: int
+):
+    """Its driver gathers what was asked for: the bus would rest until the next wait."""
+    asked = []
+    monkeypatch.setattr(fake_cuda.Stream, "query", lambda self: asked.append(self))
+    backend = cuda.backend()
+    copies, here = backend.copies(), torch.zeros(2, 8)
+    away = backend.host_memory((2, 8), torch.float32)
+    monkeypatch.setattr(product, "os", SimpleNamespace(name=system))
+    copies.to_device(here, away)
+    copies.to_host(away, here)
+    assert len(asked) == looks
 
 
 def test_no_memory_is_no_bug_of_ours(monkeypatch: pytest.MonkeyPatch, cuda: FakeCuda):

@@ -312,6 +312,20 @@ def equal_stores(views: tuple[RetrievalKVCache, RetrievalKVCache]) -> None:
         assert torch.equal(one[:, 0, :, :end], other[:, 0, :, :end])
 
 
+@pytest.mark.parametrize(("before", "after"), [("one layer", SWEPT), ("one layer, swept", None)])
+def test_a_cache_that_gives_way_may_change_its_way(before: str, after: Swept | None):
+    """The plan with less room has other segments: what is read stays, the next segment has room."""
+    twins = Twins(offloaded(before))
+    twins.feed(37, chunk=16)
+    twins.cut(37, commit=True)
+    twins.cache.keep_on_device(0, swept=after)
+    assert len(twins.cache.swept_layers) == (SHAPE.layers if after else 0)
+    twins.feed(40, chunk=16)
+    twins.cut(77, commit=True)
+    twins.feed(3)
+    twins.compare()
+
+
 def test_the_chosen_rows_alone_cross_the_bus():
     """A selection from host memory is gathered there: budget and recent rows of the streamed layers, no
     block.

@@ -213,6 +213,17 @@ def test_lwm_in_codes_at_128k_on_a_4090_with_64_gb():
     assert lines[budget.WAITING] == found.prefill_segment_tokens * 32 * (128 * 6 + 4)
 
 
+@pytest.mark.parametrize("system", ["Linux", "Windows"])
+def test_qwen3_4b_at_262144_tokens_is_accepted_with_24_gb_and_64_gb(system: str):
+    """16-bit weights as they are downloaded; of the cache, 39 GB in 16 bits, codes."""
+    machine = imagined_hardware(gpu="RTX 4090", ram_gib=64, system=system)
+    found = planned(machine, "Qwen3-4B-Instruct-2507", context=262_144)
+    assert isinstance(found, Plan), str(found)
+    assert (found.context_tokens, found.device) == (262_144, "cuda")
+    assert found.bytes_in("VRAM") <= machine.gpus[0].free_bytes
+    assert found.on_chip_layers >= 20 and found.expected_tbt_ms <= 60
+
+
 def test_a_prefill_is_swept_only_where_the_bus_is_hidden():
     """Behind a slow bus short segments would wait for it: 16-bit rows of a 7B model take 16 KiB a token."""
     shape = find("LWM-Text-Chat-128K").shape
