@@ -53,6 +53,25 @@ def test_the_embedded_models_own(embedded_model_dir: Path, tmp_path: Path, book_
     assert found.frame("Be brief.") == want.frame("Be brief.")
 
 
+LLAMA_CPP = json.loads((Path(__file__).parent / "llama_cpp_ids.json").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("family", SPLITS)
+def test_ids_are_those_of_llama_cpp(embedded_model_dir: Path, tmp_path: Path, family: str):
+    """Digits, newlines, CJK, capitals, emoji and more, as llama.cpp itself split and joined them: the file
+    says how its ids were taken.
+    """
+    write_tokenizer(metadata_of(embedded_model_dir, family), tmp_path)
+    found = Tokenizer.load(tmp_path)
+    wanted = LLAMA_CPP["ids"][family]
+    for text, ids in zip(LLAMA_CPP["texts"], wanted, strict=True):
+        assert found.encode(text) == ids, text
+    # the texts tell apart what this vocabulary can: it has no number of two digits
+    alike = ({"smollm"}, {"gpt-2"}, {*SPLITS} - {"smollm", "gpt-2"})
+    own = next(group for group in alike if family in group)
+    assert {name for name, ids in LLAMA_CPP["ids"].items() if ids == wanted} <= own
+
+
 @pytest.fixture(scope="module")
 def book_text() -> str:
     from tests.conftest import REPO

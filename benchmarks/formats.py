@@ -1,0 +1,282 @@
+"""What each format of weights and KV cache costs the embedded model, and whether another program computes the
+same from the same file.
+
+    python benchmarks/formats.py [--book FILE] [--windows 2] [--tokens 1024] [--context 4096]
+                                 [--made FOLDER] [--minutes 20] [--save formats]
+
+The model as it was taught, unrounded in 16 bits, is what llama.cpp's quantiser makes Q4_K_M, Q5_K_M, Q6_K and
+Q8_0 of (pip install llama-cpp-python; without it there is 16 bits alone). KL, agreement and perplexity are
+computed in fp32, so that only the formats differ; acceptance along a text in the numbers of real use
+(core.decoding.forced: both laws are computed, nothing is drawn). Beside llama.cpp: the same page of a book
+from the same file, also of a larger shape whose rows are whole blocks of 256, which the embedded model's are
+not: llama.cpp puts other formats in their place. Finished cases are kept (--state).
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+# started as a file: the repository is on the path, and not this folder
+if not __package__:
+    sys.path[0] = str(Path(__file__).resolve().parent.parent)
+
+from core.backend.threads import bound_spinning  # noqa: E402 (the path above makes the repository importable)
+
+bound_spinning()
+
+import torch  # noqa: E402 (after the thread setting, which is read when torch loads)
+
+from benchmarks import cases  # noqa: E402
+from benchmarks import gguf_made as files  # noqa: E402
+from benchmarks.embedded import BOOK, book_ids  # noqa: E402
+from benchmarks.kv import JUDGED_AT_ONCE, Apart, add, laws  # noqa: E402
+from benchmarks.passes import OutOfTime  # noqa: E402
+from benchmarks.store import Table, save  # noqa: E402
+from core.backend.cpu import CpuBackend  # noqa: E402
+from core.backend.native.attention import native_attention  # noqa: E402
+from core.backend.native.products import native_products  # noqa: E402
+from core.cache.full import FullKVCache  # noqa: E402
+from core.cache.retrieval import RetrievalKVCache  # noqa: E402
+from core.decoding import forced  # noqa: E402
+from core.decoding.forced import Lane, Watch  # noqa: E402
+from core.decoding.refresh import RetrievalRefresh  # noqa: E402
+from core.decoding.sampling import Sampling  # noqa: E402
+from core.hardware.cpu import cpu_flags  # noqa: E402
+from core.model.embedded import ADAPTER, ensure_embedded  # noqa: E402
+from core.model.gguf import read_header  # noqa: E402
+from core.model.gguf_folder import opened  # noqa: E402
+from core.model.llama import LlamaModel  # noqa: E402
+from core.model.loader import load_model  # noqa: E402
+from core.model.shapes import Sizes  # noqa: E402
+from core.paths import subdir  # noqa: E402
+
+KV = {16: torch.bfloat16, 8: torch.int8}  # bits: how a row is kept
+BUDGET, CHUNK, GAMMA, FORCED = 512, 8, 8, 128  # of the retrieval cache, of drafts, tokens of the text
+REFRESH_EVERY, REFRESH_BELOW = 8, 0.7
+SAMPLINGS = {"T 0.6": Sampling(0.6, 0.9), "T 0": Sampling()}
+PAGE = 600  # tokens
+# as small as whole blocks of 256 and the groups of its heads allow
+WHOLE_BLOCKS = Sizes("whole blocks", 30, 768, 12, 4, 64, 1536)
+BESIDE = (("Q4_K_M", "its own"), ("Q4_K_M", "whole blocks"), (files.SIXTEEN, "its own"))
+COMPUTED = {"fp32": torch.float32, "bf16": torch.bfloat16}
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """The cases that are missing, and the tables of all."""
+    options = _arguments(arguments)
+    formats = [files.SIXTEEN, *(files.FILE_TYPES if _has_llama_cpp() else ())]
+    conditions = {"book": options.book.name, "windows": options.windows, "tokens": options.tokens}
+    state = cases.Cases(options.state, {**conditions, "context": options.context}, minutes=options.minutes)
+    every = {
+        **{f"laws, {kv}-bit KV": lambda kv=kv: _laws(formats, kv, options) for kv in KV},
+        **{
+            f"acceptance, {kind}, {kv}-bit KV": lambda kind=kind, kv=kv: _acceptance(kind, kv, options)
+            for kind, kv in product(formats, KV)
+        },
+    }
+    if _has_llama_cpp():
+        for kind, shape in BESIDE:
+            every[f"llama.cpp, {kind}, {shape}"] = lambda kind=kind, shape=shape: _beside(
+                kind, shape, options
+            )
+    try:
+        with torch.inference_mode():
+            for name, case in every.items():
+                state.measure(name, case)
+                print(name, state.done[name], flush=True)
+    except OutOfTime:
+        pass
+    left = state.left(list(every))
+    if options.save:
+        details = {"cases": state.done, "left": left}
+        save(options.save, tables(state.done, formats), details, folder=options.folder)
+    print({"left": left})
+    return 0
+
+
+def _has_llama_cpp() -> bool:
+    import importlib.util
+
+    return importlib.util.find_spec("llama_cpp") is not None
+
+
+# ---- files and models --------------------------------------------------------------------------------------
+
+
+def file_of(kind: str, folder: Path, shape: str = "its own") -> Path:
+    """The embedded model as `kind`, made below `folder` where it is not there. In the larger shape it is the
+    published model, untaught: agreement with another program does not depend on it.
+    """
+    base = next(ensure_embedded(taught=False).glob("*.gguf"))
+    if shape == "its own":
+        made = files.sixteen_bits(base, folder / f"taught-{files.SIXTEEN}.gguf", ADAPTER)
+    else:
+        made = files.expanded(base, WHOLE_BLOCKS, folder / f"expanded-{files.SIXTEEN}.gguf", positions=8192)
+    return made if kind == files.SIXTEEN else files.quantised_by_llama_cpp(made, kind)
+
+
+def loaded(file: Path, dtype: torch.dtype, positions: int, kind: type[CpuBackend] = CpuBackend) -> LlamaModel:
+    """The model in the file, on the compiled kernels where this CPU has them."""
+    flags = cpu_flags()
+    backend = CpuBackend(dtype, native=native_attention(flags), products=native_products(flags))
+    return load_model(opened(file), backend, positions=positions)
+
+
+def _cache(model: LlamaModel, tokens: int, kv: int) -> FullKVCache:
+    return FullKVCache(model.config.kv_shape, tokens, model.backend, dtype=KV[kv])
+
+
+# ---- what is measured --------------------------------------------------------------------------------------
+
+
+def _laws(formats: Sequence[str], kv: int, options: argparse.Namespace) -> dict[str, Any]:
+    """By format: its laws against those of 16-bit weights over 16-bit rows, on pages of the book."""
+    models = {
+        kind: loaded(file_of(kind, options.made), torch.float32, options.tokens + 8) for kind in formats
+    }
+    exact = models[files.SIXTEEN]
+    ids = book_ids(
+        options.book, opened(file_of(files.SIXTEEN, options.made)), least=options.windows * options.tokens
+    )
+    step = (len(ids) - options.tokens - 1) // options.windows
+    found = {kind: Apart([]) for kind in formats}
+    for start in range(0, step * options.windows, step):
+        window = ids[start : start + options.tokens + 1]
+        passes = [
+            laws(model, _cache(model, len(window), rows), window)
+            for model, rows in ((exact, 16), *((model, kv) for model in models.values()))
+        ]
+        firsts = range(0, len(window), JUDGED_AT_ONCE)
+        for first, (reference, *logs) in zip(firsts, zip(*passes, strict=True), strict=True):
+            following = torch.tensor(window[first + 1 : first + 1 + len(reference)])
+            for kind, log in zip(formats, logs, strict=True):
+                add(found[kind], reference, log, following)
+    return {
+        kind: {**apart.figures(), "mb": file_of(kind, options.made).stat().st_size / 1e6}
+        for kind, apart in found.items()
+    }
+
+
+def _acceptance(kind: str, kv: int, options: argparse.Namespace) -> dict[str, float]:
+    """Of the retrieval level by the full cache, along the book's own next words."""
+    dtype = torch.bfloat16 if "avx512_bf16" in cpu_flags() else torch.float32
+    start = options.context
+    model = loaded(file_of(kind, options.made), dtype, start + FORCED + 8)
+    ids = book_ids(options.book, opened(file_of(kind, options.made)), least=start + FORCED)[: start + FORCED]
+    source, watch = _cache(model, start + FORCED + 8, kv), Watch()
+    cache = RetrievalKVCache(source, budget=BUDGET, chunk=CHUNK, tail_tokens=64)
+    lane = Lane(cache, RetrievalRefresh(watch, cache, every=REFRESH_EVERY, floor=REFRESH_BELOW), watch)
+    forced.select_first(model, source, ids[:start], [lane], chunk_tokens=512)
+    (sums,) = forced.run(model, source, ids, start, [lane], list(SAMPLINGS.values()), gamma=GAMMA)
+    return {name: one.rate for name, one in zip(SAMPLINGS, sums, strict=True)}
+
+
+def _beside(kind: str, shape: str, options: argparse.Namespace) -> dict[str, Any]:
+    """Our laws against llama.cpp's of the same file, over a page."""
+    file = file_of(kind, options.made, shape)
+    ids = book_ids(options.book, opened(file), least=PAGE)[:PAGE]
+    theirs, following, found = laws_of_llama_cpp(file, ids), torch.tensor(ids[1:]), {}
+    for name, dtype in COMPUTED.items():
+        model = loaded(file, dtype, PAGE + 8)
+        ours = torch.cat(list(laws(model, FullKVCache(model.config.kv_shape, PAGE, model.backend), ids)))
+        found[name] = Apart([])
+        add(found[name], theirs, ours.float(), following)
+    kinds = [tensor.kind for tensor in read_header(file).tensors.values() if len(tensor.shape) == 2]
+    most = max(set(kinds), key=kinds.count)
+    return {"most": most, **{name: apart.figures() for name, apart in found.items()}}
+
+
+def laws_of_llama_cpp(file: Path, ids: Sequence[int]) -> torch.Tensor:
+    """Log-probabilities [tokens, vocab] of every token's successor."""
+    from llama_cpp import Llama
+
+    threads = torch.get_num_threads()
+    given = {"n_threads": threads, "n_threads_batch": threads, "n_gpu_layers": 0, "verbose": False}
+    model = Llama(str(file), n_ctx=len(ids) + 8, logits_all=True, **given)
+    model.eval(list(ids))
+    found = torch.log_softmax(torch.tensor(model.scores[: len(ids)]), -1)
+    model.close()
+    return found
+
+
+# ---- what is shown -----------------------------------------------------------------------------------------
+
+COLUMNS = (
+    "Weights",
+    "KV cache",
+    "file, MB",
+    "KL to 16 bits, nats",
+    "KL p99",
+    "same likeliest token",
+    "perplexity",
+    "acceptance, T 0.6",
+    "acceptance, T 0",
+)
+NOTES = (
+    "The embedded model as it was taught, unrounded, and what llama.cpp's quantiser makes of it, on pages of "
+    "a sample book; KL, agreement and perplexity computed in fp32 against 16-bit weights over a 16-bit "
+    "cache. Its rows of 576 are no whole blocks of 256, so most of Q4_K_M is Q5_0, of Q5_K_M Q5_1, and of "
+    "Q6_K Q8_0. Before it was taught its weights stood on a grid of 4 bits.",
+    f"Acceptance: expected accepted over evaluated tokens of drafts of {GAMMA}, by a retrieval cache of "
+    f"{BUDGET} tokens in chunks of {CHUNK}, along {FORCED} further tokens of the book, in the numbers of "
+    "real use.",
+)
+BESIDE_COLUMNS = ("Weights", "Most matrices", "Rows", "Ours in", "KL, nats", "KL p99", "same likeliest token")
+BESIDE_NOTES = (
+    f"KL(llama.cpp, ours) from the same file, {PAGE} tokens of a sample book. llama.cpp rounds activations "
+    "to 8 bits where weights are codes, ours does not; F16 has no codes.",
+    "Rows of whole blocks: the embedded model in a shape of width 768, in which most matrices have the "
+    "format that the file is called by. There llama.cpp rounds 256 activations by one scale, else mostly 32.",
+)
+
+
+def tables(done: dict[str, Any], formats: Sequence[str]) -> list[Table]:
+    """Of the cases that are done."""
+    made = [
+        Table("Formats of weights and KV cache", COLUMNS, tuple(_costs(done, formats)), NOTES),
+        Table("Beside llama.cpp, the same file", BESIDE_COLUMNS, tuple(_besides(done)), BESIDE_NOTES),
+    ]
+    return [table for table in made if table.rows]
+
+
+def _costs(done: dict[str, Any], formats: Sequence[str]) -> Iterator[tuple]:
+    for kind, kv in product(formats, KV):
+        law = done.get(f"laws, {kv}-bit KV", {}).get(kind)
+        accepted = done.get(f"acceptance, {kind}, {kv}-bit KV", {})
+        if law:
+            figures = (law[name] for name in ("mb", "kl_mean", "kl_p99", "agreement", "perplexity"))
+            yield (kind, f"{kv} bits", *figures, *(accepted.get(name) for name in SAMPLINGS))
+
+
+def _besides(done: dict[str, Any]) -> Iterator[tuple]:
+    for name, found in done.items():
+        if name.startswith("llama.cpp, "):
+            _program, kind, shape = name.split(", ")
+            for computed in COMPUTED:
+                law = found[computed]
+                rows = "whole blocks" if shape == "whole blocks" else "576"
+                yield kind, found["most"], rows, computed, law["kl_mean"], law["kl_p99"], law["agreement"]
+
+
+def _arguments(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    cases.add_options(parser, "formats", minutes=20)
+    parser.add_argument("--book", type=Path, default=BOOK)
+    parser.add_argument("--windows", type=int, default=2)
+    parser.add_argument("--tokens", type=int, default=1024, help="of a window")
+    parser.add_argument("--context", type=int, default=4096, help="tokens before those that are drafted")
+    parser.add_argument("--made", type=Path, help="where the files are made and kept")
+    options = parser.parse_args(arguments)
+    options.made = options.made or subdir("benchmarks") / "formats"
+    return options
+
+
+if __name__ == "__main__":
+    sys.exit(main())
