@@ -12,11 +12,13 @@ import pytest
 TESTS = Path(__file__).resolve().parent
 FAULTS = {
     "the engine is killed while it reads": [
-        "app/test_bad_days.py::test_an_engine_killed_in_prefill_costs_one_answer"
+        "app/test_bad_days.py::test_an_engine_killed_in_prefill_costs_one_answer",
+        "e2e/test_faults.py::test_an_engine_that_is_killed_costs_one_answer",
     ],
     "the engine is killed in an answer": [
         "app/test_runtime.py::test_killed_engine_is_started_again_and_the_conversation_goes_on",
         "e2e/test_real.py::test_a_killed_engine_is_started_again_and_said_so",
+        "e2e/test_faults.py::test_an_engine_that_is_killed_costs_one_answer",
     ],
     "the app is killed": [
         "e2e/test_lost.py::test_a_page_whose_app_died_says_so_keeps_the_text_and_joins_the_next",
@@ -30,6 +32,7 @@ FAULTS = {
     "the disk is full: history": [
         "app/test_faults.py::test_a_question_that_cannot_be_stored_is_told_and_leaves_nothing_half_done",
         "app/test_faults.py::test_an_answer_that_cannot_be_stored_is_shown_and_stored_later",
+        "e2e/test_faults.py::test_a_full_disk_keeps_the_question_in_its_box",
     ],
     "the disk is full: download": [
         "model/test_download.py::test_a_full_disk_is_said_before_a_file_is_fetched"
@@ -38,23 +41,32 @@ FAULTS = {
         "app/test_moving.py::test_a_disk_that_is_full_on_the_way_leaves_the_old_folder"
     ],
     "the data folder is read-only": [
-        "app/test_faults.py::test_a_data_folder_that_cannot_be_written_to_is_one_sentence"
+        "app/test_faults.py::test_a_data_folder_that_cannot_be_written_to_is_one_sentence",
+        "e2e/test_faults.py::test_a_data_folder_that_becomes_read_only_is_said",
     ],
     "the data folder is gone": [
         "app/test_bad_days.py::test_a_data_folder_that_vanishes_costs_no_answer_and_is_said",
         "app/test_moving.py::test_a_drive_that_is_not_there_is_said_and_no_empty_folder_takes_its_place",
     ],
     "the data folder is slow": ["app/test_bad_days.py::test_a_slow_drive_holds_up_neither_page_nor_answer"],
-    "the database is corrupt": ["app/test_database.py::test_a_damaged_file_is_kept_aside_and_said"],
+    "the database is corrupt": [
+        "app/test_database.py::test_a_damaged_file_is_kept_aside_and_said",
+        "e2e/test_faults.py::test_conversations_that_cannot_be_read_are_kept_aside",
+    ],
     "the database is a newer version's": [
-        "app/test_database.py::test_a_file_of_a_newer_version_is_not_touched"
+        "app/test_database.py::test_a_file_of_a_newer_version_is_not_touched",
+        "e2e/test_faults.py::test_conversations_that_cannot_be_read_are_kept_aside",
     ],
     "bits of a snapshot flip": ["cache/test_snapshot.py::test_no_flipped_bit_gets_into_a_cache"],
     "the model's folder is deleted": [
         "app/test_lost_files.py::test_a_mapped_file_that_shrinks_costs_one_answer_and_is_named",
         "app/test_models.py::test_a_file_that_vanished_is_named",
+        "e2e/test_faults.py::test_a_model_whose_folder_is_gone_is_named_with_what_to_do",
     ],
-    "the settings are broken": ["app/test_preferences.py::test_a_damaged_file_is_kept_aside_and_said"],
+    "the settings are broken": [
+        "app/test_preferences.py::test_a_damaged_file_is_kept_aside_and_said",
+        "e2e/test_faults.py::test_settings_that_cannot_be_read_are_kept_aside",
+    ],
     "the clock jumps": [
         "app/test_library.py::test_a_clock_that_was_set_back_does_not_shuffle_the_shelf",
         "app/test_history.py::test_a_clock_that_was_set_back_does_not_shuffle_the_conversations",
@@ -65,6 +77,7 @@ FAULTS = {
     "a reload at any moment": [
         "e2e/test_stream.py::test_a_page_reloaded_in_the_middle_of_an_answer_goes_on_with_it",
         "e2e/test_lost.py::test_a_reloaded_page_keeps_what_was_typed_and_forgets_what_was_sent",
+        "e2e/test_faults.py::test_a_reload_loses_nothing_at_any_moment",
     ],
 }
 

@@ -142,3 +142,54 @@ def test_the_main_job_by_keyboard_alone(serve, open_page, sample):
     page.keyboard.press("Enter")
     page.wait_for_selector("#turns .answer footer")
     assert page.locator("#turns .bubble").inner_text() == "Who keeps the clocks?"
+
+
+def test_an_offer_of_a_model_leaves_room_for_the_book(serve, open_page, sample):
+    """At 200 % zoom nothing of the book was in sight."""
+    page = opened(serve, open_page, sample, (1280, 800))
+    serve.desk.models.start()
+    page.wait_for_selector(".model-offer", state="visible")
+    page.set_viewport_size({"width": 640, "height": 400})
+    page.wait_for_selector(".model-offer", state="hidden")
+    title, choices = (page.locator(name).bounding_box() for name in (".card h2", "#summarize"))
+    assert title["y"] > 0 and title["y"] + title["height"] < choices["y"]
+
+
+def tab_to(page, name: str) -> None:
+    """By the Tab key alone."""
+    for _ in range(60):
+        if page.evaluate(FOCUSED % name):
+            return
+        page.keyboard.press("Tab")
+    raise AssertionError(
+        f"{name} is not to be reached: {page.evaluate('document.activeElement.outerHTML')[:200]}"
+    )
+
+
+def test_from_the_first_book_to_its_page_without_a_mouse(serve, open_page):
+    """A sample is opened, summarised, stopped, asked about, its mark followed, and Settings opened."""
+    told = "Of the stair he says that “there is no music in the world to come near it”."
+    fake = FakeRuntime(pace=0.1, prefill_steps=2, summary="\n\n".join([told] * 60), answer=told)
+    fake.context_tokens = 65_536
+    page = open_page(serve(fake))
+    tab_to(page, "[data-act=sample]")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".card-facts:has-text('tokens')")
+    tab_to(page, "#summarize")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#live-text p")
+    page.keyboard.press("Escape")
+    page.wait_for_selector("#turns .answer footer:has-text('Stopped by you')")
+    fake.pace = 0.002
+    page.keyboard.press("/")
+    page.keyboard.type("What of the stair?")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#turns .answer footer >> nth=1")
+    page.evaluate("document.activeElement.blur()")
+    tab_to(page, "#turns button.cite")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#passage", state="visible")
+    page.evaluate("document.activeElement.blur()")
+    tab_to(page, ".topbar-tools [data-toggle=settings]")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#settings", state="visible")

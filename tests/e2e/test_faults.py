@@ -1,0 +1,215 @@
+"""A person's computer on a bad day, seen from the page: each fault is told by cause and remedy, and what was
+asked, answered and typed is still there.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sqlite3
+import sys
+import time
+
+import pytest
+
+from app.database import STEPS
+from app.runtime import Runtime
+from core.config import Settings
+from tests.app.fake_runtime import SUMMARY, FakeRuntime
+from tests.app.test_faults import full, roomy
+from tests.app.test_runtime import SCRIPT
+from tests.e2e.test_accessible import problems
+from tests.e2e.test_asking import shot
+
+pytestmark = pytest.mark.e2e
+FIRST, SECOND = "Who keeps the clocks?", "And who moved their hands?"
+
+
+def quick() -> FakeRuntime:
+    return FakeRuntime(pace=0.002, prefill_steps=2)
+
+
+def opened(page, drop, sample) -> None:
+    drop(page, sample)
+    page.wait_for_selector(".card-facts:has-text('tokens')")
+
+
+def ask(page, question: str, *, answers: int) -> None:
+    page.fill("#question textarea", question)
+    page.press("#question textarea", "Enter")
+    page.wait_for_selector(f"#turns .answer footer >> nth={answers - 1}")
+
+
+def notice(page) -> str:
+    page.wait_for_selector(".notice")
+    return page.inner_text(".notice")
+
+
+def asked(page) -> list[str]:
+    return page.locator("#turns .bubble").all_inner_texts()
+
+
+def test_a_full_disk_keeps_the_question_in_its_box(serve, open_page, drop, sample):
+    """It is told, nothing is half stored, and with room again the same question goes through."""
+    fake = quick()
+    page = open_page(serve(fake))
+    opened(page, drop, sample)
+    ask(page, FIRST, answers=1)
+    fake.context_tokens, long = 1_000_000, SECOND * 400
+    full(serve.desk.history)
+    page.fill("#question textarea", long)
+    page.press("#question textarea", "Enter")
+    assert "disk is full" in notice(page) and "Make room" in notice(page)
+    shot(page, "fault-disk")
+    assert problems(page) == []
+    assert asked(page) == [FIRST] and page.input_value("#question textarea") == long
+    roomy(serve.desk.history)
+    page.press("#question textarea", "Enter")
+    page.wait_for_selector("#turns .answer footer >> nth=1")
+    page.reload()
+    page.wait_for_selector("#turns .answer footer >> nth=1")
+    assert asked(page) == [FIRST, long]
+
+
+def test_a_data_folder_that_becomes_read_only_is_said(serve, open_page, drop, sample):
+    page = open_page(serve(quick()))
+    opened(page, drop, sample)
+    ask(page, FIRST, answers=1)
+    serve.desk.history._db.execute("PRAGMA query_only = ON")
+    page.fill("#question textarea", SECOND)
+    page.press("#question textarea", "Enter")
+    assert "cannot be written to" in notice(page) and "Make it writable" in notice(page)
+    assert page.input_value("#question textarea") == SECOND
+    serve.desk.history._db.execute("PRAGMA query_only = OFF")
+    page.press("#question textarea", "Enter")
+    page.wait_for_selector("#turns .answer footer >> nth=1")
+    assert asked(page) == [FIRST, SECOND]
+
+
+def damaged(path) -> None:
+    path.write_bytes(b"what a disk that failed left behind " * 300)
+
+
+def newer(path) -> None:
+    db = sqlite3.connect(path)
+    db.execute(f"PRAGMA user_version = {len(STEPS) + 1}")
+    db.close()
+
+
+@pytest.mark.parametrize(("harm", "cause"), [(damaged, "damaged"), (newer, "newer version")])
+def test_conversations_that_cannot_be_read_are_kept_aside(serve, open_page, drop, sample, home, harm, cause):
+    path = home / "conversations.db"
+    harm(path)
+    before = path.read_bytes()
+    page = open_page(serve(quick()))
+    said = notice(page)
+    (aside,) = home.glob("conversations.aside-*.db")
+    assert cause in said and aside.name in said and aside.read_bytes() == before
+    shot(page, f"fault-database-{harm.__name__}")
+    page.click(".notice [data-act=dismiss]")
+    opened(page, drop, sample)
+    ask(page, FIRST, answers=1)
+    page.reload()
+    page.wait_for_selector("#turns .answer footer")
+    assert asked(page) == [FIRST]
+
+
+def test_settings_that_cannot_be_read_are_kept_aside(serve, open_page, home):
+    broken = '{"temperature": 0.9, "top_p'
+    (home / "settings.json").write_text(broken)
+    page = open_page(serve(quick()))
+    assert "settings.damaged.json" in notice(page) and "defaults hold" in notice(page)
+    assert (home / "settings.damaged.json").read_text() == broken
+    page.click(".topbar-tools [data-toggle=settings]")
+    page.fill("#set-temperature", "0.8")
+    page.press("#set-temperature", "Enter")
+    page.wait_for_selector(".setting:has(#set-temperature) [data-act=reset]")
+    assert json.loads((home / "settings.json").read_text()) == {"temperature": 0.8}
+
+
+def test_a_model_whose_folder_is_gone_is_named_with_what_to_do(serve, browser, tmp_path):
+    engine = Runtime(Settings(model=str(tmp_path / "my-model")))
+    url = serve(engine)
+    context = browser.new_context(viewport={"width": 1280, "height": 800})
+    try:
+        page = context.new_page()
+        page.goto(url)
+        page.wait_for_selector("body[data-connected] .engine-failed", timeout=60_000)
+        said = notice(page)
+        assert "my-model" in said and "Traceback" not in said
+        shot(page, "fault-model")
+        assert problems(page) == []
+        assert page.is_visible(".drop-hero"), "books can be opened all the same"
+    finally:
+        context.close()
+        engine.close()
+
+
+@pytest.fixture
+def scripted(monkeypatch):
+    """A real worker process whose engine says a letter in so many seconds."""
+    made = []
+
+    def start(slow_s: float) -> Runtime:
+        monkeypatch.setenv("SCRIPT_SLOW", str(slow_s))
+        made.append(Runtime(Settings(), worker=(sys.executable, str(SCRIPT))))
+        return made[-1]
+
+    yield start
+    for one in made:
+        one.close()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="killed by a signal")
+@pytest.mark.parametrize("when", ["while it reads", "in an answer"])
+def test_an_engine_that_is_killed_costs_one_answer(
+    serve, open_page, drop, sample, scripted, monkeypatch, when
+):
+    engine = scripted(3.0 if when == "while it reads" else 0.05)
+    page = open_page(serve(engine))
+    opened(page, drop, sample)
+    page.fill("#question textarea", FIRST)
+    page.press("#question textarea", "Enter")
+    page.wait_for_selector("#prefill-box" if when == "while it reads" else "#live-text p")
+    if when == "while it reads":
+        assert not page.is_visible("#live-text p")
+    monkeypatch.setenv("SCRIPT_SLOW", "0")
+    os.kill(engine.pid, signal.SIGKILL)
+    page.wait_for_selector("#turns .answer:has-text('nothing of the conversation is lost')")
+    shot(page, "fault-engine")
+    inside = page.eval_on_selector(".failed", "one => parseFloat(getComputedStyle(one).paddingInlineStart)")
+    assert inside >= 10, "the words stood on the border"
+    page.wait_for_selector(".engine-ready")
+    ask(page, SECOND, answers=2)
+    assert asked(page) == [FIRST, SECOND]
+    assert "You asked" in page.locator("#turns .answer .text").last.inner_text()
+
+
+@pytest.mark.parametrize("moment", ["a book is read", "it is written"])
+def test_a_reload_loses_nothing_at_any_moment(serve, open_page, drop, sample, moment):
+    fake = FakeRuntime(pace=0.05, prefill_steps=60, summary="\n\n".join([SUMMARY] * 6))
+    slow = {"read": slowly} if moment == "a book is read" else {}
+    page = open_page(serve(fake, **slow))
+    drop(page, sample)
+    if moment == "a book is read":
+        page.wait_for_selector(".opening")
+        page.reload()
+    page.wait_for_selector(".card-facts:has-text('tokens')", timeout=30_000)
+    page.wait_for_selector("body[data-connected] .engine-ready")
+    page.fill("#question textarea", "half a thought")
+    page.click("#summarize")
+    page.wait_for_selector("#live-text p" if moment == "it is written" else "#prefill-box")
+    page.reload()
+    fake.pace = 0.001
+    page.wait_for_selector("#turns .answer footer")
+    assert page.inner_text("#turns .answer .text").startswith(SUMMARY[:40])
+    page.wait_for_function("document.querySelector('#question textarea')?.value === 'half a thought'")
+    assert page.locator("#turns .answer").count() == 1 and len(fake.asked) == 1
+
+
+def slowly(path, *, password=None, ocr=False, progress=None, should_stop=None):
+    from core.documents import read_document
+
+    time.sleep(2)
+    return read_document(path, password=password)
