@@ -19,11 +19,12 @@ from core.model.gguf_write import Metadata, Tensor, write
 from core.model.quantised import q8_0
 from core.paths import whole_file
 
+Factors = dict[str, tuple[torch.Tensor, torch.Tensor]]  # by matrix: down [rank, in] and up [out, rank]
 _TOP = 127  # a signed byte's
 
 
-def save(path: Path, factors: dict[str, tuple[torch.Tensor, torch.Tensor]]) -> None:
-    """Writes factors by matrix name: down [rank, in] and up [out, rank], as signed bytes, one scale a rank.
+def save(path: Path, factors: Factors) -> None:
+    """Writes factors as signed bytes, one scale a rank.
 
     A byte is enough: rank r of the product changes by less than 1 % of its own size.
     """
@@ -37,8 +38,8 @@ def save(path: Path, factors: dict[str, tuple[torch.Tensor, torch.Tensor]]) -> N
         save_file(tensors, part)
 
 
-def load(path: Path) -> dict[str, tuple[torch.Tensor, torch.Tensor]]:
-    """The factors of `save`, float32: down [rank, in] and up [out, rank] by matrix name."""
+def load(path: Path) -> Factors:
+    """The factors of `save`, float32."""
     with safe_open(path, "pt") as held:
         names = sorted({key.rsplit(".", 1)[0] for key in held.keys()})  # noqa: SIM118 (no mapping)
 

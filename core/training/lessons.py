@@ -21,9 +21,9 @@ from core.text.words import translated as _
 from core.training.abstracts import abstracts, paragraphs, passages, stands_alone
 
 # how many neighbouring sections make a passage, and how often
-SECTIONS, SECTION_SHARES = (1, 2, 3, 5, 8), (48, 26, 12, 9, 5)
+SECTIONS, SECTION_SHARES = (1, 2, 3, 5, 8), (44, 32, 14, 7, 3)
 FOREIGN = 0.2  # of the questions are not answered by their passage
-SAME_STORY = 0.3  # of these are about another place of the same story: hard to tell, even for people
+SAME_STORY = 0.5  # of these are about another place of the same story: hard to tell, even for people
 SUMMARISED_WORDS = (320, 500, 700, 1000)
 ABSTRACT_WORDS, ABSTRACT_SENTENCES = (22, 120), 5
 NOTES_TOLD = (2, 3, 4)  # passages whose abstracts are told together

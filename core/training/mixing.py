@@ -16,10 +16,10 @@ from core.text.words import translated as _
 from core.training.lessons import Branch, Lesson
 from core.training.taught import Packed
 
-SHARES = {"facts": 0.62, "summaries": 0.22, "stories": 0.05, "chat": 0.06, "bare": 0.05}
+SHARES = {"facts": 0.80, "summaries": 0.05, "stories": 0.02, "chat": 0.04, "bare": 0.09}
 # of one id of an answer: there are many more ids in a summary than in a fact, and a refusal that weighs as
 # much as an answer is given to one in four of the questions that can be answered
-WEIGHTS = {"fact": 1.0, "foreign": 0.35, "summary": 0.5, "story": 0.5, "chat": 0.3, "bare": 0.1}
+WEIGHTS = {"fact": 1.0, "foreign": 0.45, "summary": 0.4, "story": 0.4, "chat": 0.3, "bare": 0.12}
 
 
 class Packer:

@@ -7,10 +7,12 @@ Stopped, it goes on when it is started again; the adapter, the curve and the fig
 from __future__ import annotations
 
 import argparse
+import hashlib
 import itertools
 import json
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -31,7 +33,7 @@ from core.training.mixing import Packer, mixed, skipped, steps
 from core.training.taught import Packed
 from core.training.teaching import Learner, Recipe, Taught
 
-_JUDGED = {"facts": 8, "summaries": 4, "bare": 3}  # lessons of each kind
+_JUDGED = {"facts": 30, "summaries": 4, "bare": 6}  # lessons of each kind
 
 
 def teach(
@@ -43,11 +45,15 @@ def teach(
     out: Path,
     report: Progress,
     every: int = 20,
+    start: Path | None = None,
     dtype: torch.dtype = torch.bfloat16,
 ) -> Path:
-    """Teaches until the recipe is done and returns the adapter's file in `out`. What is there already is not
-    done again. Raises UserError when the data or the folder do not suit.
+    """Teaches until the recipe is done and returns the adapter's file in `out`; `start` is an adapter to go
+    on from. What is there already is not done again. Raises UserError when the data or the folder do not
+    suit.
     """
+    if start is not None:
+        recipe = replace(recipe, start=hashlib.sha256(start.read_bytes()).hexdigest())
     workshop = Workshop(out)
     workshop.agree(recipe)
     tokenizer = Tokenizer.load(target)
@@ -55,7 +61,8 @@ def teach(
     chat = workshop.kept(
         "chat", lambda: list(answered(target, style, tokenizer, lambda part: report("chat", part)))
     )
-    taught = Taught(recipe, load_config(target), weights_in(target), dtype)
+    held = adapter.load(start) if start is not None else None
+    taught = Taught(recipe, load_config(target), weights_in(target), dtype, held)
     learner = Learner(recipe, taught)
     if (state := workshop.load_state(torch.device("cpu"))) is not None:
         learner.load(state)
@@ -121,6 +128,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, required=True, help="a folder with the questions and summaries")
     parser.add_argument("--out", type=Path, required=True, help="a folder for the adapter and its figures")
+    parser.add_argument(
+        "--start", type=Path, help="an adapter to go on from (default: the model as published)"
+    )
     parser.add_argument("--tokens", type=int, default=Recipe.__dataclass_fields__["tokens"].default)
     parser.add_argument("--seed", type=int, default=Recipe.__dataclass_fields__["seed"].default)
     parser.add_argument("--threads", type=int, default=1)
@@ -135,6 +145,7 @@ def main() -> None:
         ReadingStyle.from_record(entry.reading),
         out=given.out.expanduser(),
         report=_say,
+        start=given.start,
     )
 
 

@@ -34,14 +34,15 @@ class Recipe:
     MAY_CHANGE: ClassVar[tuple[str, ...]] = ("tokens", "step_tokens", "learning_rate")
 
     target: str
-    tokens: int = 780_000  # read in all; a run may be made longer or shorter until its rate falls
+    start: str = ""  # sha256 of the adapter that the run goes on from; none: nothing is learned yet
+    tokens: int = 650_000  # read in all; a run may be made longer or shorter until its rate falls
     step_tokens: int = 1024
     longest: int = 2048
     rank: int = 32
     strength: float = 2.0  # of up @ down
-    learning_rate: float = 1e-3
-    falling: float = 0.35  # the last part of the run, in which the rate falls to nothing
-    seed: int = 0
+    learning_rate: float = 7e-4
+    falling: float = 0.7  # the last part of the run, in which the rate falls to nothing
+    seed: int = 1
 
     def __post_init__(self) -> None:
         checks = (
@@ -61,9 +62,18 @@ class Recipe:
 
 
 class Taught:
-    """The model with its factors: `layers` are what the network computes with."""
+    """The model with its factors: `layers` are what the network computes with. `start`: factors to go on
+    from, as `adapter` gives them.
+    """
 
-    def __init__(self, recipe: Recipe, config: ModelConfig, weights: Weights, dtype: torch.dtype) -> None:
+    def __init__(
+        self,
+        recipe: Recipe,
+        config: ModelConfig,
+        weights: Weights,
+        dtype: torch.dtype,
+        start: adapter.Factors | None = None,
+    ) -> None:
         self._recipe = recipe
         dice = torch.Generator().manual_seed(recipe.seed)
         self.base: dict[str, torch.Tensor] = {}
@@ -76,15 +86,17 @@ class Taught:
                 found = {name: f"model.layers.{index}.{name}" for name in names}
                 held = [weights.tensor(f"{full}.weight") for full in found.values()]
                 layer[fused] = torch.cat(held).to(dtype).requires_grad_()
-                start = 0
+                row = 0
                 for full, matrix in zip(found.values(), held, strict=True):
                     self.base[full] = matrix.half()
-                    self._rows[full] = layer[fused], slice(start, start + len(matrix))
-                    start += len(matrix)
+                    self._rows[full] = layer[fused], slice(row, row + len(matrix))
+                    row += len(matrix)
                     bound = 1 / math.sqrt(matrix.shape[1])
                     down = torch.empty(recipe.rank, matrix.shape[1]).uniform_(-bound, bound, generator=dice)
                     self.factors[full] = down, torch.zeros(matrix.shape[0], recipe.rank)
             self.layers.append(layer)
+        for full, (down, up) in (start or {}).items():
+            self.factors[full] = down.clone(), up / recipe.strength
         self.network = Network(
             config,
             embedding=weights.tensor("model.embed_tokens.weight").to(dtype),
@@ -112,7 +124,7 @@ class Taught:
                 layer[name].grad = None
         return found
 
-    def adapter(self) -> dict[str, tuple[torch.Tensor, torch.Tensor]]:
+    def adapter(self) -> adapter.Factors:
         """The factors with the strength in them: what is added is up @ down."""
         return {name: (down, up * self._recipe.strength) for name, (down, up) in self.factors.items()}
 

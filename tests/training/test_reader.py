@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -103,12 +104,22 @@ class Stopped(Exception):
     """Somebody ends the run."""
 
 
-def run(target: Path, data: Path, out: Path, recipe: Recipe = RECIPE, *, stop_at: int | None = None) -> Path:
+def run(
+    target: Path,
+    data: Path,
+    out: Path,
+    recipe: Recipe = RECIPE,
+    *,
+    stop_at: int | None = None,
+    start: Path | None = None,
+) -> Path:
     def report(said: str, part: float | None) -> None:
         if stop_at is not None and said.startswith(f"step {stop_at},"):
             raise Stopped
 
-    return teach(recipe, target, data, STYLE, out=out, report=report, every=2, dtype=torch.float32)
+    return teach(
+        recipe, target, data, STYLE, out=out, report=report, every=2, start=start, dtype=torch.float32
+    )
 
 
 @pytest.fixture(scope="module")
@@ -298,6 +309,18 @@ def test_a_stopped_run_goes_on_as_if_it_had_not(taught: Path, target_dir: Path, 
     run(target_dir, data, tmp_path)
     whole, again = load_file(taught / "adapter.safetensors"), load_file(tmp_path / "adapter.safetensors")
     assert all(torch.equal(whole[name], again[name]) for name in whole)
+
+
+def test_a_run_goes_on_from_an_adapter(taught: Path, target_dir: Path, data: Path, tmp_path: Path):
+    start = taught / "adapter.safetensors"
+    little = replace(RECIPE, learning_rate=1e-9)
+    again, held = adapter.load(run(target_dir, data, tmp_path, little, start=start)), adapter.load(start)
+    for name, (down, up) in held.items():
+        assert torch.allclose(
+            again[name][1] @ again[name][0], up @ down, atol=0.01 * float((up @ down).abs().max())
+        )
+    with pytest.raises(UserError, match="start"):
+        run(target_dir, data, tmp_path, little)
 
 
 def test_a_folder_begun_otherwise_is_refused(taught: Path, target_dir: Path, data: Path):
