@@ -115,11 +115,16 @@ INLINE void decode_row(const struct planes *m, int64_t row, int64_t in, const st
     const uint8_t *low = low_of(m, row, in, bits), *high = high_of(m, row, in, bits);
     factors_of(m, row, in, f, group);
     const struct factors own = *f;
-    for (int64_t chunk = 0; chunk < in / CHUNK; chunk++)
+    const int64_t low_bytes = PAIR * low_bytes_of(in, bits), high_bytes = PAIR * (in * (bits - 4) / 8);
+    for (int64_t chunk = 0; chunk < in / CHUNK; chunk++) {
+        /* what is decoded next, while this is multiplied */
+        __builtin_prefetch(low + low_bytes + chunk * low_bytes_of(CHUNK, bits));
+        if (bits == 5 || bits == 6) __builtin_prefetch(high + high_bytes + chunk * (bits == 5 ? 4 : 8));
         for (int half = 0; half < 2; half++)
             for (int at = 0; at < 16; at += WIDTH)
                 *(vec_in *)(to + chunk * CHUNK + half * 16 + at) =
                     weights_at(low, high, own, chunk, half, at, bits, group);
+    }
 }
 
 /* `rows` rows of inputs by `many` rows of weights, straight from the codes. */
