@@ -172,7 +172,7 @@ def test_a_retrieval_cache_is_written_behind_what_it_selected(kernel, monkeypatc
         source = filled(model, rows=torch.bfloat16)
         cache = RetrievalKVCache(source, budget=32, chunk=16, recent=16)
         cache.policy.choose = lambda among, m: torch.arange(m).expand(3, 2, m)
-        type(cache.policy).ready = property(lambda self: True)
+        monkeypatch.setattr(type(cache.policy), "ready", property(lambda self: True))
         assert cache.refresh()
         calls = calls_of(model, monkeypatch)
         logits = runs.forward(ids(3, READ), cache)
