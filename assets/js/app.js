@@ -96,7 +96,8 @@
     }
     if (!focus) return;
     const inside = `${DRAWERS[name]} :is(input, button, select):not([tabindex="-1"])`;
-    document.querySelector(open ? inside : `.topbar-tools [data-toggle='${name}']`)?.focus();
+    const places = document.querySelectorAll(open ? inside : `.topbar-tools [data-toggle='${name}']`);
+    [...places].find((one) => one.offsetParent)?.focus();  // some are not shown at every width
   };
   // beside the middle the panel is there or not, also tomorrow; over it, it is folded away as a drawer is
   const hidePanel = (on, { focus = true } = {}) => {

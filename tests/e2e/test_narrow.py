@@ -193,3 +193,7 @@ def test_from_the_first_book_to_its_page_without_a_mouse(serve, open_page):
     tab_to(page, ".topbar-tools [data-toggle=settings]")
     page.keyboard.press("Enter")
     page.wait_for_selector("#settings", state="visible")
+    assert page.evaluate("document.querySelector('#settings').contains(document.activeElement)")
+    page.keyboard.press("Escape")
+    page.wait_for_selector("#settings", state="hidden")
+    assert page.evaluate("document.activeElement.dataset.toggle") == "settings"
