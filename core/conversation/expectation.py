@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from core.conversation.reading import Part, ReadingStyle
+from core.conversation.reading import HEARD_PASSAGES, Part, ReadingStyle
 from core.events import Event, Prefill, Stats
 from core.planning.costs import PASSAGE_TOKENS, PASSAGES
 from core.planning.plan import Plan
@@ -11,6 +11,7 @@ _NEWEST = 0.5  # weight of the newest measurement
 _LEAST_TOKENS = 256  # a shorter prompt says little of the speed of a book
 _LEAST_ROUNDS = 8
 _SHORT_ANSWER_TOKENS = 40
+_DRAWN_ANSWER_TOKENS = 10  # in a few words, as a model with consensus answers (docs/LOG.md)
 
 
 class Expectation:
@@ -62,8 +63,12 @@ class Expectation:
 
     def passages_s(self, style: ReadingStyle) -> float:
         """Seconds in which most questions are answered from passages, each with a short answer."""
-        written = min(style.note_tokens, _SHORT_ANSWER_TOKENS)
-        return PASSAGES * (self.reading_s(PASSAGE_TOKENS) + self.writing_s(written, PASSAGE_TOKENS))
+        read_s = self.reading_s(PASSAGE_TOKENS)
+        answer_s = self.writing_s(min(style.note_tokens, _SHORT_ANSWER_TOKENS), PASSAGE_TOKENS)
+        answer_s += style.consensus * self.writing_s(_DRAWN_ANSWER_TOKENS, PASSAGE_TOKENS)
+        if style.doubt is None:
+            return PASSAGES * (read_s + answer_s)
+        return HEARD_PASSAGES * read_s + answer_s  # the one that is asked first says it, mostly
 
     def _expected_tbt_s(self, context_tokens: int) -> float:
         """Plain decoding's time grows with the context; with drafts it is no longer than at the full one."""

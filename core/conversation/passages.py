@@ -20,7 +20,7 @@ from core.conversation.books import Books
 from core.conversation.books import passage as text_of
 from core.conversation.consensus import agreed, drawn
 from core.conversation.following import looked_up, restated
-from core.conversation.reading import Part, ReadingPlan, ReadingStyle, place_name
+from core.conversation.reading import HEARD_PASSAGES, Part, ReadingPlan, ReadingStyle, place_name
 from core.conversation.reranking import Heard, doubted, reranked
 from core.conversation.turns import Turns
 from core.documents.document import Document
@@ -33,7 +33,6 @@ from core.text.tokenizer import Tokenizer
 from core.text.words import translated as _
 
 MOST_PASSAGES = 6  # that are asked
-_HEARD_PASSAGES = 8  # that the model puts in order before: each is read for it
 _SHOWN_PASSAGES = 3  # where none answers
 _QUOTE_CHARS = 500
 # in words of the model's own: "the text does not mention him", "her name is not given"
@@ -93,7 +92,7 @@ class FromPassages:
             for one, score in near
             if any(place.start <= one.start and one.end <= place.end for place in plan.parts)
         ]
-        return inside[: MOST_PASSAGES if self._style.doubt is None else _HEARD_PASSAGES]
+        return inside[: MOST_PASSAGES if self._style.doubt is None else HEARD_PASSAGES]
 
     def ranked(self, run: Run, found: Sequence[tuple[Passage, float]]) -> Generator[Event, None, list[Heard]]:
         """What is `found`, read and put in order by the model; fewer where somebody stopped it."""

@@ -17,6 +17,8 @@ from core.documents.document import Document, Section
 from core.errors import UserError
 from core.text.words import translated as _
 
+HEARD_PASSAGES = 8  # that a model with `doubt` puts in order before one is asked: each is read for it
+
 
 @dataclass(frozen=True, slots=True)
 class ReadingStyle:

@@ -9,7 +9,7 @@ import pytest
 
 from core.config import Settings
 from core.conversation.expectation import Expectation
-from core.conversation.reading import ReadingStyle
+from core.conversation.reading import HEARD_PASSAGES, ReadingStyle
 from core.errors import UserError
 from core.hardware.gpus import imagined_hardware
 from core.model.catalogue import EMBEDDED, find
@@ -109,6 +109,9 @@ def test_passages_are_as_many_and_as_long_as_the_session_asks():
     asked = session.passages_s(ReadingStyle())
     written = PASSAGES * 40 * session._expected_tbt_s(PASSAGE_TOKENS)
     assert asked - written == pytest.approx(PASSAGES * PASSAGE_TOKENS * 0.01)
+    first = session.passages_s(ReadingStyle(doubt=-5.0, consensus=10))
+    written = (40 + 10 * 10) * session._expected_tbt_s(PASSAGE_TOKENS)
+    assert first - written == pytest.approx(HEARD_PASSAGES * PASSAGE_TOKENS * 0.01), "eight are put in order"
 
 
 def test_a_book_longer_than_the_context_is_read_in_parts():
