@@ -1,8 +1,9 @@
 """Passages found by words, put in the order of the model that is to answer. Values in, values out.
 
 Words find a passage that is about the same things; a model that has read it tells, without writing anything,
-how likely the question is behind it (query likelihood: Ponte and Croft 1998, https://doi.org/10.1145/290941.291008;
-by a language model as a reranker: Sachan et al. 2022, arXiv 2204.07496) and whether it would refuse.
+how likely the question is behind it (query likelihood: Ponte and Croft 1998,
+https://doi.org/10.1145/290941.291008; by a language model as a reranker: Sachan et al. 2022, arXiv
+2204.07496) and whether it would refuse.
 """
 
 from __future__ import annotations

@@ -8,61 +8,13 @@ import pytest
 
 from core.ask import Exchange
 from core.config import MODES
-from core.conversation.asking import asked_of_passage
 from core.conversation.following import leant_on
 from core.conversation.notes import NoteStore
-from core.documents.document import Document, Section
 from core.documents.quotes import find_quotes
 from core.errors import UserError
 from core.events import Delta, Prefill, Reading
-from tests.fakes import CharTokenizer, FakeEngine
+from tests.conversation.ferry import HIDDEN, LOST, QUESTION, REFUSAL, prompts, reader, shown, told
 from tests.talks import STYLE, ask, encoded, finished, make
-
-REFUSAL = STYLE.refusal
-SUMMER = "Once in the summer the keeper of the ferry painted his boat. "
-FACTS = (
-    "The ferryman Oddo hid the silver key under the third plank of the jetty. Nobody saw him do it.",
-    "Oddo told the priest that the silver key was lost. The priest did not believe the ferryman.",
-    "In spring the widow Brandt found a key of copper in her well. It opened nothing at all.",
-    "The schoolmaster counted the herring boats, and 41 of them came home before the storm.",
-)
-
-
-def told(*, pages: bool = False) -> Document:
-    """A chapter of some 300 words round every fact."""
-    text, sections, starts = "", [], []
-    for number, fact in enumerate(FACTS, 1):
-        start = len(text)
-        starts.append(start)
-        filler = " ".join(
-            f"Number {number * 100 + at} of the tales has no end and no moral." for at in range(26)
-        )
-        text += f"{fact}\n\n{filler}\n\n"
-        sections.append(Section(f"Chapter {number}", start, len(text)))
-    return Document("Ferry", "", "txt", text, tuple(sections), tuple(starts if pages else ()), sha256="f")
-
-
-def reader(answers: dict[str, str]):
-    """Answers a prompt by the passage it holds: the first key that stands in it; else it refuses."""
-
-    def reply(ids, params):
-        prompt = CharTokenizer().decode(ids)
-        said = next((answer for words, answer in answers.items() if words in prompt), REFUSAL)
-        return encoded(said)
-
-    return reply
-
-
-def prompts(engine: FakeEngine) -> list[str]:
-    return [CharTokenizer().decode(ids) for ids in engine.prompts]
-
-
-def shown(events: list) -> str:
-    return "".join(event.text for event in events if isinstance(event, Delta))
-
-
-QUESTION = "Where is the silver key?"
-HIDDEN = {"third plank": "Under the third plank of the jetty."}
 
 
 def test_only_passages_are_read_and_the_answer_rests_on_the_books_words():
@@ -147,9 +99,6 @@ def test_a_refusal_is_not_written_to_its_end():
     assert written < len(engine.prompts) * len(REFUSAL)
 
 
-LOST = "The priest heard that the silver key was lost."  # of the passage that the question points at first
-
-
 def test_the_first_passage_that_says_it_answers_and_no_more_are_read():
     """Each costs seconds before the first word."""
     session, engine = make(reader({**HIDDEN, "priest": LOST}))
@@ -173,104 +122,6 @@ def test_the_first_passage_that_says_it_answers_and_no_more_are_read():
 def test_an_answer_in_words_of_the_question_alone_is_none(question: str, answer: str, given: bool):
     session, _ = make(reader({"third plank": answer}))
     assert finished(ask(session, told(), question, fit="passages")).text.startswith(answer) is given
-
-
-def doubting(
-    answers: dict[str, str],
-    likely: dict[str, float],
-    asked: dict[str, float] | None = None,
-    **weights: float | None,
-):
-    """A session whose model would refuse so likely about the passages with these words, and find the question
-    so likely behind those of `asked`. What it was asked the likelihood of is kept.
-    """
-    style = dataclasses.replace(STYLE, **{"doubt": -2.0, **weights})
-    session, engine = make(reader(answers), style=style)
-    heard = []
-
-    def weighed(ids, said) -> list[float]:
-        heard.append(CharTokenizer().decode(said))
-        prompt, tail = CharTokenizer().decode(ids), len(REFUSAL)
-
-        def value(known: dict[str, float], usual: float) -> float:
-            return next((one for words, one in known.items() if words in prompt), usual)
-
-        # the wording around the person's own words counts for nothing
-        start = heard[-1].index(QUESTION)
-        own = value(asked or {}, -50.0) / len(QUESTION)
-        around = [-1e6 * len(ids)] * (len(said) - len(QUESTION) - tail)
-        around[start:start] = [own] * len(QUESTION)
-        return [*around, *([value(likely, -99.0) / tail] * tail)]
-
-    engine.likely = weighed
-    return session, engine, heard
-
-
-@pytest.mark.parametrize(("likely", "given"), [(-1.9, False), (-2.1, True)])
-def test_a_passage_that_the_model_doubts_gives_no_answer(likely: float, given: bool):
-    """Greedy text does not tell it: a refusal of one in three is never written."""
-    session, engine, heard = doubting(HIDDEN, {"third plank": likely})
-    text = finished(ask(session, told(), QUESTION, fit="passages")).text
-    assert text.startswith("Under the third plank" if given else "The book does not seem to say.")
-    assert heard and all(one.endswith(REFUSAL) and QUESTION in one for one in heard)
-
-
-def test_a_doubted_passage_is_not_asked():
-    session, engine, _ = doubting({**HIDDEN, "priest": LOST}, {"priest": -0.5})
-    done = finished(ask(session, told(), QUESTION, fit="passages"))
-    assert done.text.startswith(HIDDEN["third plank"]) and done.sources == ("a passage of Chapter 1",)
-    written = [one for one in prompts(engine) if one.endswith(QUESTION)]
-    assert len(written) == 1 and "third plank" in written[0]
-
-
-@pytest.mark.parametrize(
-    ("asked", "likely", "weights", "first"),
-    [
-        ({}, {}, {}, LOST),  # by words
-        ({"third plank": -20.0}, {}, {"asked_weight": 1.0}, HIDDEN["third plank"]),
-        ({"priest": -20.0}, {}, {"asked_weight": 1.0}, LOST),
-        ({"third plank": -20.0}, {}, {}, LOST),  # a model that was not measured to gain by it
-        ({}, {"priest": -5.0}, {"refused_weight": 1.0}, HIDDEN["third plank"]),
-        ({"priest": -20.0}, {"priest": -70.0}, {"asked_weight": 1.0, "refused_weight": 1.0}, LOST),
-    ],
-)
-def test_the_model_puts_the_passages_in_order(asked: dict, likely: dict, weights: dict, first: str):
-    """The question is likelier behind the passage that answers it, and the refusal less so."""
-    session, _, _ = doubting({**HIDDEN, "priest": LOST}, likely, asked, **weights)
-    assert finished(ask(session, told(), QUESTION, fit="passages")).text.startswith(first)
-
-
-@pytest.mark.parametrize(("margin", "given"), [(0.0, True), (0.5, False)])
-def test_a_question_no_likelier_behind_its_passage_than_behind_others_is_doubted(margin: float, given: bool):
-    asked = {"third plank": -60.0}  # 50 behind the others
-    session, _, _ = doubting(HIDDEN, {"third plank": -2.5}, asked, margin_weight=margin)
-    text = finished(ask(session, told(), QUESTION, fit="passages")).text
-    assert text.startswith("Under the third plank") is given
-
-
-def test_where_the_model_refuses_the_nearest_passages_are_shown_in_its_order():
-    session, _, _ = doubting({}, {}, {"third plank": -20.0}, asked_weight=1.0)
-    text = finished(ask(session, told(), QUESTION, fit="passages")).text
-    assert text.index("Chapter 1:") < text.index("Chapter 2:")
-
-
-def test_what_was_read_to_be_put_in_order_is_not_read_again_to_answer():
-    session, engine, heard = doubting(HIDDEN, {})
-    ask(session, told(), QUESTION, fit="passages")
-    assert max(engine.fed[len(heard) :]) <= len(asked_of_passage(STYLE, QUESTION)) + 5
-
-
-def test_what_is_put_in_order_can_be_stopped():
-    session, _, heard = doubting(HIDDEN, {})
-    done = finished(ask(session, told(), QUESTION, fit="passages", should_stop=lambda: len(heard) == 1))
-    assert done.reason == "user" and not done.text and len(heard) == 1
-    assert "Stopped in passage 2 of 4." in done.notes
-
-
-def test_a_model_whose_refusals_were_not_measured_is_not_asked_whether_it_doubts():
-    session, _, heard = doubting(HIDDEN, {"third plank": 0.0}, doubt=None)
-    assert finished(ask(session, told(), QUESTION, fit="passages")).text.startswith("Under the third plank")
-    assert not heard
 
 
 def test_where_nothing_says_it_the_nearest_passages_are_shown():
