@@ -8,7 +8,8 @@
     python3 launcher.py repair          make the environment anew
     python3 launcher.py update FROM     take the newer version in this folder or archive, or go back
     python3 launcher.py uninstall       list what belongs to the program, ask, and remove it (--yes: do not
-                                        ask; --data: books, conversations and models, too)
+                                        ask; --data: books, conversations and models, too;
+                                        --caches: caches that other programs share, too)
 
 Standard library only. This file keeps to syntax that every Python since 2.7 can read, so that an old one gets
 a sentence instead of a syntax error; everything newer lives in installer/.

@@ -15,7 +15,7 @@ from app.turns import Turn, exchanges, going_on, retelling, wording
 from core.ask import Ask, Exchange
 from core.documents.document import Document
 from core.errors import UserError
-from core.events import Event, Failed, Finished, Loading, Prefill
+from core.events import Delta, Event, Failed, Finished, Loading, Prefill, Preparing
 from core.text.words import translated as _
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ class Asking:
     def start_fresh(self) -> None:
         """Asks in a new conversation."""
         if waiting := self._taken():
-            self._desk.new_conversation()
+            self._desk.talks.begin()
             self._send(replace(waiting.ask, history=()), None)
 
     def cancel(self) -> None:
@@ -207,6 +207,11 @@ class Asking:
                 told = event.text.strip()
             elif isinstance(event, Prefill) and event.total_tokens:
                 yield Loading(stage, event.done_tokens / event.total_tokens, event.eta_s)
+            elif isinstance(event, Preparing):
+                yield Loading(_("Preparing memory"), event.done_bytes / event.total_bytes, event.eta_s)
+            elif isinstance(event, Delta):
+                more = max(0, RETOLD_TOKENS - event.stats.new_tokens)
+                yield Loading(stage, 1 - more / RETOLD_TOKENS, more * event.stats.tbt_mean_ms / 1e3)
         self._desk.history.leave_out(ask.conversation_id, number, since, told)
         first = (Exchange(retelling(), told),) if told else ()
         yield from engine.ask(replace(ask, history=first + ask.history))

@@ -22,6 +22,22 @@ class Conversations:
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
 
+    def select(self, conversation_id: str) -> None:
+        """Goes back to an older conversation about the open book."""
+        desk = self._desk
+        if desk.refuse_while_busy():
+            return
+        for talk in desk.history.conversations(desk.book_id):
+            if talk.id == conversation_id:
+                desk.lay(talk.id, talk.until)
+
+    def begin(self) -> None:
+        """Puts the conversation away and starts an empty one with the same limit; the book stays in the
+        engine's memory.
+        """
+        if not self._desk.refuse_while_busy():
+            self._desk.lay("", self._desk.until)
+
     def rename(self, conversation_id: str, title: str) -> None:
         """Gives a conversation another name; an empty one changes nothing."""
         if title := " ".join(title.split())[:TITLE_CHARS]:
@@ -50,14 +66,14 @@ class Conversations:
         if desk.refuse_while_busy() or not any(turn.number == number for turn in desk.turns):
             return False
         made = desk.history.fork(desk.conversation_id, number, _("Fork of “{title}”"))
-        desk.select_conversation(made)
+        self.select(made)
         self._desk.shelf_changed()
         return True
 
     def ask_otherwise(self, number: int) -> None:
         """Opens a copy that ends before the question `number`, for another wording of it."""
         if number <= 1:
-            self._desk.new_conversation()
+            self.begin()
         else:
             self.fork(number - 1)
 
@@ -103,5 +119,5 @@ class Conversations:
             raise UserError(words.format(title=made.book_title))
         talk = desk.history.bring_in(made.book_id, made.title, made.turns)
         desk.select_book(made.book_id)
-        desk.select_conversation(talk)
+        self.select(talk)
         self._desk.shelf_changed()

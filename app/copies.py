@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING
 
 from app.fetching import Fetching, Pace
 from app.models import Models
+from core.documents.safely import ReadingCancelled
 from core.errors import UserError
+from core.model.catalogue import title_of
 from core.model.foreign import entry_safely
 from core.model.gguf import MAGIC
 from core.model.gguf_parts import parts_of
@@ -63,10 +65,10 @@ class Copies:
         threading.Thread(target=self._move, args=given, name="move a model", daemon=True).start()
 
     def _move(self, name: str, folder: Path, pace: Pace) -> None:
-        said = _("{name} is where it was.").format(name=name)
+        said = _("{name} is where it was.").format(name=title_of(name))
         try:
             where = move(name, folder, progress=self._shown(name, pace), should_stop=self._stop.is_set)
-            said = _("{name} lies in {folder} now.").format(name=name, folder=where)
+            said = _("{name} lies in {folder} now.").format(name=title_of(name), folder=where)
         except Stopped:
             pass
         except UserError as error:
@@ -91,10 +93,11 @@ class Copies:
         try:
             stage.mkdir()
             await self._written(stage / name, size, pieces)
-            await asyncio.to_thread(entry_safely, stage / name)
+            self._shown(name, Pace(size))(_("Looking at the file"), None)
+            await asyncio.to_thread(entry_safely, stage / name, should_stop=self._stop.is_set)
             finish(stage, repo="")
             stage.rename(folder)
-        except Stopped:
+        except (Stopped, ReadingCancelled):
             raise UserError(_("{name} was not copied.").format(name=name)) from None
         except OSError as error:
             said = _("{name} could not be copied ({reason}). Nothing of it is kept.")

@@ -23,8 +23,9 @@ from app.meter import Meter
 from app.models import Models
 from app.models_used import ModelsUsed
 from app.open_book import OpenBook
-from app.preferences import Preferences, differ
+from app.preferences import Preferences
 from app.removal import Removal
+from app.running import Running
 from app.shelf import Shelf
 from app.storage import Storage
 from app.turns import Turn, asked_again
@@ -63,7 +64,6 @@ class Desk:
     ) -> None:
         self.engine, self.library, self.history, self.models = engine, library, history, models
         self.preferences = preferences or Preferences(Settings())
-        self._running = self.preferences.settings  # what the engine was started with
         self.intake = Intake(
             self, upload_dir=upload_dir, read=read, cover=cover, can_ocr=can_ocr, samples=samples
         )
@@ -83,7 +83,7 @@ class Desk:
         )
         self.talks, self.shelf, self.removal = Conversations(self), Shelf(self), Removal(self)
         self.asking, self.meter, self.tree = Asking(self), Meter(self), Chapters(self)
-        self.storage, self.comparing = Storage(self), Comparing(self)
+        self.storage, self.comparing, self.running = Storage(self), Comparing(self), Running(self)
         # whether the end of the last tab may end the app; whether that tab went before anybody was asked
         self.closable = self.was_left = False
         history.settle()
@@ -162,28 +162,15 @@ class Desk:
         self.shelf_version += 1
         self.change()
 
-    # --- conversations
+    # --- the conversation, and how much of the book it is about
 
-    def select_conversation(self, conversation_id: str) -> None:
-        """Goes back to an older conversation about the open book."""
-        if self.refuse_while_busy():
-            return
-        for talk in self.history.conversations(self.book_id):
-            if talk.id == conversation_id:
-                with self._lock:
-                    self.conversation_id, self.job, self.notice = conversation_id, None, None
-                    self.until = self._limit(talk.until)
-                    self.reading.limited()
-                self.change()
-
-    def new_conversation(self) -> None:
-        """Puts the conversation away and starts an empty one with the same limit; the book stays in the
-        engine's memory.
-        """
-        if not self.refuse_while_busy():
-            with self._lock:
-                self.conversation_id, self.job, self.notice = "", None, None
-            self.change()
+    def lay(self, conversation_id: str, until: int | None) -> None:
+        """Puts a conversation about the open book on the desk, with its limit; "": an empty one."""
+        with self._lock:
+            self.conversation_id, self.job, self.notice = conversation_id, None, None
+            self.until = self._limit(until)
+            self.reading.limited()
+        self.change()
 
     def limit(self, chapter: int) -> None:
         """Nothing behind `chapter` is read or shown in this conversation from now on; 0: all of the book
@@ -217,11 +204,6 @@ class Desk:
         return self.preferences.settings.fit
 
     @property
-    def unapplied(self) -> list[str]:
-        """The settings that the engine will know when it is started again."""
-        return differ(self._running, self.preferences.settings)
-
-    @property
     def asks_when_closed(self) -> bool:
         """Whether the person is to be asked what closing the last tab means."""
         origin = self.preferences.origin("when_closed")
@@ -238,16 +220,6 @@ class Desk:
     def reset(self, key: str) -> None:
         """Sets a key back to its default."""
         self.preferences.reset(key)
-        self.change()
-
-    def apply_settings(self) -> None:
-        """Starts the engine again with the settings as they are now."""
-        if self.refuse_while_busy() or not self.unapplied:
-            return
-        self._running = self.preferences.settings
-        threading.Thread(
-            target=self.engine.renew, args=(self._running,), name="settings", daemon=True
-        ).start()
         self.change()
 
     # --- answers
@@ -297,20 +269,6 @@ class Desk:
         job = self.job
         if job and job.snapshot.running:
             job.stop()
-
-    def restart_engine(self) -> None:
-        """Starts a failed engine again."""
-        if self.engine.state == "failed":
-            self.engine.start()
-        self.change()
-
-    def cancel_loading(self) -> None:
-        """Goes back to the model and the settings before."""
-        before = self.engine.cancel_loading()
-        if before is not None:
-            self._running = before
-            self.used.went_back(before)
-        self.change()
 
     def dismiss(self) -> None:
         """Takes the message away."""

@@ -19,7 +19,19 @@ from app.history import History
 from app.levels import Heard
 from app.pacing import Pacer, cut
 from app.turns import Turn
-from core.events import Delta, Event, Failed, Finished, Loading, Looked, Piece, Prefill, Reading, Stats
+from core.events import (
+    Delta,
+    Event,
+    Failed,
+    Finished,
+    Loading,
+    Looked,
+    Piece,
+    Prefill,
+    Preparing,
+    Reading,
+    Stats,
+)
 from core.stats import combined
 from core.text.words import translated as _
 
@@ -29,13 +41,14 @@ SAVE_EVERY_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What is known of the answer at one moment. `phase`: starting | loading | prefill | streaming | finished
-    | failed.
+    """What is known of the answer at one moment. `phase`: starting | loading | preparing | prefill |
+    streaming | finished | failed.
     """
 
     phase: str = "starting"
     loading: Loading | None = None
     reading: Reading | None = None
+    preparing: Preparing | None = None
     prefill: Prefill | None = None
     pieces: tuple[Piece, ...] = ()
     looked: tuple[Looked, ...] = ()  # where the model looked for these pieces
@@ -150,6 +163,8 @@ class Job:
             self._set(phase="loading", loading=event)
         elif isinstance(event, Reading):
             self._next_part(event)
+        elif isinstance(event, Preparing):
+            self._set(phase="preparing", preparing=event)
         elif isinstance(event, Prefill):
             self._set(phase="prefill", prefill=event)
         elif isinstance(event, Delta):

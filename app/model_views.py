@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from app.fetching import Fetching
 from app.models import Model
-from app.own_files import Choosing
+from app.own_files import Choosing, Looking
 from app.templating import render
 from core.model.catalogue import not_yet
 from core.text.words import marked as N_
@@ -56,3 +56,8 @@ def model_files_html(choosing: Choosing | None) -> str:
 def fetching_html(fetching: Fetching | None) -> str:
     """The download: how far it is, and what can be done about it."""
     return render("fetching.html", fetching=fetching) if fetching else ""
+
+
+def looking_html(looking: Looking | None) -> str:
+    """The model file that is looked at, for how long at most, and a way out."""
+    return render("looking.html", looking=looking) if looking else ""

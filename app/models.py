@@ -64,6 +64,7 @@ class Model:
     times: str = ""  # to the first answer, and to read a book
     disk_bytes: int = 0
     path: str = ""  # of a file of the person's own
+    file: str = ""  # of a GGUF on the hub
 
     @property
     def id(self) -> str:
@@ -104,6 +105,7 @@ def _model(offer: Offer, hardware: Hardware, settings: Settings) -> Model:
     parts = [one for one in (entry, draft_for(entry)) if one is not None and not is_downloaded(one)]
     return Model(
         name=entry.name,
+        file=entry.file,
         licence=entry.licence,
         languages=entry.languages,
         chat=entry.chat,

@@ -6,18 +6,21 @@ import shutil
 import threading
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from app.copies import Copies
 from app.models import chosen, remember
-from app.own_files import Choosing, drop, forget_folder, keep, look_into, name_folder, named_folders
+from app.own_files import Choosing, Looking, drop, forget_folder, keep, look_into, name_folder, named_folders
 from app.system_dialog import chosen_file, dialog_command
 from core import paths
 from core.config import Settings
+from core.documents.safely import ReadingCancelled
 from core.errors import UserError
-from core.model.elsewhere import Found, found_below, found_elsewhere
-from core.model.foreign import entry_safely
+from core.model.catalogue import title_of
+from core.model.elsewhere import Found, found_below, found_elsewhere, longest_s
+from core.model.foreign import LIMITS, entry_safely
 from core.text.words import size
 from core.text.words import translated as _
 
@@ -28,12 +31,15 @@ if TYPE_CHECKING:
 class ModelsUsed:
     """The models of a desk, as its page asks for them: a name that comes from there must be in the list.
 
-    `choosing`: what is shown to choose a file from; None while nobody does.
+    `choosing`: what is shown to choose a file from, `looking`: the file that was chosen, while it is looked
+    at; None while there is none.
     """
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
         self.choosing: Choosing | None = None
+        self.looking: Looking | None = None
+        self._given_up = self._found_enough = threading.Event()  # each look and each search has its own
         self.copies = Copies(desk.models, desk.say)
         self._dialog = threading.Lock()
         # the model that was asked for last, and what was chosen before that
@@ -62,16 +68,17 @@ class ModelsUsed:
         desk = self._desk
         if name == desk.engine.model_name:
             said = _("{name} is in use. Change to another model, then delete it.")
-            desk.say(said.format(name=name), "info")
+            desk.say(said.format(name=title_of(name)), "info")
             return
         try:
             freed = desk.models.delete(name)
         except OSError as error:
             said = _("{name} could not be deleted ({reason}). Close what has its files open, and try again.")
-            desk.say(said.format(name=name, reason=error.strerror or error))
+            desk.say(said.format(name=title_of(name), reason=error.strerror or error))
             return
         if freed:
-            desk.say(_("{name} is deleted: {size} given back.").format(name=name, size=size(freed)), "info")
+            gone = _("{name} is deleted: {size} given back.")
+            desk.say(gone.format(name=title_of(name), size=size(freed)), "info")
 
     # --- files of one's own
 
@@ -103,12 +110,18 @@ class ModelsUsed:
         """Shows what other programs keep, and what is below folders that were named. The person's yes is the
         button's.
         """
-        self._search(lambda: found_elsewhere(named_folders()))
+        named = named_folders()
+        self._search(partial(found_elsewhere, named), longest_s(len(named), programs=True))
 
     def search_below(self, folder: str) -> None:
         """Remembers a folder, and shows which models are below it and those named before."""
         name_folder(Path(folder))
-        self._search(lambda: found_below(named_folders()))
+        named = named_folders()
+        self._search(partial(found_below, named), longest_s(len(named)))
+
+    def stop_searching(self) -> None:
+        """Ends the search; what was found so far is shown."""
+        self._found_enough.set()
 
     def forget_folder(self, folder: str) -> None:
         """Searches below a folder no more."""
@@ -127,7 +140,7 @@ class ModelsUsed:
         """Shows folders that a downloaded model may be moved to."""
         if name == self._desk.engine.model_name:
             said = _("{name} is in use. Change to another model, then move it.")
-            self._desk.say(said.format(name=name), "info")
+            self._desk.say(said.format(name=title_of(name)), "info")
             return
         self.choosing = Choosing(moving=name)
         self.look_into("")
@@ -149,48 +162,73 @@ class ModelsUsed:
             return
         self.file(str(file))
 
-    def _search(self, find: Callable[[], list[Found]]) -> None:
+    def _search(self, find: Callable[..., list[Found]], most_s: float) -> None:
         named = tuple(map(str, named_folders()))
-        self._show(Choosing(searching=True, named=named))
+        self._found_enough.set()
+        self._found_enough = enough = threading.Event()
+        self._show(Choosing(searching_s=most_s, named=named))
 
         def search() -> None:
-            found = tuple(find())
-            if self.choosing is not None and self.choosing.searching:  # nobody closed it
+            found = tuple(find(should_stop=enough.is_set))
+            if self.choosing is not None and self.choosing.searching_s and enough is self._found_enough:
                 self._show(Choosing(found=found, named=named))
 
         threading.Thread(target=search, name="models elsewhere", daemon=True).start()
 
     def done_choosing(self) -> None:
         """Shows no folder any more."""
+        self.stop_searching()
         self._show(None)
 
     def file(self, path: str) -> None:
         """Uses a model file where it lies, in the background; what is wrong with it is said."""
-        said = _("Looking at {file}.").format(file=path)
-        self._desk.say(said, "info")
-        threading.Thread(target=self._file, args=(Path(path),), name="own model", daemon=True).start()
+        self.stop_looking()
+        self._given_up = given_up = threading.Event()
+        self._look(Looking(path, LIMITS.time_s))
+        threading.Thread(
+            target=self._file, args=(Path(path), given_up), name="own model", daemon=True
+        ).start()
+
+    def stop_looking(self) -> None:
+        """Gives up the file that is looked at; the model in use stays."""
+        self._given_up.set()
+        self._look(None)
 
     def forget(self, path: str) -> None:
         """Takes a file off the list. The file stays where it is."""
         if drop(Path(path)):
             self._desk.models.start()
 
-    def _file(self, path: Path) -> None:
-        desk = self._desk
+    def _file(self, path: Path, given_up: threading.Event) -> None:
         try:
-            file = entry_safely(path).folder
+            file = entry_safely(path, should_stop=given_up.is_set).folder
             keep(file)
+            self._desk.models.look_again()
+        except ReadingCancelled:
+            return
         except (UserError, OSError) as error:
-            desk.say(str(error))
+            self._desk.say(str(error))
+        else:
+            self._use_file(file, given_up)
+        finally:
+            if given_up is self._given_up:
+                self._look(None)
+
+    def _use_file(self, file: Path, given_up: threading.Event) -> None:
+        desk = self._desk
+        if given_up.is_set():
             return
         self.choosing = None
-        desk.models.look_again()
         found = next((one for one in desk.models.list if one.path == str(file)), None)
         if found is None or not found.fits:
             desk.say(found.reason if found else _("{file} could not be looked at.").format(file=file))
             return
         desk.say(_("{name} is being loaded from {file}.").format(name=found.name, file=file), "info")
         self.use(found.id)
+
+    def _look(self, looking: Looking | None) -> None:
+        self.looking = looking
+        self._desk.change()
 
     def _show(self, choosing: Choosing | None) -> None:
         self.choosing = choosing
@@ -199,9 +237,9 @@ class ModelsUsed:
     def _arrived(self, name: str, words: str) -> None:
         desk = self._desk
         if desk.busy:
-            here = _("{name} is on this computer now: choose it in the list of models.").format(name=name)
-            desk.say(f"{here} {words}".strip(), "info")
+            here = _("{name} is on this computer now: choose it in the list of models.")
+            desk.say(f"{here.format(name=title_of(name))} {words}".strip(), "info")
             return
-        here = _("{name} is on this computer now and is being loaded.").format(name=name)
-        desk.say(f"{here} {words}".strip(), "info")
+        here = _("{name} is on this computer now and is being loaded.")
+        desk.say(f"{here.format(name=title_of(name))} {words}".strip(), "info")
         self.use(name)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import importlib
 import logging
+import os
 import re
+import shutil
 import subprocess
 import sys
 from collections import deque
 from collections.abc import Callable
 from importlib.metadata import version
+from pathlib import Path
 
 from core.documents.ocr import REQUIREMENTS
 from core.errors import UserError
@@ -20,6 +23,7 @@ log = logging.getLogger(__name__)
 DOWNLOAD_BYTES = 120_000_000
 _DOWNLOADING = re.compile(r"\s*Downloading (?:\S*/)?(\S+?)-\d\S* ?(\(.*\))?")
 _PROGRESS = re.compile(r"Progress (\d+) of (\d+)")
+CACHE = Path(sys.prefix) / "cache"  # the setup's own name for it, which `uninstall` lists
 _SAID_LINES = 3  # of what pip said, for the person; the log has all
 
 Progress = Callable[..., None]
@@ -27,14 +31,20 @@ Progress = Callable[..., None]
 
 def install(progress: Progress, should_stop: Callable[[], bool]) -> None:
     """Downloads and installs. `progress(stage, fraction)` is told how far it is. Raises UserError where it
-    does not come to its end; returns when the extra is there, or as soon as it is stopped.
+    does not come to its end; returns when the extra is there, or as soon as it is stopped. What pip keeps
+    to go on from lies in the environment, and goes when the extra is there.
     """
     command = [sys.executable, "-m", "pip", "install", "--no-input", "--disable-pip-version-check"]
     command += ["--progress-bar", "raw" if _tells_progress() else "off", "-r", str(REQUIREMENTS)]
     said: deque[str] = deque(maxlen=_SAID_LINES)
     progress(_("Looking for the parts of OCR"), None)
     with subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env={"PIP_CACHE_DIR": str(CACHE), **os.environ},
     ) as pip:
         stage = ""
         for line in pip.stdout:
@@ -54,6 +64,7 @@ def install(progress: Progress, should_stop: Callable[[], bool]) -> None:
     if pip.returncode:
         words = _("OCR could not be installed: {reason} See that there is a network and room on the disk.")
         raise UserError(words.format(reason=" ".join(said)))
+    shutil.rmtree(CACHE, ignore_errors=True)
     importlib.invalidate_caches()
 
 

@@ -42,7 +42,15 @@ class Choosing:
     dropped: tuple[str, int] | None = None
     free_bytes: int = 0
     dialog: bool = False  # the system's can be opened
-    searching: bool = False
+    searching_s: float = 0.0  # a search is under way, and ends after so many seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Looking:
+    """A model file that is looked at, which is given up after `most_s` seconds."""
+
+    file: str
+    most_s: float
 
 
 def own_files() -> list[Path]:

@@ -5,33 +5,31 @@ stream that carries them to the browser.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import date
-from typing import TYPE_CHECKING, Any
-
-from markupsafe import Markup
+from typing import TYPE_CHECKING
 
 from app import model_views, views
+from app.answers_page import Answers, edition, question_of
 from app.broadcast import Regions
 from app.chapters_page import section_words, told_html, tree_html
-from app.citations import Citations, Cited
 from app.comparing import comparable
 from app.composing import crowded_html, instructions_html, meter_html
 from app.faults import in_words
 from app.handlers import Desk
-from app.job import Job, Snapshot
-from app.live import LiveText
+from app.job import Snapshot
 from app.open_book import as_known
 from app.reader import found_html, marks_html, reader_html
+from app.remembered import Remembered
 from app.settings_page import settings_html
 from app.shelf_page import hits_html, library_html
 from app.stats_panel import panel_html, plan_html
-from app.turns import Turn, answered_until
+from app.turns import Turn
 from app.values import Notice
 from core.documents.document import Document
-from core.events import Stand, Stats
+from core.events import Stats
 from core.text.words import in_language
-from core.wire import unpack_looked, unpack_stats
+from core.wire import unpack_stats
 
 if TYPE_CHECKING:
     from app.runtime import Runtime
@@ -54,11 +52,7 @@ class Page:
     def _begin(self, language: str) -> None:
         """Everything is to be rendered anew, in `language`."""
         self._language = language
-        self._citations = Citations()
-        self._live = LiveText()
-        self._kept: dict[str, tuple[object, Any]] = {}
-        self._turn_html: dict[tuple, str] = {}
-        self._part_html: dict[tuple, Markup] = {}
+        self._answers, self._keep = Answers(self._desk), Remembered()
 
     def due_s(self) -> float | None:
         """Seconds until there is something new to see though nothing happens; None when there will not be."""
@@ -89,19 +83,20 @@ class Page:
             "stored", (desk.conversation_id, job if running else desk.history.version), lambda: desk.turns
         )
         shown = turns[:-1] if running else turns
-        asked = _question(turns[-2]) if running and len(turns) > 1 else ""
-        parts, live = self._written(job, asked) if running else ((), ())
-        self._due_s = 0.0 if running and self._live.hidden else None
+        asked = question_of(turns[-2]) if running and len(turns) > 1 else ""
+        parts, live = self._answers.written(job, asked) if running else ((), ())
+        self._due_s = 0.0 if running and self._answers.hidden else None
+        waiting = desk.running.unapplied
         return {
             **{name: (html,) for name, html in self._around(turns, now).items()},
             "turns": tuple(
-                self._turn(turn, before, last=turn is shown[-1] and not running)
+                self._answers.turn(turn, before, last=turn is shown[-1] and not running)
                 for before, turn in zip([None, *shown], shown, strict=False)
             ),
             "preferences": self._keep(
                 "preferences",
-                (desk.preferences.settings, desk.preferences.origins, desk.unapplied, desk.storage.kept),
-                lambda: settings_html(desk.preferences, desk.unapplied, desk.storage.kept),
+                (desk.preferences.settings, desk.preferences.origins, waiting, desk.storage.kept),
+                lambda: settings_html(desk.preferences, waiting, desk.storage.kept),
             ),
             "parts": parts,
             "live": live,
@@ -110,25 +105,20 @@ class Page:
             ),
         }
 
-    def _written(self, job: Job, question: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """What was told of the parts of the book, and the answer to `question` so far."""
-        now, book = job.snapshot, self._desk.book
-        parts = self._keep("parts", now.parts, lambda: views.parts_html(self._parts(now.parts, job.until)))
-        signs = ()
-        if book and now.pieces:
-            known = self._keep("asked of", (_edition(book), job.until), lambda: as_known(book, job.until))
-            signs = self._citations.so_far(now.text, known, question, now.looked)
-        return (parts,), self._live.blocks(now.pieces, job.visible, signs)
-
     def _about_models(self) -> dict[str, str]:
         models, current, keep = self._desk.models, self._desk.engine.model_name, self._keep
-        offer, fetching, choosing = models.offer, models.fetching, self._desk.used.choosing
+        offer, choosing = models.offer, self._desk.used.choosing
+        fetching, looking = models.fetching, self._desk.used.looking
         shown = (models.list, current, models.offline, models.is_busy)
         return {
             "models": keep("models", shown, lambda: model_views.models_html(*shown)),
             "model-offer": keep("model-offer", offer, lambda: model_views.model_offer_html(offer)),
             "model-files": keep("model-files", choosing, lambda: model_views.model_files_html(choosing)),
-            "fetching": keep("fetching", fetching, lambda: model_views.fetching_html(fetching)),
+            "fetching": keep(
+                "fetching",
+                (fetching, looking),
+                lambda: model_views.fetching_html(fetching) + model_views.looking_html(looking),
+            ),
         }
 
     def _around(self, turns: list[Turn], now: Snapshot | None) -> dict[str, str]:
@@ -137,8 +127,8 @@ class Page:
         book, card, talking = desk.book, desk.card(), bool(turns)
         settings = desk.preferences.settings
         if book:
-            book = keep("book", (_edition(book), desk.until), lambda: as_known(book, desk.until))
-            keep("prepared", _edition(book), lambda: self._citations.prepare(book))
+            book = keep("book", (edition(book), desk.until), lambda: as_known(book, desk.until))
+            keep("prepared", edition(book), lambda: self._answers.prepare(book))
         covered = book is not None and desk.library.cover(book.sha256) is not None
         notice = desk.notice or _engine_notice(engine)
         device = {"cpu": "CPU", "cuda": "GPU"}.get((engine.plan or {}).get("device", ""), "")
@@ -146,7 +136,7 @@ class Page:
         state = (engine.state, engine.model_name, device, loading)
         room = desk.meter.room()
         own = (settings.instructions, desk.reading.notebook.instructions)
-        reading = now and (now.phase, now.loading, now.reading, now.prefill, now.stopping)
+        reading = now and (now.phase, now.loading, now.reading, now.preparing, now.prefill, now.stopping)
         return {
             "header": keep(
                 "header",
@@ -171,7 +161,7 @@ class Page:
             **self._about_models(),
             "stage": keep(
                 "stage",
-                (_edition(book), card, covered, intake.opening, talking, desk.fit),
+                (edition(book), card, covered, intake.opening, talking, desk.fit),
                 lambda: views.stage_html(
                     book, card, covered=covered, opening=intake.opening, talking=talking, fit=desk.fit
                 ),
@@ -185,12 +175,12 @@ class Page:
             "crowded": keep("crowded", desk.asking.shown, lambda: crowded_html(desk.asking.shown)),
             "ways": keep(
                 "ways",
-                (_edition(desk.book), desk.fit, desk.until, desk.busy),
+                (edition(desk.book), desk.fit, desk.until, desk.busy),
                 lambda: views.ways_html(desk.book, fit=desk.fit, until=desk.until, busy=desk.busy),
             ),
             "choices": keep(
                 "choices",
-                (_edition(book), desk.until, desk.chapters, settings.summary_length),
+                (edition(book), desk.until, desk.chapters, settings.summary_length),
                 lambda: views.choices_html(
                     book,
                     desk.chapters,
@@ -219,17 +209,17 @@ class Page:
             ),
             "reader": keep(
                 "reader",
-                (_edition(book), desk.reading.passage),
+                (edition(book), desk.reading.passage),
                 lambda: reader_html(book, desk.reading.passage),
             ),
             **self._chapters(book, card),
             "found": keep(
                 "found",
-                (_edition(book), desk.reading.wanted, desk.reading.exact, desk.reading.unfolded),
+                (edition(book), desk.reading.wanted, desk.reading.exact, desk.reading.unfolded),
                 lambda: found_html(book, desk.reading),
             ),
             "marks": keep(
-                "marks", (_edition(book), desk.reading.notebook), lambda: marks_html(book, desk.reading)
+                "marks", (edition(book), desk.reading.notebook), lambda: marks_html(book, desk.reading)
             ),
             "spoken": keep(
                 "spoken", (now and now.phase, intake.opening), lambda: views.spoken(now, intake.opening)
@@ -238,21 +228,21 @@ class Page:
 
     def _chapters(self, book: Document | None, card: dict | None) -> dict[str, str]:
         """The tree of the chapters and the summary of the one that stands open."""
-        desk, keep, edition = self._desk, self._keep, _edition(book)
+        desk, keep, now = self._desk, self._keep, edition(book)
         place, ticked = desk.reading.passage, desk.tree.ticked
-        words = keep("words", edition, lambda: section_words(book) if book else [])
+        words = keep("words", now, lambda: section_words(book) if book else [])
         told = keep(
             "summaries",
-            (edition, desk.until, desk.tree.version),
+            (now, desk.until, desk.tree.version),
             lambda: desk.tree.summaries(book) if book else {},
         )
         return {
             "tree": keep(
                 "tree",
-                (edition, desk.until, card, place, ticked, told),
+                (now, desk.until, card, place, ticked, told),
                 lambda: tree_html(book, card, place, words=words, ticked=ticked, told=told),
             ),
-            "told": keep("told", (edition, desk.until, place, told), lambda: told_html(book, place, told)),
+            "told": keep("told", (now, desk.until, place, told), lambda: told_html(book, place, told)),
         }
 
     def _library(self) -> str:
@@ -269,44 +259,9 @@ class Page:
             samples=tuple(sample.name for sample in desk.intake.samples),
         )
 
-    def _turn(self, turn: Turn, question: Turn | None, *, last: bool) -> str:
-        """A finished turn; what an answer stands on is looked for where it was looked for then."""
-        book, until = self._desk.book, answered_until(question, turn)
-        chosen = tuple(turn.extra.get(name) for name in ("instructions", "since", "told"))
-        chosen += ((turn.extra.get("compared") or {}).get("text"),)
-        said = (turn.number, turn.state, len(turn.text), turn.text[-40:], until, turn.versions, chosen)
-        key = (self._desk.conversation_id, _edition(book), *said, last)
-        if key not in self._turn_html:
-            if len(self._turn_html) > 400:
-                self._turn_html.clear()
-            cited = Cited()
-            if book and turn.role == "assistant" and turn.text:
-                looked = [unpack_looked(one) for one in turn.extra.get("looked", ())]
-                stands = [Stand(**one) for one in turn.extra.get("stands", ())]
-                known, asked = as_known(book, until), _question(question)
-                cited = self._citations(turn.text, known, asked, looked, stands)
-            parts = self._parts(turn.extra.get("parts", ()), until)
-            self._turn_html[key] = views.turn_html(
-                turn, cited, talk=self._desk.conversation_id, parts=parts, question=question, last=last
-            )
-        return self._turn_html[key]
-
-    def _parts(self, parts: Sequence[Sequence[str]], until: int | None) -> list[tuple[str, Markup]]:
-        """What was told of each part of the book, with the marks of its sentences."""
-        book, found = self._desk.book, []
-        for label, told in parts:
-            key = (_edition(book), until, told)
-            if key not in self._part_html:
-                if len(self._part_html) > 400:
-                    self._part_html.clear()
-                cited = self._citations(told, as_known(book, until)) if book else Cited()
-                self._part_html[key] = views.answer_html(((told, ""),), cited.citations)
-            found.append((label, self._part_html[key]))
-        return found
-
     def _panel(self, stats: Stats | None, turns: list[Turn], *, live: bool) -> str:
         """The numbers, a few times a second at most while they change: nobody reads faster."""
-        desk, wait_s, before = self._desk, self._panel_at + PANEL_S - self._clock(), self._kept.get("panel")
+        desk, wait_s, before = self._desk, self._panel_at + PANEL_S - self._clock(), self._keep.last("panel")
         answer, why_not = (None, "") if live else comparable(turns)
         about = {
             "live": live,
@@ -323,22 +278,6 @@ class Page:
         if not before or before[0] != (stats, about):
             self._panel_at = self._clock()
         return self._keep("panel", (stats, about), lambda: panel_html(stats, **about))
-
-    def _keep(self, name: str, key: object, make: Callable[[], Any]) -> Any:
-        kept = self._kept.get(name)
-        if kept is None or kept[0] != key:
-            kept = self._kept[name] = (key, make())
-        return kept[1]
-
-
-def _edition(book: Document | None) -> tuple:
-    """What tells books and their readings apart: a file that was read again may have another text."""
-    return (book.sha256, hash(book.text), book.reader_version) if book else ()
-
-
-def _question(turn: Turn | None) -> str:
-    """What was asked, where it was a question about the book's matter."""
-    return turn.text if turn and turn.role == "user" and not turn.extra.get("summary") else ""
 
 
 def _engine_notice(engine: Runtime) -> Notice | None:

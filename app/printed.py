@@ -12,7 +12,7 @@ from typing import Any
 from app.runtime import Runtime
 from app.terminal import status, tell
 from core.errors import UserError
-from core.events import Delta, Event, Failed, Finished, Loading, Prefill, Reading, Stats
+from core.events import Delta, Event, Failed, Finished, Loading, Prefill, Preparing, Reading, Stats
 from core.text.words import duration
 from core.text.words import translated as _
 
@@ -57,6 +57,8 @@ class Stream:
             status(event.stage, event.fraction)
         elif isinstance(event, Reading):
             self._heading(event)
+        elif isinstance(event, Preparing):
+            status(_("Preparing memory"), event.done_bytes / event.total_bytes)
         elif isinstance(event, Prefill):
             status(_how_far(event))
         elif isinstance(event, Delta) and event.text:

@@ -52,7 +52,7 @@ class Removal:
             desk.select_book(name)
         elif desk.history.unmark_forgotten(name):
             desk.notice = None
-            desk.select_conversation(name)
+            desk.talks.select(name)
         else:
             desk.notice = Notice(_("It was too late: that is gone."), "info")
         desk.shelf_changed()

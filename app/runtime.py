@@ -1,4 +1,4 @@
-"""The app's side of the engine: starts its process, talks to it, starts it again when it was killed.
+"""The app's side of the engine: questions to it, one answer at a time, and what programs ask between them.
 
 Thread-safe. Nothing that matters lives in the engine's process: books and turns are handed over with every
 question, so a killed engine costs one answer and no conversation.
@@ -6,16 +6,13 @@ question, so a killed engine costs one answer and no conversation.
 
 from __future__ import annotations
 
-import dataclasses
-import itertools
 import logging
 import queue
 import sys
-import threading
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from typing import Any
 
-from app.process import EngineProcess, log_path, why_ended
+from app.supervisor import Supervisor
 from core import paths
 from core.ask import Ask
 from core.cache.disk import SnapshotFolder
@@ -30,128 +27,20 @@ from core.wire import pack_ask, unpack
 log = logging.getLogger(__name__)
 
 WORKER = (sys.executable, "-m", "core.worker")
-# in a row without becoming ready; then something is wrong for good
-_RESTARTS = 2
 _CARD_WAIT_S = 30.0
 _GUEST_WAIT_S = 0.5  # between two looks whether it is still wanted
 _SAVE_WAIT_S = 120.0  # 17 GB, an 8B model's KV of 128K tokens, at 150 MB/s
 
 
-class Runtime:
-    """Client of the worker process.
-
-    `state` is starting (process not up), loading, ready, busy or failed; `error` says why it failed. One
-    answer at a time.
-    """
+class Runtime(Supervisor):
+    """Asks the engine, whose process it keeps alive."""
 
     def __init__(self, settings: Settings, *, worker: Sequence[str] = WORKER) -> None:
-        self._settings, self._command = settings, tuple(worker)
-        self._lock = threading.RLock()
-        self._changed = threading.Condition(self._lock)
-        self._numbers = itertools.count(1)
-        self._process: EngineProcess | None = None
-        self._inboxes: dict[int, queue.Queue[dict[str, Any]]] = {}
-        self._answering: int | None = None
+        super().__init__(settings, worker=worker)
         self._saving: int | None = None
-        self._guest: int | None = None  # of an answer for another program
+        self._guest: int | None = None  # of the last answer for another program
         self._sent_away: int | None = None
         self._persons = 0  # who ask or are answered
-        self._known_book = ""
-        self._mapped_files: dict[str, int] = {}
-        self._failures = 0
-        self._closed = False
-        self.state = "starting"
-        self.error = ""
-        self.loading = Loading("")  # how far that is
-        self._ready_with: Settings | None = None  # the last settings that the engine became ready with
-        self.plan: dict[str, Any] | None = None
-        self.model_name = ""
-        self.context_tokens = 0
-        self.stored_as = ""  # whose snapshots are this model's; see Engine
-        self.stored = 0  # rises when the engine has used idle time to store what it read
-        # called after every change of these, from any thread and with the lock held: it must only take notice
-        self.changed: Callable[[], None] = lambda: None
-
-    # ---- life ----------------------------------------------------------------------------------------------
-
-    def start(self) -> None:
-        """Start the engine process unless one runs, and return at once. Also the way out of "failed"."""
-        with self._lock:
-            if self._closed or (self._process is not None and self.state != "failed"):
-                return
-            self._failures = 0
-            self._end_process()
-            self._launch()
-
-    def use(self, model: str) -> None:
-        """Start the engine again with another model. The answer being written, if any, fails."""
-        self._start_with(dataclasses.replace(self._settings, model=model), _("The model was changed."))
-
-    def renew(self, settings: Settings) -> None:
-        """Start the engine again with other settings and the same model. Like `use` otherwise."""
-        self._start_with(
-            dataclasses.replace(settings, model=self._settings.model), _("The settings were changed.")
-        )
-
-    def _start_with(self, settings: Settings, why: str) -> None:
-        with self._lock:
-            if self._closed:
-                return
-            self._settings = settings
-            self._failures = 0
-            self._fail_all(why)
-            self._end_process()
-            self._launch()
-
-    def cancel_loading(self) -> Settings | None:
-        """Go back to the settings, and the model, that ran before; the engine starts with them, and they are
-        returned. Where there are none, it stops until `start`. Nothing happens to an engine that is ready.
-        """
-        with self._lock:
-            if self.state not in ("starting", "loading") or self._closed:
-                return None
-            before = self._ready_with if self._ready_with != self._settings else None
-            if before is not None:
-                self._start_with(before, _("Loading was cancelled."))
-                return before
-            self._fail_all(_("Loading was cancelled."))
-            self._end_process()
-            self.error = _("Loading was cancelled. Restart the engine with the button at the top.")
-            self._become("failed")
-            return None
-
-    def close(self) -> None:
-        """End the engine process. Returns when it is gone."""
-        with self._lock:
-            self._closed = True
-            process, self._process = self._process, None
-            self._fail_all(_("The engine was closed."))
-            self._tell()
-        if process is not None:
-            process.end()
-
-    def rest(self) -> None:
-        """End the engine process, so that it holds no file; `start` begins another."""
-        with self._lock:
-            self._fail_all(_("The engine was stopped."))
-            self._end_process()
-            self._become("starting")
-
-    @property
-    def pid(self) -> int | None:
-        """The engine's process id while it runs."""
-        process = self._process
-        return process.pid if process is not None else None
-
-    def wait_ready(self, timeout_s: float | None = None) -> bool:
-        """Wait until questions can be answered. False when the engine failed or the time is over."""
-        with self._changed:
-            self._changed.wait_for(
-                lambda: self.state in ("ready", "busy", "failed") or self._closed, timeout_s
-            )
-            return self.state in ("ready", "busy")
-
-    # ---- questions -----------------------------------------------------------------------------------------
 
     def card(self, book: Document, until: int | None = None) -> dict[str, Any]:
         """How the book fits, or what of it may be read until a chapter: title, author, chapters, words,
@@ -198,7 +87,7 @@ class Runtime:
     def stop_guest(self) -> None:
         """End the answer that a guest is given, if one is."""
         with self._lock:
-            if self._guest is not None:
+            if self._answers_guest():
                 self._send({"do": "stop", "id": self._guest})
 
     def save(self, timeout_s: float = _SAVE_WAIT_S) -> None:
@@ -245,11 +134,13 @@ class Runtime:
             if self._known_book == book_id:
                 self._known_book = ""  # it may come back with another text
 
-    # ---- inside: questions ---------------------------------------------------------------------------------
+    # ---- inside --------------------------------------------------------------------------------------------
 
     def _told(self, book: Document | None, message: dict[str, Any]) -> dict[str, Any]:
-        """What the engine says at once, also while it answers."""
+        """What the engine says at once, also while it answers. Raises UserError where there is none."""
         with self._lock:
+            if self._process is None:
+                raise UserError(self.error or _("The engine is not running."))
             if book is not None:
                 self._hand_over(book)
             number, inbox = self._post(message)
@@ -283,7 +174,8 @@ class Runtime:
                 self._hand_over(ask.book)
             number, inbox = self._post({"do": "ask", "ask": pack_ask(ask)})
             self._answering = number
-            self._guest = number if ask.guest else None
+            if ask.guest:
+                self._guest = number
             self._become("busy")
             return number, inbox
 
@@ -311,10 +203,13 @@ class Runtime:
             self._done_answering(number)
         return False
 
+    def _answers_guest(self) -> bool:
+        return self._guest is not None and self._guest == self._answering
+
     def _send_guest_away(self) -> None:
         """The person's own question goes first."""
         with self._changed:
-            if self.state == "busy" and self._guest is not None:
+            if self._answers_guest():
                 self._sent_away = self._guest
                 self._send({"do": "stop", "id": self._guest})
                 self._changed.wait_for(lambda: self.state != "busy" or self._closed, _CARD_WAIT_S)
@@ -343,103 +238,9 @@ class Runtime:
             self._inboxes.pop(number, None)
             if self._answering == number:
                 self._send({"do": "stop", "id": number})
-                self._answering = self._guest = None
+                self._answering = None
                 if self.state == "busy":
                     self._become("ready")
-
-    def _post(self, message: dict[str, Any]) -> tuple[int, queue.Queue[dict[str, Any]]]:
-        number, inbox = next(self._numbers), queue.Queue()
-        self._inboxes[number] = inbox
-        self._send({**message, "id": number})
-        return number, inbox
-
-    def _send(self, message: dict[str, Any]) -> None:
-        if self._process is not None:
-            self._process.send(message)
-
-    # ---- inside: the process -------------------------------------------------------------------------------
-
-    def _launch(self) -> None:
-        self._known_book, self._answering, self._guest = "", None, None
-        self.error, self.loading = "", Loading(_("Starting the engine"))
-        self._process = EngineProcess(self._command, heard=self._deliver, ended=self._ended)
-        self._become("loading")
-        self._post({"do": "load", "settings": self._settings.to_json()})
-
-    def _ended(self, process: EngineProcess, how: str) -> None:
-        with self._lock:
-            if process is self._process and not self._closed:
-                self._engine_died(how)
-
-    def _deliver(self, process: EngineProcess, message: dict[str, Any]) -> None:
-        with self._lock:
-            if process is not self._process:
-                return
-            event = unpack(message["event"]) if "event" in message else None
-            inbox = self._inboxes.get(message["id"])
-            if "ready" in message:
-                self._inboxes.pop(message["id"], None)
-                self._get_ready(message["ready"])
-            elif self.state == "loading" and isinstance(event, Loading):
-                self.loading = event
-                self._tell()
-            elif self.state == "loading" and isinstance(event, Failed):
-                self.error = event.message
-                self._become("failed")
-            elif "stored" in message:
-                self.stored += 1
-                self._tell()
-            elif inbox is not None:
-                if isinstance(event, (Finished, Failed)) and self._answering == message["id"]:
-                    self._answering = self._guest = None
-                    self._become("ready")
-                inbox.put(message)
-
-    def _get_ready(self, facts: dict[str, Any]) -> None:
-        self.plan, self.model_name, self.context_tokens = (
-            facts["plan"],
-            facts["model_name"],
-            facts["context_tokens"],
-        )
-        self._mapped_files = facts["mapped_files"]
-        self.stored_as = facts.get("stored_as", "")
-        self._failures, self._ready_with = 0, self._settings
-        self._become("ready")
-
-    def _engine_died(self, how: str) -> None:
-        """Tell whoever waits, then start again; not for ever."""
-        log.warning("the engine process ended: %s", how)
-        started = self.state in ("ready", "busy")
-        self._fail_all(why_ended(how, self._mapped_files))
-        self._end_process()
-        self._failures = 0 if started else self._failures + 1
-        if self._failures > _RESTARTS:
-            words = _(
-                "The engine stopped {times} times while starting ({how}). The reason is in {log}. Close "
-                "other programs or choose a smaller model."
-            )
-            self.error = words.format(times=self._failures, how=how, log=log_path())
-            self._become("failed")
-        else:
-            self._launch()
-
-    def _fail_all(self, message: str) -> None:
-        for inbox in self._inboxes.values():
-            inbox.put({"event": {"kind": "Failed", "message": message, "fatal": True}})
-        self._inboxes.clear()
-
-    def _end_process(self) -> None:
-        if self._process is not None:
-            self._process.end()
-            self._process = None
-
-    def _become(self, state: str) -> None:
-        self.state = state
-        self._tell()
-
-    def _tell(self) -> None:
-        self._changed.notify_all()
-        self.changed()
 
 
 def _events(inbox: queue.Queue[dict[str, Any]]) -> Iterator[Event]:

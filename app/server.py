@@ -200,6 +200,7 @@ class Server:
             Route("/events", self._events),
             Route("/stream.js", stream_script),
             Route("/quit", self._quit, methods=["POST"]),
+            Route("/end-now", self._end_now, methods=["POST"]),
             Route("/use", self._use, methods=["POST"]),
             Route("/take-model", self._take_model, methods=["POST"]),
             Route("/open", self._open_files, methods=["POST"]),
@@ -252,6 +253,14 @@ class Server:
 
         self.quit = True
         threading.Timer(1.0, self._asked.set).start()  # the goodbye page is fetched in between
+        return PlainTextResponse("bye")
+
+    async def _end_now(self, _request: Request) -> Response:
+        """The person waits no longer for what is being stored."""
+        from starlette.responses import PlainTextResponse
+
+        if self.quit:
+            threading.Thread(target=self._desk.hurry, name="end", daemon=True).start()
         return PlainTextResponse("bye")
 
     async def _use(self, request: Request) -> Response:

@@ -87,7 +87,7 @@ class Shelf:
         if book_id != desk.book_id:
             desk.select_book(book_id)
         if book_id == desk.book_id and conversation_id != desk.conversation_id:
-            desk.select_conversation(conversation_id)
+            desk.talks.select(conversation_id)
 
     def open_place(self, book_id: str, offset: int, length: int) -> None:
         """Goes to a place in any book."""

@@ -30,8 +30,9 @@ def library_html(
     samples: tuple[str, ...],
 ) -> str:
     """The shelf, with the open book's conversations under it. `covered`: books with a cover of their own;
-    `kept`: what lies on disk of each.
+    `kept`: what lies on disk of each. A sample that stands on the shelf is not offered again.
     """
+    there = {one.title for one in entries}
     return render(
         "library.html",
         books=[(one, kept.get(one.id, Kept()), _last_read(one.opened, today)) for one in entries],
@@ -39,7 +40,7 @@ def library_html(
         current=current,
         talks=talks[:SHOWN_TALKS],
         talk=talk,
-        samples=[(name, _sample_title(name)) for name in samples],
+        samples=[(name, title) for name, title in map(_sample, samples) if title not in there],
     )
 
 
@@ -61,10 +62,11 @@ def _last_read(opened: float, today: date) -> str:
     return _("read on {date}").format(date=day.isoformat())
 
 
-def _sample_title(name: str) -> str:
-    stem, _dot, suffix = name.rpartition(".")
+def _sample(name: str) -> tuple[str, str]:
+    """A sample's file and its title."""
+    stem = name.rpartition(".")[0]
     words = [
         word if at and word in SMALL_WORDS else word.capitalize()
         for at, word in enumerate(re.split(r"[-_ ]+", stem))
     ]
-    return f"{' '.join(words)} ({suffix.upper()})"
+    return name, " ".join(words)

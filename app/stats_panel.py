@@ -128,9 +128,7 @@ def _facts(stats: Stats) -> list[tuple[str, str, str]]:
     if stats.verified is not None:
         facts.append(("verified", _("Plain decoding agrees"), _verified(stats.verified)))
     if stats.bytes_moved:
-        each = size(round(stats.bytes_moved / max(1, stats.new_tokens)))
-        words = _("{all}, {each} a token").format(all=size(stats.bytes_moved), each=each)
-        facts.append(("moved", _("Moved over the bus"), words))
+        facts.append(("moved", _("Moved over the bus"), _moved(stats)))
     elif some:
         facts.append(("moved", _("Moved over the bus"), _("nothing")))
     if stats.peak_memory_bytes:
@@ -146,6 +144,15 @@ def _work(stats: Stats) -> list[tuple[str, str, str]]:
         tokens=f"{stats.all_tokens:,}", count=f"{stats.answers:,}"
     )
     return [("work", _("Written in all"), localised(words))]
+
+
+def _moved(stats: Stats) -> str:
+    """For all that was written, of which the answer that is given may be a part."""
+    tokens = stats.all_tokens if stats.answers > 1 else stats.new_tokens
+    if not tokens:
+        return size(stats.bytes_moved)
+    each = size(round(stats.bytes_moved / tokens))
+    return _("{all}, {each} a token").format(all=size(stats.bytes_moved), each=each)
 
 
 def _wait(seconds: float) -> str:

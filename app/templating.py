@@ -8,10 +8,12 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from core.model.catalogue import spelt, title_of
 from core.text.said import said, stage
 from core.text.words import duration, language, localised, size, translated, translated_count
 
 TEMPLATES = Path(__file__).resolve().parent / "templates"
+UNIT = re.compile(r"(?<=\d) (?=(?:[KMG]B|ms|min|s|h)\b)")
 
 
 def render(name: str, /, **values: object) -> Markup:
@@ -19,6 +21,11 @@ def render(name: str, /, **values: object) -> Markup:
     that the template needs and was not given.
     """
     return Markup(_environment.get_template(name).render(values))
+
+
+def joined(text: str) -> str:
+    """The text with each figure on one line with its unit."""
+    return UNIT.sub("\u00a0", text)
 
 
 # --- words and figures in templates: {{ _("{done} of {total}", done=1, total=2) }}, {{ tokens|number }}
@@ -37,11 +44,19 @@ def _counted(one: str, many: str, number: int, /, **values: object) -> Markup:
 
 def _filled(sentence: Markup, values: dict[str, object]) -> Markup:
     shown = {name: _number(value) if isinstance(value, int) else value for name, value in values.items()}
-    return sentence.format(**shown)
+    return Markup(joined(sentence.format(**shown)))
 
 
 def _number(value: int) -> str:
     return localised(f"{value:,}")
+
+
+def _size(amount: float) -> str:
+    return joined(size(amount))
+
+
+def _duration(seconds: float) -> str:
+    return joined(duration(seconds))
 
 
 def _decimal(value: float, digits: int = 1) -> str:
@@ -59,7 +74,7 @@ def _width(share: float) -> str:
 
 def _said(text: object) -> object:
     """What another process or another day said in English; Markup is kept."""
-    return text if isinstance(text, Markup) or not text else said(str(text))
+    return text if isinstance(text, Markup) or not text else joined(said(str(text)))
 
 
 def _ms(value: float) -> str:
@@ -88,7 +103,7 @@ _environment = Environment(
     auto_reload=False,
 )
 _environment.globals.update(
-    {"_": _sentence, "_n": _counted, "size": size, "duration": duration, "language": language}
+    {"_": _sentence, "_n": _counted, "size": _size, "duration": _duration, "language": language}
 )
 _environment.filters.update(
     {
@@ -101,5 +116,7 @@ _environment.filters.update(
         "paragraphs": _paragraphs,
         "said": _said,
         "stage": stage,
+        "titled": title_of,
+        "spelt": spelt,
     }
 )

@@ -16,9 +16,7 @@ from core.text.words import translated as _
 
 # the browser sends a request and gets its answer; nobody outside the page may
 DIRECT = {"queue": False, "api_visibility": "private", "show_progress": "hidden"}
-BUS = """window.triforce.connect({
-  act: (sent) => trigger('act', { sent }), upload
-});"""
+BUS = """window.triforce.connect({ act: (sent) => trigger('act', { sent }) });"""
 # what stands fixed on the page: by the id of its part, the template or the words of its fields
 FIXED = {
     "skip": "skip.html",
@@ -29,6 +27,7 @@ FIXED = {
     "settings-head": "drawer_head.html",
     "spoken": "spoken.html",
     "lost": "lost.html",
+    "bring": "bringing.html",
     "hero": "hero.html",
     "talkbar": "talkbar.html",
     "turns": "turns.html",
@@ -114,6 +113,7 @@ def _middle() -> tuple[gr.Textbox, gr.Button, gr.Textbox, gr.Button]:
     _fixed("lost")
     _region("notice")
     _region("moving")
+    _fixed("bring")
     _region("fetching")
     with gr.Column(elem_id="scroller", min_width=0):
         _region("model-offer")

@@ -14,13 +14,14 @@ from app.job import Snapshot
 from app.markup import Citation, blocks
 from app.stats_panel import mode_names
 from app.storage import Moving
-from app.templating import render
+from app.templating import joined, render
 from app.turns import Turn
 from app.values import Notice, Opening
 from core.documents.document import Document
-from core.events import Loading
+from core.events import Loading, Preparing
+from core.model.catalogue import title_of
 from core.text.said import said, stage
-from core.text.words import duration
+from core.text.words import duration, size
 from core.text.words import translated as _
 from core.text.words import translated_count as _n
 
@@ -35,7 +36,7 @@ NOTHING_CITED = Cited()
 
 def header_html(state: str, *, model: str, device: str, loading: Loading | None) -> str:
     """Brand and the state of the engine. `loading`: how far that is, while it does."""
-    detail = " · ".join(part for part in (model, device) if part)
+    detail = " · ".join(part for part in (title_of(model), device) if part)
     return render("header.html", state=state, detail=detail, loading=loading)
 
 
@@ -89,13 +90,13 @@ def _ways(card: dict, fit: str) -> list[dict[str, object]]:
         {
             "fit": "passages",
             "words": _("Answer from passages now"),
-            "time": _("about {time}").format(time=duration(passages_s)),
+            "time": joined(_("about {time}").format(time=duration(passages_s))),
             "chosen": chosen == "passages",
         },
         {
             "fit": whole,
             "words": read,
-            "time": time.format(time=duration(read_s / parts)),
+            "time": joined(time.format(time=duration(read_s / parts))),
             "chosen": chosen == whole,
         },
     ]
@@ -288,15 +289,19 @@ def progress_html(now: Snapshot | None) -> str:
     if now is None or not now.running or now.phase == "streaming":
         return ""
     share = None
-    if now.prefill and now.prefill.total_tokens:
+    if now.phase == "preparing":
+        share = now.preparing.done_bytes / now.preparing.total_bytes
+    elif now.prefill and now.prefill.total_tokens:
         share = now.prefill.done_tokens / now.prefill.total_tokens
     elif now.phase == "loading" and now.loading:
         share = now.loading.fraction
-    return render("progress.html", title=_doing(now), detail=_how_far(now), share=share)
+    return render("progress.html", title=_doing(now), detail=joined(_how_far(now)), share=share)
 
 
 def _doing(now: Snapshot) -> str:
     reading = now.reading
+    if now.phase == "preparing":
+        return _("Preparing memory")
     if reading is None:
         return stage(now.loading.stage) if now.phase == "loading" and now.loading else _("Getting ready")
     if reading.purpose == "passage":
@@ -313,6 +318,8 @@ def _doing(now: Snapshot) -> str:
 def _how_far(now: Snapshot) -> str:
     if now.stopping:
         return _("Stopping after this step…")
+    if now.phase == "preparing":
+        return _memory_ready(now.preparing)
     prefill, loading = now.prefill, now.loading
     if prefill is None:
         left_s = loading.left_s if loading and now.phase == "loading" else None
@@ -331,11 +338,19 @@ def _how_far(now: Snapshot) -> str:
     return " · ".join(said)
 
 
+def _memory_ready(preparing: Preparing) -> str:
+    done = _("{done} of {total}").format(done=size(preparing.done_bytes), total=size(preparing.total_bytes))
+    if preparing.eta_s is None:
+        return done
+    return done + " · " + _("{time} left").format(time=duration(preparing.eta_s))
+
+
 def spoken(now: Snapshot | None, opening: Opening | None) -> str:
     """One sentence for screen readers: what began or ended, never single tokens."""
     if opening is not None and not opening.offer:
         return escape(_("Opening {name}.").format(name=opening.name))
     sentences = {
+        "preparing": _("Preparing memory"),
         "prefill": _("Reading the book."),
         "streaming": _("The answer is being written."),
         "failed": _("The answer failed."),

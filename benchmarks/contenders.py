@@ -15,11 +15,15 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import psutil
+
 from core.backend.threads import bound_spinning
 
 bound_spinning()
 
-from benchmarks import embedded  # noqa: E402 (after the thread setting, which is read when torch loads)
+import torch  # noqa: E402 (after the thread setting, which is read when torch loads)
+
+from benchmarks import embedded, repeated  # noqa: E402
 from benchmarks.parts import PARTS, Parts, timed_engine  # noqa: E402
 from core.config import Settings  # noqa: E402
 from core.planning.plan import Plan  # noqa: E402
@@ -36,7 +40,9 @@ OURS = {  # row -> mode, temperature
     "ours, TriForce, T 0.6": ("triforce", 0.6),
     "ours, TriForce, T 1": ("triforce", 1.0),
 }
-BY_PART, LOOKUP = "ours, by part", "llama.cpp, prompt lookup"
+BY_PART, LOOKUP, REPEATED = "ours, by part", "llama.cpp, prompt lookup", ", repeated"
+CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}  # cpu: of all threads
+LINUX = sys.platform == "linux"  # elsewhere psutil does not tell pages of files apart
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +56,7 @@ class Setup:
     draft: Path
     plan: Plan
     settings: Settings
+    clock: Callable[[], float] = time.perf_counter
 
 
 class Cannot(Exception):
@@ -57,8 +64,8 @@ class Cannot(Exception):
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """One JSON line for each line that comes in: {"rows": {row: {prefill_s, tokens, times}}}, {"parts": ...}
-    or {"reason": ...}.
+    """One JSON line for each line that comes in: {"rows": {row: {prefill_s, tokens, times}}, "memory": ...},
+    {"parts": ...} or {"reason": ...}.
     """
     options = _arguments(arguments)
     turn = _turn(options)
@@ -68,13 +75,14 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _turn(options: argparse.Namespace) -> Callable[[], dict[str, Any]]:
-    from core.model.embedded import ensure_embedded
+    from core.model.gguf_folder import opened
 
-    # as published: the GGUF that the peers read holds these weights
-    folder, length = ensure_embedded(taught=False), options.context
+    folder, length = opened(options.gguf), options.context
     ids = embedded.book_ids(options.book, folder, least=length)[:length]
-    plan, settings = embedded.plan_for(folder, length + options.tokens + embedded.SPARE_TOKENS)
-    setup = Setup(folder, options.gguf, options.draft, plan, settings)
+    threads = {"threads": options.threads} if options.threads else {}
+    room = length + options.tokens + embedded.SPARE_TOKENS
+    plan, settings = embedded.plan_for(folder, room, **threads)
+    setup = Setup(folder, options.gguf, options.draft, plan, settings, CLOCKS[options.clock])
     if options.peer == BY_PART:
         return lambda: {"parts": by_part(setup, ids, options.tokens, options.book.name)}
     try:
@@ -86,8 +94,15 @@ def _turn(options: argparse.Namespace) -> Callable[[], dict[str, Any]]:
         "rows": {
             name: dict(zip(("prefill_s", "tokens", "times"), run(ids, options.tokens), strict=True))
             for name, run in runs.items()
-        }
+        },
+        "memory": memory(),
     }
+
+
+def memory() -> dict[str, float]:
+    """This process's resident MB now, and of them those that are pages of files, such as mapped weights."""
+    held = psutil.Process().memory_info()
+    return {"resident_mb": held.rss / 1e6, "of_files_mb": held.shared / 1e6 if LINUX else 0.0}
 
 
 def _llama_cpp(setup: Setup, *, lookup: bool = False) -> dict[str, Run]:
@@ -118,7 +133,8 @@ def _llama_cpp(setup: Setup, *, lookup: bool = False) -> dict[str, Run]:
     )
 
     def answer(ids: list[int], count: int) -> Answer:
-        return timed(model.generate(ids, temp=0.0, repeat_penalty=1.0), count, eos={model.token_eos()})
+        said = model.generate(ids, temp=0.0, repeat_penalty=1.0)
+        return timed(said, count, eos={model.token_eos()}, clock=setup.clock)
 
     return {LOOKUP if lookup else "llama.cpp": answer}
 
@@ -192,7 +208,6 @@ def _ours(setup: Setup) -> dict[str, Run]:
     from core.ask import Params
     from core.assembly.engines import build_engine
     from core.decoding.decoder import Round
-    from core.engine import Done
 
     engine = build_engine(setup.plan, setup.settings, setup.folder)
     context = engine.new_context(engine.context_tokens)
@@ -207,12 +222,17 @@ def _ours(setup: Setup) -> dict[str, Run]:
             mode=mode,
             seed=1,
         )
+        started = last = setup.clock()
         for event in engine.generate(context, ids, params):
-            if isinstance(event, Round):
-                times += [event.seconds / len(event.tokens)] * len(event.tokens) if tokens else []
-                tokens += event.tokens
-            elif isinstance(event, Done):
-                prefill_s = event.stats.ttft_s
+            if not isinstance(event, Round):
+                continue
+            now, many = setup.clock(), len(event.tokens)
+            if tokens:
+                times += [(now - last) / many] * many
+            else:
+                prefill_s = now - started
+            tokens += event.tokens
+            last = now
         return prefill_s, tokens, times
 
     return {name: partial(run, *how) for name, how in OURS.items()}
@@ -243,6 +263,48 @@ def token_parts(engine: Any, parts: Parts, context: Any, ids: list[int], count: 
             found.append({**parts.seconds, "token": event.seconds})
         parts.reset()
     return {f"{name}_ms": 1e3 * median(one[name] for one in found[1:]) for name in (*PARTS, "token")}
+
+
+def _repeated_llama_cpp(setup: Setup) -> dict[str, Run]:
+    threads = {"n_threads": setup.plan.threads, "n_threads_batch": setup.plan.threads}
+    given = {"n_ctx": setup.plan.context_tokens, "n_gpu_layers": 0, "verbose": False, **threads}
+    model = repeated.llama_cpp_model(setup.gguf, **given)
+
+    def answer(ids: list[int], count: int) -> Answer:
+        part = ids[: len(ids) // repeated.TIMES]
+        started = setup.clock()
+        if not model.n_tokens:
+            model.eval(part)
+            repeated.repeat_in_llama_cpp(model, len(part))
+        read_s, model.n_tokens = setup.clock() - started, repeated.TIMES * len(part)
+        step = repeated.step_of_llama_cpp(model)
+        return read_s, *repeated.answered(step, ids[-1], count, setup.clock)
+
+    return {"llama.cpp": answer}
+
+
+def _repeated_ours(setup: Setup) -> dict[str, Run]:
+    from core.assembly.engines import build_engine
+
+    engine = build_engine(setup.plan, setup.settings, setup.folder)
+    cache, model, plan = engine.new_context(engine.context_tokens).cache, engine.model, setup.plan
+    segments = {"segment_tokens": plan.prefill_segment_tokens, "chunk_tokens": plan.prefill_chunk_tokens}
+
+    def answer(ids: list[int], count: int) -> Answer:
+        part = ids[: len(ids) // repeated.TIMES]
+        started = setup.clock()
+        if not cache.length:
+            with torch.inference_mode():
+                for _done in model.prefill(part, cache, **segments, should_stop=lambda: False):
+                    pass
+                repeated.repeat(cache, len(part))
+        read_s = setup.clock() - started
+        step = repeated.step_of_ours(model, cache)
+        found = repeated.answered(step, ids[-1], count, setup.clock)
+        cache.rollback(repeated.TIMES * len(part))
+        return read_s, *found
+
+    return {"ours, plain": answer}
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,6 +338,9 @@ PEERS = {
     "transformers": Peer("transformers", "plain", _transformers),
     "ours": Peer("core", "plain, and TriForce at temperature 0, 0.6 and 1, after one prefill", _ours),
     BY_PART: Peer("core", "where the time of a plain token goes, up to 8K", None),
+    # behind a context of which a part was read (benchmarks.repeated)
+    f"llama.cpp{REPEATED}": Peer("llama_cpp", "plain", _repeated_llama_cpp),
+    f"ours{REPEATED}": Peer("core", "plain", _repeated_ours),
 }
 
 
@@ -285,6 +350,8 @@ def _arguments(arguments: list[str] | None) -> argparse.Namespace:
         parser.add_argument(f"--{name}", type=Path, required=True)
     parser.add_argument("--context", type=int, required=True)
     parser.add_argument("--tokens", type=int, required=True)
+    parser.add_argument("--threads", type=int, default=0, help="0: as the plan says")
+    parser.add_argument("--clock", choices=tuple(CLOCKS), default="wall")
     parser.add_argument("--peer", choices=tuple(PEERS), required=True)
     return parser.parse_args(arguments)
 

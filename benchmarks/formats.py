@@ -2,21 +2,24 @@
 same from the same file.
 
     python benchmarks/formats.py [--book FILE] [--windows 2] [--tokens 1024] [--context 4096]
-                                 [--made FOLDER] [--minutes 20] [--save formats]
+                                 [--made FOLDER] [--reading FOLDER] [--minutes 20] [--save formats]
 
 The model as it was taught, unrounded in 16 bits, is what llama.cpp's quantiser makes Q4_K_M, Q5_K_M, Q6_K and
 Q8_0 of (pip install llama-cpp-python; without it there is 16 bits alone). KL, agreement and perplexity are
 computed in fp32, so that only the formats differ; acceptance along a text in the numbers of real use
-(core.decoding.forced: both laws are computed, nothing is drawn). Beside llama.cpp: the same page of a book
-from the same file, also of a larger shape whose rows are whole blocks of 256, which the embedded model's are
-not: llama.cpp puts other formats in their place. Finished cases are kept (--state).
+(core.decoding.forced: both laws are computed, nothing is drawn); --reading holds what people asked about
+stories. Beside llama.cpp (benchmarks.same_file): the same page of a book from the same file, also of a larger
+shape whose rows are whole blocks of 256, which the embedded model's are not: llama.cpp puts other formats in
+their place. Finished cases are kept (--state).
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -31,11 +34,13 @@ bound_spinning()
 
 import torch  # noqa: E402 (after the thread setting, which is read when torch loads)
 
-from benchmarks import cases  # noqa: E402
+from benchmarks import cases, same_file  # noqa: E402
 from benchmarks import gguf_made as files  # noqa: E402
 from benchmarks.embedded import BOOK, book_ids  # noqa: E402
 from benchmarks.kv import JUDGED_AT_ONCE, Apart, add, laws  # noqa: E402
 from benchmarks.passes import OutOfTime  # noqa: E402
+from benchmarks.reading import cases as questions  # noqa: E402
+from benchmarks.reading.run import Program, figures  # noqa: E402
 from benchmarks.store import Table, save  # noqa: E402
 from core.backend.cpu import CpuBackend  # noqa: E402
 from core.backend.native.attention import native_attention  # noqa: E402
@@ -48,7 +53,7 @@ from core.decoding.refresh import RetrievalRefresh  # noqa: E402
 from core.decoding.sampling import Sampling  # noqa: E402
 from core.hardware.cpu import cpu_flags  # noqa: E402
 from core.model.embedded import ADAPTER, ensure_embedded  # noqa: E402
-from core.model.gguf import read_header  # noqa: E402
+from core.model.embedded import NAME as EMBEDDED  # noqa: E402
 from core.model.gguf_folder import opened  # noqa: E402
 from core.model.llama import LlamaModel  # noqa: E402
 from core.model.loader import load_model  # noqa: E402
@@ -59,31 +64,18 @@ KV = {16: torch.bfloat16, 8: torch.int8}  # bits: how a row is kept
 BUDGET, CHUNK, GAMMA, FORCED = 512, 8, 8, 128  # of the retrieval cache, of drafts, tokens of the text
 REFRESH_EVERY, REFRESH_BELOW = 8, 0.7
 SAMPLINGS = {"T 0.6": Sampling(0.6, 0.9), "T 0": Sampling()}
-PAGE = 600  # tokens
 # as small as whole blocks of 256 and the groups of its heads allow
 WHOLE_BLOCKS = Sizes("whole blocks", 30, 768, 12, 4, 64, 1536)
 BESIDE = (("Q4_K_M", "its own"), ("Q4_K_M", "whole blocks"), (files.SIXTEEN, "its own"))
-COMPUTED = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
 
 def main(arguments: list[str] | None = None) -> int:
     """The cases that are missing, and the tables of all."""
     options = _arguments(arguments)
     formats = [files.SIXTEEN, *(files.FILE_TYPES if _has_llama_cpp() else ())]
-    conditions = {"book": options.book.name, "windows": options.windows, "tokens": options.tokens}
-    state = cases.Cases(options.state, {**conditions, "context": options.context}, minutes=options.minutes)
-    every = {
-        **{f"laws, {kv}-bit KV": lambda kv=kv: _laws(formats, kv, options) for kv in KV},
-        **{
-            f"acceptance, {kind}, {kv}-bit KV": lambda kind=kind, kv=kv: _acceptance(kind, kv, options)
-            for kind, kv in product(formats, KV)
-        },
-    }
-    if _has_llama_cpp():
-        for kind, shape in BESIDE:
-            every[f"llama.cpp, {kind}, {shape}"] = lambda kind=kind, shape=shape: _beside(
-                kind, shape, options
-            )
+    given = {name: getattr(options, name) for name in ("windows", "tokens", "context", "questions")}
+    state = cases.Cases(options.state, {"book": options.book.name, **given}, minutes=options.minutes)
+    every = dict(_cases(formats, options))
     try:
         with torch.inference_mode():
             for name, case in every.items():
@@ -97,6 +89,23 @@ def main(arguments: list[str] | None = None) -> int:
         save(options.save, tables(state.done, formats), details, folder=options.folder)
     print({"left": left})
     return 0
+
+
+def _cases(formats: Sequence[str], options: argparse.Namespace) -> Iterator[tuple[str, Callable[[], Any]]]:
+    """What there is to be measured, by name."""
+    for kv in KV:
+        yield f"laws, {kv}-bit KV", partial(_laws, formats, kv, options)
+    if _has_llama_cpp():
+        for kind, shape in BESIDE:
+            file = partial(file_of, kind, options.made, shape)
+            yield (
+                same_file.CASE.format(kind=kind, shape=shape),
+                lambda file=file: same_file.compare(file(), options.book),
+            )
+    for kv, kind in product(KV, formats):
+        if options.reading:
+            yield f"reading, {kind}, {kv}-bit KV", partial(_reading, kind, kv, options)
+        yield f"acceptance, {kind}, {kv}-bit KV", partial(_acceptance, kind, kv, options)
 
 
 def _has_llama_cpp() -> bool:
@@ -176,32 +185,17 @@ def _acceptance(kind: str, kv: int, options: argparse.Namespace) -> dict[str, fl
     return {name: one.rate for name, one in zip(SAMPLINGS, sums, strict=True)}
 
 
-def _beside(kind: str, shape: str, options: argparse.Namespace) -> dict[str, Any]:
-    """Our laws against llama.cpp's of the same file, over a page."""
-    file = file_of(kind, options.made, shape)
-    ids = book_ids(options.book, opened(file), least=PAGE)[:PAGE]
-    theirs, following, found = laws_of_llama_cpp(file, ids), torch.tensor(ids[1:]), {}
-    for name, dtype in COMPUTED.items():
-        model = loaded(file, dtype, PAGE + 8)
-        ours = torch.cat(list(laws(model, FullKVCache(model.config.kv_shape, PAGE, model.backend), ids)))
-        found[name] = Apart([])
-        add(found[name], theirs, ours.float(), following)
-    kinds = [tensor.kind for tensor in read_header(file).tensors.values() if len(tensor.shape) == 2]
-    most = max(set(kinds), key=kinds.count)
-    return {"most": most, **{name: apart.figures() for name, apart in found.items()}}
-
-
-def laws_of_llama_cpp(file: Path, ids: Sequence[int]) -> torch.Tensor:
-    """Log-probabilities [tokens, vocab] of every token's successor."""
-    from llama_cpp import Llama
-
-    threads = torch.get_num_threads()
-    given = {"n_threads": threads, "n_threads_batch": threads, "n_gpu_layers": 0, "verbose": False}
-    model = Llama(str(file), n_ctx=len(ids) + 8, logits_all=True, **given)
-    model.eval(list(ids))
-    found = torch.log_softmax(torch.tensor(model.scores[: len(ids)]), -1)
-    model.close()
-    return found
+def _reading(kind: str, kv: int, options: argparse.Namespace) -> dict[str, float]:
+    """The likeliest answers to questions put with the passage that holds the answer: answers that are drawn
+    beside it would hide what a format does.
+    """
+    tales = questions.read(options.reading, "fairytaleqa", "val")
+    asked = questions.with_passage(tales, options.questions, seed=0)
+    program = Program(EMBEDDED, "autoregressive", folder=opened(file_of(kind, options.made)), kv=kv)
+    program.style = replace(program.style, consensus=0)
+    rows = [program.of_gold(one) for one in asked if one.kind == "own"]
+    found = figures({"gold": rows})
+    return {"questions": len(rows), **{name: found[name] for name in ("f1_gold", "refused_own")}}
 
 
 # ---- what is shown -----------------------------------------------------------------------------------------
@@ -216,6 +210,8 @@ COLUMNS = (
     "perplexity",
     "acceptance, T 0.6",
     "acceptance, T 0",
+    "F1 of answers",
+    "refused",
 )
 NOTES = (
     "The embedded model as it was taught, unrounded, and what llama.cpp's quantiser makes of it, on pages of "
@@ -225,42 +221,34 @@ NOTES = (
     f"Acceptance: expected accepted over evaluated tokens of drafts of {GAMMA}, by a retrieval cache of "
     f"{BUDGET} tokens in chunks of {CHUNK}, along {FORCED} further tokens of the book, in the numbers of "
     "real use.",
-)
-BESIDE_COLUMNS = ("Weights", "Most matrices", "Rows", "Ours in", "KL, nats", "KL p99", "same likeliest token")
-BESIDE_NOTES = (
-    f"KL(llama.cpp, ours) from the same file, {PAGE} tokens of a sample book. llama.cpp rounds activations "
-    "to 8 bits where weights are codes, ours does not; F16 has no codes.",
-    "Rows of whole blocks: the embedded model in a shape of width 768, in which most matrices have the "
-    "format that the file is called by. There llama.cpp rounds 256 activations by one scale, else mostly 32.",
+    "Answers: to questions of FairytaleQA's validation stories, each put with the passage that holds its "
+    "answer (benchmarks.reading), the likeliest answer; the same questions for all: {questions}.",
 )
 
 
 def tables(done: dict[str, Any], formats: Sequence[str]) -> list[Table]:
     """Of the cases that are done."""
     made = [
-        Table("Formats of weights and KV cache", COLUMNS, tuple(_costs(done, formats)), NOTES),
-        Table("Beside llama.cpp, the same file", BESIDE_COLUMNS, tuple(_besides(done)), BESIDE_NOTES),
+        Table("Formats of weights and KV cache", COLUMNS, tuple(_costs(done, formats)), _notes(done)),
+        same_file.table(done),
     ]
     return [table for table in made if table.rows]
+
+
+def _notes(done: dict[str, Any]) -> tuple[str, ...]:
+    asked = next((found["questions"] for name, found in done.items() if name.startswith("reading, ")), 0)
+    return tuple(note.format(questions=asked) for note in NOTES if asked or "{questions}" not in note)
 
 
 def _costs(done: dict[str, Any], formats: Sequence[str]) -> Iterator[tuple]:
     for kind, kv in product(formats, KV):
         law = done.get(f"laws, {kv}-bit KV", {}).get(kind)
         accepted = done.get(f"acceptance, {kind}, {kv}-bit KV", {})
+        read = done.get(f"reading, {kind}, {kv}-bit KV", {})
         if law:
-            figures = (law[name] for name in ("mb", "kl_mean", "kl_p99", "agreement", "perplexity"))
-            yield (kind, f"{kv} bits", *figures, *(accepted.get(name) for name in SAMPLINGS))
-
-
-def _besides(done: dict[str, Any]) -> Iterator[tuple]:
-    for name, found in done.items():
-        if name.startswith("llama.cpp, "):
-            _program, kind, shape = name.split(", ")
-            for computed in COMPUTED:
-                law = found[computed]
-                rows = "whole blocks" if shape == "whole blocks" else "576"
-                yield kind, found["most"], rows, computed, law["kl_mean"], law["kl_p99"], law["agreement"]
+            costs = (law[name] for name in ("mb", "kl_mean", "kl_p99", "agreement", "perplexity"))
+            answers = read.get("f1_gold"), read.get("refused_own")
+            yield (kind, f"{kv} bits", *costs, *(accepted.get(name) for name in SAMPLINGS), *answers)
 
 
 def _arguments(arguments: list[str] | None) -> argparse.Namespace:
@@ -272,6 +260,8 @@ def _arguments(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--windows", type=int, default=2)
     parser.add_argument("--tokens", type=int, default=1024, help="of a window")
     parser.add_argument("--context", type=int, default=4096, help="tokens before those that are drafted")
+    parser.add_argument("--reading", type=Path, help="a folder with fairytaleqa-val.jsonl")
+    parser.add_argument("--questions", type=int, default=80, help="of it, put to each format")
     parser.add_argument("--made", type=Path, help="where the files are made and kept")
     options = parser.parse_args(arguments)
     options.made = options.made or subdir("benchmarks") / "formats"

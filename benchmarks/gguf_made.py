@@ -16,7 +16,8 @@ import torch
 from benchmarks.expanded import ExpandedWeights, expanded_config
 from core.model.adapter import load, merged
 from core.model.config import ModelConfig, load_config
-from core.model.gguf import GgufFile, read_header
+from core.model.gguf import BITS, GgufFile, read_header
+from core.model.gguf_blocks import floats, planes
 from core.model.gguf_config import OF_LAYER, gguf_name
 from core.model.gguf_folder import opened
 from core.model.gguf_weights import GgufWeights, rows_of_halves
@@ -56,7 +57,7 @@ def sixteen_bits(source: Path, target: Path, adapter: Path | None = None) -> Pat
         found, stem = weights.tensor(name), name.removesuffix(".weight")
         return merged(found.half(), *factors[stem]) if stem in factors else found
 
-    names = {gguf_name(name): name for name in _names(file.metadata["llama.block_count"])}
+    names = {gguf_name(name): name for name in weight_names(file.metadata["llama.block_count"])}
     names = {own: names[own] for own in file.tensors}
     tensors = [_tensor(own, file.tensors[own].shape) for own in names]
     return _written(
@@ -73,7 +74,7 @@ def expanded(source: Path, shape: Sizes, target: Path, *, positions: int) -> Pat
     weights = ExpandedWeights(
         small, GgufWeights(file), large, device=torch.device("cpu"), dtype=torch.float32
     )
-    names = {gguf_name(name): name for name in [*_names(large.layers), "lm_head.weight"]}
+    names = {gguf_name(name): name for name in [*weight_names(large.layers), "lm_head.weight"]}
     tensors = [_tensor(own, shape_of(name, large)) for own, name in names.items()]
     return _written(
         target,
@@ -83,6 +84,22 @@ def expanded(source: Path, shape: Sizes, target: Path, *, positions: int) -> Pat
         names,
         lambda name, rows: rows_of_halves(name, "llama", large.heads, large.kv_heads, rows),
     )
+
+
+def decoded(source: Path) -> Path:
+    """The GGUF `source` with every weight as the 32-bit number that its code stands for, beside it; made
+    once. Which program reads it has no codes to round anything for.
+    """
+    file, target = read_header(source), source.with_name(f"{source.stem}-decoded.gguf")
+    tensors = [Tensor(own, "F32", tensor.shape) for own, tensor in file.tensors.items()]
+
+    def numbers(own: str) -> np.ndarray:
+        raw, tensor = file.raw(own), file.tensors[own]
+        if tensor.kind in BITS:
+            return planes(raw, tensor.kind, tensor.shape).decoded().numpy()
+        return floats(raw, tensor.kind, tensor.shape).float().numpy()
+
+    return _once(target, Metadata.of_file(file), tensors, numbers)
 
 
 def shape_of(name: str, config: ModelConfig) -> tuple[int, ...]:
@@ -103,7 +120,8 @@ def shape_of(name: str, config: ModelConfig) -> tuple[int, ...]:
     return sizes.get(name.split(".")[-2], (hidden,))
 
 
-def _names(layers: int) -> list[str]:
+def weight_names(layers: int) -> list[str]:
+    """The weights of a tied llama of so many layers, as checkpoints name them."""
     parts = [one for one in OF_LAYER if one not in ("self_attn.q_norm", "self_attn.k_norm")]
     of_layers = [f"model.layers.{layer}.{part}.weight" for layer in range(layers) for part in parts]
     return ["model.embed_tokens.weight", "model.norm.weight", *of_layers]
@@ -129,6 +147,12 @@ def _written(
             made[rows.numpy()] = made.copy()  # as the file has them
         return made
 
+    return _once(target, metadata, tensors, blocks)
+
+
+def _once(
+    target: Path, metadata: Metadata, tensors: Sequence[Tensor], blocks: Callable[[str], np.ndarray]
+) -> Path:
     if not target.is_file():
         target.parent.mkdir(parents=True, exist_ok=True)
         part = target.with_suffix(".part")

@@ -36,7 +36,7 @@ if not __package__:
 
 from benchmarks import cases, embedded
 from benchmarks.cases import Cases
-from benchmarks.contenders import BY_PART, LOOKUP, MOST_TURNS, OURS, PEERS, TURNS
+from benchmarks.contenders import BY_PART, LOOKUP, MOST_TURNS, OURS, PEERS, REPEATED, TURNS
 from benchmarks.passes import OutOfTime
 from benchmarks.store import REPO, Table, save
 from benchmarks.texts import LOOPS_BELOW, distinct
@@ -54,9 +54,9 @@ def main(arguments: list[str] | None = None) -> int:
     )
     try:
         for length in options.contexts:
-            state.measure(str(length), lambda length=length: _at(length, options, state.left_s()))
+            state.measure(str(length), lambda length=length: at(length, options, state.left_s()))
             for title, found in state.done[str(length)].items():
-                print(title, _short(found), flush=True)
+                print(title, short(found), flush=True)
     except OutOfTime:
         pass
     done = {title: found for case in state.done.values() for title, found in case.items()}
@@ -87,7 +87,7 @@ def main(arguments: list[str] | None = None) -> int:
 # ---- one context -------------------------------------------------------------------------------------------
 
 
-def _at(length: int, options: argparse.Namespace, seconds: float) -> dict[str, Any]:
+def at(length: int, options: argparse.Namespace, seconds: float) -> dict[str, Any]:
     """What each peer's answers came to, by title, or the reason why there are none. Raises OutOfTime after so
     many seconds.
     """
@@ -130,6 +130,8 @@ class Contender:
             "tokens": options.tokens,
             "context": length,
             "peer": name,
+            "threads": getattr(options, "threads", 0),
+            "clock": getattr(options, "clock", "wall"),
         }
         self._command = [
             sys.executable,
@@ -191,7 +193,8 @@ class Contender:
             "rows": {
                 name: figures(self._length, prefill_s, [one["rows"][name] for one in self._answers])
                 for name in last["rows"]
-            }
+            },
+            "memory": last.get("memory"),
         }
 
 
@@ -227,7 +230,8 @@ def spread_of_median(times: Sequence[float]) -> float:
     return (max(without) - min(without)) / median(times)
 
 
-def _short(found: dict[str, Any]) -> str:
+def short(found: dict[str, Any]) -> str:
+    """A peer's figures in one line, or the reason why there are none."""
     rows = found.get("rows", {})
     said = [f"{name} {row['prefill_s']:.1f} s, {row['tbt_mean_ms']:.1f} ms" for name, row in rows.items()]
     return found.get("reason") or "; ".join(said or [json.dumps(found)])
@@ -308,7 +312,7 @@ def _row(name: str, row: dict[str, Any]) -> tuple:
         row["context"],
         row["prefill_s"],
         row["tbt_mean_ms"],
-        _spread(row["turns_ms"]),
+        spread(row["turns_ms"]),
         row["spread"],
         row["tbt_p50_ms"],
         row["tbt_p95_ms"],
@@ -317,12 +321,13 @@ def _row(name: str, row: dict[str, Any]) -> tuple:
     )
 
 
-def _spread(turns_ms: Sequence[float]) -> str:
+def spread(turns_ms: Sequence[float]) -> str:
+    """How many turns there were, and between which times they lay."""
     several = f"{len(turns_ms)}: {min(turns_ms):.1f} to {max(turns_ms):.1f}"
     return several if len(turns_ms) > 1 else "one"
 
 
-def _times_as_fast(row: dict[str, Any], own: dict[str, Any]) -> float:
+def times_as_fast(row: dict[str, Any], own: dict[str, Any]) -> float:
     """Of turns beside each other, where both had as many."""
     if len(row["turns_ms"]) != len(own["turns_ms"]):
         return row["tbt_mean_ms"] / own["tbt_mean_ms"]
@@ -338,7 +343,7 @@ def _against(rows: Sequence[tuple[str, dict[str, Any]]]) -> Iterator[tuple]:
                 row["context"],
                 name,
                 next(row["prefill_s"] / one["prefill_s"] for one in own if one),
-                *(_times_as_fast(row, one) if one else None for one in own),
+                *(times_as_fast(row, one) if one else None for one in own),
             )
 
 
@@ -374,7 +379,10 @@ def _arguments(arguments: list[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--tokens", type=int, default=64)
     parser.add_argument(
-        "--only", type=lambda text: text.split(";"), default=[*PEERS], help=f"of {'; '.join(PEERS)}"
+        "--only",
+        type=lambda text: text.split(";"),
+        default=[name for name in PEERS if REPEATED not in name],
+        help=f"of {'; '.join(PEERS)}",
     )
     options = parser.parse_args(arguments)
     unknown = [name for name in options.only if name not in PEERS]

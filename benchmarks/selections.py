@@ -17,6 +17,8 @@ _ROWS = 32  # queries at a time whose attention over all keys is held for the co
 class ByMeanKey(ByMass):
     """As TriForce's first selection, also when it is renewed."""
 
+    summed = None
+
     def observe(
         self, layer: int, q: torch.Tensor, k: torch.Tensor, *, start: int, length: int, own: int
     ) -> None:
@@ -27,7 +29,7 @@ class ByMeanKey(ByMass):
 class Newest:
     """The newest chunks behind the sinks: StreamingLLM (https://arxiv.org/abs/2309.17453)."""
 
-    ready = True
+    ready, summed = True, None
 
     def __init__(self, source: TargetKVCache, chunk: int) -> None:
         self._shape, self._device = source.shape, source.backend.device
@@ -53,6 +55,8 @@ class ByColumnSums:
 
     `begun`: another whose sums so far it begins with.
     """
+
+    summed = None
 
     def __init__(self, source: TargetKVCache, chunk: int, begun: ByColumnSums | None = None) -> None:
         self._chunk, self._chunks = chunk, source.capacity // chunk

@@ -157,7 +157,7 @@ def ask(desk: object, turn: int, books: int) -> None:
 
     round_of_shelf, at = divmod(turn, books)
     if round_of_shelf % 5 == 4:
-        desk.new_conversation()
+        desk.talks.begin()
     wish = make_wish(desk)
     if round_of_shelf % 4 == 3 and at % 4 == 0 and desk.turns:
         desk.regenerate(wish)

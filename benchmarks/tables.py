@@ -30,6 +30,7 @@ from benchmarks.store import load  # noqa: E402
 from core.config import RULES, Settings  # noqa: E402
 from core.hardware.facts import Hardware  # noqa: E402
 from core.hardware.gpus import imagined_hardware  # noqa: E402
+from core.model.catalogue import spelt  # noqa: E402
 from core.planning.offers import Offer, offers, plan_for  # noqa: E402
 from core.planning.recommended import first_answer  # noqa: E402
 from core.text.words import duration, size  # noqa: E402
@@ -156,7 +157,7 @@ def pc_table() -> str:
         first = duration(first_answer(expected).seconds)
         cells = (
             name,
-            offer.entry.name,
+            spelt(offer.entry.of),
             f"{weights}, {size(offer.entry.download_bytes)}",
             f"{expected.context_tokens:,}",
             on_card if expected.device == "cuda" else "RAM",

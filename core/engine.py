@@ -21,7 +21,7 @@ from core.cache.snapshot import SnapshotStore
 from core.decoding.context import Context
 from core.decoding.decoder import Decoder, Ends, Refresh, Round, never
 from core.errors import UserError
-from core.events import Prefill, Stats
+from core.events import Prefill, Preparing, Stats
 from core.model.llama import LlamaModel
 from core.planning.link import slow_note
 from core.planning.plan import Plan
@@ -69,6 +69,8 @@ class Engine:
 
     `give_way()` is asked for a plan with less on the device when that is out of memory; None: there is none.
     `shrink(cache)` then takes the difference off the device and keeps what was read; False: it cannot.
+    `host_memory(capacity)` makes ready what `new_cache` will take of host memory, piece by piece: bytes that
+    are ready, of how many.
     """
 
     def __init__(
@@ -81,6 +83,7 @@ class Engine:
         peak_memory: Callable[[], int],
         give_way: Callable[[], Plan | None] = lambda: None,
         shrink: Callable[[TargetKVCache], bool] = lambda cache: False,
+        host_memory: Callable[[int], Iterator[tuple[int, int]]] = lambda capacity: iter(()),
         snapshots: SnapshotStore | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
@@ -89,20 +92,32 @@ class Engine:
         self.model_name, self.model_identity = model.config.name, model.config.identity
         self.eos_ids = model.config.eos_ids
         self._new_cache, self._compose, self._give_way = new_cache, compose, give_way
-        self._shrink = shrink
+        self._shrink, self._host_memory = shrink, host_memory
         self._peak_memory, self._snapshots, self._clock = peak_memory, snapshots, clock
         self._backend = model.backend
         self._notes: list[str] = []
 
     def new_context(self, capacity_tokens: int) -> Context:
         """An empty context for up to `capacity_tokens` tokens. Raises UserError beyond the plan's context."""
+        context = self.planned_context(capacity_tokens)
+        self.complete(context)
+        return context
+
+    def planned_context(self, capacity_tokens: int) -> Context:
+        """Likewise, without a cache: that is made for the first answer in it, which tells how far it is."""
         if capacity_tokens > self.context_tokens:
             said = _(
                 "{tokens:,} tokens do not fit the context of {context:,}. Choose fewer chapters or read in "
                 "parts."
             )
             raise UserError(said.format(tokens=capacity_tokens, context=self.context_tokens))
-        return Context(self._cache_that_fits(capacity_tokens), capacity_tokens)
+        return Context(None, capacity_tokens)
+
+    def complete(self, context: Context) -> None:
+        """Makes a context's cache where it has none. Raises UserError where the device has no room for it."""
+        if context.cache is None:
+            for _ in self._with_cache(context, lambda: False):
+                pass
 
     def generate(
         self,
@@ -112,9 +127,9 @@ class Engine:
         *,
         should_stop: Callable[[], bool] = lambda: False,
         ends: Ends = never,
-    ) -> Iterator[Prefill | Round | Done]:
-        """Continues `ids`, all of the prompt. Yields Prefill while reading, one Round per round, Done at
-        the end.
+    ) -> Iterator[Preparing | Prefill | Round | Done]:
+        """Continues `ids`, all of the prompt. Yields Preparing while memory for it is made ready, Prefill
+        while reading, one Round per round, Done at the end.
 
         `ends` is told of every token of the answer in order, and the answer is complete with the one it says
         True to. The caller may stop iterating after any event; the next call starts from what the context
@@ -129,8 +144,9 @@ class Engine:
                 "or read in parts."
             )
             raise UserError(said.format(tokens=len(ids), capacity=capacity))
-        if context.cache is None:  # an earlier answer ended where no cache fitted
-            context.cache = self._cache_that_fits(capacity)
+        if not (yield from self._with_cache(context, should_stop)):
+            yield Done("user", Stats(mode=params.mode, model=self.model_name, prompt_tokens=len(ids)))
+            return
         started, known = self._clock(), context.keep_prefix_of(ids)
         yield from self._restore(context, ids[:-1], should_stop)
         reused = context.cache.length
@@ -152,8 +168,8 @@ class Engine:
                 if not self._backend.out_of_memory(error):
                     raise
                 log.warning("out of memory after %d tokens: %s", context.cache.length, error)
-            if reason is None:
-                self._start_over(context)
+            if reason is None and not (yield from self._start_over(context, should_stop)):
+                reason = "user"
         slow = slow_note(self.plan, recorder, platform.system())
         notes, self._notes = (*self._notes, *filter(None, [slow])), []
         yield Done(reason, recorder.stats(peak_memory_bytes=self._peak_memory()), notes)
@@ -186,15 +202,18 @@ class Engine:
             return "user"
         return (yield from self._decode(run, decoder))
 
-    def _start_over(self, context: Context) -> None:
+    def _start_over(
+        self, context: Context, should_stop: Callable[[], bool]
+    ) -> Generator[Preparing, None, bool]:
         """Makes room on a device that was out of memory: rows in host memory stay, where the cache can be
-        made smaller, else the context is emptied and made anew. Raises UserError when nothing is left.
+        made smaller, else the context is emptied and made anew. False: somebody stopped that. Raises
+        UserError when nothing is left.
         """
         try:
             self._with_less()
             if self._shrink(context.cache):
                 context.keep_what_is_held()
-                return
+                return True
         except RuntimeError as error:
             if not self._backend.out_of_memory(error):
                 raise
@@ -204,17 +223,28 @@ class Engine:
             raise
         context.close()
         self._backend.release()
-        context.cache = self._cache_that_fits(context.capacity)
+        return (yield from self._with_cache(context, should_stop))
 
-    def _cache_that_fits(self, capacity: int) -> TargetKVCache:
-        while True:
+    def _with_cache(
+        self, context: Context, should_stop: Callable[[], bool]
+    ) -> Generator[Preparing, None, bool]:
+        """Gives a context the cache that it lacks. False: somebody stopped it; what is ready stays ready."""
+        while context.cache is None:
+            started = self._clock()
+            for done, total in self._host_memory(context.capacity):
+                elapsed = self._clock() - started
+                yield Preparing(done, total, elapsed * (total - done) / done)
+                if should_stop():
+                    return False
             try:
-                return self._new_cache(capacity)
+                context.cache = self._new_cache(context.capacity)
             except RuntimeError as error:
                 if not self._backend.out_of_memory(error):
                     raise
-                log.warning("out of memory for a context of %d tokens: %s", capacity, error)
-            self._with_less()
+                log.warning("out of memory for a context of %d tokens: %s", context.capacity, error)
+            if context.cache is None:  # what the error held on to is gone by now
+                self._with_less()
+        return True
 
     def _with_less(self) -> None:
         """The plan gives way, and the reader will be told once."""

@@ -80,7 +80,8 @@ class Stats:
     round_sizes: tuple[int, ...] = ()  # how many rounds emitted 1 token, 2, 3, ...
     temperature: float | None = None  # it was sampled at; None: not known
     verified: Verified | None = None  # when the answer was checked afterwards (the setting `verify`)
-    # of an answer that is one of several: how many were written for it, and their tokens in all
+    # of an answer that is one of several: how many were written for it, and their tokens in all; bytes moved
+    # and peak memory are then those of all, what else is of the answer is its own
     answers: int = 1
     all_tokens: int = 0
 
@@ -105,6 +106,15 @@ class Reading:
     # above 1: what was written of this part is replaced by what comes
     attempt: int = 1
     left_s: float | None = None  # until all parts are read and told, where that is known
+
+
+@dataclass(frozen=True, slots=True)
+class Preparing:
+    """Host memory for the KV cache of what is read next is made ready."""
+
+    done_bytes: int
+    total_bytes: int
+    eta_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,4 +204,4 @@ class Failed:
     refused: bool = False
 
 
-Event = Loading | Reading | Prefill | Delta | Looked | Finished | Failed
+Event = Loading | Reading | Preparing | Prefill | Delta | Looked | Finished | Failed

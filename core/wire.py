@@ -19,6 +19,7 @@ from core.events import (
     Looked,
     Piece,
     Prefill,
+    Preparing,
     Reading,
     Stand,
     Stats,
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from core.documents.document import Document
 
 _KINDS: dict[str, type] = {
-    kind.__name__: kind for kind in (Loading, Reading, Prefill, Delta, Looked, Finished, Failed)
+    kind.__name__: kind for kind in (Loading, Reading, Preparing, Prefill, Delta, Looked, Finished, Failed)
 }
 
 

@@ -147,6 +147,7 @@ class Worker:
         ) as events:
             for event in events:
                 self._send_event(number, event)
+        self._stopped.discard(number)
 
     def _save(self, message: dict[str, Any]) -> None:
         """Store what was read and say so; `_use_idle_time` may have had no time for it."""

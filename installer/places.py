@@ -74,10 +74,11 @@ def data_folder(root: Path, python: Path) -> Path:
         ).stdout.strip()
         return Path(said)
     except (OSError, subprocess.SubprocessError):
-        return Path(os.environ.get("TRIFORCE_HOME") or _usual_data_folder())
+        return Path(os.environ.get("TRIFORCE_HOME") or usual_data_folder())
 
 
-def _usual_data_folder() -> Path:
+def usual_data_folder() -> Path:
+    """The system's place for the data, from which the app may have moved it."""
     if sys.platform == "darwin":
         return Path.home() / "Library" / "Application Support" / DATA
     return local_folder().with_name(DATA)

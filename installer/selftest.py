@@ -20,6 +20,7 @@ ROOT = Path(__file__).resolve().parents[1]
 SAMPLE = ROOT / "assets" / "samples" / "the-light-on-the-holm.epub"
 MODEL = "SmolLM2-135M-Instruct"
 QUESTION = "Where does the story take place?"
+PATIENCE_S = 900
 
 
 def main() -> int:
@@ -50,17 +51,22 @@ def link_or_copy(source: str, target: str) -> None:
 
 
 def _works(what: str, command: list[str], home: str) -> bool:
-    """Whether the command ends well. Its own words are shown where it does not."""
-    said = subprocess.run(
-        [sys.executable, str(ROOT / "launcher.py"), *command],
-        env={**os.environ, "TRIFORCE_HOME": home},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        encoding="utf-8",
-        errors="replace",
-        timeout=900,
-    )
+    """Whether the command ends well, and in time. Its own words are shown where it does not."""
+    try:
+        said = subprocess.run(
+            [sys.executable, str(ROOT / "launcher.py"), *command],
+            env={**os.environ, "TRIFORCE_HOME": home},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            encoding="utf-8",
+            errors="replace",
+            timeout=PATIENCE_S,
+        )
+    except subprocess.TimeoutExpired:
+        late = f"not within {PATIENCE_S / 60:.0f} minutes; close other programs and update again"
+        print(f"  {what}: {late}", file=sys.stderr, flush=True)
+        return False
     works = said.returncode == 0
     print(f"  {what}: {'yes' if works else 'no'}", file=sys.stderr, flush=True)
     if not works:

@@ -1,5 +1,5 @@
 """Lists what belongs to the program, asks, and removes it: menu entries, environment, a fetched Python, the
-program's files. Books, conversations and models only when asked to.
+program's files. Books, conversations and models only when asked to, and so are caches that others share.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from installer import open_with, places, program
+from installer import caches, open_with, places, program
 from installer.environment import Environment
 from installer.login import LoginEntry
 from installer.update import kept_environment, require_closed
@@ -38,25 +38,55 @@ def main(environment: Environment, arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="launcher.py uninstall", description="Removes the program.")
     parser.add_argument("--yes", action="store_true", help="do not ask")
     parser.add_argument("--data", action="store_true", help="books, conversations and models, too")
+    parser.add_argument("--caches", action="store_true", help="caches that other programs share, too")
     given = parser.parse_args(arguments)
     require_closed(environment)
     folder = places.data_folder(environment.root, environment.python)
-    data = Part("your data", folder, (folder,))
-    parts = belongings(environment)
+    parts = [*belongings(environment), *_begun(folder)]
     print("This belongs to TriForce Chat:")
-    for part in parts:
-        print(part)
-    if folder.is_dir():
-        print(data)
-        kept = "(books, conversations, models) stays; --data removes it"
-        print(f"    {'is removed, too' if given.data else kept}")
-        parts = [*parts, data] if given.data else parts
+    _tell(parts, "")
+    for asked, found, words in (
+        (given.data, _data(folder), "(books, conversations, models) stays; --data removes it"),
+        (given.caches, _shared(), "shared with your other programs: stays; --caches removes it"),
+    ):
+        _tell(found, f"    {'is removed, too' if asked else words}")
+        parts = [*parts, *found] if asked else parts
+    if away := caches.place_away():
+        print(f"Your data was moved to {away}, which is not there now: what is there stays.")
     if program.is_clone(environment.root):
         print(f"The program's own files in {environment.root} are a clone: delete it yourself.")
     if not given.yes and not _agreed():
         print("Nothing was removed.")
         return 1
     return _remove(environment.root, parts, empty=folder)
+
+
+def _tell(parts: list[Part], end: str) -> None:
+    for part in parts:
+        print(part)
+    if parts and end:
+        print(end)
+
+
+def _begun(data: Path) -> list[Part]:
+    begun = tuple(caches.of_the_hub(data))
+    return [Part("the hub's cache", data / "models", begun)] if begun else []
+
+
+def _data(folder: Path) -> list[Part]:
+    """The data folder, models that were moved out of it, and what says where it was moved to. Never a folder
+    in which the user's home lies, whatever TRIFORCE_HOME says.
+    """
+    old = caches.old_place(folder)
+    found = [("your data", folder), *(("a moved model", place) for place in caches.moved_models(folder))]
+    found += [("where your data was", old)] if old else []
+    home = Path.home().resolve()
+    found = [(what, place) for what, place in found if not home.is_relative_to(place.resolve())]
+    return [Part(what, place, (place,)) for what, place in found if place.is_dir()]
+
+
+def _shared() -> list[Part]:
+    return [Part(what, folder, (folder,)) for what, folder in caches.shared().items() if folder.is_dir()]
 
 
 def belongings(environment: Environment) -> list[Part]:
@@ -69,6 +99,8 @@ def belongings(environment: Environment) -> list[Part]:
     menu, fetched = _there(menu_entries()), _there(_fetched(environment))
     found = [
         *(Part("in the menu", entry, (entry,)) for entry in menu),
+        Part("pip's cache", environment.folder, _there(caches.of_pip(environment.folder))),
+        Part("uv's cache", root, _there(caches.of_uv(_fetched(environment)))),
         Part("environment", environment.folder, _there([environment.folder, environment.lock])),
         Part("left of an update", root, _there(updating)),
         Part("program", root, _there([*files, root / "__pycache__"])),

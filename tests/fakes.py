@@ -36,6 +36,8 @@ class CharTokenizer:
 class FakeContext:
     """Ids and a size."""
 
+    cache = "there is one"
+
     def __init__(self, capacity: int) -> None:
         self.capacity, self.ids, self.closed, self.book = capacity, [], False, ("", 0)
 
@@ -80,6 +82,11 @@ class FakeEngine:
         assert capacity_tokens <= self.context_tokens
         self.contexts.append(FakeContext(capacity_tokens))
         return self.contexts[-1]
+
+    planned_context = new_context
+
+    def complete(self, context: FakeContext) -> None:
+        """It needs nothing."""
 
     stored_as = "fake"
 

@@ -5,11 +5,12 @@ SCRIPT_SLOW: seconds per round. SCRIPT_READ: seconds per tenth of a text that is
 SCRIPT_ANSWER: "words=answer", the answer to a prompt that has these words.
 SCRIPT_NOISE: print to stdout. SCRIPT_QUOTE: fail
 with the prompt in the error. SCRIPT_SAVE: a file that gets a line for every book stored, stopped or
-forgotten; storing takes five seconds unless it gives way.
+forgotten; storing takes five seconds unless it gives way. SCRIPT_FULL: storing finds the disk full.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import time
@@ -80,6 +81,8 @@ def open_session(settings, *, hear):
             yield Done("stop", stats)
 
         def save(self, context, *, should_stop):
+            if os.environ.get("SCRIPT_FULL"):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             if context.book[1] and "SCRIPT_SAVE" in os.environ:
                 for _ in range(250):
                     if should_stop():

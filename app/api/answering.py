@@ -18,7 +18,7 @@ from app.faults import in_words
 from app.markup import Citation
 from core.ask import Ask
 from core.documents.document import Document, Section
-from core.events import Delta, Event, Failed, Finished, Loading, Looked, Prefill, Reading, Stats
+from core.events import Delta, Event, Failed, Finished, Loading, Looked, Prefill, Preparing, Reading, Stats
 
 if TYPE_CHECKING:
     from app.handlers import Desk
@@ -234,6 +234,8 @@ def _remark(event: Event) -> Remark | None:
         return Remark(event.stage)
     if isinstance(event, Reading):
         return Remark(f"reading {event.index} of {event.total}")
+    if isinstance(event, Preparing):
+        return Remark("preparing memory", event.done_bytes / event.total_bytes)
     if isinstance(event, Prefill):
         words = f"read {event.done_tokens} of {event.total_tokens} tokens"
         return Remark(words, event.done_tokens / max(1, event.total_tokens))

@@ -6,7 +6,7 @@
   const WRITING = "#live-text[data-filled]";   // there while an answer is made
   const recall = (key, other) => { try { return localStorage.getItem(`triforce.${key}`) ?? other; } catch { return other; } };
   const keep = (key, value) => { try { localStorage.setItem(`triforce.${key}`, value); } catch { /* private window */ } };
-  let server = null;                           // act(data), upload(file): Gradio's channel
+  let server = null;                           // act(data): Gradio's channel
   const send = (data) => server?.act(data);
   Object.assign(window.triforce, { send, recall, keep, take: (file, title) => take(file, title) });
 
@@ -33,6 +33,28 @@
     dropped = null;
     await fetch(`/take-model?name=${encodeURIComponent(file.name)}`, { method: "POST", body: file }).catch(() => {});
   };
+  // a file's way into the app: what comes, how long it takes yet, and a way out. Fails with what the server says
+  const bring = (file) => new Promise((arrived, failed) => {
+    const request = new XMLHttpRequest(), form = new FormData(), began = Date.now();
+    const here = document.getElementById("bringing"), [title, left, bar] = here.querySelectorAll("b, span, i");
+    const show = (share) => {
+      const seconds = (Date.now() - began) / 1000 * (1 - share) / share;
+      left.textContent = share && seconds >= 1 ? left.dataset.words.replace("{time}", `${Math.round(seconds)}\u00a0s`) : "";
+      bar.style.width = `${share * 100}%`;
+    };
+    title.textContent = title.dataset.words.replace("{name}", file.name);
+    show(0);
+    const soon = setTimeout(() => { here.hidden = false; }, 500);
+    request.upload.onprogress = ({ loaded, total }) => show(total ? loaded / total : 0);
+    request.onload = () => request.status === 200 ? arrived(JSON.parse(request.responseText)[0]) : failed(request.status);
+    request.onabort = () => arrived("");
+    request.onerror = () => failed(0);
+    request.onloadend = () => { clearTimeout(soon); here.hidden = true; };
+    here.querySelector("button").onclick = () => request.abort();
+    form.append("files", file);
+    request.open("POST", "/gradio_api/upload");
+    request.send(form);
+  });
   const take = async (file, title) => {
     if (!file) return;
     if (file.name.toLowerCase().endsWith(".gguf")) {
@@ -44,14 +66,12 @@
       send({ act: "refused", name: file.name, limit: root.dataset.maxMb });
       return;
     }
-    document.body.dataset.uploading = "1";
     try {
-      const { path } = await server.upload(file);
+      const path = await bring(file);
+      if (!path) return;                       // the person gave it up
       send({ act: file.name.toLowerCase().endsWith(".json") ? "bring-in" : "upload", path, name: file.name, ...(title && { title }) });
     } catch {
       send({ act: "refused", name: file.name });
-    } finally {
-      delete document.body.dataset.uploading;
     }
   };
   const takeAll = async (files) => { for (const file of [...files]) await take(file); };
@@ -144,7 +164,7 @@
 
   // while nobody answers, nothing is sent, and what is typed stays where it is
   const hold = (event) => {
-    const asks = event.type === "click" ? "#send, #summarize, #unlock, button[data-act]" : "#question textarea, #password input";
+    const asks = event.type === "click" ? "#send, #summarize, #unlock, :is(button, a)[data-act]" : "#question textarea, #password input";
     if (!document.body.dataset.lost || (event.key ?? "Enter") !== "Enter" || !event.target.closest?.(asks)) return;
     event.preventDefault();
     event.stopImmediatePropagation();
@@ -156,7 +176,7 @@
   // a button that is drawn anew between press and release gets no click of its own
   let pressed = null;
   const named = (button) => [button.dataset.act, button.dataset.id, "tell" in button.dataset].join();
-  const button = (element) => element?.closest?.("button[data-act], [data-tell]");
+  const button = (element) => element?.closest?.(":is(button, a)[data-act], [data-tell]");
   document.addEventListener("pointerdown", (event) => { pressed = button(event.target); }, true);
   document.addEventListener("pointerup", (event) => {
     const now = button(document.elementFromPoint(event.clientX, event.clientY));
@@ -175,7 +195,8 @@
     else if (hit("[data-skip]")) { event.preventDefault(); ask(); }
     else if ((found = hit("[role='tab']"))) showTab(found.dataset.tab);
     else if ((found = hit("[data-copy]"))) copyText(found);
-    else if ((found = hit("button[data-act]"))) {
+    else if ((found = hit(":is(button, a)[data-act]"))) {
+      if (found.tagName === "A") event.preventDefault();   // a quotation leads to its place by what is sent
       const { act, confirm: question, prompt: wanted, ...rest } = found.dataset;
       if (question && !confirm(question)) return;
       if (wanted) {

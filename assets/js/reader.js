@@ -47,14 +47,17 @@
     if (held && document.activeElement === document.body) text.focus({ preventScroll: true });
   };
   document.addEventListener("focusin", (event) => { held = event.target === pane(); });
+  const topmost = (text) => {                    // the first paragraph in sight
+    const top = text.getBoundingClientRect().top;
+    return [...text.querySelectorAll("p[data-offset]")].find((one) => one.getBoundingClientRect().bottom > top + 8);
+  };
   let later = 0;
   document.addEventListener("scroll", (event) => {
     hide();
     if (event.target !== shown) return;
     clearTimeout(later);
     later = setTimeout(() => {
-      const top = shown.getBoundingClientRect().top;
-      const first = [...shown.querySelectorAll("p[data-offset]")].find((one) => one.getBoundingClientRect().bottom > top + 8);
+      const first = topmost(shown);
       if (first && shown.clientHeight) send({ act: "stand", value: first.dataset.offset });
     }, 1200);
   }, { capture: true, passive: true });
@@ -91,6 +94,12 @@
     const start = range?.startContainer.parentElement?.closest(".reader-text p[data-offset]");
     return start && pane()?.contains(range.endContainer) ? { range, start, words: selection.toString().trim() } : null;
   };
+  // without a mouse nothing is selected: the place that is marked, else what is read now
+  const inSight = () => {
+    const place = document.getElementById("passage");
+    const start = place?.closest("p[data-offset]") ?? topmost(pane());
+    return start && { start, words: (place ?? start).innerText.trim() };
+  };
   document.addEventListener("selectionchange", () => {
     const found = selected(), bar = tools();
     if (!bar) return;
@@ -106,12 +115,13 @@
     hide();
   };
 
+  const mark = ({ words, start }) => { send({ act: "mark", offset: start.dataset.offset, text: words }); hide(); };
   document.addEventListener("mousedown", (event) => { if (event.target.closest?.(".selected")) event.preventDefault(); });
   document.addEventListener("click", (event) => {
     const hit = (selector) => event.target.closest?.(selector);
     const found = hit("[data-cited], [data-mark]") && selected();
     if (hit("[data-cited]") && found) cite(found);
-    else if (hit("[data-mark]") && found) { send({ act: "mark", offset: found.start.dataset.offset, text: found.words }); hide(); }
+    else if (hit("[data-mark]") && found) mark(found);
     else if (hit("[data-text]")) { keep("text", chosen("text", SIZES) + Number(hit("[data-text]").dataset.text)); dress(); }
     else if (hit("[data-lines]")) { keep("lines", chosen("lines", LINES) + Number(hit("[data-lines]").dataset.lines)); dress(); }
   });
@@ -125,8 +135,10 @@
     else if (event.key === "Escape" && event.target.matches?.("[data-find]") && event.target.value) {
       event.target.value = "";
       look();
-    } else if (plain && document.body.dataset.tab === "reader" && !typing(event.target) && /^[np]$/.test(event.key)) {
-      send({ act: "turn", value: event.key === "n" ? "on" : "back" });
+    } else if (plain && document.body.dataset.tab === "reader" && !typing(event.target) && pane()) {
+      if (/^[np]$/.test(event.key)) send({ act: "turn", value: event.key === "n" ? "on" : "back" });
+      const found = /^[bc]$/.test(event.key) && (selected() ?? inSight());
+      if (found) (event.key === "b" ? mark : cite)(found);
     }
   });
 

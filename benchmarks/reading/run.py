@@ -58,12 +58,13 @@ _UNSAID = "The book does not seem to say"
 class Program:
     """The engine with a session around it, as core.build makes them."""
 
-    def __init__(self, model: str, mode: str, *, folder: Path | None = None) -> None:
+    def __init__(self, model: str, mode: str, *, folder: Path | None = None, **given: Any) -> None:
+        """`folder`: its weights, where they are not those that the catalogue names; `given`: settings."""
         from core.assembly.engines import build_engine
         from core.model.fetch import is_downloaded, model_folder
         from core.text.tokenizer import Tokenizer
 
-        settings = load_settings(None, {"model": model})
+        settings = load_settings(None, {"model": model, **given})
         choice = choose(probe(measure=False), settings, is_downloaded=is_downloaded)
         folder = folder or model_folder(choice.entry, lambda stage, share: None)
         self.name, self.mode = choice.entry.name, mode
@@ -97,7 +98,7 @@ class Program:
         if not scores.refuses(said, self.style.refusal):
             more = [self._said(ids, each) for each in drawn(self.style, params)]
             answers = [said, *(one for one in more if not scores.refuses(one, self.style.refusal))]
-            said = answers[agreed(answers)]
+            said = answers[agreed(answers)[0]]
         row = {"kind": one.kind, "story": one.story, "question": one.question, "said": said}
         row["refused"] = scores.refuses(said, self.style.refusal)
         if one.answers:
@@ -125,8 +126,8 @@ class Program:
             fit="passages",
             params=self._greedy(_ANSWER_TOKENS),
         )
-        said, seconds = self._asked(ask)
-        found = self._found(ask)
+        said, seconds, share = self._asked(ask)
+        found, heard = self._found(ask)
         right = scores.holding(one.text, one.gold, one.answers, [(p.start, p.end) for p in passages(book)])
         hits = [(p.start, p.end) in right for p in found]
         first = said.split("\n\n")[0].strip()
@@ -139,6 +140,8 @@ class Program:
             "refused": first.startswith(_UNSAID),
             "passage_at_1": any(hits[:1]),
             "passage_at_3": any(hits[:3]),
+            "agreed": share,
+            "heard": [(*one, hit) for one, hit in zip(heard, hits, strict=True)],
             "seconds": seconds,
         }
 
@@ -151,11 +154,13 @@ class Program:
             fit="passages",
             params=self._greedy(_ANSWER_TOKENS),
         )
-        said, seconds = self._asked(ask)
+        said, seconds, share = self._asked(ask)
         first = said.split("\n\n")[0].strip()
-        held = [ask.book.text[p.start : p.end] for p in self._found(ask)[:3]]
+        found, heard = self._found(ask)
+        held = [ask.book.text[p.start : p.end] for p in found[:3]]
         kept = {name: one[name] for name in ("book", "question", "keywords")}
         row = {**kept, "said": said, "refused": first.startswith(_UNSAID), "seconds": seconds}
+        row |= {"agreed": share, "heard": heard}
         if one["keywords"]:
             row["right"] = not row["refused"] and scores.right(first, one["keywords"])
             row["in_three"] = any(scores.right(text, one["keywords"]) for text in held)
@@ -163,7 +168,7 @@ class Program:
 
     def of_summaries(self, one: Story) -> dict[str, Any]:
         """The summary of a whole story, through the program's own pipeline."""
-        said, seconds = self._asked(
+        said, seconds, _share = self._asked(
             Ask(None, document(one.name, one.text), conversation_id=one.name, params=self._greedy(512))
         )
         strange, names = scores.unknown_names(said, one.text)
@@ -180,20 +185,26 @@ class Program:
     def _greedy(self, tokens: int) -> dict[str, Any]:
         return {"max_new_tokens": tokens, "temperature": 0.0, "seed": 1, "mode": self.mode}
 
-    def _asked(self, ask: Ask) -> tuple[str, float]:
+    def _asked(self, ask: Ask) -> tuple[str, float, float | None]:
+        """What is said, the seconds it took, and how far the answers that were drawn agree with it."""
         self._turn_to(ask)
-        start, text = time.perf_counter(), ""
+        start, done = time.perf_counter(), None
         for event in self.session.ask(ask):
             if isinstance(event, Finished):
-                text = event.text
+                done = event
         self.session.forget(ask.conversation_id)
-        return text.strip(), round(time.perf_counter() - start, 1)
+        return done.text.strip(), round(time.perf_counter() - start, 1), done.drawn.get("agreed")
 
-    def _found(self, ask: Ask) -> Sequence[Passage]:
-        """The passages the program reads for a question, best first, in the order it asks them in."""
-        if self.style.doubt is not None:
-            return [one.passage for one in self.heard(ask)]
-        return [passage for passage, _score in self._by_words(ask)]
+    def _found(self, ask: Ask) -> tuple[Sequence[Passage], list[tuple[float, ...]]]:
+        """The passages the program reads for a question, best first, in the order it asks them in; and of
+        each its score by words, and what the model says of it (core.conversation.reranking.Heard).
+        """
+        if self.style.doubt is None:
+            found = self._by_words(ask)
+            return [passage for passage, _score in found], [(round(score, 3),) for _passage, score in found]
+        found = self.heard(ask)
+        said = [tuple(round(value, 3) for value in (one.words, one.asked, one.refused)) for one in found]
+        return [one.passage for one in found], said
 
     def heard(self, ask: Ask) -> list[Heard]:
         """What the model says of the passages nearest by words, in its order."""

@@ -12,11 +12,11 @@ from typing import Any
 
 import torch
 
+from core.assembly.models import cpu_backend
 from core.assembly.small import ANSWER, small_answers
 from core.backend import kernels
 from core.backend.base import Backend
 from core.backend.codes_example import KINDS, example
-from core.backend.cpu import CpuBackend
 from core.backend.cuda import CudaBackend
 from core.backend.kv_rows import CODES, as_rows, numbers
 from core.cache.base import KVShape
@@ -80,7 +80,11 @@ def devices(hardware: Hardware, settings: Settings) -> tuple[Backend, Backend, G
     """
     site = site_of(hardware, settings)
     if site.gpu is None:
-        return CpuBackend(DTYPES[site.computes]), CpuBackend(torch.float32), None
+        return (
+            cpu_backend(DTYPES[site.computes], storage=DTYPES[site.dtype]),
+            cpu_backend(torch.float32),
+            None,
+        )
     spare = site.vram_reserve if site.spills else None
     return (
         CudaBackend(

@@ -54,6 +54,7 @@ def build_engine(
         model,
         replace(room.plan, notes=notes),
         new_cache=room.new_cache,
+        host_memory=room.host_memory,
         give_way=room.give_way,
         shrink=room.shrink,
         compose=composed.compose,

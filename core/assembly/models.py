@@ -43,15 +43,18 @@ def new_backend(plan: Plan, settings: Settings) -> Backend:
         raise UserError(
             _("The CPU computes in float32 or bfloat16, not in float16. Set dtype: auto in config.yaml.")
         )
+    return cpu_backend(dtypes[plan.computes], storage=dtypes[plan.dtype], threads=plan.threads)
+
+
+def cpu_backend(
+    dtype: torch.dtype, *, storage: torch.dtype | None = None, threads: int | None = None
+) -> CpuBackend:
+    """This CPU with the compiled kernels that it has. See CpuBackend."""
     flags = cpu_flags()
     native, products = native_attention(flags), native_products(flags)
+    layers = native_layers(flags, native, products)
     return CpuBackend(
-        dtypes[plan.computes],
-        storage=dtypes[plan.dtype],
-        threads=plan.threads,
-        native=native,
-        products=products,
-        layers=native_layers(flags, native, products),
+        dtype, storage=storage, threads=threads, native=native, products=products, layers=layers
     )
 
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import Any
 
 import torch
 
 from core import paths
 from core.cache.base import TargetKVCache
 from core.cache.full import FullKVCache
-from core.cache.offloaded import OffloadedKVCache
+from core.cache.offloaded import OffloadedKVCache, host_pieces
 from core.cache.segment import Swept
 from core.config import Settings
 from core.hardware.measured import PAGE_LOCKED, Measurements
@@ -68,28 +69,43 @@ class Room:
             Measurements(paths.data_dir()).put(PAGE_LOCKED, {"bytes": limit})
         return cache
 
+    def host_memory(self, capacity: int) -> Iterator[tuple[int, int]]:
+        """Makes ready what `new_cache` will take of host memory, piece by piece: bytes that are ready, of how
+        many. Raises MemoryError.
+        """
+        sizes = self._away(capacity)
+        if sizes is None:
+            return
+        pieces = host_pieces(self._model.config.kv_shape, capacity + OVERRUN, **sizes)
+        for done in self._backend.make_ready(pieces):
+            yield done, sum(pieces)
+
     def _new_cache(self, capacity: int) -> TargetKVCache:
         shape, plan, tokens = self._model.config.kv_shape, self.plan, capacity + OVERRUN
-        layers = self._layers_that_fit(tokens)
-        if plan.staging_blocks == 0 or layers == plan.layers:
+        sizes = self._away(capacity)
+        if sizes is None:
             block_tokens = multiple(
                 _CPU_BLOCK_TOKENS if plan.device == "cpu" else tokens, plan.retrieval_chunk
             )
             return FullKVCache(shape, tokens, self._backend, block_tokens=block_tokens, dtype=kv_type(plan))
+        how = {"staging_blocks": plan.staging_blocks, "swept": self._swept(tokens)}
+        return OffloadedKVCache(shape, tokens, self._backend, **sizes, **how)
+
+    def _away(self, capacity: int) -> dict[str, Any] | None:
+        """What decides how much of a cache lies in host memory; None where nothing does."""
+        plan = self.plan
+        layers = self._layers_that_fit(capacity + OVERRUN)
+        if plan.staging_blocks == 0 or layers == plan.layers:
+            return None
         held, block_tokens = held_tokens(capacity, plan.staging_block_tokens, plan.retrieval_chunk)
         by_blocks = plan.residency == "blocks"
-        return OffloadedKVCache(
-            shape,
-            tokens,
-            self._backend,
-            block_tokens=block_tokens,
-            resident_layers=plan.layers if by_blocks else layers,
-            resident_blocks=held // block_tokens * layers // plan.layers if by_blocks else None,
-            staging_blocks=plan.staging_blocks,
-            fresh_tokens=slack(plan),
-            swept=self._swept(tokens),
-            dtype=kv_type(plan),
-        )
+        return {
+            "block_tokens": block_tokens,
+            "resident_layers": plan.layers if by_blocks else layers,
+            "resident_blocks": held // block_tokens * layers // plan.layers if by_blocks else None,
+            "fresh_tokens": slack(plan),
+            "dtype": kv_type(plan),
+        }
 
     def _swept(self, tokens: int) -> Swept | None:
         """How a prefill of a cache for so many tokens is swept; None where it is not, or where two whole

@@ -15,8 +15,8 @@ from core.cache.base import KVShape
 from core.cache.full import FullKVCache
 from core.cache.offloaded import OffloadedKVCache
 from core.decoding.context import Context
-from core.engine import Done, Engine
-from core.events import Prefill
+from core.decoding.decoder import Round
+from core.engine import Engine
 from core.model.config import ModelConfig, from_source
 from core.model.llama import LlamaModel
 from core.model.loader import build
@@ -93,7 +93,7 @@ def _answer(
     params = Params(mode=mode, temperature=0.0, top_p=1.0, max_new_tokens=ANSWER)
     said: list[int] = []
     for event in engine.generate(Context(cache, CAPACITY), prompt, params):
-        if not isinstance(event, (Prefill, Done)):
+        if isinstance(event, Round):
             said.extend(event.tokens)
     return said
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -64,6 +64,17 @@ class InOne(Protocol):
         head_dim]; both until the next call. None, and nothing is done, for so many or such rows.
         """
         ...
+
+
+@dataclass(slots=True)
+class Sums:
+    """Asks attention for what `Backend.chunk_lse` gives of its first query over the keys that one sees, a
+    last chunk that is cut by the end of a single block among them. `found` stays None where that is not left
+    on the way: then it is to be asked for.
+    """
+
+    chunk: int
+    found: torch.Tensor | None = None
 
 
 Replay = Callable[[], torch.Tensor]
@@ -151,6 +162,13 @@ class Backend(Protocol):
         """
         ...
 
+    def make_ready(self, sizes: Sequence[int]) -> Iterator[int]:
+        """Makes memory ready that `host_memory` will be asked for, in pieces of so many bytes, where that
+        takes time. Yields the bytes that are ready after each piece; who asks for no more leaves those.
+        Raises MemoryError.
+        """
+        ...
+
     def copies(self) -> Copies:
         """A new carrier between host memory and this device."""
         ...
@@ -195,19 +213,33 @@ class Backend(Protocol):
         ...
 
     def attend(
-        self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, length: int, causal: bool
+        self,
+        q: torch.Tensor,
+        k: torch.Tensor,
+        v: torch.Tensor,
+        *,
+        length: int,
+        causal: bool,
+        sums: Sums | None = None,
     ) -> torch.Tensor:
         """Attention of queries over block-major keys and values, without dropout, scaled by head_dim ** -0.5.
 
         q [n, heads, head_dim]; k, v [blocks, kv_heads, block_tokens, width], rows of any type (see
         core.backend.kv_rows), of which the first `length` tokens are filled. causal: the last n of them are
-        the queries' own rows, and query i sees tokens up to length - n + i. Returns [n, heads, head_dim];
-        zeros without a visible key.
+        the queries' own rows, and query i sees tokens up to length - n + i. sums: what is to be left on the
+        way, where it can be. Returns [n, heads, head_dim]; zeros without a visible key.
         """
         ...
 
     def attend_part(
-        self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, length: int, causal: bool
+        self,
+        q: torch.Tensor,
+        k: torch.Tensor,
+        v: torch.Tensor,
+        *,
+        length: int,
+        causal: bool,
+        sums: Sums | None = None,
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """`attend` over some of the keys, to be joined by `merge`: out and the log-sum-exp of the scaled
         scores, fp32 [n, heads].
@@ -224,6 +256,7 @@ class Backend(Protocol):
         v: torch.Tensor,
         *,
         length: int,
+        sums: Sums | None = None,
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """`total`, which `attend_part` or this gave for the same queries, joined with attention over `length`
         other keys, which every query sees. Written into `total`, which is returned.

@@ -11,7 +11,7 @@ from __future__ import annotations
 import gc
 import logging
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import psutil
 import torch
@@ -19,7 +19,19 @@ import torch.nn.functional as F
 
 from core.backend import blockwise
 from core.backend import slots as by_slots
-from core.backend.base import InOne, LayerParts, Linear, Mark, Memory, Replay, Rows, joined, merge, merge_into
+from core.backend.base import (
+    InOne,
+    LayerParts,
+    Linear,
+    Mark,
+    Memory,
+    Replay,
+    Rows,
+    Sums,
+    joined,
+    merge,
+    merge_into,
+)
 from core.backend.codes import Planes
 from core.backend.kv_rows import run_of
 from core.backend.linear import FloatLinear
@@ -35,6 +47,7 @@ log = logging.getLogger(__name__)
 
 _HIDDEN = -1e30
 _NATIVE_ROWS = 40  # a verification has up to 33: all passes of an answer are computed alike
+_GRID = 32  # rows, in 16 bits: with blocks of up to 256 by 512 some hundred pairs of row counts
 _FEW_ROWS = 96  # up to here (queries x group) blocks in place beat keys in one run
 
 
@@ -133,13 +146,27 @@ class CpuBackend:
         """See Backend. The kernel was tried when it was loaded."""
 
     def attend(
-        self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, length: int, causal: bool
+        self,
+        q: torch.Tensor,
+        k: torch.Tensor,
+        v: torch.Tensor,
+        *,
+        length: int,
+        causal: bool,
+        sums: Sums | None = None,
     ) -> torch.Tensor:
         """See Backend."""
         return self._attend(q, k, v, length, causal, want_lse=False)[0].to(q.dtype)
 
     def attend_part(
-        self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, length: int, causal: bool
+        self,
+        q: torch.Tensor,
+        k: torch.Tensor,
+        v: torch.Tensor,
+        *,
+        length: int,
+        causal: bool,
+        sums: Sums | None = None,
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """See Backend."""
         out, lse = self._attend(q, k, v, length, causal, want_lse=True)
@@ -153,6 +180,7 @@ class CpuBackend:
         v: torch.Tensor,
         *,
         length: int,
+        sums: Sums | None = None,
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """See Backend."""
         merge_into(*total, *self.attend_part(q, k, v, length=length, causal=False))
@@ -221,6 +249,10 @@ class CpuBackend:
         """See Backend. Nothing to page-lock: the device's memory is the host's."""
         return torch.zeros(tuple(shape), dtype=dtype)
 
+    def make_ready(self, sizes: Sequence[int]) -> Iterator[int]:
+        """See Backend. Nothing to wait for."""
+        return iter(())
+
     def copies(self) -> PlainCopies:
         """See Backend."""
         return PlainCopies()
@@ -287,31 +319,52 @@ class CpuBackend:
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Past keys without a mask, piece by piece, the queries' own square block with a causal one, merged
         by log-sum-exp.
+
+        The square begins at a multiple of `_GRID` and ends at one: torch compiles 16-bit products for each
+        pair of row counts, on processors with AMX, and forgets none of them.
         """
         n, heads, head_dim = q.shape
         kv_heads = k.shape[1]
         group, past = heads // kv_heads, length - n if causal else length
-        folded = (
-            q.view(n, kv_heads, group, head_dim).permute(1, 2, 0, 3).reshape(1, kv_heads, group * n, head_dim)
-        )
+        grid = _GRID if q.dtype == torch.bfloat16 else 1
+        first = past - past % grid
+        before = past - first if causal else 0
+        size = -(-(before + n) // grid) * grid
+        framed = F.pad(q, (0, 0, 0, 0, before, size - before - n))  # [size, heads, head_dim]
+        folded = framed.view(size, kv_heads, group, head_dim).permute(1, 2, 0, 3)
+        folded = folded.reshape(1, kv_heads, group * size, head_dim)
         found: tuple[torch.Tensor, torch.Tensor] | None = None
-        for start in range(0, past, PIECE_TOKENS):
-            keys, values = (
-                run_of(part, start, min(start + PIECE_TOKENS, past), head_dim, q.dtype)[None]
+        for start in range(0, first if causal else past, PIECE_TOKENS):
+            end = min(start + PIECE_TOKENS, first if causal else past)
+            out, lse = self._flash_run(folded, k, v, start, end, grid)
+            part = out.reshape(heads, size, head_dim).transpose(0, 1), lse.reshape(heads, size).t()
+            found = part if found is None else merge(*found, *part)
+        if causal:
+            own_k, own_v = (
+                F.pad(run_of(part, first, length, head_dim, q.dtype), (0, 0, 0, size - before - n))
+                .repeat_interleave(group, dim=0)
+                .unsqueeze(0)
                 for part in (k, v)
             )
-            out, lse = self._flash(folded, keys, values, causal=False)
-            part = out.reshape(heads, n, head_dim).transpose(0, 1), lse.reshape(heads, n).t()
-            found = part if found is None else merge(*found, *part)
-        if not causal:
-            return found
-        own_k, own_v = (
-            run_of(part, past, length, head_dim, q.dtype).repeat_interleave(group, dim=0)[None]
-            for part in (k, v)
+            out, lse = self._flash(framed.transpose(0, 1)[None], own_k, own_v, causal=True)
+            own = out[0].transpose(0, 1), lse[0].t()
+            found = own if found is None else merge(*found, *own)
+        out, lse = found
+        return out[before : before + n], lse[before : before + n]
+
+    def _flash_run(
+        self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, start: int, end: int, grid: int
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """All queries over the keys from `start` to `end`, brought to a multiple of `grid` by hidden ones."""
+        hidden = -(end - start) % grid
+        keys, values = (
+            F.pad(run_of(part, start, end, q.shape[-1], q.dtype), (0, 0, 0, hidden))[None] for part in (k, v)
         )
-        out, lse = self._flash(q.transpose(0, 1)[None], own_k, own_v, causal=True)
-        own = out[0].transpose(0, 1), lse[0].t()
-        return own if found is None else merge(*found, *own)
+        mask = None
+        if hidden:
+            mask = q.new_zeros(q.shape[2], keys.shape[2])
+            mask[:, -hidden:] = _HIDDEN
+        return self._flash(q, keys, values, causal=False, mask=mask)
 
     def _flash(
         self,

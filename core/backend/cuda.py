@@ -19,7 +19,7 @@ import torch.nn.functional as F
 
 from core.backend import blockwise, kernels
 from core.backend import slots as by_slots
-from core.backend.base import InOne, LayerParts, Linear, Mark, Memory, Replay, Rows
+from core.backend.base import InOne, LayerParts, Linear, Mark, Memory, Replay, Rows, Sums
 from core.backend.codes import Planes
 from core.backend.compiled import CODED_KV, PRODUCTS
 from core.backend.kv_rows import CODES
@@ -152,19 +152,33 @@ class CudaBackend:
         return F.rms_norm(x, (x.shape[-1],), weight, eps)
 
     def attend(
-        self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, length: int, causal: bool
+        self,
+        q: torch.Tensor,
+        k: torch.Tensor,
+        v: torch.Tensor,
+        *,
+        length: int,
+        causal: bool,
+        sums: Sums | None = None,
     ) -> torch.Tensor:
         """See Backend."""
         if compiled := self._short(q, k, v):
-            return compiled.attend(q, k, v, length=length, causal=causal)
+            return compiled.attend(q, k, v, length=length, causal=causal, sums=sums)
         return self.attend_part(q, k, v, length=length, causal=causal)[0].to(q.dtype)
 
     def attend_part(
-        self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, length: int, causal: bool
+        self,
+        q: torch.Tensor,
+        k: torch.Tensor,
+        v: torch.Tensor,
+        *,
+        length: int,
+        causal: bool,
+        sums: Sums | None = None,
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """See Backend."""
         if compiled := self._short(q, k, v):
-            return compiled.attend_part(q, k, v, length=length, causal=causal)
+            return compiled.attend_part(q, k, v, length=length, causal=causal, sums=sums)
         if k.dtype != q.dtype:
             return blockwise.attend_decoded(self.attend_part, q, k, v, length=length, causal=causal)
         return blockwise.attend_blocks(self._library(q.shape[-1]), q, k, v, length=length, causal=causal)
@@ -177,21 +191,19 @@ class CudaBackend:
         v: torch.Tensor,
         *,
         length: int,
+        sums: Sums | None = None,
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """See Backend."""
         compiled = self._short(q, k, v)
         if compiled and all(part.is_contiguous() for part in total):
-            return compiled.attend_more(total, q, k, v, length=length)
+            return compiled.attend_more(total, q, k, v, length=length, sums=sums)
         keys = {"length": length, "causal": False, "total": total}
         if k.dtype != q.dtype:
             return blockwise.attend_decoded(self.attend_part, q, k, v, **keys)
         return blockwise.attend_blocks(self._library(q.shape[-1]), q, k, v, **keys)
 
     def chunk_lse(self, q: torch.Tensor, k: torch.Tensor, *, length: int, chunk: int) -> torch.Tensor:
-        """See Backend."""
-        compiled = self._compiled.get((q.shape[-1], k.dtype))
-        if compiled and compiled.takes_chunks(q, k, chunk):
-            return compiled.chunk_lse(q, k, length=length, chunk=chunk)
+        """See Backend. For what the compiled kernel did not leave."""
         return blockwise.chunk_lse(q, k, length=length, chunk=chunk)
 
     def attend_slots(
@@ -310,6 +322,10 @@ class CudaBackend:
         """
         size = math.prod(shape) * dtype.itemsize
         return self._host.take(size).view(dtype).view(tuple(shape))
+
+    def make_ready(self, sizes: Sequence[int]) -> Iterator[int]:
+        """See Backend. Pages are touched and locked."""
+        return self._host.ready(sizes)
 
     @property
     def page_locked_limit(self) -> int | None:

@@ -13,7 +13,7 @@ import mmap
 import os
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -65,9 +65,8 @@ class PinnedPool:
         """
         if nbytes == 0:
             return torch.empty(0, dtype=torch.uint8)
-        fitting = [slab for slab in self._free if nbytes <= slab.nbytes <= _WASTE * nbytes]
-        if fitting:
-            slab = min(fitting, key=lambda one: (not one.locked, one.nbytes))
+        slab = self._fitting(nbytes)
+        if slab is not None:
             self._free.remove(slab)
         else:
             self._let_go(nbytes)
@@ -77,10 +76,29 @@ class PinnedPool:
         weakref.finalize(lease, self._returned, slab).atexit = False
         return torch.frombuffer(lease, dtype=torch.uint8)[:nbytes]
 
+    def ready(self, sizes: Sequence[int]) -> Iterator[int]:
+        """Makes ready what `take` will be asked for, one piece of so many bytes after the other. Yields the
+        bytes that are ready after each piece that had to be made; when nobody goes on asking, these stay.
+
+        Raises as `take`.
+        """
+        held, done = [], 0
+        for nbytes in sizes:
+            known = nbytes == 0 or self._fitting(nbytes) is not None
+            held.append(self.take(nbytes))
+            done += nbytes
+            if not known:
+                yield done
+
     def close(self) -> None:
         """Gives everything back to the system: what is free now, the rest when it is."""
         self._closed = True
         self._let_go(sum(slab.nbytes for slab in self._free))
+
+    def _fitting(self, nbytes: int) -> _Slab | None:
+        """A free slab that serves for so much: one that is locked before all others."""
+        fitting = [slab for slab in self._free if nbytes <= slab.nbytes <= _WASTE * nbytes]
+        return min(fitting, key=lambda one: (not one.locked, one.nbytes), default=None)
 
     def _returned(self, slab: _Slab) -> None:
         self._free.append(slab)

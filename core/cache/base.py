@@ -15,6 +15,7 @@ from typing import Protocol
 
 import torch
 
+from core.backend.base import Sums
 from core.backend.kv_rows import as_rows, row_bytes, row_width
 
 
@@ -141,7 +142,8 @@ class Observer(Protocol):
         tokens [start, start + length).
 
         The last `own` of them (0 or n) are the pass's own rows: query i sees all but the last own - 1 - i.
-        Rotated, both.
+        Rotated, both. Where `observed_chunk` asked for it and attention left it, `sums` comes besides:
+        Backend.chunk_lse of the first query over the keys here that it sees.
         """
         ...
 
@@ -160,6 +162,7 @@ class TargetKVCache(KVCache, Protocol):
     dtype: torch.dtype  # of its rows
     block_tokens: int
     observer: Observer | None
+    observed_chunk: int | None  # the chunk of which the observer takes sums
     witness: Witness | None
 
     @property
@@ -223,6 +226,24 @@ class TargetKVCache(KVCache, Protocol):
         chunk) of `target`.
         """
         ...
+
+
+class Observed:
+    """One attention over a layer's keys, or some of them, and who is shown them: `sums` is handed to
+    attention, and `show` called behind it.
+    """
+
+    def __init__(self, cache: TargetKVCache, layer: int, q: torch.Tensor) -> None:
+        self._observer, self._layer, self._q = cache.observer, layer, q
+        wanted = self._observer is not None and cache.observed_chunk
+        self.sums = Sums(cache.observed_chunk) if wanted else None
+
+    def show(self, k: torch.Tensor, *, start: int, length: int, own: int) -> None:
+        """See Observer."""
+        if self._observer is None:
+            return
+        left = {} if self.sums is None or self.sums.found is None else {"sums": self.sums.found}
+        self._observer(self._layer, self._q, k, start=start, length=length, own=own, **left)
 
 
 class KVStore:

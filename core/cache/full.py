@@ -8,7 +8,7 @@ import torch
 
 from core.backend.base import Backend
 from core.backend.kv_rows import numbers
-from core.cache.base import KVShape, KVStore, Observer, Witness, pieces
+from core.cache.base import KVShape, KVStore, Observed, Observer, Witness, pieces
 
 
 class FullKVCache:
@@ -41,6 +41,7 @@ class FullKVCache:
         self.length = 0
         self.committed = 0
         self.observer: Observer | None = None
+        self.observed_chunk: int | None = None
         self.witness: Witness | None = None
 
     @property
@@ -97,9 +98,9 @@ class FullKVCache:
         self.store.write(layer, start, k, v)
         end = start + k.shape[0]
         keys, values = self.store.filled(layer, end)
-        out = self.backend.attend(q, keys, values, length=end, causal=True)
-        if self.observer is not None:
-            self.observer(layer, q, keys, start=0, length=end, own=k.shape[0])
+        observed = Observed(self, layer, q)
+        out = self.backend.attend(q, keys, values, length=end, causal=True, sums=observed.sums)
+        observed.show(keys, start=0, length=end, own=k.shape[0])
         return out
 
     def in_place(self) -> tuple[KVStore, int] | None:

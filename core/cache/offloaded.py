@@ -24,10 +24,11 @@ import torch
 
 from core.backend.base import Backend, Copies
 from core.backend.kv_rows import numbers
-from core.cache.base import KVShape, KVStore, Observer, Witness, pieces
+from core.cache.base import KVShape, KVStore, Observed, Observer, Witness, pieces
+from core.cache.fresh import FreshRows, landing_bytes
 from core.cache.host import Pair
 from core.cache.segment import Swept, SweptLayers, WholeLayers
-from core.cache.stored import StoredBlocks, device_store
+from core.cache.stored import StoredBlocks, host_bytes
 
 Part = tuple[torch.Tensor, torch.Tensor]  # out fp32 [n, heads, head_dim], lse fp32 [n, heads]
 
@@ -81,12 +82,10 @@ class OffloadedKVCache:
         self._fresh_tokens, self._staging_blocks, self._swept = fresh_tokens, staging_blocks, swept
         self._lay_out()
         self.observer: Observer | None = None
+        self.observed_chunk: int | None = None
         self.witness: Witness | None = None
         self.length = self.committed = 0
         self._announced = self._in_segment = self._in_stream = False
-        # rows [start, start + rows) are in `fresh` and, once landed, in `landing`
-        self._fresh_start = self._fresh_rows = 0
-        self._settled = True  # those rows are in their places too
         self._written = self._copies.mark()  # behind the last copy to the host
 
     def _lay_out(self) -> None:
@@ -100,10 +99,9 @@ class OffloadedKVCache:
             if self._swept
             else WholeLayers(self._stored, backend, self._copies, shape, **how)
         )
-        self._fresh = device_store(
-            shape, backend, len(self._streamed), self._fresh_tokens, self._fresh_tokens, dtype
+        self._fresh = FreshRows(
+            self._stored, backend, self._copies, shape, tokens=self._fresh_tokens, dtype=dtype
         )
-        self._landing = tuple(backend.host_memory(self._fresh.k.shape, dtype) for _ in range(2))
 
     # ---- what every cache has ------------------------------------------------------------------------------
 
@@ -120,7 +118,7 @@ class OffloadedKVCache:
     @property
     def nbytes(self) -> int:
         """Bytes held, on the device and in host memory."""
-        return self.device_bytes + self._stored.host_bytes + sum(part.nbytes for part in self._landing)
+        return self.device_bytes + self._stored.host_bytes + self._fresh.host_bytes
 
     @property
     def device_bytes(self) -> int:
@@ -189,10 +187,7 @@ class OffloadedKVCache:
             self._segment.places.end()
             self._written = self._segment.places.written
         elif self._in_stream:
-            for target, source in zip(self._landing, (self._fresh.k, self._fresh.v), strict=True):
-                self._copies.to_host(target, source)
-            self._written = self._copies.mark()
-            self._fresh_start, self._fresh_rows, self._settled = self.length, n, False
+            self._written = self._fresh.land(self.length, n)
         self._in_segment = self._in_stream = False
         self.length += n
 
@@ -224,7 +219,7 @@ class OffloadedKVCache:
         if self._in_segment:
             self._written = self._segment.places.written
         self._in_segment = self._in_stream = False
-        self._fresh_rows = max(0, min(self._fresh_rows, length - self._fresh_start))
+        self._fresh.cut(length)
 
     def keep_on_device(self, layers: int, *, swept: Swept | None = None) -> None:
         """Only the first `layers` layers stay on the device; the committed rows of the others go to host
@@ -240,7 +235,6 @@ class OffloadedKVCache:
         while len(self._stored.kept) > layers:
             self._stored.let_go(self.length)
         self._lay_out()
-        self._fresh_rows = 0
 
     @property
     def layers_on_device(self) -> int | None:
@@ -285,8 +279,7 @@ class OffloadedKVCache:
         """See TargetKVCache. Rows of the last pass are still on the device; older ones of streamed layers
         come from host memory.
         """
-        fresh = slice(start - self._fresh_start, start - self._fresh_start + n)
-        at_hand = fresh.start >= 0 and fresh.stop <= self._fresh_rows
+        at_hand = self._fresh.holds(start, n)
         if not at_hand:
             self._settle()
             self._copies.finish(self._written)
@@ -296,8 +289,7 @@ class OffloadedKVCache:
         )
         for layer in range(self.shape.layers):
             if layer in self._place and at_hand:
-                place = self._place[layer]
-                rows = self._fresh.k[place, 0, :, fresh], self._fresh.v[place, 0, :, fresh]
+                rows = self._fresh.rows(self._place[layer], start, n)
             else:
                 rows = self._stored.runs(layer, index, here, 1)
             target.put(layer, to, *rows)
@@ -314,25 +306,14 @@ class OffloadedKVCache:
 
     def _settle(self) -> None:
         """Puts the rows of the last short pass into their places, as far as they were not rolled back."""
-        if not self._settled and self._fresh_rows:
-            self._copies.finish(self._written)
-            rows = slice(0, self._fresh_rows)
-            for layer, place in self._place.items():
-                here = self._fresh.k[place, 0, :, rows], self._fresh.v[place, 0, :, rows]
-                self._stored.put(
-                    layer,
-                    self._fresh_start,
-                    here,
-                    (self._landing[0][place, 0, :, rows], self._landing[1][place, 0, :, rows]),
-                )
-        self._settled = True
+        self._fresh.settle(self._written)
 
     # ---- a pass --------------------------------------------------------------------------------------------
 
     def _begin(self, n: int) -> None:
         """A new pass or segment, perhaps after one that was broken off."""
         self._settle()
-        self._fresh_rows = 0
+        self._fresh.begin()
         self._in_segment = bool(self._streamed) and (self._announced or n > self._fresh.capacity)
         self._in_stream = bool(self._streamed) and not self._in_segment
         self._announced = False
@@ -349,32 +330,50 @@ class OffloadedKVCache:
         store.write(0, start, k, v)
         end = start + k.shape[0]
         keys, values = store.filled(0, end)
-        out = self.backend.attend(q, keys, values, length=end, causal=True)
-        if self.observer is not None:
-            self.observer(layer, q, keys, start=0, length=end, own=k.shape[0])
+        observed = Observed(self, layer, q)
+        out = self.backend.attend(q, keys, values, length=end, causal=True, sums=observed.sums)
+        observed.show(keys, start=0, length=end, own=k.shape[0])
         return out
 
     # ---- a pass of few rows: the ring ----------------------------------------------------------------------
 
     def _attend_streamed(self, layer: int, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
         n, place = k.shape[0], self._place[layer]
-        self._fresh.write(place, 0, k, v)
-        own = self._fresh.filled(place, n)
-        total = self.backend.attend_part(q, *own, length=n, causal=True)
+        own = self._fresh.write(place, k, v)
+        observed = Observed(self, layer, q)
+        total = self.backend.attend_part(q, *own, length=n, causal=True, sums=observed.sums)
         resident = min(self.length, self._stored.resident(layer) * self.block_tokens)
         if resident:
             self._join(total, layer, q, self._stored.kept[layer].filled(0, resident), 0, resident)
         for start, rows, buffer in self._segment.ring.blocks(layer):
             self._join(total, layer, q, buffer, start, rows)
-        if self.observer is not None:
-            self.observer(layer, q, own[0], start=self.length, length=n, own=n)
+        observed.show(own[0], start=self.length, length=n, own=n)
         return total[0].to(q.dtype)
 
     def _join(self, total: Part, layer: int, q: torch.Tensor, buffer: Pair, start: int, length: int) -> None:
         """The attention over earlier tokens [start, start + length) goes into `total`."""
-        if self.observer is not None:
-            self.observer(layer, q, buffer[0], start=start, length=length, own=0)
-        self.backend.attend_more(total, q, *buffer, length=length)
+        observed = Observed(self, layer, q)
+        self.backend.attend_more(total, q, *buffer, length=length, sums=observed.sums)
+        observed.show(buffer[0], start=start, length=length, own=0)
+
+
+def host_pieces(
+    shape: KVShape,
+    capacity: int,
+    *,
+    block_tokens: int,
+    resident_layers: int,
+    resident_blocks: int | None = None,
+    fresh_tokens: int,
+    dtype: torch.dtype,
+) -> list[int]:
+    """Bytes of each piece of host memory that an OffloadedKVCache made with these takes, in its order."""
+    blocks = -(-capacity // block_tokens)
+    kept = blocks if resident_blocks is None else min(resident_blocks, blocks)
+    away = [blocks - kept] * resident_layers + [blocks] * (shape.layers - resident_layers)
+    streamed = [host_bytes(shape, many, block_tokens, dtype) for many in away if many]
+    landing = landing_bytes(shape, len(streamed), fresh_tokens, dtype)
+    return [nbytes for pair in (*streamed, landing) for nbytes in pair]
 
 
 def _drain(copies: Copies) -> None:

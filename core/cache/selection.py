@@ -35,6 +35,11 @@ class Policy(Protocol):
         ...
 
     @property
+    def summed(self) -> int | None:
+        """The chunk of which `observe` takes sums from attention (TargetKVCache.observed_chunk)."""
+        ...
+
+    @property
     def ready(self) -> bool:
         """There is something to choose by."""
         ...
@@ -143,11 +148,28 @@ class ByMass:
         """See Policy."""
         self.add(mean_key, layer, q[-1], k, start, length)
 
+    @property
+    def summed(self) -> int | None:
+        """See Policy."""
+        return self._chunk
+
     def observe(
-        self, layer: int, q: torch.Tensor, k: torch.Tensor, *, start: int, length: int, own: int
+        self,
+        layer: int,
+        q: torch.Tensor,
+        k: torch.Tensor,
+        *,
+        start: int,
+        length: int,
+        own: int,
+        sums: torch.Tensor | None = None,
     ) -> None:
         """See Policy. The pass's first query counts, whose token is certain."""
-        self.add(attention_mass, layer, q[0], k, start, length - own + 1 if own else length)
+        seen = length - own + 1 if own else length
+        if sums is None:
+            self.add(attention_mass, layer, q[0], k, start, seen)
+        else:  # of its own row alone, which may begin inside a chunk, the first holds everything
+            self._scores.add(layer, start // self._chunk, sums if seen > 1 else sums[:, :1])
 
     def add(
         self, score: Score, layer: int, q: torch.Tensor, k: torch.Tensor, start: int, length: int

@@ -126,6 +126,11 @@ class StoredBlocks:
                 target[:, inside : inside + count] = rows[:, first : first + count]
 
 
+def host_bytes(shape: KVShape, blocks: int, block_tokens: int, dtype: torch.dtype) -> tuple[int, int]:
+    """Bytes of each piece of host memory that so many blocks of one layer take."""
+    return (blocks * block_tokens * shape.token_bytes(dtype) // 2,) * 2
+
+
 def device_store(
     shape: KVShape, backend: Backend, layers: int, capacity: int, block_tokens: int, dtype: torch.dtype
 ) -> KVStore:

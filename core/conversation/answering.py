@@ -9,7 +9,7 @@ from core.ask import Params
 from core.conversation.looking import Looker
 from core.decoding.context import Context
 from core.engine import Done, Engine
-from core.events import Delta, Looked, Piece, Prefill, Stats
+from core.events import Delta, Looked, Piece, Prefill, Preparing, Stats
 from core.text.circling import before_circling, circles
 from core.text.detokenizer import Detokenizer
 from core.text.stopping import StopStrings
@@ -38,7 +38,7 @@ def answer(
     decode: Callable[[Sequence[int]], str],
     should_stop: Callable[[], bool],
     looker: Looker | None = None,
-) -> Generator[Prefill | Delta | Looked, None, Answer]:
+) -> Generator[Preparing | Prefill | Delta | Looked, None, Answer]:
     """Generate after `ids`, yielding progress and text, and return the whole answer. `looker`: after each
     sentence it is told where the model looked.
     """
@@ -54,10 +54,10 @@ def answer(
             rest = scribe.flush()
             if rest:
                 yield Delta(rest, event.stats)
-            if looker and scribe.tokens:
+            if looker and scribe.tokens and context.cache is not None:
                 yield from looker.look(scribe.text, scribe.ends, whole=True)
             return replace(scribe.answer(event.reason, event.stats), notes=event.notes)
-        if isinstance(event, Prefill):
+        if isinstance(event, (Preparing, Prefill)):
             yield event
             continue
         pieces = scribe.write(event.tokens, event.levels)

@@ -34,13 +34,15 @@ def drawn(style: ReadingStyle, params: Params) -> Iterator[Params]:
         )
 
 
-def agreed(answers: Sequence[str]) -> int:
-    """Which answer has most in common with all, itself among them; the first of equals. Raises ValueError
-    without answers.
+def agreed(answers: Sequence[str], others: int = 0) -> tuple[int, float]:
+    """Which answer has most in common with all, itself among them, the first of equals; and how much, the
+    mean F1 of its words over all. So many `others` were drawn, refusals or not borne out by their passage:
+    they agree with none. Raises ValueError without answers.
     """
     words = [Counter(_words(answer)) for answer in answers]
-    gains = [fmean(_f1(one, other) for other in words) for one in words]
-    return gains.index(max(gains))
+    gains = [fmean([*(_f1(one, other) for other in words), *(0.0 for _ in range(others))]) for one in words]
+    best = max(gains)
+    return gains.index(best), best
 
 
 def _words(answer: str) -> list[str]:

@@ -47,12 +47,13 @@ class Note(NamedTuple):
 _POOR_SHARE = 0.75
 _FEW_WORDS = 6
 _ENDS = '.!?…。！？"”’)」』'
+_IN_MEMORY = 256  # notes: a long book has some dozens
 _ECHO_CHARS = 24  # so much of the instruction in an answer is an echo of it
 
 
 class NoteStore:
-    """Part summaries by book and by what they were made from. In memory, and as one small file each when a
-    folder is given.
+    """Part summaries by book and by what they were made from. In memory, and when a folder is given as one
+    small file each, of which the last ones used stay in memory.
     """
 
     def __init__(self, folder: Path | None = None) -> None:
@@ -71,12 +72,13 @@ class NoteStore:
             except (OSError, ValueError, KeyError, TypeError):
                 log.warning("a stored part summary cannot be read; it is made again")
                 return None
-        return self._notes.get(key)
+        return self._used(key)
 
     def put(self, lines: Sequence[Line], book_id: str, *made_from: str) -> None:
         """Keep a summary. A full disk costs the copy on disk, not the answer."""
         key = _hash(book_id), _hash("\0".join(made_from))
         self._notes[key] = tuple(lines)
+        self._used(key)
         if self._folder is None:
             return
         try:
@@ -93,6 +95,15 @@ class NoteStore:
                 shutil.rmtree(self._folder / book)
             except OSError as error:
                 log.warning("the part summaries of a book cannot be deleted: %s", error)
+
+    def _used(self, key: tuple[str, str]) -> tuple[Line, ...] | None:
+        """The note, now the last one used. Of what stands on the disk too, the first ones go from memory."""
+        note = self._notes.pop(key, None)
+        if note is not None:
+            self._notes[key] = note
+        while self._folder is not None and len(self._notes) > _IN_MEMORY:
+            del self._notes[next(iter(self._notes))]
+        return note
 
     def _file(self, book: str, key: str) -> Path:
         return self._folder / book / f"{key}.json"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from core.ask import Ask, Params
@@ -59,6 +59,33 @@ class Tried:
     pieces: tuple[Piece, ...]
     support: Support
     drawn: dict[str, Any]
+
+
+@dataclass(slots=True)
+class Search:
+    """How far the search for an answer is. `count` passages were found; `order` are those, best first, of
+    which so many were `reached`, and `asked` those that are worth asking. `best`: the answer that is given;
+    `tried`: one of each passage that was asked; `more`: those beside them. `said`: what else is to be told.
+    """
+
+    evidence: Evidence
+    count: int
+    order: list[Passage]
+    asked: list[Passage]
+    reached: int = 0
+    stopped: bool = False
+    best: Tried | None = None
+    tried: list[Tried] = field(default_factory=list)
+    more: list[Tried] = field(default_factory=list)
+    said: list[str] = field(default_factory=list)
+
+    def notes(self) -> tuple[str, ...]:
+        """What is told below the answer, nothing twice."""
+        notes = [*self.said, *(note for one in (*self.tried, *self.more) for note in one.answer.notes)]
+        if self.stopped:
+            words = _("Stopped in passage {number} of {count}.")
+            notes.append(words.format(number=min(self.reached + 1, self.count), count=self.count))
+        return tuple(dict.fromkeys(notes))
 
 
 class FromPassages:
@@ -114,50 +141,60 @@ class FromPassages:
         """The events of the answer: of what is `found` one passage after the other is asked until one says
         it, then it comes as one text.
         """
-        compare, run = run.ask.compare, replace(run, ask=replace(run.ask, compare=()))
-        ask, started = run.ask, self._clock()
-        evidence, order = self._books.evidence(ask.book), [passage for passage, _score in found]
-        asked, reached, stopped = order, len(order), False
-        if self._style.doubt is not None:
-            heard = yield from self.ranked(run, found)
-            reached, stopped = len(heard), len(heard) < len(found)
-            order = [one.passage for one in heard]
-            asked = [one.passage for one in heard if not doubted(one, heard, self._style)]
-        tried, best, more, notes = [], None, [], {}
-        for rank, passage in enumerate([] if stopped else asked[:MOST_PASSAGES]):
-            if self._style.doubt is None:
-                reached = rank
-                yield Reading(rank + 1, len(found), _where(ask.book, (passage.start, passage.end)), "passage")
-            one = yield from self._read(run, passage, evidence, run.params)
-            if stopped := one.answer.reason == "user":
-                break
-            tried.append(one)
-            if self._counts(one, ask):
-                best, more = yield from self._chosen(run, passage, evidence, one)
-                break
-        sources = _sources(ask.book, asked[: len(tried)] or order)
-        if best and ask.instructions:
-            best, again = yield from self._as_wished(run, asked[len(tried) - 1], evidence, best)
-            more += again
-            if not again:
-                notes[not_followed()] = None
-        pieces = _answered(ask.book, best) if best else _not_said(ask, evidence, order)
-        if stopped:  # what was not looked for is not called missing
-            pieces = ()
-        stats = _figures(best, [*tried, *more], ttft_s=self._clock() - started)
-        if compare and ask.drawn and not stopped:
-            stats = replace(stats, verified=self._judged(run, compare))
+        started, alone = self._clock(), replace(run, ask=replace(run.ask, compare=()))
+        search = yield from self._begun(alone, found)
+        yield from self._asked_in_turn(alone, search)
+        if search.best and run.ask.instructions:
+            yield from self._as_wished(alone, search)
+        yield from self._told(run, plan, search, started)
+
+    def _begun(self, run: Run, found: Sequence[tuple[Passage, float]]) -> Generator[Event, None, Search]:
+        """A search that has asked none yet: the passages, in the order of the model where it has one."""
+        evidence, order = self._books.evidence(run.ask.book), [passage for passage, _score in found]
+        if self._style.doubt is None:
+            return Search(evidence, len(order), order, order)
+        heard = yield from self.ranked(run, found)
+        order = [one.passage for one in heard]
+        asked = [one.passage for one in heard if not doubted(one, heard, self._style)]
+        stopped = len(heard) < len(found)
+        return Search(evidence, len(found), order, asked, reached=len(heard), stopped=stopped)
+
+    def _asked_in_turn(self, run: Run, search: Search) -> Iterator[Event]:
+        """One passage after the other is asked until one says it, and enough answers from it agree."""
+        for rank, passage in enumerate([] if search.stopped else search.asked[:MOST_PASSAGES]):
+            if self._style.doubt is None:  # else all were told of when they were put in order
+                search.reached = rank
+                where = _where(run.ask.book, (passage.start, passage.end))
+                yield Reading(rank + 1, search.count, where, "passage")
+            one = yield from self._read(run, passage, search.evidence, run.params)
+            search.stopped = one.answer.reason == "user"
+            if search.stopped:
+                return
+            search.tried.append(one)
+            if self._counts(one, run.ask):
+                search.best = yield from self._chosen(run, passage, search, one)
+            if search.best:
+                return
+
+    def _told(self, run: Run, plan: ReadingPlan, search: Search, started: float) -> Iterator[Event]:
+        """What was found, as one text, and the end."""
+        ask, best = run.ask, search.best
+        pieces: tuple[Piece, ...] = ()
+        if best:
+            pieces = _answered(ask.book, best)
+        elif not search.stopped:  # what was not looked for is not called missing
+            pieces = _not_said(ask, search.evidence, search.order)
+        stats = _figures(best, [*search.tried, *search.more], ttft_s=self._clock() - started)
+        if ask.compare and ask.drawn and not search.stopped:
+            stats = replace(stats, verified=self._judged(run, ask.compare))
         if pieces:
             yield Delta(pieces, stats)
         text = "".join(piece.text for piece in pieces)
-        notes |= dict.fromkeys(note for one in (*tried, *more) for note in one.answer.notes)
-        if stopped:
-            words = _("Stopped in passage {number} of {count}.")
-            notes[words.format(number=min(reached + 1, len(found)), count=len(found))] = None
-        reason = "user" if stopped else best.answer.reason if best else "stop"
-        done = Answer(reason, text, tuple(self._tokenizer.encode(text)), stats, tuple(notes))
-        decoded = best.answer.token_ids if best else ()
+        reason = "user" if search.stopped else best.answer.reason if best else "stop"
+        done = Answer(reason, text, tuple(self._tokenizer.encode(text)), stats, search.notes())
+        sources = _sources(ask.book, search.asked[: len(search.tried)] or search.order)
         whole = self._turns.finished(done, plan=plan, sources=sources)
+        decoded = best.answer.token_ids if best else ()
         yield replace(whole, decoded=decoded, drawn=best.drawn if best else {})
 
     def _judged(self, run: Run, ids: Sequence[int]) -> Verified | None:
@@ -174,33 +211,40 @@ class FromPassages:
         question = instructed(self._put(ask), instructions)
         return self._turns.judged(run, _key(ask, passage), text, question, params, ids)
 
-    def _as_wished(
-        self, run: Run, passage: Passage, evidence: Evidence, best: Tried
-    ) -> Generator[Event, None, tuple[Tried, list[Tried]]]:
-        """`best`, which `passage` bears out, said anew with the person's own instructions, and what was tried
-        for that: nothing where the refusals of a model are known for one wording alone.
+    def _as_wished(self, run: Run, search: Search) -> Iterator[Event]:
+        """The best answer, which its passage bears out, said anew with the person's own instructions; but not
+        where the refusals of a model are known for one wording alone.
         """
         if self._style.doubt is not None:
-            return best, []
-        anew = yield from self._read(run, passage, evidence, run.params, instructions=run.ask.instructions)
+            search.said.append(not_followed())
+            return
+        passage, wish = search.best.support.passage, run.ask.instructions
+        anew = yield from self._read(run, passage, search.evidence, run.params, instructions=wish)
+        search.more.append(anew)
         said = anew.answer.text.strip()
-        fine = said and anew.answer.reason != "user" and not _REFUSES.search(said.split("\n")[0])
-        return (replace(anew, support=best.support) if fine else best), [anew]
+        if said and anew.answer.reason != "user" and not _REFUSES.search(said.split("\n")[0]):
+            search.best = replace(anew, support=search.best.support)
 
     def _chosen(
-        self, run: Run, passage: Passage, evidence: Evidence, first: Tried
-    ) -> Generator[Event, None, tuple[Tried, list[Tried]]]:
-        """Of `first`, which counts, and more answers from its passage the one they agree on; and those, as
-        many as there are when somebody stops it.
+        self, run: Run, passage: Passage, search: Search, first: Tried
+    ) -> Generator[Event, None, Tried | None]:
+        """Of `first`, which counts, and more answers from its passage the one they agree on; None where they
+        agree on none. Of as many as there are when somebody stops it.
         """
         more: list[Tried] = []
         for params in drawn(self._style, run.params):
-            one = yield from self._read(run, passage, evidence, params)
+            one = yield from self._read(run, passage, search.evidence, params)
             if one.answer.reason == "user":
                 break
             more.append(one)
+        search.more += more
         counting = [first, *(one for one in more if self._counts(one, run.ask))]
-        return counting[agreed([one.answer.text for one in counting])], more
+        best, share = agreed([one.answer.text for one in counting], len(more) + 1 - len(counting))
+        # of few answers, or a single one, nobody knows how sure the model is
+        known = len(more) == self._style.consensus > 0
+        if known and share < self._style.agreed:
+            return None
+        return replace(counting[best], drawn={**counting[best].drawn, "agreed": round(share, 3)})
 
     def _read(
         self, run: Run, passage: Passage, evidence: Evidence, params: Params, *, instructions: str = ""
@@ -264,6 +308,7 @@ def _figures(best: Tried | None, tried: Sequence[Tried], *, ttft_s: float) -> St
         reused_tokens=work.reused_tokens,
         prefill_s=work.prefill_s,
         peak_memory_bytes=work.peak_memory_bytes,
+        bytes_moved=work.bytes_moved,
         answers=len(every),
         all_tokens=sum(one.new_tokens for one in every),
     )

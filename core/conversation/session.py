@@ -81,7 +81,7 @@ class Session:
         self._summarizer = Summarizer(
             style, notes or NoteStore(), engine.model_name, kept_by=engine.model_identity
         )
-        self._shelf = ContextShelf(engine.new_context, allowance_bytes=allowance_bytes)
+        self._shelf = ContextShelf(engine.planned_context, allowance_bytes=allowance_bytes)
         self._expectation = Expectation(engine.plan)
         longest = max((*style.part_prompts, asked_of_passage(style, "")), key=len)
         instructions = (style.system, quoting(style, style.whole_prompt), longest)

@@ -23,7 +23,7 @@ from core.conversation.verification import verify_answer
 from core.decoding.context import Context
 from core.engine import Done, Engine
 from core.errors import UserError
-from core.events import Event, Finished, Prefill, Verified
+from core.events import Event, Finished, Prefill, Preparing, Verified
 from core.text.detokenizer import Detokenizer
 from core.text.prompt import Prompt, Turn, build
 from core.text.tokenizer import Tokenizer
@@ -157,7 +157,8 @@ class Turns:
         for event in events:
             if isinstance(event, Done):
                 return None
-            if not isinstance(event, Prefill) or event.done_tokens == event.total_tokens:
+            reading = isinstance(event, Prefill) and event.done_tokens < event.total_tokens
+            if not reading and not isinstance(event, Preparing):
                 break
             yield event
         found = self._engine.log_probabilities(context, read, [*asked, *refusal])
@@ -173,6 +174,7 @@ class Turns:
         prompt = self._laid_out(text, (), self._tokenizer.encode(question), params)
         needed = min(self._engine.context_tokens, len(prompt.ids) + len(ids) + 1)
         context = self._shelf.take(key, needed, passing=True)
+        self._engine.complete(context)
         return self._verified(context, [*prompt.ids, *ids], len(prompt.ids), params)
 
     def finished(
@@ -276,6 +278,8 @@ class Turns:
             )
             words = note.format(done=len(context.ids), total=keep_tokens)
             done = replace(done, notes=(*done.notes, words))
+        if context.cache is None:  # stopped before there was one
+            return done
         if run.ask.compare and len(ids) + len(run.ask.compare) <= context.capacity:
             verified = self._verified(context, [*ids, *run.ask.compare], len(ids), params)
             return replace(done, stats=replace(done.stats, verified=verified))

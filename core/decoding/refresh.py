@@ -34,6 +34,7 @@ class RetrievalRefresh:
             self._cache.refresh()
         due = self._rounds >= self._every or (self._rounds >= 2 and self._rate < self._floor)
         self._source.observer = self._cache.policy.observe if due or self._cache.needs_refresh else None
+        self._source.observed_chunk = self._cache.policy.summed
 
     def after_round(self, acceptance: Acceptance) -> None:
         """Selects anew if the round was observed."""

@@ -87,15 +87,23 @@ def cover_safely(
         return b""
 
 
-def found_safely(function: str, path: Path, limits: Limits, given: Any = None) -> Any:
+def found_safely(
+    function: str,
+    path: Path,
+    limits: Limits,
+    given: Any = None,
+    *,
+    should_stop: Callable[[], bool] | None = None,
+) -> Any:
     """What `function` ("module:name") finds in the file at `path`, in a child process: JSON values. With
     `given`, which are JSON values, what it makes of them; the path is then what they came from.
 
-    Raises UserError with the function's words, or DocumentError where the file breaks a limit or the child.
+    Raises UserError with the function's words, ReadingCancelled, or DocumentError where the file breaks a
+    limit or the child.
     """
     asked = str(path) if given is None else given
     request = {"wanted": function, "path": str(path), "given": asked, "password": None, "ocr": False}
-    message = _asked(request, limits, None, None)
+    message = _asked(request, limits, None, should_stop)
     if "found" in message:
         return message["found"]
     if message["error"] == "limit":

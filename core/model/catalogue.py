@@ -51,8 +51,10 @@ class CatalogueEntry:
     draft: str | None = None
     # "bin": pickled checkpoint, converted once after the download; "gguf": one file, used as it is
     weights: str = "safetensors"
-    # of a GGUF on the hub: its name there, its size, and as much of its checksum as a public source states
+    # of a GGUF on the hub: its name there, the model it is a file of, its size, and as much of its checksum
+    # as a public source states
     file: str = ""
+    of: str = ""
     file_bytes: int = 0
     sha256: str = ""
     # the licence must be accepted on the model's page before a download
@@ -66,10 +68,12 @@ class CatalogueEntry:
     # how a book is put to it; core.conversation.reading.ReadingStyle's keys
     reading: Mapping[str, Any] = field(default_factory=dict)
 
-    @property
-    def title(self) -> str:
-        """Its name as a person reads it."""
-        return _("{name}, taught to read").format(name=self.name) if self.taught else self.name
+    def title(self, beside: str = "") -> str:
+        """Its name as a person reads it, with the format of a file, and `beside` that, in brackets."""
+        details = ", ".join(filter(None, (self.shape.format if self.of else "", beside)))
+        plain = spelt(self.of or self.name)
+        plain = f"{plain} ({details})" if details else plain
+        return _("{name}, taught to read").format(name=plain) if self.taught else plain
 
     @property
     def native_context(self) -> int:
@@ -109,9 +113,17 @@ def load() -> dict[str, CatalogueEntry]:
     return {entry.name: entry for entry in _entries()}
 
 
-def title_of(name: str) -> str:
+def title_of(name: str, beside: str = "") -> str:
     """The title of the entry of this very name; the name itself where none has it."""
-    return next((entry.title for entry in _entries() if entry.name == name), name)
+    entry = next((entry for entry in _entries() if entry.name == name), None)
+    if entry is None:
+        return f"{name} ({beside})" if beside else name
+    return entry.title(beside)
+
+
+def spelt(name: str) -> str:
+    """A name as a person reads it: spaces for hyphens, and units of size as they are written."""
+    return re.sub(r"\b[\d.]+[bkm]\b", lambda found: found[0].upper(), name.replace("-", " "))
 
 
 def find(name: str) -> CatalogueEntry:
@@ -286,6 +298,7 @@ def _file_entry(name: str, values: Mapping[str, Any], models: Mapping[str, Catal
         draft=None,
         weights="gguf",
         file=f"{name}.gguf",
+        of=base.name,
         file_bytes=values["bytes"],
         sha256=values.get("sha256", ""),
     )

@@ -12,7 +12,7 @@ import os
 import re
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +23,7 @@ from core.model.gguf_parts import bytes_of, is_later_part, require_all, stem_of
 
 # of one program: a named folder may be a whole disk
 _MOST_FILES, _MOST_FOLDERS, _DEEPEST, _LONGEST_S = 2000, 20_000, 12, 15.0
+_PROGRAMS = 4  # folders of other programs that are walked through
 _MOST_BYTES = 1 << 20  # of a small file that is read
 _MODEL_LAYER = "application/vnd.ollama.image.model"
 _OLLAMA_SERVICE = Path("/usr/share/ollama/.ollama/models")
@@ -45,39 +46,53 @@ def found_elsewhere(
     home: Path | None = None,
     environ: Mapping[str, str] = os.environ,
     system: str = sys.platform,
+    should_stop: Callable[[], bool] = lambda: False,
 ) -> list[Found]:
     """Models of LM Studio, Ollama, Jan, llama.cpp, the hub's cache, and below the folders `named`; each file
-    once. What cannot be read is left out.
+    once. What cannot be read is left out. It ends, with what was found, when `should_stop` says so.
     """
     home = home or Path.home()
     return _each(
         {
-            "LM Studio": _lm_studio(home),
+            "LM Studio": _lm_studio(home, should_stop),
             "Ollama": _ollama(home, environ),
             "Jan": _jan(home, environ, system),
-            "llama.cpp": _below(_llama_cache(home, environ, system)),
-            "Hugging Face": _below(_hub_cache(home, environ)),
+            "llama.cpp": _below(_llama_cache(home, environ, system), should_stop),
+            "Hugging Face": _below(_hub_cache(home, environ), should_stop),
         },
-        found_below(named),
+        lambda: found_below(named, should_stop=should_stop),
+        should_stop,
     )
 
 
-def found_below(named: Sequence[Path]) -> list[Found]:
+def found_below(named: Sequence[Path], *, should_stop: Callable[[], bool] = lambda: False) -> list[Found]:
     """Models below folders that somebody named: portable programs keep theirs beside themselves. The search
-    ends after some seconds, files, folders and levels.
+    ends after some seconds, files, folders and levels, or when `should_stop` says so.
     """
-    return _each({str(folder): _below(folder.expanduser()) for folder in named})
+    below = {str(folder): _below(folder.expanduser(), should_stop) for folder in named}
+    return _each(below, list, should_stop)
 
 
-def _each(programs: Mapping[str, Iterator[tuple[Path, str]]], more: Sequence[Found] = ()) -> list[Found]:
+def longest_s(named: int, *, programs: bool = False) -> float:
+    """After so many seconds a search below `named` folders ends by itself, and one of other programs."""
+    return _LONGEST_S * (named + (_PROGRAMS if programs else 0))
+
+
+def _each(
+    programs: Mapping[str, Iterator[tuple[Path, str]]],
+    more: Callable[[], Sequence[Found]],
+    should_stop: Callable[[], bool],
+) -> list[Found]:
     """Each file once, by the first program that has it."""
     seen: dict[Path, Found] = {}
     for program, files in programs.items():
         for path, name in files:
+            if should_stop():
+                break
             found = _found(path, name, program)
             if found is not None:
                 seen.setdefault(path.resolve(), found)
-    for found in more:
+    for found in more():
         seen.setdefault(found.path.resolve(), found)
     return list(seen.values())
 
@@ -96,7 +111,7 @@ def _found(path: Path, name: str, program: str) -> Found | None:
     return Found(path, name if len(parts) == 1 else stem_of(path), program, bytes_of(path))
 
 
-def _below(folder: Path | None) -> Iterator[tuple[Path, str]]:
+def _below(folder: Path | None, should_stop: Callable[[], bool]) -> Iterator[tuple[Path, str]]:
     """(file, name) of every GGUF below a folder. Links to folders are not followed."""
     files, until = 0, time.monotonic() + _LONGEST_S
     top = len(Path(folder or "").parts)
@@ -107,17 +122,18 @@ def _below(folder: Path | None) -> Iterator[tuple[Path, str]]:
             if name.lower().endswith(".gguf"):
                 files += 1
                 yield Path(parent) / name, name[: -len(".gguf")]
-        if files >= _MOST_FILES or folders >= _MOST_FOLDERS or time.monotonic() > until:
+        if files >= _MOST_FILES or folders >= _MOST_FOLDERS or time.monotonic() > until or should_stop():
             return
 
 
-def _lm_studio(home: Path) -> Iterator[tuple[Path, str]]:
+def _lm_studio(home: Path, should_stop: Callable[[], bool]) -> Iterator[tuple[Path, str]]:
     """A pointer file names its home; its settings may name another folder for models."""
     pointed = _text(home / ".lmstudio-home-pointer").strip()
     bases = [Path(pointed)] if pointed else [home / ".lmstudio", home / ".cache" / "lm-studio"]
     for base in bases:
         chosen = _json(base / "settings.json").get("downloadsFolder")
-        yield from _below(Path(chosen) if isinstance(chosen, str) and chosen else base / "models")
+        folder = Path(chosen) if isinstance(chosen, str) and chosen else base / "models"
+        yield from _below(folder, should_stop)
 
 
 def _ollama(home: Path, environ: Mapping[str, str]) -> Iterator[tuple[Path, str]]:

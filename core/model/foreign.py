@@ -10,7 +10,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from core.documents.safely import Limits, found_safely
+from core.documents.safely import Limits, ReadingCancelled, found_safely
 from core.errors import DocumentError, UserError
 from core.model.catalogue import CatalogueEntry, find, from_gguf, gguf_at, load
 from core.model.gguf_parts import settled
@@ -24,9 +24,9 @@ _LONGEST_REASON = 200
 log = logging.getLogger(__name__)
 
 
-def entry_safely(path: Path) -> CatalogueEntry:
+def entry_safely(path: Path, *, should_stop: Callable[[], bool] | None = None) -> CatalogueEntry:
     """The entry for the GGUF at `path`, or alone in that folder. Raises UserError with what is wrong with it,
-    and what would do.
+    and what would do; ReadingCancelled when `should_stop` says so.
     """
     file = gguf_at(path.expanduser())
     if file is None:
@@ -34,7 +34,9 @@ def entry_safely(path: Path) -> CatalogueEntry:
         raise UserError(said.format(file=path))
     file = settled(file)
     try:
-        facts = found_safely("core.model.foreign:facts_of", file, LIMITS)
+        facts = found_safely("core.model.foreign:facts_of", file, LIMITS, should_stop=should_stop)
+    except ReadingCancelled:
+        raise
     except DocumentError as error:
         said = _("{file} cannot be looked into: it is damaged, or built to do harm. Choose another file.")
         raise UserError(said.format(file=file)) from error

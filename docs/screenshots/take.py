@@ -14,10 +14,11 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 from PIL import Image
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Browser, Page, sync_playwright
 
 FOLDER = Path(__file__).resolve().parent
 REPO = FOLDER.parents[1]
@@ -33,7 +34,7 @@ FLAGS = (
     "--disable-sync",
     "--no-first-run",
 )
-PATIENCE_MS = 120_000
+PATIENCE_MS = 600_000
 READ_SO_FAR = "Number(document.querySelector('#prefill-box [aria-valuenow]')?.ariaValueNow ?? 0) > 25"
 
 
@@ -41,6 +42,7 @@ def take(page: Page, name: str) -> None:
     """One picture."""
     page.wait_for_timeout(500)
     path = FOLDER / f"{name}.png"
+    path.parent.mkdir(exist_ok=True)
     page.screenshot(path=path)
     Image.open(path).convert("RGB").quantize(256, dither=Image.Dither.NONE).save(path, optimize=True)
 
@@ -96,11 +98,11 @@ def sit_through(page: Page) -> None:
     take(page, "summary-dark")
 
 
-def main() -> None:
-    """Start the app on a data folder of its own (or --home, which may hold the model already), take the
-    pictures, end it.
+def with_app(tell: Callable[[Browser, str], None]) -> None:
+    """Start the app on a data folder of its own (or --home, which may hold the model already), give a browser
+    and the app's address to `tell`, end both.
     """
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description="Takes pictures of the app.")
     parser.add_argument("--home", type=Path, default=None)
     home = parser.parse_args().home or Path(tempfile.mkdtemp())
     environ = {**os.environ, "TRIFORCE_HOME": str(home), "PYTHONPATH": str(REPO)}
@@ -114,15 +116,20 @@ def main() -> None:
         with sync_playwright() as playwright:
             named = os.environ.get("TRIFORCE_CHROMIUM") or shutil.which("chromium")
             browser = playwright.chromium.launch(executable_path=named, args=list(FLAGS))
-            page = browser.new_page(viewport={"width": 1440, "height": 900}, color_scheme="light")
-            page.set_default_timeout(PATIENCE_MS)
-            page.goto(found.group())
-            sit_through(page)
+            tell(browser, found.group())
             browser.close()
     finally:
         app.terminate()
-        app.wait(timeout=30)
+        app.wait(timeout=120)
+
+
+def in_english(browser: Browser, address: str) -> None:
+    """The pictures of docs/user-guide.md and of the README."""
+    page = browser.new_page(viewport={"width": 1440, "height": 900}, color_scheme="light")
+    page.set_default_timeout(PATIENCE_MS)
+    page.goto(address)
+    sit_through(page)
 
 
 if __name__ == "__main__":
-    main()
+    with_app(in_english)

@@ -102,7 +102,7 @@ def test_a_question_that_is_not_asked_is_forgotten(full, leave):
 
 
 def test_a_question_of_another_conversation_is_not_sent_into_this_one(full):
-    full.new_conversation()
+    full.talks.begin()
     dispatch(full, {"act": "drop-oldest"})
     assert not full.busy and len(full.engine.asked) == 3
 
@@ -110,9 +110,9 @@ def test_a_question_of_another_conversation_is_not_sent_into_this_one(full):
 def test_a_question_that_waits_is_shown_in_its_own_conversation_alone(full):
     """Deleted or left, a conversation took its choice along: the buttons did nothing any more."""
     before = full.conversation_id
-    full.new_conversation()
+    full.talks.begin()
     assert Page(full).render()["crowded"][0] == ""
-    full.select_conversation(before)
+    full.talks.select(before)
     assert "Fourth?" in Page(full).render()["crowded"][0], "what was typed is not lost"
     full.talks.forget(before)
     assert Page(full).render()["crowded"][0] == ""

@@ -14,6 +14,7 @@ import pytest
 from app.history import History
 from app.keys import Keys
 from app.page import Page
+from app.process import log_path
 from app.runtime import Runtime
 from core.ask import Ask
 from core.config import Settings
@@ -40,6 +41,22 @@ def test_an_engine_killed_in_prefill_costs_one_answer(runtime):
     rest = list(events)
     assert isinstance(rest[-1], Failed) and "nothing of the conversation is lost" in rest[-1].message
     assert isinstance(last(runtime.ask(Ask("two", book=BOOK, conversation_id="c"))), Finished)
+
+
+def test_a_disk_that_fills_up_while_a_reading_is_stored_costs_no_answer(runtime, monkeypatch):
+    """It is not said to be stored, the engine stays, and neither the next answer nor Quit waits."""
+    monkeypatch.setenv("SCRIPT_SLOW", "0")
+    monkeypatch.setenv("SCRIPT_FULL", "1")
+    runtime.start()
+    wait_until(lambda: runtime.stored, 60.0)  # nothing yet, and that was stored
+    engine, before = runtime.pid, runtime.stored
+    ended = [last(runtime.ask(Ask("one", book=BOOK, conversation_id="c")))]
+    ended.append(last(runtime.ask(Ask("two", book=BOOK, conversation_id="c"))))
+    assert [one.text for one in ended] == ["You asked 'one'.", "You asked 'two'."]
+    began = time.monotonic()
+    runtime.save(60.0)
+    assert time.monotonic() - began < 30 and (runtime.pid, runtime.stored) == (engine, before)
+    assert "No space left" in log_path().read_text(encoding="utf-8")
 
 
 @POSIX

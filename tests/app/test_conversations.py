@@ -14,7 +14,7 @@ from tests.app.fake_runtime import ANSWER, wait_until
 
 def ask(desk, question: str) -> str:
     """Asks in a new conversation; returns its id."""
-    desk.new_conversation()
+    desk.talks.begin()
     again(desk, question)
     return desk.conversation_id
 

@@ -88,7 +88,7 @@ def test_marks_appear_while_the_answer_is_written_and_stay(talking):
     page = Page(desk)
     (_asked, html), seen = page.render()["turns"], []
     at_the_end = signs(html)
-    citations, text = page._citations, desk.turns[-1].text
+    citations, text = page._answers._citations, desk.turns[-1].text
     growing = LiveText()
     for length in range(len(text) + 1):
         pieces = (Piece(text[:length], "target"),)
@@ -108,7 +108,7 @@ def test_a_look_that_comes_late_moves_the_mark_that_stands(talking):
     say("", "Hm.")
     page = Page(desk)
     page.render()
-    citations = page._citations
+    citations = page._answers._citations
     citations("Hm.", desk.book)
     text = "Nothing of it stands there.\n\nAnd then"
     growing = LiveText()

@@ -92,7 +92,7 @@ def test_what_fails_in_the_library_does_not_keep_a_book_from_opening(desk, book,
         raise FULL
 
     monkeypatch.setattr(library_module, "write_whole", fail)
-    desk.new_conversation()
+    desk.talks.begin()
     desk.select_book(book.sha256)
     assert desk.book == book and desk.notice is None
     other = type(book)(

@@ -47,7 +47,7 @@ def opened(desk: Desk, talk: int) -> str:
     """The page of a conversation about the only book; 0 is the newest."""
     desk.select_book(desk.library.entries()[0].id)
     talks = desk.history.conversations(desk.book_id)
-    desk.select_conversation(talks[talk].id)
+    desk.talks.select(talks[talk].id)
     return "".join("".join(html) for html in Page(desk).render().values())
 
 

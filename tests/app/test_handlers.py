@@ -32,7 +32,7 @@ def test_books_and_conversations_cannot_change_under_a_running_answer(opened, bo
     desk.summarize(Ask())
     talk = desk.conversation_id
     desk.shelf.forget(book.sha256)
-    desk.new_conversation()
+    desk.talks.begin()
     desk.select_book(book.sha256)
     assert desk.busy and desk.conversation_id == talk and desk.book == book
     assert desk.notice.kind == "info"

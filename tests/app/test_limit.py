@@ -57,12 +57,12 @@ def test_the_limit_goes_with_every_question_and_is_kept_with_its_conversation(de
     said(desk, "Who?", "Oddo.")
     assert desk.engine.asked[-1].until == 2 and desk.engine.asked[-1].book == story
     first = desk.conversation_id
-    desk.new_conversation()
+    desk.talks.begin()
     assert desk.until == 2, "whoever has read so far has read no further in another conversation"
     act(desk, act="limit", value="0")
     said(desk, "And then?", "She rowed.")
     assert desk.engine.asked[-1].until is None
-    desk.select_conversation(first)
+    desk.talks.select(first)
     assert desk.until == 2
     desk.select_book(story.sha256)
     assert desk.until is None, "the newest conversation is open again"
@@ -166,7 +166,7 @@ def test_the_card_says_both_ways_with_their_times(story):
     html = stage_html(story, card(story), covered=False, opening=None, talking=False)
     passages, read = ways(html)
     assert "Answer from passages now" in passages and "about 6" in passages
-    assert "Read it all" in read and "about 5.0 h, can be paused" in read
+    assert "Read it all" in read and "about 5.0\u00a0h, can be paused" in read
     assert 'aria-pressed="true"' in passages and 'aria-pressed="false"' in read
     html = stage_html(story, card(story), covered=False, opening=None, talking=False, fit="whole")
     passages, read = ways(html)

@@ -12,7 +12,7 @@ from app.turns import Turn
 from app.views import answer_html, turn_html
 
 TAG = re.compile(
-    r"</?(?:blockquote|div|p|ul|ol|li|h4|br|strong|em|sup|span|button|svg|path)"
+    r"</?(?:blockquote|div|p|ul|ol|li|h4|br|strong|em|sup|span|a|button|svg|path)"
     r"(?:\s+[a-zA-Z-]+=\"[^\"<>]*\")*/?>"
 )
 TEXTS = st.text(alphabet=st.sampled_from("ab <>&\"'*#-1.\n/=`${}é"), max_size=60)
@@ -30,7 +30,7 @@ def test_no_text_becomes_a_tag(pieces, start, length):
     for html in (answer_html(tuple(pieces), cited), turn_html(asked)):
         rest = TAG.sub("", html)
         assert "<" not in rest and ">" not in rest
-        for tag in ("div", "p", "ul", "ol", "li", "span", "strong", "em", "button"):
+        for tag in ("div", "p", "ul", "ol", "li", "span", "strong", "em", "a", "button"):
             assert len(re.findall(rf"<{tag}[ >]", html)) == html.count(f"</{tag}>")
 
 
@@ -80,12 +80,12 @@ def test_a_list_that_repeats_one_number_is_counted():
     assert numbers_shown("1. a\n1. b\n1. c") == [(1, "a"), (2, "b"), (3, "c")]
 
 
-def test_a_found_quotation_is_one_button_and_a_missing_one_says_so():
+def test_a_found_quotation_is_one_link_and_a_missing_one_says_so():
     text = "He said “the lamp went out” and “pigs fly”."
     first, second = text.index("the lamp"), text.index("pigs")
     html = answer_html(
         ((text[:15], "draft"), (text[15:], "target")),
         (Citation(first, first + 17, 120, 17, "Chapter 2, page 9"), Citation(second, second + 8, None)),
     )
-    assert html.count("<button") == 1 and 'data-offset="120"' in html and "Chapter 2, page 9" in html
+    assert html.count("<a ") == 1 and 'data-offset="120"' in html and "Chapter 2, page 9" in html
     assert html.count("not in the book") == 1

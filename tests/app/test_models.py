@@ -21,9 +21,9 @@ from app.own_files import keep, look_into, own_files
 from core.ask import Ask
 from core.config import Settings
 from core.hardware.gpus import imagined_hardware
-from core.model.catalogue import EMBEDDED
+from core.model.catalogue import EMBEDDED, title_of
 from core.model.kept import kept_bytes
-from core.text.words import GB
+from core.text.words import GB, size
 from tests.app.fake_runtime import wait_until
 from tests.gguf_files import write_gguf
 from tests.hub import Hub, serving
@@ -80,7 +80,10 @@ def test_the_first_start_says_what_the_embedded_model_is_and_what_this_pc_should
     offer = desk.models.offer
     html = model_offer_html(offer)
     assert "is a demonstration" in html and offer.recommended
-    assert f"This computer should have {offer.name}" in html and "first answer after" in html
+    assert (
+        f"This computer should have {title_of(offer.name, size(offer.bytes))}" in html and offer.file in html
+    )
+    assert "first answer after" in html
     assert f'data-act="fetch-model"\n data-name="{offer.name}"' in html
     desk.models.decline()
     assert desk.models.offer is None and model_offer_html(None) == ""
@@ -142,7 +145,7 @@ def test_a_download_says_how_fast_it_is_and_how_long_it_takes():
         found = pace.at(second * 0.01 if second <= 10 else 0.1 + (second - 10) * 0.02)
     assert found == (pytest.approx(20_000_000), pytest.approx(25.0))  # as of late, not from the beginning
     html = fetching_html(Fetching("x", "Downloading", 0.5, bytes_per_s=found[0], left_s=found[1]))
-    assert "20 MB per second" in html and "25 s left" in html
+    assert "20\u00a0MB per second" in html and "25\u00a0s left" in html
     now[0] += 5
     assert pace.at(None) == (None, None)
 
@@ -278,7 +281,7 @@ def test_a_file_that_cannot_run_says_why(desk, own, tmp_path):
     (tmp_path / "bad.gguf").write_bytes(b"GGUF" + b"\xff" * 64)
     for path, words in ((tmp_path / "bad.gguf", "version"), (tmp_path / "gone.gguf", "no GGUF file")):
         desk.used.file(str(path))
-        wait_until(lambda words=words: words in desk.notice.text, 30)
+        wait_until(lambda words=words: desk.notice and words in desk.notice.text, 30)
     assert own_files() == [] and desk.engine.model_name != str(own)
 
 

@@ -59,6 +59,27 @@ def test_what_cannot_be_had_is_said(index, tmp_path):
     assert not (tmp_path / "installed").exists()
 
 
+def test_what_pip_keeps_is_the_programs_own_and_goes(index, tmp_path, monkeypatch):
+    """It went to the cache that all programs of a user share, where `uninstall` finds nothing of ours."""
+    monkeypatch.delenv("PIP_CACHE_DIR", raising=False)
+    monkeypatch.setattr(ocr_install, "CACHE", tmp_path / "cache")
+    given, real = [], ocr_install.subprocess.Popen
+
+    def noted(command, **how):
+        given.append(how["env"]["PIP_CACHE_DIR"])
+        (tmp_path / "cache").mkdir(exist_ok=True)
+        return real(command, **how)
+
+    monkeypatch.setattr(ocr_install.subprocess, "Popen", noted)
+    with pytest.raises(UserError):
+        ocr_install.install(lambda *_: None, lambda: False)
+    assert (tmp_path / "cache").is_dir(), "the next try begins anew"
+    wheel(index, "rapidocr", "3.4.0")
+    wheel(index, "onnxruntime", "1.22.0")
+    ocr_install.install(lambda *_: None, lambda: False)
+    assert given == [str(tmp_path / "cache")] * 2 and not (tmp_path / "cache").exists()
+
+
 def test_a_stop_ends_it(index, tmp_path):
     wheel(index, "rapidocr", "3.4.0")
     wheel(index, "onnxruntime", "1.22.0")

@@ -222,10 +222,14 @@ def test_every_key_of_the_file_is_on_the_page_with_what_it_does(desk):
 def test_what_the_engine_does_not_know_yet_waits_for_its_restart(desk, engine):
     desk.choose("temperature", "0.5")
     desk.choose("fit", "sections")
-    assert desk.unapplied == [] and 'data-act="apply"' not in "".join(Page(desk).render()["preferences"])
+    assert desk.running.unapplied == [] and 'data-act="apply"' not in "".join(
+        Page(desk).render()["preferences"]
+    )
     desk.choose("gamma", "8")
-    assert desk.unapplied == ["gamma"] and 'data-act="apply"' in "".join(Page(desk).render()["preferences"])
-    desk.apply_settings()
+    assert desk.running.unapplied == ["gamma"] and 'data-act="apply"' in "".join(
+        Page(desk).render()["preferences"]
+    )
+    desk.running.apply()
     wait_until(lambda: engine.state == "ready" and engine.renewed)
-    assert desk.unapplied == [] and engine.renewed[0].gamma == 8
+    assert desk.running.unapplied == [] and engine.renewed[0].gamma == 8
     assert differ(Settings(), Settings(port=1, temperature=1.0, threads=3)) == ["threads"]

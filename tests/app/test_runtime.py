@@ -117,8 +117,10 @@ def test_room_is_told_while_an_answer_is_written_and_refused_without_an_engine(m
     runtime.stop()
     assert last(events).reason == "user"
     runtime.close()
-    with pytest.raises(UserError):
+    with pytest.raises(UserError, match="not running"):
         runtime.room(Ask("And?", BOOK, "c"))
+    with pytest.raises(UserError, match="not running"):
+        runtime.card(BOOK)
 
 
 def test_killed_engine_is_started_again_and_the_conversation_goes_on(make, monkeypatch):

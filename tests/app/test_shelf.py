@@ -21,7 +21,7 @@ from tests.app.fake_runtime import wait_until
 
 def ask(desk, question: str, answer: str) -> str:
     desk.engine.answer = answer
-    desk.new_conversation()
+    desk.talks.begin()
     desk.ask(question, Ask())
     wait_until(lambda: not desk.busy)
     return desk.conversation_id
@@ -183,7 +183,8 @@ def test_what_is_kept_on_disk_is_said_and_when_it_opens_in_seconds(home, desk, b
     assert 6_000_000 < kept.bytes < 6_100_000 and not kept.prefilled
     page = Page(desk)
     assert (
-        "6 MB kept" in page.render()["library"][0] and "opens in seconds" not in page.render()["library"][0]
+        "6\u00a0MB kept" in page.render()["library"][0]
+        and "opens in seconds" not in page.render()["library"][0]
     )
     desk.engine.stored_as = snapshots.of("mine", "").parent.name
     desk.engine.stored += 1

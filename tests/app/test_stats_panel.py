@@ -115,6 +115,32 @@ def test_what_crossed_the_bus_is_said_by_token():
     assert text_of(panel_html(STATS, live=True), "stat-moved") == "nothing"
 
 
+def test_what_moved_for_answers_that_were_drawn_together_is_told_by_all_their_tokens():
+    """The bytes of all of them by the tokens of the one that is given: eleven times too many."""
+    drawn = replace(STATS, new_tokens=10, answers=11, all_tokens=100, bytes_moved=100 * 3_000_000)
+    alone = replace(STATS, new_tokens=100, bytes_moved=100 * 3_000_000)
+    assert text_of(panel_html(drawn, live=False), "stat-moved") == text_of(
+        panel_html(alone, live=False), "stat-moved"
+    )
+    none = replace(STATS, new_tokens=0, bytes_moved=5_000_000)
+    assert "a token" not in text_of(panel_html(none, live=False), "stat-moved")
+
+
+DRAWN = re.compile(r'<(?:svg|div)[^>]*class="(?:bars|meter[^"]*|stack|bar)"[^>]*>|<svg[^>]*>')
+
+
+def test_every_plot_says_in_words_what_it_shows():
+    """A picture without them is nothing to who does not see it."""
+    plan = {"budget": [{"name": "Weights", "bytes": 5, "place": "RAM"}], "model": "one"}
+    shown = panel_html(replace(STATS, round_sizes=(3, 4)), live=False) + plan_html(plan)
+    drawn = DRAWN.findall(shown)
+    assert len(drawn) == 6, "two levels, the line, the bars, the context, the memory"
+    for one in drawn:
+        assert 'aria-label="' in one and 'aria-label=""' not in one or 'aria-hidden="true"' in one
+    place = shown[shown.index('class="stack"') :]
+    assert "<dt>Weights</dt><dd>" in place, "the stack of memory is told below it"
+
+
 @pytest.mark.parametrize(
     ("verified", "said"),
     [
@@ -185,7 +211,7 @@ def test_the_plan_says_where_every_byte_lives_and_escapes_names():
         "notes": ["<b>note</b>"],
     }
     html = plan_html(plan, model="Llama")
-    assert "12 of 32" in html and "131,072 tokens" in html and "42.9 GB" in html and "pinned RAM" in html
+    assert "12 of 32" in html and "131,072 tokens" in html and "42.9\u00a0GB" in html and "pinned RAM" in html
     assert "<cache>" not in html and "<b>note</b>" not in html
 
 
@@ -194,12 +220,12 @@ def test_bytes_are_in_the_unit_of_the_notes():
     note = "42.9 GB of the KV cache stay in RAM."
     plan = {"budget": [{"name": "KV cache", "bytes": 42_900_000_000, "place": "RAM"}], "notes": [note]}
     shown = plan_html(plan) + panel_html(replace(STATS, peak_memory_bytes=700 << 20), live=False)
-    assert shown.count("42.9 GB") == 3 and "734 MB" in shown
+    assert shown.count("42.9\u00a0GB") == 3 and "734 MB" in shown
     assert "iB" not in shown
 
 
 def test_the_plan_names_the_model_that_was_taught():
     """What is exact is exact for the weights that run, which are not the published ones."""
     html = plan_html({"layers": 30}, model="SmolLM2-135M-Instruct")
-    assert "SmolLM2-135M-Instruct, taught to read" in html
+    assert "SmolLM2 135M Instruct, taught to read" in html
     assert "taught to read" not in plan_html({"layers": 30}, model="Llama-3.1-8B-Instruct")

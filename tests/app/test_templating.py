@@ -29,7 +29,7 @@ from app.models import Model
 from app.moving import Move
 from app.notebook import Bookmark, Notebook
 from app.open_book import OpenBook
-from app.own_files import Choosing
+from app.own_files import Choosing, Looking
 from app.preferences import Preferences
 from app.reader import found_html, marks_html, reader_html
 from app.searching import Heard, Results
@@ -158,7 +158,8 @@ def every_region() -> list[str]:
         model_views.model_files_html(Choosing(found=ELSEWHERE, named=(BAD,))),
         model_views.model_files_html(replace(CHOOSING, moving=BAD)),
         model_views.model_files_html(replace(CHOOSING, dropped=(BAD, 1))),
-        model_views.model_files_html(Choosing(searching=True, named=(BAD,))),
+        model_views.model_files_html(Choosing(searching_s=15.0, named=(BAD,))),
+        model_views.looking_html(Looking(BAD, 20.0)),
         *(model_views.fetching_html(Fetching(BAD, BAD, 0.5, state, BAD)) for state in STATES),
         panel_html(PLOTTED, live=True),
         plan_html(PLAN, model=BAD),

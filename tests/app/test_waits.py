@@ -4,24 +4,30 @@ from __future__ import annotations
 
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from app.actions import dispatch, make_wish
 from app.fetching import Fetching, Stages
+from app.handlers import SAVE_WAIT_S
 from app.job import Snapshot
-from app.model_views import fetching_html
+from app.model_views import fetching_html, looking_html, model_files_html
 from app.models import chosen, remember
 from app.moving import Move
+from app.own_files import Choosing, Looking, own_files
 from app.page import Page
 from app.stats_panel import panel_html
 from app.storage import Moving
+from app.templating import render
 from app.values import Opening
 from app.views import header_html, moving_html, progress_html, stage_html
-from core.ask import Ask
+from core.ask import Ask, Exchange
 from core.config import Settings
-from core.events import Loading, Prefill, Reading, Stats
+from core.documents.safely import ReadingCancelled
+from core.events import Loading, Prefill, Preparing, Reading, Stats
+from core.model.elsewhere import Found, found_below
 from core.model.embedded import NAME as EMBEDDED
 from tests.app.fake_runtime import wait_until
 
@@ -34,7 +40,7 @@ def test_loading_says_what_how_far_and_how_long(desk, engine):
     engine.loading = Loading("Looking at this machine", None, 12.4)
     engine.state = "loading"
     html = header(desk)
-    assert "Looking at this machine" in html and "about 12 s left" in html
+    assert "Looking at this machine" in html and "about 12\u00a0s left" in html
     assert 'data-act="cancel-loading"' in html
     engine.loading = Loading("Loading the model", 0.25)
     html = header(desk)
@@ -60,11 +66,11 @@ def test_settings_that_are_not_waited_for_wait_again(desk, engine):
     engine.model_name = engine.before = "another"
     desk.choose("gamma", "8")
     engine.load_s = 5.0
-    desk.apply_settings()
+    desk.running.apply()
     wait_until(lambda: engine.state == "loading")
-    assert desk.unapplied == []
+    assert desk.running.unapplied == []
     dispatch(desk, {"act": "cancel-loading"})
-    assert desk.unapplied == ["gamma"] and desk.preferences.settings.gamma == 8
+    assert desk.running.unapplied == ["gamma"] and desk.preferences.settings.gamma == 8
 
 
 @pytest.mark.parametrize("action", ["cancel-loading", "restart"])
@@ -90,23 +96,31 @@ PLAINLY = Stats(mode="triforce", new_tokens=9, tokens_per_s=3.0)
 WAITS = {
     "the machine is looked at, with its bus, and a plan made": (
         header_html("loading", model="", device="", loading=Loading("Looking at this machine", None, 72.0)),
-        ("Looking at this machine", "72 s left", "cancel-loading"),
+        ("Looking at this machine", "72\u00a0s left", "cancel-loading"),
     ),
     "a model is loaded, and its kernels compiled": (
         header_html("loading", model="", device="", loading=Loading("Loading the model", 0.5, 72.0)),
-        ("Loading the model", "72 s left", "cancel-loading"),
+        ("Loading the model", "72\u00a0s left", "cancel-loading"),
     ),
     "a question waits for a model": (
         progress_html(Snapshot("loading", loading=Loading("Loading the model", 0.5, 72.0))),
-        ("Loading the model", "72 s left", "stop"),
+        ("Loading the model", "72\u00a0s left", "stop"),
     ),
     "a file is opened, its scanned pages are read, or OCR is installed": (
         stage_html(None, None, covered=False, opening=FILE, talking=False),
-        ("Reading scanned pages", "72 s left", "cancel-opening"),
+        ("Reading scanned pages", "72\u00a0s left", "cancel-opening"),
+    ),
+    "memory for a book is made ready": (
+        progress_html(
+            Snapshot(
+                "preparing", reading=Reading(1, 1, "One"), preparing=Preparing(12 * 10**9, 60 * 10**9, 72.0)
+            )
+        ),
+        ("12.0\u00a0GB of 60.0\u00a0GB", "72\u00a0s left", "stop"),
     ),
     "a book is read": (
         progress_html(Snapshot("prefill", reading=Reading(1, 1, "One"), prefill=Prefill(5, 9, 1.0, 72.0))),
-        ("Reading: One", "72 s left", "stop"),
+        ("Reading: One", "72\u00a0s left", "stop"),
     ),
     "a summary is told part by part": (
         progress_html(
@@ -116,21 +130,29 @@ WAITS = {
                 prefill=Prefill(5, 9, 1.0, 3.0),
             )
         ),
-        ("Reading, 2 of 9", "72 s until all is told", "stop"),
+        ("Reading, 2 of 9", "72\u00a0s until all is told", "stop"),
     ),
     "an answer is compared": (
         panel_html(PLAINLY, live=False, comparing=5, left_s=72.0),
-        ("Plain decoding writes", "72 s left", "stop"),
+        ("Plain decoding writes", "72\u00a0s left", "stop"),
     ),
     "a model is downloaded": (
         fetching_html(Fetching("Qwen", "Downloading", 0.5, bytes_per_s=9.0, left_s=72.0)),
-        ("Downloading", "72 s left", "pause-model"),
+        ("Downloading", "72\u00a0s left", "pause-model"),
     ),
     "a model is copied or moved": (
         fetching_html(Fetching("Qwen", "Copying", 0.5, "copying", bytes_per_s=9.0, left_s=72.0)),
-        ("Copying", "72 s left", "stop-copying"),
+        ("Copying", "72\u00a0s left", "stop-copying"),
     ),
-    "the data folder is moved": (moving_html(MOVE), ("Moving your data", "72 s left", "decline-move")),
+    "a model file of one's own is looked at": (
+        looking_html(Looking("/home/ann/my.gguf", 72.0)),
+        ("Looking at /home/ann/my.gguf", "72\u00a0s at most", "stop-looking"),
+    ),
+    "models of other programs are looked for": (
+        model_files_html(Choosing(searching_s=72.0)),
+        ("Looking for models", "72\u00a0s at most", "stop-searching"),
+    ),
+    "the data folder is moved": (moving_html(MOVE), ("Moving your data", "72\u00a0s left", "decline-move")),
 }
 
 
@@ -202,3 +224,94 @@ def test_the_meter_counts_what_would_be_sent(desk, engine):
         sent.fit,
         True,
     )
+
+
+@pytest.fixture
+def kept_looking(desk, monkeypatch):
+    """A model file that takes for ever to be looked at; whether that was given up."""
+    ended = threading.Event()
+
+    def look(_path, *, should_stop):
+        wait_until(should_stop)
+        ended.set()
+        raise ReadingCancelled("given up")
+
+    monkeypatch.setattr("app.models_used.entry_safely", look)
+    desk.used.file("/home/ann/my.gguf")
+    return ended
+
+
+def test_a_model_file_that_is_looked_at_can_be_given_up(desk, kept_looking):
+    """The model in use stays, and nothing of the file is remembered."""
+    assert "Looking at /home/ann/my.gguf" in Page(desk).render()["fetching"][0]
+    dispatch(desk, {"act": "stop-looking"})
+    assert kept_looking.wait(5) and desk.used.looking is None
+    assert Page(desk).render()["fetching"][0] == "" and own_files() == []
+    assert desk.engine.state == "ready"
+
+
+def test_the_file_that_was_chosen_last_is_the_one_that_is_looked_at(desk, kept_looking, monkeypatch):
+    """The end of the look before must not take the words away."""
+    dispatch(desk, {"act": "use-file", "file": "/home/ann/other.gguf"})
+    assert kept_looking.wait(5)
+    assert desk.used.looking.file == "/home/ann/other.gguf"
+    desk.used.stop_looking()
+
+
+def test_a_search_for_models_can_be_ended_and_shows_what_it_found(desk, monkeypatch):
+    found = Found(Path("/models/one.gguf"), "one", "Jan", 5)
+
+    def search(_named, *, should_stop):
+        wait_until(should_stop)
+        return [found]
+
+    monkeypatch.setattr("app.models_used.found_elsewhere", search)
+    dispatch(desk, {"act": "look-elsewhere"})
+    assert "at most" in Page(desk).render()["model-files"][0]
+    dispatch(desk, {"act": "stop-searching"})
+    wait_until(lambda: desk.used.choosing.found == (found,))
+
+
+def test_a_walk_through_folders_ends_when_it_is_told_to(tmp_path):
+    """A disk of a million folders has no other end than its fifteen seconds."""
+    (tmp_path / "one.gguf").write_bytes(b"GGUF")
+    assert [one.name for one in found_below([tmp_path])] == ["one"]
+    looked: list[int] = []
+
+    def enough() -> bool:
+        looked.append(1)
+        return len(looked) > 2
+
+    for number in range(50):
+        (tmp_path / f"folder-{number}").mkdir()
+    assert found_below([tmp_path / f"folder-{one}" for one in range(50)], should_stop=enough) == []
+    assert len(looked) < 60
+
+
+def test_what_was_said_is_retold_with_its_time(opened):
+    """The bar stood at the end, with no time left, while the summary was written."""
+    desk, engine = opened(pace=0.01, prefill_steps=2)
+    asked = Ask("And then?", book=desk.book, conversation_id="c")
+    left = (Exchange("Who?", "The keeper."),)
+    talk = desk.history.create(desk.book_id).id
+    number = desk.history.add(talk, "user", "And then?")
+    told = desk.asking._retold(replace(asked, conversation_id=talk), left, number, 1)
+    stages = [one for one in told if isinstance(one, Loading)]
+    read = max(at for at, one in enumerate(stages) if one.fraction == 1.0)
+    writing = stages[read + 1 :]
+    assert len(writing) > 3 and all(one.left_s > 0 for one in writing)
+    assert [one.fraction for one in writing] == sorted(one.fraction for one in writing)
+
+
+def test_quitting_waits_for_what_is_stored_until_the_person_has_waited_enough(desk, engine):
+    """Its page says how long that takes at most, and has a button for it."""
+    assert f'data-s="{SAVE_WAIT_S:.0f}"' in render("goodbye.html") and "End now" in render("goodbye.html")
+    engine.save_s = 60.0
+    ending = threading.Thread(target=desk.close, daemon=True)
+    began = time.monotonic()
+    ending.start()
+    time.sleep(0.3)
+    assert ending.is_alive()
+    desk.hurry()
+    ending.join(10)
+    assert not ending.is_alive() and time.monotonic() - began < 15 and engine.closed and not engine.saved

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from core.assembly import card
-from core.assembly.card import Finding, check, format_findings
+from core.assembly.card import Finding, check, devices, format_findings
+from core.assembly.models import cpu_backend
 from core.backend.codes import Planes
 from core.backend.cpu import CpuBackend, PlainCopies
 from core.hardware.gpus import imagined_gpu
@@ -36,6 +38,16 @@ def test_all_is_well_on_the_cpu():
     assert findings(RecordingBackend())["recordings"].ok
     text = format_findings(list(found.values()))
     assert "48 tokens by TriForce" in text and "BROKEN" not in text
+
+
+def test_without_a_card_the_kernels_are_tried_that_answer(monkeypatch: pytest.MonkeyPatch):
+    """Not torch's in the place of the compiled ones, and from numbers held as an engine holds them."""
+    site = SimpleNamespace(gpu=None, computes="float32", dtype="bfloat16")
+    monkeypatch.setattr(card, "site_of", lambda *_given: site)
+    tried, exact, gpu = devices(None, None)
+    answers = cpu_backend(torch.float32, storage=torch.bfloat16)
+    assert (tried.notes, tried.dtype, tried.storage) == (answers.notes, torch.float32, torch.bfloat16)
+    assert exact.storage == torch.float32 and gpu is None
 
 
 class LosesRows(PlainCopies):

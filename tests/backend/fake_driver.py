@@ -214,8 +214,8 @@ def _rows(address: int, kind: torch.dtype, size: Sequence[int], strides: Sequenc
 
 
 def _attend_split(grid: Grid, constants: Constants, kinds: Kinds, numbers: Sequence[int]) -> None:
-    q, k, v, last, out, lse, q_row, q_head, *strides = numbers[:14]
-    offset, rows, group, kv_heads, block_tokens, each = numbers[14:]
+    q, k, v, last, out, lse, left, q_row, q_head, *strides = numbers[:15]
+    offset, rows, group, kv_heads, block_tokens, each, chunks = numbers[15:]
     assert grid[0] * constants["TILE_M"] >= rows and grid[2] == kv_heads
     n, heads, dim = rows // group, kv_heads * group, constants["HEAD_DIM"]
     queries = memory(q, kinds["q"], (n, heads, dim), (q_row, q_head, 1)).float()
@@ -230,6 +230,14 @@ def _attend_split(grid: Grid, constants: Constants, kinds: Kinds, numbers: Seque
         _rows(address, kinds["k"], (blocks, kv_heads, block_tokens, dim), step)
         for address, step in ((k, strides[:3]), (v, strides[3:]))
     )
+    if constants["SUMS"]:
+        of_first = torch.einsum("hd,bhmd->hbm", queries[0], keys.repeat_interleave(group, 1)) * dim**-0.5
+        hidden = torch.arange(blocks * block_tokens).view(blocks, block_tokens) >= seen[0]
+        size = constants["CHUNK"]
+        of_first = of_first.masked_fill(hidden, -torch.inf)
+        of_first = torch.nn.functional.pad(of_first, (0, -block_tokens % size), value=-torch.inf)
+        found = of_first.unflatten(2, (-1, size)).logsumexp(3).flatten(1)
+        packed(left, (heads, chunks))[:, : found.shape[1]] = found
     for split in range(grid[1]):
         block, inside = _places(split, each, block_tokens, int(seen.max()), constants["TILE_N"])
         token = torch.tensor(block, dtype=torch.long) * block_tokens + torch.tensor(inside, dtype=torch.long)
@@ -250,19 +258,6 @@ def _join_splits(grid: Grid, constants: Constants, kinds: Kinds, numbers: Sequen
         outs, sums = torch.cat((outs, total.float()[None])), torch.cat((sums, whole[None]))
     total.copy_((sums.softmax(0).nan_to_num(0.0).unsqueeze(-1) * outs).sum(0))
     whole.copy_(sums.logsumexp(0))
-
-
-def _sum_chunks(grid: Grid, constants: Constants, kinds: Kinds, numbers: Sequence[int]) -> None:
-    q, k, lse, q_head, *strides, length, group, block_tokens, tiles, each = numbers
-    heads, dim, chunk = grid[2] * group, constants["HEAD_DIM"], constants["CHUNK"]
-    assert grid[0] * constants["TILE_M"] >= group and grid[1] * each >= tiles
-    blocks = tiles // -(-block_tokens // constants["TILE_N"])
-    queries = memory(q, kinds["q"], (heads, dim), (q_head, 1)).float()
-    keys = _rows(k, kinds["k"], (blocks, grid[2], block_tokens, dim), strides)
-    rows = keys.transpose(1, 2).reshape(-1, grid[2], dim).repeat_interleave(group, 1)
-    scores = torch.einsum("hd,mhd->hm", queries, rows) * dim**-0.5
-    scores[:, length:] = -torch.inf
-    packed(lse, (heads, blocks * block_tokens // chunk)).copy_(scores.unflatten(1, (-1, chunk)).logsumexp(2))
 
 
 def _held(bits: int, rows: int, chunks: int, pointers: Sequence[int], numbers: Sequence[int]) -> Planes:
@@ -320,7 +315,6 @@ def _decode_rows(grid: Grid, constants: Constants, kinds: Kinds, numbers: Sequen
 PROMISES = {
     "attend_split": _attend_split,
     "join_splits": _join_splits,
-    "sum_chunks": _sum_chunks,
     "multiply_codes": _multiply_codes,
     "join_products": _join_products,
     "decode_rows": _decode_rows,

@@ -21,6 +21,8 @@ from core.backend.triton.build import Variant
 from core.backend.triton.driver import Driver
 from core.cache.full import FullKVCache
 from core.cache.offloaded import OffloadedKVCache
+from core.cache.retrieval import RetrievalKVCache
+from core.decoding.refresh import RetrievalRefresh
 from tests.backend.fake_driver import Grid, Library, promise
 from tests.backend.reference import dense, material
 from tests.backend.test_cuda_graphs_without_a_gpu import Device, Stream, device  # noqa: F401 (a fixture)
@@ -133,18 +135,38 @@ def test_long_passes_stay_with_the_library(card: Device, monkeypatch):
         assert len(library.launched) == launches
 
 
-def test_sums_of_chunks_are_left_by_the_kernel_where_it_can(card: Device, monkeypatch):
-    """Also for a chunk that it does not know, and for the row alone that begins inside one."""
-    library = Library(promise)
+def test_a_selection_comes_from_the_attention_itself(card: Device, monkeypatch):
+    """The keys of a verification that is observed are read once: own rows, resident blocks, blocks that come
+    over the bus. What is chosen by is what a separate pass over them finds.
+    """
+    plain, library, separate = without_kernel(monkeypatch), Library(promise), []
+    chunk_lse = blockwise.chunk_lse
+    monkeypatch.setattr(
+        blockwise, "chunk_lse", lambda *given, **named: separate.append(1) or chunk_lse(*given, **named)
+    )
     backend = on_the_cpu(monkeypatch, library)
-    backend.prepare(6, 2, 64)
-    for length, chunk, rows, launches in ((50, 16, 32, 1), (50, 8, 32, 1), (50, 4, 32, 0), (1, 1, 1, 0)):
+    backend.prepare(4, 2, 64)
+    monkeypatch.setattr(backend, "host_memory", lambda shape, dtype: torch.zeros(tuple(shape), dtype=dtype))
+    found = []
+    for one in (plain, backend):
+        model = ours(oracle(kv_heads=2, head_dim=64), backend=one)
+        shape = model.config.kv_shape
+        cache = FullKVCache(shape, 160, one, block_tokens=32)
+        if one is backend:
+            cache = OffloadedKVCache(
+                shape, 160, one, block_tokens=32, resident_layers=1, staging_blocks=2, fresh_tokens=38
+            )
+        model.forward(PROMPT[:70], cache)
+        cache.commit(70)
+        view = RetrievalKVCache(cache, budget=32, chunk=8, recent=8, tail_tokens=16)
+        RetrievalRefresh(cache, view).before_round()
+        separate.clear()
         library.launched.clear()
-        q, k, _ = material(1, length, dim=64, dtype=DTYPE)
-        shown = k[:1, :, :rows] if rows == 1 else k
-        got = backend.chunk_lse(q[0], shown, length=length, chunk=chunk)
-        want = blockwise.chunk_lse(q[0].float(), shown.float(), length=length, chunk=chunk)
-        assert torch.allclose(got, want, atol=3e-2) and len(library.launched) == launches
+        model.forward(PROMPT[70:75], cache)
+        found.append(view.policy._scores.shares(shape.kv_heads))
+        assert view.policy.ready and bool(separate) == (one is plain)
+    assert [name for name, *_ in library.launched] == ["attend_split", "join_splits"] * (1 + 1 + 3)
+    assert torch.allclose(*found, atol=2e-2) and float(found[0].sum()) == pytest.approx(8, abs=1e-3)
 
 
 def wrong(variant: Variant, grid: Grid, numbers: Sequence[int]) -> None:

@@ -123,6 +123,22 @@ def test_a_closed_context_leaves_its_memory_to_the_next(cuda: FakeCuda):
     assert cuda.driver.locked_bytes == large.nbytes
 
 
+def test_memory_is_made_ready_piece_by_piece_and_what_is_ready_stays(cuda: FakeCuda):
+    """Whoever stops it half way and asks again goes on from there; then the pieces are handed out as they
+    are, and none is made.
+    """
+    backend, sizes = cuda.backend(), [4000, 4000, 9000, 9000, 500]
+    steps = backend.make_ready(sizes)
+    assert [next(steps), next(steps)] == [4000, 8000]
+    steps.close()
+    assert cuda.driver.locked_bytes == 8000
+    assert list(backend.make_ready(sizes)) == [17_000, 26_000, 26_500]
+    locked = dict(cuda.driver.locked)
+    assert list(backend.make_ready(sizes)) == []
+    taken = [backend.host_memory((size,), torch.uint8) for size in sizes]
+    assert {one.data_ptr() for one in taken} == set(locked) == set(cuda.driver.locked)
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="asks Linux which pages are there")
 def test_pages_are_there_before_they_are_locked(cuda: FakeCuda, monkeypatch: pytest.MonkeyPatch):
     """The driver faults untouched pages in one by one: half a second for each GiB."""

@@ -16,7 +16,7 @@ import pytest
 import torch
 
 from core.backend import blockwise, kernels
-from core.backend.base import joined, merge
+from core.backend.base import Sums, joined, merge
 from core.backend.cpu import CpuBackend
 from core.backend.kv_rows import CODES, as_rows, numbers
 from core.backend.native.attention import NativeAttention
@@ -216,6 +216,55 @@ def test_sums_of_chunks(kind, dtype, dim, length, block, chunk):
     # the library's product of 16-bit numbers leaves scores of 16 bits
     off = 3e-2 if kind.coarse and dtype in HALF else LSE
     assert torch.allclose(lse.double(), want, atol=off)
+
+
+COMPILED = [
+    pytest.param(kind, dtype, dim, id=f"{name}-{str(dtype)[6:]}-{dim}")
+    for name, kind in KINDS.items()
+    if name.startswith("compiled")
+    for dtype in kind.dtypes
+    for dim in kind.dims
+]
+
+
+@pytest.mark.parametrize(("kind", "dtype", "dim"), COMPILED)
+@pytest.mark.parametrize(
+    ("n", "length", "block", "blocks", "heads", "kv_heads", "chunk", "causal"),
+    [
+        (1, 1, 76, 1, 4, 2, 8, True),
+        (5, 5, 76, 1, 6, 2, 8, True),
+        (5, 75, 48, 3, 6, 2, 8, True),
+        (33, 100, 64, 2, 4, 1, 16, True),
+        (40, 64, 32, 3, 2, 2, 8, False),
+        (2, 700, 256, 4, 17, 1, 64, True),
+    ],
+)
+def test_attention_leaves_sums_of_chunks(
+    kind, dtype, dim, n, length, block, blocks, heads, kv_heads, chunk, causal
+):
+    """What the first query pays to each chunk, from the same pass: a chunk cut by what it sees, none behind
+    it, a head that took another's, and an answer that is another because somebody looked.
+    """
+    made = kind.make(dtype, dim)
+    sizes = {"block": block, "blocks": blocks, "heads": heads, "kv_heads": kv_heads, "dim": dim}
+    q, k, v = material(n, length, **sizes, dtype=dtype)
+    k, v = laid(kind, k, v)
+    keys = meant(kind, dim, k)[0].transpose(1, 2).flatten(0, 1).double()
+    keys = keys.repeat_interleave(heads // kv_heads, 1)
+    scores = torch.einsum("hd,mhd->hm", q[0].double(), keys) / dim**0.5
+    scores[:, length - n + 1 if causal else length :] = -torch.inf
+    scores = torch.nn.functional.pad(scores, (0, -scores.shape[1] % chunk), value=-torch.inf)
+    want = scores.unflatten(1, (-1, chunk)).logsumexp(2)
+    sums = Sums(chunk)
+    got = made.attend_part(q, k, v, length=length, causal=causal, sums=sums)
+    plain = made.attend_part(q, k, v, length=length, causal=causal)
+    assert all(torch.allclose(*pair, atol=2e-6) for pair in zip(got, plain, strict=True))
+    assert sums.found.dtype == torch.float32 and sums.found.shape == want.shape
+    assert torch.allclose(sums.found.double(), want, atol=LSE)
+    if not causal:
+        more = Sums(chunk)
+        made.attend_more(got, q, k, v, length=length, sums=more)
+        assert torch.equal(more.found, sums.found)
 
 
 @pytest.mark.parametrize(("kind", "dtype", "dim"), each(torch.bfloat16, having="attend_more"))

@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from core.backend.base import Sums
 from core.backend.triton import build, driver
-from core.backend.triton.attention import MOST_ROWS, DecodeAttention, _splits
+from core.backend.triton.attention import MOST_ROWS, DecodeAttention, _chunks, _splits
 from core.backend.triton.build import Variant, variants
 from core.backend.triton.driver import Driver, DriverError
 from core.backend.triton.sizes import FOLDER, MOST_SPLITS
@@ -46,7 +47,7 @@ def test_a_file_says_how_it_is_launched(variant: Variant):
     assert made.shared_bytes <= SHARED
     number = "bf16" if "bf16" in variant.path.name else "f16"
     products = {f"mma.sync.aligned.m16n8k16.row.col.f32.{number}.{number}.f32"}
-    multiplies = variant.function in ("attend_split", "sum_chunks", "multiply_codes")
+    multiplies = variant.function in ("attend_split", "multiply_codes")
     assert set(re.findall(r"mma\.sync[\w.]+", text)) == (products if multiplies else set())
 
 
@@ -85,8 +86,8 @@ def test_launches_go_to_the_stream_that_computes_and_are_two():
     total = kernel.attend_part(q, k, v, length=300, causal=True)
     kernel.attend_more(total, q, k, v, length=300)
     kernel.attend(q, k, v, length=300, causal=True)
-    kernel.chunk_lse(q[0], k, length=300, chunk=32)
-    assert [name for name, *_ in library.launched] == ["attend_split", "join_splits"] * 3 + ["sum_chunks"]
+    kernel.attend(q, k, v, length=300, causal=True, sums=Sums(8))
+    assert [name for name, *_ in library.launched] == ["attend_split", "join_splits"] * 4
     assert {stream for *_, stream in library.launched} == {77}
 
 
@@ -101,8 +102,21 @@ def test_what_it_does_not_take():
     assert not kernel.takes(q, odd, v) and not kernel.takes(q, k, narrow)
     assert not kernel.takes(q.bfloat16(), k.bfloat16(), v.bfloat16())
     assert not kernel.takes(q[..., :32], k[..., :32], v[..., :32])
-    assert kernel.takes_chunks(q[0], k, CHUNK_RETRIEVAL) and not kernel.takes_chunks(q[0], k, 4)
-    assert not kernel.takes_chunks(q[0], k[:, :, :1], 1)
+
+
+@pytest.mark.parametrize(
+    ("chunk", "blocks", "block_tokens", "chunks"),
+    [(CHUNK_RETRIEVAL, 3, 512, 192), (16, 3, 48, 18), (16, 2, 40, 0), (4, 1, 64, 0), (12, 1, 48, 0)]
+    + [(8, 1, 76, 10), (8, 2, 76, 0), (16, 1, 72, 0)],
+)
+def test_which_sums_of_chunks_are_left(chunk: int, blocks: int, block_tokens: int, chunks: int):
+    """Those that a plan has by itself always; none that would lie across two blocks."""
+    assert _chunks(chunk, blocks, block_tokens) == chunks
+    kernel, sums = made(Library(promise)), Sums(chunk)
+    q, k, v = material(2, 20, block=block_tokens, blocks=blocks, dim=64, dtype=torch.float16)
+    kernel.attend(q, k, v, length=20, causal=True, sums=sums)
+    assert (sums.found is None) == (chunks == 0)
+    assert sums.found is None or sums.found.shape == (q.shape[1], chunks * 8 // chunk)
 
 
 @pytest.mark.parametrize("block_tokens", [32, 40, 512, 1000, 4096, 131_072])

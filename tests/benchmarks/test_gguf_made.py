@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import gguf
 import pytest
 import torch
+from gguf.quants import dequantize, quantize
 
-from benchmarks import formats, gguf_made
+from benchmarks import formats, gguf_made, same_file
 from core.backend.cpu import CpuBackend
 from core.model.adapter import save
 from core.model.gguf import read_header
@@ -52,19 +54,80 @@ def test_the_larger_shape_computes_the_same(tmp_path: Path, file: Path):
     assert float((logits(made, CpuBackend()) - want).abs().max()) < 0.02 * float(want.abs().max())
 
 
+def test_decoded_weights_are_those_that_the_codes_stand_for(tmp_path: Path, file: Path):
+    """Rows of q and k in the file's own order: the other program turns them itself."""
+    made = gguf_made.decoded(file)
+    kinds = {tensor.kind for tensor in read_header(made).tensors.values()}
+    assert kinds == {"F32"} and read_header(made).metadata == read_header(file).metadata
+    for name in ("model.layers.1.self_attn.q_proj.weight", "model.norm.weight"):
+        own, other = (GgufWeights(read_header(one)).tensor(name).float() for one in (file, made))
+        assert torch.equal(own, other)
+
+
 def test_a_format_that_was_not_measured_has_no_row():
-    """And acceptance that is missing is a dash beside laws that are there."""
+    """And what is missing of one is a dash beside laws that are there."""
     law = {"mb": 1.0, "kl_mean": 0.1, "kl_p99": 0.2, "agreement": 0.9, "perplexity": 30.0}
     done = {
         "laws, 8-bit KV": {"F16": law, "Q4_K_M": law},
         "acceptance, Q4_K_M, 8-bit KV": {"T 0.6": 0.8, "T 0": 0.7},
-        "llama.cpp, Q4_K_M, whole blocks": {"most": "Q4_K", "fp32": law, "bf16": law},
+        "reading, F16, 8-bit KV": {"questions": 80, "f1_gold": 0.4, "refused_own": 0.1},
+        "llama.cpp, Q4_K_M, whole blocks": {
+            "most": "Q4_K",
+            "pairs": [["llama.cpp", one, law] for one in ("ours, fp32", same_file.DECODED)],
+        },
     }
     costs, beside = formats.tables(done, ["F16", "Q4_K_M", "Q8_0"])
     assert costs.rows == (
-        ("F16", "8 bits", 1.0, 0.1, 0.2, 0.9, 30.0, None, None),
-        ("Q4_K_M", "8 bits", 1.0, 0.1, 0.2, 0.9, 30.0, 0.8, 0.7),
+        ("F16", "8 bits", 1.0, 0.1, 0.2, 0.9, 30.0, None, None, 0.4, 0.1),
+        ("Q4_K_M", "8 bits", 1.0, 0.1, 0.2, 0.9, 30.0, 0.8, 0.7, None, None),
     )
-    assert [row[:4] for row in beside.rows] == [
-        ("Q4_K_M", "Q4_K", "whole blocks", computed) for computed in ("fp32", "bf16")
+    assert costs.notes[-1].endswith("the same questions for all: 80.")
+    assert [row[:5] for row in beside.rows] == [
+        ("Q4_K_M", "Q4_K", "whole blocks", "llama.cpp", of) for of in ("ours, fp32", same_file.DECODED)
     ]
+
+
+def test_every_format_is_measured_over_both_caches(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    """A case that is never asked for would be a dash for ever; one without data or program is not asked."""
+    monkeypatch.setattr(formats, "_has_llama_cpp", lambda: True)
+    options = formats._arguments([f"--reading={tmp_path}", f"--made={tmp_path}"])
+    names = [name for name, _case in formats._cases(["F16", "Q8_0"], options)]
+    for what in ("reading", "acceptance"):
+        assert {name for name in names if name.startswith(what)} == {
+            f"{what}, {kind}, {kv}-bit KV" for kind in ("F16", "Q8_0") for kv in (16, 8)
+        }
+    assert sum(name.startswith("llama.cpp, ") for name in names) == len(formats.BESIDE)
+    monkeypatch.setattr(formats, "_has_llama_cpp", lambda: False)
+    options.reading = None
+    left = [name for name, _case in formats._cases(["F16"], options)]
+    assert left == [
+        "laws, 16-bit KV",
+        "laws, 8-bit KV",
+        "acceptance, F16, 16-bit KV",
+        "acceptance, F16, 8-bit KV",
+    ]
+
+
+@pytest.mark.parametrize(("kind", "group"), [("Q8_0", 32), ("Q4_K", 256)])
+def test_activations_are_rounded_as_llama_cpp_rounds_them_for_the_format(tmp_path: Path, kind, group):
+    """By the package's own blocks of 8 bits, and by the group that belongs to the weights' format."""
+    x = torch.randn(3, 512, generator=torch.Generator().manual_seed(4))
+    part = GgufWeights(read_header(write_gguf(tmp_path / "one.gguf", wide(tied=True), kind))).planes(
+        "model.layers.0.mlp.up_proj"
+    )
+    rounded = same_file._rounding(part)(x)
+    steps = rounded / (x.unflatten(1, (-1, group)).abs().amax(-1, keepdim=True) / 127).expand(
+        -1, -1, group
+    ).flatten(1)
+    assert float((steps - steps.round()).abs().max()) < 0.1 and float((rounded - x).abs().max()) < 0.02
+    if group == 32:
+        blocks = quantize(x.numpy(), gguf.GGMLQuantizationType.Q8_0)
+        theirs = torch.from_numpy(dequantize(blocks, gguf.GGMLQuantizationType.Q8_0))
+        torch.testing.assert_close(rounded, theirs, rtol=0, atol=2e-5)
+
+
+def test_a_pass_with_rounded_activations_is_another_one(file: Path):
+    """Every product of it: were some left out, the comparison would say too little."""
+    plain, rounded = CpuBackend(torch.float32), same_file.RoundingBackend(torch.float32)
+    want, found = logits(file, plain), logits(file, rounded)
+    assert 1e-4 < float((found - want).abs().max()) < 0.2 * float(want.std())

@@ -136,7 +136,7 @@ def at_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Namespace:
 
 def test_every_peer_answers_in_turn(at_work: Namespace):
     """A peer that is missing or fails is named; the prompt's time is the first turn's."""
-    found = peers._at(1024, at_work, 60.0)
+    found = peers.at(1024, at_work, 60.0)
     assert found["missing at 1024"] == {"reason": "its package is not installed"}
     assert found["fails at 1024"] == {"reason": "it ended with code 9"}
     answers, once = found["answers at 1024"]["rows"]["answers"], found["once at 1024"]["rows"]["once"]
@@ -166,7 +166,7 @@ def test_turns_end_when_every_median_is_steady(at_work: Namespace, tmp_path: Pat
         "0.1 * (number + 1)", "0.1 if name == 'answers' or number > 3 else 0.1 * number + 0.1"
     )
     (tmp_path / "answers.py").write_text(program)
-    alone = peers._at(1024, Namespace(**{**vars(at_work), "only": ["answers"]}), 60.0)
+    alone = peers.at(1024, Namespace(**{**vars(at_work), "only": ["answers"]}), 60.0)
     assert len(alone["answers at 1024"]["rows"]["answers"]["turns_ms"]) == contenders.TURNS - 1
 
 
@@ -174,7 +174,7 @@ def test_a_context_that_takes_too_long_is_done_again(at_work: Namespace, tmp_pat
     """Its processes are stopped, and nothing of it is kept."""
     (tmp_path / "answers.py").write_text("import time; time.sleep(600)")
     with pytest.raises(peers.OutOfTime):
-        peers._at(1024, at_work, 0.5)
+        peers.at(1024, at_work, 0.5)
 
 
 def test_contexts_are_done_once_and_peers_can_be_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -185,7 +185,7 @@ def test_contexts_are_done_once_and_peers_can_be_chosen(tmp_path: Path, monkeypa
         asked.append((length, options.only))
         return {f"ours at {length}": {"reason": "not now"}}
 
-    monkeypatch.setattr(peers, "_at", at)
+    monkeypatch.setattr(peers, "at", at)
 
     def run(*more: str) -> dict:
         assert peers.main(["--gguf", "none.gguf", "--state", str(tmp_path / "state.json"), *more]) == 0

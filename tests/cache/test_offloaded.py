@@ -16,7 +16,7 @@ from core.backend.cpu import CpuBackend
 from core.backend.kv_rows import as_rows
 from core.cache.base import KVShape, KVStore
 from core.cache.full import FullKVCache
-from core.cache.offloaded import OffloadedKVCache
+from core.cache.offloaded import OffloadedKVCache, host_pieces
 from core.cache.retrieval import RetrievalKVCache
 from core.cache.segment import Swept
 from tests.cache.late import LateBackend, LateCopies
@@ -56,6 +56,29 @@ def offloaded(
         swept=SWEPT if split.endswith("swept") else None,
         dtype=dtype,
     )
+
+
+@pytest.mark.parametrize("dtype", ROWS)
+@pytest.mark.parametrize("split", SPLITS)
+def test_what_is_made_ready_is_what_a_cache_takes(
+    split: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+):
+    """A piece of another size would be made a second time, without a word, behind the first."""
+    taken: list[int] = []
+    backend, take = LateBackend(), CpuBackend.host_memory
+
+    def host_memory(self: CpuBackend, shape: tuple[int, ...], kind: torch.dtype) -> torch.Tensor:
+        memory = take(self, shape, kind)
+        taken.append(memory.nbytes)
+        return memory
+
+    monkeypatch.setattr(CpuBackend, "host_memory", host_memory)
+    offloaded(split, backend=backend, dtype=dtype)
+    layers, blocks = SPLITS[split]
+    sizes = {"block_tokens": BLOCK, "resident_layers": layers, "resident_blocks": blocks}
+    wanted = host_pieces(SHAPE, CAPACITY, **sizes, fresh_tokens=FRESH, dtype=dtype)
+    assert wanted == [nbytes for nbytes in taken if nbytes]
+    assert len(wanted) == (0 if split == "all layers" else 2 * (3 if layers in (0, 2) or blocks else 2) + 2)
 
 
 class Twins:

@@ -30,7 +30,15 @@ SAME = "The third plank of the jetty."
     ],
 )
 def test_the_answer_that_all_agree_with_most_is_given(answers: list[str], which: int):
-    assert agreed(answers) == which
+    assert agreed(answers)[0] == which
+
+
+def test_how_far_they_agree_is_the_mean_over_all_that_were_drawn():
+    assert agreed(["a fox"]) == (0, 1.0)
+    assert agreed(["a fox", "an owl"]) == (0, 0.5)
+    assert agreed(["a fox", "the fox"], others=2) == (0, 0.5), "a refusal agrees with none"
+    # two of three words of the one are all of the other's
+    assert agreed(["grey fox", "fox"]) == (0, pytest.approx((1 + 2 / 3) / 2))
 
 
 def test_without_answers_there_is_nothing_to_agree_on():
@@ -47,14 +55,14 @@ def test_each_answer_is_drawn_with_a_seed_of_its_own_and_at_least_as_varied_as_a
     assert not list(drawn(ReadingStyle(), Params())), "a model that was not measured answers once"
 
 
-def agreeing(replies: list[str], count: int = 3):
+def agreeing(replies: list[str], count: int = 3, **style):
     """A session whose answers from the passage with the plank come in this order."""
     said, order = reader(HIDDEN), iter(replies)
 
     def reply(ids, params):
         return encoded(next(order)) if "third plank" in CharTokenizer().decode(ids) else said(ids, params)
 
-    return make(reply, style=dataclasses.replace(STYLE, consensus=count))
+    return make(reply, style=dataclasses.replace(STYLE, consensus=count, **style))
 
 
 def test_more_answers_are_drawn_from_the_passage_that_says_it_and_the_one_they_agree_on_is_given():
@@ -79,6 +87,37 @@ def test_a_drawn_refusal_and_one_that_the_passage_does_not_bear_out_are_not_give
     assert done.text.split("\n\n")[0] == PLANK
 
 
+@pytest.mark.parametrize(
+    ("replies", "given"),
+    [
+        ([PLANK, SAME, PLANK, WELL], True),
+        ([PLANK, WELL, "The ferryman Oddo.", "A silver key."], False),  # each another guess
+        ([PLANK, PLANK, STYLE.refusal, STYLE.refusal], True),
+        ([PLANK, STYLE.refusal, STYLE.refusal, STYLE.refusal], False),
+    ],
+)
+def test_what_too_few_answers_agree_on_is_not_given(replies: list[str], given: bool):
+    """The first answer of a model that guesses looks as sure as that of one that knows."""
+    session, _engine = agreeing(replies, agreed=0.45)
+    text = finished(ask(session, told(), QUESTION, fit="passages")).text
+    assert text.startswith(PLANK if given else "The book does not seem to say."), text
+
+
+def test_where_too_few_agree_the_next_passage_is_asked():
+    said = reader(HIDDEN)
+    order = iter(["It was lost.", "Oddo told it.", "A silver key.", "The priest."])
+
+    def reply(ids, params):
+        priest = "priest" in CharTokenizer().decode(ids)
+        return encoded(next(order)) if priest else said(ids, params)
+
+    session, _engine = make(reply, style=dataclasses.replace(STYLE, consensus=3, agreed=0.45))
+    done = finished(ask(session, told(), QUESTION, fit="passages"))
+    assert done.text.startswith(PLANK), done.text
+    assert done.stats.answers == 2 * 4, "what was drawn and not given counts as written"
+    assert len(done.sources) == 2
+
+
 def test_where_the_first_answer_is_a_refusal_no_more_are_drawn_from_that_passage():
     session, engine = agreeing([STYLE.refusal])
     done = finished(ask(session, told(), QUESTION, fit="passages"))
@@ -94,7 +133,7 @@ def test_stopped_while_more_are_drawn_the_answer_that_is_there_is_given():
 
     ask(session, told(), QUESTION, fit="passages", conversation="to see how many are read")
     before = len(engine.prompts) - 1  # the last but one that is drawn is stopped
-    session, engine = agreeing([PLANK, WELL, WELL, WELL])
+    session, engine = agreeing([PLANK, WELL, WELL, WELL], agreed=0.9)
     done = finished(ask(session, told(), QUESTION, fit="passages", should_stop=stop))
     assert done.text.split("\n\n")[0] == PLANK and done.reason == "stop"
     assert len(engine.prompts) == before

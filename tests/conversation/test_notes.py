@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from core.conversation.notes import Line, Note, grouped, joined, settled
+from core.conversation import notes
+from core.conversation.notes import Line, Note, NoteStore, grouped, joined, settled
 
 
 def note(number: int, text: str, label: str = "") -> Note:
@@ -61,3 +62,17 @@ def test_groups_shrink_whatever_the_room():
 
 def test_joined_names_every_part():
     assert joined([note(0, "a", "One"), note(1, "b", "Two")]) == "One\na\n\nTwo\nb"
+
+
+def test_what_stands_on_the_disk_does_not_pile_up_in_memory(tmp_path, monkeypatch):
+    """Every part of every book that was ever summarised stayed in the engine's process."""
+    monkeypatch.setattr(notes, "_IN_MEMORY", 3)
+    kept, alone = NoteStore(tmp_path), NoteStore()
+    for number in range(8):
+        for store in (kept, alone):
+            store.put((Line(f"Part {number}.", 0, 1),), "book", "model", str(number))
+        assert kept.get("book", "model", "0") == (Line("Part 0.", 0, 1),)
+    assert len(kept._notes) == 3 and len(alone._notes) == 8
+    for number in range(8):
+        for store in (kept, alone):
+            assert store.get("book", "model", str(number)) == (Line(f"Part {number}.", 0, 1),)

@@ -22,6 +22,8 @@ class Source:
 class Policy:
     """What it observes with is named, not called: the source would."""
 
+    summed = 8
+
     def observe(self) -> None: ...
 
     tap = observe

@@ -29,6 +29,7 @@ class ToyCache:
         self.rows: list[int] = []
         self.committed = 0
         self.observer = None
+        self.observed_chunk: int | None = None
 
     @property
     def length(self) -> int:
@@ -77,6 +78,8 @@ class ToyStreaming(ToyPrivate):
 
 class ToyRetrieval(ToyCache):
     """Sees every second token of `source` up to the last refresh, and everything since."""
+
+    summed = None
 
     def __init__(self, source: ToyCache) -> None:
         super().__init__()

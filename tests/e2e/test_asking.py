@@ -36,6 +36,15 @@ def test_own_instructions_are_written_kept_and_shown(serve, open_page, drop, sam
     shot(page, "instructed")
     page.reload()
     page.wait_for_selector(".own summary:has-text('in German')")
+    page.click(".own summary")
+    page.fill("[data-act=instruct]", "Name the chapter.")
+    page.keyboard.press("Tab")
+    page.wait_for_selector(".own summary:has-text('Name the chapter.')")
+    serve.desk.intake.sample(serve.desk.intake.samples[0].name)
+    page.wait_for_selector(".card h2:has-text('The Light on the Holm')")
+    page.wait_for_selector(".own summary:has-text('Instructions: Name the chapter.')")
+    ask(page, "Who lights the lamp?", answers=1)
+    assert fake.asked[-1].instructions == "Name the chapter."
 
 
 @pytest.mark.parametrize("width", [1280, 390])

@@ -38,6 +38,20 @@ def test_ticks_choose_what_is_read_and_told(tree):
     assert page.locator(".tree input:checked").count() == 0
 
 
+def test_all_up_to_a_chapter_is_told_and_every_summary_goes_out_in_three_forms(tree):
+    page, desk = tree
+    page.hover(".tree li:has(input) >> nth=2")
+    page.click(".tree li:has(input) >> nth=2 >> [data-act=tell-up-to]")
+    page.wait_for_selector(".tree li:has-text('summarised') >> nth=2")
+    wait_until(lambda: not desk.busy)
+    assert page.locator(".tree li:has-text('summarised')").count() == 3
+    for form in ("Markdown", "HTML", "JSON"):
+        with page.expect_download() as sent:
+            page.click(f".tree-export >> text={form}")
+        told = sent.value.path().read_text(encoding="utf-8")
+        assert told.count("Told of") == 3 and desk.book.chapters[2].title in told
+
+
 def test_a_chapters_summary_stands_beside_its_text_and_the_next_is_one_key_away(tree):
     page, desk = tree
     page.click(".tree li:has(input) >> nth=1 >> .tree-title")

@@ -10,6 +10,7 @@ from tests.app.fake_runtime import ANSWER, FakeRuntime
 from tests.e2e.test_accessible import problems
 
 pytestmark = pytest.mark.e2e
+REUSED = r"/\d,\d{3} reused/.test(document.querySelector('#stat-prefill')?.innerText ?? '')"
 
 
 def ask(page, question: str, *, answers: int) -> None:
@@ -39,6 +40,28 @@ def test_conversations_are_named_deleted_and_brought_back(serve, open_page, drop
     page.wait_for_selector("#turns .bubble:has-text('Who keeps the clocks?')")
 
 
+def test_many_conversations_about_one_book_and_the_pinned_one_first(serve, open_page, drop, sample):
+    page = open_page(serve(FakeRuntime(pace=0.002, prefill_steps=2)))
+    drop(page, sample)
+    page.wait_for_selector(".card h2")
+    ask(page, "Who keeps the clocks?", answers=1)
+    page.click("[data-act=new]")
+    page.wait_for_selector("#turns .bubble", state="detached")
+    ask(page, "Who winds them?", answers=1)
+    page.wait_for_selector(".talks li >> nth=1")
+    first = ".talks li >> nth=0 >> [data-act=talk]"
+    assert page.inner_text(first) == "Who winds them?", "the newest stands first"
+    page.click(".talks [data-act=talk]:has-text('Who keeps')")
+    page.wait_for_selector("#turns .bubble:has-text('Who keeps the clocks?')")
+    page.hover(".talks li >> nth=1")
+    page.click(".talks li:has-text('Who keeps') [data-act=pin-talk]")
+    page.wait_for_selector(".talks li >> nth=0 >> [data-act=talk]:has-text('Who keeps')")
+    ask(page, "And on Sundays?", answers=2)
+    page.reload()
+    page.wait_for_selector("#turns .answer footer >> nth=1")
+    assert page.inner_text(first) == "Who keeps the clocks?"
+
+
 def test_a_turn_is_forked_asked_otherwise_and_compared(serve, open_page, drop, sample):
     fake = FakeRuntime(pace=0.002, prefill_steps=2)
     page = open_page(serve(fake))
@@ -64,10 +87,13 @@ def test_a_turn_is_forked_asked_otherwise_and_compared(serve, open_page, drop, s
     page.press("#question textarea", "Enter")
     page.wait_for_selector("#turns .answer footer >> nth=1")
     assert [said.answer for said in fake.asked[-1].history] == [ANSWER]
+    page.wait_for_function(REUSED)  # what was read of the book serves the copy, too
     assert page.locator(".talks li").count() == 2
     page.click("#turns [data-act=fork] >> nth=0")
     page.wait_for_selector(".talks li >> nth=2")
     assert page.locator("#turns .bubble").count() == 1
+    ask(page, "And who pays them?", answers=2)
+    page.wait_for_function(REUSED)
 
 
 def test_a_conversation_goes_out_and_comes_in_again(serve, open_page, drop, sample, tmp_path):
@@ -82,6 +108,9 @@ def test_a_conversation_goes_out_and_comes_in_again(serve, open_page, drop, samp
     with page.expect_download() as html:
         page.click("a[href='/export?form=html']")
     assert html.value.suggested_filename == "The Thursday Clock.html"
+    with page.expect_download() as plain:
+        page.click("a[href='/export?form=md']")
+    assert "Who keeps the clocks?" in plain.value.path().read_text(encoding="utf-8")
     with page.expect_download() as told:
         page.click("a[href='/export?form=json']")
     file = tmp_path / "talk.json"

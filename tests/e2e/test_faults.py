@@ -16,6 +16,7 @@ import pytest
 from app.database import STEPS
 from app.runtime import Runtime
 from core.config import Settings
+from core.events import Loading
 from tests.app.fake_runtime import SUMMARY, FakeRuntime
 from tests.app.test_faults import full, roomy
 from tests.app.test_runtime import SCRIPT
@@ -186,21 +187,33 @@ def test_an_engine_that_is_killed_costs_one_answer(
     assert "You asked" in page.locator("#turns .answer .text").last.inner_text()
 
 
-@pytest.mark.parametrize("moment", ["a book is read", "it is written"])
+MOMENTS = ("a book is opened", "a model loads", "the text is read", "it is written")
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
 def test_a_reload_loses_nothing_at_any_moment(serve, open_page, drop, sample, moment):
     fake = FakeRuntime(pace=0.05, prefill_steps=60, summary="\n\n".join([SUMMARY] * 6))
-    slow = {"read": slowly} if moment == "a book is read" else {}
-    page = open_page(serve(fake, **slow))
+    page = open_page(serve(fake, **({"read": slowly} if moment == "a book is opened" else {})))
     drop(page, sample)
-    if moment == "a book is read":
+    if moment == "a book is opened":
         page.wait_for_selector(".opening")
         page.reload()
     page.wait_for_selector(".card-facts:has-text('tokens')", timeout=30_000)
     page.wait_for_selector("body[data-connected] .engine-ready")
     page.fill("#question textarea", "half a thought")
+    if moment == "a model loads":
+        fake.loading = Loading("Loading the model", 0.42, 83.0)
+        fake.state = "loading"
+        page.wait_for_selector(".engine-loading")
+        page.reload()
+        page.wait_for_selector(".engine-loading:has-text('42%') [data-act=cancel-loading]")
+        assert page.is_visible(".card h2"), "the book is still open"
+        fake.state = "ready"
+        page.wait_for_selector(".engine-ready")
     page.click("#summarize")
     page.wait_for_selector("#live-text p" if moment == "it is written" else "#prefill-box")
     page.reload()
+    page.wait_for_selector("#live-text p" if moment == "it is written" else "#prefill-box")
     fake.pace = 0.001
     page.wait_for_selector("#turns .answer footer")
     assert page.inner_text("#turns .answer .text").startswith(SUMMARY[:40])

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from tests.app.fake_runtime import FakeRuntime
+from tests.scripts import BOOKS
 
 pytestmark = pytest.mark.e2e
 WIDTHS = ((1280, 800), (900, 800), (390, 844))
@@ -62,3 +65,36 @@ def test_long_words_break_no_layout(serve, open_page, drop, sample, code: str):
         assert page.evaluate(OVER) == [], width
         light, tools = (page.locator(one).bounding_box() for one in (".engine i", "#topbar-tools"))
         assert light["x"] + light["width"] <= tools["x"], "the engine's light lies under a button"
+
+
+INSIDE = """() => [...document.querySelectorAll("#reader p")]
+  .every((one) => one.scrollWidth <= one.clientWidth + 1)"""
+BEGINS = """() => {
+  const line = document.querySelector("#reader p[data-offset]"), range = document.createRange();
+  const text = document.createTreeWalker(line, NodeFilter.SHOW_TEXT).nextNode();
+  range.setStart(text, 0); range.setEnd(text, 1);
+  const [first, all] = [range.getBoundingClientRect(), line.getBoundingClientRect()];
+  return [getComputedStyle(line).direction, (first.left + first.right) / 2 < (all.left + all.right) / 2]; }"""
+
+
+@pytest.mark.parametrize("book", BOOKS, ids=lambda book: book.code)
+def test_a_book_begins_where_its_script_does_and_stays_in_its_column(serve, open_page, drop, tmp_path, book):
+    """Hebrew at the right; Chinese and Japanese, which have no spaces, break inside the column."""
+    file = tmp_path / f"{book.title}.txt"
+    chapters = (f"{title}\n\n{text * 12}" for title, text in book.chapters)
+    file.write_text("\n\n".join(chapters), encoding="utf-8")
+    page = open_page(serve(FakeRuntime(pace=0.001)))
+    drop(page, file)
+    page.wait_for_selector(".card h2")
+    page.click("#tab-reader")
+    page.wait_for_selector("#reader p[data-offset]")
+    direction, left = page.evaluate(BEGINS)
+    assert (direction, left) == (("rtl", False) if book.code == "he" else ("ltr", True))
+    for width, height in WIDTHS:
+        page.set_viewport_size({"width": width, "height": height})
+        page.wait_for_timeout(200)
+        assert page.evaluate(OVER) == [], width
+        assert page.evaluate(INSIDE), width
+    page.set_viewport_size({"width": 1280, "height": 800})
+    if folder := os.environ.get("TRIFORCE_SHOTS"):
+        page.screenshot(path=f"{folder}/book-{book.code}.png")

@@ -111,6 +111,31 @@ def test_a_page_whose_app_died_says_so_keeps_the_text_and_joins_the_next(page, l
     assert page.locator("#turns .bubble >> nth=1").inner_text() == TYPED
 
 
+@pytest.mark.skipif(os.name == "nt", reason="processes are stopped by a signal")
+def test_an_answer_goes_on_where_it_was_after_a_sleep(page, drop, sample):
+    """Longer than the page waits for a sign of life; what was typed meanwhile is sent by nobody."""
+    drop(page, sample)
+    page.wait_for_selector(".card h2")
+    page.click("#summarize")
+    page.wait_for_selector("#live-text p")
+    page.process.send_signal(signal.SIGSTOP)
+    page.fill("#question textarea", TYPED)
+    page.wait_for_timeout(6000)
+    written = len(page.inner_text("#live-text"))
+    page.process.send_signal(signal.SIGCONT)
+    page.wait_for_function(
+        "before => document.querySelector('#live-text').innerText.length > before", arg=written
+    )
+    page.wait_for_selector("#lost", state="hidden")
+    page.click("#stop button")
+    page.wait_for_selector("#turns .answer footer")
+    assert (
+        len(page.inner_text("#turns .answer .text")) >= written
+        and page.locator("#turns .answer").count() == 1
+    )
+    assert page.input_value("#question textarea") == TYPED
+
+
 def test_a_question_sent_as_the_app_dies_stays_in_its_box(page, drop, sample):
     drop(page, sample)
     page.wait_for_selector(".card h2")

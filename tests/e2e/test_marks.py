@@ -44,7 +44,7 @@ def test_what_is_selected_in_an_answer_is_copied_without_its_marks(serve, open_p
     page.wait_for_selector(".card h2")
     page.fill("#question textarea", "What of her watch?")
     page.press("#question textarea", "Enter")
-    page.wait_for_selector("#turns .answer button.cite sup")
+    page.wait_for_selector("#turns .answer a.cite sup")
     copied = page.evaluate(
         """() => {
           getSelection().selectAllChildren(document.querySelector("#turns .answer .text"));
@@ -52,3 +52,27 @@ def test_what_is_selected_in_an_answer_is_copied_without_its_marks(serve, open_p
         }"""
     )
     assert copied.strip() == told
+
+
+def test_the_evidence_of_an_answer_unfolds_with_its_reasons_and_opens_the_book(
+    serve, open_page, drop, sample
+):
+    """Where each mark leads, why it stands there, and that it is no proof."""
+    page = open_page(serve(FakeRuntime(pace=0.001, prefill_steps=2, answer=ANSWER)))
+    drop(page, sample)
+    page.wait_for_selector(".stage .card, #stage")
+    page.fill("#question textarea", "What stood behind the door?")
+    page.press("#question textarea", "Enter")
+    fold = page.locator("#turns .answer footer details.evidence").first
+    fold.wait_for()
+    assert not fold.locator("ul").is_visible()
+    fold.locator("summary").click()
+    fold.locator("ul").wait_for(state="visible")
+    assert "not that a sentence is true" in fold.inner_text()
+    first = fold.locator("li").first
+    assert first.locator("span").inner_text().startswith("word for word")
+    assert "horseshoe of black steel" in " ".join(first.locator("blockquote").inner_text().split())
+    assert "emerald" not in fold.inner_text(), "what no passage says is no evidence"
+    first.locator("button.cite").click()
+    page.wait_for_selector("#passage")
+    assert "horseshoe of black steel" in " ".join(page.inner_text("#passage").split())

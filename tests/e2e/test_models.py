@@ -27,7 +27,7 @@ from tests.hub import serving
 from tests.model.test_gguf import wide
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
-NAME = "Tiny-Q8_0"
+NAME, TITLE = "Tiny-Q8_0", "Tiny (Q8_0)"
 # what a process runs with the catalogue of the test
 WITH = (
     "import sys, runpy; from pathlib import Path; import core.model.catalogue as one\n"
@@ -107,7 +107,7 @@ def page(home_with_model, known, hub, serve, open_page):
 def test_from_the_demonstration_to_a_model_of_ones_own(page, hub, serve, known):
     desk = serve.desk
     page.wait_for_selector(".model-offer:has-text('is a demonstration')")
-    assert f"This computer should have {NAME}" in page.inner_text(".model-offer")
+    assert "This computer should have Tiny (Q8_0, " in page.inner_text(".model-offer")
     assert hub.requests == [], "something was asked of the hub before somebody said yes"
 
     desk.models._command = program("core.model.fetch", known, spare=1 << 60)
@@ -129,11 +129,11 @@ def test_from_the_demonstration_to_a_model_of_ones_own(page, hub, serve, known):
     hub.pace_s = 0.0
     hub.requests.clear()
     page.click(".fetching [data-act='fetch-model']")
-    page.wait_for_selector(f".notice:has-text('{NAME} is on this computer now')")
+    page.wait_for_selector(f".notice:has-text('{TITLE} is on this computer now')")
     assert any("bytes=" in request for request in hub.requests), "it began anew"
 
     wait_until(lambda: desk.engine.model_name == NAME and desk.engine.state == "ready", 60)
-    page.wait_for_selector(f"#header:has-text('{NAME}') .engine-ready")
+    page.wait_for_selector(f"#header:has-text('{TITLE}') .engine-ready")
     page.click("[data-act='sample'] >> nth=0")
     page.wait_for_selector("[data-stage='book'], .card")
     page.fill("#question textarea", "the")
@@ -238,7 +238,7 @@ def test_a_dropped_file_a_named_folder_and_another_drive(page, tiny, serve, tmp_
     page.click(f"[data-act='place-for'][data-name='{NAME}']")
     page.click(".model-files [data-act='look-into']:has-text('other drive')")
     page.click(".model-files [data-act='move-here']")
-    page.wait_for_selector(f".notice:has-text('{NAME} lies in')")
+    page.wait_for_selector(f".notice:has-text('{TITLE} lies in')")
     assert (drive / NAME / f"{NAME}.gguf").read_bytes() == content
     page.click(f"[data-act='use-model'][data-name='{NAME}']")
     wait_until(lambda: desk.engine.model_name == NAME and desk.engine.state == "ready", 90)

@@ -72,7 +72,7 @@ def test_a_mark_of_an_answer_opens_the_folded_panel_at_its_place(serve, open_pag
     serve.desk.engine.answer = told
     page.fill("#question textarea", "What of her watch?")
     page.press("#question textarea", "Enter")
-    page.click("#turns button.cite")
+    page.click("#turns .text a.cite")
     page.wait_for_selector("#passage", state="visible")
     assert page.is_visible("#right")
     page.keyboard.press("Escape")
@@ -99,7 +99,7 @@ def test_the_question_is_two_keys_away(serve, open_page, sample):
     page = opened(serve, open_page, sample, (1280, 800))
     desk = serve.desk
     for number in range(6):
-        desk.new_conversation()
+        desk.talks.begin()
         desk.ask(f"Question {number}?", Ask())
         wait_until(lambda: not desk.busy)
     page.wait_for_selector(".talks li >> nth=5")
@@ -186,7 +186,7 @@ def test_from_the_first_book_to_its_page_without_a_mouse(serve, open_page):
     page.keyboard.press("Enter")
     page.wait_for_selector("#turns .answer footer >> nth=1")
     page.evaluate("document.activeElement.blur()")
-    tab_to(page, "#turns button.cite")
+    tab_to(page, "#turns .text a.cite")
     page.keyboard.press("Enter")
     page.wait_for_selector("#passage", state="visible")
     page.evaluate("document.activeElement.blur()")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.app.fake_runtime import FakeRuntime
+from tests.e2e.test_narrow import tab_to
 
 pytestmark = pytest.mark.e2e
 SELECT = """(wanted) => {
@@ -107,6 +108,46 @@ def test_keys_turn_chapters_and_the_place_is_kept(reading):
             "box.top >= pane.top - 2 && box.bottom <= pane.bottom + 2", "Math.abs(box.top - pane.top) < 60"
         ),
         arg=f"p[data-offset='{top}']",
+    )
+
+
+def test_reading_without_a_mouse(reading):
+    """Nothing can be selected by keyboard: B marks and C copies what was found, or what is read now."""
+    reading.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    reading.evaluate("document.activeElement.blur()")
+    tab_to(reading, "[data-find]")
+    reading.keyboard.type("never wrong")
+    reading.wait_for_selector(".found li")
+    reading.keyboard.press("Enter")
+    reading.wait_for_selector("#passage")
+    reading.keyboard.press("Escape")
+    reading.wait_for_selector(".found", state="detached")
+    tab_to(reading, ".reader-text")
+    reading.keyboard.press("b")
+    reading.wait_for_selector(".marks summary:has-text('1 bookmark')")
+    reading.keyboard.press("c")
+    reading.wait_for_function(
+        "navigator.clipboard.readText().then((text) => text.startsWith('“never wrong”'))"
+    )
+    assert "The Thursday Clock" in reading.evaluate("navigator.clipboard.readText()")
+    first = reading.inner_text(".reader-text h3")
+    reading.keyboard.press("n")
+    reading.wait_for_function(
+        "(before) => document.querySelector('.reader-text h3').innerText !== before", arg=first
+    )
+    reading.evaluate("document.activeElement.blur()")
+    tab_to(reading, ".marks summary")
+    reading.keyboard.press("Enter")
+    tab_to(reading, "[data-note]")
+    reading.keyboard.type("Hers, not mine.")
+    reading.keyboard.press("Tab")
+    reading.reload()
+    reading.wait_for_selector(".marks")
+    assert reading.input_value("[data-note]") == "Hers, not mine."
+    with reading.expect_download() as sent:
+        reading.evaluate("document.querySelector(\"a[href='/export?form=md']\").click()")
+    assert "Hers, not mine." in sent.value.path().read_text(encoding="utf-8"), (
+        "notes go out with the conversation"
     )
 
 

@@ -53,7 +53,7 @@ def test_an_answer_from_passages_quotes_the_book_and_opens_it_at_the_page(
     assert page.locator("#turns .answer .cite-missing").count() == 0
     assert "Read for this answer: a passage of" in page.inner_text("#turns .answer footer")
 
-    quote.locator("button.cite").click()
+    quote.locator("a.cite").click()
     page.wait_for_selector("#passage")
     assert "very finely cut" in " ".join(page.inner_text("#passage").split())
     assert page.inner_text(".reader-head span").startswith("page ")
@@ -70,7 +70,7 @@ def test_what_no_passage_says_is_not_said_and_the_nearest_are_shown(
     assert text.startswith("The book does not seem to say. Nearest passages:")
     quotes = page.locator("#turns .answer .text blockquote")
     assert quotes.count() == 3
-    assert all("p. " in quotes.nth(at).locator("button.cite").inner_text() for at in range(3))
+    assert all("p. " in quotes.nth(at).locator("a.cite").inner_text() for at in range(3))
     assert page.locator("#turns .answer .sign").count() == 0, "nothing is claimed, so nothing is marked"
 
 

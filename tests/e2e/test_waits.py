@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+import time
+
 import pytest
 
 from core.events import Loading
@@ -20,8 +23,51 @@ def test_a_model_that_loads_says_how_long_and_can_be_called_off(serve, open_page
     fake.loading, fake.before = Loading("Loading the model", 0.42, 83.0), fake.model_name
     fake.state = "loading"
     page.wait_for_selector(".engine-loading [data-act=cancel-loading]", state="visible")
-    assert "42%" in page.inner_text(".engine") and "about 83 s left" in page.inner_text(".engine")
+    assert "42%" in page.inner_text(".engine") and "about 83\u00a0s left" in page.inner_text(".engine")
     assert problems(page) == []
     shot(page, f"loading-{width}")
     page.click("[data-act=cancel-loading]")
     page.wait_for_selector(".engine-ready")
+
+
+def test_a_large_file_on_its_way_into_the_app_says_how_long_and_can_be_given_up(
+    serve, open_page, drop, tmp_path, sample
+):
+    """Some hundred megabytes from a slow drive were a page that did nothing."""
+    big = tmp_path / "big.txt"
+    big.write_text("It was a long book. " * 100_000)
+    page = open_page(serve(FakeRuntime()))
+    line = page.context.new_cdp_session(page)
+    line.send("Network.enable")
+    slow = {"offline": False, "latency": 0, "downloadThroughput": -1, "uploadThroughput": 200_000}
+    line.send("Network.emulateNetworkConditions", slow)
+    drop(page, big)
+    page.wait_for_selector("#bringing:has-text('Copying “big.txt” into the app')", state="visible")
+    page.wait_for_selector("#bringing:has-text('left')")
+    assert problems(page) == []
+    page.click("#bringing button")
+    page.wait_for_selector("#bringing", state="hidden")
+    line.send("Network.emulateNetworkConditions", {**slow, "uploadThroughput": -1})
+    assert page.locator(".notice").count() == 0 and serve.desk.library.entries() == []
+    drop(page, sample)
+    page.wait_for_selector(".card h2")
+
+
+def test_quitting_says_how_long_it_takes_and_can_be_hurried(serve, open_page):
+    """What was read may take half a minute to store."""
+    fake = FakeRuntime()
+    page = open_page(serve(fake))
+    fake.save_s = 60.0
+    page.on("dialog", lambda dialog: dialog.accept())
+    page.click("[data-quit]")
+    page.wait_for_selector("#end-now")
+    assert "left at most" in page.inner_text("#still")
+    ending = threading.Thread(target=lambda: (serve.server.wait(), serve.server.stop()), daemon=True)
+    ending.start()
+    page.wait_for_selector("#still:has-text('2')")  # twenty-some seconds: it counts
+    began = time.monotonic()
+    page.click("#end-now")
+    page.wait_for_selector("#now:has-text('has ended')")
+    assert page.locator("#still").count() == 0
+    ending.join(20)
+    assert not ending.is_alive() and time.monotonic() - began < 20 and not fake.saved

@@ -10,6 +10,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from core.backend.base import Sums
 from core.backend.cpu import CpuBackend
 from core.backend.cuda import CudaBackend
 from core.backend.triton.attention import DecodeAttention
@@ -91,6 +92,18 @@ def test_the_compiled_kernel_equals_dense(dtype, dim, n, length, block, heads, k
     want, want_lse = dense(q, k, v, length, causal)
     assert torch.allclose(got[0].cpu().double(), want, atol=ROUNDED[dtype], rtol=0)
     assert torch.allclose(got[1].cpu().double(), want_lse, atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize("dtype", HALF)
+@pytest.mark.parametrize("dim", [64, 128])
+def test_sums_of_chunks_and_the_bits_of_an_answer_that_nobody_watches(dtype, dim):
+    """A pass that leaves sums is another kernel, whose rows must be those of plain decoding."""
+    made = material(5, 1000, block=512, heads=8, kv_heads=2, dim=dim, dtype=dtype)
+    kernel, sums, (q, k, v) = compiled(dtype, dim), Sums(8), (part.to("cuda") for part in made)
+    watched = kernel.attend_part(q, k, v, length=1000, causal=True, sums=sums)
+    plain = kernel.attend_part(q, k, v, length=1000, causal=True)
+    assert all(torch.equal(*pair) for pair in zip(watched, plain, strict=True))
+    assert torch.allclose(sums.found.logsumexp(1), plain[1][0], atol=1e-4, rtol=0)
 
 
 @pytest.mark.parametrize("dim", [64, 128])

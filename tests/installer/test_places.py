@@ -23,7 +23,7 @@ def test_the_usual_data_folder_is_the_apps(monkeypatch):
     """Where the environment is broken the launcher cannot ask the app."""
     monkeypatch.delenv("TRIFORCE_HOME", raising=False)
     monkeypatch.setattr(Path, "mkdir", lambda *arguments, **options: None)
-    assert places._usual_data_folder() == paths.data_dir()
+    assert places.usual_data_folder() == paths.data_dir()
 
 
 def test_the_app_is_asked_where_the_data_are(tmp_path, monkeypatch):

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from installer import places, uninstall
+from core.model.stored import MARKER
+from core.model.stored import MOVED as MODEL_MOVED
+from core.paths import pointer
+from installer import caches, places, uninstall
 from installer.environment import Environment
 from installer.lock import locked
 from installer.packages import SetupError
+from tests.gguf_files import write_gguf
+from tests.hub import serving
+from tests.installer.conftest import REPO
+from tests.model.test_gguf import wide
 
 posix_only = pytest.mark.skipif(os.name == "nt", reason="the menu of Linux")
 
@@ -22,7 +32,10 @@ def environment(root: Path, ready: Callable[[str], Path], tmp_path: Path, monkey
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "home" / "share"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "home" / "config"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home" / "cache"))
     monkeypatch.setenv("LOCALAPPDATA", str(tmp_path / "home" / "local"))
+    for name in ("PIP_CACHE_DIR", "UV_CACHE_DIR", "HF_HOME", "HF_HUB_CACHE"):
+        monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("TRIFORCE_HOME", str(tmp_path / "Verschobene Daten"))
     ready("")
     environment = Environment(root)
@@ -142,3 +155,102 @@ def test_what_windows_removes_after_us_is_each_part_and_never_a_folder_with_some
     assert f'del /q "{environment.root / "launcher.py"}"\r\n' in script
     assert f'rmdir "{environment.root}" 2>nul\r\n' in script and script.count("/s") == 1
     assert script.endswith('del "%~f0"\r\n') and started[0][:2] == ["cmd", "/c"]
+
+
+# ---- what was downloaded, and what lies elsewhere ----------------------------------------------------------
+
+
+def put(*paths: Path) -> None:
+    for path in paths:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("x" * 1000)
+
+
+@posix_only
+def test_caches_are_listed_by_name_and_ours_go(environment, tmp_path, capsys):
+    """pip's while a setup was broken off, uv's, and downloads from the hub that were broken off."""
+    data = tmp_path / "Verschobene Daten"
+    put(environment.folder / "cache" / "http" / "a", environment.root / ".python" / "uv-7" / "cache" / "b")
+    put(data / "models" / ".Qwen3-8B.part" / "model.safetensors", data / "models" / "whole" / "c")
+    assert uninstall.main(environment, ["--yes"]) == 0
+    said = capsys.readouterr().out
+    assert all(words in said for words in ("pip's cache", "uv's cache", "the hub's cache"))
+    assert files(tmp_path) == ["Verschobene Daten/books/a book.txt", "Verschobene Daten/models/whole/c"]
+
+
+@posix_only
+@pytest.mark.parametrize("asked", [False, True])
+def test_caches_that_others_share_are_listed_and_go_where_that_is_asked_for(environment, capsys, asked):
+    for folder in caches.shared().values():
+        put(folder / "of another program")
+    assert uninstall.main(environment, ["--yes", *(["--caches"] if asked else [])]) == 0
+    said = capsys.readouterr().out
+    assert [f"{what}  " in said for what in caches.shared()] == [True] * 3
+    assert ("shared with your other programs: stays" in said) is not asked
+    assert [folder.exists() for folder in caches.shared().values()] == [not asked] * 3
+
+
+@posix_only
+def test_models_that_were_moved_and_the_pointer_to_moved_data_go_with_the_data(
+    environment, tmp_path, monkeypatch, capsys
+):
+    """Gigabytes on another drive would stay, named nowhere, and a file that leads to nothing."""
+    drive, data = tmp_path / "drive" / "Qwen3-8B", tmp_path / "Verschobene Daten"
+    put(drive / MARKER, drive / "model.gguf", data / "models" / "Qwen3-8B" / MODEL_MOVED)
+    (data / "models" / "Qwen3-8B" / MODEL_MOVED).write_text(json.dumps({"to": str(drive)}))
+    place = pointer()
+    assert place == places.usual_data_folder() / caches.MOVED and caches.MOVED == MODEL_MOVED
+    place.parent.mkdir(parents=True)
+    place.write_text(json.dumps({"to": str(data)}))
+    assert uninstall.main(environment, ["--yes"]) == 0
+    said = capsys.readouterr().out
+    assert "a moved model" in said and str(drive) in said and str(place.parent) in said
+    assert drive.exists() and place.exists()
+
+
+@posix_only
+def test_all_of_that_is_gone_after_data_was_asked_for(environment, tmp_path):
+    drive, data = tmp_path / "drive" / "Qwen3-8B", tmp_path / "Verschobene Daten"
+    put(drive / MARKER, drive.parent / "thesis.docx", data / "models" / "Qwen3-8B" / MODEL_MOVED)
+    (data / "models" / "Qwen3-8B" / MODEL_MOVED).write_text(json.dumps({"to": str(drive)}))
+    pointer().parent.mkdir(parents=True)
+    pointer().write_text(json.dumps({"to": str(data)}))
+    assert uninstall.main(environment, ["--yes", "--data"]) == 0
+    assert files(tmp_path) == ["drive/thesis.docx"]
+
+
+@posix_only
+def test_data_on_a_drive_that_is_away_is_named(environment, tmp_path, monkeypatch, capsys):
+    monkeypatch.delenv("TRIFORCE_HOME")
+    pointer().parent.mkdir(parents=True)
+    pointer().write_text(json.dumps({"to": str(tmp_path / "away")}))
+    assert uninstall.main(environment, ["--yes"]) == 0
+    assert f"moved to {tmp_path / 'away'}, which is not there now" in capsys.readouterr().out
+
+
+@posix_only
+def test_a_home_that_was_named_as_the_data_folder_is_not_removed(environment, tmp_path, monkeypatch):
+    monkeypatch.setenv("TRIFORCE_HOME", str(tmp_path / "home"))
+    put(tmp_path / "home" / "thesis.docx")
+    assert uninstall.main(environment, ["--yes", "--data"]) == 0
+    assert (tmp_path / "home" / "thesis.docx").exists()
+
+
+@posix_only
+def test_a_model_from_the_hub_leaves_nothing_outside_the_data_folder(tmp_path):
+    """The hub's own client has a cache for all programs of a user; nothing of ours goes there."""
+    program = (
+        "from core.model.download import download; from core.model.gguf_folder import opened\n"
+        "folder = download('someone/a-GGUF', name='a', file='a.gguf')\n"
+        "opened(folder / 'a.gguf', lambda *_: None)"
+    )
+    home, data = tmp_path / "home", tmp_path / "data"
+    home.mkdir()
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("HF_", "XDG_"))}
+    environ = {**kept, "HOME": str(home), "TRIFORCE_HOME": str(data)}
+    with serving() as (hub, url):
+        hub.files = {"a.gguf": write_gguf(tmp_path / "a.gguf", wide(), "Q8_0").read_bytes()}
+        command = [sys.executable, "-c", program]
+        subprocess.run(command, cwd=REPO, env={**environ, "HF_ENDPOINT": url}, check=True, timeout=120)
+    assert (data / "models" / "a" / "a.gguf").is_file()
+    assert files(home) == []

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from installer import program, update
+from installer import program, selftest, update
 from installer.environment import Environment
 from installer.lock import locked
 from installer.packages import SetupError
@@ -139,6 +139,15 @@ def test_a_version_that_fails_its_test_goes_and_the_old_one_is_back(environment,
         [sys.executable, str(environment.root / "launcher.py"), "doctor"], capture_output=True, text=True
     )
     assert said.stdout == "old ['doctor']\n"
+
+
+def test_a_new_version_that_takes_too_long_is_told_in_words(tmp_path, monkeypatch, capfd):
+    """On a computer at its limits a traceback was the last that stood above "is back"."""
+    (tmp_path / "launcher.py").write_text("import time; time.sleep(60)")
+    monkeypatch.setattr(selftest, "ROOT", tmp_path)
+    monkeypatch.setattr(selftest, "PATIENCE_S", 0.2)
+    assert not selftest._works("answers from it", ["summarize"], str(tmp_path))
+    assert "answers from it: not within 0 minutes; close other programs" in capfd.readouterr().err
 
 
 def test_what_a_failing_version_did_to_the_environment_is_undone(environment, newer):

@@ -16,6 +16,7 @@ from core.model.gguf import read_header
 from core.model.gguf_config import bytes_in_codes, config_of
 from core.model.gguf_sizes import in_format, matrix_bytes
 from core.model.shapes import FAMILIES, ModelShape
+from core.text.words import size
 from tests.gguf_files import write_gguf
 from tests.model.test_gguf import wide
 
@@ -115,6 +116,39 @@ def test_the_planned_size_of_a_file_is_what_its_header_says(tmp_path, kind):
     assert matrix_bytes(shape, kind) == sum(
         tensor.nbytes for tensor in header.tensors.values() if len(tensor.shape) == 2
     )
+
+
+def test_a_size_that_is_another_files_says_whose_it_is():
+    """Of one file the size was found for its sister alone: shown as it is rounded, and a download goes by the
+    hub's own figure.
+    """
+    files = catalogue._data()["files"]
+    assert {name: of["bytes_of"] for name, of in files.items() if "bytes_of" in of} == {
+        "Qwen2.5-14B-Instruct-1M-Q4_K_M": "Qwen2.5-14B-Instruct-Q4_K_M"
+    }
+    assert size(find("Qwen2.5-14B-Instruct-1M-Q4_K_M").file_bytes) == "9.0 GB"
+
+
+@pytest.mark.parametrize(
+    ("name", "title"),
+    [
+        ("qwen2.5-1.5b-instruct-q4_k_m", "Qwen2.5 1.5B Instruct (Q4_K_M, 1.1 GB)"),
+        ("Qwen3-4B-Instruct-2507-Q4_K_M", "Qwen3 4B Instruct 2507 (Q4_K_M, 1.1 GB)"),
+        ("Meta-Llama-3.1-8B-Instruct-Q4_K_M", "Llama 3.1 8B Instruct (Q4_K_M, 1.1 GB)"),
+        ("Mistral-7B-Instruct-v0.3", "Mistral 7B Instruct v0.3 (1.1 GB)"),
+        ("Yarn-Llama-2-7b-128k", "Yarn Llama 2 7B 128K (1.1 GB)"),
+        ("a file of mine-Q8_0", "a file of mine-Q8_0 (1.1 GB)"),
+    ],
+)
+def test_a_person_reads_a_name_and_no_file(name, title):
+    assert catalogue.title_of(name, "1.1 GB") == title
+    assert catalogue.title_of(name) == title.replace(", 1.1 GB", "").replace(" (1.1 GB)", "")
+
+
+def test_no_two_models_have_one_title():
+    titles = [entry.title() for entry in load().values()]
+    assert len(set(titles)) == len(titles)
+    assert find(EMBEDDED).title() == "SmolLM2 135M Instruct, taught to read"
 
 
 def test_checksums_are_checksums():

@@ -50,10 +50,7 @@ def stored(folder: Path, config: dict) -> Path:
 
 def test_every_model_has_its_facts_and_says_where_they_are_from():
     assert {entry.name for entry in MODELS} == set(FACTS)
-    without = {name for name, facts in FACTS.items() if facts["source"] not in SOURCES}
-    assert without == {"LWM-Text-Chat-256K", "LWM-Text-Chat-512K"}
-    assert all(FACTS[name]["source"] == "none" and FACTS[name]["why"] for name in without)
-    assert {facts["source"] for facts in FACTS.values()} - {"none"} == set(SOURCES)
+    assert {facts["source"] for facts in FACTS.values()} == set(SOURCES)
 
 
 @pytest.mark.parametrize("entry", MODELS, ids=lambda entry: entry.name)

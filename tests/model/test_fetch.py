@@ -88,6 +88,39 @@ def test_a_killed_download_is_no_model_and_goes_on(hub: Hub, home: Path):
     assert told(start(TARGET))[-1] == {"done": ""}
 
 
+FILLS_UP = """
+import errno, os, sys
+from core.model import fetch
+fetch._CHUNK_BYTES = 1 << 14
+from huggingface_hub import file_download
+get, room = file_download.http_get, [int(sys.argv.pop(1))]
+class Disk:
+    def __init__(self, file): self.file = file
+    def __getattr__(self, name): return getattr(self.file, name)
+    def write(self, data):
+        room[0] -= len(data)
+        if room[0] < 0: raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return self.file.write(data)
+file_download.http_get = lambda url, file, **more: get(url, Disk(file), **more)
+sys.exit(fetch.main())
+"""
+
+
+def test_a_disk_that_fills_up_on_the_way_is_said_and_what_came_is_gone_on_from(hub: Hub, home: Path):
+    """Another program takes the room that was there when the download began."""
+    child = subprocess.Popen(
+        [sys.executable, "-c", FILLS_UP, str(len(WEIGHTS) // 2), TARGET],
+        cwd=REPO,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
+    said = told(child)[-1]
+    assert "disk is full" in said["error"] and "Free some space" in said["error"]
+    assert not is_downloaded(find(TARGET))
+    assert told(start(TARGET))[-1] == {"done": ""} and is_downloaded(find(TARGET))
+
+
 def test_what_cannot_be_had_is_said_in_words(hub: Hub, home: Path):
     hub.status, hub.error_code = 401, "GatedRepo"
     assert "accepted its licence" in told(start("Llama-3.1-8B-Instruct"))[-1]["error"]

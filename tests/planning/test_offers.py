@@ -18,7 +18,6 @@ from core.planning.offers import choose, offers, plan_for
 from core.planning.wording import format_plan
 
 PC_4090 = imagined_hardware(gpu="RTX 4090", ram_gib=64)
-NEMO = "Mistral-Nemo-Instruct-2407-Q4_K_M"  # 12B: codes of 4 bits, its KV cache in RAM
 PC_3060 = imagined_hardware(gpu="RTX 3060", ram_gib=32)
 NO_GPU = imagined_hardware(ram_gib=16)
 
@@ -46,7 +45,8 @@ def test_with_gpu_a_model_that_reads_books_whole_runs_before_a_larger_one():
     there = {EMBEDDED, "Qwen3-8B", "Qwen2.5-7B-Instruct-1M", "Qwen3-4B-Instruct-2507"}
     chosen = choose(PC_4090, Settings(), is_downloaded=lambda one: one.name in there)
     assert chosen.entry.name == "Qwen2.5-7B-Instruct-1M"
-    assert choose(PC_3060, Settings(), is_downloaded=everything).entry.name == NEMO
+    fluent = choose(PC_3060, Settings(), is_downloaded=everything)
+    assert fluent.entry.name == "Qwen2.5-7B-Instruct-1M-Q4_K_M" and fluent.plan.expected_tbt_ms <= 50
     on_cpu = choose(PC_4090, Settings(device="cpu"), is_downloaded=lambda one: one.name in there)
     assert on_cpu.entry.name == EMBEDDED
 

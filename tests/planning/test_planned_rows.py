@@ -153,7 +153,7 @@ def test_the_embedded_model_stays_in_its_codes(dtype: str):
     assert (embedded.weights_kernel, numbers.weights_kernel) == ("codes", "float")
     assert (embedded.weights_bits, embedded.weights_format) == (8, "Q8_0")
     kept = "16-bit" if dtype == "bfloat16" else "32-bit"
-    told = f"SmolLM2-135M-Instruct, taught to read, 8-bit weights (Q8_0), {kept} KV cache"
+    told = f"SmolLM2 135M Instruct, taught to read, 8-bit weights (Q8_0), {kept} KV cache"
     assert embedded.exact_for == told and told in format_plan(embedded)
     assert embedded.to_json()["weights_bits"] == 8
     assert embedded.expected_plain_tbt_ms < numbers.expected_plain_tbt_ms

@@ -105,7 +105,7 @@ def test_codes_that_torch_decodes_are_said_to_be_slow(facts: dict[str, object]):
     )
     assert plan(hardware, Settings(context_tokens=8192), target=shape) == numbers
     small = plan(card("RTX 4070", **facts), Settings(context_tokens=8192), target=shape)
-    assert small.weights_kernel == "codes" and small.exact_for.startswith("Llama-3.1-8B-Instruct, 4-bit")
+    assert small.weights_kernel == "codes" and small.exact_for.startswith("Llama 3.1 8B Instruct, 4-bit")
     assert kept.weights_kernel == "codes" and any("not measured" in note for note in kept.notes)
     assert kept.bytes_in("VRAM") < numbers.bytes_in("VRAM")
     assert kept.expected_plain_tbt_ms > 2 * numbers.expected_plain_tbt_ms

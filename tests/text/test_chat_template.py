@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import yaml
 
 from core import build
 from core.documents.safely import Limits
@@ -36,30 +37,50 @@ _TOOLS = """
 {%- endif %}"""
 
 
+FACTS = yaml.safe_load((Path(__file__).parents[1] / "model" / "tokenizers.yaml").read_text(encoding="utf-8"))
+
+
 @dataclass(frozen=True)
 class Family:
-    """`text`: a conversation of S, Q1, A1, Q2, up to the second answer. `stops`: what ends an answer."""
+    """A template, and the key of what public sources say of the model's tokens and form. `adds` is what the
+    template writes before the system text.
+    """
 
     template: str
-    control: tuple[str, ...]
-    stops: set[str]
-    text: str
+    facts: str
+    adds: str = ""
+
+    @property
+    def control(self) -> tuple[str, ...]:
+        """Its control tokens; the last ends a turn."""
+        return tuple(FACTS[self.facts]["tokens"])
+
+    @property
+    def stops(self) -> set[str]:
+        """What ends an answer."""
+        return set(FACTS[self.facts]["stops"])
+
+    @property
+    def text(self) -> str:
+        """A conversation of S, Q1, A1, Q2, up to the second answer. What the model writes itself, a space
+        before its answer, is none of ours.
+        """
+        return (
+            FACTS[self.facts]["conversation"]
+            .replace("S", self.adds + "S", 1)
+            .replace("[/INST] A", "[/INST]A")
+        )
 
 
-CHATML = "<|im_start|>system\nS<|im_end|>\n<|im_start|>user\nQ1<|im_end|>\n<|im_start|>assistant\n{thought}A1"
-CHATML += "<|im_end|>\n<|im_start|>user\nQ2<|im_end|>\n<|im_start|>assistant\n{thought}"
-_QWEN = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
 FAMILIES = {
     # a system message of its own where there is none
     "smollm2": Family(
         "{%- if messages[0].role != 'system' %}{{- '<|im_start|>system\\nHelp.<|im_end|>\\n' }}{% endif %}"
         + _CHATML_BODY,
-        ("<|endoftext|>", "<|im_start|>", "<|im_end|>"),
-        {"<|endoftext|>", "<|im_end|>"},
-        CHATML.format(thought=""),
+        "smollm2",
     ),
     # tools, and several tokens that end an answer
-    "qwen2": Family(_TOOLS + _CHATML_BODY, _QWEN, {"<|endoftext|>", "<|im_end|>"}, CHATML.format(thought="")),
+    "qwen2": Family(_TOOLS + _CHATML_BODY, "qwen2"),
     # thinks unless told not to, and takes the thoughts out of earlier answers
     "qwen3": Family(
         _TOOLS
@@ -83,9 +104,7 @@ FAMILIES = {
 {{- '<think>\\n\\n</think>\\n\\n' }}
 {%- endif %}
 {%- endif %}""",
-        _QWEN,
-        {"<|endoftext|>", "<|im_end|>"},
-        CHATML.format(thought="<think>\n\n</think>\n\n"),
+        "qwen3",
     ),
     # heads of messages, a date, and a system message always
     "llama3": Family(
@@ -100,17 +119,11 @@ FAMILIES = {
 {{- '<|start_header_id|>' + message.role + '<|end_header_id|>\\n\\n' + message.content|trim + '<|eot_id|>' }}
 {%- endfor %}
 {%- if add_generation_prompt %}{{- '<|start_header_id|>assistant<|end_header_id|>\\n\\n' }}{% endif %}""",
-        ("<|begin_of_text|>", "<|end_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eom_id|>")
-        + ("<|eot_id|>",),
-        {"<|end_of_text|>", "<|eom_id|>", "<|eot_id|>"},
-        "<|begin_of_text|><|start_header_id|>system<|end_header_id|>\n\nToday: 26 Jul 2024\nS<|eot_id|>"
-        "<|start_header_id|>user<|end_header_id|>\n\nQ1<|eot_id|>"
-        "<|start_header_id|>assistant<|end_header_id|>\n\nA1<|eot_id|>"
-        "<|start_header_id|>user<|end_header_id|>\n\nQ2<|eot_id|>"
-        "<|start_header_id|>assistant<|end_header_id|>\n\n",
+        "llama3",
+        adds="Today: 26 Jul 2024\n",
     ),
     # the system text goes into the last question, and roles that do not take turns are refused
-    "mistral": Family(
+    "mistral-v3": Family(
         """
 {%- if messages[0].role == 'system' %}
 {%- set said = messages[0].content %}{% set messages = messages[1:] %}
@@ -128,12 +141,10 @@ FAMILIES = {
 {{- ' ' + message.content + eos_token }}
 {%- endif %}
 {%- endfor %}""",
-        ("<s>", "[INST]", "[/INST]", "</s>"),
-        {"</s>"},
-        "<s>[INST] S\n\nQ1[/INST]A1</s>[INST] Q2[/INST]",
+        "mistral-v3",
     ),
     # the system text goes into the first question
-    "folded": Family(
+    "mistral-nemo": Family(
         """
 {{- bos_token }}
 {%- for message in messages %}
@@ -146,19 +157,16 @@ FAMILIES = {
 {% generation %}{{- message.content + eos_token }}{% endgeneration %}
 {%- endif %}
 {%- endfor %}""",
-        ("<s>", "[INST]", "[/INST]", "</s>"),
-        {"</s>"},
-        "<s>[INST]S\n\nQ1[/INST]A1</s>[INST]Q2[/INST]",
+        "mistral-nemo",
     ),
 }
-VOCABULARIES = {"mistral-v3": "mistral", "mistral-nemo": "folded"}
 
 
 def traits(entry: catalogue.CatalogueEntry) -> str:
     """Which of the families has the traits of the model's template."""
     if entry.vocabulary == "qwen2":  # Qwen 3 of July 2025 does not think
         return "qwen3" if entry.shape.family == "qwen3" and "2507" not in entry.name else "qwen2"
-    return VOCABULARIES.get(entry.vocabulary, entry.vocabulary)
+    return entry.vocabulary
 
 
 def conversation(tokenizer: Tokenizer) -> str:

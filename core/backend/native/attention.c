@@ -1,8 +1,12 @@
 /* Attention of a few queries over a long KV cache, at the speed of memory.
 
    Keys and values are block-major, [block][kv_head][token][row], as core/cache/base.py lays them out; a
-   row is head_dim numbers of one kind: fp32, bf16, or int8 codes followed by one fp32 scale. All queries
-   of a KV head share every tile of keys that is read. Arithmetic is fp32: a row is widened in registers.
+   row is head_dim numbers of one kind: fp32, bf16, or int8 codes followed by one fp32 scale. Arithmetic is
+   fp32.
+
+   Keys are taken in tiles that stay in the CPU's first cache, for all queries of their KV head, and turned so
+   that lanes are keys. Scores and weighted values are then two products of small matrices whose sums stay in
+   registers (Goto and van de Geijn 2008, doi 10.1145/1356052.1356053); a number is widened there.
 
    Work is cut into units of one KV head and at most UNIT keys of one block. Threads take units from a
    counter; the one that finishes the last unit of a head joins the units' partial results in their order.
@@ -19,13 +23,23 @@
 #include "threads.h"
 #include "attention.h"
 
-#define TILE 64 /* keys whose scores are known before their values are read */
+#define TILE 64 /* keys that are turned together */
 #define UNIT 512
-#define ROWS 4 /* queries that share a key in registers */
+#define ROWS 6 /* queries whose sums lie in registers, COLUMNS of them each */
+#if WIDTH == 8
+#define COLUMNS 2
+#else
+#define COLUMNS 4
+#endif
+#define SPAN (COLUMNS * WIDTH)
+#define ROW_LANES ((ROWS + WIDTH - 1) / WIDTH * WIDTH)
+#define LEAST -3e38f /* below every score */
 #define MOST_DIM 128
 #define LINE 64 /* bytes of a cache line */
+#define ROLLED _Pragma("clang loop unroll(disable)") /* code that fits the cache of decoded instructions */
 
 typedef int8_t bvec __attribute__((vector_size(WIDTH), aligned(1), may_alias));
+typedef int32_t quarter __attribute__((vector_size(16), aligned(4), may_alias)); /* four words */
 
 INLINE float exponential_of(float x) { return exponential(filled(x))[0]; }
 
@@ -51,7 +65,7 @@ INLINE float logarithm(float x) {
     return m - 0.5f * m * m + y * m * m * m + power * -2.12194440e-4f + power * 0.693359375f;
 }
 
-/* WIDTH numbers of a row as fp32; the scale of int8 codes is applied by the caller. */
+/* WIDTH numbers of a row as fp32, without the scale of int8 codes. */
 INLINE vec widened(const char *row, int at, const int kind) {
     if (kind == FP32) return *(const vec_in *)((const float *)row + at);
     const hvec *halves = (const hvec *)((const uint16_t *)row + at);
@@ -59,59 +73,122 @@ INLINE vec widened(const char *row, int at, const int kind) {
     return __builtin_convertvector(*(const bvec *)((const int8_t *)row + at), vec);
 }
 
+/* Number `i` of each of WIDTH words of rows. */
+INLINE vec unpacked(ivec words, const int i, const int kind) {
+    if (kind == FP32) return (vec)words;
+    if (kind == BF16) return (vec)(i ? (uvec)words & 0xffff0000u : (uvec)words << 16);
+    return __builtin_convertvector((ivec)((uvec)words << (24 - 8 * i)) >> 24, vec);
+}
+
+INLINE int size_of(const int kind) { return kind == FP32 ? 4 : kind == BF16 ? 2 : 1; }
+
+/* Asks for a row that is needed soon, by every cache line: a CPU does not see that rows this short are
+   read in order. */
+INLINE void fetch(const char *row, const int dim, const int kind) {
+    for (int at = 0; at < dim * size_of(kind); at += LINE) __builtin_prefetch(row + at);
+}
+
+/* What `row` gives for every fourth row, in one vector. */
+#if WIDTH == 16
+#define EVERY_FOURTH(row) SIDE_BY_SIDE(SIDE_BY_SIDE(row(0), row(4), 0, 1, 2, 3, 4, 5, 6, 7), \
+                                       SIDE_BY_SIDE(row(8), row(12), 0, 1, 2, 3, 4, 5, 6, 7), \
+                                       0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15)
+#elif WIDTH == 8
+#define EVERY_FOURTH(row) SIDE_BY_SIDE(row(0), row(4), 0, 1, 2, 3, 4, 5, 6, 7)
+#else
+#define EVERY_FOURTH(row) row(0)
+#endif
+
+/* Four words of each of WIDTH rows: word w of row j to lane j of vector w. */
+INLINE void transposed(const char *const rows[WIDTH], int64_t at, ivec to[4]) {
+    ivec x[4];
+    for (int i = 0; i < 4; i++) {
+#define ROW(j) (*(const quarter *)(rows[i + j] + at))
+        x[i] = EVERY_FOURTH(ROW);
+    }
+    ivec low[] = {SIDE_BY_SIDE(x[0], x[1], LOW_WORDS), SIDE_BY_SIDE(x[2], x[3], LOW_WORDS)};
+    ivec high[] = {SIDE_BY_SIDE(x[0], x[1], HIGH_WORDS), SIDE_BY_SIDE(x[2], x[3], HIGH_WORDS)};
+    to[0] = SIDE_BY_SIDE(low[0], low[1], LOW_PAIRS);
+    to[1] = SIDE_BY_SIDE(low[0], low[1], HIGH_PAIRS);
+    to[2] = SIDE_BY_SIDE(high[0], high[1], LOW_PAIRS);
+    to[3] = SIDE_BY_SIDE(high[0], high[1], HIGH_PAIRS);
+}
+
+/* Some keys in a row, and their values. */
+struct tile {
+    ivec turned[MOST_DIM * TILE / WIDTH]; /* words of keys: [dim / numbers in a word][TILE] */
+    float score_scales[TILE], value_scales[TILE];
+    const char *keys, *values; /* rows of the cache */
+    int64_t first, row_bytes;  /* first: which of all keys the first one is */
+    int count;
+} __attribute__((aligned(LINE)));
+
 INLINE float scale_of(const char *row, const int dim, const int kind) {
     float scale = 1.0f;
     if (kind == INT8) memcpy(&scale, row + dim, 4);
     return scale;
 }
 
-/* Asks for a row that is needed soon, by every cache line: a CPU does not see that rows this short are
-   read in order. */
-INLINE void fetch(const char *row, const int dim, const int kind) {
-    const int bytes = dim * (kind == FP32 ? 4 : kind == BF16 ? 2 : 1);
-    for (int at = 0; at < bytes; at += LINE) __builtin_prefetch(row + at);
+INLINE void turn_keys(struct tile *tile, const int dim, const int kind) {
+    const int words = dim * size_of(kind) / 4;
+    const int each = (4 * WIDTH + words - 1) / words; /* of the next rows, to fetch beside four words */
+    for (int j = 0; j < TILE; j++) {
+        int64_t at = j < tile->count ? j * tile->row_bytes : 0;
+        tile->score_scales[j] = scale_of(tile->keys + at, dim, kind) / __builtin_sqrtf((float)dim);
+        tile->value_scales[j] = scale_of(tile->values + at, dim, kind);
+    }
+    ROLLED for (int group = 0; group < tile->count; group += WIDTH) {
+        const char *rows[WIDTH];
+        for (int j = 0; j < WIDTH; j++)
+            rows[j] = tile->keys + (group + j < tile->count ? group + j : 0) * tile->row_bytes;
+        ROLLED for (int word = 0; word < words; word += 4) {
+            ivec some[4];
+            for (int j = 0; j < each; j++)
+                fetch(tile->keys + (TILE + group + word / 4 * each + j) * tile->row_bytes, dim, kind);
+            transposed(rows, word * 4, some);
+            for (int w = 0; w < 4; w++) tile->turned[((word + w) * TILE + group) / WIDTH] = some[w];
+        }
+    }
 }
 
-/* Half the lanes of a and half of b: sums of neighbours, neighbouring pairs, ... A tree of folds turns
-   WIDTH vectors into the vector of their sums. */
-#define FOLD(a, b, low, high) (__builtin_shufflevector(a, b, low) + __builtin_shufflevector(a, b, high))
-#define LIST(...) __VA_ARGS__
-#if WIDTH == 16
-#define FOLD_1(a, b) FOLD(a, b, LIST(0, 16, 2, 18, 4, 20, 6, 22, 8, 24, 10, 26, 12, 28, 14, 30), \
-                                LIST(1, 17, 3, 19, 5, 21, 7, 23, 9, 25, 11, 27, 13, 29, 15, 31))
-#define FOLD_2(a, b) FOLD(a, b, LIST(0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29), \
-                                LIST(2, 3, 18, 19, 6, 7, 22, 23, 10, 11, 26, 27, 14, 15, 30, 31))
-#define FOLD_4(a, b) FOLD(a, b, LIST(0, 1, 2, 3, 16, 17, 18, 19, 8, 9, 10, 11, 24, 25, 26, 27), \
-                                LIST(4, 5, 6, 7, 20, 21, 22, 23, 12, 13, 14, 15, 28, 29, 30, 31))
-#define FOLD_8(a, b) FOLD(a, b, LIST(0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23), \
-                                LIST(8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31))
-#elif WIDTH == 8
-#define FOLD_1(a, b) FOLD(a, b, LIST(0, 8, 2, 10, 4, 12, 6, 14), LIST(1, 9, 3, 11, 5, 13, 7, 15))
-#define FOLD_2(a, b) FOLD(a, b, LIST(0, 1, 8, 9, 4, 5, 12, 13), LIST(2, 3, 10, 11, 6, 7, 14, 15))
-#define FOLD_4(a, b) FOLD(a, b, LIST(0, 1, 2, 3, 8, 9, 10, 11), LIST(4, 5, 6, 7, 12, 13, 14, 15))
-#else
-#define FOLD_1(a, b) FOLD(a, b, LIST(0, 4, 2, 6), LIST(1, 5, 3, 7))
-#define FOLD_2(a, b) FOLD(a, b, LIST(0, 1, 4, 5), LIST(2, 3, 6, 7))
-#endif
-
-INLINE vec totals(vec x[WIDTH]) {
-    for (int i = 0; i < WIDTH; i += 2) x[i] = FOLD_1(x[i], x[i + 1]);
-    for (int i = 0; i < WIDTH; i += 4) x[i] = FOLD_2(x[i], x[i + 2]);
-#if WIDTH > 4
-    for (int i = 0; i < WIDTH; i += 8) x[i] = FOLD_4(x[i], x[i + 4]);
-#endif
-#if WIDTH > 8
-    x[0] = FOLD_8(x[0], x[8]);
-#endif
-    return x[0];
+/* Scores of `rows` queries q[r] [dim] and SPAN keys from key `at` on. */
+INLINE void score(const float *const q[ROWS], const struct tile *tile, int at, float to[][TILE],
+                  const int rows, const int dim, const int kind) {
+    const int per = 4 / size_of(kind); /* numbers in a word */
+    vec sums[ROWS][COLUMNS] = {};
+    ROLLED for (int word = 0; word < dim / per; word++)
+        for (int i = 0; i < per; i++) {
+            vec own[COLUMNS];
+            for (int c = 0; c < COLUMNS; c++)
+                own[c] = unpacked(tile->turned[(word * TILE + at) / WIDTH + c], i, kind);
+            for (int r = 0; r < rows; r++)
+                for (int c = 0; c < COLUMNS; c++) sums[r][c] += own[c] * q[r][word * per + i];
+        }
+    for (int r = 0; r < rows; r++)
+        for (int c = 0; c < COLUMNS; c++) {
+            int key = at + c * WIDTH;
+            *(vec *)(to[r] + key) = sums[r][c] * *(const vec *)(tile->score_scales + key);
+        }
 }
 
-/* Some keys in a row, from the `first` of the conversation on, and what lies beside them in the cache. */
-struct tile {
-    const char *k, *v;
-    int64_t first;
-    int count;
-};
+/* Multiplies results by `shrink` and adds the tile's values by their weights: of `rows` queries, SPAN numbers
+   from number `at` on. */
+INLINE void add_values(float *const out[ROWS], const struct tile *tile, int at, float weights[][TILE],
+                       const float *shrink, const int rows, const int dim, const int kind) {
+    vec sums[ROWS][COLUMNS];
+    for (int r = 0; r < rows; r++)
+        for (int c = 0; c < COLUMNS; c++) sums[r][c] = *(vec_in *)(out[r] + at + c * WIDTH) * shrink[r];
+    ROLLED for (int j = 0; j < tile->count; j++) {
+        const char *value = tile->values + j * tile->row_bytes;
+        vec own[COLUMNS];
+        if (at == 0) fetch(value + TILE * tile->row_bytes, dim, kind);
+        for (int c = 0; c < COLUMNS; c++) own[c] = widened(value, at + c * WIDTH, kind);
+        for (int r = 0; r < rows; r++)
+            for (int c = 0; c < COLUMNS; c++) sums[r][c] += own[c] * weights[r][j];
+    }
+    for (int r = 0; r < rows; r++)
+        for (int c = 0; c < COLUMNS; c++) *(vec_in *)(out[r] + at + c * WIDTH) = sums[r][c];
+}
 
 /* One query's running result over the keys seen so far: largest score, sum of exponentials, weighted
    values. */
@@ -120,83 +197,32 @@ struct partial {
     float *top, *sum;
 };
 
-/* Scores of `rows` scaled queries q [rows][dim] against a tile's keys; what lies behind the last key is
-   undefined. */
-INLINE void score(const float *q, const struct tile *tile, int64_t row_bytes, float scores[][TILE],
-                  const int rows, const int dim, const int kind) {
-    for (int group = 0; group < tile->count; group += WIDTH) {
-        vec sums[ROWS][WIDTH] = {};
-        int keys = tile->count - group < WIDTH ? tile->count - group : WIDTH;
-        for (int j = 0; j < keys; j++) {
-            const char *key = tile->k + (group + j) * row_bytes;
-            fetch(key + TILE * row_bytes, dim, kind);
-            fetch(tile->v + (group + j) * row_bytes, dim, kind);
-            float scale = scale_of(key, dim, kind);
-            for (int c = 0; c < dim; c += WIDTH) {
-                vec part = widened(key, c, kind);
-                for (int r = 0; r < rows; r++) sums[r][j] += *(const vec_in *)(q + r * dim + c) * part;
-            }
-            if (kind == INT8)
-                for (int r = 0; r < rows; r++) sums[r][j] *= scale;
-        }
-        for (int r = 0; r < rows; r++) *(vec_in *)(scores[r] + group) = totals(sums[r]);
-    }
-}
-
-/* Turns the scores of the first `visible` keys into weights under the new largest score; 0 for the other
-   keys. Returns what the result so far is to be multiplied by. */
-INLINE float weigh(float scores[TILE], int visible, struct partial *to) {
-    for (int j = visible; j < TILE; j++) scores[j] = -__builtin_inff();
-    vec top = filled(*to->top), sum = {};
-    for (int j = 0; j < TILE; j += WIDTH) top = at_least(top, *(vec_in *)(scores + j));
-    float new_top = largest(top);
-    if (new_top == -__builtin_inff()) {
-        memset(scores, 0, TILE * sizeof(float));
-        return 1.0f;
-    }
-    for (int j = 0; j < TILE; j += WIDTH) {
-        vec weight = exponential(*(vec_in *)(scores + j) - new_top);
-        *(vec_in *)(scores + j) = weight;
-        sum += weight;
-    }
-    float shrink = exponential_of(*to->top - new_top);
-    *to->sum = *to->sum * shrink + sum_of(sum);
-    *to->top = new_top;
-    return shrink;
-}
-
-/* Adds the tile's values by their weights to the results of `rows` queries, which are multiplied by
-   `shrink` first. */
-INLINE void add_values(const struct tile *tile, int64_t row_bytes, float weights[][TILE], const float *shrink,
-                       const struct partial *to, const int rows, const int dim, const int kind) {
-    vec sums[ROWS][MOST_DIM / WIDTH];
-    for (int r = 0; r < rows; r++)
-        for (int c = 0; c < dim; c += WIDTH) sums[r][c / WIDTH] = *(vec_in *)(to[r].out + c) * shrink[r];
-    for (int j = 0; j < tile->count; j++) {
-        const char *value = tile->v + j * row_bytes;
-        float scale = scale_of(value, dim, kind);
-        for (int c = 0; c < dim; c += WIDTH) {
-            vec part = widened(value, c, kind) * (kind == INT8 ? scale : 1.0f);
-            for (int r = 0; r < rows; r++) sums[r][c / WIDTH] += part * weights[r][j];
-        }
-    }
-    for (int r = 0; r < rows; r++)
-        for (int c = 0; c < dim; c += WIDTH) *(vec_in *)(to[r].out + c) = sums[r][c / WIDTH];
-}
-
-/* `rows` queries of one KV head over one tile. */
-INLINE void attend_tile(const struct attention *a, const struct tile *tile, const float *q, int row,
-                        struct partial *to, const int rows, const int dim, const int kind) {
-    float scores[ROWS][TILE], shrink[ROWS];
-    int group = a->heads / a->kv_heads;
-    score(q, tile, a->row_bytes, scores, rows, dim, kind);
+/* Turns the scores of `rows` queries into weights under their new largest scores, 0 behind the visible[r]
+   first keys, times the values' scales. `shrink`: what the results so far are to be multiplied by. */
+INLINE void weigh(float scores[][TILE], const struct tile *tile, const int *visible, const struct partial *to,
+                  float *shrink, const int rows) {
+    float was[ROW_LANES] = {}, tops[ROW_LANES] = {}, sums[ROWS];
     for (int r = 0; r < rows; r++) {
-        int64_t limit = a->causal ? a->length - a->n + (row + r) / group + 1 : a->length;
-        int64_t visible = limit - tile->first;
-        visible = visible < 0 ? 0 : visible > tile->count ? tile->count : visible;
-        shrink[r] = weigh(scores[r], (int)visible, to + r);
+        for (int j = visible[r]; j < TILE; j++) scores[r][j] = LEAST;
+        was[r] = *to[r].top;
+        vec top = filled(was[r]), sum = {};
+        for (int j = 0; j < TILE; j += WIDTH) top = at_least(top, *(vec *)(scores[r] + j));
+        tops[r] = largest(top);
+        for (int j = 0; j < TILE; j += WIDTH)
+            *(vec *)(scores[r] + j) = exponential(*(vec *)(scores[r] + j) - tops[r]);
+        for (int j = visible[r]; j < TILE; j++) scores[r][j] = 0.0f;
+        for (int j = 0; j < TILE; j += WIDTH) {
+            sum += *(vec *)(scores[r] + j);
+            *(vec *)(scores[r] + j) *= *(const vec *)(tile->value_scales + j);
+        }
+        sums[r] = sum_of(sum);
     }
-    add_values(tile, a->row_bytes, scores, shrink, to, rows, dim, kind);
+    for (int r = 0; r < rows; r += WIDTH)
+        *(vec_in *)(shrink + r) = exponential(*(vec_in *)(was + r) - *(vec_in *)(tops + r));
+    for (int r = 0; r < rows; r++) {
+        *to[r].sum = *to[r].sum * shrink[r] + sums[r];
+        *to[r].top = tops[r];
+    }
 }
 
 /* How the work is cut: units per block and per KV head. */
@@ -212,36 +238,57 @@ static struct partial partial_of(const struct attention *a, int head, int unit, 
     return (struct partial){at, at + a->head_dim, at + a->head_dim + 1};
 }
 
+/* `rows` queries of one KV head, from row `row` on, over one tile. */
+INLINE void attend_rows(const struct attention *a, const struct tile *tile, int head, int unit, int row,
+                        const int rows, const int dim, const int kind) {
+    float weights[ROWS][TILE] __attribute__((aligned(LINE))), shrink[ROW_LANES], *out[ROWS];
+    int visible[ROWS];
+    const float *q[ROWS];
+    struct partial to[ROWS];
+    int group = a->heads / a->kv_heads;
+    for (int r = 0; r < rows; r++) {
+        q[r] = a->q + ((int64_t)((row + r) / group) * a->heads + head * group + (row + r) % group) * dim;
+        to[r] = partial_of(a, head, unit, row + r);
+        out[r] = to[r].out;
+    }
+    for (int at = 0; at < tile->count; at += SPAN) score(q, tile, at, weights, rows, dim, kind);
+    for (int r = 0; r < rows; r++) {
+        int64_t seen = (a->causal ? a->length - a->n + (row + r) / group + 1 : a->length) - tile->first;
+        visible[r] = seen < 0 ? 0 : seen > tile->count ? tile->count : (int)seen;
+    }
+    weigh(weights, tile, visible, to, shrink, rows);
+    for (int at = 0; at < dim; at += SPAN) add_values(out, tile, at, weights, shrink, rows, dim, kind);
+}
+
 /* One unit: all queries of a KV head over at most UNIT keys of one block. */
 INLINE void attend_unit(const struct attention *a, int head, int unit, const int dim, const int kind) {
-    int group = a->heads / a->kv_heads, rows = a->n * group;
+    int rows = a->n * (a->heads / a->kv_heads);
     int block = unit / units_per_block(a), inside = unit % units_per_block(a) * UNIT;
     int64_t first = (int64_t)block * a->block_tokens + inside, end = first + UNIT;
     int64_t block_end = (int64_t)(block + 1) * a->block_tokens;
     end = end > block_end ? block_end : end;
     end = end > a->length ? a->length : end;
     int64_t start = block * a->block_bytes + head * a->head_bytes + inside * a->row_bytes;
-    float scale = 1.0f / __builtin_sqrtf((float)dim);
-    for (int row = 0; row < rows; row += ROWS) {
-        int many = rows - row < ROWS ? rows - row : ROWS;
-        float q[ROWS * MOST_DIM];
-        struct partial to[ROWS];
-        for (int r = 0; r < many; r++) {
-            int query = (row + r) / group, own = head * group + (row + r) % group;
-            for (int c = 0; c < dim; c++)
-                q[r * dim + c] = a->q[((int64_t)query * a->heads + own) * dim + c] * scale;
-            to[r] = partial_of(a, head, unit, row + r);
-            memset(to[r].out, 0, dim * sizeof(float));
-            *to[r].top = -__builtin_inff();
-            *to[r].sum = 0.0f;
-        }
-        for (int64_t at = first; at < end; at += TILE) {
-            int64_t offset = start + (at - first) * a->row_bytes;
-            struct tile tile = {a->k + offset, a->v + offset, at, (int)(end - at < TILE ? end - at : TILE)};
-            if (many == 4) attend_tile(a, &tile, q, row, to, 4, dim, kind);
-            else if (many == 3) attend_tile(a, &tile, q, row, to, 3, dim, kind);
-            else if (many == 2) attend_tile(a, &tile, q, row, to, 2, dim, kind);
-            else attend_tile(a, &tile, q, row, to, 1, dim, kind);
+    for (int row = 0; row < rows; row++) {
+        struct partial to = partial_of(a, head, unit, row);
+        memset(to.out, 0, dim * sizeof(float));
+        *to.top = LEAST;
+        *to.sum = 0.0f;
+    }
+    struct tile tile = {.row_bytes = a->row_bytes};
+    for (int64_t at = first; at < end; at += TILE) {
+        int64_t offset = start + (at - first) * a->row_bytes;
+        tile.first = at;
+        tile.count = (int)(end - at < TILE ? end - at : TILE);
+        tile.keys = a->k + offset;
+        tile.values = a->v + offset;
+        turn_keys(&tile, dim, kind);
+        int groups = (rows + ROWS - 1) / ROWS; /* of queries, as alike as can be */
+        for (int row = 0; groups; groups--) {
+            int many = (rows - row + groups - 1) / groups;
+#define OF_ROWS(rows) attend_rows(a, &tile, head, unit, row, rows, dim, kind)
+            WITH_CONSTANT(many, OF_ROWS)
+            row += many;
         }
     }
 }
@@ -251,13 +298,13 @@ static void join(const struct attention *a, int head) {
     int group = a->heads / a->kv_heads, dim = a->head_dim, units = units_per_head(a);
     for (int row = 0; row < a->n * group; row++) {
         int64_t at = (int64_t)(row / group) * a->heads + head * group + row % group;
-        float *out = a->out + at * dim, top = -__builtin_inff(), sum = 0.0f;
+        float *out = a->out + at * dim, top = LEAST, sum = 0.0f;
         memset(out, 0, dim * sizeof(float));
         for (int unit = 0; unit < units; unit++) {
             float own = *partial_of(a, head, unit, row).top;
             top = own > top ? own : top;
         }
-        for (int unit = 0; unit < units && top > -__builtin_inff(); unit++) {
+        for (int unit = 0; unit < units; unit++) {
             struct partial part = partial_of(a, head, unit, row);
             float weight = exponential_of(*part.top - top);
             sum += *part.sum * weight;

@@ -1,5 +1,5 @@
-/* A few rows through all layers of a model of the Llama family, in one call: products by products.c, attention
-   by attention.c, and what lies between them, which is little work and many steps.
+/* A few rows through all layers of a model of the Llama family, in one call: products by products.c,
+   attention by attention.c, and what lies between them, which is little work and many steps.
 
    Numbers between the kernels are fp32. Each row's arithmetic looks at that row alone, in one order, as the
    kernels' does: so a row among many has the bits it has alone.

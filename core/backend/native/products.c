@@ -127,12 +127,19 @@ INLINE void decode_row(const struct planes *m, int64_t row, int64_t in, const st
     }
 }
 
+INLINE void put_sums(const vec *sums, float *out, int64_t out_row, const int rows, const int many) {
+    float found[FEW * PAIR];
+    sums_of(sums, found, rows * many);
+    for (int r = 0; r < rows; r++)
+        for (int i = 0; i < many; i++) out[r * out_row + i] = found[r * many + i];
+}
+
 /* `rows` rows of inputs by `many` rows of weights, straight from the codes. */
 INLINE void multiply(const struct product *p, const struct planes *m, int64_t row, const struct factors *f,
                      const float *x, float *out, int64_t out_row, const int rows, const int many,
                      const int bits, const int group) {
     int64_t in = p->in;
-    vec sums[PAIR][FEW] = {};
+    vec sums[FEW * PAIR] = {};
     const uint8_t *low[PAIR], *high[PAIR];
     struct factors own[PAIR];
     for (int i = 0; i < many; i++) {
@@ -157,41 +164,29 @@ INLINE void multiply(const struct product *p, const struct planes *m, int64_t ro
                     w[i] = weights_at(low[i], high[i], own[i], chunk, half, at, bits, group);
                 for (int r = 0; r < rows; r++) {
                     vec some = *(const vec_in *)(inputs + r * in);
-                    for (int i = 0; i < many; i++) sums[i][r] += some * w[i];
+                    for (int i = 0; i < many; i++) sums[r * many + i] += some * w[i];
                 }
             }
     }
-    for (int r = 0; r < rows; r++)
-        for (int i = 0; i < many; i++) out[r * out_row + i] = sum_of(sums[i][r]);
+    put_sums(sums, out, out_row, rows, many);
 }
 
 /* The same from decoded weights w [many][in]: the same sums in the same order. */
 INLINE void multiply_decoded(const float *w, int64_t in, const float *x, float *out, int64_t out_row,
                              const int rows, const int many) {
-    vec sums[PAIR][FEW] = {};
+    vec sums[FEW * PAIR] = {};
     for (int64_t chunk = 0; chunk < in / CHUNK; chunk++)
         for (int at = 0; at < 16; at += WIDTH)
             for (int half = 0; half < 2; half++) {
                 int64_t place = chunk * CHUNK + half * 16 + at;
                 for (int r = 0; r < rows; r++) {
                     vec some = *(const vec_in *)(x + r * in + place);
-                    for (int i = 0; i < many; i++) sums[i][r] += some * *(const vec_in *)(w + i * in + place);
+                    for (int i = 0; i < many; i++)
+                        sums[r * many + i] += some * *(const vec_in *)(w + i * in + place);
                 }
             }
-    for (int r = 0; r < rows; r++)
-        for (int i = 0; i < many; i++) out[r * out_row + i] = sum_of(sums[i][r]);
+    put_sums(sums, out, out_row, rows, many);
 }
-
-/* FUNCTION(count) with `count`, up to FEW, as a constant. */
-#define WITH_CONSTANT(count, FUNCTION) \
-    switch (count) {                   \
-    case 1: FUNCTION(1); break;        \
-    case 2: FUNCTION(2); break;        \
-    case 3: FUNCTION(3); break;        \
-    case 4: FUNCTION(4); break;        \
-    case 5: FUNCTION(5); break;        \
-    case 6: FUNCTION(6); break;        \
-    }
 
 /* All rows of inputs by `many` rows of weights from `row` on. */
 INLINE void multiply_rows(const struct product *p, const struct planes *m, int64_t row, float *out,
@@ -208,7 +203,8 @@ INLINE void multiply_rows(const struct product *p, const struct planes *m, int64
     int tiles = (n + FEW - 1) / FEW; /* of rows as alike as can be */
     for (int r = 0; tiles; tiles--) {
         int rows = (n - r + tiles - 1) / tiles;
-#define FROM_NUMBERS(rows) multiply_decoded(w, p->in, p->x + r * p->in, out + r * out_row, out_row, rows, many)
+        const float *x = p->x + r * p->in;
+#define FROM_NUMBERS(rows) multiply_decoded(w, p->in, x, out + r * out_row, out_row, rows, many)
         WITH_CONSTANT(rows, FROM_NUMBERS)
         r += rows;
     }

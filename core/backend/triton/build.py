@@ -35,6 +35,7 @@ from core.backend.triton.sizes import (
     FOLDER,
     HEAD_DIMS,
     MOST_SPLITS,
+    SUMS_ROWS,
     TILE_CHUNKS,
     TILE_INPUTS,
     TILE_JOINED,
@@ -89,16 +90,18 @@ def variants() -> Iterator[Variant]:
         for dtype, coded in product(DTYPES, (False, True)):
             number = f"*{DTYPES[dtype]}"
             row = "*i8" if coded else number
-            constants = {**sizes, "CODED": int(coded)}
-            attend = {"q": number, "k": row, "v": row, "last": "*i64", "out": "*fp32", "lse": "*fp32"}
+            constants = {**sizes, "CHUNK": CHUNK, "CODED": int(coded)}
+            # with codes, and with sums, one tile more on its way would not leave registers enough
+            stages = 2 if coded else _STAGES
+            fp32 = dict.fromkeys(("out", "lse", "sums"), "*fp32")
+            attend = {"q": number, "k": row, "v": row, "last": "*i64", **fp32}
             for rows in TILE_ROWS:
                 path = compiled("attend_split", dtype, head_dim, rows, coded=coded)
-                tile = {"TILE_M": rows, **constants}
-                # with codes one tile more on its way would not leave registers enough
-                yield Variant(path, "attend_split", attend, tile, rows // 16, 2 if coded else _STAGES)
-            path = compiled("sum_chunks", dtype, head_dim, coded=coded)
-            pointers = {"q": number, "k": row, "lse": "*fp32"}
-            yield Variant(path, "sum_chunks", pointers, {"TILE_M": 16, "CHUNK": CHUNK, **constants}, 1)
+                tile = {"TILE_M": rows, **constants, "SUMS": 0}
+                yield Variant(path, "attend_split", attend, tile, rows // 16, stages)
+            path = compiled("attend_split", dtype, head_dim, coded=coded, sums=True)
+            tile = {"TILE_M": SUMS_ROWS, **constants, "SUMS": 1}
+            yield Variant(path, "attend_split", attend, tile, SUMS_ROWS // 16, 1 if coded else 2)
         for dtype, kind in {**DTYPES, torch.float32: "fp32"}.items():
             join = {"parts": "*fp32", "part_lse": "*fp32", "out": f"*{kind}", "lse": "*fp32"}
             constants = {"HEAD_DIM": head_dim, "MOST_SPLITS": MOST_SPLITS}

@@ -43,6 +43,7 @@ def attend_split(
     last,
     out,
     lse,
+    sums,
     q_row,
     q_head,
     k_block,
@@ -57,13 +58,19 @@ def attend_split(
     kv_heads,
     block_tokens,
     tiles_per_split,
+    chunks,
     TILE_M: tl.constexpr,
     TILE_N: tl.constexpr,
     HEAD_DIM: tl.constexpr,
+    CHUNK: tl.constexpr,
     CODED: tl.constexpr,
+    SUMS: tl.constexpr,
 ):
     """Program (row tile, split, KV head): out fp32 [splits, n, heads, head_dim] and lse fp32 [splits, n,
     heads], -inf where a row sees nothing of the split (its out is 0).
+
+    SUMS: also the log-sum-exp of the first query's scores over each CHUNK keys, which divide a block (a
+    single one may end inside): sums fp32 [heads, chunks], where a row of this launch sees one of them.
     """
     split, head = tl.program_id(1), tl.program_id(2)
     m = tl.program_id(0) * TILE_M + tl.arange(0, TILE_M)
@@ -106,6 +113,14 @@ def attend_split(
         part = v + block * v_block + head * v_head + inside[:, None] * v_row + half[None, :]
         values = tl.load(part, mask=here[:, None], other=0)
         total = total * shrink + tl.sum(shares, 1)
+        if SUMS:
+            # of the rows m < group, which are the first query's; what is too small beside the largest is none
+            of_chunks = tl.sum(tl.reshape(shares, [TILE_M, TILE_N // CHUNK, CHUNK]), 2)
+            chunk = tile % block_tiles * (TILE_N // CHUNK) + tl.arange(0, TILE_N // CHUNK)
+            place = member[:, None] * chunks + block * (block_tokens // CHUNK) + chunk[None, :]
+            inner = chunk * CHUNK < block_tokens
+            found = (base[:, None] + tl.log2(of_chunks)) * LN2
+            tl.store(sums + place, found, mask=(m < group)[:, None] & inner[None, :])
         if CODED:
             # the row's largest number, which is about 1: 16 bits may not hold what is much smaller
             large = factor_of(v + block * v_block + head * v_head + inside * v_row, here, HEAD_DIM) * MOST
@@ -118,12 +133,12 @@ def attend_split(
         top = higher
 
     nothing = total == 0.0
-    place = split * (rows * kv_heads) + query * (kv_heads * group) + member
-    tl.store(lse + place, tl.where(nothing, -float("inf"), (top + tl.log2(total)) * LN2), mask=real)
+    row = split * (rows * kv_heads) + query * (kv_heads * group) + member
+    tl.store(lse + row, tl.where(nothing, -float("inf"), (top + tl.log2(total)) * LN2), mask=real)
     share = 1.0 / tl.where(nothing, 1.0, total)[:, None]
     if CODED:
         share *= 1.0 / MOST
-    part = out + place[:, None] * HEAD_DIM + half[None, :]
+    part = out + row[:, None] * HEAD_DIM + half[None, :]
     tl.store(part, summed * share, mask=real[:, None])
     if HEAD_DIM > HALF:
         tl.store(part + HALF, summed_too * share, mask=real[:, None])
@@ -155,57 +170,3 @@ def join_splits(
     mean = summed / tl.where(total == 0.0, 1.0, total)
     tl.store(out + row * HEAD_DIM + d, mean.to(out.dtype.element_ty))
     tl.store(lse + row, base + tl.log2(total) * LN2)
-
-
-@triton.jit
-def sum_chunks(
-    q,
-    k,
-    lse,
-    q_head,
-    k_block,
-    k_head,
-    k_row,
-    length,
-    group,
-    block_tokens,
-    tiles,
-    tiles_per_split,
-    TILE_M: tl.constexpr,
-    TILE_N: tl.constexpr,
-    HEAD_DIM: tl.constexpr,
-    CHUNK: tl.constexpr,
-    CODED: tl.constexpr,
-):
-    """Program (row tile, split, KV head): the log-sum-exp of one query's scores over each CHUNK keys, fp32
-    [heads, blocks * block_tokens / CHUNK], -inf for those wholly behind `length`. CHUNK divides a block.
-    """
-    split, head = tl.program_id(1), tl.program_id(2)
-    m = tl.program_id(0) * TILE_M + tl.arange(0, TILE_M)
-    d = tl.arange(0, HEAD_DIM)
-    real, member = m < group, head * group + m
-    block_tiles = tl.cdiv(block_tokens, TILE_N)
-    block_chunks = block_tokens // CHUNK
-    chunks = tiles // block_tiles * block_chunks
-    rows_of_q = tl.load(q + member[:, None] * q_head + d[None, :], mask=real[:, None], other=0.0)
-    first = split * tiles_per_split
-    for tile in range(first, tl.minimum(first + tiles_per_split, tiles)):
-        block = tile // block_tiles
-        inside = tile % block_tiles * TILE_N + tl.arange(0, TILE_N)
-        here = (inside < block_tokens) & (block * block_tokens + inside < length)
-        keys = tl.load(
-            k + block * k_block + head * k_head + inside[None, :] * k_row + d[:, None],
-            mask=here[None, :],
-            other=0,
-        )
-        scores = tl.dot(rows_of_q, keys.to(rows_of_q.dtype)) * (HEAD_DIM**-0.5 * LOG2E)
-        if CODED:
-            scores *= factor_of(k + block * k_block + head * k_head + inside * k_row, here, HEAD_DIM)[None, :]
-        scores = tl.where(here[None, :], scores, -float("inf"))
-        scores = tl.reshape(scores, [TILE_M, TILE_N // CHUNK, CHUNK])
-        top = tl.max(scores, 2)
-        base = tl.where(top == -float("inf"), 0.0, top)
-        found = (base + tl.log2(tl.sum(tl.exp2(scores - base[:, :, None]), 2))) * LN2
-        chunk = tile % block_tiles * (TILE_N // CHUNK) + tl.arange(0, TILE_N // CHUNK)
-        place = member[:, None] * chunks + block * block_chunks + chunk[None, :]
-        tl.store(lse + place, found, mask=real[:, None] & (chunk < block_chunks)[None, :])

@@ -11,8 +11,9 @@ from core.backend.compiled import HEAD_DIMS as HEAD_DIMS
 FOLDER = Path(__file__).resolve().parent / "ptx"
 DTYPES = {torch.bfloat16: "bf16", torch.float16: "fp16"}
 TILE_ROWS = (16, 64)  # rows of a program, of which each of its warps has 16
+SUMS_ROWS = 64  # of one that leaves sums of chunks, too
 TILE_TOKENS = 32
-CHUNK = 8  # keys of which `sum_chunks` leaves one sum: a plan's chunk, or a part of it
+CHUNK = 8  # keys of which attention leaves one sum: a plan's chunk, or a part of it
 MOST_SPLITS = 64  # that `join_splits` takes
 BITS = (4, 5, 6, 8)  # of the codes of weights
 TILE_OUTPUTS = 64  # of a program of `multiply_codes`,
@@ -23,14 +24,21 @@ DECODED_ROWS, DECODED_CHUNKS = 4, 32  # of a program of `decode_rows`
 
 
 def compiled(
-    function: str, dtype: torch.dtype, head_dim: int, rows: int | None = None, *, coded: bool = False
+    function: str,
+    dtype: torch.dtype,
+    head_dim: int,
+    rows: int | None = None,
+    *,
+    coded: bool = False,
+    sums: bool = False,
 ) -> Path:
     """The file of one of kernel.py's functions, for tiles of `rows` rows where it has such; `coded`: for keys
-    and values in codes.
+    and values in codes; `sums`: it leaves those of chunks.
     """
     kind = {**DTYPES, torch.float32: "fp32"}[dtype]
     tile = "" if rows is None else f"-{rows}"
-    return FOLDER / f"{function}-{kind}-{head_dim}{tile}{'-codes' if coded else ''}.ptx"
+    more = ("-sums" if sums else "") + ("-codes" if coded else "")
+    return FOLDER / f"{function}-{kind}-{head_dim}{tile}{more}.ptx"
 
 
 def compiled_product(function: str, dtype: torch.dtype, *sizes: int) -> Path:

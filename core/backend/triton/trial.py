@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 import torch
 
+from core.backend.base import Sums
 from core.backend.definition import defined
 from core.backend.kv_rows import CODES, as_rows, numbers, row_width
 from core.backend.triton.attention import DecodeAttention, Part
-from core.backend.triton.sizes import DTYPES, HEAD_DIMS
+from core.backend.triton.sizes import CHUNK, DTYPES, HEAD_DIMS
 from core.text.words import translated as _
 
 # of shares rounded to 16 bits, for numbers around 1; sums are fp32
@@ -101,6 +102,11 @@ def _worst(
         )
         want = defined(q, *numbers_of, length=length, causal=True)
         shares.append(_share(kernel.attend_part(q, k, v, length=length, causal=True), want, dtype))
+        sums = Sums(CHUNK)
+        got = kernel.attend_part(q, k, v, length=length, causal=True, sums=sums)
+        # all chunks together are what the first query sees
+        lse = torch.cat((sums.found.logsumexp(1)[None], got[1][1:]))
+        shares.append(_share((got[0], lse), want, dtype))
         # own rows first, then what comes before them
         if length - n >= block_tokens:
             whole = (length - n) // block_tokens

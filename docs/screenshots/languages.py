@@ -1,0 +1,84 @@
+"""Takes the pictures of the page in each of its languages, into a folder for each, from the real app. Run:
+python docs/screenshots/languages.py [--home FOLDER]
+
+Needs what take.py needs.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from playwright.sync_api import Browser, BrowserContext, Page
+
+FOLDER = Path(__file__).resolve().parent
+sys.path.insert(0, str(FOLDER))
+
+import take  # noqa: E402
+
+LOCALES = {"en": "en-GB", "de": "de-DE", "zh": "zh-CN"}
+QUESTION = "How many clocks did the Wend and Coast Railway own?"
+
+
+def in_all(browser: Browser, address: str) -> None:
+    """Before the first book, and with it, in each language: the one that its browser asks for."""
+    first = browser.new_page()
+    first.set_default_timeout(take.PATIENCE_MS)
+    first.goto(address)
+    first.wait_for_selector(".engine-ready")
+    entered = first.context.storage_state()  # the address lets one browser in, once
+    for show in (at_the_start, with_a_book):
+        for code in LOCALES:
+            context = browser.new_context(
+                locale=LOCALES[code],
+                viewport={"width": 1280, "height": 800},
+                color_scheme="light",
+                storage_state=entered,
+            )
+            show(opened(context, first.url, code), code)
+            context.close()
+
+
+def opened(context: BrowserContext, address: str, code: str) -> Page:
+    """The page as a reader of this language gets it."""
+    page = context.new_page()
+    page.set_default_timeout(take.PATIENCE_MS)
+    page.goto(address)
+    page.wait_for_selector(".engine-ready")
+    page.wait_for_function(f"document.documentElement.lang.startsWith('{code}')")
+    return page
+
+
+def at_the_start(page: Page, code: str) -> None:
+    """Before the first book, with the models of this computer."""
+    page.wait_for_selector(".models .model")
+    take.take(page, f"{code}/start")
+
+
+def with_a_book(page: Page, code: str) -> None:
+    """An answer with its place in the book, the library, the models, Settings."""
+    if page.query_selector(".book-open"):
+        page.click(".book-open")
+        page.click("[data-act=new]")
+    else:
+        page.click('.sample:has-text("Thursday")')
+    page.wait_for_selector(".card-facts")
+    page.fill("#question textarea", QUESTION)
+    page.press("#question textarea", "Enter")
+    page.wait_for_selector("#turns .answer footer")
+    page.click("#turns .answer:last-child .cite >> nth=0")
+    page.wait_for_selector("#reader mark")
+    take.take(page, f"{code}/answer")
+    page.click("#tab-live")
+    page.evaluate("document.querySelector('.shelf').scrollIntoView()")
+    page.locator("#left").screenshot(path=FOLDER / code / "library.png")
+    page.evaluate("document.querySelector('.models').scrollIntoView()")
+    page.click(".models details:last-of-type summary")
+    page.locator("#left").screenshot(path=FOLDER / code / "models.png")
+    page.click("[data-toggle=settings]")
+    page.wait_for_selector("#settings details")
+    take.take(page, f"{code}/settings")
+
+
+if __name__ == "__main__":
+    take.with_app(in_all)

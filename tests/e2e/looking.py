@@ -1,0 +1,43 @@
+"""Whether a page looks as it should at every size: nothing beside it, cut off, covered, or too small to
+press. Knows nothing of what the page shows, and nothing of axe's rules: test_accessible.py does.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+# 640 x 400 is a window of 1280 x 800 at 200 % zoom
+SIZES = ((1280, 800), (1920, 1080), (900, 800), (390, 844), (640, 400))
+IN_DARK = ((1280, 800), (390, 844))
+FAULTS = Path(__file__).with_suffix(".js").read_text(encoding="utf-8")
+
+
+def as_it_is() -> None:
+    """Nothing is folded away."""
+
+
+def look(page, name: str, *, before: Callable[[], None] = as_it_is, after: Callable[[], None] = as_it_is):
+    """What is wrong with the page as it is now, size by size; its pictures go to TRIFORCE_SHOTS. `before` and
+    `after` bring into sight what a size folds away, and put it away again.
+    """
+    wrong = []
+    for width, height in SIZES:
+        page.set_viewport_size({"width": width, "height": height})
+        before()
+        at = f"{name} at {width} x {height}"
+        wrong += [f"{at}: {line}" for line in page.evaluate(FAULTS)]
+        picture(page, f"{name}-{width}-light")
+        if os.environ.get("TRIFORCE_SHOTS") and (width, height) in IN_DARK:
+            page.emulate_media(color_scheme="dark")
+            picture(page, f"{name}-{width}-dark")
+            page.emulate_media(color_scheme="light")
+        after()
+    page.set_viewport_size({"width": SIZES[0][0], "height": SIZES[0][1]})
+    return wrong
+
+
+def picture(page, name: str) -> None:
+    if folder := os.environ.get("TRIFORCE_SHOTS"):
+        page.screenshot(path=Path(folder) / f"{name}.png")

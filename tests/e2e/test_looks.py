@@ -1,0 +1,260 @@
+"""Every state of the page at every size: tests/e2e/looking.py says what may not be. A
+test walks one person's way; at each stop the window goes through the sizes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from app.fetching import Fetching
+from app.moving import Move
+from app.storage import Moving
+from app.values import Opening
+from core.ask import Ask
+from core.hardware.gpus import imagined_hardware
+from tests.app.fake_runtime import FakeRuntime, wait_until
+from tests.e2e.looking import look
+from tests.e2e.test_open_book import SELECT
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
+TOLD = (
+    "Dorcas Pell is responsible for the twenty-three clocks of the railway. She is sent to Saltby, where the "
+    "station clock loses seven minutes every Thursday.\n\n"
+    "- Of her watch she says that it “was never wrong and was no great company”.\n"
+    "- Mr. Tull wrote it down each time and told nobody.\n\n"
+    "The clock was stopped on Thursdays by somebody who had the key, though the seal was never broken."
+)
+
+
+@pytest.fixture
+def desk(serve, open_page):
+    """A page with a scripted engine that reads and writes at once: (page, desk)."""
+
+    def begin(**options):
+        fake = FakeRuntime(**{"pace": 0.001, "prefill_steps": 2, "summary": TOLD, "answer": TOLD, **options})
+        fake.context_tokens = 16_384
+        return open_page(serve(fake)), serve.desk
+
+    return begin
+
+
+def read(page, desk, at: int = 1) -> None:
+    """A sample comes on the desk."""
+    desk.intake.sample(desk.intake.samples[at].name)
+    wait_until(lambda: desk.intake.opening is None)
+    page.wait_for_selector(".card-facts:has-text('tokens')")
+
+
+def ask(page, desk, question: str) -> None:
+    before = page.locator("#turns .answer footer").count()
+    assert desk.ask(question, Ask())
+    wait_until(lambda: not desk.busy)
+    page.wait_for_selector(f"#turns .answer footer >> nth={before}")
+
+
+def folded_out(page, name: str):
+    """The shelf or the panel, opened where there is no room for it beside the page, and folded away again."""
+    column = {"shelf": "#left", "panel": "#right"}[name]
+
+    def before() -> None:
+        if not page.is_visible(column):
+            page.click(f".tool-{name}")
+            page.wait_for_selector(column, state="visible")
+
+    def after() -> None:
+        page.evaluate(f"delete document.body.dataset.{name}")
+
+    return {"before": before, "after": after}
+
+
+def said(wrong: list[str]) -> None:
+    assert not wrong, "\n".join(wrong)
+
+
+def test_before_the_first_book(desk, serve):
+    page, desk = desk()
+    wrong = look(page, "start")
+    desk.models._look = lambda: imagined_hardware(ram_gib=16)
+    desk.models.start()
+    page.wait_for_selector(".model-offer")
+    wrong += look(page, "offer")
+    page.wait_for_selector(".models .model >> nth=1", state="attached")
+    page.evaluate("for (const one of document.querySelectorAll('.models details')) one.open = true")
+    wrong += look(page, "models", **folded_out(page, "shelf"))
+    desk.models.show(
+        Fetching("Qwen3-4B-Instruct-2507-Q4_K_M", "Downloading", 0.37, "running", "", 8.4e6, 187.0)
+    )
+    page.wait_for_selector(".fetching")
+    wrong += look(page, "downloading")
+    desk.models.show(
+        replace(
+            desk.models.fetching,
+            state="failed",
+            error="The disk is full: 2.5 GB are needed, 1.1 GB is free. Free some space, then go on.",
+        )
+    )
+    page.wait_for_selector(".fetching[role=alert]")
+    wrong += look(page, "download-failed")
+    desk.models.show(None)
+    desk.used.look_into("")
+    page.wait_for_selector(".model-files")
+    wrong += look(page, "model-files")
+    desk.used.done_choosing()
+    desk.models.decline()
+    page.click("[data-paste]")
+    wrong += look(page, "paste")
+    page.keyboard.press("Escape")
+    opening = Opening(Path("x"), "The Thursday Clock.pdf", "Reading page 212 of 480", 0.44, 12.0, behind=2)
+    desk.intake.opening = opening
+    desk.change()
+    page.wait_for_selector(".opening")
+    wrong += look(page, "opening")
+    desk.intake.opening = replace(
+        opening, offer="480 of 480 pages of “scan.pdf” are pictures.", installs=True
+    )
+    desk.change()
+    page.wait_for_selector("[data-act=install-ocr]")
+    wrong += look(page, "ocr")
+    desk.intake.opening = replace(opening, locked=True)
+    desk.change()
+    page.wait_for_selector(".locked")
+    wrong += look(page, "password")
+    said(wrong)
+
+
+def test_book_and_conversation(desk):
+    page, desk = desk()
+    read(page, desk, 0)
+    read(page, desk)
+    wrong = look(page, "card")
+    wrong += look(page, "shelf", **folded_out(page, "shelf"))
+    desk.engine.pace, desk.engine.prefill_steps = 0.5, 400
+    desk.asking.ask(Ask())
+    page.wait_for_selector("#prefill-box [aria-valuenow]")
+    wrong += look(page, "reading")
+    desk.stop()
+    wait_until(lambda: not desk.busy)
+    desk.engine.pace, desk.engine.prefill_steps = 0.001, 2
+    desk.talks.begin()
+    ask(page, desk, "Who is responsible for the clocks, and what of her watch?")
+    wrong += look(page, "answer")
+    page.click("#turns .evidence > summary")
+    page.evaluate("document.getElementById('scroller').scrollTop = 1e6")
+    wrong += look(page, "evidence")
+    page.click(".levels-switch")
+    wrong += look(page, "levels")
+    page.click(".levels-switch")
+    wrong += look(page, "panel", **folded_out(page, "panel"))
+    desk.engine.pace, desk.engine.answer = 0.3, "\n\n".join([TOLD] * 40)
+    desk.ask("And who broke the seal?", Ask())
+    page.wait_for_selector("#live-text p")
+    wrong += look(page, "writing")
+    desk.stop()
+    wait_until(lambda: not desk.busy)
+    said(wrong)
+
+
+def test_conversations_and_what_is_asked_of_the_person(desk, tmp_path):
+    page, desk = desk()
+    read(page, desk)
+    ask(page, desk, "Who is responsible for the clocks?")
+    desk.engine.answer = TOLD.replace("each time", "every time")
+    desk.regenerate(Ask())
+    wait_until(lambda: not desk.busy)
+    page.click("#turns summary:has-text('1 other version')")
+    wrong = look(page, "versions")
+    page.click("[data-act=compare]")
+    page.wait_for_selector("#stat-compared")
+    page.click("#turns summary:has-text('Beside plain decoding')")
+    wrong += look(page, "compared")
+    page.click(".export summary")
+    wrong += look(page, "export")
+    page.click(".export summary")
+    page.click(".own summary")
+    page.fill("[data-act=instruct-book]", "Answer in German, briefly.")
+    wrong += look(page, "instructions")
+    page.keyboard.press("Tab")
+    page.wait_for_selector(".own summary:has-text('Instructions: Answer in German')")
+    page.click(".own summary")
+    ask(page, desk, "And who winds them?")
+    room = desk.engine.room(desk.engine.asked[-1])
+    desk.engine.context_tokens = room["text"] + 2 * sum(room["turns"]) + room["answer"]
+    page.fill("#question textarea", "What is the last thing that the clock says?")
+    page.press("#question textarea", "Enter")
+    page.wait_for_selector(".crowded")
+    wrong += look(page, "crowded")
+    page.click("[data-act=start-fresh]")
+    page.wait_for_selector("#turns .bubble:has-text('last thing')")
+    wait_until(lambda: not desk.busy)
+    desk.limit(3)
+    desk.talks.forget(desk.conversation_id)
+    page.wait_for_selector("[data-act=undo]")
+    wrong += look(page, "removed")
+    desk.say(
+        "The disk is full: the answer is shown here, and stored as soon as there is room. Free some space."
+    )
+    page.wait_for_selector(".notice-error")
+    wrong += look(page, "error")
+    desk.dismiss()
+    page.fill("[data-search]", "clock")
+    page.wait_for_selector(".hits")
+    wrong += look(page, "search", **folded_out(page, "shelf"))
+    desk.storage.moving = Moving(Move(tmp_path / "old", tmp_path / "new", 10**9, True))
+    desk.change()
+    page.wait_for_selector("[data-act=begin-move]")
+    wrong += look(page, "move-asked")
+    desk.storage.moving = Moving(desk.storage.moving.move, 10**8, 40.0)
+    desk.change()
+    page.wait_for_selector(".moving [role=progressbar]")
+    wrong += look(page, "moving")
+    desk.storage.moving = None
+    desk.change()
+    page.evaluate("document.body.dataset.lost = 'gone'")
+    wrong += look(page, "gone")
+    page.evaluate("document.body.dataset.lost = 'locked'")
+    wrong += look(page, "locked-out")
+    said(wrong)
+
+
+def test_the_book_beside_the_conversation(desk):
+    page, desk = desk()
+    read(page, desk)
+    ask(page, desk, "What of her watch?")
+    page.click("#tab-reader")
+    page.wait_for_selector(".reader-text p")
+    beside = folded_out(page, "panel")
+    wrong = look(page, "book", **beside)
+    page.click("#turns .text a.cite")
+    page.wait_for_selector("#passage")
+    wrong += look(page, "place", **beside)
+    page.fill("[data-find]", "clock")
+    page.wait_for_selector(".found li")
+    wrong += look(page, "found", **beside)
+    page.press("[data-find]", "Escape")
+    page.wait_for_selector(".found", state="detached")
+    words = page.inner_text("#passage")  # in sight, unlike the chapter's first words
+    page.evaluate(SELECT, words)
+    page.wait_for_selector(".selected:not([hidden])")
+    page.click("[data-mark]")
+    page.evaluate("getSelection().removeAllRanges()")
+    page.evaluate(SELECT, words)
+    page.wait_for_selector(".selected:not([hidden])")
+    wrong += look(page, "selected")
+    page.evaluate("getSelection().removeAllRanges()")
+    page.click(".marks summary")
+    page.fill("[data-note]", "Who tells this, and when?")
+    wrong += look(page, "notes", **beside)
+    page.click(".marks summary")
+    desk.tree.summarize(Ask(), [2])
+    wait_until(lambda: not desk.busy)
+    page.click(".tree > summary")
+    page.check(".tree input >> nth=1")
+    wrong += look(page, "chapters", **beside)
+    page.click(".tree > summary")
+    desk.reading.show(desk.book.chapters[1].start, 0)
+    page.wait_for_selector(".told p")
+    wrong += look(page, "told", **beside)
+    said(wrong)
