@@ -7,7 +7,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +75,20 @@ class Cases:
             json.dumps({"conditions": self._conditions, "cases": self.done}, indent=1), encoding="utf-8"
         )
         part.replace(self._path)
+
+    def measure_all(
+        self, every: Mapping[str, Callable[[], Any]], short: Callable[[Any], Any] = lambda found: found
+    ) -> list[str]:
+        """Does what is missing of `every` until the time is over, and prints each as `short` says it. Returns
+        the names that are left.
+        """
+        try:
+            for name, case in every.items():
+                self.measure(name, case)
+                print(name, short(self.done[name]), flush=True)
+        except OutOfTime:
+            pass
+        return self.left(list(every))
 
 
 def add_options(parser: argparse.ArgumentParser, name: str, *, minutes: float = 60.0) -> None:

@@ -38,7 +38,6 @@ from benchmarks import cases, same_file  # noqa: E402
 from benchmarks import gguf_made as files  # noqa: E402
 from benchmarks.embedded import BOOK, book_ids  # noqa: E402
 from benchmarks.kv import JUDGED_AT_ONCE, Apart, add, laws  # noqa: E402
-from benchmarks.passes import OutOfTime  # noqa: E402
 from benchmarks.reading import cases as questions  # noqa: E402
 from benchmarks.reading.run import Program, figures  # noqa: E402
 from benchmarks.store import Table, save  # noqa: E402
@@ -76,14 +75,8 @@ def main(arguments: list[str] | None = None) -> int:
     given = {name: getattr(options, name) for name in ("windows", "tokens", "context", "questions")}
     state = cases.Cases(options.state, {"book": options.book.name, **given}, minutes=options.minutes)
     every = dict(_cases(formats, options))
-    try:
-        with torch.inference_mode():
-            for name, case in every.items():
-                state.measure(name, case)
-                print(name, state.done[name], flush=True)
-    except OutOfTime:
-        pass
-    left = state.left(list(every))
+    with torch.inference_mode():
+        left = state.measure_all(every)
     if options.save:
         details = {"cases": state.done, "left": left}
         save(options.save, tables(state.done, formats), details, folder=options.folder)

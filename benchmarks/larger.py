@@ -26,7 +26,6 @@ from typing import Any
 from benchmarks import cases, embedded, peers
 from benchmarks import gguf_made as files
 from benchmarks.contenders import CLOCKS, OURS, REPEATED
-from benchmarks.passes import OutOfTime
 from benchmarks.store import Table, save
 from benchmarks.texts import LOOPS_BELOW
 from core.model.embedded import ensure_embedded
@@ -78,13 +77,11 @@ def main(arguments: list[str] | None = None) -> int:
     conditions = {"book": options.book.name, "tokens": options.tokens, "shape": SHAPE.name}
     conditions |= {"threads": options.threads, "clock": options.clock}
     state = cases.Cases(options.state, conditions, minutes=options.minutes)
-    try:
-        for length in options.contexts:
-            state.measure(str(length), lambda length=length: _case(length, options, state.left_s()))
-            print(length, _short(state.done[str(length)]), flush=True)
-    except OutOfTime:
-        pass
-    left = state.left([str(length) for length in options.contexts])
+    every = {
+        str(length): lambda length=length: _case(length, options, state.left_s())
+        for length in options.contexts
+    }
+    left = state.measure_all(every, _short)
     if options.save:
         save(options.save, tables(state.done), {"cases": state.done, "left": left}, folder=options.folder)
     print({"left": left})

@@ -76,15 +76,11 @@ def main(arguments: list[str] | None = None) -> int:
         {"book": options.book.name, "dtype": options.dtype, "transformers": options.transformers},
         minutes=options.minutes,
     )
-    try:
-        for length in options.contexts:
-            state.measure(
-                str(length), lambda length=length: case(folder, ids[:length], options, state.out_of_time)
-            )
-            print(length, state.done[str(length)], flush=True)
-    except OutOfTime:
-        pass
-    left = state.left([str(length) for length in options.contexts])
+    every = {
+        str(length): lambda length=length: case(folder, ids[:length], options, state.out_of_time)
+        for length in options.contexts
+    }
+    left = state.measure_all(every)
     made = table(state.done)
     if options.save:
         save(options.save, [made], {"cases": state.done, "left": left}, folder=options.folder)

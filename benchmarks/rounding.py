@@ -31,7 +31,6 @@ from benchmarks import gguf_made as files
 from benchmarks.embedded import BOOK, book_ids
 from benchmarks.four_bits import ORDERS, WAYS, InFull, Rounded, Way
 from benchmarks.kv import Apart, add, laws
-from benchmarks.passes import OutOfTime
 from benchmarks.store import Table, save
 from core.backend.cpu import CpuBackend
 from core.cache.full import FullKVCache
@@ -64,14 +63,8 @@ def main(arguments: list[str] | None = None) -> int:
         if way.bits < 16 and way.layers is way.ends
     }
     every |= {f"whole, {kind}": lambda kind=kind: _whole(source, kind) for kind in ("Q4_0", "Q8_0")}
-    try:
-        with torch.inference_mode():
-            for name, case in every.items():
-                state.measure(name, case)
-                print(name, state.done[name], flush=True)
-    except OutOfTime:
-        pass
-    left = state.left(list(every))
+    with torch.inference_mode():
+        left = state.measure_all(every)
     if options.save:
         details = {"cases": state.done, "left": left}
         save(options.save, tables(state.done), details, folder=options.folder)

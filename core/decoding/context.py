@@ -15,9 +15,8 @@ class Context:
     """One KV cache and the ids its rows stand for.
 
     The first `book_tokens` ids are the same for every question about the book `book_id`: those may come from
-    disk, and go there once. A context may be without its cache, before its first
-    answer and where the device had no room for it: then it holds no ids and takes no memory until the engine
-    gives it one.
+    disk, and go there once. A context may be without its cache, before its first answer and where the device
+    had no room for it: then it holds no ids and takes no memory until the engine gives it one.
     """
 
     def __init__(self, cache: TargetKVCache | None, capacity: int) -> None:

@@ -80,9 +80,8 @@ def test_the_first_start_says_what_the_embedded_model_is_and_what_this_pc_should
     offer = desk.models.offer
     html = model_offer_html(offer)
     assert "is a demonstration" in html and offer.recommended
-    assert (
-        f"This computer should have {title_of(offer.name, size(offer.bytes))}" in html and offer.file in html
-    )
+    named = title_of(offer.name, size(offer.bytes).replace(" ", "\u00a0"))
+    assert f"This computer should have {named}" in html and offer.file in html
     assert "first answer after" in html
     assert f'data-act="fetch-model"\n data-name="{offer.name}"' in html
     desk.models.decline()

@@ -46,3 +46,18 @@ def test_the_time_limit_holds(tmp_path: Path):
     with pytest.raises(OutOfTime):
         state.measure("late", lambda: pytest.fail("begun"))
     assert state.done == {} and state.out_of_time()
+
+
+def test_all_cases_are_measured_until_the_time_is_over(tmp_path: Path, capsys):
+    """What is left is said, not lost: started again, the benchmark goes on there."""
+    now = [0.0]
+    state = Cases(tmp_path / "state.json", {}, minutes=1, clock=lambda: now[0])
+
+    def long() -> dict[str, int]:
+        now[0] = 61.0
+        return {"ms": 2}
+
+    every = {"one": lambda: {"ms": 1}, "two": long, "three": lambda: pytest.fail("begun")}
+    assert state.measure_all(every, lambda found: found["ms"]) == ["three"]
+    assert state.done == {"one": {"ms": 1}, "two": {"ms": 2}}
+    assert capsys.readouterr().out.splitlines() == ["one 1", "two 2"]
