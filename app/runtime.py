@@ -139,8 +139,6 @@ class Runtime(Supervisor):
     def _told(self, book: Document | None, message: dict[str, Any]) -> dict[str, Any]:
         """What the engine says at once, also while it answers. Raises UserError where there is none."""
         with self._lock:
-            if self._process is None:
-                raise UserError(self.error or _("The engine is not running."))
             if book is not None:
                 self._hand_over(book)
             number, inbox = self._post(message)

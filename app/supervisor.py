@@ -135,9 +135,13 @@ class Supervisor:
     # ---- inside: messages ----------------------------------------------------------------------------------
 
     def _post(self, message: dict[str, Any]) -> tuple[int, queue.Queue[dict[str, Any]]]:
+        """The number and the inbox of a message; where no engine runs, the inbox says so at once."""
         number, inbox = next(self._numbers), queue.Queue()
-        self._inboxes[number] = inbox
-        self._send({**message, "id": number})
+        if self._process is None:
+            inbox.put(_failed(self.error or _("The engine is not running.")))
+        else:
+            self._inboxes[number] = inbox
+            self._send({**message, "id": number})
         return number, inbox
 
     def _send(self, message: dict[str, Any]) -> None:
@@ -212,7 +216,7 @@ class Supervisor:
 
     def _fail_all(self, message: str) -> None:
         for inbox in self._inboxes.values():
-            inbox.put({"event": {"kind": "Failed", "message": message, "fatal": True}})
+            inbox.put(_failed(message))
         self._inboxes.clear()
 
     def _end_process(self) -> None:
@@ -227,3 +231,8 @@ class Supervisor:
     def _tell(self) -> None:
         self._changed.notify_all()
         self.changed()
+
+
+def _failed(message: str) -> dict[str, Any]:
+    """What whoever waits for an answer of the engine is told in its place."""
+    return {"event": {"kind": "Failed", "message": message, "fatal": True}}

@@ -20,7 +20,8 @@ from core.hardware.cpu import cpu_flags
 from core.hardware.facts import GIB
 from core.model.llama import LlamaModel
 from core.model.loader import load_draft, load_model
-from core.planning.budget import CUDA_CONTEXT_BYTES, OVERRUN
+from core.planning.budget import CUDA_CONTEXT_BYTES
+from core.planning.layout import OVERRUN
 from core.planning.plan import Plan
 from core.text.words import translated as _
 

@@ -22,17 +22,12 @@ from core.planning.budget import (
     DRAFT_MODEL,
     KEPT_FREE,
     KV_DECODED,
-    OVERRUN,
     PROGRAM,
     WEIGHTS,
     WORK_DECODE,
     WORK_PREFILL,
-    held_tokens,
-    multiple,
-    spare_rows,
-    sweep_step,
-    swept_tokens,
 )
+from core.planning.layout import OVERRUN, held_tokens, multiple, spare_rows, sweep_step, swept_tokens
 from core.planning.plan import Plan
 from core.text.words import GB
 from core.text.words import translated as _

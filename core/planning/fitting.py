@@ -13,8 +13,9 @@ from core.errors import PlanError
 from core.hardware.facts import GIB, Gpu, Hardware
 from core.model.shapes import ModelShape
 from core.planning import costs
-from core.planning.budget import Layout, host_lines, lay_out, vram_lines
+from core.planning.budget import host_lines, vram_bytes, vram_lines
 from core.planning.known import NOTHING, Known
+from core.planning.layout import Layout, lay_out
 from core.planning.plan import BudgetLine
 from core.text.words import translated as _
 
@@ -161,7 +162,8 @@ def fitted(case: Case, context: int) -> list[Layout | Shortfall]:
 
 def fits(case: Case, context: int) -> bool:
     """Whether there is any layout for this context. The one with fewest models needs least."""
-    return isinstance(_fitted(case, _drafts(case)[-1], context), Layout)
+    options = _options(case, _drafts(case)[-1], context)
+    return any(isinstance(_fit(case.site, case.settings, one), Layout) for one in options)
 
 
 def _drafts(case: Case) -> tuple[ModelShape | None, ...]:
@@ -170,14 +172,20 @@ def _drafts(case: Case) -> tuple[ModelShape | None, ...]:
 
 
 def _fitted(case: Case, draft: ModelShape | None, context: int) -> Layout | Shortfall:
-    site, settings = case.site, case.settings
-    layout = lay_out(
-        site.device, site.dtype, site.computes, settings, target=case.target, draft=draft, context=context
-    )
-    found = [_fit(site, settings, one) for one in (layout, *_swept(site, layout))]
+    found = [_fit(case.site, case.settings, one) for one in _options(case, draft, context)]
     fit = [one for one in found if isinstance(one, Layout)]
     # most layers on the device, then long segments, then what comes first
     return max(fit, key=lambda one: (one.on_chip, one.segment)) if fit else found[0]
+
+
+def _options(case: Case, draft: ModelShape | None, context: int) -> Iterator[Layout]:
+    """What may be fitted: the usual layout first, then those whose prefills stream their past."""
+    site, target = case.site, case.target
+    layout = lay_out(
+        site.device, site.dtype, site.computes, case.settings, target=target, draft=draft, context=context
+    )
+    yield layout
+    yield from _swept(site, layout)
 
 
 def _swept(site: Site, layout: Layout) -> Iterator[Layout]:
@@ -246,7 +254,7 @@ def _given_layers(settings: Settings, layout: Layout) -> int:
 
 
 def _fits_vram(site: Site, layout: Layout) -> bool:
-    return _total(vram_lines(layout, site.vram_reserve)) <= site.vram_free
+    return vram_bytes(layout, site.vram_reserve) <= site.vram_free
 
 
 def _most_resident(site: Site, layout: Layout) -> Layout | None:
@@ -255,7 +263,7 @@ def _most_resident(site: Site, layout: Layout) -> Layout | None:
     if _fits_vram(site, all_but_one):
         return all_but_one
     none = replace(layout, on_chip=0)
-    room = site.vram_free - _total(vram_lines(none, site.vram_reserve))
+    room = site.vram_free - vram_bytes(none, site.vram_reserve)
     # below, a layer takes its KV cache and nothing else
     return replace(layout, on_chip=room // none.layer_kv_bytes) if room >= 0 else None
 

@@ -19,9 +19,10 @@ from core.hardware.facts import Hardware
 from core.model.gguf_sizes import ROUNDED, in_format
 from core.model.shapes import CODED_ROWS, DTYPE_BYTES, ModelShape
 from core.planning import costs
-from core.planning.budget import Layout, disk_lines, host_lines, vram_lines
+from core.planning.budget import disk_lines, host_lines, vram_lines
 from core.planning.fitting import Case, Shortfall, Site, fitted, longest, site_of, smallest
 from core.planning.known import NOTHING, Known
+from core.planning.layout import Layout
 from core.planning.notes import notes_for, tuning_notes
 from core.planning.plan import AUTO_CONTEXT, BudgetLine, Plan
 from core.planning.refusal import refusal

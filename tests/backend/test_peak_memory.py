@@ -21,7 +21,7 @@ from core.model.config import from_source
 from core.model.llama import LlamaModel
 from core.model.loader import build
 from core.model.shapes import ModelShape
-from core.planning import budget
+from core.planning import budget, layout
 from core.planning.plan import Plan
 from core.planning.planner import plan as make_plan
 from tests.backend.allocator import Accounting, CachingAllocator
@@ -116,7 +116,7 @@ class Card:
         machine = imagined_hardware(gpu="RTX 4090", ram_gib=128)
         self.plan: Plan = make_plan(machine, self.settings, target=self.shape)
         if swept:  # where two whole layers do not fit
-            less = (self.plan.bytes_in("VRAM") - budget.MIB) / budget.GIB
+            less = (self.plan.bytes_in("VRAM") - layout.MIB) / budget.GIB
             self.plan = make_plan(machine, replace(self.settings, vram_gib=less), target=self.shape)
         assert self.plan.swept_prefill == swept
         backend = cuda.backend(torch.bfloat16, on="meta")
@@ -126,7 +126,7 @@ class Card:
             from_source(source, name=name, eos=None),
             NoWeights(SHAPES[name], accounting),
             backend,
-            positions=CONTEXT + budget.OVERRUN,
+            positions=CONTEXT + layout.OVERRUN,
         )
         # as the product does: the middle level's memory when the model is loaded, then the cache
         store = self._retrieval(FullKVCache(self.model.config.kv_shape, 256, backend)).store

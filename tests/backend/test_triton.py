@@ -19,7 +19,7 @@ from core.backend.triton.attention import MOST_ROWS, DecodeAttention, _chunks, _
 from core.backend.triton.build import Variant, variants
 from core.backend.triton.driver import Driver, DriverError
 from core.backend.triton.sizes import FOLDER, MOST_SPLITS
-from core.planning.budget import CHUNK_RETRIEVAL
+from core.planning.layout import CHUNK_RETRIEVAL
 from tests.backend.fake_driver import TRITON, Library, promise
 from tests.backend.reference import material
 

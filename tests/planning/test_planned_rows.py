@@ -11,7 +11,7 @@ from core.errors import PlanError
 from core.hardware.gpus import imagined_hardware
 from core.model.catalogue import find
 from core.model.gguf_sizes import in_format
-from core.planning import budget, costs
+from core.planning import budget, costs, layout
 from core.planning.fitting import site_of
 from core.planning.plan import Plan
 from core.planning.planner import plan
@@ -194,4 +194,4 @@ def test_what_prefill_copies_on_a_cpu_is_counted():
     )
     found = planned(hardware, "Llama-3.1-8B-Instruct", context=16_384)
     (work,) = (line.bytes for line in found.budget if line.name == budget.WORK_PREFILL)
-    assert work == pytest.approx(359 * budget.MIB, rel=0.25)
+    assert work == pytest.approx(359 * layout.MIB, rel=0.25)
