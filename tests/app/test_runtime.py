@@ -123,6 +123,16 @@ def test_room_is_told_while_an_answer_is_written_and_refused_without_an_engine(m
         runtime.card(BOOK)
 
 
+def test_whoever_asks_an_engine_that_is_gone_hears_so_at_once(make):
+    """An app that was closed twice waited a minute for what nobody could store."""
+    runtime = make()
+    runtime.close()
+    began = time.monotonic()
+    runtime.save(60)
+    assert isinstance(failed := last(ask(runtime)), Failed) and "not running" in failed.message
+    assert time.monotonic() - began < 30
+
+
 def test_killed_engine_is_started_again_and_the_conversation_goes_on(make, monkeypatch):
     """kill -9 in the middle of an answer: a message, a new engine, the same history."""
     monkeypatch.setenv("SCRIPT_SLOW", "0.05")
