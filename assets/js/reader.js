@@ -53,7 +53,7 @@
   };
   let later = 0;
   document.addEventListener("scroll", (event) => {
-    hide();
+    offer();                                     // beside the selected words, wherever they are now
     if (event.target !== shown) return;
     clearTimeout(later);
     later = setTimeout(() => {
@@ -100,7 +100,7 @@
     const start = place?.closest("p[data-offset]") ?? topmost(pane());
     return start && { start, words: (place ?? start).innerText.trim() };
   };
-  document.addEventListener("selectionchange", () => {
+  const offer = () => {
     const found = selected(), bar = tools();
     if (!bar) return;
     const box = found?.range.getBoundingClientRect(), edge = pane()?.getBoundingClientRect();
@@ -108,7 +108,8 @@
     if (bar.hidden) return;
     bar.style.left = `${Math.max(8, Math.min(innerWidth - bar.offsetWidth - 8, box.left))}px`;
     bar.style.top = `${Math.max(8, Math.min(innerHeight - bar.offsetHeight - 8, box.bottom + 8))}px`;
-  });
+  };
+  document.addEventListener("selectionchange", offer);
   const cite = async ({ words, start }) => {
     const where = [pane().dataset.source.trim(), start.dataset.page].filter(Boolean).join(", ");
     await navigator.clipboard.writeText(`“${words}”\n${where}`);

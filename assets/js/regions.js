@@ -4,13 +4,27 @@
   const sizes = new WeakMap();                 // region -> how many nodes each of its blocks has
   const shelf = document.createElement("template");
 
-  // a button drawn anew is the same button to whoever stands on it
-  const focused = (region) => {
-    const fold = region.contains(document.activeElement) && document.activeElement.matches("summary")
-      && document.activeElement.parentElement.dataset.fold;
+  // a button or a box drawn anew is the same one to whoever stands on it
+  const named = (one) => {
+    const { fold } = one.matches("summary") ? one.parentElement.dataset : {};
     if (fold) return `[data-fold="${fold}"] > summary`;
-    const { act, id } = region.contains(document.activeElement) ? document.activeElement.dataset : {};
+    const { act, id, note } = one.dataset;
+    if (note) return `[data-note="${CSS.escape(note)}"]`;
     return act && `[data-act="${act}"]${id ? `[data-id="${CSS.escape(id)}"]` : ""}`;
+  };
+  const focused = (region) => {
+    const one = document.activeElement;
+    const name = region.contains(one) && named(one);
+    if (!name) return () => {};
+    const typed = one.matches("input[type=text], textarea") && [one.value, one.selectionStart, one.selectionEnd];
+    return () => {
+      const again = region.querySelector(name);
+      if (!again || region.contains(document.activeElement)) return;
+      again.focus();
+      if (!typed) return;
+      again.value = typed[0];
+      again.setSelectionRange(typed[1], typed[2]);
+    };
   };
 
   // what a person has folded of the panel stays so, also tomorrow
@@ -23,7 +37,7 @@
   const show = (region, [stay, ...blocks]) => {
     const counts = (sizes.get(region) ?? []).slice(0, stay);
     const nodes = counts.reduce((sum, count) => sum + count, 0);
-    const before = { focus: focused(region), unfolded: [...region.querySelectorAll("details")].map((part) => part.open) };
+    const refocus = focused(region), unfolded = [...region.querySelectorAll("details")].map((part) => part.open);
     while (region.childNodes.length > nodes) region.lastChild.remove();
     for (const html of blocks) {
       shelf.innerHTML = html;
@@ -32,9 +46,9 @@
     }
     sizes.set(region, counts);
     region.toggleAttribute("data-filled", counts.length > 0);
-    if (before.focus && !region.contains(document.activeElement)) region.querySelector(before.focus)?.focus();
-    region.querySelectorAll("details").forEach((part, at) => { part.open ||= Boolean(before.unfolded[at]); });
+    region.querySelectorAll("details").forEach((part, at) => { part.open ||= Boolean(unfolded[at]); });
     for (const part of region.querySelectorAll("details[data-fold]")) part.open = !folded(part.dataset.fold);
+    refocus();
   };
 
   // what is being typed outlives the page: one that loads itself anew, one reloaded by hand, one whose app has died

@@ -300,7 +300,7 @@ def test_a_model_is_downloaded_paused_and_switched_to(serve, open_page, home, mo
         models.start()
         page = open_page(serve(engine(), models=models))
         page.wait_for_selector(".model-current:has-text('SmolLM2 135M Instruct')")
-        row = ".model:has-text('Qwen2.5-3B-Instruct')"
+        row = ".model:has-text('Qwen2.5 3B Instruct')"
         page.click(".models summary:has-text('more')")
         assert "Qwen Research License" in page.inner_text(row)
         page.click(f"{row} [data-act=fetch-model]")
@@ -309,9 +309,9 @@ def test_a_model_is_downloaded_paused_and_switched_to(serve, open_page, home, mo
         page.wait_for_selector(".fetching:has-text('Paused')")
         hub.pace_s = 0.0
         page.click(".fetching [data-act=fetch-model]")
-        page.wait_for_selector(".model-current:has-text('Qwen2.5-3B-Instruct')")
+        page.wait_for_selector(".model-current:has-text('Qwen2.5 3B Instruct')")
         page.wait_for_selector(".fetching", state="detached")
-        assert "Qwen2.5-3B-Instruct" in page.inner_text(".engine")
+        assert "Qwen2.5 3B Instruct" in page.inner_text(".engine")
 
 
 def test_the_server_is_locked_to_this_browser(serve, open_page, browser):

@@ -63,6 +63,10 @@ def test_a_selected_passage_is_copied_with_its_source_and_marked(reading):
     reading.context.grant_permissions(["clipboard-read", "clipboard-write"])
     words = reading.evaluate("document.querySelector('.reader-text p[data-offset]').innerText.slice(4, 40)")
     reading.evaluate(SELECT, words)
+    bar = "document.querySelector('.selected').getBoundingClientRect().top"
+    before = reading.evaluate(bar)
+    reading.evaluate("document.querySelector('.reader-text').scrollTop += 12")
+    reading.wait_for_function(f"{bar} === {before - 12}")  # it stays, beside the words
     reading.click("[data-cited]")
     copied = reading.evaluate("navigator.clipboard.readText()")
     title = reading.inner_text(".reader-text h3")

@@ -116,6 +116,12 @@ def test_updates_leave_alone_what_a_person_is_doing(serve, open_page, drop, samp
     selected = page.evaluate("getSelection().toString()")
     page.click(".topbar-tools [data-toggle=settings]")
     page.fill("#set-temperature", "0.9")
+    box = page.query_selector("#set-temperature")
+    box.evaluate("box => box.setSelectionRange(1, 2)")
+    serve.desk.choose("summary_length", "chapters")  # draws the settings anew, as a measured size does
+    page.wait_for_function("box => !box.isConnected", arg=box)
+    now = "({ id, selectionStart: from, selectionEnd: to }) => [id, from, to]"
+    assert page.evaluate(f"({now})(document.activeElement)") == ["set-temperature", 1, 2]
     grown = "count => document.querySelectorAll('#live-text > *').length > count"
     page.wait_for_function(grown, arg=page.locator("#live-text > *").count())
     assert page.input_value("#question textarea") == "My next question"
