@@ -23,6 +23,7 @@ _TABLE: dict[int, str | None] = {
     **dict.fromkeys((*range(0xD800, 0xE000), 0xFFFE, 0xFFFF), None),
 }
 _PLAIN = re.compile(r"[\n\t\x20-\x7e]*\Z")
+_EMPHASIS = re.compile(r"(?<![\w_])_(?=[^\s_])([^_]{1,300})(?<=\S)_(?![\w_])")
 _RUN_OF_SPACE = re.compile(r"[ \t]+")
 # what UTF-8 read as Windows-1252 or Latin-1 leaves behind: â€™ Ã© Â« and their kind
 _MOJIBAKE = re.compile(r"â€[\x80-\xbf™œ\x9d˜¦“”]|Ã[\x80-\xbf¡-¿€‚ƒ„…†‡ˆ‰Š‹ŒŽ‘’“”•–—˜™š›œžŸ]|Â[\xa0-\xbf]|ï»¿")
@@ -35,6 +36,13 @@ def tidy(text: str) -> str:
     if _PLAIN.match(text):
         return text
     return unicodedata.normalize("NFC", text.replace("\r\n", "\n").replace("\r", "\n")).translate(_TABLE)
+
+
+def without_emphasis(text: str) -> str:
+    """The text without the underscores around words that stand for italics in plain texts. Names with
+    underscores inside and rows of them (blanks to be filled in) stay.
+    """
+    return _EMPHASIS.sub(r"\1", text)
 
 
 def one_line(text: str) -> str:

@@ -10,7 +10,7 @@ from core.errors import UserError
 from core.text.words import translated as _
 
 # Counts on whenever the same file gives another text or other chapters than before.
-READER_VERSION = 3
+READER_VERSION = 4
 
 
 @dataclass(frozen=True, slots=True)

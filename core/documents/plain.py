@@ -8,7 +8,7 @@ import re
 from statistics import median
 
 from core.documents.blocks import Block, Manuscript
-from core.documents.clean import paragraph, repair_mojibake, tidy
+from core.documents.clean import paragraph, repair_mojibake, tidy, without_emphasis
 from core.documents.decode import decode
 from core.documents.headings import Heading, read_heading
 from core.documents.plain_pages import without_pages
@@ -98,7 +98,7 @@ def _paragraphs(text: str) -> list[str]:
         raw = _BLANKS.split(text)
     wrap = sorted(filled)[int(len(filled) * 0.9)]
     pieces = [piece for part in raw for piece in _split_heading(part)]
-    return [joined for piece in pieces if (joined := _joined(piece, wrap))]
+    return [without_emphasis(joined) for piece in pieces if (joined := _joined(piece, wrap))]
 
 
 def _by_indent(lines: list[str]) -> list[str]:

@@ -105,6 +105,28 @@ def test_healthy_text_is_left_as_it_is(tmp_path: Path):
     assert document.text == text and not document.warnings
 
 
+@pytest.mark.parametrize(
+    "line, read",
+    [
+        (
+            "“_Now_!” he said, and read the _Pall Mall Gazette_.",
+            "“Now!” he said, and read the Pall Mall Gazette.",
+        ),
+        (
+            "The ship _Thunder\nChild_ came up the river, and nobody spoke a word, so near it was.",
+            "The ship Thunder\nChild came",
+        ),
+        ("It calls read_text and __init__ with 5_000_000 of them.", "read_text and __init__ with 5_000_000"),
+        ("Fill in your name: ____________ and _the date_.", "name: ____________ and the date."),
+    ],
+)
+def test_underscores_that_stand_for_italics_go(line: str, read: str, tmp_path: Path):
+    """Answers and quotations had them in the middle of their sentences."""
+    path = tmp_path / "told.txt"
+    path.write_text(f"Chapter 1\n\n{line}\n\nThe end came soon after that, and all of them went home.\n")
+    assert read in read_document(path).text
+
+
 def test_wrapped_lines_are_joined_and_verse_is_not(tmp_path: Path):
     prose = (
         "It was late in the year when the two of them set out upon the\nroad that leads over the hills to "
