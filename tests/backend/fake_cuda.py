@@ -83,10 +83,13 @@ class Event:
 
 
 class Driver:
-    """cudart. `refuses_from`: the system lets no more bytes than these be page-locked."""
+    """cudart. `refuses_from`: the system lets no more bytes than these be page-locked. `times_locked`: how
+    often something was, wherever it lay.
+    """
 
     def __init__(self) -> None:
         self.locked: dict[int, int] = {}
+        self.times_locked = 0
         self.refuses_from: int | None = None
         self.refusals = 0
 
@@ -100,6 +103,7 @@ class Driver:
             self.refusals += 1
             return 2  # cudaErrorMemoryAllocation
         self.locked[address] = size
+        self.times_locked += 1
         return 0
 
     def cudaHostUnregister(self, address: int) -> int:  # noqa: N802

@@ -9,9 +9,10 @@ import torch
 
 from core.backend.kv_rows import row_bytes
 from core.errors import UserError
+from core.hardware.gpus import imagined_gpu
 from core.model.catalogue import find
 from core.model.shapes import ModelShape
-from core.planning.costs import best_speculation, expected_tokens
+from core.planning.costs import HostKV, best_speculation, expected_tokens, gpu_speeds, pass_s
 
 LLAMA = {
     "model_type": "llama",
@@ -136,6 +137,21 @@ def test_a_row_of_codes_is_counted_as_it_is_kept():
 )
 def test_expected_tokens_per_round(p, gamma, tokens):
     assert expected_tokens(p, gamma) == pytest.approx(tokens, rel=0.01)
+
+
+def test_what_is_not_page_locked_hides_behind_nothing():
+    """Its copy holds up the thread that launches: its time comes on top of the computation's, at half the
+    rate. What is page-locked is on the bus meanwhile.
+    """
+    shape, speeds = find("Llama-3.1-8B-Instruct").shape, gpu_speeds(imagined_gpu("RTX 4090"), "bfloat16")
+
+    def taken(host: HostKV | None) -> float:
+        return pass_s(shape, "bfloat16", rows=8, kv_tokens=4096, speeds=speeds, host=host)
+
+    compute = taken(None)
+    size = int(0.5 * compute * speeds.bus)  # half as long on the bus as it computes
+    assert taken(HostKV(pinned_bytes=size)) == compute
+    assert taken(HostKV(pageable_bytes=size)) == pytest.approx(2 * compute)
 
 
 def test_the_published_4090_time_comes_out_of_the_round():

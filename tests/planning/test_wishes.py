@@ -71,6 +71,9 @@ def test_windows_pins_two_fifths():
     pageable = [line for line in windows.budget if line.name == budget.KV_PAGEABLE]
     assert windows.bytes_in("pinned RAM") == int(0.4 * 96 * GIB)
     assert pageable[0].bytes > 0
+    # what no code makes, such as blocks on the way to the card, has no line
+    in_ram = {line.name for line in windows.budget if line.place == "RAM"}
+    assert in_ram == {budget.KV_PAGEABLE, budget.PROGRAM, budget.KEPT_FREE}
     assert windows.expected_tbt_ms > linux.expected_tbt_ms
     assert any("half the rate" in note for note in windows.notes)
     assert not any("half the rate" in note for note in linux.notes)
