@@ -2,7 +2,8 @@
 image, a handle, and an array of pointers to arguments.
 
 A launch is done on the CPU, over the very addresses it was given: by Triton's interpreter from the kernels'
-own source where Triton is installed (`interpret`), else by what the source promises (`promise`).
+own source where the Triton they are built with is installed (`interpret`), else by what the source promises
+(`promise`).
 """
 
 from __future__ import annotations
@@ -12,14 +13,14 @@ import json
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from importlib.util import find_spec
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import torch
 from torch.utils._python_dispatch import _disable_current_modes, _get_current_dispatch_mode
 
 from core.backend.codes import Planes
-from core.backend.triton.build import Variant, variants
+from core.backend.triton.build import COMPILER, Variant, variants
 from tests.recording import Recording
 
 Grid = tuple[int, int, int]
@@ -34,7 +35,17 @@ NUMBERS = {
     "*i8": torch.int8,
     "*u8": torch.uint8,
 }
-TRITON = find_spec("triton") is not None
+
+
+def _has_compiler() -> bool:
+    """torch's builds for cards bring a Triton of their own, of another version: not what is tried here."""
+    try:
+        return version("triton") == COMPILER
+    except PackageNotFoundError:
+        return False
+
+
+TRITON = _has_compiler()
 if TRITON:
     # before it is imported: it decides then whether its own functions can be interpreted
     os.environ["TRITON_INTERPRET"] = "1"
