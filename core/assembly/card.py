@@ -1,5 +1,5 @@
-"""What works on this card, tried in small: kernels, copies, recordings, memory, and one answer by TriForce
-beside plain decoding. Finds no speeds worth planning with.
+"""What works on this card, or on the CPU where there is none, tried in small: kernels, copies, recordings,
+memory, and one answer by TriForce beside plain decoding. Finds no speeds worth planning with.
 """
 
 from __future__ import annotations
@@ -197,7 +197,10 @@ def _copies(backend: Backend) -> Finding:
         host.zero_()
         rates[f"{name}_to_host_gb_per_s"] = _rate(backend, host, device, back=True)
         ok &= torch.equal(host, rows)
-    said = _("{pinned:.1f} GB/s to the card and {back:.1f} back, {ordinary:.1f} from ordinary memory").format(
+    said = _("{pinned:.1f} GB/s to the card and {back:.1f} back, {ordinary:.1f} from ordinary memory")
+    if backend.device.type == "cpu":
+        said = _("{pinned:.1f} GB/s inside the computer's memory: without a card no bus is crossed")
+    said = said.format(
         pinned=rates["pinned_to_device_gb_per_s"],
         back=rates["pinned_to_host_gb_per_s"],
         ordinary=rates["ordinary_to_device_gb_per_s"],
@@ -293,5 +296,5 @@ def _answers(backend: Backend) -> Finding:
     ok = plain == streamed == speculated and len(plain) == ANSWER
     said = _("{tokens} tokens by TriForce from host memory are those of plain decoding").format(tokens=ANSWER)
     if not ok:
-        said = _("TriForce and plain decoding give different texts; answers of this card cannot be trusted")
+        said = _("TriForce and plain decoding give different texts; answers of this device cannot be trusted")
     return Finding(_("answers"), ok, said, {"same": ok})

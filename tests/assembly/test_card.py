@@ -38,6 +38,8 @@ def test_all_is_well_on_the_cpu():
     assert findings(RecordingBackend())["recordings"].ok
     text = format_findings(list(found.values()))
     assert "48 tokens by TriForce" in text and "BROKEN" not in text
+    # no word of a card that is not there
+    assert "to the card" not in text and "no bus is crossed" in found["copies"].said
 
 
 def test_without_a_card_the_kernels_are_tried_that_answer(monkeypatch: pytest.MonkeyPatch):
