@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import time
@@ -290,7 +291,13 @@ def _backend(case: Case, plan: Plan, bench: Bench) -> Backend:
     torch.cuda.reset_peak_memory_stats()
     cap = int((CARD_GIB - KEPT_GIB) * GIB) if case.capped else None
     made = RoundingCuda if case.coded else CudaBackend
-    return made(torch.bfloat16, index=plan.gpu_index, memory_cap_bytes=cap)
+    return made(
+        torch.bfloat16,
+        index=plan.gpu_index,
+        memory_cap_bytes=cap,
+        keep_free_bytes=plan.keep_free_bytes,
+        page_lock_bytes=plan.page_lock_bytes,
+    )
 
 
 def _bench(options: argparse.Namespace, out_of_time: Callable[[], bool]) -> Bench:
@@ -304,6 +311,8 @@ def _bench(options: argparse.Namespace, out_of_time: Callable[[], bool]) -> Benc
             f"This benchmark needs a CUDA GPU: {bus['problem']}. --tiny tests the program without one."
         )
     print("bus", json.dumps(bus), flush=True)
+    # torch is asked before there is a backend, and remembers how GPUs were numbered then
+    os.environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
     speeds = measured_speeds(torch.device("cuda", machine.gpus[0].index), bus["h2d_gb_per_s"])
     return Bench(_real_source(options), machine, speeds, False, out_of_time)
 

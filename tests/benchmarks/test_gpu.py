@@ -5,6 +5,8 @@ limit holds.
 from __future__ import annotations
 
 import json
+import os
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -16,6 +18,11 @@ from benchmarks.passes import between, expectation
 from benchmarks.rounded import RoundingCpu, rounded
 from benchmarks.store import load
 from core.backend.cpu import CpuBackend
+from core.hardware.gpus import imagined_hardware
+from core.model.gguf_sizes import ROUNDED, in_format
+from core.planning.planner import plan as make_plan
+from tests.backend.fake_cuda import GIB, FakeCuda
+from tests.planning.imagined import planned
 
 
 def run(folder: Path, *more: str) -> int:
@@ -124,6 +131,50 @@ def test_quick_is_the_headline_alone(tmp_path: Path):
         gpu.Case(gpu.LLAMA_2_7B, 130_048, True),
         gpu.Case(gpu.LLAMA_3_8B, 130_048, True, coded=True),
     )
+
+
+@pytest.mark.parametrize(("case", "share"), [(gpu.CASES[0], 22.5 / 80), (gpu.CASES[4], 0.5)])
+def test_a_card_is_used_within_the_plan(monkeypatch: pytest.MonkeyPatch, case: gpu.Case, share: float):
+    """On Windows nothing else says where to stop: page-locking until graphics calls fail, or a device whose
+    memory spills, would be measured as the product's.
+    """
+    cuda = FakeCuda().install(monkeypatch)
+    monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda: None)
+    machine = imagined_hardware(gpu="RTX 4090", ram_gib=96, system="Windows")
+    plan = replace(
+        planned(machine, "Llama-3.2-1B-Instruct", context=4096),
+        page_lock_bytes=10_000,
+        keep_free_bytes=10 * GIB,
+    )
+    backend = gpu._backend(case, plan, SimpleNamespace(tiny=False))
+    assert cuda.fractions == [share]
+    tensors = [backend.host_memory((1000,), torch.float16) for _ in range(6)]
+    assert cuda.driver.locked_bytes == 10_000 and len(tensors) == 6
+
+
+def test_gpus_are_numbered_before_torch_is_asked(monkeypatch: pytest.MonkeyPatch):
+    """It asks the driver once: what is set later comes too late, and another card is measured."""
+    monkeypatch.setenv("CUDA_DEVICE_ORDER", "x")  # restored afterwards
+    monkeypatch.delenv("CUDA_DEVICE_ORDER")
+    monkeypatch.setattr(gpu, "probe", lambda measure: imagined_hardware(gpu="RTX 4090", ram_gib=96))
+    monkeypatch.setattr(gpu, "measure_bus", lambda index: {"h2d_gb_per_s": 25.0})
+    monkeypatch.setattr(gpu, "_real_source", lambda options: None)
+    orders = []
+    monkeypatch.setattr(
+        gpu, "measured_speeds", lambda device, rate: orders.append(os.environ.get("CUDA_DEVICE_ORDER"))
+    )
+    gpu._bench(SimpleNamespace(tiny=False), lambda: False)
+    assert orders == ["PCI_BUS_ID"]
+
+
+@pytest.mark.parametrize("system", ["Linux", "Windows"])
+@pytest.mark.parametrize("case", gpu.CASES[: gpu.QUICK], ids=lambda case: case.name)
+def test_the_headline_has_a_plan_on_the_card_it_is_for(case: gpu.Case, system: str):
+    """A refusal there would be found out by whoever has the card, after minutes."""
+    shape = in_format(case.shape, case.shape.name, ROUNDED[4]) if case.coded else case.shape
+    settings = gpu._settings(case, case.context + 300, SimpleNamespace(tiny=False))
+    machine = imagined_hardware(gpu="RTX 4090", ram_gib=128, system=system)
+    assert make_plan(machine, settings, target=shape).context_tokens >= case.context
 
 
 def test_matrices_are_rounded_to_the_nearest_codes():
