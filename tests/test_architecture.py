@@ -39,7 +39,7 @@ PROTOCOLS = ("core.backend.base", "core.backend.codes", "core.backend.heap")
 # the retrieval cache is also named by what refreshes and measures it
 CONCRETE_CACHES = ("core.cache.full", "core.cache.offloaded", "core.cache.streaming")
 CONCRETE_BACKENDS = ("core.backend.cpu", "core.backend.cuda")
-TORCH_CUDA = ("core.backend.cuda", "core.hardware.child")
+TORCH_CUDA = ("core.backend.cuda", "core.backend.cuda_streams", "core.hardware.child")
 
 
 def modules(*packages: str) -> list[str]:

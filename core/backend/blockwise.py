@@ -9,7 +9,7 @@ from typing import Protocol
 
 import torch
 
-from core.backend.base import joined, merge_into
+from core.backend.joining import joined, merge_into
 from core.backend.kernels import Kernel
 from core.backend.kv_rows import numbers, run_of
 from core.backend.pieces import PIECE_TOKENS

@@ -19,20 +19,9 @@ import torch.nn.functional as F
 
 from core.backend import blockwise
 from core.backend import slots as by_slots
-from core.backend.base import (
-    InOne,
-    LayerParts,
-    Linear,
-    Mark,
-    Memory,
-    Replay,
-    Rows,
-    Sums,
-    joined,
-    merge,
-    merge_into,
-)
+from core.backend.base import InOne, LayerParts, Linear, Mark, Memory, Replay, Rows, Sums
 from core.backend.codes import Planes
+from core.backend.joining import joined, merge, merge_into
 from core.backend.kv_rows import run_of
 from core.backend.linear import FloatLinear
 from core.backend.linear_coded import CodedLinear, CodedRows, Decoder

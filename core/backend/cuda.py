@@ -1,4 +1,4 @@
-"""The CUDA backend: library kernels for attention, page-locked host memory, copies on a stream of their own.
+"""The CUDA backend: library kernels for attention, compiled ones where they serve, page-locked host memory.
 Knows no caches or models.
 """
 
@@ -19,9 +19,10 @@ import torch.nn.functional as F
 
 from core.backend import blockwise, kernels
 from core.backend import slots as by_slots
-from core.backend.base import InOne, LayerParts, Linear, Mark, Memory, Replay, Rows, Sums
+from core.backend.base import InOne, LayerParts, Linear, Memory, Replay, Rows, Sums
 from core.backend.codes import Planes
 from core.backend.compiled import CODED_KV, PRODUCTS
+from core.backend.cuda_streams import WARM_UPS, CudaCopies, Recorder
 from core.backend.kv_rows import CODES
 from core.backend.linear import FloatLinear
 from core.backend.linear_coded import CodedLinear, CodedRows, Decoder
@@ -42,8 +43,6 @@ _FULL = (
     "CUBLAS_STATUS_NOT_INITIALIZED",
     "CUDNN_STATUS_ALLOC_FAILED",
 )
-# passes before one is recorded: libraries make their handles, workspaces and choices in the first ones
-_WARM_UPS = 3
 _TIMES = 5  # measurements of a kernel on trial, each of a few calls; the median counts
 _CALLS = 4
 
@@ -86,7 +85,7 @@ class CudaBackend:
         # by head_dim and type of rows; None: the library's serves
         self._compiled: dict[tuple[int, torch.dtype], DecodeAttention | None] = {}
         self._product: by_slots.Product | None = None
-        self._recorder: _Recorder | None = None
+        self._recorder: Recorder | None = None
         self._recording_failed = False
         torch.cuda.set_device(self.device)
         own = weakref.WeakMethod(self._clear_refusal)  # the pool outlives this by what is still in use
@@ -261,14 +260,14 @@ class CudaBackend:
 
     def _seconds(self, run: Callable[[], object]) -> float:
         times = []
-        for _time in range(_WARM_UPS + _TIMES):
+        for _time in range(WARM_UPS + _TIMES):
             torch.cuda.synchronize(self.device)
             started = time.perf_counter()
             for _call in range(_CALLS):
                 run()
             torch.cuda.synchronize(self.device)
             times.append((time.perf_counter() - started) / _CALLS)
-        return median(times[_WARM_UPS:])
+        return median(times[WARM_UPS:])
 
     def capture(self, run: Callable[[], torch.Tensor]) -> Replay | None:
         """See Backend. A CUDA graph. After one failure none is tried any more: what failed would fail again,
@@ -277,7 +276,7 @@ class CudaBackend:
         if self._recording_failed:
             return None
         try:
-            self._recorder = self._recorder or _Recorder(self.device)
+            self._recorder = self._recorder or Recorder(self.device)
             return self._recorder.record(run)
         # out of memory is one too; ending a broken recording hides what broke it
         except RuntimeError as error:
@@ -353,94 +352,3 @@ class CudaBackend:
     def copies(self) -> CudaCopies:
         """See Backend."""
         return CudaCopies(self.device)
-
-
-class _Recorder:
-    """Records CUDA graphs that share one pool of memory, on a stream beside the computation's.
-
-    Sharing is safe because no two run at once and what a graph returns is kept, so no other is given its
-    memory (https://docs.pytorch.org/docs/stable/notes/cuda.html#graph-memory-management).
-    """
-
-    def __init__(self, device: torch.device) -> None:
-        self._device = device
-        self._stream = torch.cuda.Stream(device)
-        self._pool = torch.cuda.graph_pool_handle()
-
-    def record(self, run: Callable[[], torch.Tensor]) -> Replay:
-        """See Backend.capture. Raises RuntimeError when it cannot be recorded."""
-        current = torch.cuda.current_stream(self._device)
-        self._stream.wait_stream(current)
-        try:
-            # its own `with`: a broken recording does not put the stream back
-            with torch.cuda.stream(self._stream):
-                for _ in range(_WARM_UPS):
-                    run()
-                graph = torch.cuda.CUDAGraph()
-                with torch.cuda.graph(
-                    graph, pool=self._pool, stream=self._stream, capture_error_mode="thread_local"
-                ):
-                    out = run()
-        finally:
-            current.wait_stream(self._stream)
-
-        def replay() -> torch.Tensor:
-            graph.replay()
-            return out
-
-        return replay
-
-
-class CudaCopies:
-    """Copies on one stream beside the computation's. Each waits for what was computed before it was asked
-    for; the rest is by events.
-    """
-
-    def __init__(self, device: torch.device) -> None:
-        self.bytes_to_device = 0
-        self._device = device
-        self._stream = torch.cuda.Stream(device)
-
-    def to_device(self, target: torch.Tensor, source: torch.Tensor) -> None:
-        """See Copies."""
-        self.bytes_to_device += source.nbytes
-        self._copy(target, source)
-
-    def to_host(self, target: torch.Tensor, source: torch.Tensor) -> None:
-        """See Copies."""
-        self._copy(target, source)
-
-    def mark(self) -> Mark:
-        """See Copies."""
-        event = torch.cuda.Event()
-        event.record(self._stream)
-        return event
-
-    def wait(self, mark: Mark) -> None:
-        """See Copies."""
-        torch.cuda.current_stream(self._device).wait_event(mark)
-
-    def finish(self, mark: Mark) -> None:
-        """See Copies."""
-        mark.synchronize()
-
-    def _copy(self, target: torch.Tensor, source: torch.Tensor) -> None:
-        self._stream.wait_stream(torch.cuda.current_stream(self._device))
-        with torch.cuda.stream(self._stream):
-            for into, rows in contiguous_runs(target, source):
-                into.copy_(rows, non_blocking=True)
-        if os.name == "nt":
-            self._stream.query()  # its driver gathers what was asked for until somebody looks
-
-
-def contiguous_runs(
-    target: torch.Tensor, source: torch.Tensor
-) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """Pairs of contiguous pieces: torch would carry anything else through a temporary copy, and wait for
-    it.
-    """
-    if target.is_contiguous() and source.is_contiguous():
-        yield target, source
-        return
-    for into, rows in zip(target, source, strict=True):
-        yield from contiguous_runs(into, rows)

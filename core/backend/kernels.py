@@ -14,7 +14,7 @@ from typing import Protocol
 
 import torch
 
-from core.backend.base import merge_into
+from core.backend.joining import merge_into
 
 log = logging.getLogger(__name__)
 

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from core.backend import cpu
-from core.backend.base import merge
 from core.backend.cpu import CpuBackend
+from core.backend.joining import merge
 from tests.backend.reference import BLOCK, dense, material
 
 SHAPES = [

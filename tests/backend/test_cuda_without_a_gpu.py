@@ -20,8 +20,7 @@ import torch
 
 from core.ask import Params
 from core.assembly.models import new_backend
-from core.backend import cuda as product
-from core.backend import pinned
+from core.backend import cuda_streams, pinned
 from core.backend.cuda import CudaBackend
 from core.cache.offloaded import OffloadedKVCache
 from core.config import Settings
@@ -126,16 +125,13 @@ def test_a_closed_context_leaves_its_memory_to_the_next(cuda: FakeCuda):
     places = {one.data_ptr() for one in first}
     view = first.pop()[10:20]
     del first
-    gc.collect()
     for _book in range(3):
         again = [backend.host_memory((800,), torch.float16) for _ in range(2)]
         assert {one.data_ptr() for one in again} < places, "a slab of which a view is used is not free"
         assert all(bool(one.isfinite().all()) for one in again)
         del again
-        gc.collect()
     assert cuda.driver.times_locked == 3
     del view
-    gc.collect()
     large = backend.host_memory((2500,), torch.float16)
     assert cuda.driver.locked_bytes == large.nbytes
 
@@ -193,7 +189,7 @@ def test_on_windows_somebody_looks_after_each_copy(
     backend = cuda.backend()
     copies, here = backend.copies(), torch.zeros(2, 8)
     away = backend.host_memory((2, 8), torch.float32)
-    monkeypatch.setattr(product, "os", SimpleNamespace(name=system))
+    monkeypatch.setattr(cuda_streams, "os", SimpleNamespace(name=system))
     copies.to_device(here, away)
     copies.to_host(away, here)
     assert len(asked) == looks

@@ -16,8 +16,9 @@ import pytest
 import torch
 
 from core.backend import blockwise, kernels
-from core.backend.base import Sums, joined, merge
+from core.backend.base import Sums
 from core.backend.cpu import CpuBackend
+from core.backend.joining import joined, merge
 from core.backend.kv_rows import CODES, as_rows, numbers
 from core.backend.native.attention import NativeAttention
 from core.backend.native.library import library_path, torch_openmp

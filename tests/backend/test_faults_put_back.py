@@ -18,9 +18,10 @@ import torch
 from core.assembly import models
 from core.backend import blockwise, kernels, pinned
 from core.backend import cuda as product
-from core.backend.base import merge
 from core.backend.blockwise import Part
-from core.backend.cuda import CudaBackend, CudaCopies
+from core.backend.cuda import CudaBackend
+from core.backend.cuda_streams import CudaCopies, contiguous_runs
+from core.backend.joining import merge
 from core.backend.pinned import PinnedPool
 from core.hardware import gpus
 from core.planning import budget, fitting, planner
@@ -119,7 +120,7 @@ def copied_and_left(self: CudaCopies, target: torch.Tensor, source: torch.Tensor
     """On Windows as elsewhere."""
     self._stream.wait_stream(torch.cuda.current_stream(self._device))
     with torch.cuda.stream(self._stream):
-        for into, rows in product.contiguous_runs(target, source):
+        for into, rows in contiguous_runs(target, source):
             into.copy_(rows, non_blocking=True)
 
 
@@ -223,7 +224,6 @@ def test_a_fault_that_is_put_back_is_found(cuda: FakeCuda, monkeypatch: pytest.M
             found(FakeCuda().install(patch), patch)
 
     tried()
-    gc.collect()
     for one in put_back:
         monkeypatch.setattr(*one)
     with pytest.raises((AssertionError, RuntimeError, KeyError)):

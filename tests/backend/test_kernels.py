@@ -10,7 +10,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from core.backend import kernels
 from core.backend.blockwise import attend_blocks
-from core.backend.cuda import contiguous_runs
+from core.backend.cuda_streams import contiguous_runs
 from tests.backend.reference import dense, material
 from tests.backend.test_cpu_attention import SHAPES
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from core.backend import cuda as product
-from core.backend.cuda import CudaBackend, CudaCopies
+from core.backend.cuda import CudaBackend
+from core.backend.cuda_streams import CudaCopies, contiguous_runs
 from core.cache.base import KVShape
 from core.cache.disk import SnapshotFolder
 from core.cache.host import Gather, HostKV
@@ -135,7 +135,7 @@ def test_everything_that_is_shared_is_ordered(
 def no_order_behind_the_computation(self: CudaCopies, target: torch.Tensor, source: torch.Tensor) -> None:
     """A copy starts at once: a buffer is refilled under its reader."""
     with torch.cuda.stream(self._stream):
-        for into, rows in product.contiguous_runs(target, source):
+        for into, rows in contiguous_runs(target, source):
             into.copy_(rows, non_blocking=True)
 
 
