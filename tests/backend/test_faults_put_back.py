@@ -26,6 +26,7 @@ from core.backend.pinned import PinnedPool
 from core.hardware import gpus
 from core.planning import budget, fitting, planner
 from core.planning.costs import HostKV, Speeds
+from core.planning.layout import Layout
 from core.planning.plan import BudgetLine
 from installer import torch_build
 from installer.torch_build import Build, Driver
@@ -99,7 +100,7 @@ def spills(self: CudaBackend, dtype: torch.dtype, *, keep_free_bytes: object = N
     _backend(self, dtype, **more)
 
 
-def with_bounce_blocks(layout: budget.Layout, reserve: int) -> tuple[BudgetLine, ...]:
+def with_bounce_blocks(layout: Layout, reserve: int) -> tuple[BudgetLine, ...]:
     """A line for what nobody makes."""
     bounce = 2 * layout.block_bytes if layout.host_kv_split()[1] else 0
     return (*_host_lines(layout, reserve), *([BudgetLine("bounce blocks", bounce, "RAM")] if bounce else []))
