@@ -8,7 +8,9 @@ from benchmarks import measured, startup, store, tables
 from core.config import RULES
 
 
-@pytest.mark.parametrize("section", ["settings", "measured", "speed", "cards", "kv", "kernels", "tree"])
+@pytest.mark.parametrize(
+    "section", ["settings", "measured", "speed", "cards", "pcs", "kv", "kernels", "tree"]
+)
 def test_generated_sections_are_current(section):
     """A key without a row, a figure edited by hand, a model that no longer fits, a folder nobody explains."""
     if section == "tree" and not (tables.REPO / ".git").exists():
