@@ -157,6 +157,14 @@ def test_checksums_are_checksums():
         assert re.fullmatch(r"main|[0-9a-f]{40}", entry.revision), entry.name
 
 
+def test_what_a_publisher_replaces_is_fetched_as_it_was():
+    """A known checksum beside whatever is newest: the day its publisher replaces the file, nobody can fetch
+    it. Of these two no public source names a commit.
+    """
+    newest = {entry.name for entry in FILES if entry.revision == "main"}
+    assert newest == {"Qwen2.5-7B-Instruct-1M-Q4_K_M", "Qwen2.5-14B-Instruct-1M-Q4_K_M"}
+
+
 @pytest.mark.parametrize("name", list(catalogue.not_yet()))
 def test_what_does_not_run_yet_says_why(name):
     with pytest.raises(UserError, match="does not run here yet: (its queries|some of its layers)"):
