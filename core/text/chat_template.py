@@ -31,8 +31,9 @@ def pieces_of(given: Mapping[str, Any]) -> list[str | None]:
     text, its answer. The second is None where the template knows no system role: then the system text is to
     stand before the first user text.
 
-    `given["tokens"]` are the names of special tokens (bos_token and others). Thinking is off. Raises
-    ValueError where the template does not show a conversation as it is, or jinja2's errors.
+    `given["tokens"]` are the names of special tokens (bos_token and others). Thinking is off: a thought that
+    the template opens whatever it is told is closed again, empty. Raises ValueError where the template does
+    not show a conversation as it is, or jinja2's errors.
     """
     messages = [{"role": role, "content": mark} for role, mark in zip(_ROLES, _MARKS, strict=True)]
     template = _environment().from_string(given["template"])
@@ -47,13 +48,20 @@ def pieces_of(given: Mapping[str, Any]) -> list[str | None]:
             enable_thinking=False,
             date_string=TEMPLATE_DATE,
         )
-        return _split(written, _MARKS[first:])
+        *before, answer = _split(written, _MARKS[first:])
+        return [*before, _without_thought(answer)]
 
     try:
         return pieces(0)
     except Exception:  # templates raise what they like when a role is unknown to them
         before, *rest = pieces(1)
         return [before, None, *rest]
+
+
+def _without_thought(answer: str) -> str:
+    """What stands before an answer, with no thought left open."""
+    opened = answer.rstrip()
+    return f"{opened}\n\n</think>\n\n" if opened.endswith("<think>") else answer
 
 
 def _environment() -> ImmutableSandboxedEnvironment:

@@ -196,6 +196,18 @@ def test_a_conversation_reads_as_its_model_was_taught(tmp_path, name):
     assert {names[one] for one in load_config(folder).eos_ids} == family.stops
 
 
+@pytest.mark.parametrize("opens", ["<think>\\n", "<think>"])
+def test_a_model_that_always_thinks_is_given_an_empty_thought(tmp_path, opens):
+    """Distilled ones open a thought and ask nobody: their answers were pages of thoughts about the book."""
+    prompt = "{{- '<|im_start|>assistant\\n' }}"
+    template = _CHATML_BODY.replace(prompt, prompt.replace("' }}", f"{opens}' }}}}"))
+    control = ("<|im_start|>", "<think>", "</think>", "<|im_end|>")
+    file = gguf(tmp_path / "one.gguf", template, control)
+    folder = model_folder(catalogue.find(str(file)), lambda *_: None)
+    tokenizer = Tokenizer.load(folder, frame="completion", written=written_safely("one"))
+    assert conversation(tokenizer) == FACTS["qwen3"]["conversation"]
+
+
 def test_every_chat_model_of_the_catalogue_has_a_template_here_or_a_form_that_is_written_out():
     targets = [entry for entry in catalogue.load().values() if entry.role == "target"]
     written_out = {entry.name for entry in targets if entry.vocabulary == "llama2"}
