@@ -16,6 +16,8 @@ from core.errors import UserError
 from core.text.words import translated as _
 
 _CONTROL, _OWN, _BYTE = 3, 4, 6  # kinds of tokens; _OWN: matched whole, and text
+# characters: a token is cut at each of them. Real vocabularies end at some hundred
+_LONGEST_TOKEN, _LONGEST_REASON = 1024, 200
 _WORDS = r"[^\r\n\p{L}\p{N}]?\p{L}+"
 _REST = r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 _SHORT = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
@@ -43,13 +45,25 @@ SPLITS = {
 
 def write_tokenizer(metadata: Mapping[str, Any], folder: Path) -> None:
     """tokenizer.json and tokenizer_config.json. Raises UserError for a kind of tokenizer that is not known
-    here.
+    here, or one that contradicts itself.
     """
+    try:
+        _write(metadata, folder)
+    except (UserError, OSError, MemoryError):
+        raise
+    except Exception as error:  # somebody else's values: of other kinds, too few, or what the library refuses
+        said = _("The tokenizer of this model file is damaged ({error}). Copy or download it again.")
+        raise UserError(said.format(error=str(error).partition("\n")[0][:_LONGEST_REASON])) from error
+
+
+def _write(metadata: Mapping[str, Any], folder: Path) -> None:
     kind = metadata.get("tokenizer.ggml.model")
     tokens = metadata.get("tokenizer.ggml.tokens")
     if kind not in ("gpt2", "llama") or not tokens:
         said = _("The tokenizer of this model file is of the kind {kind}, which is not known here.")
         raise UserError(said.format(kind=kind))
+    if (longest := max(map(len, tokens))) > _LONGEST_TOKEN:
+        raise ValueError(f"a token has {longest} characters")
     made = _byte_level(metadata, tokens) if kind == "gpt2" else _sentencepiece(metadata, tokens)
     _add_tokens(made, metadata, tokens)
     made.save(str(folder / "tokenizer.json"))

@@ -21,6 +21,7 @@ from core.model.fetch import model_folder
 from core.model.foreign import entry_safely
 from core.model.gguf import MOST_MEMBERS, read_header
 from core.model.gguf_config import config_of
+from core.model.gguf_folder import describe
 from core.model.stored import finish
 from tests.gguf_files import write_gguf
 from tests.model.test_gguf import wide
@@ -94,6 +95,7 @@ def test_whatever_is_changed_in_a_file_is_a_model_or_a_sentence(whole, tmp_path,
         file.write_bytes(changed)
         try:
             assert find(str(file)).shape.layers > 0
+            describe(tmp_path, file, digest="0" * 64)  # what a load does, its tokenizer included
         except UserError as error:
             assert len(str(error)) < 2000
     assert time.monotonic() - started < 60

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -143,3 +144,41 @@ def test_unknown_kinds_are_named(tmp_path: Path):
             },
             tmp_path,
         )
+
+
+PLAIN = {
+    "tokenizer.ggml.model": "llama",
+    "tokenizer.ggml.tokens": ["<unk>", "a", "b", "ab"],
+    "tokenizer.ggml.scores": [0.0, 0.0, 0.0, -1.0],
+    "tokenizer.ggml.token_type": [2, 1, 1, 1],
+}
+BYTES = {**PLAIN, "tokenizer.ggml.model": "gpt2", "tokenizer.ggml.merges": ["a b"]}
+
+
+@pytest.mark.parametrize(
+    ("plain", "key", "value"),
+    [
+        (PLAIN, "tokens", [1, 2, 3, 4]),
+        (PLAIN, "tokens", ["<unk>", "a", "b", "c" * 1_000_000]),
+        (PLAIN, "scores", [0.0]),
+        (PLAIN, "scores", ["a", "b", "c", "d"]),
+        (PLAIN, "scores", None),
+        (PLAIN, "token_type", [1]),
+        (PLAIN, "unknown_token_id", 1 << 40),
+        (BYTES, "tokens", 5),
+        (BYTES, "merges", [1, 2]),
+        (BYTES, "merges", ["ab"]),
+        (BYTES, "merges", ["a z"]),
+        (BYTES, "pre", ["a"]),
+        (BYTES, "bos_token_id", "a"),
+    ],
+)
+def test_a_tokenizer_that_contradicts_itself_ends_as_a_sentence_at_once(tmp_path, plain, key, value):
+    """A file of somebody else: the engine said that it made a mistake, or cut one token for hours."""
+    write_tokenizer(plain, tmp_path)
+    started = time.monotonic()
+    with pytest.raises(
+        UserError, match=r"tokenizer of this model file is (damaged \(.*\)\. Copy|of the kind)"
+    ):
+        write_tokenizer({**plain, f"tokenizer.ggml.{key}": value}, tmp_path)
+    assert time.monotonic() - started < 2
