@@ -154,5 +154,6 @@ def _line(offer: Offer) -> str:
 def _fits(entry: CatalogueEntry, plan: Plan) -> str:
     from core.planning.recommended import times
 
-    said = _("{size}, {tokens:,} tokens of context; {times}")
-    return said.format(size=size(entry.download_bytes), tokens=plan.context_tokens, times=times(plan))
+    said = _("{size}, {tokens:,} tokens of context; expected: {time:.0f} ms per token, {times}")
+    facts = {"tokens": plan.context_tokens, "time": plan.expected_tbt_ms, "times": times(plan)}
+    return said.format(size=size(entry.download_bytes), **facts)

@@ -228,7 +228,8 @@ def test_models_are_listed_for_another_pc(capsys: pytest.CaptureFixture[str]):
     assert cli.main(["models", "--gpu", "RX 7900 XTX", "--ram", "32"]) == 0
     said = capsys.readouterr().out
     assert "RX 7900 XTX is not used" in said and said.count("recommended for this computer") == 1
-    assert "first answer after" in said and "a 300-page book read" in said
+    expected = re.findall(r"of context; expected: \d+ ms per token, first answer after .*, a 300-page", said)
+    assert len(expected) == said.count("first answer after") > 10, "a time that says it was measured"
 
 
 def test_doctor_reports(capsys: pytest.CaptureFixture[str]):

@@ -79,9 +79,9 @@ def test_a_pc_without_a_card_is_offered_a_model_too(home):
 def test_the_first_start_says_what_the_embedded_model_is_and_what_this_pc_should_have(desk):
     offer = desk.models.offer
     html = model_offer_html(offer)
-    assert "is a demonstration" in html and offer.recommended
+    assert offer.recommended
     named = title_of(offer.name, size(offer.bytes).replace(" ", "\u00a0"))
-    assert f"This computer should have {named}" in html and offer.file in html
+    assert f"is a demonstration; this computer should have <b>{named}</b>:" in html and offer.file in html
     assert "first answer after" in html
     assert f'data-act="fetch-model"\n data-name="{offer.name}"' in html
     desk.models.decline()
@@ -237,6 +237,7 @@ def test_the_list_says_what_a_choice_means(home):
     )
     assert "Download 17." in html or "Download 16." in html
     assert html.count("in use") == 1
+    assert html.count("first answer after") == html.count("(computed, not measured)") > 10
     assert "<script>" not in fetching_html(Fetching("<script>", "<b>", 0.5))
 
 

@@ -107,7 +107,7 @@ def page(home_with_model, known, hub, serve, open_page):
 def test_from_the_demonstration_to_a_model_of_ones_own(page, hub, serve, known):
     desk = serve.desk
     page.wait_for_selector(".model-offer:has-text('is a demonstration')")
-    assert "This computer should have Tiny (Q8_0, " in page.inner_text(".model-offer")
+    assert "this computer should have Tiny (Q8_0, " in page.inner_text(".model-offer")
     assert hub.requests == [], "something was asked of the hub before somebody said yes"
 
     desk.models._command = program("core.model.fetch", known, spare=1 << 60)
