@@ -1,8 +1,8 @@
 """GGUF files that other programs on this computer keep: where they are, and what they are called there. Reads
 folders and small files of those programs, changes nothing, opens no model.
 
-Where LM Studio's pointer lies is what public code says (looked up 2026-11-22); the rest is what these
-programs were last known to do, and none of them was run. What is not there is passed over.
+Where LM Studio's pointer and Jan's settings lie is what public code says (looked up 2026-11-22 and 23); the
+rest is what these programs were last known to do, and none of them was run. What is not there is passed over.
 """
 
 from __future__ import annotations
@@ -159,10 +159,16 @@ def _model_digest(layers: list[object]) -> str:
 
 
 def _jan(home: Path, environ: Mapping[str, str], system: str) -> Iterator[tuple[Path, str]]:
-    """Its settings name the data folder, in which each model has a model.yml."""
-    base = _config_folder(home, environ, system) / "Jan"
-    chosen = _json(base / "settings.json").get("data_folder")
-    data = Path(chosen) if isinstance(chosen, str) and chosen else base / "data"
+    """Its settings name the data folder, in which each model has a model.yml. Both have moved; the newest
+    place is the first.
+    """
+    data, config = _data_folder(home, environ, system), _config_folder(home, environ, system)
+    for base in dict.fromkeys((data / "jan.ai.app", data / "Jan", config / "Jan")):
+        chosen = _json(base / "settings.json").get("data_folder")
+        yield from _of_jan(Path(chosen) if isinstance(chosen, str) and chosen else base / "data")
+
+
+def _of_jan(data: Path) -> Iterator[tuple[Path, str]]:
     for file in sorted((data / "llamacpp" / "models").glob("**/model.yml"))[:_MOST_FILES]:
         try:
             facts = yaml.safe_load(_text(file))
@@ -170,7 +176,14 @@ def _jan(home: Path, environ: Mapping[str, str], system: str) -> Iterator[tuple[
             continue
         path = facts.get("model_path") if isinstance(facts, dict) else None
         if isinstance(path, str) and path:
-            yield data / path, str(facts.get("name") or file.parent.name)
+            name = facts.get("name")
+            yield data / path, name if isinstance(name, str) and name else file.parent.name
+
+
+def _data_folder(home: Path, environ: Mapping[str, str], system: str) -> Path:
+    if system in ("win32", "darwin"):
+        return _config_folder(home, environ, system)
+    return Path(environ.get("XDG_DATA_HOME") or home / ".local" / "share")
 
 
 def _config_folder(home: Path, environ: Mapping[str, str], system: str) -> Path:
@@ -194,7 +207,8 @@ def _llama_cache(home: Path, environ: Mapping[str, str], system: str) -> Path:
 def _hub_cache(home: Path, environ: Mapping[str, str]) -> Path:
     if chosen := environ.get("HF_HUB_CACHE"):
         return Path(chosen)
-    return Path(environ.get("HF_HOME") or home / ".cache" / "huggingface") / "hub"
+    cache = Path(environ.get("XDG_CACHE_HOME") or home / ".cache")
+    return Path(environ.get("HF_HOME") or cache / "huggingface") / "hub"
 
 
 def _text(file: Path) -> str:

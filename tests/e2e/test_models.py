@@ -107,7 +107,9 @@ def page(home_with_model, known, hub, serve, open_page):
 def test_from_the_demonstration_to_a_model_of_ones_own(page, hub, serve, known):
     desk = serve.desk
     page.wait_for_selector(".model-offer:has-text('is a demonstration')")
-    assert "this computer should have Tiny (Q8_0, " in page.inner_text(".model-offer")
+    offered = page.inner_text(".model-offer")
+    assert "this computer should have Tiny (Q8_0, " in offered
+    assert "first answer after" in offered and "a 300-page book read" in offered
     assert hub.requests == [], "something was asked of the hub before somebody said yes"
 
     desk.models._command = program("core.model.fetch", known, spare=1 << 60)
@@ -120,9 +122,9 @@ def test_from_the_demonstration_to_a_model_of_ones_own(page, hub, serve, known):
     hub.damage = f"{NAME}.gguf"
     page.click(".fetching [data-act='fetch-model']")
     page.wait_for_selector(".fetching:has-text('arrived damaged')")
-    hub.damage, hub.pace_s = None, 0.2
+    hub.damage, hub.pace_s = None, 0.4
     page.click(".fetching [data-act='fetch-model']")
-    wait_until(lambda: desk.models.fetching and (desk.models.fetching.fraction or 0) > 0.2, 60)
+    page.wait_for_selector(".fetching:has-text('per second'):has-text('left')")
     assert page.query_selector(".models [data-act='fetch-model']") is None, "a second would do nothing"
     page.click("[data-act='pause-model']")
     page.wait_for_selector(".fetching:has-text('Paused')")
@@ -173,13 +175,13 @@ def test_files_that_lie_there_already(page, tiny, serve, tmp_path, monkeypatch):
     put(root / "blobs" / f"sha256-{digest}", content)
     layer = {"mediaType": "application/vnd.ollama.image.model", "digest": f"sha256:{digest}"}
     put(root / "manifests" / "registry.ollama.ai" / "library" / "lamp" / "1b", {"layers": [layer]})
-    jan = home / ".config" / "Jan" / "data"
+    jan = home / ".local" / "share" / "Jan" / "data"
     put(jan / "llamacpp" / "models" / "jan" / "model.gguf", content)
     put(jan / "llamacpp" / "models" / "jan" / "model.yml", b"model_path: llamacpp/models/jan/model.gguf")
     monkeypatch.setattr(Path, "home", lambda: home)
     for name in ("XDG_CONFIG_HOME", "XDG_CACHE_HOME", "LLAMA_CACHE", "HF_HUB_CACHE", "HF_HOME"):
         monkeypatch.setenv(name, str(tmp_path / "none"))
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(home / ".config"))
+    monkeypatch.setenv("XDG_DATA_HOME", str(home / ".local" / "share"))
     before = sorted(path for path in home.rglob("*"))
 
     page.set_viewport_size({"width": 390, "height": 844})

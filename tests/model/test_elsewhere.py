@@ -94,6 +94,19 @@ def test_jan_by_its_data_folder(tmp_path, system, config):
     assert look(tmp_path, system=system) == {"My Qwen": ("Jan", file)}
 
 
+@pytest.mark.parametrize("base", [".local/share/jan.ai.app", ".local/share/Jan", ".config/Jan"])
+def test_jan_where_it_lies_today_and_where_it_lay(tmp_path, base):
+    """What is installed anew on Linux was not found: it keeps nothing among the settings any more."""
+    put(tmp_path / base / "settings.json", {"data_folder": str(tmp_path / "disk")})
+    chosen = put(tmp_path / "disk" / "llamacpp" / "models" / "one" / "model.gguf")
+    put(chosen.parent / "model.yml", b"model_path: llamacpp/models/one/model.gguf\n")
+    assert look(tmp_path) == {"one": ("Jan", chosen)}
+    (tmp_path / base / "settings.json").unlink()
+    plain = put(tmp_path / base / "data" / "llamacpp" / "models" / "two" / "model.gguf")
+    put(plain.parent / "model.yml", b"model_path: llamacpp/models/two/model.gguf\n")
+    assert look(tmp_path) == {"two": ("Jan", plain)}
+
+
 def test_the_caches_of_llama_cpp_and_of_the_hub(tmp_path):
     llama = put(tmp_path / ".cache" / "llama.cpp" / "ggml-org_x.gguf")
     blob = put(tmp_path / ".cache" / "huggingface" / "hub" / "models--a--b" / "blobs" / DIGEST)
@@ -102,6 +115,10 @@ def test_the_caches_of_llama_cpp_and_of_the_hub(tmp_path):
     link.symlink_to(blob)
     assert look(tmp_path) == {"ggml-org_x": ("llama.cpp", llama), "model-Q8_0": ("Hugging Face", link)}
     own = put(tmp_path / "own" / "mine.gguf")
+    moved = put(tmp_path / "cache" / "huggingface" / "hub" / "moved.gguf")
+    assert look(tmp_path / "nobody", XDG_CACHE_HOME=str(tmp_path / "cache")) == {
+        "moved": ("Hugging Face", moved)
+    }
     for name in ("LLAMA_CACHE", "HF_HUB_CACHE"):
         assert own in {
             path for _program, path in look(tmp_path / "nobody", **{name: str(own.parent)}).values()
