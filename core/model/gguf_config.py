@@ -218,7 +218,8 @@ def _ends(metadata: dict[str, Any]) -> list[int]:
     named = {metadata.get(f"tokenizer.ggml.{key}") for key in keys} - {None}
     tokens, kinds = metadata.get("tokenizer.ggml.tokens", ()), metadata.get("tokenizer.ggml.token_type", ())
     pairs = enumerate(zip(tokens, kinds, strict=False))
-    control = {index for index, (token, kind) in pairs if kind == 3 and token in _ENDS}
+    # 3: a control token; 4: added by somebody, as converters marked these before
+    control = {index for index, (token, kind) in pairs if kind in (3, 4) and token in _ENDS}
     return sorted(named | control)
 
 

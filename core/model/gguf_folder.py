@@ -18,7 +18,7 @@ from core.paths import subdir, write_whole
 from core.text.gguf_tokenizer import write_tokenizer
 from core.text.words import translated as _
 
-_FORMAT = 1  # raised when what is written here changes
+_FORMAT = 2  # raised when what is written here changes
 
 
 def opened(file: Path, progress: Progress | None = None) -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -158,6 +159,17 @@ def test_what_it_says_of_itself(tmp_path):
     assert 0.95 * held < coded < 1.05 * held
     assert weights == sum(value.numel() for value in wide().parameters() if value.ndim == 2)
     assert load_config(opened(file)).eos_ids == {319}
+
+
+@pytest.mark.parametrize(("kind", "ends"), [(3, [5, 319]), (4, [5, 319]), (1, [5])])
+def test_the_end_of_a_turn_ends_an_answer_whatever_the_file_calls_its_end(tmp_path, kind, ends):
+    """Files of fine-tuned models name the end of a document alone, and mark the turn's as added by somebody:
+    such a model went on asking itself.
+    """
+    header = read_header(write_gguf(tmp_path / "model.gguf", wide(), "Q8_0"))
+    kinds = [*header.metadata["tokenizer.ggml.token_type"][:-1], kind]
+    said = {"tokenizer.ggml.token_type": kinds, "tokenizer.ggml.eos_token_id": 5}
+    assert config_of(replace(header, metadata=header.metadata | said), "x")["eos_token_id"] == ends
 
 
 @pytest.mark.parametrize(
