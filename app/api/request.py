@@ -22,8 +22,9 @@ from core.errors import UserError
 
 MOST_STOPS, MOST_SEED = 4, 2**31 - 1
 LEAST_TEXT = 2000  # characters before a question that are worth being kept as read
+_MOST = ("max_tokens", "max_completion_tokens")
 _PARAMS = {"temperature": "temperature", "top_p": "top_p", "seed": "seed"} | dict.fromkeys(
-    ("max_tokens", "max_completion_tokens"), "max_new_tokens"
+    _MOST, "max_new_tokens"
 )
 # taken where they ask for what is done anyway
 _ONLY: dict[str, tuple[Any, ...]] = {
@@ -130,7 +131,7 @@ def wanted(body: bytes, names: Mapping[str, str], book: Callable[[str], Document
     if own["until"] and (document is None or own["until"] > len(document.chapters)):
         raise ApiError(400, "until is a chapter of the book, from 1.", param="triforce")
     stream = _flag(given.get("stream"), "stream")
-    options = given.get("stream_options") or {}
+    options = {} if given.get("stream_options") is None else given["stream_options"]
     if not isinstance(options, dict) or set(options) - {"include_usage"} or (options and not stream):
         raise ApiError(400, "stream_options takes include_usage, with stream.", param="stream_options")
     usage, store = _flag(options.get("include_usage"), "stream_options"), _flag(given.get("store"), "store")
@@ -140,6 +141,7 @@ def wanted(body: bytes, names: Mapping[str, str], book: Callable[[str], Document
 def _object(body: bytes) -> dict[str, Any]:
     try:
         given = json.loads(body)
+        json.dumps(given, ensure_ascii=False).encode()  # half a character fails: no answer could name it
     except (ValueError, RecursionError):
         raise ApiError(400, "The request is no JSON.") from None
     if not isinstance(given, dict):
@@ -148,13 +150,16 @@ def _object(body: bytes) -> dict[str, Any]:
 
 
 def _flag(value: Any, name: str) -> bool:
-    if value not in (None, True, False):
+    if value is not None and not isinstance(value, bool):
         raise ApiError(400, f"{name} is true or false.", param=name)
     return bool(value)
 
 
 def _params(given: Mapping[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
+    if len({given[name] for name in _MOST if isinstance(given.get(name), int)}) > 1:
+        words = "max_tokens and max_completion_tokens are two names of one number."
+        raise ApiError(400, words, param="max_tokens")
     for name, ours in _PARAMS.items():
         value = given.get(name)
         if value is None:
@@ -168,7 +173,7 @@ def _params(given: Mapping[str, Any]) -> dict[str, Any]:
             raise ApiError(400, str(error), param=name) from None
     found.setdefault("seed", 1 + secrets.randbelow(MOST_SEED))  # an answer may have to begin anew
     stop = given.get("stop")
-    stops = [stop] if isinstance(stop, str) else stop or []
+    stops = [stop] if isinstance(stop, str) else [] if stop is None else stop
     if (
         not isinstance(stops, list)
         or len(stops) > MOST_STOPS
@@ -238,8 +243,8 @@ def _before_question(pieces: list[str]) -> int:
 
 
 def _message(message: Any) -> tuple[str, list[str]]:
-    if not isinstance(message, dict) or set(message) - {"role", "content", "name"}:
-        raise ApiError(400, "A message has a role and a content.", param="messages")
+    if not isinstance(message, dict) or set(message) - {"role", "content"}:
+        raise ApiError(400, "A message has a role and a content, and nothing else.", param="messages")
     role, content = message.get("role"), message.get("content")
     if role not in ("system", "developer", "user", "assistant"):
         raise ApiError(
@@ -248,7 +253,9 @@ def _message(message: Any) -> tuple[str, list[str]]:
     if isinstance(content, list):
         if not all(isinstance(part, dict) and part.get("type") == "text" for part in content):
             raise ApiError(400, "Only text can be read: no pictures, no sound.", param="messages")
-        return role, [str(part.get("text", "")) for part in content]
+        if not all(set(part) == {"type", "text"} and isinstance(part["text"], str) for part in content):
+            raise ApiError(400, "A part of a content has a type and a text.", param="messages")
+        return role, [part["text"] for part in content]
     if not isinstance(content, str):
         raise ApiError(400, "The content of a message is text.", param="messages")
     return role, [content]

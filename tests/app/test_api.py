@@ -149,7 +149,7 @@ def test_a_conversation_is_kept_where_that_was_asked_for_and_goes_on_there(clien
         [one.text for one in desk.history.turns(one.id)] for one in desk.history.conversations(book.sha256)
     ]
     assert kept[1:] == [["Who?", first, "Why?", "Nobody."], ["Who?", first, "And then?", "Nobody."]]
-    assert kept[0] == ["Summarize this book", SUMMARY] and desk.history.conversations("") == []
+    assert kept[0] == ["Summarise this book", SUMMARY] and desk.history.conversations("") == []
 
 
 def test_what_cannot_be_kept_is_answered_all_the_same_and_said(client, desk, monkeypatch):
@@ -356,6 +356,10 @@ BAD = [
             ask(" "),
             [{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}],
             [{"role": "user", "content": "x", "tool_calls": []}],
+            [{"role": "user", "content": "x", "name": "Ann"}],
+            [{"role": "user", "content": [{"type": "text", "text": "x", "cache_control": {}}]}],
+            [{"role": "user", "content": [{"type": "text", "text": 5}]}],
+            ask("\ud800"),
         )
     ),
     *(
@@ -363,6 +367,7 @@ BAD = [
         for more in (
             {"tools": []},
             {"temprature": 1},
+            {"\ud800": 1},
             {"temperature": 3},
             {"temperature": "hot"},
             {"temperature": True},
@@ -376,11 +381,15 @@ BAD = [
             {"stop": ["a"] * 5},
             {"stop": [""]},
             {"stop": 3},
+            {"stop": 0},
+            {"max_tokens": 5, "max_completion_tokens": 9},
             {"store": "yes"},
+            {"store": 1},
             {"metadata": {}},
             {"stream": "yes"},
             {"stream_options": {"include_usage": True}},
             {"stream": True, "stream_options": {"other": 1}},
+            {"stream_options": 0},
             {"triforce": {"spoil": True}},
             {"triforce": {"summary": "long"}},
             {"triforce": {"until": 0}},
