@@ -4,13 +4,15 @@
 
 `none`: a Debian without any Python. uv comes from its wheel; the Python that it brings is this one, packed in
 the layout of those that uv brings and served from this computer. `debian`: Debian's python3 and python3-venv.
-`--wheels`: put beside the program as `wheels`. Needs Linux, root, debootstrap, patchelf and a network.
+`--wheels`: put beside the program as `wheels`. `--transcript`: where to write docs/setup-transcript.md.
+Needs Linux, root, debootstrap, patchelf and a network.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import datetime
 import functools
 import hashlib
 import http.server
@@ -30,6 +32,19 @@ REPO = Path(__file__).resolve().parents[2]
 HOME = "/home/leserin"
 PROGRAM = f"{HOME}/Bücher und mehr 漢字/TriForce Chat"
 USER = 1000
+TITLES = {"none": "No Python at all", "debian": "Debian's python3 and python3-venv alone"}
+PREFACE = """# From nothing to a summary, and to nothing
+
+What `tests/installer/from_nothing.py --transcript` wrote on {date}: a Debian 12 made by debootstrap,
+a user without rights, the program in a folder with a space, an umlaut and Chinese characters. Lines are cut
+at 125 characters, long outputs in the middle.
+
+uv is the real one, fetched from the package index and checked. The Python that it brings is not the one that
+it brings to users: it is a Python {python} packed in the same layout and served from the same computer by a
+list of its own (`UV_PYTHON_DOWNLOADS_JSON_URL`), so that the run needs the package index alone.{wheels}
+`../broken` is version 0.2.0 with an engine that raises an error.
+"""
+WITH_WHEELS = "\nA folder `wheels` lay beside the program; what it lacked came from the package index."
 SYSTEM_LIBRARIES = r"lib(c|m|dl|rt|pthread|util|resolv|nsl)\.so"
 
 
@@ -101,8 +116,9 @@ class Root:
         if len(kept) > lines:
             kept = [*kept[: lines // 2], "...", *kept[-lines // 2 :]]
         text = "\n".join(line[:125] for line in kept)
+        command = re.sub(r"127\.0\.0\.1:\d+", "127.0.0.1:8000", command)  # the port is another one each time
         self.transcript.append(f"$ {command}\n{text}\n[status {status}]\n")
-        sys.stderr.write(f"{self.transcript[-1]}\n")
+        sys.stderr.write(f"{datetime.datetime.now():%H:%M:%S} {self.transcript[-1]}\n")
 
 
 def put_program(root: Root, path: str, *, version: str) -> Path:
@@ -243,18 +259,31 @@ def tell(system: str, *, wheels: Path | None) -> list[str]:
             root.close()
 
 
+def page(told: dict[str, list[str]], *, wheels: bool) -> str:
+    """The transcripts as the page that the guide links to."""
+    preface = PREFACE.format(
+        date=f"{datetime.date.today():%Y-%m-%d}",
+        python=f"{sys.version_info[0]}.{sys.version_info[1]}",
+        wheels=WITH_WHEELS if wheels else "",
+    )
+    parts = [
+        "## {}\n\n```\n{}```\n".format(TITLES[system], "\n".join(steps)) for system, steps in told.items()
+    ]
+    return "\n".join([preface, *parts])
+
+
 def main() -> None:
     """Both systems, or one."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--system", choices=("none", "debian"))
+    parser.add_argument("--system", choices=tuple(TITLES))
     parser.add_argument("--wheels", type=Path)
     parser.add_argument("--transcript", type=Path)
     given = parser.parse_args()
-    for system in [given.system] if given.system else ["none", "debian"]:
-        told = tell(system, wheels=given.wheels)
+    told = {}
+    for system in [given.system] if given.system else TITLES:
+        told[system] = tell(system, wheels=given.wheels)
         if given.transcript:
-            with given.transcript.open("a", encoding="utf-8") as file:
-                file.write(f"## {system}\n\n```\n" + "\n".join(told) + "```\n\n")
+            given.transcript.write_text(page(told, wheels=bool(given.wheels)), encoding="utf-8")
 
 
 if __name__ == "__main__":
