@@ -252,13 +252,18 @@ class Evidence:
         near, first = max(windows)
         inside = [at for at in range(-first, min(_WINDOW - first, len(spans))) if found[at]] or [-first]
         closest = max(inside, key=lambda at: share(at, at + 1))
+        shown = [at for at in inside if not self._is_heading(*spans[at])] or inside
         return _Held(
             score=(near + share(0, len(spans))) / 2,
             looked=looked,
             passage=passage,
-            place=(spans[inside[0]][0], spans[inside[-1]][1]),
+            place=(spans[shown[0]][0], spans[shown[-1]][1]),
             closest=self._text[slice(*spans[closest])],
         )
+
+    def _is_heading(self, start: int, end: int) -> bool:
+        """Whether this is the title of its chapter: nothing that is quoted as what the book says."""
+        return self._text[start:end] == self._document.section_at(start).title
 
     def _consistent(self, sentence: str, held: _Held) -> bool:
         """Whether the passage knows the sentence's names and numbers, and does not deny what it says."""

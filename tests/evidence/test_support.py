@@ -175,6 +175,17 @@ def test_where_a_passage_is_about_a_question(evidence):
     evidence.support("", passage, "")  # nothing to look for is no error
 
 
+def test_a_chapters_title_is_no_part_of_the_place_unless_it_is_all_of_it():
+    """A quotation that ran on from the heading began with a sentence the book does not have."""
+    text = "Twenty-Three Clocks\n\nThe railway owned twenty-three clocks. Pell was responsible for them."
+    evidence = Evidence(Document("B", "", "txt", text, (Section("Twenty-Three Clocks", 0, len(text)),)))
+    (passage,) = evidence.passages
+    place = evidence.support("Twenty-Three", passage, "How many clocks did the railway own?").place
+    assert text[slice(*place)] == "The railway owned twenty-three clocks."
+    bare = Evidence(Document("B", "", "txt", text[:19], (Section("Twenty-Three Clocks", 0, 19),)))
+    assert bare.support("Clocks", bare.passages[0]).place == (0, 19)
+
+
 def test_what_quotes_the_book_or_says_nothing_of_it_gets_no_mark(evidence):
     """A circle behind "The book does not seem to say" would say that this, too, stands nowhere."""
     found = "Ogilvy, the astronomer, lived at Ottershaw and looked through his telescope every night."
