@@ -18,6 +18,7 @@ ABBREVIATIONS = {
     name.lower(): name
     for name in ["API", "MCP", "KV", "RAM", "VRAM", "PCIe", "CUDA", "GiB", "MiB", "GB", "MB"]
 }
+TITLES = {"stop": "Stop texts"}  # of keys that another word of the page is called like
 OPEN = ("Answers",)  # the group that is unfolded at first
 
 
@@ -63,7 +64,7 @@ def _shown(key: str, explained: str, preferences: Preferences) -> dict[str, obje
         origins["default"] = _("chosen in the list of models")
     return {
         "key": key,
-        "name": _named(key),
+        "name": titled(key),
         "value": as_typed(getattr(preferences.settings, key)),
         "names": (*(("auto",) if rule.auto else ()), *rule.names) if rule.names else (),
         "allowed": rule.allowed,
@@ -76,8 +77,10 @@ def _shown(key: str, explained: str, preferences: Preferences) -> dict[str, obje
     }
 
 
-def _named(key: str) -> str:
+def titled(key: str) -> str:
     """A key as a title: "ram_gib" is "RAM GiB"."""
+    if key in TITLES:
+        return TITLES[key]
     words = [ABBREVIATIONS.get(word, word) for word in key.split("_")]
     return " ".join([words[0][:1].upper() + words[0][1:], *words[1:]])
 

@@ -28,13 +28,13 @@ def wording(ask: Ask) -> str:
     if ask.question is not None:
         return ask.question
     if ask.ticked:
-        return _("Summarize chapters {numbers}").format(numbers=", ".join(map(str, ask.ticked)))
+        return _("Summarise chapters {numbers}").format(numbers=", ".join(map(str, ask.ticked)))
     if ask.chapters is None:
-        return _("Summarize this book")
+        return _("Summarise this book")
     first, last = ask.chapters
     if first == last:
-        return _("Summarize chapter {number}").format(number=first)
-    return _("Summarize chapters {first} to {last}").format(first=first, last=last)
+        return _("Summarise chapter {number}").format(number=first)
+    return _("Summarise chapters {first} to {last}").format(first=first, last=last)
 
 
 def asked_again(question: Turn) -> Ask:

@@ -14,6 +14,7 @@ from babel.messages.pofile import read_po
 from app.manual import program_entries
 from app.model_views import LANGUAGES as NAMED
 from app.models import survey
+from app.settings_page import titled
 from core.config import Settings
 from core.hardware.gpus import imagined_hardware
 from core.model.catalogue import load
@@ -102,10 +103,18 @@ def test_settings_are_explained_in_every_language(code: str):
     """The drawer shows what config.yaml says of each key."""
     shown = set()
     for group, entries in program_entries():
-        shown |= {group, *(one.key.replace("_", " ").capitalize() for one in entries)}
+        shown |= {group, *(titled(one.key) for one in entries)}
         shown |= {one.explained for one in entries}
     told = {message.id for message in translation(code, "settings") if message.id and message.string}
     assert told == shown
+
+
+@pytest.mark.parametrize("code", LANGUAGES)
+def test_a_sentence_is_translated_in_one_way_only(code: str):
+    """The catalogues are one to the page: a button would be called what a setting of that name is called."""
+    page = {one.id: one.string for one in translation(code)}
+    both = [one for one in translation(code, "settings") if one.id and one.id in page]
+    assert [(one.id, one.string, page[one.id]) for one in both if one.string != page[one.id]] == []
 
 
 @pytest.mark.parametrize("code", LANGUAGES)

@@ -25,7 +25,7 @@ def test_summary_then_follow_up_with_the_first_turn_as_history(desk, engine):
     assert first.question is None and first.params == {"temperature": 0.0} and first.history == ()
     assert second.chapters == (1, 2) and second.conversation_id == first.conversation_id
     (said,) = second.history
-    assert (said.question, said.answer) == ("Summarize this book", SUMMARY)
+    assert (said.question, said.answer) == ("Summarise this book", SUMMARY)
     assert said.ids, "turns go back as token ids, never as text to encode again"
     assert engine.prefilled_tokens[1] < engine.prefilled_tokens[0]
 
@@ -49,7 +49,7 @@ def test_regenerate_replaces_the_last_answer_and_repeats_its_choices(desk, engin
     assert again.question is None and again.chapters == (2, 2) and again.fit == "sections"
     assert again.params == {"seed": 7} and again.history == ()
     assert [turn.role for turn in desk.turns] == ["user", "assistant"]
-    assert desk.turns[0].text == "Summarize chapter 2"
+    assert desk.turns[0].text == "Summarise chapter 2"
 
 
 def test_a_refused_regenerate_keeps_the_exchange(desk, engine):
@@ -58,7 +58,7 @@ def test_a_refused_regenerate_keeps_the_exchange(desk, engine):
     done(desk)
     engine.state = "failed"
     desk.regenerate(Ask())
-    assert [turn.text for turn in desk.turns] == ["Summarize this book", SUMMARY]
+    assert [turn.text for turn in desk.turns] == ["Summarise this book", SUMMARY]
     assert "not running" in desk.notice.text
 
 

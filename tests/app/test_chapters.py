@@ -65,7 +65,7 @@ def test_ticked_chapters_alone_are_read_for_summaries_and_questions(desk):
     assert desk.engine.asked[-1].ticked == (2, 5)
     act(desk, act="tell-ticked")
     assert desk.engine.asked[-1].ticked == (2, 5) and told(desk) == [2, 5]
-    assert desk.turns[-2].text == "Summarize chapters 2, 5"
+    assert desk.turns[-2].text == "Summarise chapters 2, 5"
     act(desk, act="regenerate")
     assert desk.engine.asked[-1].ticked == (2, 5)
     desk.select_book(desk.book_id)

@@ -44,7 +44,7 @@ def test_answer_shows_where_each_sentence_stands(talking):
 
 
 def test_short_answer_is_read_with_its_question_and_a_summary_without(talking):
-    """The question of the exchange counts, not that of another one; "Summarize this book" is no question."""
+    """The question of the exchange counts, not that of another one; "Summarise this book" is no question."""
     desk, say = talking
     say("Where did Ogilvy the astronomer live while he watched the planet?", "Ottershaw.")
     say("Why is that?", "Ottershaw.")
@@ -138,7 +138,7 @@ def test_a_summarys_sentences_lead_where_they_were_found(talking):
     """What was found when it was told counts, for the whole and for each part; nothing is looked up anew."""
     desk, _ = talking
     at = len(FACT) + 120
-    desk.history.add(desk.conversation_id, "user", "Summarize this book", extra={"summary": True})
+    desk.history.add(desk.conversation_id, "user", "Summarise this book", extra={"summary": True})
     extra = {
         "stands": [{"start": 0, "end": 16, "book_start": at, "book_end": at + 40, "quoted": False}],
         "parts": [["Chapter 1", "The astronomer Ogilvy lived at Ottershaw."]],

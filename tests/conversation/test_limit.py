@@ -83,7 +83,7 @@ def test_nothing_behind_the_limit_is_read_or_shown(fit: str, question: str | Non
     for turn in (question, "And why did he?", None):
         events += ask(session, book, turn, fit=plainly, until=KNOWN, history=said)
         done = finished(events)
-        said = (*said, Exchange(turn or "Summarize this book", done.text, done.token_ids))
+        said = (*said, Exchange(turn or "Summarise this book", done.text, done.token_ids))
     assert engine.prompts
     assert MARKER.lower() not in seen(events, engine)
     assert known or "day 3" in seen(events, engine), "the last chapter of the limit is read"

@@ -38,7 +38,7 @@ def test_summary_then_question_feeds_only_what_is_new():
     session, engine = make()
     small = book(1)
     first = finished(ask(session, small, None))
-    ask(session, small, "And then?", history=turns("Summarize this book", first))
+    ask(session, small, "And then?", history=turns("Summarise this book", first))
     assert engine.fed[1] == len("And then?") + 3 - 1
 
 

@@ -11,12 +11,23 @@ from tests.scripts import BOOKS
 
 pytestmark = pytest.mark.e2e
 WIDTHS = ((1280, 800), (900, 800), (390, 844))
-OVER = """() => [document.documentElement.scrollWidth > innerWidth && "the page",
-  ...[...document.querySelectorAll("button, label, summary, .tag, h2, h3, dt, dd, small")]
-    .filter((one) => one.offsetParent && one.getBoundingClientRect().width > 2)
+OVER = """() => {
+  const shown = (selector) => [...document.querySelectorAll(selector)]
+    .filter((one) => one.offsetParent && one.getBoundingClientRect().width > 2);
+  const wide = shown("button, label, summary, .tag, h2, h3, dt, dd, small")
     .filter((one) => one.scrollWidth > one.clientWidth + 1 && getComputedStyle(one).overflowX === "visible"
-      && getComputedStyle(one).display !== "inline")
-    .map((one) => `${one.tagName} ${one.className} ${one.innerText}`)].filter(Boolean)"""
+      && getComputedStyle(one).display !== "inline");
+  const high = shown("button").filter((one) => one.scrollHeight > one.clientHeight + 1
+    && getComputedStyle(one).overflowY === "visible");
+  const pen = document.createElement("canvas").getContext("2d");
+  const cut = shown("input[placeholder]").filter((one) => {
+    const style = getComputedStyle(one);
+    pen.font = style.font;
+    const room = one.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight);
+    return pen.measureText(one.placeholder).width > room + 1; });
+  const told = (one) => `${one.tagName} ${one.className} ${one.innerText || one.placeholder}`;
+  return [document.documentElement.scrollWidth > innerWidth && "the page",
+    ...[...wide, ...high, ...cut].map(told)].filter(Boolean); }"""
 
 
 def read(page, drop, sample) -> None:
@@ -40,7 +51,7 @@ def test_language_changes_without_a_restart(serve, open_page, drop, sample):
     """Also what was written before: an answer's notes and the summary's own words are kept in English."""
     page = open_page(serve(FakeRuntime(pace=0.001)))
     read(page, drop, sample)
-    assert "Summarize this book" in page.inner_text("[data-region=turns]")
+    assert "Summarise this book" in page.inner_text("[data-region=turns]")
     page.click("[data-toggle=settings]")
     page.evaluate("document.querySelector('#set-language').closest('details').open = true")
     page.select_option("#set-language", "zh")
@@ -49,15 +60,17 @@ def test_language_changes_without_a_restart(serve, open_page, drop, sample):
     assert "概括这本书" in page.inner_text("[data-region=turns]")
     assert page.get_attribute("#question textarea", "placeholder") == "就这本书提问…"
     assert "书库" in page.inner_text("#left")
-    assert serve.desk.turns[0].text == "Summarize this book", "what is kept is English"
+    assert serve.desk.turns[0].text == "Summarise this book", "what is kept is English"
 
 
-@pytest.mark.parametrize("code", ["de", "zh"])
+@pytest.mark.parametrize("code", ["en", "de", "zh"])
 def test_long_words_break_no_layout(serve, open_page, drop, sample, code: str):
     """German labels are a third longer than English ones."""
     url = serve(FakeRuntime(pace=0.001, parts=3))
     serve.desk.choose("language", code)
+    serve.desk.models.start()
     page = open_page(url)
+    page.wait_for_selector(".models .model")
     read(page, drop, sample)
     for width, height in WIDTHS:
         page.set_viewport_size({"width": width, "height": height})
@@ -65,6 +78,10 @@ def test_long_words_break_no_layout(serve, open_page, drop, sample, code: str):
         assert page.evaluate(OVER) == [], width
         light, tools = (page.locator(one).bounding_box() for one in (".engine i", "#topbar-tools"))
         assert light["x"] + light["width"] <= tools["x"], "the engine's light lies under a button"
+    page.set_viewport_size({"width": 1280, "height": 800})
+    page.click("#tab-reader")
+    page.wait_for_selector("#reader p[data-offset]")
+    assert page.evaluate(OVER) == [], "beside the open book, the shelf is at its narrowest"
 
 
 INSIDE = """() => [...document.querySelectorAll("#reader p")]

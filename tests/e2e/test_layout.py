@@ -27,7 +27,7 @@ class LongBook(FakeRuntime):
 
 
 def test_main_action_is_in_sight_with_a_long_book(serve, open_page, drop, sample):
-    """75 chips of parts and a list of notes pushed "Summarize" below the fold."""
+    """75 chips of parts and a list of notes pushed "Summarise" below the fold."""
     page = open_page(serve(LongBook(pace=0.005)), width=1280, height=800)
     drop(page, sample)
     page.wait_for_selector(".card-facts:has-text('tokens')")
