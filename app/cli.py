@@ -21,9 +21,11 @@ from core.errors import UserError
 DONE, USER, USAGE, INTERRUPTED = 0, 1, 2, 130
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Run one command. Returns 0 done, 1 the user's input or machine, 2 usage, 130 interrupted."""
-    parser, arguments = build_parser(), sys.argv[1:] if arguments is None else arguments
+def main(arguments: list[str] | None = None, *, called: str = "launcher.py") -> int:
+    """Run one command of the program, which was `called` so. Returns 0 done, 1 the user's input or machine,
+    2 usage, 130 interrupted.
+    """
+    parser, arguments = build_parser(called), sys.argv[1:] if arguments is None else arguments
     given = parser.parse_args(_with_command(arguments))
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
@@ -44,7 +46,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def command() -> int:
     """`triforce-chat`: without a command it opens the app, as the launcher does."""
-    return main(sys.argv[1:] or ["app"])
+    return main(sys.argv[1:] or ["app"], called="triforce-chat")
 
 
 def _with_command(arguments: list[str]) -> list[str]:
@@ -70,11 +72,11 @@ def _run(parser: argparse.ArgumentParser, given: argparse.Namespace) -> int:
     return command(given, given.preferences.settings)
 
 
-def build_parser() -> argparse.ArgumentParser:
+def build_parser(called: str = "launcher.py") -> argparse.ArgumentParser:
     """All commands and options."""
     of_the_launcher = "The launcher's own: test, repair, update FROM, uninstall (docs/setup.md)."
     parser = argparse.ArgumentParser(
-        prog="launcher.py", description="Read whole books with a local model.", epilog=of_the_launcher
+        prog=called, description="Read whole books with a local model.", epilog=of_the_launcher
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="{" + ",".join(_COMMANDS) + "}")
     for name, (text, fill) in _COMMANDS.items():

@@ -239,6 +239,14 @@ def test_doctor_reports(capsys: pytest.CaptureFixture[str]):
     assert re.search(r"snapshots +0 [KM]B of 0 books, at most [0-9.]+ [GM]B, in ", capsys.readouterr().out)
 
 
+def test_the_installed_command_names_itself(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture):
+    """Whoever started `triforce-chat` may have no launcher.py to type."""
+    monkeypatch.setattr(sys, "argv", ["/usr/bin/triforce-chat", "doctor", "--help"])
+    with pytest.raises(SystemExit):
+        cli.command()
+    assert capsys.readouterr().out.startswith("usage: triforce-chat doctor")
+
+
 def test_a_new_key_for_other_programs_is_said_once(home: Path, capsys: pytest.CaptureFixture[str]):
     """The file tells nobody what it was."""
     assert cli.main(["api-key"]) == 0
