@@ -40,11 +40,11 @@ READ_SO_FAR = "Number(document.querySelector('#prefill-box [aria-valuenow]')?.ar
 
 def take(page: Page, name: str) -> None:
     """One picture."""
-    page.wait_for_timeout(500)
+    page.wait_for_timeout(1500)  # until colours have changed and bars have grown
     path = FOLDER / f"{name}.png"
     path.parent.mkdir(exist_ok=True)
     page.screenshot(path=path)
-    Image.open(path).convert("RGB").quantize(256, dither=Image.Dither.NONE).save(path, optimize=True)
+    Image.open(path).convert("RGB").save(path, optimize=True)
 
 
 def ask(page: Page, question: str, *, answers: int) -> None:
