@@ -40,10 +40,7 @@ def in_all(browser: Browser, address: str) -> None:
             show(opened(context, first.url, code), code)
             context.close()
     context = browser.new_context(
-        locale="en-GB",
-        viewport={"width": 1280, "height": 540},
-        color_scheme="light",
-        storage_state=entered,
+        locale="en-GB", viewport={"width": 1280, "height": 540}, color_scheme="light", storage_state=entered
     )
     in_hebrew(opened(context, first.url, "en"))
 

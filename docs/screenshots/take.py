@@ -17,6 +17,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 from PIL import Image
 from playwright.sync_api import Browser, Page, sync_playwright
 
@@ -35,16 +36,32 @@ FLAGS = (
     "--no-first-run",
 )
 PATIENCE_MS = 600_000
+COMMONEST = 96  # of 256 colours
 READ_SO_FAR = "Number(document.querySelector('#prefill-box [aria-valuenow]')?.ariaValueNow ?? 0) > 25"
 
 
-def take(page: Page, name: str) -> None:
-    """One picture."""
-    page.wait_for_timeout(1500)  # until colours have changed and bars have grown
+def take(page: Page, name: str, *, after_ms: int = 1500) -> None:
+    """One picture, once colours have changed and bars have grown."""
+    page.wait_for_timeout(after_ms)
     path = FOLDER / f"{name}.png"
     path.parent.mkdir(exist_ok=True)
     page.screenshot(path=path)
-    Image.open(path).convert("RGB").save(path, optimize=True)
+    with_few_colours(Image.open(path).convert("RGB")).save(path, optimize=True)
+
+
+def with_few_colours(picture: Image.Image) -> Image.Image:
+    """A third of the bytes: the commonest colours as they are, so that no ground changes its tint, and those
+    that cover the rest, so that a small spot keeps its own.
+    """
+    found = sorted(picture.getcolors(1 << 24), reverse=True)[:COMMONEST]
+    few = 256 - len(found)
+    rest = picture.quantize(few, method=Image.Quantize.MAXCOVERAGE).getpalette()[: 3 * few]
+    palette = np.array([*(colour for _count, colour in found), *np.reshape(rest, (-1, 3))])
+    colours, where = np.unique(np.asarray(picture).reshape(-1, 3), axis=0, return_inverse=True)
+    nearest = [np.square(palette - one).sum(1).argmin() for one in colours.astype(int)]
+    few_only = Image.fromarray(np.array(nearest, np.uint8)[where].reshape(picture.height, picture.width), "P")
+    few_only.putpalette(palette.astype(np.uint8).tobytes())
+    return few_only
 
 
 def ask(page: Page, question: str, *, answers: int) -> None:
@@ -86,8 +103,8 @@ def sit_through(page: Page) -> None:
     page.fill("#question textarea", "Who moved the hands of the clock?")
     page.press("#question textarea", "Enter")
     page.wait_for_function(READ_SO_FAR)
-    take(page, "reading")
-    page.click("#stop button")
+    take(page, "reading", after_ms=200)
+    page.evaluate("document.querySelector('#stop button')?.click()")  # a fast computer may be done by now
     page.wait_for_selector("#turns .answer footer")
 
     page.click("[data-act=new]")
