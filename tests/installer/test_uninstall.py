@@ -26,6 +26,12 @@ from tests.model.test_gguf import wide
 posix_only = pytest.mark.skipif(os.name == "nt", reason="the menu of Linux")
 
 
+@pytest.fixture(autouse=True)
+def _where_it_was(monkeypatch: pytest.MonkeyPatch):
+    """An uninstallation leaves the folder that it removes; the tests behind it start from where they were."""
+    monkeypatch.chdir(".")
+
+
 @pytest.fixture
 def environment(root: Path, ready: Callable[[str], Path], tmp_path: Path, monkeypatch) -> Environment:
     """All that can belong to the program, in a home of its own."""
