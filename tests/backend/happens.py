@@ -130,8 +130,11 @@ class Races(TorchDispatchMode):
 
 
 def _counts(value: object) -> bool:
-    """Keys, values and what is computed of them; indices are the host's own and never shared."""
-    return isinstance(value, torch.Tensor) and (value.is_floating_point() or value.dtype == torch.uint8)
+    """Keys, values, as numbers or codes, and what is computed of them; indices are the host's own and never
+    shared.
+    """
+    codes = (torch.int8, torch.uint8)
+    return isinstance(value, torch.Tensor) and (value.is_floating_point() or value.dtype in codes)
 
 
 def _ranges(tensor: torch.Tensor) -> tuple[Range, ...]:
