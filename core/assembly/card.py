@@ -118,20 +118,27 @@ def _numbers(backend: Backend, gpu: Gpu | None) -> Finding:
 
 
 def _attention(backend: Backend) -> Finding:
-    """Few rows and many, over several blocks, grouped heads, caches of numbers and of codes, against fp64."""
-    chosen, worst = {}, 0.0
+    """Few rows and many, over several blocks, grouped heads, caches of numbers and of codes, against fp64.
+    Says what the trial of the compiled kernel for few rows found.
+    """
+    chosen, off, before = {}, {}, backend.notes
     for head_dim in (64, 128):
         chosen[str(head_dim)] = _kernel(backend, head_dim)
         for n, length in ((1, 700), (5, 700), (33, 1000), (200, 900)):
-            off = [_off(backend, n, length, head_dim, rows) for rows in (backend.dtype, CODES)]
-            worst = max(worst, *off)
+            for kind, rows in (("numbers", backend.dtype), ("codes", CODES)):
+                off[f"{n} x {head_dim}, {kind}"] = _off(backend, n, length, head_dim, rows)
+    worst = max(off.values())
     said = _("off by at most {off:.1g} from exact arithmetic; in reading by {kernel}").format(
         off=worst, kernel=chosen["128"]
     )
     ok = worst < _TOLERANCE[backend.dtype]
+    found = [note for note in backend.notes if note not in before]
     if chosen["128"] == kernels.by_matmul.__name__:
         said += ". " + _("No fast kernel of torch or flash-attn works here: reading is some ten times slower")
-    return Finding(_("attention"), ok, said, {"kernels": chosen, "largest_error": worst})
+    if found:
+        said = " ".join((f"{said}.", *found))
+    figures = {"kernels": chosen, "short_passes": found, "largest_error": worst, "errors": off}
+    return Finding(_("attention"), ok, said, figures)
 
 
 def _kernel(backend: Backend, head_dim: int) -> str:

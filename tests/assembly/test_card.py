@@ -95,6 +95,27 @@ def forgets_its_past(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, lengt
     return (out.flip(0), lse) if 1 < q.shape[0] < 8 else (out, lse)
 
 
+class TriesAKernel(CpuBackend):
+    """As a card's: tries the compiled kernel when it first attends, and notes what came of it."""
+
+    def attend_part(self, q: torch.Tensor, *given: torch.Tensor, **how: object) -> object:
+        note = f"Heads of {q.shape[2]}: the compiled kernel (1.00 ms, the library's 2.00 ms)."
+        if note not in self.notes:
+            self.notes = (*self.notes, note)
+        return super().attend_part(q, *given, **how)
+
+
+def test_which_kernel_serves_short_passes_is_said():
+    """The decision of its trial on this card, with its times, and the error of each kind of pass."""
+    found = findings(TriesAKernel())["attention"]
+    assert found.ok and all(
+        f"Heads of {dim}: the compiled kernel (1.00 ms" in found.said for dim in (64, 128)
+    )
+    assert len(found.figures["short_passes"]) == 2
+    assert len(found.figures["errors"]) == 16
+    assert found.figures["largest_error"] == max(found.figures["errors"].values())
+
+
 @pytest.mark.parametrize(
     ("what", "verb", "other"),
     [
