@@ -185,6 +185,19 @@ def test_equals_the_reference(kind, dtype, dim, n, length, block, heads, kv_head
     assert same(kind, dtype, got, dense(q, *meant(kind, dim, k, v), length, causal))
 
 
+@pytest.mark.parametrize(("kind", "dtype", "dim"), each(*HALF, torch.float32, having="attend_part"))
+@pytest.mark.parametrize("kv_heads", [6, 2], ids=["MHA", "GQA"])
+@pytest.mark.parametrize(
+    ("n", "length", "causal"), [(1, 40, True), (5, 70, True), (33, 64, True), (2, 32, False)]
+)
+def test_blocks_without_a_visible_key_add_nothing(kind, dtype, dim, n, length, causal, kv_heads):
+    """Whole blocks and splits behind the newest key, full of what would be seen at once."""
+    q, k, v = material(n, length, block=32, blocks=12, kv_heads=kv_heads, dim=dim, dtype=dtype)
+    k, v = laid(kind, k, v)
+    got = attends(kind, kind.make(dtype, dim))(q, k, v, length=length, causal=causal)
+    assert same(kind, dtype, got, dense(q, *meant(kind, dim, k, v), length, causal))
+
+
 @pytest.mark.parametrize(("kind", "dtype", "dim"), each(*WIDE, having="attend_slots"))
 @pytest.mark.parametrize("capacity", [256, 137])
 @pytest.mark.parametrize("newest", [[0], [130], [126, 127, 128, 129], [5, 3, 100]])
