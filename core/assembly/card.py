@@ -6,14 +6,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any
 
 import torch
 
 from core.assembly.models import cpu_backend
-from core.assembly.small import ANSWER, small_answers
+from core.assembly.small import ANSWER, random_config, small_answers
 from core.backend import kernels
 from core.backend.base import Backend
 from core.backend.codes_example import KINDS, example
@@ -23,7 +23,10 @@ from core.cache.base import KVShape
 from core.cache.offloaded import OffloadedKVCache
 from core.config import Settings
 from core.hardware.facts import Gpu, Hardware
+from core.model.shapes import ModelShape
+from core.planning.budget import newest_rows_bytes
 from core.planning.fitting import site_of
+from core.planning.layout import OVERRUN, Layout, held_tokens, lay_out
 from core.text.words import GB
 from core.text.words import translated as _
 
@@ -282,19 +285,39 @@ def _recordings(backend: Backend) -> Finding:
 
 
 def _memory(backend: Backend) -> Finding:
-    """What a cache takes of the device, as counted and as measured."""
-    before = backend.memory().used_bytes
-    shape = KVShape(layers=4, kv_heads=8, head_dim=64)
-    cache = OffloadedKVCache(shape, 8192, backend, block_tokens=2048, resident_layers=1)
+    """What a small model's cache takes of the device, as a plan counts it and as measured."""
+    layout = _layout(backend)
+    _held, block_tokens = held_tokens(layout.context, layout.block_tokens, layout.retrieval_chunk)
+    shape, before = layout.target, backend.memory().used_bytes
+    cache = OffloadedKVCache(
+        KVShape(shape.layers, shape.kv_heads, shape.head_dim),
+        layout.context + OVERRUN,
+        backend,
+        block_tokens=block_tokens,
+        resident_layers=layout.on_chip,
+        staging_blocks=layout.blocks,
+        fresh_tokens=layout.spare_rows,
+    )
     took = backend.memory().used_bytes - before
-    figures = {"counted_bytes": cache.device_bytes, "measured_bytes": took}
+    planned = layout.layer_kv_bytes + layout.at_work_bytes + newest_rows_bytes(layout)
+    figures = {"planned_bytes": planned, "counted_bytes": cache.device_bytes, "measured_bytes": took}
     if backend.device.type == "cpu":
         return Finding(_("memory"), None, _("the device's memory is the host's"), figures)
-    ok = abs(took - cache.device_bytes) < 0.05 * cache.device_bytes + (8 << 20)
+    ok = abs(took - planned) < 0.05 * planned + (8 << 20)
     said = _("a cache counted at {counted:.0f} MB takes {took:.0f}").format(
-        counted=cache.device_bytes / 1e6, took=took / 1e6
+        counted=planned / 1e6, took=took / 1e6
     )
     return Finding(_("memory"), ok, said, figures)
+
+
+def _layout(backend: Backend) -> Layout:
+    """One layer of four on the device."""
+    sizes = {"layers": 4, "heads": 8, "kv_heads": 8, "head_dim": 64, "vocab": 256}
+    config = random_config(hidden=512, intermediate=512, **sizes)
+    shape = ModelShape.from_hf_config(config.source, name=config.name)
+    held, computes = (str(one).removeprefix("torch.") for one in (backend.storage, backend.dtype))
+    made = lay_out("cuda", held, computes, Settings(), target=shape, draft=None, context=8192)
+    return replace(made, on_chip=1)
 
 
 def _answers(backend: Backend) -> Finding:

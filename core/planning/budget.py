@@ -164,8 +164,13 @@ def _standing(layout: Layout) -> int:
     shape, size = layout.target, DTYPE_BYTES[layout.dtype]
     rotations = 2 * layout.held_tokens * shape.head_dim * size
     scores = shape.layers * shape.heads * (layout.held_tokens // layout.retrieval_chunk) * 4
-    newest = layout.spare_rows * layout.host_layers * shape.kv_bytes_per_token_layer(layout.kv_rows)
-    return rotations + scores + newest + SEGMENTS_BYTES
+    return rotations + scores + newest_rows_bytes(layout) + SEGMENTS_BYTES
+
+
+def newest_rows_bytes(layout: Layout) -> int:
+    """On a GPU: the rows of the last short pass of the layers in host memory."""
+    row = layout.target.kv_bytes_per_token_layer(layout.kv_rows)
+    return layout.spare_rows * layout.host_layers * row
 
 
 def _decoded_rows_bytes(layout: Layout) -> int:

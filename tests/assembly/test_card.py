@@ -15,6 +15,7 @@ from core.assembly.models import cpu_backend
 from core.backend.codes import Planes
 from core.backend.cpu import CpuBackend, PlainCopies
 from core.hardware.gpus import imagined_gpu
+from tests.backend.fake_cuda import FakeCuda
 from tests.recording import RecordingBackend
 
 
@@ -50,6 +51,23 @@ def test_without_a_card_the_kernels_are_tried_that_answer(monkeypatch: pytest.Mo
     answers = cpu_backend(torch.float32, storage=torch.bfloat16)
     assert (tried.notes, tried.dtype, tried.storage) == (answers.notes, torch.float32, torch.bfloat16)
     assert exact.storage == torch.float32 and gpu is None
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_cache_is_measured_against_its_plan(dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch):
+    """The lines that the planner adds up are what the cache makes; a card that holds more is said."""
+    made = findings(CpuBackend(dtype), CpuBackend())["memory"].figures
+    assert made["planned_bytes"] == made["counted_bytes"] > 40 << 20
+    apart = findings(cpu_backend(torch.float32, storage=dtype), CpuBackend())["memory"].figures
+    assert apart["planned_bytes"] == apart["counted_bytes"] == made["counted_bytes"]
+    cuda = FakeCuda().install(monkeypatch)
+    backend, held = cuda.backend(dtype), iter((0, 0.5 * made["planned_bytes"]))
+    backend.device = torch.device("meta")  # its tensors take nothing here
+    backend.host_memory = lambda shape, dtype: torch.empty(tuple(shape), dtype=dtype, device="meta")
+    backend.memory = lambda: SimpleNamespace(used_bytes=next(held))
+    assert card._memory(backend).ok is False
+    held = iter((0, made["planned_bytes"]))
+    assert card._memory(backend).ok
 
 
 class LosesRows(PlainCopies):
