@@ -310,3 +310,35 @@ def test_a_forgotten_book_is_not_stored_afterwards(storing: tuple[Pipe, Path]):
     pipe.send(do="save", id=3)
     pipe.saved(3)
     assert told.read_text().splitlines() == ["stopped", "forgotten"]
+
+
+CYCLES = """
+import gc, io, types
+from core.config import Settings
+from core.worker import Worker
+
+kept = []
+
+def open_session(settings, hear):
+    kept.extend([at] for at in range(200_000))  # a model and its libraries
+    return types.SimpleNamespace(facts={})
+
+Worker(io.BytesIO(), io.BytesIO(), open_session)._load({"id": 1, "settings": Settings().to_json()})
+for _turn in range(50):
+    for _at in range(1000):
+        cycle = []
+        cycle.append(cycle)
+print(len(gc.get_objects()))
+"""
+
+
+def test_what_answers_leave_in_cycles_goes_soon():
+    """It waited until it was a quarter of all there is: the process grew for a hundred turns."""
+    done = subprocess.run(
+        [sys.executable, "-c", CYCLES],
+        cwd=Path(__file__).parents[1],
+        capture_output=True,
+        encoding="utf-8",
+        timeout=120,
+    )
+    assert int(done.stdout) < 20_000, done.stderr
