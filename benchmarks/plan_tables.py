@@ -36,14 +36,11 @@ def kv_table() -> str:
 
 
 def _kv_shapes() -> Iterator[ModelShape]:
-    coded = find(KV_MODELS[-1]).shape
     for name in KV_MODELS:
         shape = find(name).shape
         yield shape
         if not shape.coded_weights:
-            held = shape.parameters * coded.coded_bytes // coded.parameters
-            weights = {"coded_weights": shape.parameters, "coded_bytes": held}
-            yield replace(shape, format=coded.format, code_bits=coded.code_bits, **weights)
+            yield in_format(shape, name, "Q4_K_M")
 
 
 def _kv_plan(shape: ModelShape, card: str, kv: int | None) -> Plan | None:
