@@ -14,7 +14,6 @@ from app.templating import render
 from core.text.words import translated as _
 from core.text.words import translated_count as _n
 
-SHOWN_TALKS = 12
 SMALL_WORDS = {"a", "an", "and", "at", "by", "in", "of", "on", "the", "to"}
 
 
@@ -38,7 +37,7 @@ def library_html(
         books=[(one, kept.get(one.id, Kept()), _last_read(one.opened, today)) for one in entries],
         covered=covered,
         current=current,
-        talks=talks[:SHOWN_TALKS],
+        talks=talks,
         talk=talk,
         samples=[(name, title) for name, title in map(_sample, samples) if title not in there],
     )

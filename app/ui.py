@@ -30,6 +30,7 @@ FIXED = {
     "bring": "bringing.html",
     "hero": "hero.html",
     "talkbar": "talkbar.html",
+    "again": "again.html",
     "turns": "turns.html",
     "live": "writing.html",
     "tabs": "tabs.html",
@@ -129,6 +130,7 @@ def _middle() -> tuple[gr.Textbox, gr.Button, gr.Textbox, gr.Button]:
     _region("crowded")
     with gr.Row(elem_id="around"):
         _region("meter")
+        _fixed("again")
         _region("instructions")
     return *password, *_composer()
 

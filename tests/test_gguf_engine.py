@@ -12,6 +12,7 @@ from core.ask import Params
 from core.assembly.engines import build_engine
 from core.backend.cpu import CpuBackend
 from core.backend.native.attention import native_attention
+from core.backend.native.layers import native_layers
 from core.backend.native.products import native_products
 from core.cache.full import FullKVCache
 from core.config import MODES, Settings
@@ -35,7 +36,7 @@ NEEDED = native_products(cpu_flags())
 KERNELS = {"compiled": cpu_flags(), "AVX2": frozenset(FLAGS.split()), "torch": frozenset()}
 FORMATS = {"Q4_K_M": MIXED, "Q8_0": "Q8_0"}
 PROMPT = torch.randint(0, 300, (131,), generator=torch.Generator().manual_seed(1)).tolist()
-KV = {"16-bit KV": None, "8-bit KV": torch.int8}  # None: the numbers that are computed with
+KV = {"16-bit KV": torch.bfloat16, "8-bit KV": torch.int8}
 NEAR_TIE = 0.05  # of two layers over codes; the product's margin is of thirty
 WARM, MOST_DEVIATION = 0.5, 5.0  # a false alarm in about 100,000
 
@@ -101,12 +102,14 @@ def full(model: LlamaModel, capacity: int, rows: torch.dtype | None) -> FullKVCa
 
 def around(target: Target, flags: frozenset[str], where: str, rows: torch.dtype | None = None, **plan):
     """An engine of the target on the kernels for a CPU of these flags (none: on torch), its cache on the
-    device or half of it in host memory.
+    device or half of it in host memory. Over rows of a type of their own, attention and whole layers are the
+    compiled ones, too.
     """
-    native = native_attention(flags) if rows is not None else None  # reads codes in registers
-    model = load_model(
-        target.folder, LateBackend(products=native_products(flags), native=native), positions=512
-    )
+    products, own = native_products(flags), {}
+    if rows is not None:
+        native = native_attention(flags)
+        own = {"native": native, "layers": native_layers(flags, native, products)}
+    model = load_model(target.folder, LateBackend(products=products, **own), positions=512)
     caches = {
         "full": lambda capacity: full(model, capacity, rows),
         "offloaded": lambda capacity: offloaded(model, "one layer", capacity + 32, dtype=rows),
@@ -170,8 +173,11 @@ def deviation(logits: torch.Tensor, tokens: list[int], temperature: float) -> fl
         ("full", "16-bit KV", "compiled"),
         ("offloaded", "16-bit KV", "compiled"),
         ("full", "8-bit KV", "compiled"),
+        ("offloaded", "8-bit KV", "compiled"),
         pytest.param("full", "16-bit KV", "AVX2", marks=pytest.mark.slow),
         pytest.param("full", "8-bit KV", "AVX2", marks=pytest.mark.slow),
+        pytest.param("offloaded", "16-bit KV", "AVX2", marks=pytest.mark.slow),
+        pytest.param("offloaded", "8-bit KV", "AVX2", marks=pytest.mark.slow),
     ],
 )
 @pytest.mark.parametrize("mode", MODES)

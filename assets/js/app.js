@@ -164,7 +164,7 @@
 
   // while nobody answers, nothing is sent, and what is typed stays where it is
   const hold = (event) => {
-    const asks = event.type === "click" ? "#send, #summarize, #unlock, :is(button, a)[data-act]" : "#question textarea, #password input";
+    const asks = event.type === "click" ? "#send, #unlock, :is(button, a)[data-act]" : "#question textarea, #password input";
     if (!document.body.dataset.lost || (event.key ?? "Enter") !== "Enter" || !event.target.closest?.(asks)) return;
     event.preventDefault();
     event.stopImmediatePropagation();
@@ -221,9 +221,9 @@
     const list = event.target.closest?.(".shelf");
     const steps = { ArrowDown: [1, "main"], ArrowUp: [-1, "main"], ArrowRight: [1, "all"], ArrowLeft: [-1, "all"] }[event.key];
     if (!list || !steps) return;
-    const buttons = [...list.querySelectorAll("button")];
-    const main = (button) => button.matches("[data-act='book'], [data-act='talk']");
-    let at = buttons.indexOf(event.target.closest("button"));
+    const buttons = [...list.querySelectorAll("button, summary")].filter((button) => button.checkVisibility());
+    const main = (button) => button.matches("[data-act='book'], [data-act='talk'], summary");
+    let at = buttons.indexOf(event.target.closest("button, summary"));
     do at += steps[0]; while (buttons[at] && steps[1] === "main" && !main(buttons[at]));
     if (!buttons[at]) return;
     event.preventDefault();
@@ -275,7 +275,7 @@
     parts();
     document.addEventListener("keydown", (event) => { if (event.key === "Enter" && event.target.closest?.("#question")) asked(); });
     document.addEventListener("click", (event) => {
-      if (event.target.closest?.("#send, #summarize, [data-act='regenerate'], [data-act='suggest']")) asked();
+      if (event.target.closest?.("#send, [data-act='summarize'], [data-act='regenerate'], [data-act='suggest']")) asked();
     });
   };
   const begin = () => {                        // once all parts of the page are there

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import core.config
+from app import main as main_module
 from app import preferences as module
 from app.cli import main
 from app.manual import keys_set, program_entries
@@ -233,3 +234,39 @@ def test_what_the_engine_does_not_know_yet_waits_for_its_restart(desk, engine):
     wait_until(lambda: engine.state == "ready" and engine.renewed)
     assert desk.running.unapplied == [] and engine.renewed[0].gamma == 8
     assert differ(Settings(), Settings(port=1, temperature=1.0, threads=3)) == ["threads"]
+
+
+class Entry:
+    """What starts the app at login, in memory."""
+
+    on, refused = False, False
+
+    def is_on(self) -> bool:
+        """See LoginEntry."""
+        return self.on
+
+    def turn_on(self) -> None:
+        """See LoginEntry."""
+        if self.refused:
+            raise OSError("read-only")
+        self.on = True
+
+    def turn_off(self) -> None:
+        """See LoginEntry."""
+        self.on = False
+
+
+def test_starting_at_login_follows_the_setting(file, home, monkeypatch):
+    entry = Entry()
+    monkeypatch.setattr(main_module, "LoginEntry", lambda _root: entry)
+    preferences = started()
+    main_module._follow_login(preferences)
+    assert not entry.on, "off unless somebody wants it"
+    preferences.choose("start_at_login", "true")
+    assert entry.on
+    preferences.reset("start_at_login")
+    assert not entry.on
+    entry.refused = True
+    with pytest.raises(UserError, match="read-only"):
+        preferences.choose("start_at_login", "true")
+    assert not preferences.settings.start_at_login

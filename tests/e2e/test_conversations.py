@@ -6,6 +6,7 @@ import os
 
 import pytest
 
+from core.ask import Ask
 from tests.app.fake_runtime import ANSWER, FakeRuntime
 from tests.e2e.test_accessible import problems
 
@@ -57,9 +58,16 @@ def test_many_conversations_about_one_book_and_the_pinned_one_first(serve, open_
     page.click(".talks li:has-text('Who keeps') [data-act=pin-talk]")
     page.wait_for_selector(".talks li >> nth=0 >> [data-act=talk]:has-text('Who keeps')")
     ask(page, "And on Sundays?", answers=2)
+    for _newer in range(13):
+        serve.desk.history.ask(serve.desk.history.create(serve.desk.book_id).id, Ask("Who else?"))
+    serve.desk.shelf_version += 1
     page.reload()
     page.wait_for_selector("#turns .answer footer >> nth=1")
     assert page.inner_text(first) == "Who keeps the clocks?"
+    page.click(".older summary:has-text('3 more')")  # from the thirteenth on they could not be reached
+    page.click(".older [data-act=talk]:has-text('Who winds them?')")
+    page.wait_for_selector("#turns .bubble:has-text('Who winds them?')")
+    page.wait_for_selector(".older[open] [data-act=talk][aria-current]")
 
 
 def test_a_turn_is_forked_asked_otherwise_and_compared(serve, open_page, drop, sample):

@@ -29,6 +29,16 @@ def test_the_page_opens_under_its_own_name_and_the_address_works_once(serve, ope
     stranger.context.close()
 
 
+def test_a_browser_that_does_not_know_the_pages_name_is_shown_it_by_its_address(serve, browser):
+    """Not every system resolves names below localhost."""
+    page = browser.new_context().new_page()
+    page.route("**/here", lambda route: route.abort())
+    page.goto(serve(FakeRuntime()))
+    page.wait_for_selector("body[data-connected]")
+    assert page.evaluate("location.hostname + location.search") == "127.0.0.1"
+    page.context.close()
+
+
 def test_a_window_of_its_own_begins_at_the_pages_own_name(serve, open_page):
     """One that went there from another address would show a bar with the address."""
     url = direct(serve(FakeRuntime()))

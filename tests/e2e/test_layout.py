@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
-from tests.app.fake_runtime import FakeRuntime
+from tests.app.fake_runtime import ANSWER, FakeRuntime
 
 pytestmark = pytest.mark.e2e
 QUESTION = "Who keeps the lamp on the island, and what does he hide from everybody through all these years?"
@@ -44,6 +46,33 @@ def test_main_action_is_in_sight_with_a_long_book(serve, open_page, drop, sample
     assert is_in_sight()
     page.click("#summarize")
     page.wait_for_selector("#turns .answer footer")
+
+
+SIZES = ((1280, 800), (900, 700), (640, 400), (390, 844))
+SEEN = """() => [...document.querySelectorAll("[data-act='summarize']")].some((one) => {
+  const box = one.getBoundingClientRect();
+  const top = document.elementFromPoint(box.x + box.width / 2, box.y + box.height / 2);
+  return box.width && top === one;
+})"""
+
+
+def test_the_main_action_is_in_sight_at_the_end_of_a_long_talk(serve, open_page, drop, sample):
+    """It stood above the first question, and went away with it."""
+    page = open_page(serve(FakeRuntime(pace=0.001, answer="\n\n".join([ANSWER] * 12))))
+    drop(page, sample)
+    page.wait_for_selector(".card h2")
+    page.fill("#question textarea", QUESTION)
+    page.press("#question textarea", "Enter")
+    page.wait_for_selector("#turns .answer footer")
+    for width, height in SIZES:
+        page.set_viewport_size({"width": width, "height": height})
+        page.evaluate("document.getElementById('scroller').scrollTop = 1e6")
+        page.wait_for_function(SEEN, timeout=5000)
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), (width, height)
+        if folder := os.environ.get("TRIFORCE_SHOTS"):
+            page.screenshot(path=f"{folder}/talk-end-{width}.png")
+    page.click("#again button")
+    page.wait_for_selector("#turns .answer footer >> nth=1")
 
 
 def test_title_of_a_conversation_stays_in_its_column(serve, open_page, drop, sample):

@@ -74,6 +74,7 @@ def test_the_menu_entry_starts_the_shim_whatever_its_path(root: Path, tmp_path: 
     value = next(line for line in entry.splitlines() if line.startswith("Exec=")).removeprefix("Exec=")
     value, field = value[:-3], value[-3:]
     assert field == " %f" and "application/epub+zip;" in entry, "files can be opened with it"
+    assert "Terminal=false" in entry.splitlines()
     unescaped = value.replace("\\\\", "\\")  # the string value's own escapes
     assert unescaped.startswith('"') and unescaped.endswith('"')
     path = "".join(_unquote(unescaped[1:-1])).replace("%%", "%")  # the quoted argument's escapes
