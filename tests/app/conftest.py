@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from app.api.key import ApiKey
+from app.api.routes import Api
 from app.handlers import Desk
 from app.history import History
 from app.library import Library
@@ -12,6 +14,7 @@ from core.config import Settings
 from core.documents.document import Document, Section
 from core.hardware.gpus import imagined_hardware
 from tests.app.fake_runtime import FakeRuntime, wait_until
+from tests.app.served import served
 
 
 @pytest.fixture
@@ -88,3 +91,16 @@ def opened(make_desk, book):
         return desk, engine
 
     return start
+
+
+@pytest.fixture
+def key(tmp_path) -> str:
+    """What lets other programs in."""
+    return ApiKey(tmp_path / "api.key").renew()
+
+
+@pytest.fixture
+def address(desk, key, tmp_path):
+    """Where they ask, while the test runs."""
+    with served(Api(desk, ApiKey(tmp_path / "api.key")).routes()) as at:
+        yield f"http://127.0.0.1:{at.port}/v1"

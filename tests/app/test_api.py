@@ -1,27 +1,20 @@
-"""Other programs: the official client of OpenAI over a real socket, and what is refused."""
+"""Other programs: the official client of OpenAI over a real socket, and what it is answered."""
 
 from __future__ import annotations
 
 import json
 import sqlite3
-import stat
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 
 import httpx
 import openai
 import pytest
 
 from app.api.answering import MOST_WAITING, Answers
-from app.api.key import ApiKey
-from app.api.request import ApiError, model_names, wanted
-from app.api.routes import MOST_BYTES, Api
-from app.library import BookEntry
+from app.api.request import wanted
+from tests.app.api_client import BOOK, ask, post
 from tests.app.fake_runtime import ANSWER, SUMMARY, FakeRuntime, wait_until
-from tests.app.served import SECRET, served
-
-BOOK = "smollm2-135m-instruct@the-lamp"
 
 
 @pytest.fixture
@@ -33,29 +26,8 @@ def engine() -> FakeRuntime:
 
 
 @pytest.fixture
-def key(tmp_path) -> str:
-    return ApiKey(tmp_path / "api.key").renew()
-
-
-@pytest.fixture
-def address(desk, key, tmp_path):
-    with served(Api(desk, ApiKey(tmp_path / "api.key")).routes()) as at:
-        yield f"http://127.0.0.1:{at.port}/v1"
-
-
-@pytest.fixture
 def client(address, key) -> openai.OpenAI:
     return openai.OpenAI(base_url=address, api_key=key, max_retries=0, timeout=20)
-
-
-def ask(text: str = "Who keeps the lamp?") -> list[dict]:
-    return [{"role": "user", "content": text}]
-
-
-def post(address: str, key: str, body: object, **headers: str) -> httpx.Response:
-    data = body if isinstance(body, bytes) else json.dumps(body).encode()
-    sent = {"Authorization": f"Bearer {key}", **headers}
-    return httpx.post(f"{address}/chat/completions", content=data, headers=sent, timeout=20)
 
 
 # ---- the official client
@@ -299,160 +271,3 @@ def test_eight_at_once_are_answered_and_the_ninth_is_told_to_come_back(address, 
     assert {one.status_code for one in answers} == {200}
     assert {one.json()["choices"][0]["message"]["content"] for one in answers} == {ANSWER}
     assert post(address, key, body).status_code == 200
-
-
-# ---- what is refused
-
-
-def test_without_the_key_nothing_is_said(address, key, engine):
-    for headers in (
-        {},
-        {"Authorization": "Bearer wrong"},
-        {"Authorization": key},
-        {"Cookie": f"triforce_{httpx.URL(address).port}={SECRET}"},  # the page's own
-    ):
-        for path in ("models", f"models/{BOOK}", "nothing"):
-            answer = httpx.get(f"{address}/{path}", headers=headers)
-            assert answer.status_code == 401 and answer.json()["error"]["code"] == "invalid_api_key"
-    with pytest.raises(openai.AuthenticationError):
-        openai.OpenAI(base_url=address, api_key="x", max_retries=0).models.list()
-
-
-def test_the_key_opens_nothing_but_the_interface(address, key):
-    page = httpx.get(address.removesuffix("/v1") + "/", headers={"Authorization": f"Bearer {key}"})
-    assert page.status_code == 401
-
-
-def test_web_pages_and_other_hosts_are_refused_though_they_had_the_key(address, key):
-    url, auth = f"{address}/models", {"Authorization": f"Bearer {key}"}
-    own = address.removesuffix("/v1")
-    assert httpx.get(url, headers={**auth, "Origin": "http://evil.example"}).status_code == 403
-    assert httpx.get(url, headers={**auth, "Origin": own}).status_code == 403
-    assert httpx.get(url, headers={**auth, "Host": "evil.example"}).status_code == 421
-    assert "access-control-allow-origin" not in httpx.get(url, headers=auth).headers
-
-
-BAD = [
-    b"",
-    b"{",
-    b"[]",
-    b"\xff",
-    b"[" * 100_000,
-    {},
-    {"model": "gpt-4", "messages": ask()},
-    {"model": 1, "messages": ask()},
-    *(
-        {"model": BOOK, "messages": messages}
-        for messages in (
-            None,
-            [],
-            "who",
-            [1],
-            [{"role": "user"}],
-            [{"role": "tool", "content": "x"}],
-            [{"role": "assistant", "content": "x"}],
-            [*ask(), {"role": "assistant", "content": "x"}],
-            [*ask(), {"role": "system", "content": "x"}],
-            ask(" "),
-            [{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}],
-            [{"role": "user", "content": "x", "tool_calls": []}],
-            [{"role": "user", "content": "x", "name": "Ann"}],
-            [{"role": "user", "content": [{"type": "text", "text": "x", "cache_control": {}}]}],
-            [{"role": "user", "content": [{"type": "text", "text": 5}]}],
-            ask("\ud800"),
-        )
-    ),
-    *(
-        {"model": BOOK, "messages": ask(), **more}
-        for more in (
-            {"tools": []},
-            {"temprature": 1},
-            {"\ud800": 1},
-            {"temperature": 3},
-            {"temperature": "hot"},
-            {"temperature": True},
-            {"top_p": 0},
-            {"seed": 1.5},
-            {"max_tokens": 0},
-            {"n": 2},
-            {"logprobs": True},
-            {"frequency_penalty": 0.5},
-            {"response_format": {"type": "json_object"}},
-            {"stop": ["a"] * 5},
-            {"stop": [""]},
-            {"stop": 3},
-            {"stop": 0},
-            {"max_tokens": 5, "max_completion_tokens": 9},
-            {"store": "yes"},
-            {"store": 1},
-            {"metadata": {}},
-            {"stream": "yes"},
-            {"stream_options": {"include_usage": True}},
-            {"stream": True, "stream_options": {"other": 1}},
-            {"stream_options": 0},
-            {"triforce": {"spoil": True}},
-            {"triforce": {"summary": "long"}},
-            {"triforce": {"until": 0}},
-            {"triforce": {"until": 99}},
-            {"triforce": 3},
-        )
-    ),
-    {"model": "smollm2-135m-instruct", "messages": ask(), "triforce": {"summary": "page"}},
-    {"model": "smollm2-135m-instruct", "messages": ask(), "triforce": {"until": 1}},
-]
-
-
-def test_bad_requests_are_refused_in_the_clients_own_form_and_nothing_breaks(address, key, engine):
-    for body in BAD:
-        answer = post(address, key, body)
-        error = answer.json()["error"]
-        assert answer.status_code in (400, 404), body
-        assert error["type"] == "invalid_request_error" and error["message"], body
-    assert engine.asked == []
-    assert post(address, key, {"model": BOOK, "messages": ask()}).status_code == 200
-
-
-def test_a_request_of_too_many_bytes_is_cut_short(address, key):
-    answer = post(address, key, b"x" * (MOST_BYTES + 1))
-    assert answer.status_code == 413
-
-
-# ---- names and keys
-
-
-def test_books_of_one_title_have_names_of_their_own():
-    entries = [
-        BookEntry(letter * 64, title, "", "txt", 1, 1, 0.0)
-        for letter, title in zip("abcd", ("The Sea", "The Sea!", "海", "…"), strict=True)
-    ]
-    assert model_names("Qwen3 4B", entries) == {
-        "qwen3-4b": "",
-        "qwen3-4b@the-sea-aaaaaa": "a" * 64,
-        "qwen3-4b@the-sea-bbbbbb": "b" * 64,
-        "qwen3-4b@海": "c" * 64,
-        "qwen3-4b@book": "d" * 64,
-    }
-
-
-def test_a_book_that_has_gone_meanwhile_is_no_model(book):
-    def gone(_id: str):
-        raise KeyError
-
-    body = json.dumps({"model": "m@b", "messages": ask()}).encode()
-    with pytest.raises(ApiError, match="no longer") as caught:
-        wanted(body, {"m@b": "a" * 64}, gone)
-    assert caught.value.status == 404
-    assert wanted(body, {"m@b": "a" * 64}, lambda _id: replace(book, title="x")).ask.params["seed"] > 0
-
-
-def test_a_key_is_shown_once_kept_as_a_digest_and_can_be_renewed(tmp_path):
-    file = tmp_path / "api.key"
-    made = ApiKey(file)
-    assert not made.fits("")
-    first = made.ensure()
-    assert first and made.ensure() is None and made.fits(first)
-    assert first not in file.read_text() and stat.S_IMODE(file.stat().st_mode) == 0o600
-    second = ApiKey(file).renew()
-    assert made.fits(second) and not made.fits(first)
-    file.write_bytes(b"\xff")
-    assert not made.fits(second)
