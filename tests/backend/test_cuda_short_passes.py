@@ -91,13 +91,12 @@ def test_recorded_passes_are_the_eager_ones(card: Device, monkeypatch, kind, kv_
     compare(kind, feeds, backend, like=without_kernel(monkeypatch), off=5e-2, kv_heads=kv_heads, head_dim=64)
 
 
-def test_a_streamed_layer_needs_two_launches_a_block(card: Device, monkeypatch):
-    """Own rows, resident blocks and each block that comes over the bus, joined where they are computed."""
-    plain, library = without_kernel(monkeypatch), Library(promise)
-    backend = on_the_cpu(monkeypatch, library)
+def half_streamed(plain, backend, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple]:
+    """Each of the two with a model that has read 70 tokens: the first all on the device, of the second's two
+    layers one in host memory.
+    """
     backend.prepare(4, 2, 64)
     monkeypatch.setattr(backend, "host_memory", lambda shape, dtype: torch.zeros(tuple(shape), dtype=dtype))
-    said = []
     for one in (plain, backend):
         model = ours(oracle(kv_heads=2, head_dim=64), backend=one)
         shape = model.config.kv_shape
@@ -108,6 +107,15 @@ def test_a_streamed_layer_needs_two_launches_a_block(card: Device, monkeypatch):
             )
         model.forward(PROMPT[:70], cache)
         cache.commit(70)
+        yield one, model, cache
+
+
+def test_a_streamed_layer_needs_two_launches_a_block(card: Device, monkeypatch):
+    """Own rows, resident blocks and each block that comes over the bus, joined where they are computed."""
+    plain, library = without_kernel(monkeypatch), Library(promise)
+    backend = on_the_cpu(monkeypatch, library)
+    said = []
+    for _one, model, cache in half_streamed(plain, backend, monkeypatch):
         library.launched.clear()
         said.append(model.forward(PROMPT[70:75], cache))
     assert float((said[0] - said[1]).abs().max()) < 5e-2 * float(said[0].abs().max())
@@ -145,25 +153,14 @@ def test_a_selection_comes_from_the_attention_itself(card: Device, monkeypatch):
         blockwise, "chunk_lse", lambda *given, **named: separate.append(1) or chunk_lse(*given, **named)
     )
     backend = on_the_cpu(monkeypatch, library)
-    backend.prepare(4, 2, 64)
-    monkeypatch.setattr(backend, "host_memory", lambda shape, dtype: torch.zeros(tuple(shape), dtype=dtype))
     found = []
-    for one in (plain, backend):
-        model = ours(oracle(kv_heads=2, head_dim=64), backend=one)
-        shape = model.config.kv_shape
-        cache = FullKVCache(shape, 160, one, block_tokens=32)
-        if one is backend:
-            cache = OffloadedKVCache(
-                shape, 160, one, block_tokens=32, resident_layers=1, staging_blocks=2, fresh_tokens=38
-            )
-        model.forward(PROMPT[:70], cache)
-        cache.commit(70)
+    for one, model, cache in half_streamed(plain, backend, monkeypatch):
         view = RetrievalKVCache(cache, budget=32, chunk=8, recent=8, tail_tokens=16)
         RetrievalRefresh(cache, view).before_round()
         separate.clear()
         library.launched.clear()
         model.forward(PROMPT[70:75], cache)
-        found.append(view.policy._scores.shares(shape.kv_heads))
+        found.append(view.policy._scores.shares(model.config.kv_shape.kv_heads))
         assert view.policy.ready and bool(separate) == (one is plain)
     assert [name for name, *_ in library.launched] == ["attend_split", "join_splits"] * (1 + 1 + 3)
     assert torch.allclose(*found, atol=2e-2) and float(found[0].sum()) == pytest.approx(8, abs=1e-3)
