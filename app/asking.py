@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from app.job import Job
 from app.library import BookEntry
+from app.said import searchable
 from app.turns import Turn, exchanges, going_on, retelling, wording
 from core.ask import Ask, Exchange
 from core.documents.document import Document
@@ -22,15 +23,19 @@ if TYPE_CHECKING:
     from app.handlers import Desk
 
 RETOLD_TOKENS = 256  # of a summary of what was said
-SHORTEST_TITLE = 4  # characters: shorter ones are words like others
+SHORTEST_TITLE = 4  # letters; two where each is a word; shorter ones are like others
 TRANSCRIPT = (
     "This was asked about a book, and answered:\n\n{said}\n\nTell in short what was asked and answered, so "
     "that the conversation can go on from there."
 )
+# in the languages of the page
 SEVERAL = re.compile(
     r"\b(?:both|these|those|all|other|several|two|my|all (?:of )?(?:the|my)|the other) books\b"
     r"|\b(?:across|between|among) (?:the |my |these |all )*books\b|\b(?:another|the other) book\b"
-    r"|\bmy (?:library|shelf)\b",
+    r"|\bmy (?:library|shelf)\b"
+    r"|\b(?:beide|diese|alle|andere|mehrere|meine)[nr]? (?:anderen )?büchern?\b|\bzwei(?:er)? büchern?\b"
+    r"|\bandere[nms]? buch\b|\bmeine[mr]? (?:bibliothek|bücherregal)\b"
+    r"|(?:两|几|兩|幾)本[书書]|[这那這]些[书書]|所有的?[书書]|(?:另一|其他|别的|別的)本?的?[书書]|我的[书書][架库庫]",
     re.IGNORECASE,
 )
 
@@ -257,8 +262,10 @@ def another_title(question: str, book: Document, shelf: Sequence[BookEntry]) -> 
     """
     asked, known = _plain(question), None
     for entry in shelf:
-        title = _plain(re.split(r"[:;(]", entry.title)[0])
-        if entry.id == book.sha256 or len(title) < SHORTEST_TITLE or f" {title} " not in f" {asked} ":
+        named = re.split(r"[:;(\uff1a\uff1b\uff08]", entry.title)[0]  # without a subtitle
+        title = _plain(named)
+        short = len(searchable(named)) < SHORTEST_TITLE
+        if entry.id == book.sha256 or short or f" {title} " not in f" {asked} ":
             continue
         known = known if known is not None else f" {_plain(book.title)} {_plain(book.text)} "
         if f" {title} " not in known:
@@ -267,4 +274,4 @@ def another_title(question: str, book: Document, shelf: Sequence[BookEntry]) -> 
 
 
 def _plain(text: str) -> str:
-    return " ".join(re.findall(r"\w+", text.casefold()))
+    return " ".join(re.findall(r"\w+", searchable(text).casefold()))

@@ -18,6 +18,7 @@ from app.open_book import as_known
 from core.ask import Ask
 from core.conversation.reading import book_chapters
 from core.documents.document import Document, Section
+from core.errors import UserError
 from core.events import Finished
 from core.text.words import translated as _
 
@@ -82,12 +83,15 @@ class Chapters:
 
     def export(self, form: str) -> tuple[str, str]:
         """All kept summaries of the open book as (file name, content); `form`: md, html or json. None that
-        lies behind the conversation's limit.
+        lies behind the conversation's limit. Raises UserError where there is none that can be read.
         """
         whole = self._desk.book
         book = as_known(whole, self._desk.until) if whole else None
         chapters = book_chapters(book) if book else ()
         told = sorted(self.summaries(book).items()) if book else []
+        if not told:
+            words = _("No summary of this book can be read. See that the data folder is there, then retry.")
+            raise UserError(words)
         titled = [(chapters[number - 1].title, text) for number, text in told]
         name = _("{title}, summaries").format(title=book.title[:80] if book else "")
         return f"{name}.{form}", summaries_as(form, book, titled)

@@ -40,6 +40,7 @@ USED = (
 )
 # SQLite's words where the file is sound and its folder, the disk or another program stands in the way
 OUTSIDE = ("unable to open", "readonly", "locked", "disk i/o", "disk is full")
+OUT_OF_REACH = ("unable to open", "disk i/o")
 
 
 class _Unusable(Exception):
@@ -57,6 +58,21 @@ def connect(path: Path) -> tuple[sqlite3.Connection, str]:
         aside = _put_aside(path)
         words = _("{reason} It is kept as {aside}; new conversations are written to a new file.")
         return _opened(path), words.format(reason=error, aside=aside)
+
+
+def reopened(path: Path, error: sqlite3.Error) -> sqlite3.Connection | None:
+    """The database anew where its drive was away and is back: what was opened before stays out of reach.
+    None where the `error` says nothing of that kind, or it is still away.
+    """
+    if not any(words in str(error).lower() for words in OUT_OF_REACH) or not path.is_file():
+        return None
+    try:
+        db = _opened(path)
+        db.execute("BEGIN IMMEDIATE")
+        db.execute("ROLLBACK")
+        return db
+    except (sqlite3.Error, _Unusable, UserError):
+        return None
 
 
 def _opened(path: Path) -> sqlite3.Connection:

@@ -25,6 +25,8 @@ FORMAT = "triforce-chat conversation"
 VERSION = 1
 MOST_BYTES, MOST_TURNS, MOST_CHARS, MOST_LINES = 20_000_000, 2000, 500_000, 200
 Noted = tuple[str, str, str]  # the words at a bookmark, their place, the note
+# what reading another form ends in; OverflowError: 1e999 as a number of a chapter
+_NOT_OURS = (OSError, ValueError, TypeError, KeyError, RecursionError, AttributeError, OverflowError)
 STATES = ("finished", "stopped", "failed")
 
 
@@ -114,7 +116,7 @@ def brought(path: Path) -> Brought:
             raise UserError(_("That conversation was saved by a newer version. Update this one to open it."))
         book, turns = whole["book"], whole["turns"]
         made = Brought(_line(book["sha256"]), _line(book["title"]), _line(whole["title"]), _turns(turns))
-    except (OSError, ValueError, TypeError, KeyError, RecursionError, AttributeError) as error:
+    except _NOT_OURS as error:
         words = _("That file is no conversation of TriForce Chat. Choose a JSON file that Export has made.")
         raise UserError(words) from error
     return made
@@ -126,9 +128,9 @@ def _turns(given: Any) -> tuple[tuple[str, str, str, dict[str, Any]], ...]:
     found = []
     for at, one in enumerate(given):
         role = ("user", "assistant")[at % 2]
-        if one["role"] != role or one["state"] not in STATES or not isinstance(one["text"], str):
+        if one["role"] != role or one["state"] not in STATES:
             raise ValueError("turn")
-        found.append((role, one["text"][:MOST_CHARS], one["state"], _carried(role, one["extra"])))
+        found.append((role, _text(one["text"])[:MOST_CHARS], one["state"], _carried(role, one["extra"])))
     return tuple(found)
 
 
@@ -160,6 +162,7 @@ def _carried(role: str, extra: dict[str, Any]) -> dict[str, Any]:
 def _text(value: Any) -> str:
     if not isinstance(value, str):
         raise ValueError("text")
+    value.encode()  # half a character, which JSON can hold, cannot be stored: UnicodeEncodeError
     return value
 
 
@@ -183,6 +186,4 @@ def _lines(given: Any) -> list[str]:
 
 
 def _line(value: Any) -> str:
-    if not isinstance(value, str):
-        raise ValueError("text")
-    return " ".join(value.split())[:2000]
+    return " ".join(_text(value).split())[:2000]

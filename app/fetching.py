@@ -52,6 +52,8 @@ class Pace:
             self._seen.clear()
             return None, None
         now = self._clock()
+        if self._seen and fraction < self._seen[-1][1]:  # another stage: what was fetched is checked
+            self._seen.clear()
         self._seen.append((now, fraction))
         while now - self._seen[0][0] > _PACE_S:
             self._seen.popleft()

@@ -140,7 +140,7 @@ class Desk:
             self.say(_("The text of that book is gone or damaged. Drop its file again to read it."))
             return
         with self._lock:
-            self.book_id, self.notice, self.job = book_id, None, None
+            self.book_id, self.notice, self.job = book_id, self.removal.offer, None
             self.asking.crowded = None
             self.chapters, self.tree.ticked = (0, 0), ()
             talks = self.history.conversations(book_id)
@@ -167,7 +167,7 @@ class Desk:
     def lay(self, conversation_id: str, until: int | None) -> None:
         """Puts a conversation about the open book on the desk, with its limit; "": an empty one."""
         with self._lock:
-            self.conversation_id, self.job, self.notice = conversation_id, None, None
+            self.conversation_id, self.job, self.notice = conversation_id, None, self.removal.offer
             self.until = self._limit(until)
             self.reading.limited()
         self.change()
@@ -256,7 +256,7 @@ class Desk:
         with self._lock:
             if self.busy:
                 return False
-            self.job, self.notice = prepare(), None
+            self.job, self.notice = prepare(), self.removal.offer
             self.shelf_version += 1
         self.job.start()
         self.change()

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from app import said
-from app.database import connect
+from app.database import connect, reopened
 from app.turns import Turn, wording
 from core.ask import Ask
 from core.text.words import translated as _
@@ -36,16 +36,19 @@ class History:
 
     def __init__(self, path: Path, *, clock: Callable[[], float] = time.time) -> None:
         self._lock = threading.RLock()
-        self._clock = clock
+        self._path, self._clock = path, clock
         self._db, self.warning = connect(path)  # `warning`: what the person is to be told of the file
         self._indexed = said.prepare(self._db)
         # an answer's text that the disk had no room for: shown, and written with the next that can be
         self._failures = 0
         self._unwritten: dict[tuple[str, int], tuple[str, str, dict | None]] = {}
+        self._last: tuple[str, list, dict] = ("", [], {})  # what `turns` read last: told while nothing can be
 
     def close(self) -> None:
         """Ends the connection; the object is of no use afterwards."""
         with self._lock:
+            with contextlib.suppress(sqlite3.Error):
+                self._write()
             self._db.close()
 
     def copy_to(self, path: Path) -> None:
@@ -60,9 +63,9 @@ class History:
 
     def create(self, book_id: str, until: int | None = None) -> Conversation:
         """A new, empty conversation about the book, or what of it may be read."""
-        now = self._now()
-        made = Conversation(uuid.uuid4().hex, book_id, _("New conversation"), now, until)
-        with self._lock:
+        with self.together():
+            now = self._now()
+            made = Conversation(uuid.uuid4().hex, book_id, _("New conversation"), now, until)
             self._db.execute(
                 "INSERT INTO conversations (id, book_id, title, created, updated, until) "
                 "VALUES (?, ?, ?, ?, ?, ?)",
@@ -96,17 +99,28 @@ class History:
             self._db.execute("UPDATE conversations SET pinned = 1 - pinned WHERE id = ?", (conversation_id,))
 
     def turns(self, conversation_id: str) -> list[Turn]:
-        """The conversation's turns in order; empty for an unknown conversation."""
-        query = "SELECT number, role, text, state, extra FROM turns WHERE conversation_id = ? ORDER BY number"
+        """The conversation's turns in order; empty for an unknown conversation. While its drive is away, the
+        conversation that was read last is told as it was.
+        """
         with self._lock:
-            rows = self._db.execute(query, (conversation_id,)).fetchall()
-            unwritten, versions = dict(self._unwritten), self._versions(conversation_id)
+            try:
+                self._last = (conversation_id, self._rows(conversation_id), self._versions(conversation_id))
+            except sqlite3.Error as error:
+                if self._reached_again(error):
+                    return self.turns(conversation_id)
+                if self._last[0] != conversation_id:
+                    raise
+            (_id, rows, versions), unwritten = self._last, dict(self._unwritten)
         found = []
         for number, role, text, state, extra in rows:
             text, state, late = unwritten.get((conversation_id, number), (text, state, None))
             whole = json.loads(extra) if late is None else late
             found.append(Turn(number, role, text, state, whole, tuple(versions.get(number, ()))))
         return found
+
+    def _rows(self, conversation_id: str) -> list[tuple[int, str, str, str, str]]:
+        query = "SELECT number, role, text, state, extra FROM turns WHERE conversation_id = ? ORDER BY number"
+        return self._db.execute(query, (conversation_id,)).fetchall()
 
     def _versions(self, conversation_id: str) -> dict[int, list[tuple[int, str]]]:
         query = "SELECT number, version, text FROM versions WHERE conversation_id = ? ORDER BY version"
@@ -254,7 +268,12 @@ class History:
     def together(self) -> Iterator[None]:
         """All that the block writes is written, or nothing of it."""
         with self._lock:
-            self._db.execute("SAVEPOINT together")
+            try:
+                self._db.execute("SAVEPOINT together")
+            except sqlite3.Error as error:
+                if not self._reached_again(error):
+                    raise
+                self._db.execute("SAVEPOINT together")
             try:
                 yield
             except BaseException:
@@ -264,6 +283,16 @@ class History:
                     self._db.execute("RELEASE together")
                 raise
             self._db.execute("RELEASE together")
+
+    def _reached_again(self, error: sqlite3.Error) -> bool:
+        """Whether the file can be used again, after its drive was away."""
+        db = None if self._db.in_transaction else reopened(self._path, error)
+        if db is not None:
+            self._failures += self._db.total_changes + 1  # `version` goes on rising
+            with contextlib.suppress(sqlite3.Error):
+                self._db.close()
+            self._db, self._indexed = db, said.prepare(db)
+        return db is not None
 
     def _now(self) -> float:
         """The time, or later: a clock that was set back must not shuffle the conversations."""
@@ -282,6 +311,13 @@ class History:
     def title(self, conversation_id: str) -> str:
         """Its name; empty for an unknown one."""
         query = "SELECT title FROM conversations WHERE id = ?"
+        with self._lock:
+            row = self._db.execute(query, (conversation_id,)).fetchone()
+        return row[0] if row else ""
+
+    def book_of(self, conversation_id: str) -> str:
+        """The book that a conversation is about; "" where it is about none, or is gone."""
+        query = "SELECT book_id FROM conversations WHERE id = ?"
         with self._lock:
             row = self._db.execute(query, (conversation_id,)).fetchone()
         return row[0] if row else ""

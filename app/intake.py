@@ -180,7 +180,7 @@ class Intake:
             self.opening = replace(opening, behind=len(self._queue))
         if before:
             _drop(before)
-        self._desk.notice, self._told_of = None, 0
+        self._desk.notice, self._told_of = self._desk.removal.offer, 0
         self._begin(opening)
 
     def _begin(self, opening: Opening) -> None:
@@ -231,10 +231,10 @@ class Intake:
             done = self._shelved(opening)
         except PasswordNeeded as error:
             done = replace(opening, locked=True)
-            self._desk.notice = Notice(str(error)) if opening.password else None
+            self._desk.notice = Notice(str(error)) if opening.password else self._desk.removal.offer
         except ScannedPages as error:
             done = self._offered(opening, str(error))
-            self._desk.notice = None if done else Notice(str(error))
+            self._desk.notice = self._desk.removal.offer if done else Notice(str(error))
         except UserError as error:
             self._tell(f"{opening.name}: {error}" if self._queue or self._told_of else str(error))
         # the boundary to the person: a reader's bug must not take the page down

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from app.preferences import Preferences
 
-PAGES = ("/goodbye", "/export", "/log")  # rendered where they are asked for
+PAGES = ("/goodbye", "/export", "/export/summaries", "/log")  # rendered where they are asked for
 
 
 def wished(header: str) -> str:

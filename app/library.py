@@ -214,7 +214,6 @@ class Library:
         return self._root / book_id
 
     def _write_entry(self, document: Document) -> BookEntry:
-        self._marked: dict[str, float] = {}  # when a book was taken off the shelf
         self._newest = max(self._clock(), self._newest + 0.001)  # a clock may be set back
         before = self._stored_entry(self._folder(document.sha256))
         entry = _entry_of(document, opened=self._newest, tokens=before.tokens if before else 0)

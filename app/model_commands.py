@@ -121,7 +121,9 @@ def _facts(offer: Offer, machine: Hardware, settings: Settings) -> dict[str, Any
         "recommended": offer.recommended,
         "fits": plan is not None,
         "reason": offer.reason,
-        "would_fit_with": "" if plan else would_fit_with(machine, settings, entry),
+        "would_fit_with": (
+            "" if plan else would_fit_with(machine, settings, entry, downloaded=offer.downloaded)
+        ),
         "file": entry.file or entry.repo,
         "bytes": entry.download_bytes,
         "licence": entry.licence,

@@ -113,7 +113,9 @@ def _model(offer: Offer, hardware: Hardware, settings: Settings) -> Model:
         bytes=sum(one.download_bytes for one in parts),
         here=offer.downloaded,
         reason=offer.reason,
-        would_fit_with="" if plan else would_fit_with(hardware, settings, entry),
+        would_fit_with=(
+            "" if plan else would_fit_with(hardware, settings, entry, downloaded=offer.downloaded)
+        ),
         context_tokens=plan.context_tokens if plan else 0,
         tbt_ms=plan.expected_tbt_ms if plan else 0.0,
         recommended=offer.recommended,

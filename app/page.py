@@ -34,6 +34,7 @@ from core.wire import unpack_stats
 if TYPE_CHECKING:
     from app.runtime import Runtime
 
+AGAIN_S = 2.0  # until what could not be read is tried again
 PANEL_S = 0.25  # between two updates of the numbers while an answer is written
 
 
@@ -59,21 +60,31 @@ class Page:
         return self._due_s
 
     def render(self) -> Regions:
-        """All regions as they are now. What cannot be shown leaves the rest as it was, and is told."""
+        """All regions as they are now. What cannot be read stays as it was, and so does all where nobody
+        foresaw it; it is told.
+        """
         if self._language != self._desk.preferences.language:
             self._begin(self._desk.preferences.language)
         with in_language(self._language):
             return self._told_or_rendered()
 
     def _told_or_rendered(self) -> Regions:
+        self._keep.failed = None
         try:
             self._shown = self._rendered()
-            return self._shown
         except Exception as error:  # the page's boundary: one bad state must not end its updates for good
-            if type(error) is not self._told:
-                self._told, self._words = type(error), in_words(error)
             self._due_s = None
-            return {**self._shown, "notice": (views.notice_html(Notice(self._words)),)}
+            return self._with(error)
+        if self._keep.failed is None:
+            return self._shown
+        self._due_s = AGAIN_S if self._due_s is None else self._due_s
+        return self._shown if self._desk.notice else self._with(self._keep.failed)
+
+    def _with(self, error: Exception) -> Regions:
+        """What was shown last, and why it is not newer."""
+        if type(error) is not self._told:
+            self._told, self._words = type(error), in_words(error)
+        return {**self._shown, "notice": (views.notice_html(Notice(self._words)),)}
 
     def _rendered(self) -> Regions:
         desk, job = self._desk, self._desk.job

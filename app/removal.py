@@ -9,6 +9,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from app.faults import guarded
@@ -34,7 +35,11 @@ class Removal:
     def mark(self, name: str, set_mark: Callable[[str, float], object], words: str) -> None:
         """Marks what is called `name` with `set_mark(name, now)`, offers to undo it, and has it purged."""
         set_mark(name, self._clock())
-        self._desk.notice = Notice(words, "info", undo=name)
+        names = (*(self.offer.undo if self.offer else ()), name)
+        if len(names) > 1:
+            more = _("Undo takes back the last {count} deletions.").format(count=len(names))
+            words = f"{words} {more}"
+        self._desk.notice = Notice(words, "info", undo=names)
         if self._timer:
             self._timer.cancel()
         say = self._desk.say
@@ -42,20 +47,40 @@ class Removal:
         self._timer.daemon = True
         self._timer.start()
 
-    def restore(self, name: str) -> None:
-        """Brings back what is called `name`, and opens it."""
-        desk = self._desk
+    @property
+    def offer(self) -> Notice | None:
+        """The message that is shown, where it can undo a deletion: it stays, whatever is opened meanwhile."""
+        notice = self._desk.notice
+        return notice if notice and notice.undo else None
+
+    def withdraw(self, name: str) -> None:
+        """Offers no longer to bring back what is called `name`: it is gone, or back already."""
+        if offer := self.offer:
+            left = tuple(one for one in offer.undo if one != name)
+            self._desk.notice = replace(offer, undo=left) if left else None
+
+    def restore(self, names: str) -> None:
+        """Brings back what is called by these names, with spaces between, and opens the last of them."""
+        desk, offer = self._desk, self.offer
         if desk.refuse_while_busy():
+            if offer:  # why not now, and the button for later
+                desk.notice = replace(desk.notice or offer, undo=offer.undo)
+                desk.change()
             return
-        if desk.library.unmark_forgotten(name):
-            desk.notice = None
-            desk.select_book(name)
-        elif desk.history.unmark_forgotten(name):
-            desk.notice = None
-            desk.talks.select(name)
-        else:
-            desk.notice = Notice(_("It was too late: that is gone."), "info")
+        back = [open_it for name in names.split() if (open_it := self._unmark(name))]
+        desk.notice = None if back else Notice(_("It was too late: that is gone."), "info")
+        if back:
+            back[-1]()
         desk.shelf_changed()
+
+    def _unmark(self, name: str) -> Callable[[], None] | None:
+        """Takes the mark away; what opens the book or conversation, None where it is gone."""
+        desk = self._desk
+        if desk.library.unmark_forgotten(name):
+            return lambda: desk.select_book(name)
+        if desk.history.unmark_forgotten(name):
+            return lambda: desk.shelf.open_said(desk.history.book_of(name) or desk.book_id, name)
+        return None
 
     def purge(self, *, all_of_them: bool = False) -> None:
         """Deletes for good what was taken away UNDO_S ago."""
@@ -63,10 +88,10 @@ class Removal:
         before = float("inf") if all_of_them else self._clock() - UNDO_S
         for book_id in desk.library.forgotten(before):
             self._delete_book(book_id)
-            self._gone(book_id)
+            self.withdraw(book_id)
         for conversation_id in desk.history.purge(before):
             desk.engine.forget(conversation_id)
-            self._gone(conversation_id)
+            self.withdraw(conversation_id)
         desk.change()
 
     def settle(self) -> None:
@@ -89,7 +114,3 @@ class Removal:
             desk.engine.forget(conversation_id)
         desk.engine.forget_book(book_id)
         desk.library.forget(book_id)
-
-    def _gone(self, name: str) -> None:
-        if self._desk.notice and self._desk.notice.undo == name:
-            self._desk.notice = None

@@ -18,6 +18,7 @@ from app.api.key import ApiKey
 from app.awake import at_work
 from app.broadcast import Broadcast
 from app.closing import LastTab
+from app.faults import guarded
 from app.gradio_inside import broken, calm_server, end_queue, launch_options, without_stub_files
 from app.guard import LocalGuard, scrub_environment
 from app.handlers import Desk
@@ -329,13 +330,18 @@ class Server:
         return FileResponse(path, media_type="image/jpeg", headers={"Cache-Control": "private, no-cache"})
 
     async def _export(self, request: Request) -> Response:
-        from starlette.responses import PlainTextResponse
+        """The file; nothing where it cannot be made, and the page, which stays, says why."""
+        from starlette.responses import PlainTextResponse, Response
 
         form = request.query_params.get("form", "md")
         kinds = {"md": "text/markdown", "html": "text/html", "json": "application/json"}
         if form not in kinds:
             return PlainTextResponse("no such form", 404)
         of_chapters = request.url.path.endswith("/summaries")
-        name, text = (self._desk.tree if of_chapters else self._desk.talks).export(form)
+        source = self._desk.tree if of_chapters else self._desk.talks
+        made = guarded(lambda: source.export(form), self._desk.say, None)
+        if made is None:
+            return Response(status_code=204)
+        name, text = made
         header = {"Content-Disposition": "attachment; filename*=UTF-8''" + urllib.request.quote(name)}
         return PlainTextResponse(text, media_type=f"{kinds[form]}; charset=utf-8", headers=header)

@@ -49,6 +49,7 @@ class Shelf:
         again = again or self._reads_otherwise(document)
         try:
             desk.library.add(document, cover)
+            desk.removal.withdraw(document.sha256)
         except OSError as error:
             unstored = in_words(error)
         if again:

@@ -45,7 +45,8 @@ def panel_html(
     """
     shown = stats or Stats(mode="triforce")
     undecoded = stats is not None and not live and not stats.new_tokens and not stats.rounds
-    facts = _facts(shown)
+    facts, levels = _facts(shown), _levels(shown)
+    proposed = _proposed(levels)
     return render(
         "panel.html",
         stats=shown,
@@ -53,8 +54,10 @@ def panel_html(
         live=live,
         waiting=stats is None,
         undecoded=undecoded,
-        levels=_levels(shown),
-        plot=_plot(shown.tbt_series_ms, shown.acceptance_series, shown.rounds),
+        levels=levels,
+        undrafted=bool(levels) and not proposed and not live and shown.new_tokens > 0,
+        # a round without a proposal has accepted none: that is no figure to be shown
+        plot=_plot(shown.tbt_series_ms, shown.acceptance_series if proposed else (), shown.rounds),
         sizes=_sizes(shown.round_sizes),
         plain=_plain(shown, plan, compared),
         compared=compared,
@@ -112,6 +115,11 @@ def _levels(stats: Stats) -> list[tuple[str, str, Acceptance]]:
         ("draft", _("Draft → retrieval"), stats.acceptance_draft),
         ("retrieval", _("Retrieval → full"), stats.acceptance_retrieval),
     ]
+
+
+def _proposed(levels: list[tuple[str, str, Acceptance]]) -> bool:
+    """Whether any level has proposed a token."""
+    return any(acceptance.evaluated for _key, _name, acceptance in levels)
 
 
 def _facts(stats: Stats) -> list[tuple[str, str, str]]:

@@ -51,7 +51,7 @@ def asked_again(question: Turn) -> Ask:
 
 def exchanges(turns: Sequence[Turn], until: int | None = None) -> tuple[Exchange, ...]:
     """What was said, for the engine, see `going_on`; what was told in place of older turns comes first."""
-    _since, told = since(turns)
+    _since, told = since(turns, until)
     before = (Exchange(retelling(), told),) if told else ()
     return before + tuple(
         Exchange(question.text, answer.text, tuple(answer.extra.get("ids", ())), instructed(question, answer))
@@ -63,7 +63,7 @@ def going_on(turns: Sequence[Turn], until: int | None = None) -> list[tuple[Turn
     """The questions and answers that go on: a question whose answer failed or never began would confuse the
     next, one answered from what lies behind the limit would tell it, and the oldest may have been left out.
     """
-    first, _told = since(turns)
+    first, _told = since(turns, until)
     return [
         (question, answer)
         for question, answer in zip(turns[::2], turns[1::2], strict=False)
@@ -74,13 +74,14 @@ def going_on(turns: Sequence[Turn], until: int | None = None) -> list[tuple[Turn
     ]
 
 
-def since(turns: Sequence[Turn]) -> tuple[int, str]:
+def since(turns: Sequence[Turn], until: int | None = None) -> tuple[int, str]:
     """The number of the first turn that still goes to the engine, and what is told in place of those before;
-    the newest question at which the person chose so says it.
+    the newest question at which the person chose so says it. What was told from behind the limit is not told.
     """
     for turn in reversed(turns):
         if turn.extra.get("since"):
-            return turn.extra["since"], turn.extra.get("told", "")
+            within = _within(turn.extra.get("until"), until)
+            return turn.extra["since"], turn.extra.get("told", "") if within else ""
     return 0, ""
 
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """A message above the conversation. `kind`: info | error. `undo`: the book or conversation it can bring
-    back."""
+    """A message above the conversation. `kind`: info | error. `undo`: the books and conversations it can
+    bring back, the one deleted last at the end."""
 
     text: str
     kind: str = "error"
-    undo: str = ""
+    undo: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ bound_spinning()
 
 import torch  # noqa: E402 (after the thread setting, which is read when torch loads)
 
-from benchmarks import embedded, repeated  # noqa: E402
+from benchmarks import embedded  # noqa: E402
 from benchmarks.parts import PARTS, Parts, timed_engine  # noqa: E402
 from core.config import Settings  # noqa: E402
 from core.planning.plan import Plan  # noqa: E402
@@ -40,7 +40,7 @@ OURS = {  # row -> mode, temperature
     "ours, TriForce, T 0.6": ("triforce", 0.6),
     "ours, TriForce, T 1": ("triforce", 1.0),
 }
-BY_PART, LOOKUP, REPEATED = "ours, by part", "llama.cpp, prompt lookup", ", repeated"
+BY_PART, LOOKUP = "ours, by part", "llama.cpp, prompt lookup"
 CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}  # cpu: of all threads
 LINUX = sys.platform == "linux"  # elsewhere psutil does not tell pages of files apart
 
@@ -195,7 +195,6 @@ def _assisted(setup: Setup) -> dict[str, Run]:
 
 
 def _offloaded(setup: Setup) -> dict[str, Run]:
-    import torch
 
     if not torch.cuda.is_available():
         raise Cannot("it moves the cache between host memory and a GPU, and there is no GPU")
@@ -265,48 +264,6 @@ def token_parts(engine: Any, parts: Parts, context: Any, ids: list[int], count: 
     return {f"{name}_ms": 1e3 * median(one[name] for one in found[1:]) for name in (*PARTS, "token")}
 
 
-def _repeated_llama_cpp(setup: Setup) -> dict[str, Run]:
-    threads = {"n_threads": setup.plan.threads, "n_threads_batch": setup.plan.threads}
-    given = {"n_ctx": setup.plan.context_tokens, "n_gpu_layers": 0, "verbose": False, **threads}
-    model = repeated.llama_cpp_model(setup.gguf, **given)
-
-    def answer(ids: list[int], count: int) -> Answer:
-        part = ids[: len(ids) // repeated.TIMES]
-        started = setup.clock()
-        if not model.n_tokens:
-            model.eval(part)
-            repeated.repeat_in_llama_cpp(model, len(part))
-        read_s, model.n_tokens = setup.clock() - started, repeated.TIMES * len(part)
-        step = repeated.step_of_llama_cpp(model)
-        return read_s, *repeated.answered(step, ids[-1], count, setup.clock)
-
-    return {"llama.cpp": answer}
-
-
-def _repeated_ours(setup: Setup) -> dict[str, Run]:
-    from core.assembly.engines import build_engine
-
-    engine = build_engine(setup.plan, setup.settings, setup.folder)
-    cache, model, plan = engine.new_context(engine.context_tokens).cache, engine.model, setup.plan
-    segments = {"segment_tokens": plan.prefill_segment_tokens, "chunk_tokens": plan.prefill_chunk_tokens}
-
-    def answer(ids: list[int], count: int) -> Answer:
-        part = ids[: len(ids) // repeated.TIMES]
-        started = setup.clock()
-        if not cache.length:
-            with torch.inference_mode():
-                for _done in model.prefill(part, cache, **segments, should_stop=lambda: False):
-                    pass
-                repeated.repeat(cache, len(part))
-        read_s = setup.clock() - started
-        step = repeated.step_of_ours(model, cache)
-        found = repeated.answered(step, ids[-1], count, setup.clock)
-        cache.rollback(repeated.TIMES * len(part))
-        return read_s, *found
-
-    return {"ours, plain": answer}
-
-
 @dataclass(frozen=True, slots=True)
 class Peer:
     """Who decodes, with which package, and how its rows are made; raises Cannot."""
@@ -338,9 +295,6 @@ PEERS = {
     "transformers": Peer("transformers", "plain", _transformers),
     "ours": Peer("core", "plain, and TriForce at temperature 0, 0.6 and 1, after one prefill", _ours),
     BY_PART: Peer("core", "where the time of a plain token goes, up to 8K", None),
-    # behind a context of which a part was read (benchmarks.repeated)
-    f"llama.cpp{REPEATED}": Peer("llama_cpp", "plain", _repeated_llama_cpp),
-    f"ours{REPEATED}": Peer("core", "plain", _repeated_ours),
 }
 
 

@@ -25,7 +25,7 @@ from typing import Any
 
 from benchmarks import cases, embedded, peers
 from benchmarks import gguf_made as files
-from benchmarks.contenders import CLOCKS, OURS, REPEATED
+from benchmarks.contenders import CLOCKS, OURS
 from benchmarks.store import Table, save
 from benchmarks.texts import LOOPS_BELOW
 from core.model.embedded import ensure_embedded
@@ -37,7 +37,6 @@ SHAPE = Sizes("1.5B", 30, 2048, 32, 8, 64, 5632)
 POSITIONS = 8192
 KIND = "Q4_K_M"
 PROGRAMS = ("llama.cpp", "ours")
-WHOLE = 2048  # tokens; longer contexts are a part of the text several times (benchmarks.repeated)
 COLUMNS = (
     "Program",
     "Context",
@@ -59,10 +58,6 @@ CLOCK_NOTES = {
     "cpu": " Seconds are CPU time, threads of each program: {threads}.",
     "wall": " Seconds are by the clock, threads of each program: {threads}.",
 }
-REPEATED_NOTE = (
-    f"Behind more than {WHOLE:,} tokens: an eighth of them was read, and its keys and values stand there "
-    "eight times; a token attends to as many rows as behind a text of that length."
-)
 LOAD_NOTE = "Load of the machine before each context: {loads}."
 AGAINST_NOTE = (
     "How many times as fast ours is: its prefill and its time between tokens against llama.cpp's plain "
@@ -102,15 +97,10 @@ def model(made: Path) -> Path:
 def _case(length: int, options: argparse.Namespace, seconds: float) -> dict[str, Any]:
     """What both programs' answers came to, and what was so meanwhile. Raises OutOfTime."""
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
-    told = argparse.Namespace(**{**vars(options), "only": programs_at(length)})
+    told = argparse.Namespace(**{**vars(options), "only": list(PROGRAMS)})
     programs = peers.at(length, told, seconds)
     given = {"load_before": load, "threads": options.threads, "clock": options.clock}
     return {"programs": programs, **given, **_facts(options.gguf)}
-
-
-def programs_at(length: int) -> list[str]:
-    """Who decodes behind so many tokens."""
-    return list(PROGRAMS) if length <= WHOLE else [name + REPEATED for name in PROGRAMS]
 
 
 def _facts(file: Path) -> dict[str, float]:
@@ -129,8 +119,7 @@ def tables(done: dict[str, Any]) -> list[Table]:
     loads = ", ".join(f"{case['load_before']:.1f}" for case in done.values() if case["load_before"])
     note = NOTE.format(weights=facts["weights"], mb=facts["mb"])
     note += CLOCK_NOTES[facts["clock"]].format(threads=facts["threads"] or "all cores")
-    told = [REPEATED_NOTE] if any(int(length) > WHOLE for length in done) else []
-    notes = (note, *told, *([LOAD_NOTE.format(loads=loads)] if loads else []))
+    notes = (note, *([LOAD_NOTE.format(loads=loads)] if loads else []))
     made = [
         Table(f"A shape of {SHAPE.name} as {KIND} beside llama.cpp", COLUMNS, tuple(_rows(done)), notes),
         Table(
@@ -145,30 +134,24 @@ def tables(done: dict[str, Any]) -> list[Table]:
 
 def _rows(done: dict[str, Any]) -> Iterator[tuple]:
     for length, case in done.items():
-        for title, program in case["programs"].items():
+        for program in case["programs"].values():
             memory = program.get("memory", {})
             held = memory.get("resident_mb"), memory.get("of_files_mb")
             for name, row in program.get("rows", {}).items():
-                read_s = None if REPEATED in title else row["prefill_s"]
-                times = read_s, row["tbt_mean_ms"], peers.spread(row["turns_ms"]), row["spread"]
-                yield (name, int(length), *times, *held, _text(title, row))
-
-
-def _text(title: str, row: dict[str, Any]) -> str:
-    if REPEATED in title:
-        return "without meaning"
-    return "loops" if row["distinct_4grams"] < LOOPS_BELOW else "varied"
+                times = row["prefill_s"], row["tbt_mean_ms"], peers.spread(row["turns_ms"]), row["spread"]
+                text = "loops" if row["distinct_4grams"] < LOOPS_BELOW else "varied"
+                yield (name, int(length), *times, *held, text)
 
 
 def _against(done: dict[str, Any]) -> Iterator[tuple]:
     for length, case in done.items():
-        theirs, ours = (case["programs"].get(f"{name} at {length}", {}) for name in programs_at(int(length)))
+        theirs, ours = (case["programs"].get(f"{name} at {length}", {}) for name in PROGRAMS)
         if not ("rows" in theirs and "rows" in ours):
             continue
         peer, rows = theirs["rows"]["llama.cpp"], ours["rows"]
         faster = (peers.times_as_fast(peer, rows[name]) if name in rows else None for name in OURS)
         memory = ours["memory"]["resident_mb"] / theirs["memory"]["resident_mb"]
-        reading = peer["prefill_s"] / rows["ours, plain"]["prefill_s"] if int(length) <= WHOLE else None
+        reading = peer["prefill_s"] / rows["ours, plain"]["prefill_s"]
         yield int(length), reading, *faster, memory
 
 

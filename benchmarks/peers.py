@@ -36,7 +36,7 @@ if not __package__:
 
 from benchmarks import cases, embedded
 from benchmarks.cases import Cases
-from benchmarks.contenders import BY_PART, LOOKUP, MOST_TURNS, OURS, PEERS, REPEATED, TURNS
+from benchmarks.contenders import BY_PART, LOOKUP, MOST_TURNS, OURS, PEERS, TURNS
 from benchmarks.passes import OutOfTime
 from benchmarks.store import REPO, Table, save
 from benchmarks.texts import LOOPS_BELOW, distinct
@@ -379,10 +379,7 @@ def _arguments(arguments: list[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--tokens", type=int, default=64)
     parser.add_argument(
-        "--only",
-        type=lambda text: text.split(";"),
-        default=[name for name in PEERS if REPEATED not in name],
-        help=f"of {'; '.join(PEERS)}",
+        "--only", type=lambda text: text.split(";"), default=list(PEERS), help=f"of {'; '.join(PEERS)}"
     )
     options = parser.parse_args(arguments)
     unknown = [name for name in options.only if name not in PEERS]

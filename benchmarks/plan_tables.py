@@ -10,8 +10,7 @@ from core.config import Settings
 from core.errors import PlanError
 from core.hardware.gpus import imagined_hardware
 from core.model.catalogue import find
-from core.model.gguf_sizes import in_format
-from core.model.shapes import ModelShape
+from core.model.gguf_sizes import ROUNDED
 from core.planning.plan import Plan
 from core.planning.planner import plan
 
@@ -21,45 +20,53 @@ KV_CARDS, KV_RAM_GIB, KV_CONTEXT = ("RTX 4090", "RTX 4080", "RTX 4070"), 64, 131
 
 def kv_table() -> str:
     """What the planner expects of KV_MODELS at KV_CONTEXT with the KV cache in 16 bits, in 8, and its choice.
-    Of 16-bit models also as if their weights were Q4_K_M.
+    Models of 16 bits as they are, and as `weights: 4` rounds them.
     """
     lines = [row(["Model", "Card", "16 bits", "8 bits", "auto takes"]), row(["---"] * 5)]
-    for shape in _kv_shapes():
+    for name, weights in _kv_models():
         for card in KV_CARDS:
-            found = {kv: _kv_plan(shape, card, kv) for kv in (16, 8, None)}
+            found = {kv: _kv_plan(name, weights, card, kv) for kv in (16, 8, None)}
             taken = "nothing" if found[None] is None else f"{found[None].kv_bits} bits"
-            weights = shape.format or "16-bit weights"
-            name = shape.name if weights in shape.name else f"{shape.name}, {weights}"
-            cells = (name, card, _kv_cell(found[16]), _kv_cell(found[8]), taken)
+            cells = (_named(name, weights), card, _kv_cell(found[16]), _kv_cell(found[8]), taken)
             lines.append(row(cells))
     return "\n".join(lines)
 
 
-def _kv_shapes() -> Iterator[ModelShape]:
+def _kv_models() -> Iterator[tuple[str, int | None]]:
+    """Names and what `weights` is set to."""
     for name in KV_MODELS:
-        shape = find(name).shape
-        yield shape
-        if not shape.coded_weights:
-            yield in_format(shape, name, "Q4_K_M")
+        if find(name).shape.coded_weights:
+            yield name, None
+        else:
+            yield from ((name, bits) for bits in (16, 4))
 
 
-def _kv_plan(shape: ModelShape, card: str, kv: int | None) -> Plan | None:
+def _named(name: str, weights: int | None) -> str:
+    """A model with what its weights are, where its name does not say it."""
+    if weights is None:
+        return name
+    return f"{name}, 16-bit weights" if weights == 16 else f"{name}, rounded to {ROUNDED[weights]}"
+
+
+def _kv_plan(name: str, weights: int | None, card: str, kv: int | None) -> Plan | None:
     machine = imagined_hardware(gpu=card, ram_gib=KV_RAM_GIB)
+    settings = Settings(context_tokens=KV_CONTEXT, kv=kv, weights=weights)
     try:
-        return plan(machine, Settings(context_tokens=KV_CONTEXT, kv=kv), target=shape)
+        return plan(machine, settings, target=find(name).shape)
     except PlanError:
         return None
 
 
-# models, weights, cards (None: 16 GB of RAM and no card), contexts, bits of the KV cache (None: chosen)
+# models, what `weights` is set to, cards (None: 16 GB of RAM and no card), contexts, bits of the KV cache
+# (None: chosen)
 KERNEL_CASES = (
-    ("Meta-Llama-3.1-8B-Instruct-Q4_K_M", "", KV_CARDS, KV_CONTEXT, 8),
-    ("LWM-Text-Chat-128K", "Q4_K_M", KV_CARDS, KV_CONTEXT, 8),
-    ("Qwen3-4B-Instruct-2507", "Q4_K_M", ("RTX 4060",), 65_536, None),
-    ("Qwen3-4B-Instruct-2507", "", ("RTX 4090",), 262_144, None),
-    ("Qwen3-4B-Instruct-2507", "Q4_K_M", ("RTX 4090",), 262_144, None),
-    ("Qwen3-4B-Instruct-2507", "Q4_K_M", (None,), 32_768, None),
-    ("Llama-3.2-3B-Instruct", "Q4_K_M", (None,), 32_768, None),
+    ("Meta-Llama-3.1-8B-Instruct-Q4_K_M", None, KV_CARDS, KV_CONTEXT, 8),
+    ("LWM-Text-Chat-128K", 4, KV_CARDS, KV_CONTEXT, 8),
+    ("Qwen3-4B-Instruct-2507-Q4_K_M", None, ("RTX 4060",), 65_536, None),
+    ("Qwen3-4B-Instruct-2507", 16, ("RTX 4090",), 262_144, None),
+    ("Qwen3-4B-Instruct-2507-Q4_K_M", None, ("RTX 4090",), 262_144, None),
+    ("Qwen3-4B-Instruct-2507-Q4_K_M", None, (None,), 32_768, None),
+    ("Llama-3.2-3B-Instruct-Q4_K_M", None, (None,), 32_768, None),
 )
 NO_CARD_RAM_GIB = 16
 # What the planner of commit b81abf2 (2026-11-22 13:31 UTC), the last before the work on cards, said of these
@@ -79,14 +86,13 @@ def kernel_table() -> str:
     ways = ("before", "torch", "kernels")
     heading = ["Model", "Card", "Context", "KV cache", *(f"{way}, Linux" for way in ways)]
     lines = [row([*heading, *(f"{way}, Windows" for way in ways)]), row(["---"] * 10)]
-    for name, mix, cards, context, kv in KERNEL_CASES:
-        shape = find(name).shape
-        shape = in_format(shape, f"{name}, {mix}", mix) if mix else shape
+    for name, weights, cards, context, kv in KERNEL_CASES:
+        settings = Settings(context_tokens=context, kv=kv, weights=weights)
         for card in cards:
             before = BEFORE.get((name.removesuffix("-Q4_K_M"), card, context), REFUSED_BEFORE)
             found = {
                 system: [
-                    _kernel_plan(shape, card, system, context, kv, refused)
+                    _kernel_plan(name, card, system, settings, refused)
                     for refused in ((PRODUCTS, CODED_KV), ())
                 ]
                 for system in ("Linux", "Windows")
@@ -99,17 +105,17 @@ def kernel_table() -> str:
                 for cell in (then, *map(_layers_cell, now))
             ]
             named = card or f"none, {NO_CARD_RAM_GIB} GB RAM"
-            lines.append(row([shape.name, named, f"{context:,}", bits, *cells]))
+            lines.append(row([_named(name, weights), named, f"{context:,}", bits, *cells]))
     return "\n".join(lines)
 
 
 def _kernel_plan(
-    shape: ModelShape, card: str | None, system: str, context: int, kv: int | None, refused: tuple[str, ...]
+    name: str, card: str | None, system: str, settings: Settings, refused: tuple[str, ...]
 ) -> Plan | None:
     machine = imagined_hardware(gpu=card, ram_gib=KV_RAM_GIB if card else NO_CARD_RAM_GIB, system=system)
     machine = replace(machine, gpus=tuple(replace(gpu, refused=refused) for gpu in machine.gpus))
     try:
-        return plan(machine, Settings(context_tokens=context, kv=kv), target=shape)
+        return plan(machine, settings, target=find(name).shape)
     except PlanError:
         return None
 

@@ -1,7 +1,7 @@
 """How far passes of different shapes round apart on real text, and how many tokens of real answers are
 near-ties because of it.
 
-    python benchmarks/precision.py [--data FOLDER] [--windows 16] [--kinds float32,bfloat16] [--save
+    python benchmarks/precision.py [--data FOLDER] [--windows 16] [--kinds "float32;bfloat16"] [--save
     precision]
 
 The same 64 tokens of a book follow the same 384 in passes of 1, 5 and 32 rows: plain decoding, a verification
@@ -36,6 +36,7 @@ from benchmarks.store import REPO, Table, save  # noqa: E402
 from core.ask import Params  # noqa: E402
 from core.assembly.engines import build_engine  # noqa: E402
 from core.backend.cpu import CpuBackend  # noqa: E402
+from core.backend.kv_rows import CODES  # noqa: E402
 from core.cache.full import FullKVCache  # noqa: E402
 from core.config import load_settings  # noqa: E402
 from core.conversation.verification import gap, verify_answer  # noqa: E402
@@ -54,13 +55,31 @@ from core.text.tokenizer import Tokenizer  # noqa: E402
 
 PROMPT, JUDGED = 384, 64  # tokens
 ROWS = (1, 5, 32)  # plain decoding, a verification pass, the re-check
-# held in, computed in, how the weights are held; the product computes in all but the last, and in its codes
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What weights and rows of the KV cache are held in and computed in. `weights`: "float" | "codes";
+    `kv_bits`: 16, those of `held`, or 8, codes.
+    """
+
+    held: str
+    computes: str
+    weights: str = "float"
+    kv_bits: int = 16
+
+
+# the product computes in all but float16
 KINDS = {
-    "float32": ("float32", "float32", "float"),
-    "float32 from bfloat16": ("bfloat16", "float32", "float"),
-    "bfloat16": ("bfloat16", "bfloat16", "float"),
-    "bfloat16, in codes": ("bfloat16", "bfloat16", "codes"),
-    "float16": ("float16", "float16", "float"),
+    "float32": Kind("float32", "float32"),
+    "float32 from bfloat16": Kind("bfloat16", "float32"),
+    "bfloat16": Kind("bfloat16", "bfloat16"),
+    "bfloat16, in codes": Kind("bfloat16", "bfloat16", "codes"),
+    "float32, 8-bit KV": Kind("float32", "float32", kv_bits=8),
+    "float32 from bfloat16, 8-bit KV": Kind("bfloat16", "float32", kv_bits=8),
+    "float32 from bfloat16, in codes, 8-bit KV": Kind("bfloat16", "float32", "codes", kv_bits=8),
+    "bfloat16, in codes, 8-bit KV": Kind("bfloat16", "bfloat16", "codes", kv_bits=8),
+    "float16": Kind("float16", "float16"),
 }
 SAMPLINGS = {"greedy": Sampling(), "T 0.6, top-p 0.9": Sampling(0.6, 0.9)}
 NOTES = (
@@ -69,6 +88,8 @@ NOTES = (
     "plain greedy decoding itself would have between these shapes. A gap is by how much log-probabilities "
     "would have to be off for a token "
     "of one pass to be possible in the other.",
+    "8-bit KV: rows of codes, where a rounding of a key can flip a code (core.backend.kv_rows); the others "
+    "are of what is held.",
     "float16 is not offered on the CPU; it is measured there for the margin that a GPU will use.",
 )
 ANSWER_NOTES = (
@@ -110,11 +131,12 @@ def gaps(sampling: Sampling, said: torch.Tensor, judged: torch.Tensor) -> Iterat
         yield max(gap(log_probs[row], token, sampling) for token in foreign[row].nonzero().flatten().tolist())
 
 
-def rounding(model: LlamaModel, windows: Sequence[list[int]]) -> dict[str, Apart]:
+def rounding(model: LlamaModel, windows: Sequence[list[int]], kv_bits: int) -> dict[str, Apart]:
     """By pair of shapes."""
     found: dict[str, Apart] = defaultdict(Apart.nothing)
+    rows = CODES if kv_bits == 8 else model.backend.storage
     for ids in windows:
-        cache = FullKVCache(model.config.kv_shape, PROMPT + JUDGED, model.backend)
+        cache = FullKVCache(model.config.kv_shape, PROMPT + JUDGED, model.backend, dtype=rows)
         for _ in model.prefill(
             ids[:PROMPT], cache, segment_tokens=PROMPT, chunk_tokens=PROMPT, should_stop=lambda: False
         ):
@@ -159,7 +181,7 @@ def main() -> int:
     for kind in options.kinds:
         model, engine = _build(kind, folder)
         with torch.inference_mode():
-            found = rounding(model, windows)
+            found = rounding(model, windows, KINDS[kind].kv_bits)
         details[kind] = {pair: _figures(apart) for pair, apart in found.items()}
         rows += [(kind, pair, *_row(apart)) for pair, apart in found.items()]
         if engine is not None:
@@ -218,13 +240,14 @@ def _figures(apart: Apart) -> dict:
 
 def _build(kind: str, folder: Path) -> tuple[LlamaModel, Engine | None]:
     """The embedded model computed in `kind`, and an engine around it where the product offers that."""
-    dtype, computes, kernel = KINDS[kind]
-    if dtype == "float16":
+    asked = KINDS[kind]
+    if asked.held == "float16":
         return load_model(folder, CpuBackend(torch.float16), positions=PROMPT + JUDGED, in_codes=False), None
     settings = load_settings(None, {"context_tokens": 1024, "retrieval_budget": 128})
     plan = make_plan(probe(data_dir()), settings, target=catalogue.find(folder.name).shape, draft=None)
-    asked = replace(plan, dtype=dtype, computes=computes, weights_kernel=kernel)
-    engine = build_engine(asked, settings, folder)
+    formats = {"dtype": asked.held, "computes": asked.computes, "kv_bits": asked.kv_bits}
+    engine = build_engine(replace(plan, weights_kernel=asked.weights, **formats), settings, folder)
+    assert engine.plan.kv_rows == ("int8" if asked.kv_bits == 8 else asked.held), engine.plan.kv_rows
     return engine.model, engine
 
 

@@ -111,8 +111,8 @@ def card_table() -> str:
     lines = [row(heading), row(["---"] * len(heading))]
     for name, vram_gib in CARDS:
         machine = imagined_hardware(gpu=name, ram_gib=CARD_RAM_GIB)
-        fitting = [offer for offer in offers(machine, Settings()) if offer.plan and offer.entry.chat]
-        fitting = [offer for offer in fitting if not offer.entry.file]  # 16-bit weights
+        found = offers(machine, Settings(weights=16))
+        fitting = [offer for offer in found if offer.plan and offer.entry.chat and not offer.entry.file]
         largest = [
             next(offer.entry.name for offer in fitting if offer.plan.context_tokens >= tokens)
             for tokens in CARD_CONTEXTS

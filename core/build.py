@@ -137,11 +137,19 @@ def _planned(settings: Settings) -> tuple[Choice, Callable[[int], Plan]]:
     choice = choose(machine, settings, is_downloaded=is_downloaded, known=known)
 
     def replan(layers: int) -> Plan:
-        kv = 8 if choice.plan.kv_bits == 8 else 16  # what is kept already stays readable
-        fewer = replace(settings, on_chip_layers=layers, context_tokens=choice.plan.context_tokens, kv=kv)
+        again = as_planned(settings, choice)
+        fewer = replace(again, on_chip_layers=layers, context_tokens=choice.plan.context_tokens)
         return plan_for(machine, fewer, choice.entry, is_there=is_downloaded, known=known).plan
 
     return choice, replan
+
+
+def as_planned(settings: Settings, choice: Choice) -> Settings:
+    """The settings with the formats of a plan fixed: what is loaded and kept already stays readable."""
+    plan, weights = choice.plan, settings.weights
+    if not choice.entry.shape.coded_weights:  # a checkpoint of 16 bits: as it is, or as it was rounded
+        weights = plan.weights_bits if plan.rounded else 16
+    return replace(settings, kv=8 if plan.kv_bits == 8 else 16, weights=weights)
 
 
 def _look_first(settings: Settings) -> None:

@@ -3,6 +3,7 @@
 
 SCRIPT_SLOW: seconds per round. SCRIPT_READ: seconds per tenth of a text that is read.
 SCRIPT_ANSWER: "words=answer", the answer to a prompt that has these words.
+SCRIPT_PROMPTS: a file that gets every prompt.
 SCRIPT_NOISE: print to stdout. SCRIPT_QUOTE: fail
 with the prompt in the error. SCRIPT_SAVE: a file that gets a line for every book stored, stopped or
 forgotten; storing takes five seconds unless it gives way. SCRIPT_FULL: storing finds the disk full.
@@ -62,6 +63,9 @@ def open_session(settings, *, hear):
             from core.engine import Done
             from core.events import Acceptance, Prefill, Stats
 
+            if "SCRIPT_PROMPTS" in os.environ:
+                with Path(os.environ["SCRIPT_PROMPTS"]).open("a", encoding="utf-8") as file:
+                    file.write(tokenizer.decode(ids) + "\n")
             slow = float(os.environ.get("SCRIPT_READ", "0"))
             held = len(context.ids) if slow and context.ids == ids[: len(context.ids)] else 0
             stats = Stats(prompt_tokens=len(ids), reused_tokens=held)

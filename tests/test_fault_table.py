@@ -53,8 +53,10 @@ FAULTS = {
     "the data folder is gone": [
         "app/test_bad_days.py::test_a_data_folder_that_vanishes_costs_no_answer_and_is_said",
         "app/test_moving.py::test_a_drive_that_is_not_there_is_said_and_no_empty_folder_takes_its_place",
+        "e2e/test_faults.py::test_a_drive_that_is_gone_in_an_answer_costs_nothing",
+        "app/test_database.py::test_a_drive_that_was_away_is_found_again",
     ],
-    "the data folder is slow": ["app/test_bad_days.py::test_a_slow_drive_holds_up_neither_page_nor_answer"],
+    "the data folder is slow": ["app/test_bad_days.py::test_a_slow_drive_costs_nothing_but_time"],
     "the database is corrupt": [
         "app/test_database.py::test_a_damaged_file_is_kept_aside_and_said",
         "e2e/test_faults.py::test_conversations_that_cannot_be_read_are_kept_aside",

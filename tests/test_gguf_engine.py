@@ -231,28 +231,45 @@ def test_summaries_by_two_files_of_one_name_are_kept_apart(tmp_path):
     assert keys[0] != keys[1] and keys[0][1:] == keys[1][1:]
 
 
+def keeping(folder: Path, file: Path, *, kv_bits: int = 16) -> Engine:
+    """An engine of the file as a plan asks for it, that keeps what it reads in `folder`."""
+    plan = replace(PLAN, weights_kernel="codes", weights_bits=4, kv_bits=kv_bits)
+    settings = Settings(snapshot_quota_gb=1)
+    return build_engine(plan, settings, opened(file), snapshots=folder, backend=CpuBackend(products=NEEDED))
+
+
+def keep_read(machine: Engine) -> None:
+    """Reads PROMPT as a book and keeps it."""
+    context = machine.new_context(machine.context_tokens)
+    context.belongs_to("book", len(PROMPT))
+    list(machine.generate(context, [*PROMPT, 1], Params(temperature=0.0, max_new_tokens=1)))
+    machine.save(context, should_stop=lambda: False)
+
+
 def test_two_files_in_one_folder_share_no_snapshot(tmp_path):
     """What one read of a book is another model's keys and values, though all but the codes is alike."""
-
-    def keeping(file: Path) -> Engine:
-        plan = replace(PLAN, weights_kernel="codes", weights_bits=4)
-        settings = Settings(snapshot_quota_gb=1)
-        return build_engine(plan, settings, opened(file), snapshots=tmp_path / "kept", backend=CpuBackend())
-
     (tmp_path / "models").mkdir()
     four, five = (
         write_gguf(tmp_path / "models" / f"model-{name}.gguf", wide(), {**MIXED, "": kind})
         for name, kind in (("Q4_K_M", "Q4_K"), ("Q5_K_M", "Q5_K"))
     )
-    read = keeping(four)
-    context = read.new_context(read.context_tokens)
-    context.belongs_to("book", len(PROMPT))
-    list(read.generate(context, [*PROMPT, 1], Params(temperature=0.0, max_new_tokens=1)))
-    read.save(context, should_stop=lambda: False)
-    assert keeping(four).stored_tokens("book", PROMPT) == len(PROMPT)
-    assert keeping(five).stored_tokens("book", PROMPT) == 0
+    kept = tmp_path / "kept"
+    keep_read(keeping(kept, four))
+    assert keeping(kept, four).stored_tokens("book", PROMPT) == len(PROMPT)
+    assert keeping(kept, five).stored_tokens("book", PROMPT) == 0
     moved = four.rename(tmp_path / "moved.gguf")
-    assert keeping(moved).stored_tokens("book", PROMPT) == len(PROMPT)
+    assert keeping(kept, moved).stored_tokens("book", PROMPT) == len(PROMPT)
+
+
+def test_a_cache_of_16_bits_and_one_of_8_share_no_snapshot(tmp_path):
+    """Keys and values that were rounded are not those that were not, and neither takes the other's place on
+    the disk: who tries one setting and goes back would read the book anew.
+    """
+    file, kept = write_gguf(tmp_path / "model.gguf", wide(), MIXED), tmp_path / "kept"
+    for bits, found_by_the_other in ((16, 0), (8, len(PROMPT))):
+        keep_read(keeping(kept, file, kv_bits=bits))
+        assert keeping(kept, file, kv_bits=bits).stored_tokens("book", PROMPT) == len(PROMPT)
+        assert keeping(kept, file, kv_bits=24 - bits).stored_tokens("book", PROMPT) == found_by_the_other
 
 
 @pytest.mark.parametrize("vocab", [320, 328])

@@ -46,6 +46,10 @@
     settle(text);
     if (held && document.activeElement === document.body) text.focus({ preventScroll: true });
   };
+  document.addEventListener("click", (event) => {   // a place that stands there is not drawn anew; it may be out of sight
+    const to = event.target.closest?.("[data-act='cite']");
+    if (to && shown && `${to.dataset.offset}:${to.dataset.length}` === place) settle(shown);
+  });
   document.addEventListener("focusin", (event) => { held = event.target === pane(); });
   const topmost = (text) => {                    // the first paragraph in sight
     const top = text.getBoundingClientRect().top;

@@ -17,7 +17,7 @@ from core.cache.snapshot import SnapshotStore
 from core.config import Settings
 from core.engine import Engine
 from core.events import Progress
-from core.hardware.measured import KERNELS, Measurements
+from core.hardware.measured import Measurements, kernels_on
 from core.model.llama import LlamaModel
 from core.model.stored import fingerprint
 from core.planning.costs import MAX_MIDDLE_GAMMA
@@ -64,12 +64,11 @@ def build_engine(
 
 
 def _remember(backend: Backend) -> None:
-    """Which compiled kernels a card refused: the next plan does not count on them."""
-    measured, refused = Measurements(paths.data_dir()), sorted(backend.refused)
-    known = measured.get(KERNELS)
-    before = known["refused"] if known and known["gpu"] == backend.name else []
-    if refused != before:
-        measured.put(KERNELS, {"gpu": backend.name, "refused": refused})
+    """Which compiled kernels do not serve on this card or CPU: the next plan does not count on them."""
+    measured, key = Measurements(paths.data_dir()), kernels_on(backend.name)
+    known, refused = measured.get(key), sorted(backend.refused)
+    if refused != (known["refused"] if known else []):
+        measured.put(key, {"refused": refused})
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ import torch
 
 from core.assembly.room import kv_type, slack
 from core.backend.base import Backend
+from core.backend.compiled import ATTENTION, PRODUCTS
 from core.backend.cpu import CpuBackend
 from core.backend.cuda import CudaBackend
 from core.backend.native.attention import native_attention
@@ -53,9 +54,15 @@ def cpu_backend(
     """This CPU with the compiled kernels that it has. See CpuBackend."""
     flags = cpu_flags()
     native, products = native_attention(flags), native_products(flags)
-    layers = native_layers(flags, native, products)
+    found = {ATTENTION: native, PRODUCTS: products}
     return CpuBackend(
-        dtype, storage=storage, threads=threads, native=native, products=products, layers=layers
+        dtype,
+        storage=storage,
+        threads=threads,
+        native=native,
+        products=products,
+        layers=native_layers(flags, native, products),
+        refused=[name for name, kernel in found.items() if kernel is None],
     )
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import gc
 import logging
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 import psutil
 import torch
@@ -54,6 +54,8 @@ class CpuBackend:
     torch decodes them for every product.
 
     `layers`: few rows through all layers in one call of these two; without it layer by layer.
+
+    `refused`: names of the first two (core.backend.compiled) that were looked for and do not serve here.
     """
 
     name = "CPU"
@@ -68,13 +70,14 @@ class CpuBackend:
         native: NativeAttention | None = None,
         products: NativeProducts | None = None,
         layers: NativeLayers | None = None,
+        refused: Collection[str] = (),
     ) -> None:
         self.device = torch.device("cpu")
         self.dtype, self.storage = dtype, storage or dtype
         self._flash_works = _flash_self_test(dtype)
         self._native, self._coded_products, self._native_layers = native, products, layers
         self._decoder = Decoder(dtype, self.device, products)
-        self.refused = frozenset[str]()
+        self.refused = frozenset(refused)
         self.notes = (
             () if native else (_("Attention runs on torch's kernel: no faster one serves this CPU."),)
         )

@@ -17,6 +17,7 @@ from bisect import bisect_right
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
+from weakref import WeakMethod
 
 from core.documents.count import count_words
 from core.documents.document import Document
@@ -114,8 +115,10 @@ class Evidence:
         # stems of what is written small: "Served" begins an answer where the book has "serve"
         small = set(re.findall(r"\b[^\W\d_A-Z][^\W\d_]+\b", self._text))
         self._common = frozenset(terms(" ".join(small)))
-        # a page asks again for every sentence of an answer that grows
-        self._judged = lru_cache(maxsize=_JUDGED)(self._judge)
+        # a page asks again for every sentence of an answer that grows. Weak: a cache that held its owner
+        # would keep book and passages in memory when another book is opened, until cycles are looked for
+        judge = WeakMethod(self._judge)
+        self._judged = lru_cache(maxsize=_JUDGED)(lambda *asked: judge()(*asked))
 
     @cached_property
     def quotes(self) -> QuoteIndex:

@@ -44,6 +44,7 @@ class Hardware:
     disk_path: str = ""
     disk_free_bytes: int | None = None
     disk_gb_per_s: float | None = None
+    refused: tuple[str, ...] = ()  # compiled kernels of the CPU that were tried and do not serve
     problems: tuple[str, ...] = ()  # what was looked for and found broken, in plain words
 
     def to_json(self) -> dict[str, Any]:

@@ -14,7 +14,12 @@ log = logging.getLogger(__name__)
 
 FILE = "measured.json"
 PAGE_LOCKED = "page-locked memory"  # {"bytes": so many were locked when the system refused more}
-KERNELS = "compiled kernels"  # {"gpu": its name, "refused": kernels that a trial found not to serve there}
+CPU = "CPU"  # Backend.name of the CPU; a card's is the driver's for it
+
+
+def kernels_on(device: str) -> str:
+    """By which is kept what did not serve there: {"refused": compiled kernels that failed their trial}."""
+    return f"compiled kernels on {device}"
 
 
 class Measurements:

@@ -23,7 +23,7 @@ import psutil
 from core.hardware.cpu import cores, cpu_flags, cpu_name
 from core.hardware.facts import Gpu, Hardware
 from core.hardware.gpus import look_up, pinnable
-from core.hardware.measured import KERNELS, PAGE_LOCKED, Measurements
+from core.hardware.measured import CPU, PAGE_LOCKED, Measurements, kernels_on
 from core.hardware.nvml import read_gpus
 from core.text.words import GB, duration
 from core.text.words import translated as _
@@ -52,9 +52,10 @@ def probe(data_folder: Path | None = None, *, measure: bool = True, again: bool 
     cache = Measurements(data_folder, again=again) if data_folder else None
     if cache is not None and again:
         cache.forget(PAGE_LOCKED)
-        cache.forget(KERNELS)
+        for device in (CPU, *(gpu.name for gpu in gpus)):
+            cache.forget(kernels_on(device))
     if cache is not None:
-        gpus = _with_refusals(gpus, cache)
+        gpus = tuple(replace(gpu, refused=_refused(gpu.name, cache)) for gpu in gpus)
     if cache is not None and measure:
         gpus, bus_problems = _with_bus(gpus, cache)
         problems += bus_problems
@@ -71,6 +72,7 @@ def probe(data_folder: Path | None = None, *, measure: bool = True, again: bool 
         disk_path=str(data_folder or ""),
         disk_free_bytes=_disk_free(data_folder),
         disk_gb_per_s=_disk_speed(data_folder, cache) if cache is not None and measure else None,
+        refused=_refused(CPU, cache) if cache is not None else (),
         problems=problems,
     )
 
@@ -111,12 +113,10 @@ def _pinnable(system: str, total: int, cache: Measurements | None) -> int:
     return usual if known is None else min(usual, known["bytes"])
 
 
-def _with_refusals(gpus: tuple[Gpu, ...], cache: Measurements) -> tuple[Gpu, ...]:
-    """What the last engine found not to serve on its card."""
-    known = cache.get(KERNELS) or {"gpu": None}
-    return tuple(
-        replace(gpu, refused=tuple(known["refused"])) if gpu.name == known["gpu"] else gpu for gpu in gpus
-    )
+def _refused(device: str, cache: Measurements) -> tuple[str, ...]:
+    """The compiled kernels that the last engine there found not to serve."""
+    known = cache.get(kernels_on(device))
+    return tuple(known["refused"]) if known else ()
 
 
 def _pinning_system(system: str) -> str:

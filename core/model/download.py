@@ -11,7 +11,7 @@ import fnmatch
 import hashlib
 import logging
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -194,9 +194,7 @@ def _fetch(wanted: _Wanted, folder: Path, report: Progress, should_stop: Callabl
         if not any((stage / name).exists() for name in (file.name, converted.get(file.name, file.name))):
             fetch_file(repo, commit, file, stage, bar(before, max(total, 1), report, should_stop))
         before += file.size
-    for file in (file for file in files if (stage / file.name).exists()):
-        report(_("Checking {file}").format(file=file.name), None)
-        _verify(repo, stage, file)
+    _verify_all(repo, stage, [file for file in files if (stage / file.name).exists()], report)
     if bins:
         from core.model.unpickle import to_safetensors
 
@@ -236,8 +234,22 @@ def _require_free_space(repo: str, files: list[RemoteFile], stage: Path, *, extr
         raise UserError(said.format(repo=repo, **words))
 
 
-def _verify(repo: str, stage: Path, file: RemoteFile) -> None:
-    """Raises UserError, and removes the file so that it is fetched anew, when it is not the hub's."""
+def _verify_all(repo: str, stage: Path, files: list[RemoteFile], report: Progress) -> None:
+    """Reports the share of all their bytes. Raises UserError: see `_verify`."""
+    sizes = [(stage / file.name).stat().st_size for file in files]
+    total, before = max(sum(sizes), 1), 0
+    for file, size_bytes in zip(files, sizes, strict=True):
+        words = _("Checking {file}").format(file=file.name)
+        report(words, before / total)
+        for done in _verify(repo, stage, file):
+            report(words, (before + done) / total)
+        before += size_bytes
+
+
+def _verify(repo: str, stage: Path, file: RemoteFile) -> Iterator[int]:
+    """Yields how many bytes of it are checked. Raises UserError, and removes the file so that it is fetched
+    anew, when it is not the hub's.
+    """
     path = stage / file.name
     if file.sha256:
         digest, expected = hashlib.sha256(), file.sha256
@@ -249,6 +261,7 @@ def _verify(repo: str, stage: Path, file: RemoteFile) -> None:
     with path.open("rb") as reader:
         while chunk := reader.read(1 << 22):
             digest.update(chunk)
+            yield reader.tell()
     if digest.hexdigest() != expected:
         path.unlink()
         said = _(

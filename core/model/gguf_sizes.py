@@ -16,6 +16,7 @@ from core.model.shapes import ModelShape
 _BLOCKS = {name: (weights, nbytes) for name, weights, nbytes in KINDS.values()}
 # format: (kind of most matrices, kind of those that are given more bits)
 _MIXES = {"Q4_K_M": ("Q4_K", "Q6_K"), "Q8_0": ("Q8_0", "Q8_0"), "Q4_0": ("Q4_0", "Q4_0")}
+GROUP = 32  # weights that share a scale
 # what a checkpoint of 16 bits is rounded to, by the bits that were asked for
 ROUNDED = {8: "Q8_0", 4: "Q4_0"}
 
@@ -31,6 +32,17 @@ def in_format(shape: ModelShape, name: str, mix: str) -> ModelShape:
         coded_weights=sum(kinds.values()),
         coded_bytes=sum(held_bytes(kind, weights) for kind, weights in kinds.items()),
     )
+
+
+def can_be_rounded(shape: ModelShape) -> bool:
+    """Whether it is a checkpoint of 16 bits all of whose matrices have rows of whole groups."""
+    rows = shape.hidden, shape.intermediate, shape.heads * shape.head_dim
+    return not shape.format and not shape.coded_weights and all(row % GROUP == 0 for row in rows)
+
+
+def rounded(shape: ModelShape, mix: str) -> ModelShape:
+    """The checkpoint of 16 bits `shape` as it is rounded to one of ROUNDED (core.model.quantising)."""
+    return replace(in_format(shape, shape.name, mix), checkpoint_bytes=shape.file_bytes)
 
 
 def matrix_bytes(shape: ModelShape, mix: str) -> int:

@@ -18,10 +18,11 @@ from core.events import Progress
 from core.model.config import ModelConfig, load_config
 from core.model.gguf_config import OF_LAYER, gguf_name
 from core.model.gguf_folder import POINTER
+from core.model.gguf_sizes import GROUP
 from core.model.gguf_weights import rows_of_halves
 from core.model.gguf_write import Metadata, Tensor, write
 from core.model.loader import Weights
-from core.model.quantised import GROUP, q4_0, q8_0
+from core.model.quantised import q4_0, q8_0
 from core.model.stored import fingerprint, finish, finished
 from core.paths import subdir, write_whole
 from core.text.words import size
@@ -82,7 +83,7 @@ def _tensor(name: str, kind: str, weights: Weights) -> Tensor:
     if len(shape) == 2 and shape[-1] % GROUP:
         said = _(
             "“{name}” has rows of {columns} numbers, which cannot be rounded in groups of {group}. Set "
-            "weights: auto."
+            "weights: 16."
         )
         raise UserError(said.format(name=name, columns=shape[-1], group=GROUP))
     return Tensor(gguf_name(name), kind if len(shape) == 2 else "F32", shape)
@@ -117,6 +118,6 @@ def _require_room(folder: Path, needed: int) -> None:
     if free < needed:
         said = _(
             "Rounding the weights needs {needed} in {folder}, and {free} is free. Free some, or set weights: "
-            "auto."
+            "16."
         )
         raise UserError(said.format(needed=size(needed), folder=folder, free=size(free)))

@@ -85,6 +85,7 @@ class ModelShape(Sizes):
     code_bits: int = 16
     coded_weights: int = 0
     coded_bytes: int = 0
+    checkpoint_bytes: int = 0  # of the checkpoint of 16 bits that the codes are made of, if they are
 
     @classmethod
     def from_hf_config(cls, config: Mapping[str, Any], *, name: str = "", stretch: float = 4.0) -> ModelShape:
@@ -142,9 +143,14 @@ class ModelShape(Sizes):
         return replace(self, native_context=native, longest_context=longest)
 
     @property
+    def rounded(self) -> bool:
+        """Whether the program itself makes the codes, of a checkpoint of 16 bits."""
+        return self.checkpoint_bytes > 0
+
+    @property
     def file_bytes(self) -> int:
-        """Bytes of the checkpoint's files: codes, or 16-bit weights, whatever is computed in."""
-        return self.weight_bytes("bfloat16")
+        """Bytes of the files: codes and what they are made of, or 16-bit weights, whatever is computed in."""
+        return self.weight_bytes("bfloat16") + self.checkpoint_bytes
 
     def pass_bytes(self, dtype: str) -> int:
         """Bytes of weights one forward pass reads: everything but the input embedding's other rows."""

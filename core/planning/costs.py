@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from core.backend.compiled import CODED_KV, DTYPES, HEAD_DIMS, INPUTS_STEP, OLDEST, PRODUCTS
+from core.backend.compiled import ATTENTION, CODED_KV, DTYPES, HEAD_DIMS, INPUTS_STEP, OLDEST, PRODUCTS
 from core.hardware.facts import Gpu, Hardware
 from core.model.shapes import CODED_ROWS, ModelShape
 from core.text.words import GB
@@ -58,15 +58,18 @@ CPU_FLOPS_CORE = {
     "asimd": (50e9, 30e9, 20e9),
     "": (15e9, 6e9, 6e9),
 }
+TORCH_ATTENTION = 0.7  # of the compiled kernel's rates, over rows of the numbers that are computed with
 CPU_GB_PER_S_LIMIT = 45.0  # dual-channel desktop memory
 PAGEABLE_SHARE = 0.5  # of the pinned copy rate
 # "codes": on the CPU by the compiled kernel, bytes of Q4_K and Q6_K against those of bf16 (docs/LOG.md)
-# "compiled": on a card by the compiled kernel, assumed, not measured
+# "compiled": on a card by the compiled kernel, assumed, not measured; "decoded": there by torch
+# "by torch": on the CPU, where no compiled kernel serves (docs/LOG.md)
 KERNEL_SPEED = {
     "float": 1.0,
     "codes": 0.9,
     "compiled": 0.8,
     "decoded": 1 / 60,
+    "by torch": 1 / 30,
 }  # weights pass faster by so much, one row and large matrices
 
 
@@ -94,22 +97,34 @@ class Speeds:
     compiled_kv: bool = False  # attention to codes is a kernel's that is compiled for some sizes of heads
 
 
+def runs_native(hardware: Hardware, kernel: str) -> bool:
+    """Whether a kernel compiled for CPUs (core.backend.native) may be counted on: until its own trial on this
+    computer said otherwise, on every CPU that there is a library for.
+    """
+    compiled_for = {"asimd"} if hardware.system == "Darwin" else {"asimd", "avx2"}
+    return bool(hardware.cpu_flags & compiled_for) and kernel not in hardware.refused
+
+
 def cpu_speeds(hardware: Hardware, threads: int, dtype: str) -> Speeds:
-    """Expected speeds of the CPU backend."""
+    """Expected speeds of the CPU backend, by its compiled kernels or by torch's."""
     flags = hardware.cpu_flags
     per_core = next(rates for flag, rates in CPU_FLOPS_CORE.items() if flag in flags or not flag)
     flops, few_linear, few_attention = (rate * threads for rate in per_core)
     if "amx_bf16" in flags and dtype == "bfloat16":
         flops *= 2
+    attends = runs_native(hardware, ATTENTION)
+    rate = 1.0 if attends else TORCH_ATTENTION
     return Speeds(
         weights=min(CPU_WEIGHT_GB_PER_S_CORE * threads, CPU_GB_PER_S_LIMIT) * GB,
-        kv=min(CPU_KV_GB_PER_S_CORE * threads, CPU_GB_PER_S_LIMIT) * GB,
+        kv=rate * min(CPU_KV_GB_PER_S_CORE * threads, CPU_GB_PER_S_LIMIT) * GB,
         few_linear_flops=few_linear,
-        few_attention_flops=few_attention,
+        few_attention_flops=rate * few_attention,
         linear_flops=flops,
         attention_flops=flops,
         layer_s=CPU_LAYER_S,
         in_turns=True,
+        decodes_weights=not runs_native(hardware, PRODUCTS),
+        decodes_kv=not attends,
     )
 
 
@@ -193,6 +208,8 @@ def pass_s(
 
 def _read_as_codes(shape: ModelShape, nbytes: int, tokens: int, dtype: str, speeds: Speeds) -> float:
     """Bytes of numbers that would take as long to attend to as a cache of `tokens` in codes."""
+    if speeds.decodes_kv and speeds.in_turns:
+        return nbytes / KERNEL_SPEED["by torch"]
     if speeds.decodes_kv or (speeds.compiled_kv and shape.head_dim not in HEAD_DIMS):
         return nbytes + tokens * 2 * shape.kv_bytes_per_token(dtype)  # numbers are written and read
     return nbytes / KERNEL_SPEED["compiled"] if speeds.compiled_kv else nbytes

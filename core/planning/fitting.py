@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from core.backend.compiled import ATTENTION, PRODUCTS
 from core.cache.disk import quota_of
 from core.config import Settings
 from core.errors import PlanError
@@ -131,9 +132,11 @@ def _overridden(gpu: Gpu, settings: Settings) -> Gpu:
 
 
 def _cpu_dtype(hardware: Hardware) -> str:
-    """16 bits where there is a compiled kernel that reads them (core.backend.native)."""
-    kernels = {"asimd"} if hardware.system == "Darwin" else {"asimd", "avx2"}
-    return "bfloat16" if hardware.cpu_flags & kernels else "float32"
+    """16 bits where compiled kernels read them (core.backend.native), or torch computes in them: else each
+    number would be converted for every pass.
+    """
+    compiled = all(costs.runs_native(hardware, kernel) for kernel in (ATTENTION, PRODUCTS))
+    return "bfloat16" if compiled or multiplies_16_bits(hardware) else "float32"
 
 
 def multiplies_16_bits(hardware: Hardware) -> bool:

@@ -20,6 +20,8 @@ def notes_for(
     """One sentence or two about each choice. `gpu`: the one that the plan is for."""
     found = (
         _where(plan, gpu),
+        _refused(hardware, gpu),
+        _rounded(plan, settings),
         _weights(plan, gpu),
         _context(plan, settings, target),
         _kv(plan),
@@ -47,6 +49,26 @@ def _where(plan: Plan, gpu: Gpu | None) -> str:
     return f"{said} " + _(
         "This GPU is not in the table: its memory bandwidth and TFLOP/s are cautious guesses."
     )
+
+
+def _refused(hardware: Hardware, gpu: Gpu | None) -> str:
+    if gpu is not None or not hardware.refused:
+        return ""
+    return _(
+        "A compiled kernel does not work on this computer: torch does its work, and the times are those it "
+        "takes."
+    )
+
+
+def _rounded(plan: Plan, settings: Settings) -> str:
+    if not plan.rounded or settings.weights is not None:
+        return ""
+    said = _(
+        "The weights are rounded to {bits} bits ({format}), once: in 16 this model does not fit, or its KV "
+        "cache leaves the card. Answers are exact for these weights, which are another model than the "
+        "checkpoint; weights: 16 keeps it as it is."
+    )
+    return said.format(bits=plan.weights_bits, format=plan.weights_format)
 
 
 def _weights(plan: Plan, gpu: Gpu | None) -> str:

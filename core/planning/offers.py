@@ -12,9 +12,10 @@ from core.errors import PlanError, UserError
 from core.hardware.facts import Hardware
 from core.hardware.gpus import imagine, with_vram
 from core.model.catalogue import EMBEDDED, CatalogueEntry, draft_for, find, has_file, load
+from core.model.gguf_sizes import ROUNDED
 from core.planning.budget import MODEL_FILES
 from core.planning.known import NOTHING, Known
-from core.planning.plan import Plan
+from core.planning.plan import USEFUL_CONTEXT, Plan
 from core.planning.planner import plan as planned
 from core.planning.recommended import best
 from core.text.words import size
@@ -23,7 +24,6 @@ from core.text.words import translated as _
 # GiB, as they are sold
 _CARDS = (6, 8, 10, 12, 16, 24, 32, 48, 80)
 _MEMORIES = (8, 16, 24, 32, 48, 64, 96, 128, 192, 256)
-USEFUL_CONTEXT = 8192  # below this a larger model reads a book in too many pieces to be worth it
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +139,7 @@ def offer_for(
     hardware: Hardware, settings: Settings, entry: CatalogueEntry, *, downloaded: bool, known: Known
 ) -> Offer:
     """One model on this machine, or why it does not fit."""
+    settings = _as_offered(settings, entry, downloaded=downloaded)
     try:
         plan = plan_for(hardware, settings, entry, known=known).plan
     except (PlanError, UserError) as error:
@@ -151,11 +152,23 @@ def offer_for(
     return Offer(entry, None if reason else plan, reason, downloaded)
 
 
-def would_fit_with(hardware: Hardware, settings: Settings, entry: CatalogueEntry) -> str:
-    """The least that this machine would need instead for the model to fit: memory, of the card or of the
-    machine; "" where nothing that is sold helps. Before that, of a model that exists in 16 bits only, the
-    setting that rounds it.
+def _as_offered(settings: Settings, entry: CatalogueEntry, *, downloaded: bool) -> Settings:
+    """A checkpoint of 16 bits is fetched to be rounded only where the list has no GGUF of the model, which is
+    a third of the download and rounded with more care.
     """
+    if downloaded or settings.weights is not None or entry.file or not has_file(entry):
+        return settings
+    return replace(settings, weights=16)
+
+
+def would_fit_with(
+    hardware: Hardware, settings: Settings, entry: CatalogueEntry, *, downloaded: bool = False
+) -> str:
+    """The least that this machine would need instead for the model to fit: memory, of the card or of the
+    machine; "" where nothing that is sold helps. Before that, of a model that exists in 16 bits only and is
+    set to be held in so many, the setting that rounds it.
+    """
+    settings = _as_offered(settings, entry, downloaded=downloaded)
     bits, more = _rounding(hardware, settings, entry), _hardware(hardware, settings, entry)
     if bits and more:
         return _("weights: {bits} in the settings, or {more}").format(bits=bits, more=more)
@@ -163,10 +176,11 @@ def would_fit_with(hardware: Hardware, settings: Settings, entry: CatalogueEntry
 
 
 def _rounding(hardware: Hardware, settings: Settings, entry: CatalogueEntry) -> int | None:
-    """To how many bits a model that exists in 16 alone must be rounded to fit."""
-    if settings.weights is not None or entry.file or has_file(entry):
+    """To how many bits a model that exists in 16 alone must be rounded to fit, where more are set."""
+    if settings.weights is None or entry.file or has_file(entry):
         return None
-    return next((bits for bits in (8, 4) if _fits(hardware, replace(settings, weights=bits), entry)), None)
+    fewer = (bits for bits in ROUNDED if bits < settings.weights)
+    return next((bits for bits in fewer if _fits(hardware, replace(settings, weights=bits), entry)), None)
 
 
 def _hardware(hardware: Hardware, settings: Settings, entry: CatalogueEntry) -> str:

@@ -15,6 +15,7 @@ from core.text.words import translated as _
 PLACES = (N_("VRAM"), N_("pinned RAM"), N_("RAM"), N_("disk"))
 # tokens, a long novel; more is planned only when asked for: it takes memory from the whole machine
 AUTO_CONTEXT = 131_072
+USEFUL_CONTEXT = 8192  # below this a model reads a book in too many pieces to be worth its size
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +93,8 @@ class Plan:
     keep_free_bytes: int | None = None
     # when this machine was tuned for it: lengths, times and acceptance are measured
     tuned: str = ""
+    # the weights are made of a checkpoint of 16 bits, on the first start with it
+    rounded: bool = False
     # plain decoding was measured to be faster than drafts, so the mode triforce makes none
     plain: bool = False
 

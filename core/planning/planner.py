@@ -16,20 +16,19 @@ from functools import partial
 from core.config import Settings
 from core.errors import PlanError
 from core.hardware.facts import Hardware
-from core.model.gguf_sizes import ROUNDED, in_format
+from core.model.gguf_sizes import ROUNDED, rounded
 from core.model.shapes import CODED_ROWS, DTYPE_BYTES, ModelShape
 from core.planning import costs
 from core.planning.budget import disk_lines, host_lines, vram_lines
-from core.planning.fitting import Case, Shortfall, Site, fitted, longest, site_of, smallest
+from core.planning.fitting import Case, Shortfall, Site, fitted, site_of
+from core.planning.formats import with_formats
 from core.planning.known import NOTHING, Known
 from core.planning.layout import Layout
 from core.planning.notes import notes_for, tuning_notes
-from core.planning.plan import AUTO_CONTEXT, BudgetLine, Plan
+from core.planning.plan import BudgetLine, Plan
 from core.planning.refusal import refusal
 from core.planning.tuned import Tuned, machine_of, newest
 from core.text.words import translated as _
-
-_QUICK_MS, _MANY_TIMES = 33.0, 2.0  # a KV cache of 16 bits may take so long, or so many times as long as 8
 
 
 def plan(
@@ -49,11 +48,11 @@ def plan(
     if settings.weights == 16:
         target = target.decoded()
     elif settings.weights is not None and not target.coded_weights:
-        target = in_format(target, target.name, ROUNDED[settings.weights])
+        target = rounded(target, ROUNDED[settings.weights])
     site = site_of(hardware, settings, known=known)
     if draft is not None and site.device == "cuda":
         draft = draft.decoded()  # as it is loaded there: its passes are many, and codes are slow
-    case, context = _with_kv(Case(site, settings, target, draft))
+    case, context = with_formats(Case(site, settings, target, draft), _best)
     record = newest(known.tuned, target.name, case.site.device, context)
     found = _tuned(case, context, record, machine_of(hardware)) if record else ""
     unused = found if isinstance(found, str) else ""
@@ -62,7 +61,7 @@ def plan(
     if isinstance(found, Shortfall):
         raise refusal(case, found, context, alternatives)
     notes = (
-        *notes_for(found, hardware, settings, gpu=case.site.gpu, target=target),
+        *notes_for(found, hardware, settings, gpu=case.site.gpu, target=case.target),
         *tuning_notes(found, settings, record, unused),
     )
     return replace(found, notes=notes, fixed_gamma=settings.gamma is not None)
@@ -90,42 +89,20 @@ def _check_asked(settings: Settings, target: ModelShape) -> None:
         raise PlanError(said.format(model=target.name, layers=target.layers, asked=layers))
 
 
-def _with_kv(case: Case) -> tuple[Case, int]:
-    """The case with the format of its KV cache chosen, and the context to plan for.
-
-    Where the settings leave it open, 8 bits are for what is too slow in 16 and at least twice as fast in 8,
-    and for what does not fit else; never where keys have a constant part, which takes the codes' steps away
-    from what differs between them (benchmarks/kv.py).
-    """
-    settings = case.settings
-    limit = min(case.target.native_context, AUTO_CONTEXT)
-    coded = replace(case, settings=replace(settings, kv=8))
-    cases = [case]
-    if settings.kv is None and not case.target.key_bias:
-        cases.append(coded)
-    for one in cases:
-        context = settings.context_tokens or longest(one, limit)
-        found = _best(one, context) if context else None
-        if isinstance(found, Plan):
-            break
-    else:
-        return cases[-1], settings.context_tokens or smallest(settings, limit)
-    if one is coded or len(cases) == 1 or found.expected_tbt_ms < _QUICK_MS:
-        return one, context
-    eight = _best(coded, context)
-    faster = isinstance(eight, Plan) and found.expected_tbt_ms >= _MANY_TIMES * eight.expected_tbt_ms
-    return (coded if faster else case), context
-
-
 def _best(case: Case, context: int) -> Plan | Shortfall:
     """The faster of drafting by model and by n-gram lookup; without a draft model where only that fits. On a
     card, where codes may be slow, also of codes and of the numbers they stand for, unless the user chose.
     """
     layouts = fitted(case, context)
-    if case.site.device == "cuda" and case.target.coded_weights and case.settings.weights is None:
+    if case.site.device == "cuda" and _may_be_decoded(case):
         layouts = [*fitted(_decoded(case), context), *layouts]
     plans = [_cost(case, layout, _computed(case, layout)) for layout in layouts if isinstance(layout, Layout)]
     return min(plans, key=lambda one: one.expected_tbt_ms) if plans else layouts[-1]
+
+
+def _may_be_decoded(case: Case) -> bool:
+    """Of a GGUF, where nobody chose; what is rounded is so for the memory that it takes."""
+    return bool(case.target.coded_weights) and case.settings.weights is None and not case.target.rounded
 
 
 def _decoded(case: Case) -> Case:
@@ -138,7 +115,7 @@ def _tuned(case: Case, context: int, record: Tuned, machine: str) -> Plan | str:
     if unfit:
         return unfit
     tuned_case = replace(case, settings=record.into(case.settings))
-    if record.kernel == "float" and case.site.device == "cuda" and case.settings.weights is None:
+    if record.kernel == "float" and case.site.device == "cuda" and _may_be_decoded(case):
         tuned_case = _decoded(tuned_case)
     layouts = [layout for layout in fitted(tuned_case, context) if isinstance(layout, Layout)]
     layout = next(
@@ -271,6 +248,7 @@ def _cost(case: Case, layout: Layout, passes: _Passes) -> Plan:
         weights_kernel=layout.kernel,
         weights_bits=target.code_bits if target.coded_weights else 8 * DTYPE_BYTES[site.dtype],
         weights_format=target.format,
+        rounded=target.rounded,
         kv_bits=8 if layout.kv_rows == CODED_ROWS else 8 * DTYPE_BYTES[site.dtype],
         expected_tbt_ms=round(lengths.tbt_s * 1e3, 3),
         expected_plain_tbt_ms=round(passes.full(1) * 1e3, 3),
@@ -320,9 +298,12 @@ def _short_pass_s(case: Case, layout: Layout) -> float:
 
 def _kernel(case: Case, layout: Layout) -> str:
     """By which weights are multiplied, as costs.KERNEL_SPEED names it."""
-    if layout.kernel != "codes" or case.site.device != "cuda":
+    decodes = case.site.speeds.decodes_weights
+    if layout.kernel != "codes":
         return layout.kernel
-    return "decoded" if case.site.speeds.decodes_weights else "compiled"
+    if case.site.device == "cuda":
+        return "decoded" if decodes else "compiled"
+    return "by torch" if decodes else "codes"
 
 
 def _last(given: int | None, longest: int) -> int:

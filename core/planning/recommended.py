@@ -85,12 +85,13 @@ def writes_fluently(plan: Plan) -> bool:
     return reads_whole(plan) and plan.expected_tbt_ms <= FLUENT_TBT_MS
 
 
-def _worth(offer: Offer) -> tuple[bool, bool, bool, int, float]:
-    """The embedded model is a demonstration: every other is worth more."""
+def _worth(offer: Offer) -> tuple[bool, bool, bool, int, bool, float]:
+    """The embedded model is a demonstration: every other is worth more. A GGUF was rounded with more care."""
     return (
         not offer.entry.embedded,
         reads_whole(offer.plan),
         writes_fluently(offer.plan),
         offer.entry.shape.parameters,
+        not offer.plan.rounded,
         -first_answer(offer.plan).seconds,
     )

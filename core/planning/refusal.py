@@ -10,10 +10,10 @@ from dataclasses import replace
 from core.errors import PlanError
 from core.model.shapes import ModelShape
 from core.planning.fitting import Case, Shortfall, fits, longest
+from core.planning.plan import USEFUL_CONTEXT
 from core.text.words import size
 from core.text.words import translated as _
 
-USEFUL_CONTEXT = 8192  # what an offered other model should at least read at once
 LAYOUT_FIGURES = (
     "on_chip_layers",
     "retrieval_budget",

@@ -53,7 +53,9 @@ class Tokenizer:
         self._backend, self._untemplated, self._written = backend, FRAMES[frame], written
         self._backend.model_max_length = 1 << 60  # we count ourselves; transformers would only warn
         self._lock = threading.Lock()  # encoding flags live inside the backend
-        added = sorted(backend.get_added_vocab(), key=len, reverse=True)
+        # control tokens in a text are left alone when it is encoded as plain; others that were added are not
+        added = [str(one) for one in backend.added_tokens_decoder.values() if not one.special]
+        added.sort(key=len, reverse=True)
         self._added_text = re.compile("|".join(re.escape(token) for token in added)) if added else None
         self.frame = lru_cache(maxsize=16)(self._frame)
         self._pieces = lru_cache(maxsize=1)(self._template_pieces)
@@ -98,7 +100,7 @@ class Tokenizer:
             )
 
     def _without_control(self, text: str) -> list[str]:
-        """`text` cut inside every literal that the tokenizer would take for one of its added tokens."""
+        """`text` cut inside every literal that the tokenizer would take for an added token even so."""
         if self._added_text is None:
             return [text]
         cuts = [match.start() + 1 for match in self._added_text.finditer(text)]

@@ -37,6 +37,8 @@ FLAGS = (
 )
 PATIENCE_MS = 600_000
 COMMONEST = 96  # of 256 colours
+# (width, height, zoom): a telephone's window, and one of 1280 x 800 at 200 %
+SMALL = {"narrow": (390, 844, 1), "zoomed": (640, 400, 2)}
 READ_SO_FAR = "Number(document.querySelector('#prefill-box [aria-valuenow]')?.ariaValueNow ?? 0) > 25"
 
 
@@ -115,6 +117,30 @@ def sit_through(page: Page) -> None:
     take(page, "summary-dark")
 
 
+def in_small_windows(browser: Browser, page: Page) -> None:
+    """What `page` shows, and the place of its first mark, in windows that have room for one column."""
+    page.click('[data-theme-choice="light"]')
+    entered, address = page.context.storage_state(), page.url
+    page.close()
+    for name, (width, height, zoom) in SMALL.items():
+        context = browser.new_context(
+            viewport={"width": width, "height": height},
+            device_scale_factor=zoom,
+            color_scheme="light",
+            storage_state=entered,
+        )
+        small = context.new_page()
+        small.set_default_timeout(PATIENCE_MS)
+        small.goto(address)
+        small.wait_for_selector("#turns .answer footer")
+        small.evaluate("[...document.querySelectorAll('.bubble')].at(-1).scrollIntoView({ block: 'center' })")
+        take(small, name)
+        small.click("#turns .answer:last-child .text [data-act=cite] >> nth=0")
+        small.wait_for_selector("#reader mark")
+        take(small, f"{name}-place")
+        context.close()
+
+
 def with_app(tell: Callable[[Browser, str], None]) -> None:
     """Start the app on a data folder of its own (or --home, which may hold the model already), give a browser
     and the app's address to `tell`, end both.
@@ -146,6 +172,7 @@ def in_english(browser: Browser, address: str) -> None:
     page.set_default_timeout(PATIENCE_MS)
     page.goto(address)
     sit_through(page)
+    in_small_windows(browser, page)
 
 
 if __name__ == "__main__":

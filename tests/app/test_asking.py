@@ -176,6 +176,39 @@ def test_a_title_that_stands_in_the_open_book_is_no_other_book(desk, book):
     assert another_title("Who is the keeper, is it he?", book, shelf) == ""
 
 
+@pytest.mark.parametrize(
+    "question",
+    [
+        "Compare the clocks of both books.",
+        "Vergleiche die Uhren beider Bücher.",
+        "Was steht in meinen anderen Büchern?",
+        "Kommt er in einem anderen Buch vor?",
+        "比较这两本书里的时钟。",
+        "我的书架上还有谁？",
+        "他在《论语》里说了什么？",
+    ],
+)
+def test_several_books_are_refused_in_the_languages_of_the_page(desk, book, question):
+    desk.library.add(replace(book, title="论语：译注", sha256="b" * 64))
+    assert not desk.ask(question, make_wish(desk))
+    assert not desk.turns
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "Welche Bücher las er?",
+        "Wo liegt das Buch?",
+        "这本书讲什么？",
+        "他读了什么书？",
+        "Who kept the books?",
+    ],
+)
+def test_books_within_the_book_are_asked_about(desk, book, question):
+    desk.library.add(replace(book, title="书", sha256="b" * 64))
+    assert desk.ask(question, make_wish(desk))
+
+
 def test_instructions_of_book_and_app_go_with_every_question_and_its_history(desk):
     dispatch(desk, {"act": "instruct", "value": "Briefly: no names."})
     dispatch(desk, {"act": "instruct-book", "value": "Answer in German."})

@@ -74,7 +74,7 @@ def test_an_answer_goes_on_after_a_sleep(runtime):
     assert isinstance(rest[-1], Finished) and rest[-1].text == told.strip() and "n39" in told
 
 
-def test_a_slow_drive_holds_up_neither_page_nor_answer(opened, monkeypatch):
+def test_a_slow_drive_costs_nothing_but_time(opened, monkeypatch):
     """A stick or a network folder takes seconds for a write."""
     desk, _engine = opened(pace=0.01, prefill_steps=2)
     monkeypatch.setattr("app.job.SAVE_EVERY_S", 0.0)

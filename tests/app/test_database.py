@@ -114,3 +114,60 @@ def test_a_folder_that_cannot_be_used_is_said_and_nothing_is_moved(tmp_path):
     with pytest.raises(UserError, match="cannot be opened"):
         History(tmp_path / "chats.db")
     assert [one.name for one in tmp_path.iterdir()] == ["chats.db"]
+
+
+class Unreachable:
+    """A database whose disk does not answer."""
+
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self.total_changes, self.in_transaction = db.total_changes, False
+        db.close()
+
+    def execute(self, *_query) -> None:
+        raise sqlite3.OperationalError("disk I/O error")
+
+    def close(self) -> None:
+        """There is nothing to be closed any more."""
+
+
+def test_a_drive_that_was_away_is_found_again(tmp_path):
+    """What was opened before stays out of reach for good: every question failed until the next start."""
+    path, away = tmp_path / "drive" / "chats.db", tmp_path / "away"
+    path.parent.mkdir()
+    history = History(path)
+    talk = history.create("book").id
+    history.add(talk, "user", "Who?")
+    number = history.add(talk, "assistant", "", state="writing")
+    assert history.turns(talk)
+    seen = history.version
+    history._db = Unreachable(history._db)
+    path.parent.rename(away)
+    with pytest.raises(sqlite3.OperationalError):
+        history.update(talk, number, "The keeper.", state="finished")
+    for refused in (lambda: history.create("book"), lambda: history.turns("another")):
+        with pytest.raises(sqlite3.OperationalError):
+            refused()
+    assert [turn.text for turn in history.turns(talk)] == ["Who?", "The keeper."], "as it was read last"
+    assert history.version > seen and not path.parent.exists()
+
+    away.rename(path.parent)
+    assert len(history.turns(talk)) == 2
+    history.add(talk, "user", "Where?")
+    assert [one.text for one in history.search("where")] == ["Where?"], "the index is kept up to date, too"
+    history.close()
+    again = History(path)
+    assert [turn.text for turn in again.turns(talk)] == ["Who?", "The keeper.", "Where?"]
+    again.close()
+
+
+def test_a_file_that_is_not_there_is_not_made_anew_meanwhile(tmp_path):
+    """An empty one in its place would stand in the way of the drive, or hide what is on it."""
+    history = History(tmp_path / "chats.db")
+    talk = history.create("book").id
+    history._db = Unreachable(history._db)
+    for one in tmp_path.iterdir():
+        one.unlink()
+    with pytest.raises(sqlite3.OperationalError):
+        history.turns(talk)
+    assert list(tmp_path.iterdir()) == []
+    history.close()

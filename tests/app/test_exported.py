@@ -108,6 +108,12 @@ def altered(text: str, change: dict) -> str:
         {"turns/0/extra/chapters": "12"},
         {"turns/0/extra/instructions": 5},
         {"turns/0/extra/chapters": ["a", {}]},
+        {"turns/0/extra/chapters": [1, float("inf")]},
+        {"turns/1/extra/until": float("inf")},  # 1e999 reads as the same
+        {"title": "half a character \ud800"},
+        {"turns/0/text": "\ud800"},
+        {"turns/0/extra/instructions": "\ud800"},
+        {"turns/1/extra/sources": ["\ud800"]},
     ],
 )
 def test_a_file_of_another_form_is_refused_in_words_and_brings_nothing(talk, tmp_path, change):

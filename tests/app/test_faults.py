@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
+import shutil
 import sqlite3
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from starlette.requests import Request
 
 from app import library as library_module
 from app.faults import guarded, in_words
+from app.keys import Keys
 from app.page import Page
+from app.server import Server
 from core.ask import Ask
+from core.config import Settings
 from core.documents.document import Section
 from tests.app.fake_runtime import ANSWER, wait_until
+from tests.app.test_database import Unreachable
 
 ROOT = Path(__file__).resolve().parents[2]
 FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -106,6 +113,33 @@ def test_what_fails_in_the_library_does_not_keep_a_book_from_opening(desk, book,
     desk.shelf.put(other, cover=b"", again=False)
     assert desk.book == other and "could not be put on the shelf" in desk.notice.text
     assert "disk is full" in desk.notice.text
+
+
+@pytest.fixture
+def server(desk):
+    made = Server(desk, Settings(port=0), keys=Keys("s" * 43, "triforce-0123456789abcdef.localhost"))
+    yield made
+    made.broadcast.close()
+
+
+@pytest.mark.parametrize(
+    ("path", "form"),
+    [
+        ("/export", "html"),
+        ("/export", "json"),
+        *(("/export/summaries", one) for one in ("md", "html", "json")),
+    ],
+)
+def test_an_export_from_a_drive_that_is_away_is_told_and_makes_no_file(server, desk, tmp_path, path, form):
+    """It was an error of the server, or a file with nothing in it."""
+    desk.history._db = Unreachable(desk.history._db)
+    for one in tmp_path.iterdir():
+        shutil.rmtree(one) if one.is_dir() else one.unlink()
+    query = f"form={form}".encode()
+    scope = {"type": "http", "method": "GET", "path": path, "query_string": query, "headers": []}
+    answer = asyncio.run(server._export(Request(scope)))
+    assert answer.status_code == 204 and answer.body == b"", "the page stays"
+    assert "See that the data folder is there, then retry" in desk.notice.text
 
 
 def test_a_page_that_cannot_be_rendered_says_so_and_keeps_the_rest(desk, monkeypatch):

@@ -48,10 +48,11 @@ def test_requests_store_english_and_the_page_is_dressed_before_it_is_loaded():
 
     preferences = Preferences(Settings(language="de"))
     middleware = Rendered(app, preferences=preferences, dress=lambda: dressed.append(preferences.wished))
-    for path in ("/", "/gradio_api/run", "/export", "/goodbye"):
+    for path in ("/", "/gradio_api/run", "/export", "/export/summaries", "/goodbye"):
         headers = [(b"accept-language", b"zh-CN")]
         asyncio.run(middleware({"type": "http", "path": path, "headers": headers}, None, None))
-    assert heard == {"/": "en", "/gradio_api/run": "en", "/export": "de", "/goodbye": "de"}
+    asked_for = dict.fromkeys(("/export", "/export/summaries", "/goodbye"), "de")
+    assert heard == {"/": "en", "/gradio_api/run": "en", **asked_for}
     assert dressed == ["zh"], "by the page alone, with its wish"
 
 

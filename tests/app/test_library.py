@@ -46,6 +46,16 @@ def test_a_forgotten_book_is_gone_from_the_disk(tmp_path):
     library.forget("a" * 64)
 
 
+def test_opening_a_book_forgets_no_mark_of_another(tmp_path):
+    """A purge in between would take it before the time to undo it is over."""
+    library = Library(tmp_path)
+    library.add(book("a"))
+    library.add(book("b"))
+    library.mark_forgotten("a" * 64, now=100.0)
+    library.touch("b" * 64)
+    assert library.forgotten(before=99.0) == [] and library.forgotten(before=100.0) == ["a" * 64]
+
+
 def test_a_cover_stays_with_its_book_and_goes_with_it(tmp_path):
     library = Library(tmp_path)
     library.add(book("a"), b"a picture")

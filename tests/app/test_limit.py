@@ -88,6 +88,18 @@ def test_what_was_answered_from_behind_the_limit_is_not_told_to_the_model(desk):
     assert desk.engine.asked[-1].history == ()
 
 
+def test_what_was_told_in_short_from_behind_the_limit_is_not_told_to_the_model(desk):
+    """It stood in place of older questions, and no limit was looked at."""
+    said(desk, "How does it end?", f"{MARKER} rows away.")
+    said(desk, "And then?", "Nobody knows.")
+    desk.history.leave_out(desk.conversation_id, 3, 3, f"It was told that {MARKER} rows away.")
+    said(desk, "Who?", "Oddo.")
+    assert MARKER in desk.engine.asked[-1].history[0].answer, "else this test shows nothing"
+    act(desk, act="limit", value="2")
+    said(desk, "Who has the key?", "Oddo.")
+    assert desk.engine.asked[-1].history == ()
+
+
 def test_nothing_behind_the_limit_is_shown_beside_an_answer(desk):
     """Marks, their places, the evidence and excerpts: the nearest passage of all lies behind the limit."""
     act(desk, act="limit", value="2")

@@ -56,7 +56,10 @@ def test_a_cuda_pc_is_offered_what_fits_it(home):
     found = {model.name: model for model in survey(PC_4090, Settings())}
     assert found["Qwen3-8B"].fits and not found["Qwen3-8B"].here and found["Qwen3-8B"].bytes > 16 * GB
     assert found[EMBEDDED].here
-    assert "VRAM" in found["Yarn-Llama-2-13b-128k"].reason  # 26 GB of weights
+    assert "VRAM" in found["Qwen2.5-14B-Instruct-1M"].reason  # 30 GB of weights, and there is a GGUF
+    assert found["Yarn-Llama-2-13b-128k"].fits  # 26 GB, and none: rounded
+    strict = {model.name: model for model in survey(PC_4090, Settings(weights=16))}
+    assert "VRAM" in strict["Yarn-Llama-2-13b-128k"].reason
     assert found["Llama-3.1-8B-Instruct"].gated
     assert "llama-68m" not in found
 
@@ -210,7 +213,7 @@ def test_closing_the_app_ends_the_download(desk, hub: Hub):
     assert process.poll() is not None
 
 
-@pytest.mark.parametrize("name", ["no such model", "Yarn-Llama-2-13b-128k", "../x", ""])
+@pytest.mark.parametrize("name", ["no such model", "Qwen2.5-14B-Instruct-1M", "../x", ""])
 def test_only_models_of_the_list_that_fit_are_fetched(desk, name):
     """The name comes from a page."""
     desk.models.fetch(name)

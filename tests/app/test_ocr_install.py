@@ -5,6 +5,7 @@ The package index is a folder with two small wheels, and what is installed goes 
 
 from __future__ import annotations
 
+import threading
 import zipfile
 from pathlib import Path
 
@@ -85,6 +86,27 @@ def test_a_stop_ends_it(index, tmp_path):
     wheel(index, "onnxruntime", "1.22.0")
     ocr_install.install(lambda *_: None, lambda: True)
     assert not (tmp_path / "installed").exists()
+
+
+def test_a_stop_ends_what_says_nothing(monkeypatch):
+    """A stop was heard with the next line of pip's; while it builds or unpacks, none comes for minutes."""
+    real, begun = ocr_install.subprocess.Popen, []
+
+    def silent(command, **how):
+        begun.append(real([command[0], "-c", "import time; time.sleep(60)"], **how))
+        return begun[0]
+
+    monkeypatch.setattr(ocr_install.subprocess, "Popen", silent)
+    stop = threading.Event()
+    installing = threading.Thread(target=ocr_install.install, args=(lambda *_: None, stop.is_set))
+    installing.start()
+    wait_until(lambda: begun)
+    stop.set()
+    installing.join(20)
+    ended_by_the_stop = not installing.is_alive()
+    begun[0].kill()
+    installing.join()
+    assert ended_by_the_stop
 
 
 def test_how_far_a_download_is(monkeypatch):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+
 import pytest
 
 from app.page import PANEL_S, Page
@@ -84,3 +86,25 @@ def test_letters_still_to_come_keep_the_page_awake(writing, monkeypatch):
     page = Page(writing)
     page.render()
     assert page.due_s() == 0.0
+
+
+def test_what_cannot_be_read_stays_as_it_was_and_the_rest_goes_on(writing, monkeypatch):
+    """The drive of the data folder was gone, and the answer stood still with all of the page."""
+    page = Page(writing)
+    before, kept = page.render(), writing.shelf.kept
+
+    def gone():
+        raise OSError(errno.ENOENT, "No such file or directory")
+
+    monkeypatch.setattr(writing.shelf, "kept", gone)
+    writing.shelf_version += 1
+    grown = len(writing.job.snapshot.text) + 100
+    wait_until(lambda: len(writing.job.snapshot.text) > grown)
+    during = page.render()
+    assert during["library"] == before["library"] and during["live"] != before["live"]
+    assert "data folder is there" in during["notice"][0] and page.due_s() is not None
+    writing.say("Something else.")
+    assert "Something else." in page.render()["notice"][0], "what was said last goes first"
+    writing.dismiss()
+    monkeypatch.setattr(writing.shelf, "kept", kept)
+    assert page.render()["notice"] == before["notice"]

@@ -10,13 +10,17 @@ import pytest
 import core.config
 from app import main as main_module
 from app import preferences as module
+from app.actions import dispatch
 from app.cli import main
+from app.instance import Address
 from app.manual import keys_set, program_entries
+from app.models import Models
 from app.page import Page
 from app.preferences import Preferences, as_typed, differ, fixed
 from core.config import RULES, Settings, load_settings
 from core.errors import UserError
-from tests.app.fake_runtime import wait_until
+from core.hardware.gpus import imagined_hardware
+from tests.app.fake_runtime import FakeRuntime, wait_until
 
 PROGRAMS_OWN = core.config.DEFAULT_PATH
 
@@ -270,3 +274,52 @@ def test_starting_at_login_follows_the_setting(file, home, monkeypatch):
     with pytest.raises(UserError, match="read-only"):
         preferences.choose("start_at_login", "true")
     assert not preferences.settings.start_at_login
+
+
+class Unserved:
+    """A server without a page: the person acts at once (`person`), and quits."""
+
+    quit = moved = False
+
+    def __init__(self, desk, _settings, *, keys):
+        self._desk = desk
+
+    def watch(self, told):
+        """See Server."""
+
+    def start(self):
+        """See Server."""
+        return Address(1, "secret", 1)
+
+    def wait(self):
+        """See Server."""
+        self.person(self._desk)
+
+    def stop(self):
+        """See Server."""
+        self._desk.close()
+
+
+def test_the_program_that_serves_the_page_follows_what_is_chosen_about_the_login(file, home, monkeypatch):
+    """The setting alone starts nothing: the entry has to hear of it as long as the app runs."""
+    entry, seen = Entry(), []
+    monkeypatch.setattr(main_module, "LoginEntry", lambda _root: entry)
+    monkeypatch.setattr(main_module, "Server", Unserved)
+    monkeypatch.setattr(main_module, "_open", lambda *_given: None)
+    monkeypatch.setattr(main_module.signal, "signal", lambda *_given: None)
+    monkeypatch.setattr("app.runtime.Runtime", lambda _settings: FakeRuntime())
+    monkeypatch.setattr("app.models.Models", lambda settings: Models(settings, look=imagined_hardware))
+
+    def person(_server, desk):
+        seen.append(entry.on)
+        for value in ("true", "false", "true"):
+            dispatch(desk, {"act": "set", "id": "start_at_login", "value": value})
+            seen.append(entry.on)
+
+    monkeypatch.setattr(Unserved, "person", person, raising=False)
+    assert main_module.run(Settings(), False) == 0
+    assert seen == [False, True, False, True]
+    entry.on = False  # taken away by somebody else while the app was closed
+    monkeypatch.setattr(Unserved, "person", lambda _server, _desk: seen.append(entry.on))
+    assert main_module.run(Settings(), False) == 0
+    assert seen[-1], "what was chosen holds at the next start"

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
+
 import pytest
 
 from app import removal, said
@@ -11,6 +14,7 @@ from core import paths
 from core.ask import Ask
 from core.cache.disk import SnapshotFolder
 from core.conversation.notes import NoteStore
+from tests.app.desks import put
 from tests.app.fake_runtime import wait_until
 
 MARKER, OTHER = "Zyxomma", "Quillfeather"
@@ -46,6 +50,62 @@ def test_it_is_off_the_page_and_can_be_brought_back(taken, book):
     assert taken.reading.bookmarks[0].note == f"A note on {MARKER}."
     taken.removal.purge(all_of_them=True)
     assert taken.book == book
+
+
+@pytest.fixture
+def other(desk, book):
+    """Another book on the shelf."""
+    made = replace(book, title="The Sea", sha256="c" * 64)
+    desk.library.add(made)
+    return made
+
+
+def undo(desk) -> None:
+    """Presses the button of the page."""
+    (names,) = re.findall(r'data-act="undo" data-id="([^"]*)"', Page(desk).render()["notice"][0])
+    dispatch(desk, {"act": "undo", "id": names})
+
+
+@pytest.mark.parametrize("act", ["book", "new", "ask", "upload"])
+def test_it_can_be_brought_back_whatever_is_done_meanwhile(taken, book, other, tmp_path, act):
+    """The button went with the next click, long before the time was over."""
+    taken.select_book(other.sha256)
+    if act == "new":
+        dispatch(taken, {"act": "new"})
+    if act == "ask":
+        taken.engine.pace = 0.05
+        taken.ask("Where?", Ask())
+        undo(taken)
+        assert "Stop it first" in taken.notice.text
+        taken.stop()
+        wait_until(lambda: not taken.busy)
+    if act == "upload":
+        taken.intake._read = lambda *_args, **_more: other
+        taken.intake.upload(str(put(tmp_path)), "sea.txt")
+        wait_until(lambda: taken.intake.opening is None)
+    undo(taken)
+    assert taken.book == book and taken.notice is None and taken.turns
+
+
+def test_two_come_back_together(taken, book, other):
+    """The second one's button took the place of the first one's."""
+    taken.select_book(other.sha256)
+    dispatch(taken, {"act": "forget", "id": other.sha256})
+    assert "The Sea" in taken.notice.text and "the last 2 deletions" in taken.notice.text
+    undo(taken)
+    assert {one.id for one in taken.library.entries()} == {book.sha256, other.sha256}
+    assert taken.book == other and taken.notice is None
+
+
+def test_a_conversation_comes_back_to_its_book(desk, other, monkeypatch):
+    monkeypatch.setattr(removal, "UNDO_S", 30.0)
+    desk.ask(f"Who is {MARKER}?", Ask())
+    wait_until(lambda: not desk.busy)
+    book, talk = desk.book, desk.conversation_id
+    dispatch(desk, {"act": "clear"})
+    desk.select_book(other.sha256)
+    undo(desk)
+    assert (desk.book, desk.conversation_id) == (book, talk)
 
 
 def test_nothing_of_it_is_left_when_the_time_is_over(taken, book, tmp_path):
@@ -96,7 +156,7 @@ def test_a_deletion_that_was_interrupted_is_done_again(taken, book, make_desk, e
 def test_its_file_dropped_again_brings_it_back(taken, book):
     taken.shelf.put(book, cover=b"", again=False)
     taken.removal.purge(all_of_them=True)
-    assert taken.book == book and taken.turns
+    assert taken.book == book and taken.turns and taken.notice is None
 
 
 def test_the_runtime_leaves_neither_snapshot_nor_note_of_a_part(home):

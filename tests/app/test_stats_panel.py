@@ -166,6 +166,29 @@ def test_plain_decoding_shows_no_acceptance():
     assert "stat-acceptance" not in html and "nothing is proposed" in html
 
 
+NONE = Acceptance()
+
+
+def test_a_finished_answer_without_drafts_says_that_none_were_used():
+    """It said "not measured yet", for ever."""
+    undrafted = replace(
+        STATS, acceptance_draft=NONE, acceptance_retrieval=NONE, acceptance_series=(0.0, 0.0, 0.0)
+    )
+    html = panel_html(undrafted, live=False)
+    assert text_of(html, "stat-undrafted").startswith("Drafts were not used for this answer")
+    assert "stat-acceptance" not in html and "not measured yet" not in html
+    assert "line-tbt" in html and "line-acceptance" not in html and "key-acceptance" not in html
+    running = panel_html(undrafted, live=True)
+    assert "stat-undrafted" not in running and running.count("not measured yet") == 2
+    for other in (STATS, replace(STATS, mode="autoregressive"), replace(undrafted, new_tokens=0)):
+        assert "stat-undrafted" not in panel_html(other, live=False)
+
+
+def test_a_level_that_proposed_nothing_is_told_beside_one_that_did():
+    html = panel_html(replace(STATS, acceptance_draft=NONE), live=False)
+    assert html.count("not used for this answer") == 1 and "27 of 30 accepted" in html
+
+
 @pytest.mark.parametrize("stats", [Stats(), Stats(model="m"), Stats(mode="triforce", prompt_tokens=900)])
 def test_where_nothing_was_decoded_the_panel_says_so(stats: Stats):
     """A summary in the book's own sentences showed dashes and "Plain decoding"."""

@@ -137,7 +137,7 @@ def every_region() -> list[str]:
         views.choices_html(CHAPTERS, (0, 1), "page", fixed=False),
         *_settings(),
         as_html(BOOK, BAD, [Turn(1, "user", BAD, "finished", {}), ANSWER], [(BAD, BAD, BAD)]),
-        views.notice_html(Notice(BAD, BAD, BAD)),
+        views.notice_html(Notice(BAD, BAD, (BAD,))),
         views.offer_html(Opening(Path("x"), BAD, offer=BAD)),
         "".join(views.moving_html(Moving(Move(BAD, BAD, 9, True), done, 3.0)) for done in (None, 4)),
         views.leaving_html(ask=True, now=True) + render("log.html", folder=BAD, logs=[]),
@@ -210,7 +210,7 @@ def test_nothing_switches_the_escaping_off():
 
 
 def test_another_template_is_not_escaped_again():
-    inner = render("notice.html", kind="error", text="a < b", undo="")
+    inner = render("notice.html", kind="error", text="a < b", undo=())
     assert str(_environment.from_string("{{ inner }}").render(inner=inner)) == inner
 
 

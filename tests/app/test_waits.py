@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from app.actions import dispatch, make_wish
-from app.fetching import Fetching, Stages
+from app.fetching import Fetching, Pace, Stages
 from app.handlers import SAVE_WAIT_S
 from app.job import Snapshot
 from app.model_views import fetching_html, looking_html, model_files_html
@@ -140,6 +140,10 @@ WAITS = {
         fetching_html(Fetching("Qwen", "Downloading", 0.5, bytes_per_s=9.0, left_s=72.0)),
         ("Downloading", "72\u00a0s left", "pause-model"),
     ),
+    "what was downloaded is checked": (
+        fetching_html(Fetching("Qwen", "Checking x.gguf", 0.5, bytes_per_s=9.0, left_s=72.0)),
+        ("Checking x.gguf", "72\u00a0s left", "pause-model"),
+    ),
     "a model is copied or moved": (
         fetching_html(Fetching("Qwen", "Copying", 0.5, "copying", bytes_per_s=9.0, left_s=72.0)),
         ("Copying", "72\u00a0s left", "stop-copying"),
@@ -173,6 +177,17 @@ def test_the_time_left_of_a_stage_is_that_stages_own():
     now[0] = 12.0
     assert stages.left_s("Reading scanned pages", 0.1) == pytest.approx(90.0)
     assert stages.left_s("Reading scanned pages", None) is None
+
+
+def test_a_download_that_came_to_its_end_does_not_hide_how_long_it_is_checked():
+    """It began at nothing again, and what had been fetched before stood for its pace."""
+    now = [0.0]
+    pace = Pace(1000, lambda: now[0])
+    for now[0], fraction in ((0.0, 0.5), (10.0, 1.0), (10.1, 0.0)):
+        told = pace.at(fraction)
+    assert told == (None, None)
+    now[0] = 12.1
+    assert pace.at(0.25) == pytest.approx((125.0, 6.0))
 
 
 def test_a_file_that_is_read_slowly_says_how_long(make_desk, engine, book, tmp_path, monkeypatch):

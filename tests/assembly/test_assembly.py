@@ -18,7 +18,9 @@ from core.assembly import models
 from core.assembly.engines import build_engine
 from core.assembly.room import Room
 from core.backend.base import Memory
+from core.backend.compiled import PRODUCTS
 from core.backend.cpu import CpuBackend
+from core.backend.native import products
 from core.cache.full import FullKVCache
 from core.cache.offloaded import OffloadedKVCache
 from core.config import MODES, Settings
@@ -27,9 +29,11 @@ from core.engine import Done, Engine
 from core.errors import UserError
 from core.events import Prefill
 from core.hardware.gpus import imagined_hardware
-from core.hardware.measured import KERNELS, PAGE_LOCKED, Measurements
+from core.hardware.measured import CPU, PAGE_LOCKED, Measurements, kernels_on
+from core.hardware.probe import probe
 from core.model.shapes import ModelShape
 from core.planning.budget import KEPT_FREE, KV_ON_CHIP
+from core.planning.offers import choose
 from core.planning.plan import BudgetLine, Plan
 from core.planning.planner import plan as make_plan
 from core.text.words import GB
@@ -158,12 +162,40 @@ def test_a_kernel_that_the_card_refused_is_known_to_the_next_plan(folder: Path, 
     """Else every start counts on a kernel that never serves. One that serves again is counted on again."""
     backend = SmallDevice()
     built(folder, backend=backend)
-    assert Measurements(home).get(KERNELS) is None
+    key = kernels_on(backend.name)
+    assert Measurements(home).get(key) is None
     for refused in ({"a kernel"}, set()):
         backend.refused = refused
         built(folder, backend=backend)
-        known = Measurements(home).get(KERNELS)
-        assert (known["gpu"], known["refused"]) == (backend.name, sorted(refused))
+        assert Measurements(home).get(key)["refused"] == sorted(refused)
+
+
+def test_a_kernel_that_failed_its_trial_on_this_cpu_is_known_to_the_next_plan(
+    folder: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """From the self-test to the plan: what torch must do takes torch's time. One that serves again, as after
+    an update, is counted on again.
+    """
+    settings = Settings(model=str(folder), context_tokens=256, weights=8)
+
+    def started() -> Plan:
+        plan = choose(probe(home, measure=False), settings, is_downloaded=lambda one: True).plan
+        build_engine(plan, settings, folder)
+        return plan
+
+    swift = started()
+    assert Measurements(home).get(kernels_on(CPU)) is None
+    with monkeypatch.context() as broken:
+        broken.setattr(products, "_agrees", lambda kernel: False)
+        assert started().expected_plain_tbt_ms == swift.expected_plain_tbt_ms  # nobody knew yet
+        assert Measurements(home).get(kernels_on(CPU))["refused"] == [PRODUCTS]
+        slow = started()
+    assert slow.expected_plain_tbt_ms > swift.expected_plain_tbt_ms
+    assert any("does not work on this computer" in note for note in slow.notes)
+    assert not any("does not work on this computer" in note for note in swift.notes)
+    started()
+    again = started()
+    assert (again.expected_plain_tbt_ms, again.dtype) == (swift.expected_plain_tbt_ms, swift.dtype)
 
 
 def test_the_planner_can_plan_it_for_the_cpu(folder: Path):

@@ -6,16 +6,14 @@ import time
 from pathlib import Path
 
 import pytest
-import torch
 
-from benchmarks import contenders, larger, repeated
+from benchmarks import contenders, larger
 from core.backend.cpu import CpuBackend
-from core.cache.full import FullKVCache
 from core.model.gguf_folder import opened
 from core.model.loader import load_model
 from tests.benchmarks.test_peers import row
 from tests.gguf_files import write_gguf
-from tests.model.test_gguf import IDS, wide
+from tests.model.test_gguf import wide
 
 
 def case(load: float, ours: dict) -> dict:
@@ -52,42 +50,6 @@ def test_ratios_say_who_is_faster_and_memory_who_takes_more():
     assert "1.55 thousand million weights" in each.notes[0] and each.notes[0].endswith("program: 1.")
     assert "CPU time" in each.notes[0]
     assert each.notes[1].endswith("context: 0.4.")
-
-
-def test_what_was_not_read_has_no_time_of_reading():
-    """An eighth of the text was: its seconds are not those of the context."""
-    programs = {
-        f"{name}, repeated at 8000": {"rows": {row_name: row(8000, 3.0, ms)}, "memory": {"resident_mb": mb}}
-        for name, row_name, ms, mb in (
-            ("llama.cpp", "llama.cpp", 60.0, 900.0),
-            ("ours", "ours, plain", 90.0, 990.0),
-        )
-    }
-    done = {"8000": {**case(0.4, {}), "programs": programs}}
-    each, against = larger.tables(done)
-    assert [(one[0], one[2], one[3], one[-1]) for one in each.rows] == [
-        ("llama.cpp", None, 60.0, "without meaning"),
-        ("ours, plain", None, 90.0, "without meaning"),
-    ]
-    assert against.rows == ((8000, None, pytest.approx(60 / 90), None, None, None, pytest.approx(1.1)),)
-
-
-def test_rows_several_times_are_those_that_were_read(tmp_path: Path):
-    """In every layer; and tokens are counted and timed behind them."""
-    file = write_gguf(tmp_path / "model.gguf", wide(tied=True), "F16")
-    model = load_model(opened(file), CpuBackend(), positions=512)
-    cache = FullKVCache(model.config.kv_shape, 512, model.backend, block_tokens=64)
-    with torch.inference_mode():
-        model.forward(IDS, cache)
-        repeated.repeat(cache, len(IDS))
-        assert cache.length == repeated.TIMES * len(IDS)
-        for layer in range(model.config.layers):
-            own, last = (cache.rows(layer, at, len(IDS)) for at in (0, cache.length - len(IDS)))
-            assert torch.equal(own[0], last[0]) and torch.equal(own[1], last[1])
-        step = repeated.step_of_ours(model, cache)
-        ticks = iter(range(0, 100, 2))
-        tokens, seconds = repeated.answered(step, IDS[-1], 3, lambda: next(ticks))
-    assert len(tokens) == 4 and seconds == [2, 2, 2] and cache.length == repeated.TIMES * len(IDS) + 4
 
 
 def test_without_one_of_the_two_nothing_is_compared():

@@ -11,6 +11,7 @@ import pytest
 from app.moving import Move
 from app.storage import Moving
 from tests.app.fake_runtime import SUMMARY, FakeRuntime
+from tests.e2e.looking import picture
 
 axe = pytest.importorskip(
     "axe_playwright_python.sync_playwright", reason="no axe: pip install -r requirements-test.txt"
@@ -94,5 +95,60 @@ def test_every_size_and_the_programs_questions(
     page.wait_for_selector("#leaving-question", state="detached")
     page.goto(page.url.rstrip("/") + "/log")
     found["log"] = problems(page)
+    wrong = [f"{state}: {line}" for state, lines in found.items() for line in lines]
+    assert not wrong, "\n".join(wrong)
+
+
+TOLD = (
+    "It begins with her watch, which “was never wrong and was no great company”.\n\n- She says that “it ran "
+    "backwards on Sundays”.\n- The curator polished an emerald submarine in Norway."
+)
+OPEN_ALL = "for (const one of document.querySelectorAll('#desk details:not(.own)')) one.open = true"
+
+
+def asked(page, question: str, *, answers: int) -> None:
+    page.fill("#question textarea", question)
+    page.press("#question textarea", "Enter")
+    page.wait_for_selector(f"#turns .answer footer >> nth={answers - 1}")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_finished_talk_with_its_marks_and_its_panel(serve, open_page, drop, sample, scheme):
+    """Several answers with marks, one told again and compared, the panel unfolded; then the book with a
+    bookmark, what was found, its chapters and a summary.
+    """
+    fake = FakeRuntime(pace=0.002, prefill_steps=2, summary=TOLD, answer=TOLD)
+    fake.context_tokens = 65_536
+    page = open_page(serve(fake), width=1920, height=1080, color_scheme=scheme)
+    drop(page, sample)
+    page.wait_for_selector(".card-facts:has-text('tokens')")
+    page.click("#summarize")
+    page.wait_for_selector("#turns .answer footer")
+    for number, question in enumerate(("What of the stair?", "And her watch?", "Who told it?"), 2):
+        asked(page, question, answers=number)
+    page.click("[data-act=regenerate]")
+    page.wait_for_selector("#turns [data-act=version]", state="attached")
+    page.click("[data-act=compare]")
+    page.wait_for_selector("#stat-compared")
+    page.click(".levels-switch")
+    page.evaluate(OPEN_ALL)
+    for mark in ("a.cite", ".cite-missing", ".sign-nothing"):
+        assert page.locator(f"#turns {mark}").count() >= 4, mark
+    found = {"talk": problems(page)}
+    picture(page, f"talk-{scheme}")
+    page.click("#turns .text a.cite >> nth=-1")
+    page.wait_for_selector("#passage", state="visible")
+    reading = serve.desk.reading
+    reading.mark(reading.passage.offset, page.inner_text("#passage"))
+    reading.note(reading.passage.offset, "Compare with the stair.")
+    page.fill("[data-find]", "watch")
+    page.click(".tree > summary")
+    page.click(".told [data-act=tell]")
+    page.wait_for_selector(".told p")
+    page.wait_for_selector(".found li")
+    page.wait_for_selector(".marks")
+    page.evaluate(OPEN_ALL)
+    found["book"] = problems(page)
+    picture(page, f"talk-book-{scheme}")
     wrong = [f"{state}: {line}" for state, lines in found.items() for line in lines]
     assert not wrong, "\n".join(wrong)

@@ -3,14 +3,37 @@
 from __future__ import annotations
 
 import os
+import threading
+import time
 
 import pytest
 
+from app.handlers import ENDING_S
+from core.events import Finished
 from tests.app.fake_runtime import ANSWER, FakeRuntime
 from tests.e2e.test_accessible import problems
 from tests.e2e.test_conversations import ask
 
 pytestmark = pytest.mark.e2e
+FIRST, SECOND = "Who keeps the clocks?", "And who winds them?"
+
+
+class SlowToEnd(FakeRuntime):
+    """All words of its first answer are said until somebody asks again (`heard`), and `ending_s` longer."""
+
+    ending_s = 0.0
+
+    def __init__(self, **script) -> None:
+        super().__init__(**script)
+        self.said, self.heard = threading.Event(), threading.Event()
+
+    def _rounds(self, text, stats):
+        for event in super()._rounds(text, stats):
+            if isinstance(event, Finished) and len(self.asked) == 1:
+                self.said.set()
+                self.heard.wait(10)
+                time.sleep(self.ending_s)
+            yield event
 
 
 def shot(page, name: str) -> None:
@@ -108,3 +131,46 @@ def test_the_oldest_are_left_out_or_a_new_conversation_begins(
     if kept:
         page.wait_for_selector("#turns .left-out:has-text('less of what is above')")
         assert page.locator("#turns .bubble").count() == 3, "what is left out stays to be read"
+
+
+@pytest.fixture
+def asked_at_the_end(serve, open_page, drop, sample):
+    """A function that sends a question so many seconds before the answer to another ends: (page, engine)."""
+
+    def start(ending_s: float):
+        fake = SlowToEnd(pace=0.002, prefill_steps=2)
+        fake.ending_s = ending_s
+        page = open_page(serve(fake))
+        drop(page, sample)
+        page.wait_for_selector(".card h2")
+        page.fill("#question textarea", FIRST)
+        page.press("#question textarea", "Enter")
+        page.wait_for_selector("#turns .bubble")
+        page.wait_for_function("document.querySelector('#question textarea').value === ''")
+        page.fill("#question textarea", SECOND)
+        assert fake.said.wait(10)
+        ask = serve.desk.ask
+        serve.desk.ask = lambda *given: (fake.heard.set(), ask(*given))[1]
+        page.press("#question textarea", "Enter")
+        return page, fake
+
+    return start
+
+
+def test_a_question_sent_in_the_last_moment_of_an_answer_is_asked(asked_at_the_end):
+    """All of its words were to be seen, and the Enter was swallowed."""
+    page, fake = asked_at_the_end(0.3)
+    page.wait_for_selector("#turns .answer footer >> nth=1")
+    assert page.locator("#turns .bubble").all_inner_texts() == [FIRST, SECOND]
+    assert [one.question for one in fake.asked] == [FIRST, SECOND]
+    assert page.input_value("#question textarea") == "" and page.locator(".notice").count() == 0
+
+
+def test_a_question_sent_while_an_answer_does_not_end_stays_in_its_box_with_words(asked_at_the_end):
+    page, fake = asked_at_the_end(ENDING_S + 1.5)
+    page.wait_for_selector(".notice:has-text('An answer is being written')")
+    assert page.input_value("#question textarea") == SECOND and len(fake.asked) == 1
+    page.wait_for_selector("#turns .answer footer")
+    page.press("#question textarea", "Enter")
+    page.wait_for_selector("#turns .answer footer >> nth=1")
+    assert fake.asked[-1].question == SECOND and page.input_value("#question textarea") == ""

@@ -18,6 +18,7 @@ from app.runtime import Runtime
 from core.config import Settings
 from core.events import Loading
 from tests.app.fake_runtime import SUMMARY, FakeRuntime
+from tests.app.test_database import Unreachable
 from tests.app.test_faults import full, roomy
 from tests.app.test_runtime import SCRIPT
 from tests.e2e.test_accessible import problems
@@ -185,6 +186,68 @@ def test_an_engine_that_is_killed_costs_one_answer(
     ask(page, SECOND, answers=2)
     assert asked(page) == [FIRST, SECOND]
     assert "You asked" in page.locator("#turns .answer .text").last.inner_text()
+
+
+@pytest.fixture
+def drive(serve, home):
+    """Two functions: the data folder's drive is pulled out, so that nothing in its place can be read, written
+    or made; and it is there again.
+    """
+    away = home.with_name(f"{home.name}-away")
+
+    def out() -> None:
+        serve.desk.history._db = Unreachable(serve.desk.history._db)
+        home.rename(away)
+        home.write_text("")
+
+    def back() -> None:
+        home.unlink()
+        away.rename(home)
+
+    yield out, back
+    if away.exists():
+        back()
+
+
+def test_a_drive_that_is_gone_in_an_answer_costs_nothing(
+    serve, open_page, drop, sample, scripted, drive, home
+):
+    """The answer is written to its end and shown, what cannot be kept is said, and with the drive back the
+    page goes on by itself.
+    """
+    out, back = drive
+    page = open_page(serve(scripted(0.01)))
+    opened(page, drop, sample)
+    page.fill("#question textarea", FIRST)
+    page.press("#question textarea", "Enter")
+    page.wait_for_selector("#live-text p")
+    out()
+    page.wait_for_selector("#turns .answer .text:has-text('n39')")
+    assert "not stored yet" in notice(page) and "data folder is there" in notice(page)
+    shot(page, "fault-drive")
+    assert problems(page) == []
+    assert page.locator(".shelf .book").count() == 1 and page.is_visible(".card h2")
+    page.fill("#question textarea", SECOND)
+    page.press("#question textarea", "Enter")
+    page.wait_for_selector(".notice:has-text('could not be stored or read')")
+    assert page.input_value("#question textarea") == SECOND and asked(page) == [FIRST]
+    page.click("#tab-reader")
+    page.click("[data-act=turn][data-value=on]")
+    page.wait_for_selector(f".reader-text h3:has-text('{serve.desk.book.sections[2].title}')")
+
+    back()
+    page.press("#question textarea", "Enter")
+    page.wait_for_selector("#turns .answer footer >> nth=1")
+    page.wait_for_selector(".notice", state="detached")
+    page.reload()
+    page.wait_for_selector("#turns .answer footer >> nth=1")
+    assert asked(page) == [FIRST, SECOND]
+    for at, question in enumerate((FIRST, SECOND)):
+        told = page.inner_text(f"#turns .answer >> nth={at} >> .text")
+        assert told.startswith("You asked") and question in told and "n39" in told
+    stored = sqlite3.connect(home / "conversations.db")
+    assert len(stored.execute("SELECT 1 FROM turns WHERE text LIKE '%n39%'").fetchall()) == 2
+    stored.close()
 
 
 MOMENTS = ("a book is opened", "a model loads", "the text is read", "it is written")

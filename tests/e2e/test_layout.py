@@ -10,6 +10,12 @@ from tests.app.fake_runtime import ANSWER, FakeRuntime
 
 pytestmark = pytest.mark.e2e
 QUESTION = "Who keeps the lamp on the island, and what does he hide from everybody through all these years?"
+SIZES = ((1280, 800), (900, 700), (640, 400), (390, 844))
+SEEN = """() => [...document.querySelectorAll("[data-act='summarize']")].some((one) => {
+  const box = one.getBoundingClientRect();
+  const top = document.elementFromPoint(box.x + box.width / 2, box.y + box.height / 2);
+  return box.width && top === one;
+})"""
 
 
 class LongBook(FakeRuntime):
@@ -44,16 +50,15 @@ def test_main_action_is_in_sight_with_a_long_book(serve, open_page, drop, sample
     assert page.is_visible(".parts li") and is_in_sight()
     page.click("summary:has-text('more notes')")
     assert is_in_sight()
+    for width, height in SIZES:
+        page.set_viewport_size({"width": width, "height": height})
+        page.wait_for_function("innerWidth === " + str(width))
+        page.evaluate("document.getElementById('scroller').scrollTop = 0")
+        if folder := os.environ.get("TRIFORCE_SHOTS"):
+            page.screenshot(path=f"{folder}/card-{width}.png")
+        assert page.evaluate(SEEN), (width, height)
     page.click("#summarize")
     page.wait_for_selector("#turns .answer footer")
-
-
-SIZES = ((1280, 800), (900, 700), (640, 400), (390, 844))
-SEEN = """() => [...document.querySelectorAll("[data-act='summarize']")].some((one) => {
-  const box = one.getBoundingClientRect();
-  const top = document.elementFromPoint(box.x + box.width / 2, box.y + box.height / 2);
-  return box.width && top === one;
-})"""
 
 
 def test_the_main_action_is_in_sight_at_the_end_of_a_long_talk(serve, open_page, drop, sample):

@@ -17,6 +17,10 @@ OUTSIDE = """() => [...document.querySelectorAll('button, input, textarea, selec
   .map(one => [one, one.getBoundingClientRect()])
   .filter(([, box]) => box.left < -1 || box.right > innerWidth + 1)
   .map(([one]) => one.outerHTML.slice(0, 120))"""
+IN_SIGHT = (
+    "((box) => box && box.height > 0 && box.top > 0 && box.bottom < innerHeight)"
+    "(document.getElementById('passage')?.getBoundingClientRect())"
+)
 FOCUSED = "document.activeElement.matches(%r)"
 
 
@@ -77,6 +81,30 @@ def test_a_mark_of_an_answer_opens_the_folded_panel_at_its_place(serve, open_pag
     assert page.is_visible("#right")
     page.keyboard.press("Escape")
     assert page.is_visible("#composer")
+
+
+def test_a_mark_leads_to_its_place_again_after_a_reload_and_after_scrolling_away(serve, open_page, sample):
+    """The place was open already: nothing was drawn anew, and the reader stayed at its chapter's beginning.
+
+    The reader looks after a place for 60 frames; the waits are longer.
+    """
+    page = opened(serve, open_page, sample, (390, 844))
+    serve.desk.engine.answer = "Her watch “was never wrong and was no great company”, she says."
+    page.fill("#question textarea", "What of her watch?")
+    page.press("#question textarea", "Enter")
+    page.click("#turns .text a.cite")
+    page.wait_for_function(IN_SIGHT)
+    page.reload()
+    page.wait_for_selector("#turns .text a.cite")
+    page.wait_for_timeout(1500)
+    page.click("#turns .text a.cite")
+    page.wait_for_function(IN_SIGHT)
+    page.wait_for_timeout(1500)
+    page.evaluate("document.querySelector('.reader-text').scrollTop = 0")
+    page.wait_for_function(f"!({IN_SIGHT})")
+    page.keyboard.press("Escape")
+    page.click("#turns .text a.cite")
+    page.wait_for_function(IN_SIGHT)
 
 
 @pytest.mark.parametrize("size", [(390, 844), (640, 400), (900, 800)])

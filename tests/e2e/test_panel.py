@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from core.events import Acceptance
 from tests.app.fake_runtime import ANSWER, FakeRuntime
 from tests.e2e.test_accessible import problems
 from tests.e2e.test_asking import shot
@@ -65,3 +68,29 @@ def test_an_answer_is_compared_with_plain_decoding(serve, open_page, drop, sampl
     shot(page, f"compared-{scheme}")
     page.reload()
     page.wait_for_selector("#stat-compared")
+
+
+class Undrafted(FakeRuntime):
+    """Writes each answer by the full model alone, though the mode would let drafts be made."""
+
+    def _rounds(self, text, stats):
+        for event in super()._rounds(text, stats):
+            none = {"acceptance_draft": Acceptance(), "acceptance_retrieval": Acceptance()}
+            yield replace(
+                event, stats=replace(event.stats, **none, acceptance_series=(0.0,) * event.stats.rounds)
+            )
+
+
+def test_an_answer_without_drafts_says_so_at_its_end(serve, open_page, drop, sample):
+    """Acceptance was "not measured yet" below an answer that was complete."""
+    page = open_page(serve(Undrafted(pace=0.05, prefill_steps=2)))
+    drop(page, sample)
+    page.wait_for_selector(".card h2")
+    page.fill("#question textarea", "Who keeps the clocks?")
+    page.press("#question textarea", "Enter")
+    page.wait_for_selector("#panel .level small:has-text('not measured yet')")
+    page.wait_for_selector("#panel #stat-undrafted:has-text('Drafts were not used for this answer')")
+    assert page.locator("#panel .level").count() == 0 and page.locator(".plot .line-tbt").count() == 1
+    assert page.locator(".plot .line-acceptance").count() == 0, "nothing was accepted, and nothing refused"
+    assert problems(page) == []
+    shot(page, "panel-undrafted")

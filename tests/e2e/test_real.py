@@ -39,19 +39,33 @@ the last warm loaf.
 
 
 @pytest.fixture
-def app(home_with_model):
-    """The running app: its process and its address. Killed at the end if the test has not ended it."""
-    process = subprocess.Popen([sys.executable, "-c", START], cwd=REPO, stdout=subprocess.PIPE, text=True)
-    line = process.stdout.readline()
-    found = re.search(r"http://\S+", line)
-    assert found, f"the app did not start: {line!r}"
-    process.url = found.group()
-    yield process
-    for left in (
-        [*psutil.Process(process.pid).children(recursive=True), process] if process.poll() is None else []
-    ):
-        left.kill()
-    process.wait()
+def launch(home_with_model):
+    """A function that starts the app on the test's data folder: its process, with its address. Killed at the
+    end if the test has not ended it.
+    """
+    started = []
+
+    def start():
+        process = subprocess.Popen([sys.executable, "-c", START], cwd=REPO, stdout=subprocess.PIPE, text=True)
+        started.append(process)
+        line = process.stdout.readline()
+        found = re.search(r"http://\S+", line)
+        assert found, f"the app did not start: {line!r}"
+        process.url = found.group()
+        return process
+
+    yield start
+    for process in started:
+        running = process.poll() is None
+        for left in [*psutil.Process(process.pid).children(recursive=True), process] if running else []:
+            left.kill()
+        process.wait()
+
+
+@pytest.fixture
+def app(launch):
+    """The running app."""
+    return launch()
 
 
 def ask(page, question: str, *, answer: int) -> None:
@@ -59,6 +73,19 @@ def ask(page, question: str, *, answer: int) -> None:
     page.fill("#question textarea", question)
     page.press("#question textarea", "Enter")
     page.wait_for_selector(f"#turns .answer >> nth={answer}")
+
+
+def prefilled(page) -> tuple[int, ...]:
+    """Of the last answer's prompt: tokens that were read, reused, and of these from disk."""
+    said = page.inner_text("#stat-prefill")
+    counts = [int(count.replace(",", "")) for count in re.findall(r"[\d,]*\d", said)]
+    return (*counts, 0, 0)[:3]
+
+
+def quit_from(page) -> None:
+    page.on("dialog", lambda dialog: dialog.accept())
+    page.click("[data-quit]")
+    page.wait_for_selector("h1:has-text('Good night')")
 
 
 def worker_of(process) -> psutil.Process:
@@ -84,17 +111,37 @@ def test_a_real_book_is_read_answered_and_asked_again(app, open_page, drop, tmp_
     ask(page, "Tell me all that happens to Mara and the baker.", answer=1)
     assert re.search(r"\d", page.inner_text("#stat-tbt-p50"))
     ask(page, "Who keeps the ferry?", answer=2)
-    read = re.match(r"([\d,]+) tokens, ([\d,]+) reused", page.inner_text("#stat-prefill"))
-    assert read, page.inner_text("#stat-prefill")
-    fresh, reused = (int(group.replace(",", "")) for group in read.groups())
+    fresh, reused, _stored = prefilled(page)
     assert fresh < 80 < reused, "the book was prefilled again"
 
     worker = worker_of(app)
-    page.on("dialog", lambda dialog: dialog.accept())
-    page.click("[data-quit]")
-    page.wait_for_selector("h1:has-text('Good night')")
+    quit_from(page)
     assert app.wait(30) == 0
     wait_until(lambda: gone(worker), 30)
+
+
+def test_a_book_that_was_read_is_not_read_again_after_a_restart(launch, open_page, drop, tmp_path):
+    """It opens in seconds, its card says: a question about it feeds nothing of its text, and says so."""
+    story = tmp_path / "ferry.txt"
+    story.write_text(STORY * 6)
+    first = launch()
+    page = open_page(first.url)
+    page.set_default_timeout(60_000)
+    drop(page, story)
+    page.wait_for_selector(".card-facts:has-text('tokens')")
+    ask(page, "Who keeps the ferry?", answer=0)
+    book, reused, _stored = prefilled(page)
+    assert book > 500 and reused == 0
+    quit_from(page)
+    assert first.wait(60) == 0
+
+    page = open_page(launch().url)
+    page.set_default_timeout(60_000)
+    page.wait_for_selector(".shelf .book:has-text('opens in seconds')")
+    page.click("[data-act=new]")
+    ask(page, "Who keeps the ferry?", answer=0)
+    fresh, reused, stored = prefilled(page)
+    assert fresh < 80 and reused > book - 80 and stored == reused
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")

@@ -6,12 +6,22 @@ import json
 
 import pytest
 
-from app.preferences import Preferences
-from core.config import Settings
-from tests.app.fake_runtime import FakeRuntime
+import core.config
+from app.preferences import Preferences, fixed
+from core.config import Settings, load_settings
+from tests.app.fake_runtime import FakeRuntime, wait_until
 
 pytestmark = pytest.mark.e2e
 OPEN = ".topbar-tools [data-toggle=settings]"
+
+# of a list its last choice; what stands in a field is typed once more. Another language draws the page anew:
+# a script that runs meanwhile may never answer
+CHANGE_ALL = """() => [...document.querySelectorAll(
+  "[data-act=set]:not(:disabled):not([data-id=language])")].map((one) => {
+  if (one.matches("select")) one.selectedIndex = one.options.length - 1;
+  one.dispatchEvent(new Event("change", { bubbles: true }));
+  return one.dataset.id;
+})"""
 
 
 def test_a_setting_is_kept_over_a_reload_and_reset_again(serve, open_page, drop, sample, home):
@@ -36,6 +46,27 @@ def test_a_setting_is_kept_over_a_reload_and_reset_again(serve, open_page, drop,
     page.click(f"{row} [data-act=reset]")
     page.wait_for_selector(f"{row} .setting-from:has-text('default')")
     assert page.input_value("#set-max_new_tokens") == "512"
+
+
+def test_nothing_that_is_set_on_the_page_is_written_to_config_yaml(serve, open_page, home, monkeypatch):
+    """It is the person's own file, with comments and line ends of their own."""
+    config = home / "config.yaml"
+    whole = core.config.DEFAULT_PATH.read_bytes().replace(b"#gamma: auto", b"gamma: 6")
+    config.write_bytes(b"\xef\xbb\xbf" + whole.replace(b"\n", b"\r\n") + b"# mine")
+    monkeypatch.setattr("core.config.DEFAULT_PATH", config)
+    before = config.read_bytes(), config.stat().st_mtime_ns
+    url = serve(FakeRuntime())
+    serve.desk.preferences = Preferences(load_settings(), fixed({}))
+    page = open_page(url)
+    page.click(OPEN)
+    page.wait_for_selector("#set-gamma:disabled", state="attached")
+    changed = page.evaluate(CHANGE_ALL)
+    stored = home / "settings.json"
+    wait_until(lambda: stored.exists() and len(json.loads(stored.read_text())) == len(changed))
+    assert len(changed) > 40 and "gamma" not in changed
+    page.dispatch_event(".setting:has(#set-top_p) [data-act=reset]", "click")
+    wait_until(lambda: "top_p" not in json.loads(stored.read_text()))
+    assert (config.read_bytes(), config.stat().st_mtime_ns) == before
 
 
 def test_letting_assistants_in_says_what_leaves_the_computer_and_folders_are_ticked(

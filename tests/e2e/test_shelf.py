@@ -92,6 +92,19 @@ def test_a_book_taken_away_comes_back_by_one_button(shelf):
     page.wait_for_selector("#turns .bubble")
 
 
+def test_another_book_opened_meanwhile_leaves_the_button_there(shelf):
+    page, desk = shelf
+    gone, other = desk.library.entries()[:2]
+    page.hover(f".book:has([data-id='{gone.id}'])")
+    page.click(f"[data-act=forget][data-id='{gone.id}']")
+    page.wait_for_selector(".notice [data-act=undo]")
+    page.click(f".book-open[data-id='{other.id}']")
+    page.wait_for_selector(f".book-open[aria-current][data-id='{other.id}']")
+    page.click(".notice [data-act=undo]")
+    page.wait_for_selector(f".book-open[aria-current][data-id='{gone.id}']")
+    assert page.locator(".shelf .book").count() == 2
+
+
 def test_pasted_text_is_a_book(shelf):
     page, desk = shelf
     page.click("[data-paste]")

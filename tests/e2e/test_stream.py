@@ -6,6 +6,7 @@ import pytest
 
 from core.ask import Ask
 from tests.app.fake_runtime import SUMMARY, FakeRuntime, wait_until
+from tests.e2e.test_asking import shot
 
 LONG = "\n\n".join([SUMMARY] * 8)
 pytestmark = pytest.mark.e2e
@@ -116,8 +117,8 @@ def test_updates_leave_alone_what_a_person_is_doing(serve, open_page, drop, samp
     selected = page.evaluate("getSelection().toString()")
     page.click(".topbar-tools [data-toggle=settings]")
     page.fill("#set-temperature", "0.9")
-    box = page.query_selector("#set-temperature")
-    box.evaluate("box => box.setSelectionRange(1, 2)")
+    # at once: the open drawer may be drawn anew at any moment, when the sizes of what is kept are known
+    box = page.evaluate_handle("document.activeElement.setSelectionRange(1, 2), document.activeElement")
     serve.desk.choose("summary_length", "chapters")  # draws the settings anew, as a measured size does
     page.wait_for_function("box => !box.isConnected", arg=box)
     now = "({ id, selectionStart: from, selectionEnd: to }) => [id, from, to]"
@@ -162,12 +163,22 @@ def test_a_page_of_an_earlier_launch_loads_itself_anew_and_keeps_what_was_typed(
     page.wait_for_selector(".card h2")
 
 
-def test_tabs_say_that_they_share_a_desk(serve, open_page):
-    """What is done in one of them changes all: without a word that looks like a ghost."""
-    page = open_page(serve(engine()))
-    assert not page.is_visible(".several-tabs")
+@pytest.mark.parametrize("width", [1280, 640, 390])
+def test_tabs_say_that_they_share_a_desk(serve, open_page, width):
+    """What is done in one of them changes all: without a word that looks like a ghost. A narrow bar has no
+    room for it: there it stands in the head of the settings.
+    """
+    page = open_page(serve(engine()), width=width)
+    tag = ".topbar-tools .several-tabs" if width > 760 else "#settings .several-tabs"
+    if width <= 760:
+        page.click(".topbar-tools [data-toggle=settings]")
+        page.wait_for_selector("#settings", state="visible")
+    assert not page.is_visible(tag)
     tab = another_tab(page)
-    for one in (page, tab):
-        one.wait_for_selector(".several-tabs", state="visible")
+    page.wait_for_selector(tag, state="visible")
+    assert [one.is_visible() for one in page.locator(".several-tabs").all()].count(True) == 1, "said twice"
+    shot(page, f"tabs-{width}")
+    if width > 760:
+        tab.wait_for_selector(tag, state="visible")
     tab.goto("about:blank")
-    page.wait_for_selector(".several-tabs", state="hidden")
+    page.wait_for_selector(tag, state="hidden")

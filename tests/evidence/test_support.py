@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+
 import pytest
 
 from core.documents.document import Document, Section
@@ -246,3 +249,17 @@ def test_strongest_gives_each_head_one_voice():
     found = strongest([[900.0, 100.0, 0.0], [0.0, 0.1, 0.9]], (5, 70, 300))
     assert found == ((5, 0.45), (300, 0.45), (70, 0.1))
     assert strongest([[0.0, 0.0]], (0, 9)) == ((0, 0.0), (9, 0.0))
+
+
+def test_a_book_that_was_put_away_is_let_go_of_at_once():
+    """Text and index of every book opened stayed until Python looked for cycles: of twenty books."""
+    text = "\n\n".join(PARAGRAPHS)
+    book = Evidence(Document("Mars", "", "txt", text, (Section("One", 0, len(text)),)))
+    assert book.marks(PARAGRAPHS[0])[0].state == "quoted"
+    left = weakref.ref(book)
+    gc.disable()
+    try:
+        del book
+        assert left() is None
+    finally:
+        gc.enable()

@@ -14,7 +14,7 @@ import pytest
 from core.hardware import child, cpu, measured, nvml, probe
 from core.hardware.facts import GIB, Hardware
 from core.hardware.gpus import imagined_gpu
-from core.hardware.measured import KERNELS, PAGE_LOCKED, Measurements
+from core.hardware.measured import CPU, PAGE_LOCKED, Measurements, kernels_on
 
 
 class NVMLError(Exception):
@@ -219,10 +219,13 @@ def test_a_card_that_refused_a_kernel_is_planned_for_without_it(tmp_path, monkey
     """Known from the last engine, of this card alone; measuring again forgets it."""
     cards = tuple(imagined_gpu(name) for name in ("RTX 4090", "RTX 3060"))
     monkeypatch.setattr(probe, "read_gpus", lambda: (cards, ()))
-    Measurements(tmp_path).put(KERNELS, {"gpu": cards[0].name, "refused": ["a kernel"]})
-    first, second = probe.probe(tmp_path, measure=False).gpus
-    assert (first.refused, second.refused) == (("a kernel",), ())
-    assert probe.probe(tmp_path, measure=False, again=True).gpus == cards
+    Measurements(tmp_path).put(kernels_on(cards[0].name), {"refused": ["a kernel"]})
+    Measurements(tmp_path).put(kernels_on(CPU), {"refused": ["another"]})
+    found = probe.probe(tmp_path, measure=False)
+    assert [one.refused for one in (*found.gpus, found)] == [("a kernel",), (), ("another",)]
+    for _start in ("measured again", "and later"):
+        found = probe.probe(tmp_path, measure=False, again=_start == "measured again")
+        assert (found.gpus, found.refused) == (cards, ())
 
 
 def test_without_a_folder_nothing_is_measured_or_written(tmp_path, monkeypatch):

@@ -68,6 +68,8 @@ def test_a_model_arrives_whole_and_the_next_start_asks_nobody(served: Hub, home:
     }
     fractions = [fraction for stage, fraction in seen if stage == "Downloading"]
     assert fractions == sorted(fractions) and fractions[-1] == pytest.approx(1.0, abs=1e-6)
+    checked = [fraction for stage, fraction in seen if stage.startswith("Checking ")]
+    assert checked == sorted(checked) and checked[0] == 0.0 and checked[-1] == 1.0
     served.requests.clear()
     assert download("someone/tiny", offline=True) == folder
     assert served.requests == []

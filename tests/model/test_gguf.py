@@ -10,6 +10,9 @@ import pytest
 import torch
 
 from core.backend.cpu import CpuBackend
+from core.backend.native.attention import native_attention
+from core.backend.native.layers import NativeModel, native_layers
+from core.backend.native.library import instruction_sets
 from core.backend.native.products import native_products
 from core.cache.full import FullKVCache
 from core.errors import UserError
@@ -72,9 +75,18 @@ def logits(
         return torch.cat([model.forward([one], cache) for one in ids])
 
 
+def whole_layers() -> CpuBackend:
+    """With everything that is compiled for this computer."""
+    flags = cpu_flags()
+    attention, products = native_attention(flags), native_products(flags)
+    layers = native_layers(flags, attention, products)
+    return CpuBackend(native=attention, products=products, layers=layers)
+
+
 BACKENDS = {
     "torch": lambda: CpuBackend(),
     "compiled": lambda: CpuBackend(products=native_products(cpu_flags())),
+    "whole layers": whole_layers,
 }
 
 
@@ -100,7 +112,21 @@ def test_logits_are_those_of_the_decoded_weights(tmp_path, family, tied, how):
         assert float((found - want).abs().max()) < 1e-4 * max(1.0, scale)
 
 
-@pytest.mark.parametrize("kind", ["Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "F16", "Q4_K", "Q5_K", "Q6_K"])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_family_passes_few_rows_through_all_layers_in_one_call(tmp_path, monkeypatch, family):
+    if not instruction_sets(cpu_flags()):
+        pytest.skip("no library for this computer")
+    backend = whole_layers()  # whose trial passes are not to be counted
+    calls, run = [], NativeModel.__call__
+    monkeypatch.setattr(NativeModel, "__call__", lambda *given: calls.append(run(*given)) or calls[-1])
+    logits(write_gguf(tmp_path / "model.gguf", wide(family), MIXED), backend, one_by_one=True)
+    assert len(calls) == len(IDS)
+    assert None not in calls
+
+
+@pytest.mark.parametrize(
+    "kind", ["Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "F16", "BF16", "Q4_K", "Q5_K", "Q6_K"]
+)
 def test_every_kind_runs(tmp_path, kind):
     model = wide()
     file = write_gguf(tmp_path / "model.gguf", model, kind)
@@ -186,6 +212,15 @@ def test_what_does_not_run_is_refused_by_name(tmp_path, key, value, said):
     file = write_gguf(tmp_path / "model.gguf", wide(), "Q8_0", metadata=metadata)
     with pytest.raises(UserError, match=said):
         load_config(opened(file))
+
+
+def test_loading_says_how_far_it_is(tmp_path):
+    """Minutes of a large file in silence look like a program that hangs: a share for every layer."""
+    file, said = write_gguf(tmp_path / "model.gguf", wide(), MIXED), []
+    load_model(
+        opened(file), CpuBackend(), positions=64, progress=lambda stage, share: said.append((stage, share))
+    )
+    assert said == [("Loading the model", 0.5), ("Loading the model", 1.0)]
 
 
 # ---- damaged files -----------------------------------------------------------------------------------------

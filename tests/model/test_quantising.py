@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -11,6 +12,7 @@ import torch
 from gguf.quants import dequantize, quantize
 
 from core import build
+from core.assembly.engines import build_engine
 from core.backend.cpu import CpuBackend
 from core.cache.full import FullKVCache
 from core.config import Settings
@@ -25,6 +27,7 @@ from core.model.kept import kept_bytes, remove
 from core.model.loader import load_model
 from core.model.quantised import q4_0, q8_0
 from core.model.quantising import quantised
+from core.planning.offers import choose
 from core.planning.planner import plan
 from tests.model.test_gguf import IDS, wide
 
@@ -121,13 +124,13 @@ def test_formats_and_checkpoints_are_kept_apart(tmp_path):
 def test_a_full_disk_is_said_before(tmp_path, monkeypatch):
     checkpoint(tmp_path / "model")
     monkeypatch.setattr(quantising.shutil, "disk_usage", lambda folder: SimpleNamespace(free=1000))
-    with pytest.raises(UserError, match="is free.*weights: auto"):
+    with pytest.raises(UserError, match="is free.*weights: 16"):
         quantised(tmp_path / "model", "Q8_0", lambda *said: None)
 
 
 @pytest.mark.parametrize("bits", ROUNDED)
 def test_the_setting_reaches_what_is_loaded(tmp_path, bits):
-    """`weights: 8` plans codes and loads them; auto leaves the checkpoint as it is."""
+    """`weights: 8` plans codes and loads them; auto leaves a checkpoint that fits as it is."""
     checkpoint(tmp_path / "model")
     entry, machine = from_folder(tmp_path / "model"), imagined_hardware(ram_gib=16)
     made = plan(machine, Settings(weights=bits, context_tokens=256), target=entry.shape)
@@ -141,6 +144,33 @@ def test_the_setting_reaches_what_is_loaded(tmp_path, bits):
     plain = plan(machine, Settings(context_tokens=256), target=entry.shape)
     choice = SimpleNamespace(entry=entry, plan=plain, draft=None)
     assert build._folders(choice, lambda *said: None)[0] == tmp_path / "model"
+
+
+def test_auto_rounds_what_does_not_fit_and_the_engine_is_that(tmp_path):
+    """Planned, made with progress, loaded, and said; the next start makes nothing. With one byte more the
+    checkpoint runs as it is.
+    """
+    checkpoint(tmp_path / "model")
+    entry = from_folder(tmp_path / "model")
+    settings = Settings(model=str(tmp_path / "model"), context_tokens=256, kv=16)
+    roomy = imagined_hardware(ram_gib=16)
+    whole = choose(roomy, settings, is_downloaded=lambda one: True)
+    assert not whole.plan.rounded and build._folders(whole, lambda *said: None)[0] == tmp_path / "model"
+
+    needed = sum(line.bytes for line in whole.plan.budget if line.place == "RAM")
+    choices = [
+        choose(replace(roomy, ram_available_bytes=free), settings, is_downloaded=lambda one: True)
+        for free in (needed, needed - 1)
+    ]
+    assert [one.plan.rounded for one in choices] == [False, True]
+    said: list[str] = []
+    folder, _draft = build._folders(choices[1], lambda stage, share: said.append(stage))
+    assert "Rounding the weights to Q4_0" in said
+    engine = build_engine(choices[1].plan, settings, folder, backend=CpuBackend())
+    assert engine.plan.exact_for.startswith("model, 4-bit weights (Q4_0), ")
+    assert folder == model_folder(entry, said.append, weights="Q4_0")
+    said.clear()
+    assert build._folders(choices[1], lambda stage, share: said.append(stage))[0] == folder and not said
 
 
 def test_a_deleted_model_takes_what_was_made_of_it_along(tmp_path):

@@ -55,7 +55,7 @@ def test_the_users_model_wins_and_is_refused_when_it_does_not_fit():
     chosen = choose(PC_4090, Settings(model="llama-3.1-8b-instruct"), is_downloaded=only_embedded)
     assert chosen.entry.name == "Llama-3.1-8B-Instruct"
     with pytest.raises(PlanError, match="choose Qwen3-4B"):
-        choose(PC_3060, Settings(model="Qwen3-8B"), is_downloaded=everything)
+        choose(PC_3060, Settings(model="Qwen3-8B", weights=16), is_downloaded=everything)
     with pytest.raises(UserError, match="nearest is Qwen3-8B"):
         choose(PC_3060, Settings(model="Qwen3-8"), is_downloaded=everything)
 
@@ -74,7 +74,9 @@ def test_offers_put_what_fits_first_and_say_why_not():
 def test_a_model_left_with_a_scrap_of_context_is_not_offered():
     """13B weights fit a 32 GB card; what is left must be worth reading with."""
     tight = imagined_hardware(gpu="RTX 5090", vram_gib=28.1, ram_gib=64)
-    offer = next(one for one in offers(tight, Settings()) if one.entry.name == "Yarn-Llama-2-13b-128k")
+    offer = next(
+        one for one in offers(tight, Settings(weights=16)) if one.entry.name == "Yarn-Llama-2-13b-128k"
+    )
     assert offer.plan is None
     assert "tokens of context would fit" in offer.reason
 
@@ -159,7 +161,7 @@ def test_what_is_wrong_is_said(monkeypatch):
         disk_free_bytes=10**9,
         problems=("GPU 1 does not answer (lost).",),
     )
-    report = doctor.doctor_report(sick, Settings(model="Yarn-Llama-2-13b-128k"))
+    report = doctor.doctor_report(sick, Settings(model="Yarn-Llama-2-13b-128k", weights=16))
     text = doctor.format_doctor(report)
     assert report["would_run"] is None
     assert "GPU 1 does not answer" in text

@@ -10,7 +10,6 @@ from core.config import Settings
 from core.errors import PlanError
 from core.hardware.gpus import imagined_hardware
 from core.model.catalogue import find
-from core.model.gguf_sizes import in_format
 from core.planning import budget, costs, layout
 from core.planning.fitting import site_of
 from core.planning.plan import Plan
@@ -34,6 +33,7 @@ def test_the_papers_4090_row():
         imagined_hardware(gpu="RTX 4090", ram_gib=128, pcie_gb_per_s=25),
         "lwm-text-chat-128k",
         context=131_072,
+        weights=16,
     )
     assert (found.on_chip_layers, found.swept_prefill, found.prefill_segment_tokens) == (2, True, 16_384)
     assert found.bytes_in("pinned RAM") == 30 * 131_328 * 16_384
@@ -51,6 +51,7 @@ def test_llama_31_8b_at_128k_on_a_4090():
         imagined_hardware(gpu="RTX 4090", ram_gib=64, pcie_gb_per_s=25),
         "Llama-3.1-8B-Instruct",
         context=131_072,
+        weights=16,
     )
     assert (found.on_chip_layers, found.swept_prefill) == (10, True)
     away = found.bytes_in("pinned RAM")
@@ -59,12 +60,13 @@ def test_llama_31_8b_at_128k_on_a_4090():
 
 
 def test_lwm_in_codes_at_128k_on_a_4090_with_64_gb():
-    """At most 110 ms at an acceptance of .92: the past of a prefill streams, and what two whole layers took
-    (2.4 GB) holds two layers more. With them it was 10 layers and 115 ms.
+    """It ships in 16 bits alone and is rounded to Q4_0. At most 110 ms at an acceptance of .92: the past of a
+    prefill streams, and what two whole layers took (2.4 GB) holds two layers more.
     """
-    shape = in_format(find("LWM-Text-Chat-128K").shape, "LWM", "Q4_K_M")
     machine = imagined_hardware(gpu="RTX 4090", ram_gib=64, pcie_gb_per_s=25)
-    found = plan(machine, Settings(context_tokens=131_072, kv=8), target=shape)
+    settings = Settings(context_tokens=131_072, kv=8, weights=4)
+    found = plan(machine, settings, target=find("LWM-Text-Chat-128K").shape)
+    assert (found.weights_format, found.rounded) == ("Q4_0", True)
     assert found.assumed_acceptance == 0.92
     assert found.expected_tbt_ms <= 110
     assert found.on_chip_layers >= 12 and found.swept_prefill
@@ -74,11 +76,25 @@ def test_lwm_in_codes_at_128k_on_a_4090_with_64_gb():
     assert lines[budget.WAITING] == found.prefill_segment_tokens * 32 * (128 * 6 + 4)
 
 
+@pytest.mark.parametrize(("gpu", "layers"), [("RTX 4090", 12), ("RTX 4080", 5), ("RTX 4070", 1)])
+@pytest.mark.parametrize("system", ["Linux", "Windows"])
+def test_lwm_at_128k_is_accepted_as_it_is_set_up_by_default(gpu, layers, system):
+    """With 64 GB of memory: nobody has to find the settings that round it and its cache. On 24 GB at most 110
+    ms, on Windows as well.
+    """
+    machine = imagined_hardware(gpu=gpu, ram_gib=64, system=system)
+    found = planned(machine, "LWM-Text-Chat-128K", context=131_072)
+    assert isinstance(found, Plan), str(found)
+    assert (found.weights_format, found.kv_bits, found.rounded) == ("Q4_0", 8, True)
+    assert found.on_chip_layers >= layers
+    assert gpu != "RTX 4090" or found.expected_tbt_ms <= 110
+
+
 @pytest.mark.parametrize("system", ["Linux", "Windows"])
 def test_qwen3_4b_at_262144_tokens_is_accepted_with_24_gb_and_64_gb(system: str):
     """16-bit weights as they are downloaded; of the cache, 39 GB in 16 bits, codes."""
     machine = imagined_hardware(gpu="RTX 4090", ram_gib=64, system=system)
-    found = planned(machine, "Qwen3-4B-Instruct-2507", context=262_144)
+    found = planned(machine, "Qwen3-4B-Instruct-2507", context=262_144, weights=16)
     assert isinstance(found, Plan), str(found)
     assert (found.context_tokens, found.device) == (262_144, "cuda")
     assert found.bytes_in("VRAM") <= machine.gpus[0].free_bytes
@@ -92,7 +108,7 @@ def test_a_prefill_is_swept_only_where_the_bus_is_hidden():
         machine = imagined_hardware(gpu="RTX 4090", ram_gib=128, pcie_gb_per_s=bus)
         rows = costs.hiding_rows(shape, "bfloat16", site_of(machine, Settings()).speeds, pinned=True)
         assert rows == pytest.approx(least, rel=0.01)
-        found = planned(machine, shape.name, context=131_072, kv=16)
+        found = planned(machine, shape.name, context=131_072, kv=16, weights=16)
         assert found.swept_prefill == (rows <= 32_768)
         assert not found.swept_prefill or found.prefill_segment_tokens >= rows
 

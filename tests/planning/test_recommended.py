@@ -15,7 +15,8 @@ from core.hardware.gpus import imagined_hardware
 from core.model.catalogue import EMBEDDED, find
 from core.planning import recommended
 from core.planning.costs import BOOK_TOKENS, PASSAGE_TOKENS, PASSAGES
-from core.planning.offers import Offer, offers, plan_for, would_fit_with
+from core.planning.known import NOTHING
+from core.planning.offers import Offer, offer_for, offers, plan_for, would_fit_with
 from core.planning.recommended import FIRST_ANSWER_S, FLUENT_TBT_MS, best, first_answer, reads_whole, times
 
 PCS = [
@@ -181,11 +182,14 @@ def test_a_mac_computes_on_its_cpu_and_that_is_said():
         imagined_hardware(gpu="RTX 9999")
 
 
-def test_a_model_without_a_gguf_says_which_rounding_makes_it_fit():
+def test_a_model_without_a_gguf_is_rounded_or_says_which_rounding_makes_it_fit():
     """LWM and Yarn-Llama-2 are 16-bit checkpoints; a PC of 16 GB holds them rounded."""
-    little = imagined_hardware(ram_gib=16)
+    little, strict = imagined_hardware(ram_gib=16), Settings(weights=16)
     for name in ("LWM-Text-Chat-128K", "LWM-Text-Chat-1M", "Yarn-Llama-2-7b-128k"):
-        said = would_fit_with(little, Settings(), find(name))
+        said = would_fit_with(little, strict, find(name))
         bits = int(re.match(r"weights: ([84]) in the settings, or \d+ GB of RAM$", said)[1])
         assert plan_for(little, Settings(weights=bits), find(name)).plan.context_tokens > 1000
+        assert offer_for(little, strict, find(name), downloaded=False, known=NOTHING).plan is None
+        auto = offer_for(little, Settings(), find(name), downloaded=False, known=NOTHING)
+        assert (auto.plan.weights_bits, auto.plan.rounded) == (4, True)
     assert "weights:" not in would_fit_with(imagined_hardware(ram_gib=8), Settings(), find("Qwen3-8B"))

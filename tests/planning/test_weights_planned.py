@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from core.backend.compiled import CODED_KV, PRODUCTS
+from core.backend.compiled import ATTENTION, CODED_KV, PRODUCTS
 from core.config import Settings
 from core.errors import PlanError
 from core.hardware.facts import Hardware
@@ -178,3 +178,26 @@ def test_a_pc_without_a_card_takes_a_model_of_three_or_four_billion(name: str, l
     assert found.context_tokens > 1.9 * wide.context_tokens
     with pytest.raises(PlanError):
         plan(pc, Settings(context_tokens=found.context_tokens + 4096, kv=16), target=replace(shape, **codes))
+
+
+def test_what_the_compiled_kernels_of_a_cpu_do_not_do_takes_torchs_time():
+    """Their self-test failed on this computer, or there is none for it: a plan that counts on them promises
+    words at ten times the speed. Numbers are then held as they are computed with, which torch reads best.
+    """
+    pc, shape = imagined_hardware(ram_gib=64, cores=8), llama_8b_q4()
+    none, lost = (replace(pc, refused=one) for one in ((ATTENTION,), (PRODUCTS,)))
+    old = replace(pc, cpu_flags=frozenset({"sse4_2"}))
+    settings = Settings(context_tokens=8192)
+    kept, attended, decoded, without = (plan(one, settings, target=shape) for one in (pc, none, lost, old))
+    assert kept.dtype == "bfloat16" and {attended.dtype, decoded.dtype, without.dtype} == {"float32"}
+    assert kept.expected_plain_tbt_ms < attended.expected_plain_tbt_ms < 2 * kept.expected_plain_tbt_ms
+    assert min(decoded.expected_plain_tbt_ms, without.expected_plain_tbt_ms) > 10 * kept.expected_plain_tbt_ms
+    assert decoded.expected_book_s > kept.expected_book_s
+    swift, slow = (plan(one, replace(settings, kv=8), target=shape) for one in (pc, none))
+    assert slow.expected_plain_tbt_ms > 3 * swift.expected_plain_tbt_ms
+    said = "does not work on this computer"
+    assert [any(said in note for note in one.notes) for one in (kept, attended, decoded)] == [
+        False,
+        True,
+        True,
+    ]

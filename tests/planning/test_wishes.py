@@ -87,7 +87,7 @@ def test_stretched_context_is_labelled():
 
 def test_automatic_context_is_what_memory_allows_and_says_so():
     entry = find("LWM-Text-Chat-128K")
-    found = planned(imagined_hardware(gpu="RTX 4090", ram_gib=64), entry.name, context=None)
+    found = planned(imagined_hardware(gpu="RTX 4090", ram_gib=64), entry.name, context=None, weights=16)
     assert found.context_tokens < 131_072
     assert any("Memory ends the context" in note for note in found.notes)
     million = planned(

@@ -54,7 +54,12 @@ def test_the_embedded_models_own(embedded_model_dir: Path, tmp_path: Path, book_
     assert found.frame("Be brief.") == want.frame("Be brief.")
 
 
-LLAMA_CPP = json.loads((Path(__file__).parent / "llama_cpp_ids.json").read_text(encoding="utf-8"))
+def taken(name: str) -> dict:
+    """Ids that llama.cpp gave, and over what."""
+    return json.loads((Path(__file__).parent / name).read_text(encoding="utf-8"))
+
+
+LLAMA_CPP, LLAMA_CPP_SPM = taken("llama_cpp_ids.json"), taken("llama_cpp_spm_ids.json")
 
 
 @pytest.mark.parametrize("family", SPLITS)
@@ -71,6 +76,32 @@ def test_ids_are_those_of_llama_cpp(embedded_model_dir: Path, tmp_path: Path, fa
     alike = ({"smollm"}, {"gpt-2"}, {*SPLITS} - {"smollm", "gpt-2"})
     own = next(group for group in alike if family in group)
     assert {name for name, ids in LLAMA_CPP["ids"].items() if ids == wanted} <= own
+
+
+@pytest.mark.parametrize("way", LLAMA_CPP_SPM["ids"])
+def test_ids_of_a_sentencepiece_vocabulary_are_those_of_llama_cpp(tmp_path: Path, way: str):
+    """Digits, newlines, CJK, runs of spaces, letters that become bytes, and control tokens as a text's own
+    characters, which once got a space behind their first: with a space put in front of a text and without.
+    """
+    wanted = LLAMA_CPP_SPM["ids"][way]
+    metadata = {
+        "tokenizer.ggml.model": "llama",
+        "tokenizer.ggml.tokens": LLAMA_CPP_SPM["tokens"],
+        "tokenizer.ggml.scores": LLAMA_CPP_SPM["scores"],
+        "tokenizer.ggml.token_type": LLAMA_CPP_SPM["kinds"],
+        "tokenizer.ggml.bos_token_id": 1,
+        "tokenizer.ggml.eos_token_id": 2,
+        "tokenizer.ggml.unknown_token_id": 0,
+        "tokenizer.ggml.add_space_prefix": way == "with a space in front",
+    }
+    write_tokenizer(metadata, tmp_path)
+    found = Tokenizer.load(tmp_path)
+    for text, ids in zip(LLAMA_CPP_SPM["texts"], wanted, strict=True):
+        assert found.encode(text) == ids, text
+        assert found.decode(ids) == text or "\u2581" in text  # how a space is written: lost in any such
+    # every kind of token was needed, and the two ways differ
+    kinds = {LLAMA_CPP_SPM["kinds"][number] for ids in wanted for number in ids}
+    assert kinds == {1, 6} and len({json.dumps(ids) for ids in LLAMA_CPP_SPM["ids"].values()}) == 2
 
 
 @pytest.fixture(scope="module")

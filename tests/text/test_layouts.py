@@ -64,7 +64,7 @@ def test_a_sentencepiece_tokenizer_alone_is_enough(tmp_path: Path):
     folder = sentencepiece_folder(tmp_path / "lwm")
     reference = sentencepiece.SentencePieceProcessor(model_file=str(folder / "tokenizer.model"))
     tokenizer = Tokenizer.load(folder)
-    for text in ("The keeper came.", "log\n\nlamp", "Zürich 東京"):
+    for text in ("The keeper came.", "log\n\nlamp", "Zürich 東京", "he wrote <s>log</s> <unk>", "</s>"):
         ids = tokenizer.encode(text)
         assert tokenizer.decode(ids).strip() == text
         assert ids == reference.encode(text)

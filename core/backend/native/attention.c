@@ -4,9 +4,12 @@
    row is head_dim numbers of one kind: fp32, bf16, or int8 codes followed by one fp32 scale. Arithmetic is
    fp32.
 
-   Keys are taken in tiles that stay in the CPU's first cache, for all queries of their KV head, and turned so
-   that lanes are keys. Scores and weighted values are then two products of small matrices whose sums stay in
-   registers (Goto and van de Geijn 2008, doi 10.1145/1356052.1356053); a number is widened there.
+   Keys are taken in tiles that stay in the CPU's first cache, for all queries of their KV head. For more than
+   FEW queries a tile is turned so that lanes are keys, and scores are a product of small matrices whose sums
+   stay in registers, as weighted values are (Goto and van de Geijn 2008, doi 10.1145/1356052.1356053); a
+   number is widened there. For few queries turning costs more than it saves: lanes are words of keys as they
+   lie. Either way a score is the sum of four, one for each word of a quarter of a row, each summed in the
+   row's order: the same bits.
 
    Work is cut into units of one KV head and at most UNIT keys of one block. Threads take units from a
    counter; the one that finishes the last unit of a head joins the units' partial results in their order.
@@ -23,7 +26,7 @@
 #include "threads.h"
 #include "attention.h"
 
-#define TILE 64 /* keys that are turned together */
+#define TILE 64 /* keys of a tile */
 #define UNIT 512
 #define ROWS 6 /* queries whose sums lie in registers, COLUMNS of them each */
 #if WIDTH == 8
@@ -32,6 +35,7 @@
 #define COLUMNS 4
 #endif
 #define SPAN (COLUMNS * WIDTH)
+#define FEW (WIDTH == 8 ? 3 : 4) /* queries of which four sums each lie in registers */
 #define ROW_LANES ((ROWS + WIDTH - 1) / WIDTH * WIDTH)
 #define LEAST -3e38f /* below every score */
 #define MOST_DIM 128
@@ -99,19 +103,22 @@ INLINE void fetch(const char *row, const int dim, const int kind) {
 #define EVERY_FOURTH(row) row(0)
 #endif
 
-/* Four words of each of WIDTH rows: word w of row j to lane j of vector w. */
-INLINE void transposed(const char *const rows[WIDTH], int64_t at, ivec to[4]) {
-    ivec x[4];
+/* Four words of each of WIDTH rows as four vectors, by quarters: words of row j, j + 4, ... to vector j. */
+INLINE void gathered(const char *const rows[WIDTH], int64_t at, ivec to[4]) {
     for (int i = 0; i < 4; i++) {
 #define ROW(j) (*(const quarter *)(rows[i + j] + at))
-        x[i] = EVERY_FOURTH(ROW);
+        to[i] = EVERY_FOURTH(ROW);
     }
+}
+
+/* Turns each quarter of four vectors: word w of vector j's quarter to word j of vector w's. */
+INLINE void transpose(ivec x[4]) {
     ivec low[] = {SIDE_BY_SIDE(x[0], x[1], LOW_WORDS), SIDE_BY_SIDE(x[2], x[3], LOW_WORDS)};
     ivec high[] = {SIDE_BY_SIDE(x[0], x[1], HIGH_WORDS), SIDE_BY_SIDE(x[2], x[3], HIGH_WORDS)};
-    to[0] = SIDE_BY_SIDE(low[0], low[1], LOW_PAIRS);
-    to[1] = SIDE_BY_SIDE(low[0], low[1], HIGH_PAIRS);
-    to[2] = SIDE_BY_SIDE(high[0], high[1], LOW_PAIRS);
-    to[3] = SIDE_BY_SIDE(high[0], high[1], HIGH_PAIRS);
+    x[0] = SIDE_BY_SIDE(low[0], low[1], LOW_PAIRS);
+    x[1] = SIDE_BY_SIDE(low[0], low[1], HIGH_PAIRS);
+    x[2] = SIDE_BY_SIDE(high[0], high[1], LOW_PAIRS);
+    x[3] = SIDE_BY_SIDE(high[0], high[1], HIGH_PAIRS);
 }
 
 /* Some keys in a row, and their values. */
@@ -129,46 +136,101 @@ INLINE float scale_of(const char *row, const int dim, const int kind) {
     return scale;
 }
 
-INLINE void turn_keys(struct tile *tile, const int dim, const int kind) {
-    const int words = dim * size_of(kind) / 4;
-    const int each = (4 * WIDTH + words - 1) / words; /* of the next rows, to fetch beside four words */
+INLINE void read_scales(struct tile *tile, const int dim, const int kind) {
     for (int j = 0; j < TILE; j++) {
         int64_t at = j < tile->count ? j * tile->row_bytes : 0;
         tile->score_scales[j] = scale_of(tile->keys + at, dim, kind) / __builtin_sqrtf((float)dim);
         tile->value_scales[j] = scale_of(tile->values + at, dim, kind);
     }
+}
+
+/* The WIDTH keys of a tile from key `group` on; its first one for those behind its last. */
+INLINE void keys_of(const struct tile *tile, int group, const char *rows[WIDTH]) {
+    for (int j = 0; j < WIDTH; j++)
+        rows[j] = tile->keys + (group + j < tile->count ? group + j : 0) * tile->row_bytes;
+}
+
+/* Asks for some of the next tile's keys beside four words, from word `word` on, of WIDTH of this one's. */
+INLINE void fetch_next(const struct tile *tile, int group, int word, const int dim, const int kind) {
+    const int words = dim * size_of(kind) / 4, each = (4 * WIDTH + words - 1) / words;
+    for (int j = 0; j < each; j++)
+        fetch(tile->keys + (TILE + group + word / 4 * each + j) * tile->row_bytes, dim, kind);
+}
+
+INLINE void turn_keys(struct tile *tile, const int dim, const int kind) {
     ROLLED for (int group = 0; group < tile->count; group += WIDTH) {
         const char *rows[WIDTH];
-        for (int j = 0; j < WIDTH; j++)
-            rows[j] = tile->keys + (group + j < tile->count ? group + j : 0) * tile->row_bytes;
-        ROLLED for (int word = 0; word < words; word += 4) {
+        keys_of(tile, group, rows);
+        ROLLED for (int word = 0; word < dim * size_of(kind) / 4; word += 4) {
             ivec some[4];
-            for (int j = 0; j < each; j++)
-                fetch(tile->keys + (TILE + group + word / 4 * each + j) * tile->row_bytes, dim, kind);
-            transposed(rows, word * 4, some);
+            fetch_next(tile, group, word, dim, kind);
+            gathered(rows, word * 4, some);
+            transpose(some);
             for (int w = 0; w < 4; w++) tile->turned[((word + w) * TILE + group) / WIDTH] = some[w];
         }
     }
 }
 
-/* Scores of `rows` queries q[r] [dim] and SPAN keys from key `at` on. */
+/* Scores of `rows` queries q[r] [dim] and SPAN turned keys from key `at` on. */
 INLINE void score(const float *const q[ROWS], const struct tile *tile, int at, float to[][TILE],
                   const int rows, const int dim, const int kind) {
     const int per = 4 / size_of(kind); /* numbers in a word */
-    vec sums[ROWS][COLUMNS] = {};
-    ROLLED for (int word = 0; word < dim / per; word++)
-        for (int i = 0; i < per; i++) {
-            vec own[COLUMNS];
-            for (int c = 0; c < COLUMNS; c++)
-                own[c] = unpacked(tile->turned[(word * TILE + at) / WIDTH + c], i, kind);
-            for (int r = 0; r < rows; r++)
-                for (int c = 0; c < COLUMNS; c++) sums[r][c] += own[c] * q[r][word * per + i];
-        }
+    ROLLED for (int first = 0; first < 4; first++) {
+        vec sums[ROWS][COLUMNS] = {};
+        ROLLED for (int word = first; word < dim / per; word += 4)
+            for (int i = 0; i < per; i++) {
+                vec own[COLUMNS];
+                for (int c = 0; c < COLUMNS; c++)
+                    own[c] = unpacked(tile->turned[(word * TILE + at) / WIDTH + c], i, kind);
+                for (int r = 0; r < rows; r++)
+                    for (int c = 0; c < COLUMNS; c++) sums[r][c] += own[c] * q[r][word * per + i];
+            }
+        for (int r = 0; r < rows; r++)
+            for (int c = 0; c < COLUMNS; c++) {
+                vec *sum = (vec *)(to[r] + at + c * WIDTH);
+                *sum = first ? *sum + sums[r][c] : sums[r][c];
+            }
+    }
     for (int r = 0; r < rows; r++)
-        for (int c = 0; c < COLUMNS; c++) {
-            int key = at + c * WIDTH;
-            *(vec *)(to[r] + key) = sums[r][c] * *(const vec *)(tile->score_scales + key);
+        for (int key = at; key < at + SPAN; key += WIDTH)
+            *(vec *)(to[r] + key) *= *(const vec *)(tile->score_scales + key);
+}
+
+/* A query as `score_few` reads it: number i of four words in every quarter of vector [word / 4][i]. */
+struct spread { vec numbers[MOST_DIM / 4]; };
+
+INLINE void spread_out(const float *q, struct spread *to, const int dim, const int kind) {
+    const int per = 4 / size_of(kind);
+    for (int at = 0; at < dim; at += 4 * per)
+        for (int i = 0; i < per; i++)
+            for (int lane = 0; lane < WIDTH; lane++)
+                to->numbers[at / 4 + i][lane] = q[at + lane % 4 * per + i];
+}
+
+/* Scores of `rows` queries, at most FEW, and all keys of a tile as they lie. */
+INLINE void score_few(const struct spread *q, const struct tile *tile, float to[][TILE], const int rows,
+                      const int dim, const int kind) {
+    const int per = 4 / size_of(kind);
+    ROLLED for (int group = 0; group < tile->count; group += WIDTH) {
+        const char *keys[WIDTH];
+        vec sums[ROWS][4] = {};
+        keys_of(tile, group, keys);
+        ROLLED for (int word = 0; word < dim / per; word += 4) {
+            ivec some[4];
+            fetch_next(tile, group, word, dim, kind);
+            gathered(keys, word * 4, some);
+            for (int i = 0; i < per; i++)
+                for (int j = 0; j < 4; j++) {
+                    vec own = unpacked(some[j], i, kind);
+                    for (int r = 0; r < rows; r++) sums[r][j] += own * q[r].numbers[word / 4 * per + i];
+                }
         }
+        for (int r = 0; r < rows; r++) {
+            transpose((ivec *)sums[r]);
+            vec sum = sums[r][0] + sums[r][1] + sums[r][2] + sums[r][3];
+            *(vec *)(to[r] + group) = sum * *(const vec *)(tile->score_scales + group);
+        }
+    }
 }
 
 /* Multiplies results by `shrink` and adds the tile's values by their weights: of `rows` queries, SPAN numbers
@@ -238,20 +300,26 @@ static struct partial partial_of(const struct attention *a, int head, int unit, 
     return (struct partial){at, at + a->head_dim, at + a->head_dim + 1};
 }
 
-/* `rows` queries of one KV head, from row `row` on, over one tile. */
-INLINE void attend_rows(const struct attention *a, const struct tile *tile, int head, int unit, int row,
-                        const int rows, const int dim, const int kind) {
+static const float *query_of(const struct attention *a, int head, int row) {
+    int group = a->heads / a->kv_heads;
+    return a->q + ((int64_t)(row / group) * a->heads + head * group + row % group) * a->head_dim;
+}
+
+/* `rows` queries of one KV head, from row `row` on, over one tile; `few` holds them where they are few. */
+INLINE void attend_rows(const struct attention *a, const struct tile *tile, const struct spread *few,
+                        int head, int unit, int row, const int rows, const int dim, const int kind) {
     float weights[ROWS][TILE] __attribute__((aligned(LINE))), shrink[ROW_LANES], *out[ROWS];
     int visible[ROWS];
     const float *q[ROWS];
     struct partial to[ROWS];
     int group = a->heads / a->kv_heads;
     for (int r = 0; r < rows; r++) {
-        q[r] = a->q + ((int64_t)((row + r) / group) * a->heads + head * group + (row + r) % group) * dim;
+        q[r] = query_of(a, head, row + r);
         to[r] = partial_of(a, head, unit, row + r);
         out[r] = to[r].out;
     }
-    for (int at = 0; at < tile->count; at += SPAN) score(q, tile, at, weights, rows, dim, kind);
+    if (few) score_few(few, tile, weights, rows < FEW ? rows : FEW, dim, kind);
+    else for (int at = 0; at < tile->count; at += SPAN) score(q, tile, at, weights, rows, dim, kind);
     for (int r = 0; r < rows; r++) {
         int64_t seen = (a->causal ? a->length - a->n + (row + r) / group + 1 : a->length) - tile->first;
         visible[r] = seen < 0 ? 0 : seen > tile->count ? tile->count : (int)seen;
@@ -275,6 +343,9 @@ INLINE void attend_unit(const struct attention *a, int head, int unit, const int
         *to.top = LEAST;
         *to.sum = 0.0f;
     }
+    struct spread few[FEW];
+    for (int row = 0; row < rows && rows <= FEW; row++)
+        spread_out(query_of(a, head, row), few + row, dim, kind);
     struct tile tile = {.row_bytes = a->row_bytes};
     for (int64_t at = first; at < end; at += TILE) {
         int64_t offset = start + (at - first) * a->row_bytes;
@@ -282,11 +353,12 @@ INLINE void attend_unit(const struct attention *a, int head, int unit, const int
         tile.count = (int)(end - at < TILE ? end - at : TILE);
         tile.keys = a->k + offset;
         tile.values = a->v + offset;
-        turn_keys(&tile, dim, kind);
+        read_scales(&tile, dim, kind);
+        if (rows > FEW) turn_keys(&tile, dim, kind);
         int groups = (rows + ROWS - 1) / ROWS; /* of queries, as alike as can be */
         for (int row = 0; groups; groups--) {
             int many = (rows - row + groups - 1) / groups;
-#define OF_ROWS(rows) attend_rows(a, &tile, head, unit, row, rows, dim, kind)
+#define OF_ROWS(many) attend_rows(a, &tile, rows > FEW ? 0 : few, head, unit, row, many, dim, kind)
             WITH_CONSTANT(many, OF_ROWS)
             row += many;
         }

@@ -1,0 +1,82 @@
+"""In how many bits weights and KV cache are held where the settings leave it open. Pure; the formats belong
+to the plan, never to a single book.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from core.model.gguf_sizes import ROUNDED, can_be_rounded, rounded
+from core.planning.fitting import Case, Shortfall, longest, smallest
+from core.planning.plan import AUTO_CONTEXT, USEFUL_CONTEXT, Plan
+
+_QUICK_MS, _MANY_TIMES = 33.0, 2.0  # a KV cache of 16 bits may take so long, or so many times as long as 8
+_FEW_BITS = 4  # to which a checkpoint of 16 bits is rounded without being asked
+
+Best = Callable[[Case, int], Plan | Shortfall]  # the fastest plan of a case for a context
+
+
+def with_formats(case: Case, best: Best) -> tuple[Case, int]:
+    """The case with the formats of its weights and of its KV cache chosen, and the context to plan for.
+
+    Where the settings leave it open, a checkpoint of 16 bits is rounded to four where in 16 its cache would
+    leave the card, in whichever format it may be, and four are faster; and where it does not fit, or with
+    less than a useful context. On a CPU the cache leaves nothing, and a checkpoint that fits is not touched.
+    """
+    whole = _with_kv(case, best)
+    if case.settings.weights is not None or not can_be_rounded(case.target) or _stays(best, *whole):
+        return whole
+    few = _with_kv(replace(case, target=rounded(case.target, ROUNDED[_FEW_BITS])), best)
+    kept = best(*whole)
+    if isinstance(kept, Shortfall) or _is_scrap(case, whole[1]):
+        return few
+    instead = best(few[0], whole[1])
+    faster = isinstance(instead, Plan) and instead.expected_tbt_ms < kept.expected_tbt_ms
+    return few if faster else whole
+
+
+def _stays(best: Best, case: Case, context: int) -> bool:
+    """Whether 16 bits leave the cache where it is read: all of it on the card, in the format that was chosen
+    or in eight bits, or where the person put it; on a CPU at a useful length.
+    """
+    if _is_scrap(case, context):
+        return False
+    put = case.settings.on_chip_layers is not None
+    found = [best(one, context) for one in _by_kv(case)]
+    return any(isinstance(one, Plan) and (put or one.on_chip_layers == one.layers) for one in found)
+
+
+def _is_scrap(case: Case, context: int) -> bool:
+    """Whether memory ends the context before a book is worth reading."""
+    return case.settings.context_tokens is None and context < min(USEFUL_CONTEXT, case.target.native_context)
+
+
+def _by_kv(case: Case) -> list[Case]:
+    """As it is, and with a KV cache of 8 bits where that is left to the program."""
+    if case.settings.kv is not None or case.target.key_bias:
+        return [case]
+    return [case, replace(case, settings=replace(case.settings, kv=8))]
+
+
+def _with_kv(case: Case, best: Best) -> tuple[Case, int]:
+    """The case with the format of its KV cache chosen, and the context to plan for.
+
+    Where the settings leave it open, 8 bits are for what is too slow in 16 and at least twice as fast in 8,
+    and for what does not fit else; never where keys have a constant part, which takes the codes' steps away
+    from what differs between them (benchmarks/kv.py).
+    """
+    settings, cases = case.settings, _by_kv(case)
+    limit = min(case.target.native_context, AUTO_CONTEXT)
+    for one in cases:
+        context = settings.context_tokens or longest(one, limit)
+        found = best(one, context) if context else None
+        if isinstance(found, Plan):
+            break
+    else:
+        return cases[-1], settings.context_tokens or smallest(settings, limit)
+    if one is cases[-1] or found.expected_tbt_ms < _QUICK_MS:
+        return one, context
+    eight = best(cases[1], context)
+    faster = isinstance(eight, Plan) and found.expected_tbt_ms >= _MANY_TIMES * eight.expected_tbt_ms
+    return cases[faster], context
