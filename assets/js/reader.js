@@ -108,12 +108,13 @@
     const found = selected(), bar = tools();
     if (!bar) return;
     const box = found?.range.getBoundingClientRect(), edge = pane()?.getBoundingClientRect();
-    bar.hidden = !found?.words || box.bottom < edge.top || box.top > edge.bottom;
+    bar.hidden = !found?.words || !edge.height || box.bottom < edge.top || box.top > edge.bottom;
     if (bar.hidden) return;
     bar.style.left = `${Math.max(8, Math.min(innerWidth - bar.offsetWidth - 8, box.left))}px`;
     bar.style.top = `${Math.max(8, Math.min(innerHeight - bar.offsetHeight - 8, box.bottom + 8))}px`;
   };
   document.addEventListener("selectionchange", offer);
+  window.addEventListener("resize", offer);
   const cite = async ({ words, start }) => {
     const where = [pane().dataset.source.trim(), start.dataset.page].filter(Boolean).join(", ");
     await navigator.clipboard.writeText(`“${words}”\n${where}`);

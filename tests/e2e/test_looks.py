@@ -17,7 +17,7 @@ from core.ask import Ask
 from core.hardware.gpus import imagined_hardware
 from tests.app.fake_runtime import FakeRuntime, wait_until
 from tests.e2e.looking import look
-from tests.e2e.test_open_book import SELECT
+from tests.e2e.test_open_book import select
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 TOLD = (
@@ -236,12 +236,10 @@ def test_the_book_beside_the_conversation(desk):
     page.press("[data-find]", "Escape")
     page.wait_for_selector(".found", state="detached")
     words = page.inner_text("#passage")  # in sight, unlike the chapter's first words
-    page.evaluate(SELECT, words)
-    page.wait_for_selector(".selected:not([hidden])")
+    select(page, words)
     page.click("[data-mark]")
     page.evaluate("getSelection().removeAllRanges()")
-    page.evaluate(SELECT, words)
-    page.wait_for_selector(".selected:not([hidden])")
+    select(page, words)
     wrong += look(page, "selected")
     page.evaluate("getSelection().removeAllRanges()")
     page.click(".marks summary")

@@ -8,7 +8,8 @@ from tests.app.fake_runtime import FakeRuntime
 from tests.e2e.test_narrow import tab_to
 
 pytestmark = pytest.mark.e2e
-SELECT = """(wanted) => {
+SELECTED = """(wanted) => {
+  if (!document.querySelector('.selected').hidden) return true;
   const walk = document.createTreeWalker(document.querySelector('.reader-text'), NodeFilter.SHOW_TEXT);
   while (walk.nextNode()) {
     const at = walk.currentNode.data.indexOf(wanted);
@@ -16,9 +17,10 @@ SELECT = """(wanted) => {
     const range = document.createRange();
     range.setStart(walk.currentNode, at);
     range.setEnd(walk.currentNode, at + wanted.length);
+    walk.currentNode.parentElement.scrollIntoView({ block: 'center' });
     getSelection().removeAllRanges();
     getSelection().addRange(range);
-    return;
+    return false;
   }
 }"""
 IN_SIGHT = """(selector) => {
@@ -26,6 +28,12 @@ IN_SIGHT = """(selector) => {
   const pane = document.querySelector('.reader-text').getBoundingClientRect();
   return box && box.height && box.top >= pane.top - 2 && box.bottom <= pane.bottom + 2;
 }"""
+
+
+def select(page, words: str) -> None:
+    """Words of the open book are selected, in sight; again, if the page draws itself anew meanwhile."""
+    page.wait_for_selector(".selected", state="hidden")
+    page.wait_for_function(SELECTED, arg=words, polling=250)
 
 
 @pytest.fixture
@@ -62,7 +70,7 @@ def test_words_are_found_and_opened_one_after_another(reading):
 def test_a_selected_passage_is_copied_with_its_source_and_marked(reading):
     reading.context.grant_permissions(["clipboard-read", "clipboard-write"])
     words = reading.evaluate("document.querySelector('.reader-text p[data-offset]').innerText.slice(4, 40)")
-    reading.evaluate(SELECT, words)
+    select(reading, words)
     bar = "document.querySelector('.selected').getBoundingClientRect().top"
     before = reading.evaluate(bar)
     reading.evaluate("document.querySelector('.reader-text').scrollTop += 12")
@@ -73,7 +81,7 @@ def test_a_selected_passage_is_copied_with_its_source_and_marked(reading):
     assert (
         copied.splitlines()[0] == f"“{words.strip()}”" and title in copied and "The Thursday Clock" in copied
     )
-    reading.evaluate(SELECT, words)
+    select(reading, words)
     reading.click("[data-mark]")
     reading.wait_for_selector(".marks")
     reading.click(".marks summary")
