@@ -40,7 +40,8 @@ class Composer:
     """Builds the decoder of one answer: which drafter stands in front of the full cache in each mode."""
 
     def __init__(self, plan: Plan, model: LlamaModel, draft: LlamaModel | None) -> None:
-        self._plan, self._model, self._draft = plan, model, draft
+        self._plan, self._model = plan, model
+        self._middle_model, self._draft = model.drafting, draft and draft.drafting
         # of the target over a retrieval cache of the plan's budget
         self._middle_passes: ShortPasses | None = None
         self._draft_passes: ShortPasses | None = None  # of the draft model
@@ -56,7 +57,9 @@ class Composer:
         if self._plan.cuda_graphs == "off":
             return ()
         try:
-            self._middle_passes = self._recorded("middle", self._model, self._rehearsed_retrieval(), measured)
+            self._middle_passes = self._recorded(
+                "middle", self._middle_model, self._rehearsed_retrieval(), measured
+            )
             if self._draft is not None:
                 self._draft_passes = self._recorded("draft", self._draft, self._rehearsed_draft(), measured)
         except RuntimeError as error:
@@ -137,7 +140,7 @@ class Composer:
         if params.mode == "streaming":
             cache = self._streaming(self._model)
             return self._middle(
-                EmptyDrafter(), self._model, cache, params, context_tokens, sampling, randomness
+                EmptyDrafter(), self._middle_model, cache, params, context_tokens, sampling, randomness
             ), None
         passes = self._middle_passes
         retrieval = self._retrieval(context.cache, store=passes.store if passes else self._middle_store)
@@ -147,7 +150,7 @@ class Composer:
         if params.mode != "retrieval":
             below = self._level_zero(context.index, sampling, randomness)
         middle = self._middle(
-            below, passes or self._model, retrieval, params, context_tokens, sampling, randomness
+            below, passes or self._middle_model, retrieval, params, context_tokens, sampling, randomness
         )
         return middle, RetrievalRefresh(context.cache, retrieval)
 

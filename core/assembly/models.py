@@ -13,7 +13,7 @@ from core.backend.cpu import CpuBackend
 from core.backend.cuda import CudaBackend
 from core.backend.native.attention import native_attention
 from core.backend.native.layers import native_layers
-from core.backend.native.products import native_products
+from core.backend.native.products import coarse_products, native_products
 from core.config import Settings
 from core.errors import UserError
 from core.events import Progress
@@ -61,6 +61,7 @@ def cpu_backend(
         threads=threads,
         native=native,
         products=products,
+        coarse=coarse_products(flags) if products is not None else None,
         layers=native_layers(flags, native, products),
         refused=[name for name, kernel in found.items() if kernel is None],
     )

@@ -183,6 +183,12 @@ class Backend(Protocol):
         """
         ...
 
+    def coarse(self, matrices: Sequence[Linear]) -> list[Linear] | None:
+        """The same prepared matrices for passes whose tokens are verified by others: quicker for few rows,
+        whose numbers may be rounded on the way. None: there is nothing quicker.
+        """
+        ...
+
     def coded_rows(self, planes: Planes) -> Rows:
         """The rows of a matrix that stays in codes, by number."""
         ...

@@ -53,6 +53,8 @@ class CpuBackend:
     `products`: the compiled kernel for weights in codes or in another type than is computed in; without it
     torch decodes them for every product.
 
+    `coarse`: that which rounds inputs, for passes whose tokens are verified; without it they are exact.
+
     `layers`: few rows through all layers in one call of these two; without it layer by layer.
 
     `refused`: names of the first two (core.backend.compiled) that were looked for and do not serve here.
@@ -69,13 +71,15 @@ class CpuBackend:
         threads: int | None = None,
         native: NativeAttention | None = None,
         products: NativeProducts | None = None,
+        coarse: NativeProducts | None = None,
         layers: NativeLayers | None = None,
         refused: Collection[str] = (),
     ) -> None:
         self.device = torch.device("cpu")
         self.dtype, self.storage = dtype, storage or dtype
         self._flash_works = _flash_self_test(dtype)
-        self._native, self._coded_products, self._native_layers = native, products, layers
+        self._native, self._native_layers = native, layers
+        self._coded_products, self._coarse_products = products, coarse
         self._decoder = Decoder(dtype, self.device, products)
         self.refused = frozenset(refused)
         self.notes = (
@@ -99,6 +103,14 @@ class CpuBackend:
         if self._coded_products is None and slow not in self.notes:
             self.notes = (*self.notes, slow)
         return CodedLinear(parts, bias, self._decoder, self._coded_products)
+
+    def coarse(self, matrices: Sequence[Linear]) -> list[Linear] | None:
+        """See Backend. Of weights in codes: products of integers."""
+        coded = [one for one in matrices if isinstance(one, CodedLinear) and one.products is not None]
+        in_codes = any(part.bits < 16 for one in coded for part in one.parts)
+        if self._coarse_products is None or len(coded) < len(matrices) or not in_codes:
+            return None
+        return [one.by(self._coarse_products) for one in coded]
 
     def coded_rows(self, planes: Planes) -> Rows:
         """See Backend."""

@@ -117,6 +117,10 @@ class CudaBackend:
         decoder = self._decoder if products is not None else Decoder(self.dtype, self.device)
         return CodedLinear(there, bias, decoder, products)
 
+    def coarse(self, matrices: Sequence[Linear]) -> list[Linear] | None:
+        """See Backend. A card waits for its memory, not for products."""
+        return None
+
     def coded_rows(self, planes: Planes) -> Rows:
         """See Backend."""
         there = planes.to(self.device)

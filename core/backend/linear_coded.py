@@ -5,6 +5,7 @@ weights decoded piece by piece.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from copy import copy
 from typing import Protocol
 
 import torch
@@ -64,18 +65,19 @@ class CodedLinear:
     ) -> None:
         self.parts, self.columns, self._decoder = list(parts), parts[0].columns, decoder
         suited = len(self.parts) <= MOST_PARTS and parts[0].columns % CHUNK == 0
-        self._products = products if suited else None
+        self.products = products if suited else None  # by which few rows are multiplied; None: decoded
         self.bias = None if bias is None else bias.to(parts[0].low.device, torch.float32)
 
-    @property
-    def few_from_codes(self) -> bool:
-        """Whether the compiled kernel multiplies few rows."""
-        return self._products is not None
+    def by(self, products: Products) -> CodedLinear:
+        """The same matrix, few rows multiplied by another kernel."""
+        found = copy(self)
+        found.products = products
+        return found
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         """[n, in] -> [n, out]"""
-        if self._products is not None and x.shape[0] <= MOST_ROWS:
-            return self._products.multiply(x, self.parts, self.bias)
+        if self.products is not None and x.shape[0] <= MOST_ROWS:
+            return self.products.multiply(x, self.parts, self.bias)
         inputs = x.to(self._decoder.dtype)
         pieces = (piece for part in self.parts for piece in self._decoder.pieces(part))
         products = [F.linear(inputs, piece) for piece in pieces]

@@ -17,7 +17,7 @@ import torch
 from core.cache.base import Observer, TargetKVCache
 from core.cache.retrieval import RetrievalKVCache
 from core.decoding.decoder import Refresh
-from core.decoding.drafters import Model, next_logits
+from core.decoding.drafters import next_logits
 from core.decoding.sampling import Sampling
 from core.events import Acceptance
 from core.model.llama import LlamaModel
@@ -100,7 +100,7 @@ def select_first(
 
 
 def run(
-    model: Model,
+    model: LlamaModel,
     source: TargetKVCache,
     ids: Sequence[int],
     start: int,
@@ -121,7 +121,7 @@ def run(
     for so_far, drafted in _rounds(ids, start, gamma):
         for lane in lanes:
             lane.refresh.before_round()
-        proposed = [next_logits(model, lane.cache, so_far, drafted[:-1]) for lane in lanes]
+        proposed = [next_logits(model.drafting, lane.cache, so_far, drafted[:-1]) for lane in lanes]
         source.observer = _all([lane.watch.observer for lane in lanes])
         exact = next_logits(model, source, so_far, drafted[:-1])
         source.observer = None

@@ -5,7 +5,8 @@ here knows its kind.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 import torch.nn.functional as F
@@ -49,6 +50,31 @@ class LlamaModel:
         self._layers, self._norm, self._head = layers, norm, head
         sizes = {"heads": config.heads, "kv_heads": config.kv_heads, "head_dim": config.head_dim}
         self._in_one = backend.in_one(layers, norm, **sizes, eps=config.norm_eps)
+
+    @cached_property
+    def drafting(self) -> LlamaModel:
+        """The same weights for passes whose tokens the target verifies: few rows as quickly as the backend
+        can, which may round them. This one, where it has nothing quicker.
+        """
+        names = ("qkv", "out", "gate_up", "down")
+        matrices = [getattr(layer, name) for layer in self._layers for name in names]
+        found = self.backend.coarse([*matrices, self._head])
+        if found is None:
+            return self
+        *found, head = found
+        layers = [
+            replace(layer, **dict(zip(names, found[4 * at : 4 * at + 4], strict=True)))
+            for at, layer in enumerate(self._layers)
+        ]
+        return LlamaModel(
+            self.config,
+            self.backend,
+            embedding=self.embedding,
+            layers=layers,
+            norm=self._norm,
+            head=head,
+            rope=self.rope,
+        )
 
     def forward(self, ids: Sequence[int] | torch.Tensor, cache: KVCache | Fixed) -> torch.Tensor:
         """Feeds `ids` [n] behind what `cache` holds and advances it. Returns logits fp32 [n, vocab]."""

@@ -44,20 +44,21 @@ LINEAR_EFFICIENCY = 0.85
 ATTENTION_EFFICIENCY = 0.67  # 110 of 165
 # launch and small kernels per layer; with it a 7B middle pass takes the 20 ms seen on a 4090
 GPU_LAYER_S = 0.0001
-# CPU figures. What a context adds to a pass of one row and of four, and layers: SmolLM2-135M on two AVX-512
-# cores (benchmarks/results/attention.json). Rates of few rows: one core, the compiled kernels, 1 to 17 rows
-# of matrices of 4096 x 4096 and over 8K keys, a line through reading and arithmetic (docs/LOG.md).
-CPU_LAYER_S = 0.0002
-CPU_WEIGHT_GB_PER_S_CORE = 7.0
-CPU_KV_GB_PER_S_CORE = 6.1
+# CPU figures: lines through passes of 1 to 9 rows of SmolLM2-135M behind 64 to 16,000 tokens, on one core and
+# two, and through products of 4 million weights on one, by either instruction set (docs/LOG.md).
+CPU_LAYER_S = 0.0001
+CPU_WEIGHT_GB_PER_S_CORE = 10.0
+CPU_KV_GB_PER_S_CORE = 10.0
 # FLOP/s of a core by what it has, the best first: long products, those of few rows, attention of few rows.
 # asimd: assumed, not measured
 CPU_FLOPS_CORE = {
-    "avx512f": (100e9, 90e9, 65e9),
-    "avx2": (50e9, 65e9, 45e9),
+    "avx512_bf16": (250e9, 140e9, 100e9),
+    "avx512f": (100e9, 140e9, 100e9),
+    "avx2": (50e9, 80e9, 60e9),
     "asimd": (50e9, 30e9, 20e9),
     "": (15e9, 6e9, 6e9),
 }
+COARSE = 1.7  # times as fast: products of codes with rounded inputs, 1 to 6 rows (docs/LOG.md)
 TORCH_ATTENTION = 0.7  # of the compiled kernel's rates, over rows of the numbers that are computed with
 CPU_GB_PER_S_LIMIT = 45.0  # dual-channel desktop memory
 PAGEABLE_SHARE = 0.5  # of the pinned copy rate
@@ -80,6 +81,8 @@ class Speeds:
 
     `few_linear_flops` and `few_attention_flops` are the rates of passes of a few rows, the other two those of
     prefill. `in_turns`: in such passes it reads and computes one after the other, not both at once.
+    `coarse`: how many times as fast weights in codes are multiplied with rounded inputs, as in passes that
+    are verified.
     """
 
     weights: float
@@ -89,6 +92,7 @@ class Speeds:
     linear_flops: float
     attention_flops: float
     layer_s: float
+    coarse: float = 1.0
     in_turns: bool = False
     bus: float = math.inf
     pageable_bus: float = math.inf
@@ -122,6 +126,7 @@ def cpu_speeds(hardware: Hardware, threads: int, dtype: str) -> Speeds:
         linear_flops=flops,
         attention_flops=flops,
         layer_s=CPU_LAYER_S,
+        coarse=COARSE if runs_native(hardware, PRODUCTS) else 1.0,
         in_turns=True,
         decodes_weights=not runs_native(hardware, PRODUCTS),
         decodes_kv=not attends,
@@ -186,8 +191,11 @@ def pass_s(
     host: HostKV | None = None,
     kernel: str = "float",
     kv_rows: str | None = None,
+    verified: bool = False,
 ) -> float:
-    """One forward pass of `rows` tokens over `kv_tokens` of cache in rows of `kv_rows` (None: of `dtype`)."""
+    """One forward pass of `rows` tokens over `kv_tokens` of cache in rows of `kv_rows` (None: of `dtype`).
+    `verified`: by another pass.
+    """
     both = sum if speeds.in_turns else max
     computed = -(-rows // INPUTS_STEP) * INPUTS_STEP if kernel == "compiled" else rows
     linear_flops = computed * (shape.linear_flops_per_token + shape.head_flops_per_token)
@@ -195,6 +203,8 @@ def pass_s(
     rate = max(speeds.few_linear_flops, speeds.linear_flops if kernel == "float" else 0.0)
     weights_s = shape.pass_bytes(dtype) / (speeds.weights * KERNEL_SPEED[kernel])
     linear = both((weights_s, linear_flops / rate))
+    if verified and kernel == "codes":
+        linear /= speeds.coarse
     kv_bytes = kv_tokens * shape.kv_bytes_per_token(kv_rows or dtype)
     if kv_rows == CODED_ROWS:
         kv_bytes = _read_as_codes(shape, kv_bytes, kv_tokens, dtype, speeds)

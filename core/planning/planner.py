@@ -160,7 +160,7 @@ def _computed(case: Case, layout: Layout) -> _Passes:
         draft_s = costs.pass_s(draft, site.dtype, rows=1, kv_tokens=layout.draft_tokens, speeds=site.speeds)
     return _Passes(
         full=lambda rows: full(rows=rows),
-        middle=lambda rows: take(rows=rows, kv_tokens=layout.retrieval_tokens),
+        middle=lambda rows: take(rows=rows, kv_tokens=layout.retrieval_tokens, verified=True),
         draft_s=draft_s,
         p=case.settings.assumed_acceptance,
         q=costs.draft_acceptance(layout.target, draft),

@@ -219,7 +219,11 @@ class Tuner:
                     acceptance[selection] = self._with_prior(expected)
                     if selection.budget not in middle_ms:
                         middle_ms[selection.budget] = pass_times(
-                            model, lane.cache, ids[: max(MIDDLE_ROWS)], rows=MIDDLE_ROWS, limit=self._limit
+                            model.drafting,
+                            lane.cache,
+                            ids[: max(MIDDLE_ROWS)],
+                            rows=MIDDLE_ROWS,
+                            limit=self._limit,
                         )
             except RuntimeError as error:
                 if not model.backend.out_of_memory(error):

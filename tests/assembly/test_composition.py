@@ -50,6 +50,7 @@ class Constant:
         self.passes: list[tuple[str, int]] = []
         self.read: dict[str, FullKVCache | RetrievalKVCache | StreamingKVCache] = {}
         self.rotated = 0
+        self.drafting = self
         self._logits = {kind: torch.tensor(law).log() for kind, law in laws.items()}
 
     def forward(self, ids: Sequence[int], cache: FullKVCache) -> torch.Tensor:

@@ -118,11 +118,12 @@ def read_page(
         full.commit(len(known))
         assert retrieval.refresh()
         for piece in streaming.missing(len(known)):
-            model.forward(known[piece.start : piece.stop], streaming)
+            model.drafting.forward(known[piece.start : piece.stop], streaming)
             streaming.commit(streaming.length)
-        model.forward(known[streaming.length :], streaming)
+        model.drafting.forward(known[streaming.length :], streaming)
         streaming.commit(len(known))
-        return Page(tuple(ids), *(_row(model, newest, cache) for cache in (full, retrieval, streaming)))
+        laws = (model, full), (model.drafting, retrieval), (model.drafting, streaming)
+        return Page(tuple(ids), *(_row(level, newest, cache) for level, cache in laws))
 
 
 def _row(model: LlamaModel, newest: int, cache: KVCache) -> torch.Tensor:

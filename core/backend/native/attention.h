@@ -12,6 +12,10 @@ struct attention {
     int32_t kind, n, heads, kv_heads, head_dim, block_tokens;
     int32_t causal;         /* the last n keys are the queries' own: query i sees keys up to length - n + i */
     struct team team;
-    int32_t next;           /* the next unit; and below, units that are done, by KV head. Zero at the start */
+    /* The next unit; and below, units that are done, by KV head. Zero at the start. Every thread writes here,
+       and none shall take the rest of the call from the others' caches. */
+    char before[64];
+    int32_t next;
     int32_t done[256];
+    char behind[64];
 };

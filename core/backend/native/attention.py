@@ -26,8 +26,10 @@ class AttentionCall(ctypes.Structure):
         *((name, ctypes.c_int32) for name in ("kind", "n", "heads", "kv_heads", "head_dim", "block_tokens")),
         ("causal", ctypes.c_int32),
         ("team", Team),
+        ("before", ctypes.c_char * 64),
         ("next", ctypes.c_int32),
         ("done", ctypes.c_int32 * _MOST_KV_HEADS),
+        ("behind", ctypes.c_char * 64),
     ]
 
 

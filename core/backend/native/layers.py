@@ -77,9 +77,11 @@ class NativeLayers:
     ) -> NativeModel | None:
         """A model's layers and the norm behind them; None where one of them is not for this library."""
         matrices = [part for one in layers for part in (one.qkv, one.out, one.gate_up, one.down)]
-        suited = all(isinstance(part, CodedLinear) and part.few_from_codes for part in matrices)
+        kernels = {part.products if isinstance(part, CodedLinear) else None for part in matrices}
         even = norm.shape[0] % CHUNK == 0 and heads.head_dim in HEAD_DIMS
-        return NativeModel(self, layers, norm, heads, eps) if suited and even else None
+        if None in kernels or len(kernels) > 1 or not even:
+            return None
+        return NativeModel(self, kernels.pop(), layers, norm, heads, eps)
 
 
 class NativeModel:
@@ -88,12 +90,14 @@ class NativeModel:
     def __init__(
         self,
         library: NativeLayers,
+        products: NativeProducts,
         layers: Sequence[LayerParts],
         norm: torch.Tensor,
         heads: Heads,
         eps: float,
     ) -> None:
-        self._library, self._heads, self.instructions = library, heads, library.products.instructions
+        self._library, self._products, self._heads = library, products, heads
+        self.instructions = products.instructions
         self._kept: list[object] = []  # what is pointed to
         self._layers = (_Layer * len(layers))(*map(self._layer, layers))
         self._hidden, self._inner = norm.shape[0], layers[0].down.columns
@@ -119,7 +123,7 @@ class NativeModel:
             num_layers=len(layers),
             hidden=self._hidden,
             inner=self._inner,
-            multiply=library.products.entry,
+            multiply=products.entry,
             attend=library.attention.entry,
             attention=AttentionCall(**heads._asdict(), causal=1),
             eps=eps,
@@ -146,7 +150,7 @@ class NativeModel:
             setattr(call, name, space[name].data_ptr())
         call.cos, call.sin, call.k, call.v = (part.data_ptr() for part in (cos, sin, k, v))
         call.layer_bytes, call.start = k.stride(0) * k.element_size(), start
-        attention, products = self._library.attention, self._library.products
+        attention, products = self._library.attention, self._products
         call.attention.out, call.attention.lse = space["mixed"].data_ptr(), space["lse"].data_ptr()
         attention.lay_out(call.attention, k[0], v[0], n=n, length=start + n)
         call.attention.scratch = self._room("attention", attention.scratch_floats(call.attention)).data_ptr()

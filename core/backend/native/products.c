@@ -218,15 +218,18 @@ struct space {
 
 static int64_t scratch_floats(int64_t in) { return PAIR * (in + 2 * (in / 16)); }
 
-static struct space space_of(struct product *p) {
-    int64_t seat = __atomic_fetch_add(&p->seats, 1, __ATOMIC_RELAXED), groups = p->in / 16;
-    float *at = p->scratch + seat * scratch_floats(p->in);
-    struct space s = {.weights = at};
+static struct space space_at(float *scratch, int64_t in) {
+    struct space s = {.weights = scratch};
     for (int i = 0; i < PAIR; i++) {
-        s.factors[i].scale = at + PAIR * p->in + 2 * i * groups;
-        s.factors[i].offset = s.factors[i].scale + groups;
+        s.factors[i].scale = scratch + PAIR * in + 2 * i * (in / 16);
+        s.factors[i].offset = s.factors[i].scale + in / 16;
     }
     return s;
+}
+
+static struct space space_of(struct product *p) {
+    int64_t seat = __atomic_fetch_add(&p->seats, 1, __ATOMIC_RELAXED);
+    return space_at(p->scratch + seat * scratch_floats(p->in), p->in);
 }
 
 INLINE void unit_of(const struct product *p, const struct planes *m, int64_t first, int64_t end, float *out,
@@ -251,13 +254,17 @@ INLINE void decode_unit(const struct product *p, const struct planes *m, int64_t
     }
 }
 
-#define BY_KIND(function, ...)                                      \
+#define BY_BITS(function, ...)                                      \
     do {                                                            \
         if (m->bits == 4) function(__VA_ARGS__, 4, 32);             \
         else if (m->bits == 5) function(__VA_ARGS__, 5, 32);        \
         else if (m->bits == 6) function(__VA_ARGS__, 6, 16);        \
-        else if (m->bits == 8) function(__VA_ARGS__, 8, 32);        \
-        else function(__VA_ARGS__, 16, 32);                         \
+        else function(__VA_ARGS__, 8, 32);                          \
+    } while (0)
+#define BY_KIND(function, ...)                                      \
+    do {                                                            \
+        if (m->bits == 16) function(__VA_ARGS__, 16, 32);           \
+        else BY_BITS(function, __VA_ARGS__);                        \
     } while (0)
 
 static int64_t units_of(int64_t rows) { return (rows + UNIT - 1) / UNIT; }
@@ -272,21 +279,31 @@ static void decode_some(struct product *p, const struct space *s) {
     }
 }
 
-static void multiply_some(struct product *p, const struct space *s) {
-    int64_t out_row = 0;
-    for (int i = 0; i < p->num_parts; i++) out_row += p->parts[i].rows;
-    for (;;) {
-        int64_t unit = __atomic_fetch_add(&p->next, 1, __ATOMIC_RELAXED);
-        const struct planes *m = p->parts, *behind = p->parts + p->num_parts;
-        float *out = p->out;
-        for (; m < behind && unit >= units_of(m->rows); m++) {
-            unit -= units_of(m->rows);
-            out += m->rows;
-        }
-        if (m == behind) return;
-        int64_t first = unit * UNIT, end = first + UNIT < m->rows ? first + UNIT : m->rows;
-        BY_KIND(unit_of, p, m, first, end, out, out_row, s);
+static int64_t rows_in_all(const struct product *p) {
+    int64_t rows = 0;
+    for (int i = 0; i < p->num_parts; i++) rows += p->parts[i].rows;
+    return rows;
+}
+
+/* The next rows of weights to be multiplied, `first` to `end`, and where the results of their matrix go. */
+static const struct planes *next_unit(struct product *p, int64_t *first, int64_t *end, float **out) {
+    int64_t unit = __atomic_fetch_add(&p->next, 1, __ATOMIC_RELAXED);
+    const struct planes *m = p->parts, *behind = p->parts + p->num_parts;
+    *out = p->out;
+    for (; m < behind && unit >= units_of(m->rows); m++) {
+        unit -= units_of(m->rows);
+        *out += m->rows;
     }
+    *first = unit * UNIT;
+    *end = m < behind && *first + UNIT > m->rows ? m->rows : *first + UNIT;
+    return m < behind ? m : 0;
+}
+
+static void multiply_some(struct product *p, const struct space *s) {
+    int64_t first, end, out_row = rows_in_all(p);
+    const struct planes *m;
+    float *out;
+    while ((m = next_unit(p, &first, &end, &out))) BY_KIND(unit_of, p, m, first, end, out, out_row, s);
 }
 
 static void work(void *given) {
@@ -296,6 +313,8 @@ static void work(void *given) {
     else multiply_some(p, &space);
 }
 
+#include "coarse.h"
+
 #ifdef SOURCE
 EXPORT const char *source_sha256(void) { return SOURCE; }
 #endif
@@ -304,3 +323,9 @@ EXPORT const char *source_sha256(void) { return SOURCE; }
 EXPORT int64_t NAMED(scratch_floats, ISA)(int64_t in) { return scratch_floats(in); }
 
 EXPORT void NAMED(multiply, ISA)(struct product *p) { on_threads(&p->team, work, p); }
+
+/* The same of inputs rounded to 8 bits where that is quicker. */
+EXPORT int64_t NAMED(coarse_floats, ISA)(int64_t in) { return scratch_floats(in) + coarse_floats(in); }
+EXPORT void NAMED(coarse, ISA)(struct product *p) {
+    on_threads(&p->team, is_coarse(p) ? work_coarsely : work, p);
+}

@@ -23,5 +23,9 @@ struct product {
     int64_t in;
     int32_t n, num_parts, as_bf16;
     struct team team;
-    int32_t next, seats;             /* the next unit, the next thread's scratch memory; zero at the start */
+    /* the next unit, the next thread's scratch memory; zero at the start. Every thread writes here, and none
+       shall take the rest of the call from the others' caches. */
+    char before[64];
+    int32_t next, seats;
+    char behind[56];
 };
