@@ -207,6 +207,8 @@ class CpuBackend:
 
     def chunk_lse(self, q: torch.Tensor, k: torch.Tensor, *, length: int, chunk: int) -> torch.Tensor:
         """See Backend."""
+        if self._native is not None and self._native.takes_chunks(q, k, chunk):
+            return self._native.chunk_lse(q, k, length=length, chunk=chunk)
         return blockwise.chunk_lse(q, k, length=length, chunk=chunk)
 
     def attend_slots(

@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from core.backend.cpu import CpuBackend
+from core.backend.kv_rows import CODES, as_rows, numbers
 from core.backend.native import attention, build
 from core.backend.native.attention import NativeAttention, native_attention
 from core.backend.native.library import instruction_sets, library_path, torch_openmp
@@ -75,6 +76,30 @@ def test_torchs_own_threads_are_used_whatever_else_is_loaded():
     import sentencepiece  # noqa: F401
 
     assert torch_openmp().parent.parent == Path(torch.__file__).parent
+
+
+@pytest.mark.parametrize("group", [1, 4, 7, 13])
+@pytest.mark.parametrize("rows", [torch.float32, torch.bfloat16, CODES], ids=str)
+def test_sums_of_chunks_of_any_rows_and_groups(kernel, monkeypatch, group, rows):
+    """What chunks are chosen by, over several units and whoever computes them; a cut chunk at the end."""
+    q, k, _ = material(1, 2043, block=1024, heads=2 * group, kv_heads=2, dim=64, dtype=torch.float32)
+    k = as_rows(k, 64, rows)
+    keys = numbers(k, 64, torch.float32).transpose(1, 2).reshape(-1, 2, 64).double()
+    scores = torch.einsum("hd,mhd->hm", q[0].double(), keys.repeat_interleave(group, 1)) / 8
+    scores[:, 2043:] = -torch.inf
+    for chunk in (4, 64):
+        found = []
+        for threads in (1, 2, 3):
+            monkeypatch.setattr(torch, "get_num_threads", lambda threads=threads: threads)
+            found.append(CpuBackend(native=kernel).chunk_lse(q[0], k, length=2043, chunk=chunk))
+        assert torch.allclose(found[0].double(), scores.unflatten(1, (-1, chunk)).logsumexp(2), atol=1e-5)
+        assert torch.equal(found[0], found[1]) and torch.equal(found[0], found[2])
+
+
+def test_chunks_that_are_no_part_of_a_tile_are_torchs(kernel):
+    q, k, _ = material(1, 500, block=256, heads=4, kv_heads=2, dim=64, dtype=torch.float32)
+    found = (CpuBackend(native=one).chunk_lse(q[0], k, length=500, chunk=128) for one in (kernel, None))
+    assert torch.equal(*found)
 
 
 def test_openmp_of_llvm_and_intel_serves_too(kernel, monkeypatch):

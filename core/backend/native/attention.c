@@ -328,15 +328,35 @@ INLINE void attend_rows(const struct attention *a, const struct tile *tile, cons
     for (int at = 0; at < dim; at += SPAN) add_values(out, tile, at, weights, shrink, rows, dim, kind);
 }
 
-/* One unit: all queries of a KV head over at most UNIT keys of one block. */
-INLINE void attend_unit(const struct attention *a, int head, int unit, const int dim, const int kind) {
-    int rows = a->n * (a->heads / a->kv_heads);
-    int block = unit / units_per_block(a), inside = unit % units_per_block(a) * UNIT;
-    int64_t first = (int64_t)block * a->block_tokens + inside, end = first + UNIT;
-    int64_t block_end = (int64_t)(block + 1) * a->block_tokens;
+/* The keys of a unit, and where the first of them lies. */
+struct stretch { int64_t first, end, start; };
+
+static struct stretch keys_of_unit(const struct attention *a, int head, int unit) {
+    int64_t block = unit / units_per_block(a), inside = (int64_t)(unit % units_per_block(a)) * UNIT;
+    int64_t first = block * a->block_tokens + inside, end = first + UNIT;
+    int64_t block_end = (block + 1) * a->block_tokens;
     end = end > block_end ? block_end : end;
     end = end > a->length ? a->length : end;
     int64_t start = block * a->block_bytes + head * a->head_bytes + inside * a->row_bytes;
+    return (struct stretch){first, end, start};
+}
+
+/* The tile of a unit that begins with key `at`. */
+INLINE void take_tile(const struct attention *a, const struct stretch *keys, int64_t at, struct tile *tile,
+                      const int dim, const int kind) {
+    int64_t offset = keys->start + (at - keys->first) * a->row_bytes;
+    tile->row_bytes = a->row_bytes;
+    tile->first = at;
+    tile->count = (int)(keys->end - at < TILE ? keys->end - at : TILE);
+    tile->keys = a->k + offset;
+    tile->values = a->v + offset;
+    read_scales(tile, dim, kind);
+}
+
+/* One unit: all queries of a KV head over at most UNIT keys of one block. */
+INLINE void attend_unit(const struct attention *a, int head, int unit, const int dim, const int kind) {
+    int rows = a->n * (a->heads / a->kv_heads);
+    struct stretch keys = keys_of_unit(a, head, unit);
     for (int row = 0; row < rows; row++) {
         struct partial to = partial_of(a, head, unit, row);
         memset(to.out, 0, dim * sizeof(float));
@@ -346,14 +366,9 @@ INLINE void attend_unit(const struct attention *a, int head, int unit, const int
     struct spread few[FEW];
     for (int row = 0; row < rows && rows <= FEW; row++)
         spread_out(query_of(a, head, row), few + row, dim, kind);
-    struct tile tile = {.row_bytes = a->row_bytes};
-    for (int64_t at = first; at < end; at += TILE) {
-        int64_t offset = start + (at - first) * a->row_bytes;
-        tile.first = at;
-        tile.count = (int)(end - at < TILE ? end - at : TILE);
-        tile.keys = a->k + offset;
-        tile.values = a->v + offset;
-        read_scales(&tile, dim, kind);
+    struct tile tile;
+    for (int64_t at = keys.first; at < keys.end; at += TILE) {
+        take_tile(a, &keys, at, &tile, dim, kind);
         if (rows > FEW) turn_keys(&tile, dim, kind);
         int groups = (rows + ROWS - 1) / ROWS; /* of queries, as alike as can be */
         for (int row = 0; groups; groups--) {
@@ -387,6 +402,17 @@ static void join(const struct attention *a, int head) {
     }
 }
 
+/* `function` for the rows at hand: the size of a head and the kind of its numbers as constants. */
+#define BY_ROWS(function, ...)                                                           \
+    do {                                                                                 \
+        if (a->head_dim == 64 && a->kind == BF16) function(__VA_ARGS__, 64, BF16);       \
+        else if (a->head_dim == 128 && a->kind == BF16) function(__VA_ARGS__, 128, BF16); \
+        else if (a->head_dim == 64 && a->kind == INT8) function(__VA_ARGS__, 64, INT8);  \
+        else if (a->head_dim == 128 && a->kind == INT8) function(__VA_ARGS__, 128, INT8); \
+        else if (a->head_dim == 64) function(__VA_ARGS__, 64, FP32);                     \
+        else function(__VA_ARGS__, 128, FP32);                                           \
+    } while (0)
+
 static void work(void *given) {
     struct attention *a = given;
     int units = units_per_head(a);
@@ -394,15 +420,12 @@ static void work(void *given) {
         int next = __atomic_fetch_add(&a->next, 1, __ATOMIC_RELAXED);
         if (next >= units * a->kv_heads) return;
         int head = next % a->kv_heads, unit = next / a->kv_heads;
-        if (a->head_dim == 64 && a->kind == BF16) attend_unit(a, head, unit, 64, BF16);
-        else if (a->head_dim == 128 && a->kind == BF16) attend_unit(a, head, unit, 128, BF16);
-        else if (a->head_dim == 64 && a->kind == INT8) attend_unit(a, head, unit, 64, INT8);
-        else if (a->head_dim == 128 && a->kind == INT8) attend_unit(a, head, unit, 128, INT8);
-        else if (a->head_dim == 64) attend_unit(a, head, unit, 64, FP32);
-        else attend_unit(a, head, unit, 128, FP32);
+        BY_ROWS(attend_unit, a, head, unit);
         if (__atomic_add_fetch(&a->done[head], 1, __ATOMIC_ACQ_REL) == units) join(a, head);
     }
 }
+
+#include "chunks.h"
 
 #ifdef SOURCE
 EXPORT const char *source_sha256(void) { return SOURCE; }
@@ -414,3 +437,6 @@ EXPORT int64_t NAMED(scratch_floats, ISA)(const struct attention *a) {
 }
 
 EXPORT void NAMED(attend, ISA)(struct attention *a) { on_threads(&a->team, work, a); }
+
+/* Of one query, keys alone: `chunk_lse`. */
+EXPORT void NAMED(chunks, ISA)(struct attention *a) { on_threads(&a->team, work_on_chunks, a); }

@@ -14,6 +14,7 @@ from core.backend.native.library import Team, entry_points, library_path, loaded
 
 HEAD_DIMS = (64, 128)
 KINDS = {torch.float32: 0, torch.bfloat16: 1, CODES: 2}
+_TILE = 64  # keys; chunks are parts of it
 _MOST_KV_HEADS = 256
 
 
@@ -21,10 +22,10 @@ class AttentionCall(ctypes.Structure):
     """struct attention of attention.h."""
 
     _fields_ = [
-        *((name, ctypes.c_void_p) for name in ("q", "k", "v", "out", "lse", "scratch")),
-        *((name, ctypes.c_int64) for name in ("length", "block_bytes", "head_bytes", "row_bytes")),
+        *((name, ctypes.c_void_p) for name in ("q", "k", "v", "out", "lse", "scratch", "chunk_lse")),
+        *((name, ctypes.c_int64) for name in ("length", "chunks", "block_bytes", "head_bytes", "row_bytes")),
         *((name, ctypes.c_int32) for name in ("kind", "n", "heads", "kv_heads", "head_dim", "block_tokens")),
-        ("causal", ctypes.c_int32),
+        *((name, ctypes.c_int32) for name in ("causal", "chunk")),
         ("team", Team),
         ("before", ctypes.c_char * 64),
         ("next", ctypes.c_int32),
@@ -45,7 +46,8 @@ class NativeAttention:
         self._run: Callable[..., None] = getattr(library, f"attend_{instructions}")
         self.entry = ctypes.cast(self._run, ctypes.c_void_p).value
         self._scratch: Callable[..., int] = getattr(library, f"scratch_floats_{instructions}")
-        self._run.restype, self._scratch.restype = None, ctypes.c_int64
+        self._chunks: Callable[..., None] = getattr(library, f"chunks_{instructions}")
+        self._run.restype, self._chunks.restype, self._scratch.restype = None, None, ctypes.c_int64
         self._threads = entry_points(openmp) if openmp is not None else {}
 
     @staticmethod
@@ -96,6 +98,30 @@ class NativeAttention:
         call.scratch = scratch.data_ptr()
         self._run(ctypes.byref(call))
         return out, lse
+
+    @staticmethod
+    def takes_chunks(q: torch.Tensor, k: torch.Tensor, chunk: int) -> bool:
+        """Whether `chunk_lse` of q [heads, head_dim] is for this kernel."""
+        return NativeAttention.takes(q, k) and _TILE % chunk == 0 and k.shape[2] % chunk == 0
+
+    def chunk_lse(self, q: torch.Tensor, k: torch.Tensor, *, length: int, chunk: int) -> torch.Tensor:
+        """See Backend.chunk_lse."""
+        (blocks, kv_heads, block_tokens, _width), (heads, head_dim) = k.shape, q.shape
+        queries, chunks = q.float().contiguous(), blocks * block_tokens // chunk
+        found = queries.new_full((heads, chunks), -torch.inf)
+        call = AttentionCall(
+            q=queries.data_ptr(),
+            chunk_lse=found.data_ptr(),
+            heads=heads,
+            kv_heads=kv_heads,
+            head_dim=head_dim,
+            chunks=chunks,
+            chunk=chunk,
+            team=Team(threads=torch.get_num_threads(), **self._threads),
+        )
+        self.lay_out(call, k, k, n=1, length=length)
+        self._chunks(ctypes.byref(call))
+        return found
 
 
 def native_attention(cpu_flags: Collection[str]) -> NativeAttention | None:

@@ -1,0 +1,61 @@
+/* The log-sum-exp of one query's scores over each chunk of keys: attention without values, by which chunks
+   are chosen. Part of attention.c. */
+
+/* Of one query over `count` keys of a tile; a chunk's keys divide a tile. */
+INLINE void put_chunks(float *scores, int count, int chunk, float *to) {
+    vec top = filled(LEAST);
+    for (int j = count; j < TILE; j++) scores[j] = LEAST;
+    for (int j = 0; j < TILE; j += WIDTH) top = at_least(top, *(vec *)(scores + j));
+    float most = largest(top);
+    for (int j = 0; j < TILE; j += WIDTH) *(vec *)(scores + j) = exponential(*(vec *)(scores + j) - most);
+    for (int first = 0; first < count; first += chunk) {
+        float sum = 0;
+        for (int j = 0; j < chunk; j++) sum += scores[first + j];
+        to[first / chunk] = sum > 0 ? most + logarithm(sum) : -__builtin_inff();
+    }
+}
+
+/* Queries of one KV head from query `row` on, over one tile. */
+INLINE void chunk_rows(const struct attention *a, const struct tile *tile, const struct spread *few, int head,
+                       int row, const int rows, const int dim, const int kind) {
+    float scores[ROWS][TILE] __attribute__((aligned(LINE)));
+    const float *q[ROWS];
+    for (int r = 0; r < rows; r++) q[r] = query_of(a, head, row + r);
+    if (few) score_few(few, tile, scores, rows < FEW ? rows : FEW, dim, kind);
+    else for (int at = 0; at < tile->count; at += SPAN) score(q, tile, at, scores, rows, dim, kind);
+    for (int r = 0; r < rows; r++) {
+        int64_t query = (int64_t)head * (a->heads / a->kv_heads) + row + r;
+        float *to = a->chunk_lse + query * a->chunks + tile->first / a->chunk;
+        put_chunks(scores[r], tile->count, a->chunk, to);
+    }
+}
+
+INLINE void chunk_unit(const struct attention *a, int head, int unit, const int dim, const int kind) {
+    int rows = a->heads / a->kv_heads;
+    struct stretch keys = keys_of_unit(a, head, unit);
+    struct spread few[FEW];
+    for (int row = 0; row < rows && rows <= FEW; row++)
+        spread_out(query_of(a, head, row), few + row, dim, kind);
+    struct tile tile;
+    for (int64_t at = keys.first; at < keys.end; at += TILE) {
+        take_tile(a, &keys, at, &tile, dim, kind);
+        if (rows > FEW) turn_keys(&tile, dim, kind);
+        int groups = (rows + ROWS - 1) / ROWS;
+        for (int row = 0; groups; groups--) {
+            int many = (rows - row + groups - 1) / groups;
+#define CHUNKS_OF(many) chunk_rows(a, &tile, rows > FEW ? 0 : few, head, row, many, dim, kind)
+            WITH_CONSTANT(many, CHUNKS_OF)
+            row += many;
+        }
+    }
+}
+
+static void work_on_chunks(void *given) {
+    struct attention *a = given;
+    int units = units_per_head(a);
+    for (;;) {
+        int next = __atomic_fetch_add(&a->next, 1, __ATOMIC_RELAXED);
+        if (next >= units * a->kv_heads) return;
+        BY_ROWS(chunk_unit, a, next % a->kv_heads, next / a->kv_heads);
+    }
+}
