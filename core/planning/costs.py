@@ -52,7 +52,6 @@ CPU_KV_GB_PER_S_CORE = 10.0
 # FLOP/s of a core by what it has, the best first: long products, those of few rows, attention of few rows.
 # asimd: assumed, not measured
 CPU_FLOPS_CORE = {
-    "avx512_bf16": (250e9, 140e9, 100e9),
     "avx512f": (100e9, 140e9, 100e9),
     "avx2": (50e9, 80e9, 60e9),
     "asimd": (50e9, 30e9, 20e9),
