@@ -51,16 +51,20 @@ class LlamaModel:
         sizes = {"heads": config.heads, "kv_heads": config.kv_heads, "head_dim": config.head_dim}
         self._in_one = backend.in_one(layers, norm, **sizes, eps=config.norm_eps)
 
-    @cached_property
+    @property
     def drafting(self) -> LlamaModel:
         """The same weights for passes whose tokens the target verifies: few rows as quickly as the backend
         can, which may round them. This one, where it has nothing quicker.
         """
+        return self._coarse or self  # not kept: who holds himself is not gone when he is let go
+
+    @cached_property
+    def _coarse(self) -> LlamaModel | None:
         names = ("qkv", "out", "gate_up", "down")
         matrices = [getattr(layer, name) for layer in self._layers for name in names]
         found = self.backend.coarse([*matrices, self._head])
         if found is None:
-            return self
+            return None
         *found, head = found
         layers = [
             replace(layer, **dict(zip(names, found[4 * at : 4 * at + 4], strict=True)))

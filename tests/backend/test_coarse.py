@@ -4,6 +4,7 @@ drafts has them, and that nothing which decides what is said ever does.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
 
 import pytest
@@ -186,6 +187,15 @@ def test_where_nothing_is_quicker_there_is_one_model(kernel):
         build(*_plain(), CpuBackend(coarse=kernel), positions=64),
     ):
         assert model.drafting is model
+
+
+def test_a_model_that_is_let_go_is_gone_at_once(kernel):
+    """With its drafting one, or without: a card's memory is not to wait for Python to look for cycles."""
+    for coarse in (kernel, None):
+        model = made(coarse=coarse)
+        drafting, gone = weakref.ref(model.drafting), weakref.ref(model)
+        del model
+        assert gone() is None and drafting() is None
 
 
 def written(model: LlamaModel, prompt: list[int], mode: str, temperature: float) -> list[int]:

@@ -10,7 +10,7 @@ import torch
 from core.backend.cpu import CpuBackend
 from core.backend.native.attention import native_attention
 from core.backend.native.layers import native_layers
-from core.backend.native.products import native_products
+from core.backend.native.products import coarse_products, native_products
 from core.cache.full import FullKVCache
 from core.engine import Engine
 from core.hardware.cpu import cpu_flags
@@ -52,7 +52,8 @@ def compiled() -> dict[str, object]:
     """What CpuBackend takes of compiled kernels on this CPU."""
     flags = cpu_flags()
     native, products = native_attention(flags), native_products(flags)
-    return {"native": native, "products": products, "layers": native_layers(flags, native, products)}
+    layers = native_layers(flags, native, products)
+    return {"native": native, "products": products, "coarse": coarse_products(flags), "layers": layers}
 
 
 def low_precision(folder: Path, *, in_codes: bool) -> Engine:
