@@ -1,12 +1,13 @@
-"""How fast prompts are read: seconds and tokens per second by context, against the machine's matrix products,
-and what takes the time.
+"""How fast prompts are read: seconds and tokens per second by context, against the same products alone, and
+what takes the time.
 
     python benchmarks/prefill.py --book FILE [--contexts 1024,4096,8000,16000,32000] [--transformers]
     [--minutes 60] [--save prefill]
 
 The embedded model reads the first N tokens of a book; contexts beyond the native one are stretched by YaRN.
-Its FLOPs are those of the layers' matrices and of causal attention, counted once. The machine's rate is
-that of the widest product that prefill makes, a chunk by the MLP's matrix, alone, before and after.
+Its FLOPs are those of the layers' matrices and of causal attention, counted once. What they could take is
+measured alone, behind the prompt: a chunk by the model's own matrices, and the last chunk's attention in its
+own cache.
 --transformers lets transformers read the same prompt with the same weights before it. Finished contexts are
 kept (--state). Needs a quiet machine.
 """
@@ -14,6 +15,7 @@ kept (--state). Needs a quiet machine.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import sys
 import time
@@ -36,10 +38,11 @@ from benchmarks.cases import Cases  # noqa: E402
 from benchmarks.parts import Parts, timed_engine  # noqa: E402
 from benchmarks.passes import OutOfTime, read_anew  # noqa: E402
 from benchmarks.store import Table, save  # noqa: E402
-from core.backend.base import Backend  # noqa: E402
+from core.cache.full import FullKVCache  # noqa: E402
 from core.engine import Engine  # noqa: E402
 from core.model import catalogue  # noqa: E402
 from core.model.embedded import ensure_embedded  # noqa: E402
+from core.model.llama import Layer, LlamaModel  # noqa: E402
 from core.model.shapes import ModelShape  # noqa: E402
 from core.planning.plan import Plan  # noqa: E402
 
@@ -51,7 +54,8 @@ COLUMNS = (
     "seconds",
     "tokens per s",
     "TFLOP/s",
-    "matrix products, TFLOP/s",
+    "alone: matrices, TFLOP/s",
+    "attention, TFLOP/s",
     "share",
     "linear layers, s",
     "their share",
@@ -61,8 +65,9 @@ COLUMNS = (
     "transformers, s",
 )
 NOTE = (
-    "Shares are of the rate of the widest product that prefill makes, alone and in the same run: of all the "
-    "time, of the linear layers' and of attention's."
+    "Alone: a chunk by the model's own matrices and the last chunk's attention, behind the prompt. Shares: "
+    "what all products would take at these rates, of all the time; and of the linear layers' and of "
+    "attention's."
 )
 
 
@@ -95,11 +100,9 @@ def case(
     plan, settings = embedded.plan_for(folder, len(ids) + embedded.SPARE_TOKENS, dtype=options.dtype)
     found = {"transformers_s": _transformers_s(folder, plan, ids) if options.transformers else None}
     engine, parts = timed_engine(plan, settings, folder)
-    shape, rows = catalogue.find(folder.name).shape, plan.prefill_chunk_tokens
+    shape = catalogue.find(folder.name).shape
     prefill(engine, parts, shape, ids[:WARM])
-    before = matmul_flops(engine.model.backend, shape, rows=rows)
-    found |= prefill(engine, parts, shape, ids, out_of_time=out_of_time)
-    return {**found, "matmul_flops": max(before, matmul_flops(engine.model.backend, shape, rows=rows))}
+    return found | prefill(engine, parts, shape, ids, out_of_time=out_of_time)
 
 
 def prefill(
@@ -110,35 +113,66 @@ def prefill(
     *,
     out_of_time: Callable[[], bool] = lambda: False,
 ) -> dict[str, float]:
-    """Seconds of all, of linear layers and of attention, and the FLOPs of both. Raises OutOfTime."""
+    """Seconds of all, of linear layers and of attention, the FLOPs of both, and how many each does a second
+    alone. Raises OutOfTime.
+    """
     parts.reset()
     started = time.perf_counter()
     cache = read_anew(engine, ids, out_of_time=out_of_time)
     if cache.length < len(ids):
         raise OutOfTime
-    return {
+    found = {
         "seconds": time.perf_counter() - started,
         "linear_s": parts.seconds["linear"],
         "attention_s": parts.seconds["attention"],
         "linear_flops": len(ids) * shape.linear_flops_per_token,
         "attention_flops": shape.attention_flops(len(ids), 0),
     }
+    rows = min(len(ids), engine.plan.prefill_chunk_tokens)
+    with torch.inference_mode():
+        found["linear_rate"] = linear_rate(engine.model, shape, rows=rows)
+        found["attention_rate"] = attention_rate(engine.model, cache, shape, rows=rows)
+    return found
 
 
-def matmul_flops(backend: Backend, shape: ModelShape, *, rows: int) -> float:
-    """FLOP/s of `rows` rows by the MLP's gate and up matrices as the backend prepares them, the best of
-    REPEATS.
-    """
-    wide, hidden = 2 * shape.intermediate, shape.hidden
-    layer = backend.linear(torch.ones(wide, hidden), None)
-    x = torch.ones(rows, hidden, dtype=backend.dtype, device=backend.device)
+def linear_rate(model: LlamaModel, shape: ModelShape, *, rows: int) -> float:
+    """FLOP/s of `rows` rows by a layer's matrices, each the best of REPEATS, in turn with other layers'."""
+    widths = {
+        "qkv": shape.hidden,
+        "out": shape.heads * shape.head_dim,
+        "gate_up": shape.hidden,
+        "down": shape.intermediate,
+    }
+    x = torch.ones(rows, max(widths.values()), dtype=model.backend.dtype, device=model.backend.device)
+    seconds = sum(
+        _best(model, lambda layer, name=name, width=width: getattr(layer, name)(x[:, :width].contiguous()))
+        for name, width in widths.items()
+    )
+    return rows * shape.linear_flops_per_token / shape.layers / seconds
 
-    def seconds() -> float:
+
+def attention_rate(model: LlamaModel, cache: FullKVCache, shape: ModelShape, *, rows: int) -> float:
+    """FLOP/s of the last `rows` rows' attention to all that the cache holds, likewise."""
+    backend, store = model.backend, cache.store
+    q = torch.ones(rows, shape.heads, shape.head_dim, dtype=backend.dtype, device=backend.device)
+    order = iter(itertools.cycle(range(shape.layers)))
+
+    def attend(_layer: Layer) -> torch.Tensor:
+        at = next(order)
+        return backend.attend(q, store.k[at], store.v[at], length=cache.length, causal=True)
+
+    flops = shape.attention_flops(rows, cache.length - rows) / shape.layers
+    return flops / _best(model, attend)
+
+
+def _best(model: LlamaModel, run: Callable[[Layer], torch.Tensor]) -> float:
+    def seconds(layer: Layer) -> float:
         started = time.perf_counter()
-        layer(x)[0, 0].item()
+        run(layer).flatten()[0].item()
         return time.perf_counter() - started
 
-    return 2 * rows * wide * hidden / min(seconds() for _ in range(REPEATS))
+    layers = itertools.islice(itertools.cycle(model._layers), REPEATS)
+    return min(seconds(layer) for layer in layers)
 
 
 def _transformers_s(folder: Path, plan: Plan, ids: Sequence[int]) -> float:
@@ -160,19 +194,20 @@ def table(done: dict[str, dict[str, Any]]) -> Table:
 
 
 def _row(context: int, found: dict[str, Any]) -> tuple:
-    rate, seconds = found["matmul_flops"], found["seconds"]
-    linear, attention = found["linear_flops"], found["attention_flops"]
+    seconds, linear, attention = found["seconds"], found["linear_flops"], found["attention_flops"]
+    alone = linear / found["linear_rate"], attention / found["attention_rate"]
     return (
         context,
         seconds,
         context / seconds,
         (linear + attention) / seconds / 1e12,
-        rate / 1e12,
-        (linear + attention) / seconds / rate,
+        found["linear_rate"] / 1e12,
+        found["attention_rate"] / 1e12,
+        sum(alone) / seconds,
         found["linear_s"],
-        linear / found["linear_s"] / rate,
+        alone[0] / found["linear_s"],
         found["attention_s"],
-        attention / found["attention_s"] / rate,
+        alone[1] / found["attention_s"],
         seconds - found["linear_s"] - found["attention_s"],
         found["transformers_s"],
     )

@@ -9,6 +9,7 @@ from benchmarks import prefill
 from benchmarks.parts import Parts
 from benchmarks.passes import OutOfTime
 from core.backend.cpu import CpuBackend
+from core.backend.linear import FloatLinear
 from core.model.shapes import ModelShape
 from tests.tiny import VOCAB, engine, oracle, ours
 
@@ -55,20 +56,29 @@ def test_every_linear_layer_and_every_attention_is_timed_once():
     assert parts.seconds == {"linear": 2 * 4 + 1, "attention": 2}
 
 
-@pytest.mark.parametrize("storage", [torch.float32, torch.bfloat16], ids=str)
-def test_the_machine_s_rate_is_of_the_product_that_prefill_makes(storage: torch.dtype, monkeypatch):
-    """Another product than the model's own gave shares above 1: it was of another number format."""
-    backend, prepared, seen = CpuBackend(storage=storage), [], []
-    linear, product = backend.linear, torch.nn.functional.linear
-    monkeypatch.setattr(backend, "linear", lambda weight, *more: prepared.append(1) or linear(weight, *more))
+def test_the_rates_are_of_the_products_that_prefill_makes(monkeypatch):
+    """Other products than the model's own gave shares above 1: every matrix of a layer, as many rows as a
+    chunk, and attention of its last rows to all of the prompt.
+    """
+    ticks = iter(range(10_000))
+    monkeypatch.setattr(prefill.time, "perf_counter", lambda: float(next(ticks)))
+    _parts, made, shape = tiny()
+    model, rows = made.model, []
     monkeypatch.setattr(
-        torch.nn.functional,
-        "linear",
-        lambda x, weight, *more: seen.append((x.dtype, len(x))) or product(x, weight),
+        FloatLinear, "__call__", lambda self, x: rows.append(tuple(x.shape)) or x @ self.weight.t()
     )
-    shape = ModelShape.from_hf_config(oracle().config.to_dict())
-    assert prefill.matmul_flops(backend, shape, rows=64) > 0
-    assert prepared == [1] and set(seen) == {(torch.float32, 64)} and len(seen) == prefill.REPEATS
+    assert prefill.linear_rate(model, shape, rows=20) == 20 * 2 * shape.layer_parameters / 4
+    assert rows == [(20, width) for width in (32, 32, 32, shape.intermediate) for _ in range(prefill.REPEATS)]
+    cache, asked = prefill.read_anew(made, IDS), []
+    attend = type(model.backend).attend
+    monkeypatch.setattr(
+        type(model.backend),
+        "attend",
+        lambda self, q, k, v, **how: asked.append((len(q), how)) or attend(self, q, k, v, **how),
+    )
+    pairs = 20 * 180 + 20 * 21 // 2
+    assert prefill.attention_rate(model, cache, shape, rows=20) == 4 * pairs * 4 * 8
+    assert asked == [(20, {"length": 200, "causal": True})] * prefill.REPEATS
 
 
 def test_half_a_prompt_is_no_result():
@@ -79,16 +89,17 @@ def test_half_a_prompt_is_no_result():
 
 
 def test_shares_are_of_the_measured_rate():
-    """By hand: 6 and 2 GFLOP in 4 and 2 of 8 seconds on a machine of 2 GFLOP/s."""
+    """By hand: 6 and 2 GFLOP in 4 and 2 of 8 seconds, alone 2 and 4 GFLOP a second."""
     found = {
         "seconds": 8.0,
         "linear_s": 4.0,
         "attention_s": 2.0,
         "linear_flops": 6e9,
         "attention_flops": 2e9,
-        "matmul_flops": 2e9,
+        "linear_rate": 2e9,
+        "attention_rate": 4e9,
         "transformers_s": None,
     }
     (second, first) = prefill.table({"8000": found, "1000": found}).rows[::-1]
     assert (first[0], second[0]) == (1000, 8000)
-    assert first[1:] == (8.0, 125.0, 1e-3, 2e-3, 0.5, 4.0, 0.75, 2.0, 0.5, 2.0, None)
+    assert first[1:] == (8.0, 125.0, 1e-3, 2e-3, 4e-3, 3.5 / 8, 4.0, 0.75, 2.0, 0.25, 2.0, None)
