@@ -13,7 +13,7 @@ from core.assembly.engines import build_engine
 from core.backend.cpu import CpuBackend
 from core.backend.native.attention import native_attention
 from core.backend.native.layers import native_layers
-from core.backend.native.products import native_products
+from core.backend.native.products import coarse_products, native_products
 from core.cache.full import FullKVCache
 from core.config import MODES, Settings
 from core.conversation.reading import ReadingStyle
@@ -50,7 +50,7 @@ def require(flags: str) -> None:
 @dataclass(frozen=True)
 class Target:
     """The folder that stands for a GGUF, transformers' model with the file's own weights, decoded, and ours
-    with the same, for plain decoding over 8-bit rows, which transformers has not.
+    with the same, for plain decoding over rows of 16 and of 8 bits, which transformers has not.
     """
 
     folder: Path
@@ -102,14 +102,16 @@ def full(model: LlamaModel, capacity: int, rows: torch.dtype | None) -> FullKVCa
 
 def around(target: Target, flags: frozenset[str], where: str, rows: torch.dtype | None = None, **plan):
     """An engine of the target on the kernels for a CPU of these flags (none: on torch), its cache on the
-    device or half of it in host memory. Over rows of a type of their own, attention and whole layers are the
-    compiled ones, too.
+    device or half of it in host memory. Over rows of a type of their own, attention, whole layers and the
+    products of drafting passes, which round their inputs, are the compiled ones, too.
     """
     products, own = native_products(flags), {}
     if rows is not None:
         native = native_attention(flags)
         own = {"native": native, "layers": native_layers(flags, native, products)}
+        own["coarse"] = coarse_products(flags)
     model = load_model(target.folder, LateBackend(products=products, **own), positions=512)
+    assert (model.drafting is model) == (own.get("coarse") is None)
     caches = {
         "full": lambda capacity: full(model, capacity, rows),
         "offloaded": lambda capacity: offloaded(model, "one layer", capacity + 32, dtype=rows),
@@ -130,16 +132,17 @@ def test_every_mode_says_what_transformers_says_of_the_decoded_weights(target, f
     assert answers(around(target, KERNELS[flags], where), PROMPT, 16) == dict.fromkeys(MODES, want)
 
 
+@pytest.mark.parametrize("kv", KV)
 @pytest.mark.parametrize("where", ["full", "offloaded"])
 @pytest.mark.parametrize("flags", KERNELS)
-def test_every_mode_says_what_plain_decoding_over_8_bit_rows_says(target, flags, where):
-    """Codes of 4 and of 8 bits over codes: each token is the likeliest, or level with it by what the rounding
-    of a key that flips a code explains.
+def test_every_mode_says_what_plain_decoding_over_such_rows_says(target, flags, where, kv):
+    """Codes of 4 and of 8 bits over rows of 16 and of 8: each token is the likeliest, or level with it by
+    what the rounding of a key explains.
     """
     require(flags)
-    found = answers(around(target, KERNELS[flags], where, torch.int8), PROMPT, 16)
+    found = answers(around(target, KERNELS[flags], where, KV[kv]), PROMPT, 16)
     for mode in MODES:
-        law = torch.log_softmax(target.logits(found[mode], torch.int8), -1)
+        law = torch.log_softmax(target.logits(found[mode], KV[kv]), -1)
         chosen = law.gather(-1, torch.tensor(found[mode]).unsqueeze(-1)).squeeze(-1)
         behind = law.amax(-1) - chosen
         assert float(behind.max()) <= NEAR_TIE and int((behind > 0).sum()) <= 2, (mode, behind)
