@@ -8,7 +8,7 @@ import torch
 
 from core.assembly.room import kv_type, slack
 from core.backend.base import Backend
-from core.backend.compiled import ATTENTION, PRODUCTS
+from core.backend.compiled import ATTENTION, COARSE, PRODUCTS
 from core.backend.cpu import CpuBackend
 from core.backend.cuda import CudaBackend
 from core.backend.native.attention import native_attention
@@ -54,14 +54,15 @@ def cpu_backend(
     """This CPU with the compiled kernels that it has. See CpuBackend."""
     flags = cpu_flags()
     native, products = native_attention(flags), native_products(flags)
-    found = {ATTENTION: native, PRODUCTS: products}
+    coarse = coarse_products(flags) if products is not None else None
+    found = {ATTENTION: native, PRODUCTS: products, COARSE: coarse}
     return CpuBackend(
         dtype,
         storage=storage,
         threads=threads,
         native=native,
         products=products,
-        coarse=coarse_products(flags) if products is not None else None,
+        coarse=coarse,
         layers=native_layers(flags, native, products),
         refused=[name for name, kernel in found.items() if kernel is None],
     )

@@ -1,8 +1,9 @@
 """Facts about the compiled kernels that a plan rests on. No torch."""
 
-# names of those that may be refused by a card or a CPU, by which that is kept; attention to numbers is
-# compiled for the CPU alone
+# names of those that may be refused by a card or a CPU, by which that is kept; attention to numbers and
+# products with rounded inputs are compiled for the CPU alone
 PRODUCTS, CODED_KV, ATTENTION = "products with codes", "attention over codes", "attention"
+COARSE = "products with rounded inputs"
 OLDEST = (8, 0)  # compute capability they are compiled for
 DTYPES = ("bfloat16", "float16")
 HEAD_DIMS = (64, 128)  # of attention

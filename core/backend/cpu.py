@@ -57,7 +57,7 @@ class CpuBackend:
 
     `layers`: few rows through all layers in one call of these two; without it layer by layer.
 
-    `refused`: names of the first two (core.backend.compiled) that were looked for and do not serve here.
+    `refused`: names of the first three (core.backend.compiled) that were looked for and do not serve here.
     """
 
     name = "CPU"

@@ -16,7 +16,16 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from core.backend.compiled import ATTENTION, CODED_KV, DTYPES, HEAD_DIMS, INPUTS_STEP, OLDEST, PRODUCTS
+from core.backend.compiled import (
+    ATTENTION,
+    COARSE,
+    CODED_KV,
+    DTYPES,
+    HEAD_DIMS,
+    INPUTS_STEP,
+    OLDEST,
+    PRODUCTS,
+)
 from core.hardware.facts import Gpu, Hardware
 from core.model.shapes import CODED_ROWS, ModelShape
 from core.text.words import GB
@@ -57,7 +66,7 @@ CPU_FLOPS_CORE = {
     "asimd": (50e9, 30e9, 20e9),
     "": (15e9, 6e9, 6e9),
 }
-COARSE = 1.7  # times as fast: products of codes with rounded inputs, 1 to 6 rows (docs/LOG.md)
+COARSE_TIMES = 1.7  # as fast: products of codes with rounded inputs, 1 to 6 rows (docs/LOG.md)
 TORCH_ATTENTION = 0.7  # of the compiled kernel's rates, over rows of the numbers that are computed with
 CPU_GB_PER_S_LIMIT = 45.0  # dual-channel desktop memory
 PAGEABLE_SHARE = 0.5  # of the pinned copy rate
@@ -116,6 +125,7 @@ def cpu_speeds(hardware: Hardware, threads: int, dtype: str) -> Speeds:
     if "amx_bf16" in flags and dtype == "bfloat16":
         flops *= 2
     attends = runs_native(hardware, ATTENTION)
+    rounds = runs_native(hardware, PRODUCTS) and runs_native(hardware, COARSE)
     rate = 1.0 if attends else TORCH_ATTENTION
     return Speeds(
         weights=min(CPU_WEIGHT_GB_PER_S_CORE * threads, CPU_GB_PER_S_LIMIT) * GB,
@@ -125,7 +135,7 @@ def cpu_speeds(hardware: Hardware, threads: int, dtype: str) -> Speeds:
         linear_flops=flops,
         attention_flops=flops,
         layer_s=CPU_LAYER_S,
-        coarse=COARSE if runs_native(hardware, PRODUCTS) else 1.0,
+        coarse=COARSE_TIMES if rounds else 1.0,
         in_turns=True,
         decodes_weights=not runs_native(hardware, PRODUCTS),
         decodes_kv=not attends,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from core.backend.compiled import CODED_KV, HEAD_DIMS, PRODUCTS
+from core.backend.compiled import COARSE, CODED_KV, HEAD_DIMS, PRODUCTS
 from core.config import Settings
 from core.hardware.facts import Gpu, Hardware
 from core.model.shapes import ModelShape
@@ -20,7 +20,7 @@ def notes_for(
     """One sentence or two about each choice. `gpu`: the one that the plan is for."""
     found = (
         _where(plan, gpu),
-        _refused(hardware, gpu),
+        _refused(plan, hardware, gpu),
         _rounded(plan, settings),
         _weights(plan, gpu),
         _context(plan, settings, target),
@@ -51,9 +51,16 @@ def _where(plan: Plan, gpu: Gpu | None) -> str:
     )
 
 
-def _refused(hardware: Hardware, gpu: Gpu | None) -> str:
+def _refused(plan: Plan, hardware: Hardware, gpu: Gpu | None) -> str:
     if gpu is not None or not hardware.refused:
         return ""
+    if set(hardware.refused) == {COARSE}:
+        if plan.weights_kernel != "codes":
+            return ""  # numbers are multiplied exactly in every pass
+        return _(
+            "The compiled kernel for drafts does not work on this computer: they are computed as exactly as "
+            "answers, and the times are those it takes."
+        )
     return _(
         "A compiled kernel does not work on this computer: torch does its work, and the times are those it "
         "takes."

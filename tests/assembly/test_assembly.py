@@ -18,7 +18,7 @@ from core.assembly import models
 from core.assembly.engines import build_engine
 from core.assembly.room import Room
 from core.backend.base import Memory
-from core.backend.compiled import PRODUCTS
+from core.backend.compiled import COARSE, PRODUCTS
 from core.backend.cpu import CpuBackend
 from core.backend.native import products
 from core.cache.full import FullKVCache
@@ -188,11 +188,18 @@ def test_a_kernel_that_failed_its_trial_on_this_cpu_is_known_to_the_next_plan(
     with monkeypatch.context() as broken:
         broken.setattr(products, "_agrees", lambda kernel: False)
         assert started().expected_plain_tbt_ms == swift.expected_plain_tbt_ms  # nobody knew yet
-        assert Measurements(home).get(kernels_on(CPU))["refused"] == [PRODUCTS]
+        assert set(Measurements(home).get(kernels_on(CPU))["refused"]) == {PRODUCTS, COARSE}
         slow = started()
     assert slow.expected_plain_tbt_ms > swift.expected_plain_tbt_ms
     assert any("does not work on this computer" in note for note in slow.notes)
     assert not any("does not work on this computer" in note for note in swift.notes)
+    with monkeypatch.context() as broken:
+        broken.setattr(products, "_nearly_agrees", lambda kernel: False)
+        started()
+        assert Measurements(home).get(kernels_on(CPU))["refused"] == [COARSE]
+        slow_drafts = started()
+    assert slow_drafts.expected_plain_tbt_ms == swift.expected_plain_tbt_ms
+    assert any("kernel for drafts does not work" in note for note in slow_drafts.notes)
     started()
     again = started()
     assert (again.expected_plain_tbt_ms, again.dtype) == (swift.expected_plain_tbt_ms, swift.dtype)
