@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import replace
 
-from core.backend.compiled import CODED_KV, PRODUCTS
+from core.backend.compiled import ATTENTION, COARSE, CODED_KV, PRODUCTS
 from core.config import Settings
 from core.errors import PlanError
 from core.hardware.gpus import imagined_hardware
@@ -81,7 +81,8 @@ REFUSED_BEFORE = ("does not fit", "does not fit")  # all others of KERNEL_CASES
 
 def kernel_table() -> str:
     """What the planner expects of KERNEL_CASES where torch decodes codes and where the compiled kernels read
-    them, on Linux and on Windows, and what it said BEFORE. Without a card there is one way.
+    them, those of the card or, without one, those of the CPU, on Linux and on Windows; and what it said
+    BEFORE.
     """
     ways = ("before", "torch", "kernels")
     heading = ["Model", "Card", "Context", "KV cache", *(f"{way}, Linux" for way in ways)]
@@ -93,12 +94,13 @@ def kernel_table() -> str:
             found = {
                 system: [
                     _kernel_plan(name, card, system, settings, refused)
-                    for refused in ((PRODUCTS, CODED_KV), ())
+                    for refused in ((ATTENTION, COARSE, CODED_KV, PRODUCTS), ())
                 ]
                 for system in ("Linux", "Windows")
             }
             plans = [one for both in found.values() for one in both if one]
-            bits = " or ".join(sorted({f"{one.kv_bits} bits" for one in plans}, reverse=True))
+            widths = sorted({one.kv_bits for one in plans}, reverse=True)
+            bits = " or ".join(f"{width} bits" for width in widths)
             cells = [
                 cell
                 for then, now in zip(before, found.values(), strict=True)
@@ -113,7 +115,8 @@ def _kernel_plan(
     name: str, card: str | None, system: str, settings: Settings, refused: tuple[str, ...]
 ) -> Plan | None:
     machine = imagined_hardware(gpu=card, ram_gib=KV_RAM_GIB if card else NO_CARD_RAM_GIB, system=system)
-    machine = replace(machine, gpus=tuple(replace(gpu, refused=refused) for gpu in machine.gpus))
+    gpus = tuple(replace(gpu, refused=refused) for gpu in machine.gpus)
+    machine = replace(machine, gpus=gpus) if card else replace(machine, refused=refused)
     try:
         return plan(machine, settings, target=find(name).shape)
     except PlanError:
