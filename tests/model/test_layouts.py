@@ -12,9 +12,12 @@ from core.backend.cpu import CpuBackend
 from core.cache.full import FullKVCache
 from core.model import download as hub_client
 from core.model.download import download
+from core.model.gguf import read_header
 from core.model.loader import load_model
+from core.model.quantising import quantised
 from core.text.tokenizer import Tokenizer
 from tests.hub import serving
+from tests.model.test_quantising import checkpoint
 from tests.text.test_layouts import sentencepiece_folder
 from tests.text.test_tokenizer import make
 from tests.tiny import VOCAB, oracle
@@ -63,6 +66,20 @@ def older_config(folder: Path) -> None:
     path.write_text(json.dumps(config))
 
 
+def fetched(source: Path, monkeypatch: pytest.MonkeyPatch, *, pickled: bool) -> Path:
+    """Where the files of `source` lie after a download from a stand-in hub."""
+    from huggingface_hub import constants
+
+    monkeypatch.setattr(hub_client, "SPARE_BYTES", 0)
+    with serving() as (hub, url):
+        monkeypatch.setattr(constants, "ENDPOINT", url)
+        monkeypatch.setattr(
+            constants, "HUGGINGFACE_CO_URL_TEMPLATE", url + "/{repo_id}/resolve/{revision}/{filename}"
+        )
+        hub.files = {path.name: path.read_bytes() for path in source.iterdir()}
+        return download("someone/tiny", pickled=pickled)
+
+
 @pytest.mark.parametrize("tokenizer", ["sentencepiece", "fast"])
 @pytest.mark.parametrize(
     ("save", "rope", "older"),
@@ -77,8 +94,6 @@ def older_config(folder: Path) -> None:
 def test_from_the_hub_to_logits(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, save, rope, older, tokenizer
 ):
-    from huggingface_hub import constants
-
     reference = oracle(rope=rope)
     source = sentencepiece_folder(tmp_path / "repo") if tokenizer == "sentencepiece" else tmp_path / "repo"
     source.mkdir(exist_ok=True)
@@ -87,14 +102,7 @@ def test_from_the_hub_to_logits(
         older_config(source)
     if tokenizer == "fast":
         make()._backend.save_pretrained(source)
-    monkeypatch.setattr(hub_client, "SPARE_BYTES", 0)
-    with serving() as (hub, url):
-        monkeypatch.setattr(constants, "ENDPOINT", url)
-        monkeypatch.setattr(
-            constants, "HUGGINGFACE_CO_URL_TEMPLATE", url + "/{repo_id}/resolve/{revision}/{filename}"
-        )
-        hub.files = {path.name: path.read_bytes() for path in source.iterdir()}
-        folder = download("someone/tiny", pickled=save is sharded_bin)
+    folder = fetched(source, monkeypatch, pickled=save is sharded_bin)
     assert not list(folder.glob("*.bin"))
     text = "The keeper lit the lamp."
     assert Tokenizer.load(folder).decode(Tokenizer.load(folder).encode(text)).strip() == text
@@ -105,3 +113,21 @@ def test_from_the_hub_to_logits(
         got = model.forward(ids, FullKVCache(model.config.kv_shape, 256, model.backend, block_tokens=64))
         want = reference(torch.tensor([ids])).logits[0]
     assert float((got - want).abs().max()) < 1e-4 * float(want.abs().max())
+
+
+@pytest.mark.parametrize("kind", ["Q4_0", "Q8_0"])
+def test_a_pickled_checkpoint_is_rounded_as_any(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+):
+    """LWM ships as .bin alone: rounded it has the weights that its twin of safetensors has."""
+    twin, source = tmp_path / "twin", tmp_path / "repo"
+    source.mkdir()
+    model = checkpoint(twin)
+    sharded_bin(model, source)
+    make()._backend.save_pretrained(source)
+    files = []
+    for folder in (twin, fetched(source, monkeypatch, pickled=True)):
+        made = next(quantised(folder, kind, lambda *said: None).glob("*.gguf"))
+        header = read_header(made)
+        files.append({name: header.raw(name).tobytes() for name in header.tensors})
+    assert files[0] == files[1] and len(files[0]) == len(model.state_dict())

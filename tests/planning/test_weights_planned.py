@@ -66,6 +66,15 @@ def test_a_gguf_is_planned_by_what_its_codes_take():
     assert like.expected_plain_tbt_ms < numbers.expected_plain_tbt_ms
 
 
+@pytest.mark.parametrize("name", [name for name, entry in load().items() if entry.shape.coded_weights])
+def test_a_file_is_held_in_little_more_than_its_own_bytes(name: str):
+    """By the size that its publisher states: at most 1.15 times as many, though scales lie apart."""
+    entry = load()[name]
+    found = planned(imagined_hardware(ram_gib=64), name, context=4096)
+    (held,) = (line.bytes for line in found.budget if line.name == budget.WEIGHTS)
+    assert 0.95 * entry.download_bytes < held < 1.15 * entry.download_bytes
+
+
 def llama_8b_q4() -> ModelShape:
     return in_format(load()["Llama-3.1-8B-Instruct"].shape, "Llama-3.1-8B-Instruct", "Q4_K_M")
 
