@@ -43,7 +43,7 @@ from benchmarks.reading.run import Program, figures  # noqa: E402
 from benchmarks.store import Table, save  # noqa: E402
 from core.backend.cpu import CpuBackend  # noqa: E402
 from core.backend.native.attention import native_attention  # noqa: E402
-from core.backend.native.products import native_products  # noqa: E402
+from core.backend.native.products import coarse_products, native_products  # noqa: E402
 from core.cache.full import FullKVCache  # noqa: E402
 from core.cache.retrieval import RetrievalKVCache  # noqa: E402
 from core.decoding import forced  # noqa: E402
@@ -122,10 +122,11 @@ def file_of(kind: str, folder: Path, shape: str = "its own") -> Path:
     return made if kind == files.SIXTEEN else files.quantised_by_llama_cpp(made, kind)
 
 
-def loaded(file: Path, dtype: torch.dtype, positions: int, kind: type[CpuBackend] = CpuBackend) -> LlamaModel:
-    """The model in the file, on the compiled kernels where this CPU has them."""
+def loaded(file: Path, dtype: torch.dtype, positions: int) -> LlamaModel:
+    """The model in the file, on the compiled kernels where this CPU has them, those for drafts among them."""
     flags = cpu_flags()
-    backend = CpuBackend(dtype, native=native_attention(flags), products=native_products(flags))
+    kernels = {"products": native_products(flags), "coarse": coarse_products(flags)}
+    backend = CpuBackend(dtype, native=native_attention(flags), **kernels)
     return load_model(opened(file), backend, positions=positions)
 
 
