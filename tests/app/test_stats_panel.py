@@ -8,7 +8,11 @@ from dataclasses import replace
 import pytest
 
 from app.stats_panel import panel_html, plan_html
+from core.config import Settings
 from core.events import Acceptance, Stats, Verified
+from core.hardware.gpus import imagined_hardware
+from core.model.catalogue import find
+from core.planning.planner import plan
 
 STATS = Stats(
     mode="triforce",
@@ -252,3 +256,17 @@ def test_the_plan_names_the_model_that_was_taught():
     html = plan_html({"layers": 30}, model="SmolLM2-135M-Instruct")
     assert "SmolLM2 135M Instruct, taught to read" in html
     assert "taught to read" not in plan_html({"layers": 30}, model="Llama-3.1-8B-Instruct")
+
+
+def test_the_panel_says_what_answers_are_exact_for():
+    """A file of 4 bits is another model than the one it was made of, and so is a rounded cache: whoever reads
+    an answer, or a plan as JSON, must see which.
+    """
+    name = "Meta-Llama-3.1-8B-Instruct-Q4_K_M"
+    machine, shape = imagined_hardware(gpu="RTX 4090", ram_gib=64), find(name).shape
+    for bits in (16, 8):
+        made = plan(machine, Settings(context_tokens=8192, kv=bits), target=shape).to_json()
+        assert (made["weights_bits"], made["kv_bits"]) == (4, bits)
+        html = plan_html(made, model=name)
+        assert "Exact for" in html and made["exact_for"] in html
+        assert made["exact_for"].endswith(f", 4-bit weights (Q4_K_M), {bits}-bit KV cache")
