@@ -174,6 +174,27 @@ def test_plan_for_an_imagined_machine(capsys: pytest.CaptureFixture[str]):
     assert "VRAM" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("options", "bits", "exact_for"),
+    [
+        ([], (16, 16), "Llama 3.1 8B Instruct, 16-bit weights, 16-bit KV cache"),
+        (["--weights", "4"], (4, 16), "Llama 3.1 8B Instruct, 4-bit weights (Q4_0), 16-bit KV cache"),
+        (
+            ["--weights", "8", "--kv", "8"],
+            (8, 8),
+            "Llama 3.1 8B Instruct, 8-bit weights (Q8_0), 8-bit KV cache",
+        ),
+    ],
+)
+def test_the_formats_of_a_plan_are_asked_for_and_named(options, bits, exact_for, capsys):
+    """One option away from 16 bits, and back: whoever plans must see which model answers are exact for."""
+    machine = ["--gpu", "RTX 4090", "--ram", "64", "--os", "linux", "--json"]
+    asked = ["plan", "--model", "Llama-3.1-8B-Instruct", "--context", "8192", *machine, *options]
+    assert cli.main(asked) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["weights_bits"], found["kv_bits"], found["exact_for"]) == (*bits, exact_for)
+
+
 def test_models_are_listed(capsys: pytest.CaptureFixture[str]):
     assert cli.main(["models", "--json"]) == 0
     listed = json.loads(capsys.readouterr().out)
