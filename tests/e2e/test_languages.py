@@ -25,9 +25,16 @@ OVER = """() => {
     pen.font = style.font;
     const room = one.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight);
     return pen.measureText(one.placeholder).width > room + 1; });
+  const cramped = (one) => {
+    const box = one.closest("#instructions"), now = one.getBoundingClientRect().width;
+    box.style.flex = "none";
+    const whole = one.getBoundingClientRect().width;
+    box.style.flex = "";
+    return whole > now + 0.01; };
+  const short = shown(".own:not(.own-some) > summary").filter(cramped);
   const told = (one) => `${one.tagName} ${one.className} ${one.innerText || one.placeholder}`;
   return [document.documentElement.scrollWidth > innerWidth && "the page",
-    ...[...wide, ...high, ...cut].map(told)].filter(Boolean); }"""
+    ...[...wide, ...high, ...cut, ...short].map(told)].filter(Boolean); }"""
 
 
 def read(page, drop, sample) -> None:
@@ -66,7 +73,8 @@ def test_language_changes_without_a_restart(serve, open_page, drop, sample):
 @pytest.mark.parametrize("code", ["en", "de", "zh"])
 def test_long_words_break_no_layout(serve, open_page, drop, sample, code: str):
     """German labels are a third longer than English ones."""
-    url = serve(FakeRuntime(pace=0.001, parts=3))
+    fake = FakeRuntime(pace=0.001, parts=3)
+    url = serve(fake)
     serve.desk.choose("language", code)
     serve.desk.models.start()
     page = open_page(url)
@@ -82,6 +90,10 @@ def test_long_words_break_no_layout(serve, open_page, drop, sample, code: str):
     page.click("#tab-reader")
     page.wait_for_selector("#reader p[data-offset]")
     assert page.evaluate(OVER) == [], "beside the open book, the shelf is at its narrowest"
+    fake.reading = "passages"
+    page.select_option("#ways select[data-act=fit]", "passages")
+    page.wait_for_selector("#meter .meter-words:not(:has(b))")
+    assert page.evaluate(OVER) == [], "a sentence in place of the meter leaves its neighbours whole"
 
 
 INSIDE = """() => [...document.querySelectorAll("#reader p")]
