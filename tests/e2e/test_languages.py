@@ -32,9 +32,14 @@ OVER = """() => {
     box.style.flex = "";
     return whole > now + 0.01; };
   const short = shown(".own:not(.own-some) > summary").filter(cramped);
+  const chosen = shown(".choices select").filter((one) => {
+    const style = getComputedStyle(one), arrow = 20;
+    pen.font = style.font;
+    const room = one.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight) - arrow;
+    return pen.measureText(one.selectedOptions[0].text).width > room; });
   const told = (one) => `${one.tagName} ${one.className} ${one.innerText || one.placeholder}`;
   return [document.documentElement.scrollWidth > innerWidth && "the page",
-    ...[...wide, ...high, ...cut, ...short].map(told)].filter(Boolean); }"""
+    ...[...wide, ...high, ...cut, ...short, ...chosen].map(told)].filter(Boolean); }"""
 
 
 def read(page, drop, sample) -> None:
@@ -94,6 +99,9 @@ def test_long_words_break_no_layout(serve, open_page, drop, sample, code: str):
     page.select_option("#ways select[data-act=fit]", "passages")
     page.wait_for_selector("#meter .meter-words:not(:has(b))")
     assert page.evaluate(OVER) == [], "a sentence in place of the meter leaves its neighbours whole"
+    page.set_viewport_size({"width": 900, "height": 800})
+    page.wait_for_timeout(200)
+    assert page.evaluate(OVER) == [], "beside the open book in half a screen"
 
 
 INSIDE = """() => [...document.querySelectorAll("#reader p")]
