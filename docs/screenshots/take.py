@@ -37,8 +37,8 @@ FLAGS = (
 )
 PATIENCE_MS = 600_000
 COMMONEST = 96  # of 256 colours
-# (width, height, zoom): a telephone's window, and one of 1280 x 800 at 200 %
-SMALL = {"narrow": (390, 844, 1), "zoomed": (640, 400, 2)}
+# (width, height, zoom): a telephone's window, one of 1280 x 800 at 200 %, half a screen, and a large screen
+WINDOWS = {"narrow": (390, 844, 1), "zoomed": (640, 400, 2), "middle": (900, 800, 1), "wide": (1920, 1080, 1)}
 READ_SO_FAR = "Number(document.querySelector('#prefill-box [aria-valuenow]')?.ariaValueNow ?? 0) > 25"
 
 
@@ -117,27 +117,27 @@ def sit_through(page: Page) -> None:
     take(page, "summary-dark")
 
 
-def in_small_windows(browser: Browser, page: Page) -> None:
-    """What `page` shows, and the place of its first mark, in windows that have room for one column."""
+def in_other_windows(browser: Browser, page: Page) -> None:
+    """What `page` shows, and the place of its first mark, in windows of other sizes."""
     page.click('[data-theme-choice="light"]')
     entered, address = page.context.storage_state(), page.url
     page.close()
-    for name, (width, height, zoom) in SMALL.items():
+    for name, (width, height, zoom) in WINDOWS.items():
         context = browser.new_context(
             viewport={"width": width, "height": height},
             device_scale_factor=zoom,
             color_scheme="light",
             storage_state=entered,
         )
-        small = context.new_page()
-        small.set_default_timeout(PATIENCE_MS)
-        small.goto(address)
-        small.wait_for_selector("#turns .answer footer")
-        small.evaluate("[...document.querySelectorAll('.bubble')].at(-1).scrollIntoView({ block: 'center' })")
-        take(small, name)
-        small.click("#turns .answer:last-child .text [data-act=cite] >> nth=0")
-        small.wait_for_selector("#reader mark")
-        take(small, f"{name}-place")
+        other = context.new_page()
+        other.set_default_timeout(PATIENCE_MS)
+        other.goto(address)
+        other.wait_for_selector("#turns .answer footer")
+        other.evaluate("[...document.querySelectorAll('.bubble')].at(-1).scrollIntoView({ block: 'center' })")
+        take(other, name)
+        other.click("#turns .answer:last-child .text [data-act=cite] >> nth=0")
+        other.wait_for_selector("#reader mark")
+        take(other, f"{name}-place")
         context.close()
 
 
@@ -172,7 +172,7 @@ def in_english(browser: Browser, address: str) -> None:
     page.set_default_timeout(PATIENCE_MS)
     page.goto(address)
     sit_through(page)
-    in_small_windows(browser, page)
+    in_other_windows(browser, page)
 
 
 if __name__ == "__main__":
