@@ -39,6 +39,10 @@ def test_conversations_are_named_deleted_and_brought_back(serve, open_page, drop
     page.click("[data-act=undo]")
     page.wait_for_selector(".talks [data-act=talk]:has-text('Clocks and keepers')")
     page.wait_for_selector("#turns .bubble:has-text('Who keeps the clocks?')")
+    page.click("#talkbar [data-act=clear]")  # the one that is open, from above it
+    page.wait_for_selector(".talks li", state="detached")
+    page.click("[data-act=undo]")
+    page.wait_for_selector("#turns .bubble:has-text('Who keeps the clocks?')")
 
 
 def test_many_conversations_about_one_book_and_the_pinned_one_first(serve, open_page, drop, sample):

@@ -6,9 +6,11 @@ import os
 
 import pytest
 
+import app.main
 from app.closing import LastTab
 from core import paths
 from core.cache.disk import SnapshotFolder
+from installer.login import LoginEntry
 from tests.app.fake_runtime import SUMMARY, FakeRuntime, wait_until
 
 pytestmark = pytest.mark.e2e
@@ -209,3 +211,38 @@ def test_the_data_folder_is_moved_on_a_yes(serve, open_page, drop, sample, monke
     wait_until(lambda: moved)
     assert paths.data_dir() == tmp_path / "drive"
     assert len(list((tmp_path / "drive" / "books").iterdir())) == 1
+
+
+def test_a_folder_that_others_can_read_is_said_before_anything_is_moved(
+    serve, open_page, monkeypatch, tmp_path
+):
+    monkeypatch.setattr(paths, "default_dir", lambda: tmp_path / "system")
+    monkeypatch.delenv("TRIFORCE_HOME")
+    monkeypatch.setattr("app.moving._open_to_others", lambda _folder: True)
+    page = open_page(serve(FakeRuntime()))
+    page.on("dialog", lambda dialog: dialog.accept(str(tmp_path / "drive")))
+    page.click(OPEN)
+    page.click("[data-act=move-data]")
+    page.wait_for_selector(".moving:has-text('Other users of this computer')")
+    page.keyboard.press("Escape")
+    page.click("[data-act=decline-move]")
+    page.wait_for_selector(".moving", state="detached")
+    assert paths.data_dir() == tmp_path / "system" and not any((tmp_path / "drive").glob("*"))
+
+
+def test_starting_at_login_is_offered_off_and_taken_back(serve, open_page, monkeypatch, tmp_path):
+    """By the entry itself, in a folder of the test's own."""
+    entry = LoginEntry(tmp_path, platform="linux", environ={"XDG_CONFIG_HOME": str(tmp_path)})
+    monkeypatch.setattr(app.main, "LoginEntry", lambda _root: entry)
+    page = open_page(serve(FakeRuntime()))
+    app.main._follow_login(serve.desk.preferences)
+    page.click(OPEN)
+    page.evaluate("document.querySelector('#set-start_at_login').closest('details').open = true")
+    row = ".setting:has(#set-start_at_login)"
+    assert "default" in page.inner_text(f"{row} .setting-from") and not entry.is_on()
+    page.select_option("#set-start_at_login", "true")
+    page.wait_for_selector(f"{row} .setting-from:has-text('set here')")
+    assert "Exec=" in entry.path.read_text(encoding="utf-8")
+    page.click(f"{row} [data-act=reset]")
+    page.wait_for_selector(f"{row} .setting-from:has-text('default')")
+    assert not entry.is_on()
