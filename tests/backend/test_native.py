@@ -61,6 +61,26 @@ def test_a_row_among_many_has_the_bits_it_has_alone(kernel, n, length, block):
         assert torch.equal(alone[0], out[row]) and torch.equal(own_lse[0], lse[row])
 
 
+@pytest.mark.parametrize("dim", [64, 128])
+@pytest.mark.parametrize("rows", [torch.float32, torch.bfloat16, CODES], ids=str)
+def test_so_it_has_among_any_number_of_queries(kernel, rows, dim):
+    """Few read keys as they lie, others turned keys, up to twelve at once, more in groups: all alike, and
+    near the definition.
+    """
+    for n in range(1, 28):
+        length = 150 + n
+        q, k, v = material(n, length, block=128, heads=1, kv_heads=1, dim=dim, dtype=torch.float32)
+        held = [as_rows(part, dim, rows) for part in (k, v)]
+        out, lse = kernel.attend(q, *held, length=length, causal=True)
+        want, want_lse = dense(q, *(numbers(part, dim, torch.float32) for part in held), length, True)
+        assert torch.allclose(out.double(), want, atol=5e-6), n
+        assert torch.allclose(lse.double(), want_lse, atol=5e-6), n
+        for row in {0, n // 2, n - 1}:
+            seen = length - n + row + 1
+            alone, own_lse = kernel.attend(q[row : row + 1], *held, length=seen, causal=True)
+            assert torch.equal(alone[0], out[row]) and torch.equal(own_lse[0], lse[row]), (n, row)
+
+
 def test_threads_do_not_change_the_bits(kernel, monkeypatch):
     """Units are joined in their order, whoever computed them."""
     q, k, v = material(4, 5000, block=512, heads=9, kv_heads=3, dim=64, dtype=torch.bfloat16)

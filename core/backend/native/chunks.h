@@ -19,10 +19,11 @@ INLINE void put_chunks(float *scores, int count, int chunk, float *to) {
 INLINE void chunk_rows(const struct attention *a, const struct tile *tile, const struct spread *few, int head,
                        int row, const int rows, const int dim, const int kind) {
     float scores[ROWS][TILE] __attribute__((aligned(LINE)));
-    const float *q[ROWS];
-    for (int r = 0; r < rows; r++) q[r] = query_of(a, head, row + r);
+    float q[ROWS * MOST_DIM];
+    for (int r = 0; r < rows && !few; r++) take_query(a, head, row + r, q + r * dim, dim);
     if (few) score_few(few, tile, scores, rows < FEW ? rows : FEW, dim, kind);
-    else for (int at = 0; at < tile->count; at += SPAN) score(q, tile, at, scores, rows, dim, kind);
+    else for (int at = 0; at < tile->count; at += SPAN(rows))
+        score(q, dim, tile, at, scores, rows, dim, kind);
     for (int r = 0; r < rows; r++) {
         int64_t query = (int64_t)head * (a->heads / a->kv_heads) + row + r;
         float *to = a->chunk_lse + query * a->chunks + tile->first / a->chunk;
@@ -34,8 +35,11 @@ INLINE void chunk_unit(const struct attention *a, int head, int unit, const int 
     int rows = a->heads / a->kv_heads;
     struct stretch keys = keys_of_unit(a, head, unit);
     struct spread few[FEW];
-    for (int row = 0; row < rows && rows <= FEW; row++)
-        spread_out(query_of(a, head, row), few + row, dim, kind);
+    for (int row = 0; row < rows && rows <= FEW; row++) {
+        float q[MOST_DIM];
+        take_query(a, head, row, q, dim);
+        spread_out(q, few + row, dim, kind);
+    }
     struct tile tile;
     for (int64_t at = keys.first; at < keys.end; at += TILE) {
         take_tile(a, &keys, at, &tile, dim, kind);
@@ -43,8 +47,9 @@ INLINE void chunk_unit(const struct attention *a, int head, int unit, const int 
         int groups = (rows + ROWS - 1) / ROWS;
         for (int row = 0; groups; groups--) {
             int many = (rows - row + groups - 1) / groups;
-#define CHUNKS_OF(many) chunk_rows(a, &tile, rows > FEW ? 0 : few, head, row, many, dim, kind)
-            WITH_CONSTANT(many, CHUNKS_OF)
+#define CHUNKS_OF(many) \
+    chunk_rows(a, &tile, many > FEW || rows > FEW ? 0 : few, head, row, many, dim, kind)
+            WITH_CONSTANT_ROWS(many, CHUNKS_OF)
             row += many;
         }
     }
@@ -52,10 +57,7 @@ INLINE void chunk_unit(const struct attention *a, int head, int unit, const int 
 
 static void work_on_chunks(void *given) {
     struct attention *a = given;
-    int units = units_per_head(a);
-    for (;;) {
-        int next = __atomic_fetch_add(&a->next, 1, __ATOMIC_RELAXED);
-        if (next >= units * a->kv_heads) return;
-        BY_ROWS(chunk_unit, a, next % a->kv_heads, next / a->kv_heads);
-    }
+    for (int first, many; (many = take_units(a, &first));)
+        for (int next = first; next < first + many; next++)
+            BY_ROWS(chunk_unit, a, next % a->kv_heads, next / a->kv_heads);
 }
