@@ -57,11 +57,11 @@ GPU_LAYER_S = 0.0001
 # two, and through products of 4 million weights on one, by either instruction set (docs/LOG.md).
 CPU_LAYER_S = 0.0001
 CPU_WEIGHT_GB_PER_S_CORE = 10.0
-CPU_KV_GB_PER_S_CORE = 10.0
+CPU_KV_GB_PER_S_CORE = 13.0
 # FLOP/s of a core by what it has, the best first: long products, those of few rows, attention of few rows.
 # asimd: assumed, not measured
 CPU_FLOPS_CORE = {
-    "avx512f": (100e9, 140e9, 100e9),
+    "avx512f": (100e9, 140e9, 130e9),
     "avx2": (50e9, 80e9, 60e9),
     "asimd": (50e9, 30e9, 20e9),
     "": (15e9, 6e9, 6e9),
