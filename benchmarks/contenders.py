@@ -40,7 +40,8 @@ OURS = {  # row -> mode, temperature
     "ours, TriForce, T 0.6": ("triforce", 0.6),
     "ours, TriForce, T 1": ("triforce", 1.0),
 }
-BY_PART, LOOKUP = "ours, by part", "llama.cpp, prompt lookup"
+BY_PART, LOOKUP, FLASH = "ours, by part", "llama.cpp, prompt lookup", "llama.cpp, flash attention"
+LLAMA_BATCH = 512  # tokens it reads at once, in all and as one product (n_batch, n_ubatch): its own default
 CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}  # cpu: of all threads
 LINUX = sys.platform == "linux"  # elsewhere psutil does not tell pages of files apart
 
@@ -105,7 +106,9 @@ def memory() -> dict[str, float]:
     return {"resident_mb": held.rss / 1e6, "of_files_mb": held.shared / 1e6 if LINUX else 0.0}
 
 
-def _llama_cpp(setup: Setup, *, lookup: bool = False) -> dict[str, Run]:
+def _llama_cpp(
+    setup: Setup, *, name: str = "llama.cpp", lookup: bool = False, flash: bool = False
+) -> dict[str, Run]:
     from llama_cpp import LLAMA_ROPE_SCALING_TYPE_YARN, Llama
     from llama_cpp.llama_speculative import LlamaPromptLookupDecoding
 
@@ -124,6 +127,9 @@ def _llama_cpp(setup: Setup, *, lookup: bool = False) -> dict[str, Run]:
         n_ctx=plan.context_tokens,
         n_threads=plan.threads,
         n_threads_batch=plan.threads,
+        n_batch=LLAMA_BATCH,
+        n_ubatch=LLAMA_BATCH,
+        flash_attn=flash,
         verbose=False,
         # its drafts are judged by rows that it would not keep otherwise
         n_gpu_layers=0,
@@ -136,7 +142,7 @@ def _llama_cpp(setup: Setup, *, lookup: bool = False) -> dict[str, Run]:
         said = model.generate(ids, temp=0.0, repeat_penalty=1.0)
         return timed(said, count, eos={model.token_eos()}, clock=setup.clock)
 
-    return {LOOKUP if lookup else "llama.cpp": answer}
+    return {name: answer}
 
 
 def timed(
@@ -276,9 +282,13 @@ class Peer:
 
 # transformers and ours are neighbours: their prefill takes about as long, and a machine's speed drifts
 PEERS = {
-    "llama.cpp": Peer("llama_cpp", "plain", _llama_cpp),
+    "llama.cpp": Peer("llama_cpp", f"plain, flash attention off, batches of {LLAMA_BATCH}", _llama_cpp),
+    FLASH: Peer("llama_cpp", "plain, its flash attention on", partial(_llama_cpp, name=FLASH, flash=True)),
     LOOKUP: Peer(
-        "llama_cpp", "its own n-gram drafts of up to 10 tokens", partial(_llama_cpp, lookup=True), turns=1
+        "llama_cpp",
+        "its own n-gram drafts of up to 10 tokens",
+        partial(_llama_cpp, name=LOOKUP, lookup=True),
+        turns=1,
     ),
     "transformers, prompt lookup": Peer(
         "transformers",

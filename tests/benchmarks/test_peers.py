@@ -9,6 +9,7 @@ import sys
 from argparse import Namespace
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 
 import pytest
 import torch
@@ -18,6 +19,7 @@ from benchmarks import contenders, peers, transformers_peer
 from benchmarks.parts import Parts
 from core.backend.cpu import CpuBackend
 from core.cache.full import FullKVCache
+from core.config import Settings
 from core.model.config import load_config
 from core.model.loader import Weights, build
 from tests.tiny import PLAN, VOCAB, engine, oracle, ours
@@ -58,6 +60,23 @@ def test_tables_of_a_run():
     assert "llama.cpp, prompt lookup at 1024: it ended with code 1." in varied.notes
     assert against.rows == ((1024, "llama.cpp", 2.0, 0.5, 0.7, None, None),)
     assert gap.rows == ((1024, 20.0, 5.0, 3.0, 28.0, 14.0, 14.0),)
+
+
+@pytest.mark.parametrize(("peer", "flash"), [("llama.cpp", False), ("llama.cpp, flash attention", True)])
+def test_llama_cpp_is_tried_with_its_flash_attention_and_without(peer, flash, monkeypatch):
+    """Under a row of its own, with the plan's threads and its own default of a batch."""
+    told = {}
+    package, speculative = ModuleType("llama_cpp"), ModuleType("llama_cpp.llama_speculative")
+    package.LLAMA_ROPE_SCALING_TYPE_YARN, package.Llama = 2, lambda file, **named: told.update(named)
+    speculative.LlamaPromptLookupDecoding = None
+    monkeypatch.setitem(sys.modules, "llama_cpp", package)
+    monkeypatch.setitem(sys.modules, "llama_cpp.llama_speculative", speculative)
+    plan = SimpleNamespace(context_stretch=2.0, context_tokens=1000, threads=3)
+    setup = contenders.Setup(Path(), Path("x.gguf"), Path(), plan, Settings())
+    assert list(contenders.PEERS[peer].rows(setup)) == [peer]
+    assert (told["flash_attn"], told["n_threads"], told["n_threads_batch"]) == (flash, 3, 3)
+    assert (told["n_batch"], told["n_ubatch"], told["draft_model"]) == (512, 512, None)
+    assert (told["rope_freq_scale"], told["yarn_orig_ctx"]) == (0.5, 500)
 
 
 def test_tokens_that_come_at_once_share_a_round():
