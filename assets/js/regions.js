@@ -37,6 +37,7 @@
   const show = (region, [stay, ...blocks]) => {
     const counts = (sizes.get(region) ?? []).slice(0, stay);
     const nodes = counts.reduce((sum, count) => sum + count, 0);
+    const asked = region.querySelector("[role=alertdialog]"), within = asked?.contains(document.activeElement);
     const refocus = focused(region), unfolded = [...region.querySelectorAll("details")].map((part) => part.open);
     while (region.childNodes.length > nodes) region.lastChild.remove();
     for (const html of blocks) {
@@ -49,6 +50,10 @@
     region.querySelectorAll("details").forEach((part, at) => { part.open ||= Boolean(unfolded[at]); });
     for (const part of region.querySelectorAll("details[data-fold]")) part.open = !folded(part.dataset.fold);
     refocus();
+    const asks = region.querySelector("[role=alertdialog]");
+    // itself, not its first button: nobody has read it yet
+    if (asks && (!asked || within) && !asks.contains(document.activeElement)) asks.focus();
+    if (within && !asks) document.querySelector("#question textarea")?.focus();
   };
 
   // what is being typed outlives the page: one that loads itself anew, one reloaded by hand, one whose app has died
