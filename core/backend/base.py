@@ -55,13 +55,15 @@ class InOne(Protocol):
         k: torch.Tensor,
         v: torch.Tensor,
         start: int,
+        sums: Sums | None = None,
     ) -> tuple[torch.Tensor, torch.Tensor] | None:
         """x [n, hidden] through all layers over the first `start` rows of a cache, which get the n rows of
         this pass behind them. A row among many gets the bits it gets alone.
 
         cos and signed sin [n, 1, head_dim]; k, v [layers, blocks, kv_heads, block_tokens, width]. Returns
         what the last norm gives, fp32 [n, hidden], and the rotated queries, fp32 [layers, n, heads,
-        head_dim]; both until the next call. None, and nothing is done, for so many or such rows.
+        head_dim]; both until the next call. None, and nothing is done, for so many or such rows. sums: what
+        attention is to leave on the way, where it can, of every layer [layers, heads, chunks].
         """
         ...
 
@@ -75,6 +77,10 @@ class Sums:
 
     chunk: int
     found: torch.Tensor | None = None
+
+    def of(self, layer: int) -> Sums:
+        """Those of one layer, of a pass through several."""
+        return Sums(self.chunk, None if self.found is None else self.found[layer])
 
 
 Replay = Callable[[], torch.Tensor]

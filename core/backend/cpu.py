@@ -9,7 +9,6 @@ piece by piece into one run.
 from __future__ import annotations
 
 import gc
-import logging
 import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
 
@@ -21,6 +20,7 @@ from core.backend import blockwise
 from core.backend import slots as by_slots
 from core.backend.base import InOne, LayerParts, Linear, Mark, Memory, Replay, Rows, Sums
 from core.backend.codes import Planes
+from core.backend.flash import flash_works, matmul_attention
 from core.backend.joining import joined, merge, merge_into
 from core.backend.kv_rows import run_of
 from core.backend.linear import FloatLinear
@@ -31,8 +31,6 @@ from core.backend.native.products import NativeProducts
 from core.backend.pieces import PIECE_TOKENS
 from core.backend.sharing import SharedCores
 from core.text.words import translated as _
-
-log = logging.getLogger(__name__)
 
 _HIDDEN = -1e30
 _NATIVE_ROWS = 40  # a verification has up to 33: all passes of an answer are computed alike
@@ -77,7 +75,7 @@ class CpuBackend:
     ) -> None:
         self.device = torch.device("cpu")
         self.dtype, self.storage = dtype, storage or dtype
-        self._flash_works = _flash_self_test(dtype)
+        self._flash_works = flash_works(dtype)
         self._native, self._native_layers = native, layers
         self._coded_products, self._coarse_products = products, coarse
         self._decoder = Decoder(dtype, self.device, products)
@@ -160,7 +158,7 @@ class CpuBackend:
         sums: Sums | None = None,
     ) -> torch.Tensor:
         """See Backend."""
-        return self._attend(q, k, v, length, causal, want_lse=False)[0].to(q.dtype)
+        return self._attend(q, k, v, length, causal, want_lse=False, sums=sums)[0].to(q.dtype)
 
     def attend_part(
         self,
@@ -191,7 +189,15 @@ class CpuBackend:
         return total
 
     def _attend(
-        self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, length: int, causal: bool, *, want_lse: bool
+        self,
+        q: torch.Tensor,
+        k: torch.Tensor,
+        v: torch.Tensor,
+        length: int,
+        causal: bool,
+        *,
+        want_lse: bool,
+        sums: Sums | None = None,
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """See attend_part; the log-sum-exp over all blocks may be left out where there are few queries."""
         n, heads, _ = q.shape
@@ -200,7 +206,7 @@ class CpuBackend:
                 (n, heads), -torch.inf, dtype=torch.float32
             )
         if self._native is not None and n <= _NATIVE_ROWS and self._native.takes(q, k):
-            return self._native.attend(q, k, v, length=length, causal=causal)
+            return self._native.attend(q, k, v, length=length, causal=causal, sums=sums)
         if n * heads // k.shape[1] > _FEW_ROWS or k.dtype != q.dtype:
             return self._attend_many(q, k, v, length, causal)
         return self._attend_few(q, k, v, length, causal, want_lse=want_lse)
@@ -386,7 +392,7 @@ class CpuBackend:
         """
         if self._flash_works:
             return torch._scaled_dot_product_flash_attention_for_cpu(q, k, v, 0.0, causal, attn_mask=mask)
-        return _matmul_attention(q, k, v, causal, mask)
+        return matmul_attention(q, k, v, causal, mask)
 
 
 class PlainCopies:
@@ -414,37 +420,3 @@ class PlainCopies:
 
     def finish(self, mark: Mark) -> None:
         """Done already."""
-
-
-def _matmul_attention(
-    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool, mask: torch.Tensor | None = None
-) -> tuple[torch.Tensor, torch.Tensor]:
-    scores = (q.float() @ k.float().transpose(-1, -2)) * q.shape[-1] ** -0.5
-    if mask is not None:
-        scores = scores + mask
-    if causal:
-        hidden = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1)
-        scores = scores.masked_fill(hidden, -torch.inf)
-    lse = torch.logsumexp(scores, -1)
-    return (F.softmax(scores, -1) @ v.float()).to(q.dtype), lse
-
-
-def _flash_self_test(dtype: torch.dtype) -> bool:
-    """The flash kernel is a private operation: use it only where it exists and agrees with plain matrix
-    products.
-    """
-    q, k, v = torch.randn(3, 1, 2, 8, 16, generator=torch.Generator().manual_seed(0)).to(dtype)
-    try:
-        out, lse = torch._scaled_dot_product_flash_attention_for_cpu(q, k, v, 0.0, True)
-    except (RuntimeError, AttributeError, TypeError) as error:
-        log.warning("torch's CPU flash attention is not usable (%s); prefill uses matrix products", error)
-        return False
-    want, want_lse = _matmul_attention(q, k, v, True)
-    good = torch.allclose(out.float(), want.float(), atol=3e-2) and torch.allclose(
-        lse.float(), want_lse, atol=3e-2
-    )
-    if not good:
-        log.warning(
-            "torch's CPU flash attention disagrees with matrix products; prefill uses matrix products"
-        )
-    return good

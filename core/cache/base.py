@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import torch
 
@@ -30,6 +30,14 @@ class KVShape:
     def token_bytes(self, dtype: torch.dtype) -> int:
         """Bytes of the keys and values of one token in one layer, in rows of `dtype`."""
         return 2 * self.kv_heads * row_bytes(self.head_dim, dtype)
+
+
+class InPlace(NamedTuple):
+    """Where a pass may write its rows, of all layers, and attend to those before them."""
+
+    store: KVStore  # on the device
+    start: int  # the first new row
+    sums: Sums | None = None  # asked of its attention
 
 
 class KVCache(Protocol):
@@ -59,14 +67,14 @@ class KVCache(Protocol):
         """
         ...
 
-    def in_place(self) -> tuple[KVStore, int] | None:
-        """Where a pass may write its rows, of all layers, and attend to those before them: a store on the
-        device and the first new row. None: by `attend` alone.
-        """
+    def in_place(self) -> InPlace | None:
+        """None: by `attend` alone."""
         ...
 
-    def passed(self, q: torch.Tensor) -> None:
-        """Such a pass wrote its rows; it asked [layers, n, heads, head_dim], rotated. Before `advance`."""
+    def passed(self, q: torch.Tensor, sums: Sums | None) -> None:
+        """Such a pass wrote its rows; it asked [layers, n, heads, head_dim], rotated, and may have left the
+        sums of its place. Before `advance`.
+        """
         ...
 
     def advance(self, n: int) -> None:
@@ -122,8 +130,8 @@ class Fixed(Protocol):
         ...
 
     def positions(self, n: int) -> torch.Tensor: ...
-    def in_place(self) -> tuple[KVStore, int] | None: ...
-    def passed(self, q: torch.Tensor) -> None: ...
+    def in_place(self) -> InPlace | None: ...
+    def passed(self, q: torch.Tensor, sums: Sums | None) -> None: ...
     def attend(
         self, layer: int, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, offset: int = 0
     ) -> torch.Tensor: ...
@@ -228,15 +236,20 @@ class TargetKVCache(KVCache, Protocol):
         ...
 
 
+def wanted_sums(cache: TargetKVCache) -> Sums | None:
+    """What a pass over `cache` should leave on the way."""
+    wanted = cache.observer is not None and cache.observed_chunk
+    return Sums(cache.observed_chunk) if wanted else None
+
+
 class Observed:
     """One attention over a layer's keys, or some of them, and who is shown them: `sums` is handed to
-    attention, and `show` called behind it.
+    attention, unless it `left` them before, and `show` called behind it.
     """
 
-    def __init__(self, cache: TargetKVCache, layer: int, q: torch.Tensor) -> None:
+    def __init__(self, cache: TargetKVCache, layer: int, q: torch.Tensor, left: Sums | None = None) -> None:
         self._observer, self._layer, self._q = cache.observer, layer, q
-        wanted = self._observer is not None and cache.observed_chunk
-        self.sums = Sums(cache.observed_chunk) if wanted else None
+        self.sums = left or wanted_sums(cache)
 
     def show(self, k: torch.Tensor, *, start: int, length: int, own: int) -> None:
         """See Observer."""
@@ -312,14 +325,16 @@ class KVStore:
         """
         layers, kv_heads, m = chunks.shape
         per_block = source.block_tokens // chunk
-        layer = torch.arange(layers, device=chunks.device).view(-1, 1, 1)
-        head = torch.arange(kv_heads, device=chunks.device).view(1, -1, 1)
+        head = torch.arange(kv_heads, device=chunks.device).view(-1, 1)
+        # which of a layer's chunks, as they lie
+        places = (chunks // per_block * kv_heads + head) * per_block + chunks % per_block
         for target, rows in ((self.k, source.k), (self.v, source.v)):
-            # [layers, blocks, kv_heads, per_block, chunk, width]
-            split = rows.unflatten(3, (per_block, chunk))
-            # [layers, kv_heads, m, chunk, width]
-            picked = split[layer, chunks // per_block, head, chunks % per_block]
-            target[:, 0, :, : m * chunk] = as_rows(picked.flatten(2, 3), self.shape.head_dim, self.dtype)
+            width = rows.shape[-1]
+            for layer in range(layers):  # all at once would be as much memory as the target has
+                picked = rows[layer].view(-1, chunk * width).index_select(0, places[layer].flatten())
+                target[layer, 0, :, : m * chunk] = as_rows(
+                    picked.view(kv_heads, m * chunk, width), self.shape.head_dim, self.dtype
+                )
 
 
 def pieces(start: int, n: int, block_tokens: int) -> Iterator[tuple[int, int, int, int]]:

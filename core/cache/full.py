@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import torch
 
-from core.backend.base import Backend
+from core.backend.base import Backend, Sums
 from core.backend.kv_rows import numbers
-from core.cache.base import KVShape, KVStore, Observed, Observer, Witness, pieces
+from core.cache.base import InPlace, KVShape, KVStore, Observed, Observer, Witness, pieces, wanted_sums
 
 
 class FullKVCache:
@@ -103,19 +103,18 @@ class FullKVCache:
         observed.show(keys, start=0, length=end, own=k.shape[0])
         return out
 
-    def in_place(self) -> tuple[KVStore, int] | None:
+    def in_place(self) -> InPlace | None:
         """See KVCache."""
-        return self.store, self.length
+        return InPlace(self.store, self.length, wanted_sums(self))
 
-    def passed(self, q: torch.Tensor) -> None:
+    def passed(self, q: torch.Tensor, sums: Sums | None) -> None:
         """See KVCache. Who watches is shown every layer, as if it were computed now."""
         end = self.length + q.shape[1]
         for layer in range(self.shape.layers if self.witness or self.observer else 0):
             if self.witness is not None:
                 self.witness(layer, q[layer], self.length)
-            if self.observer is not None:
-                keys, _values = self.store.filled(layer, end)
-                self.observer(layer, q[layer], keys, start=0, length=end, own=q.shape[1])
+            observed = Observed(self, layer, q[layer], sums and sums.of(layer))
+            observed.show(self.store.filled(layer, end)[0], start=0, length=end, own=q.shape[1])
 
     def advance(self, n: int) -> None:
         """See KVCache."""

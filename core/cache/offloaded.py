@@ -22,9 +22,9 @@ from collections.abc import Collection, Iterator
 
 import torch
 
-from core.backend.base import Backend, Copies
+from core.backend.base import Backend, Copies, Sums
 from core.backend.kv_rows import numbers
-from core.cache.base import KVShape, KVStore, Observed, Observer, Witness, pieces
+from core.cache.base import InPlace, KVShape, KVStore, Observed, Observer, Witness, pieces
 from core.cache.fresh import FreshRows, landing_bytes
 from core.cache.host import Pair
 from core.cache.segment import Swept, SweptLayers, WholeLayers
@@ -174,11 +174,11 @@ class OffloadedKVCache:
         if self.witness is not None:
             self.witness(layer, q, self.length + offset)
 
-    def in_place(self) -> tuple[KVStore, int] | None:
+    def in_place(self) -> InPlace | None:
         """See KVCache. Most rows are elsewhere."""
         return None
 
-    def passed(self, q: torch.Tensor) -> None:
+    def passed(self, q: torch.Tensor, sums: Sums | None) -> None:
         """See KVCache. There is no such pass."""
 
     def advance(self, n: int) -> None:

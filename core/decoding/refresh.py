@@ -6,6 +6,8 @@ from core.cache.base import Observer, TargetKVCache
 from core.cache.retrieval import RetrievalKVCache
 from core.events import Acceptance
 
+_JUDGED = 4  # rounds before a low acceptance says something
+
 
 class RetrievalRefresh:
     """Before the first round by what prefill's tap saw, if there was anything to prefill; then every `every`
@@ -17,7 +19,7 @@ class RetrievalRefresh:
     """
 
     def __init__(
-        self, source: TargetKVCache, cache: RetrievalKVCache, *, every: int = 8, floor: float = 0.7
+        self, source: TargetKVCache, cache: RetrievalKVCache, *, every: int = 12, floor: float = 0.6
     ) -> None:
         self._source, self._cache, self._every, self._floor = source, cache, every, floor
         self._rounds = 0
@@ -32,7 +34,7 @@ class RetrievalRefresh:
         """Selects for the first time if it can, and has this round's verification observed if one is due."""
         if not self._cache.ready:
             self._cache.refresh()
-        due = self._rounds >= self._every or (self._rounds >= 2 and self._rate < self._floor)
+        due = self._rounds >= self._every or (self._rounds >= _JUDGED and self._rate < self._floor)
         self._source.observer = self._cache.policy.observe if due or self._cache.needs_refresh else None
         self._source.observed_chunk = self._cache.policy.summed
 

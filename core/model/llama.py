@@ -99,11 +99,10 @@ class LlamaModel:
         place = cache.in_place() if self._in_one is not None else None
         if place is None:
             return None
-        store, start = place
-        found = self._in_one(x, cos, sin, store.k, store.v, start)
+        found = self._in_one(x, cos, sin, place.store.k, place.store.v, place.start, place.sums)
         if found is None:
             return None
-        cache.passed(found[1].to(self.backend.dtype))
+        cache.passed(found[1].to(self.backend.dtype), place.sums)
         return found[0]
 
     def prefill(

@@ -19,7 +19,7 @@ SEGMENT_CUDA, SEGMENT_CPU = 32_768, 2048
 CHUNK_CUDA, CHUNK_CPU = 4096, 1024
 SMALLEST_SEGMENT, SMALLEST_CHUNK = 2048, 512
 # least and most; 4K recovers 96% of the attention of 120K (TriForce)
-BUDGET_CUDA, BUDGET_CPU = (1024, 4096), (256, 1024)
+BUDGET_CUDA, BUDGET_CPU = (1024, 4096), (256, 2048)
 CHUNK_RETRIEVAL = 8
 # generated tokens between two refreshes; longer answers become ordinary chunks
 TAIL_TOKENS = 512

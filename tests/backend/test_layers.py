@@ -158,6 +158,27 @@ def test_who_watches_is_shown_the_same(kernel):
             assert torch.allclose(a, b, atol=1e-4) if isinstance(a, torch.Tensor) else a == b
 
 
+@pytest.mark.parametrize("rows", [torch.bfloat16, CODES])
+@pytest.mark.parametrize("n", [1, 4])
+def test_who_watches_is_given_sums_of_the_pass_itself(kernel, rows, n):
+    """Of every layer, in one call and one by one: what reading its keys again would give. A chunk that the
+    kernel does not sum is left to be asked for.
+    """
+    model = made(kernel)
+    for runs in (one_by_one(model), model):
+        cache, told = filled(model, rows=rows), []
+        cache.observer = lambda layer, q, k, *, sums=None, told=told, **how: told.append((q.clone(), k, sums))
+        cache.observed_chunk = 8
+        runs.forward(ids(n, READ), cache)
+        assert len(told) == 3
+        for q, k, sums in told:
+            want = kernel.attention.chunk_lse(q[0], k, length=READ + 1, chunk=8)
+            assert torch.allclose(sums, want, atol=1e-4)
+        cache.observed_chunk = 32 * 3
+        runs.forward(ids(n, READ + n), cache)
+        assert len(told) == 6 and told[-1][2] is None
+
+
 def calls_of(model: LlamaModel, monkeypatch) -> list[int]:
     """Rows of every pass that is one call."""
     found, run = [], model._in_one._library.run

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from core.backend.base import Sums
 from core.backend.cpu import CpuBackend
 from core.backend.kv_rows import CODES, as_rows, numbers
 from core.backend.native import attention, build
@@ -116,9 +117,32 @@ def test_sums_of_chunks_of_any_rows_and_groups(kernel, monkeypatch, group, rows)
         assert torch.equal(found[0], found[1]) and torch.equal(found[0], found[2])
 
 
+@pytest.mark.parametrize("rows", [torch.float32, torch.bfloat16, CODES])
+@pytest.mark.parametrize("group", [1, 3, 8])
+@pytest.mark.parametrize("n", [1, 2, 5])
+def test_sums_of_chunks_on_the_way_of_attention(kernel, n, group, rows):
+    """Those of the first query, who does not see the rows of the others; attention's own stay.
+
+    Over units that are full, a block that is cut, and own rows that begin a tile.
+    """
+    for length in (2043, 1023 + n):
+        q, *pair = material(n, length, block=1024, heads=2 * group, kv_heads=2, dim=64, dtype=torch.float32)
+        k, v = (as_rows(part, 64, rows) for part in pair)
+        for chunk in (4, 8, 64):
+            sums = Sums(chunk)
+            found = kernel.attend(q, k, v, length=length, causal=True, sums=sums)
+            alone = kernel.attend(q, k, v, length=length, causal=True)
+            assert all(torch.equal(one, other) for one, other in zip(found, alone, strict=True))
+            want = kernel.chunk_lse(q[0], k, length=length - n + 1, chunk=chunk)
+            assert torch.allclose(sums.found, want, atol=1e-5)
+
+
 def test_chunks_that_are_no_part_of_a_tile_are_torchs(kernel):
     q, k, _ = material(1, 500, block=256, heads=4, kv_heads=2, dim=64, dtype=torch.float32)
     found = (CpuBackend(native=one).chunk_lse(q[0], k, length=500, chunk=128) for one in (kernel, None))
+    sums = Sums(128)
+    CpuBackend(native=kernel).attend(q, k, k, length=500, causal=True, sums=sums)
+    assert sums.found is None
     assert torch.equal(*found)
 
 

@@ -220,6 +220,17 @@ def test_contexts_are_done_once_and_peers_can_be_chosen(tmp_path: Path, monkeypa
         run("--only", "nobody")
 
 
+def test_every_turn_of_ours_has_a_text_of_its_own(monkeypatch: pytest.MonkeyPatch):
+    """Drawn with another seed, behind one prompt; greedy text is the same in every turn."""
+    monkeypatch.setattr("core.assembly.engines.build_engine", lambda *given: engine(ours(oracle())))
+    rows = contenders._ours(SimpleNamespace(plan=PLAN, settings=None, folder=None, clock=lambda: 0.0))
+    plain, drawn = (
+        [rows[name](IDS, 12)[1] for _turn in range(2)] for name in ("ours, plain", "ours, TriForce, T 1")
+    )
+    assert plain[0] == plain[1]
+    assert len(drawn[0]) == 12 and drawn[0] != drawn[1]
+
+
 def test_without_a_gpu_the_offloaded_cache_says_why(monkeypatch: pytest.MonkeyPatch):
     """A reason, not a crash."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)

@@ -66,13 +66,19 @@ def test_one_read_per_pass_of_real_models(mode: str, settings: Params):
     assert 0 < len(device.reads) <= device.passes, device.reads
 
 
-@pytest.mark.parametrize("home", [sampling, rule], ids=["law", "rule"])
-def test_the_count_notices_a_look(home: object, monkeypatch: pytest.MonkeyPatch):
+def test_the_count_notices_a_look(monkeypatch: pytest.MonkeyPatch):
     """What is for logits in host memory only, taken for others."""
-    monkeypatch.setattr(home, "on_device", lambda tensor: False)
+    monkeypatch.setattr(rule, "on_device", lambda tensor: False)
     with far_away(ToyModel) as device:
         rounds(Loop(top_p=0.7), tokens=10)
     assert len(device.reads) > device.passes
+
+
+def test_a_law_for_host_memory_takes_no_others(monkeypatch: pytest.MonkeyPatch):
+    """NumPy cannot look at what lies elsewhere, so that look fails instead of waiting."""
+    monkeypatch.setattr(sampling, "on_device", lambda tensor: False)
+    with far_away(ToyModel), pytest.raises(RuntimeError, match="numpy"):
+        rounds(Loop(top_p=0.7), tokens=10)
 
 
 @pytest.mark.parametrize(

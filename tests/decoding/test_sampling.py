@@ -85,6 +85,23 @@ def test_laws_equal_the_definition(vocab: int, settings: tuple[float, float, flo
         assert torch.allclose(got[row], torch.tensor(want, dtype=torch.float64), atol=1e-12)
 
 
+@pytest.mark.parametrize("top_p", [0.3, 0.971, 0.9991])
+@pytest.mark.parametrize("shape", ["one far ahead", "all alike"])
+def test_a_nucleus_may_reach_far(shape: str, top_p: float):
+    """To tokens 8,000 times less probable than the first, and no further than it must; among equals the first
+    ones.
+    """
+    logits = torch.zeros(2, 300, dtype=torch.float64)
+    if shape == "one far ahead":
+        logits += torch.linspace(0, 0.1, 300, dtype=torch.float64)
+        logits[:, 7] = 9.0
+    got = Sampling(1.0, top_p).probs(logits, [1])
+    want = torch.tensor(token_law(logits[0].tolist(), [], 1.0, top_p, 1.0), dtype=torch.float64)
+    assert torch.allclose(got, want.expand(2, -1), atol=1e-12)
+    if shape == "one far ahead":
+        assert int((got[0] > 0).sum()) == {0.3: 1, 0.971: 66, 0.9991: 293}[top_p]
+
+
 @pytest.mark.parametrize("before", [0, 1, 253, 255, 256, 300])
 def test_the_penalty_looks_at_the_newest_256_tokens(before: int):
     """Row by row: the window of a row begins later than that of the row before as soon as it is full."""

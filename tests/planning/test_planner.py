@@ -280,6 +280,24 @@ def test_context_beyond_the_model_is_refused():
     )
 
 
+@pytest.mark.parametrize(
+    ("gpu", "context", "tokens"),
+    [
+        (None, 4096, 512),
+        (None, 16_384, 2048),
+        (None, 131_072, 2048),
+        ("RTX 4090", 8192, 1024),
+        ("RTX 4090", 65_536, 2048),
+        ("RTX 4090", 131_072, 4096),
+    ],
+)
+def test_what_the_middle_level_sees_grows_with_the_context(gpu: str | None, context: int, tokens: int):
+    """An eighth of it without a card, a thirty-second with one, within bounds (docs/LOG.md)."""
+    hardware = imagined_hardware(gpu=gpu, ram_gib=128)
+    found = planned(hardware, "Qwen2.5-7B-Instruct-1M", context=context)
+    assert found.retrieval_budget == tokens
+
+
 @pytest.mark.parametrize(("key", "value"), [("on_chip_layers", 20), ("retrieval_budget", 60_000)])
 def test_a_figure_of_the_user_that_breaks_the_plan_is_named(key, value):
     hardware = imagined_hardware(gpu="RTX 4090", ram_gib=64)

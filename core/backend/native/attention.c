@@ -30,20 +30,17 @@
 #define UNIT 512
 #define LEAST -3e38f /* below every score */
 
+static void put_chunks(float *scores, int count, int chunk, float *to); /* chunks.h */
+
 INLINE float exponential_of(float x) { return exponential(filled(x))[0]; }
 
-/* ln x for a positive normal x (Cephes logf). */
-INLINE float logarithm(float x) {
-    int32_t bits;
-    memcpy(&bits, &x, 4);
-    int32_t power = (bits >> 23) - 126;
-    bits = (bits & 0x7fffff) | 0x3f000000;
-    float m, y;
-    memcpy(&m, &bits, 4);
-    if (m < 0.70710678f) { power--; m += m; }
-    m -= 1.0f;
-    y = 7.0376836292e-2f;
-    y = y * m - 1.1514610310e-1f;
+/* ln x for positive normal x (Cephes logf). */
+INLINE vec logarithms(vec x) {
+    vec m = (vec)(((ivec)x & 0x7fffff) | 0x3f000000);
+    ivec small = m < filled(0.70710678f); /* -1 where it holds */
+    vec power = __builtin_convertvector(((ivec)x >> 23) - 126 + small, vec);
+    m = chosen(small, m + m, m) - 1.0f;
+    vec y = m * 7.0376836292e-2f - 1.1514610310e-1f;
     y = y * m + 1.1676998740e-1f;
     y = y * m - 1.2420140846e-1f;
     y = y * m + 1.4249322787e-1f;
@@ -53,6 +50,8 @@ INLINE float logarithm(float x) {
     y = y * m + 3.3333331174e-1f;
     return m - 0.5f * m * m + y * m * m * m + power * -2.12194440e-4f + power * 0.693359375f;
 }
+
+INLINE float logarithm_of(float x) { return logarithms(filled(x))[0]; }
 
 /* Multiplies results by `shrink` and adds the tile's values by their weights: of `rows` queries, SPAN numbers
    from number `at` on. */
@@ -152,6 +151,11 @@ INLINE void take_query(const struct attention *a, int head, int row, float *to, 
     for (int i = 0; i < dim; i++) to[i] = q[i] / __builtin_sqrtf((float)dim);
 }
 
+/* Where the log-sum-exps of a query over the chunks of a tile belong. */
+INLINE float *chunks_of(const struct attention *a, int query, const struct tile *tile) {
+    return a->chunk_lse + query * a->chunks + tile->first / a->chunk;
+}
+
 /* `rows` queries of one KV head, from row `row` on, over one tile; `few` holds them where they are few. */
 INLINE void attend_rows(const struct attention *a, const struct tile *tile, const struct spread *few,
                         int head, int unit, int row, const int rows, const int dim, const int kind) {
@@ -163,6 +167,11 @@ INLINE void attend_rows(const struct attention *a, const struct tile *tile, cons
     for (int r = 0; r < rows; r++) {
         int64_t seen = (a->causal ? a->length - a->n + (row + r) / group + 1 : a->length) - tile->first;
         visible[r] = seen < 0 ? 0 : seen > tile->count ? tile->count : (int)seen;
+    }
+    for (int r = 0; a->chunk_lse && r < rows && row + r < group && visible[r]; r++) {
+        float scores[TILE] ALIGNED;
+        memcpy(scores, weights[r], sizeof scores);
+        put_chunks(scores, visible[r], a->chunk, chunks_of(a, head * group + row + r, tile));
     }
     weigh(weights, tile, visible, held, shrink, rows, dim, kind);
     for (int at = 0; at < dim; at += SPAN(rows))
@@ -256,7 +265,7 @@ static void join(const struct attention *a, int head) {
             for (int c = 0; c < dim; c++) out[c] += values[c] * weight;
         }
         for (int c = 0; c < dim && sum > 0; c++) out[c] /= sum;
-        a->lse[at] = sum > 0 ? top + logarithm(sum) : -__builtin_inff();
+        a->lse[at] = sum > 0 ? top + logarithm_of(sum) : -__builtin_inff();
     }
 }
 
@@ -308,5 +317,5 @@ EXPORT int64_t NAMED(scratch_floats, ISA)(const struct attention *a) {
 
 EXPORT void NAMED(attend, ISA)(struct attention *a) { on_threads(&a->team, work, a); }
 
-/* Of one query, keys alone: `chunk_lse`. */
+/* Of one query, keys alone: `chunk_lse`, without `out`. */
 EXPORT void NAMED(chunks, ISA)(struct attention *a) { on_threads(&a->team, work_on_chunks, a); }

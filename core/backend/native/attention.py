@@ -8,6 +8,7 @@ from pathlib import Path
 
 import torch
 
+from core.backend.base import Sums
 from core.backend.definition import defined
 from core.backend.kv_rows import CODES, as_rows, numbers
 from core.backend.native.library import Team, entry_points, library_path, loaded
@@ -73,8 +74,27 @@ class NativeAttention:
         call.block_bytes, call.head_bytes, call.row_bytes = (k.stride(axis) * size for axis in range(3))
         call.kind, call.block_tokens = KINDS[k.dtype], k.shape[2]
 
+    @staticmethod
+    def leave(call: AttentionCall, sums: Sums | None, k: torch.Tensor, *before: int) -> None:
+        """Has a call that is laid out leave sums of its scores over k's keys where they are asked for and can
+        be: sums.found is fp32 [*before, heads, chunks].
+        """
+        call.chunk_lse = None
+        if sums is None or not NativeAttention.takes_chunk(k, sums.chunk):
+            return
+        call.chunk, call.chunks = sums.chunk, k.shape[0] * k.shape[2] // sums.chunk
+        sums.found = torch.full((*before, call.heads, call.chunks), -torch.inf)
+        call.chunk_lse = sums.found.data_ptr()
+
     def attend(
-        self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, length: int, causal: bool
+        self,
+        q: torch.Tensor,
+        k: torch.Tensor,
+        v: torch.Tensor,
+        *,
+        length: int,
+        causal: bool,
+        sums: Sums | None = None,
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """See Backend.attend_part. k and v are of one layout, their rows and heads contiguous.
 
@@ -94,6 +114,7 @@ class NativeAttention:
             team=Team(threads=torch.get_num_threads(), **self._threads),
         )
         self.lay_out(call, k, v, n=n, length=length)
+        self.leave(call, sums, k)
         scratch = queries.new_empty(self.scratch_floats(call))
         call.scratch = scratch.data_ptr()
         self._run(ctypes.byref(call))
@@ -102,7 +123,12 @@ class NativeAttention:
     @staticmethod
     def takes_chunks(q: torch.Tensor, k: torch.Tensor, chunk: int) -> bool:
         """Whether `chunk_lse` of q [heads, head_dim] is for this kernel."""
-        return NativeAttention.takes(q, k) and _TILE % chunk == 0 and k.shape[2] % chunk == 0
+        return NativeAttention.takes(q, k) and NativeAttention.takes_chunk(k, chunk)
+
+    @staticmethod
+    def takes_chunk(k: torch.Tensor, chunk: int) -> bool:
+        """Whether sums over so many of such keys at a time are for this kernel."""
+        return _TILE % chunk == 0 and k.shape[2] % chunk == 0
 
     def chunk_lse(self, q: torch.Tensor, k: torch.Tensor, *, length: int, chunk: int) -> torch.Tensor:
         """See Backend.chunk_lse."""

@@ -1,18 +1,20 @@
-/* The log-sum-exp of one query's scores over each chunk of keys: attention without values, by which chunks
-   are chosen. Part of attention.c. */
+/* The log-sum-exp of one query's scores over each chunk of keys, by which chunks are chosen: on the way of
+   attention, or without it. Part of attention.c. */
 
 /* Of one query over `count` keys of a tile; a chunk's keys divide a tile. */
-INLINE void put_chunks(float *scores, int count, int chunk, float *to) {
+static void put_chunks(float *scores, int count, int chunk, float *to) {
     vec top = filled(LEAST);
     for (int j = count; j < TILE; j++) scores[j] = LEAST;
     for (int j = 0; j < TILE; j += WIDTH) top = at_least(top, *(vec *)(scores + j));
     float most = largest(top);
     for (int j = 0; j < TILE; j += WIDTH) *(vec *)(scores + j) = exponential(*(vec *)(scores + j) - most);
-    for (int first = 0; first < count; first += chunk) {
-        float sum = 0;
-        for (int j = 0; j < chunk; j++) sum += scores[first + j];
-        to[first / chunk] = sum > 0 ? most + logarithm(sum) : -__builtin_inff();
+    for (int many = TILE / 2; many >= TILE / chunk; many /= 2) /* sums of neighbours, until each is a chunk's */
+        for (int i = 0; i < many; i++) scores[i] = scores[2 * i] + scores[2 * i + 1];
+    for (int j = 0; j < TILE / chunk; j += WIDTH) {
+        vec sums = *(vec *)(scores + j), none = filled(-__builtin_inff());
+        *(vec *)(scores + j) = chosen(sums > filled(0.0f), logarithms(sums) + most, none);
     }
+    memcpy(to, scores, (size_t)((count + chunk - 1) / chunk) * sizeof(float));
 }
 
 /* Queries of one KV head from query `row` on, over one tile. */
@@ -24,11 +26,9 @@ INLINE void chunk_rows(const struct attention *a, const struct tile *tile, const
     if (few) score_few(few, tile, scores, rows < FEW ? rows : FEW, dim, kind);
     else for (int at = 0; at < tile->count; at += SPAN(rows))
         score(q, dim, tile, at, scores, rows, dim, kind);
-    for (int r = 0; r < rows; r++) {
-        int64_t query = (int64_t)head * (a->heads / a->kv_heads) + row + r;
-        float *to = a->chunk_lse + query * a->chunks + tile->first / a->chunk;
-        put_chunks(scores[r], tile->count, a->chunk, to);
-    }
+    for (int r = 0; r < rows; r++)
+        put_chunks(scores[r], tile->count, a->chunk,
+                   chunks_of(a, head * (a->heads / a->kv_heads) + row + r, tile));
 }
 
 INLINE void chunk_unit(const struct attention *a, int head, int unit, const int dim, const int kind) {

@@ -101,6 +101,7 @@ static void attend(const struct pass *p, int64_t index) {
     call.q = p->queries + index * call.n * call.heads * call.head_dim;
     call.k = p->k + index * p->layer_bytes;
     call.v = p->v + index * p->layer_bytes;
+    if (call.chunk_lse) call.chunk_lse += index * call.heads * call.chunks;
     p->attend(&call);
 }
 

@@ -28,6 +28,7 @@ struct pass {
     void (*multiply)(struct product *);
     void (*attend)(struct attention *);
     struct product product;      /* what all products have in common: scratch memory and threads */
-    struct attention attention;  /* likewise, with `out`; length: the new rows included */
+    struct attention attention;  /* likewise, with `out` and the first layer's chunk_lse; length: the new rows
+                                    included */
     float eps;
 };

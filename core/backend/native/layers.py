@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import torch
 
-from core.backend.base import LayerParts
+from core.backend.base import LayerParts, Sums
 from core.backend.codes import CHUNK, Planes
 from core.backend.kv_rows import as_rows
 from core.backend.linear_coded import MOST_ROWS, CodedLinear, Decoder
@@ -137,6 +137,7 @@ class NativeModel:
         k: torch.Tensor,
         v: torch.Tensor,
         start: int,
+        sums: Sums | None = None,
     ) -> tuple[torch.Tensor, torch.Tensor] | None:
         """See InOne."""
         n = x.shape[0]
@@ -153,6 +154,7 @@ class NativeModel:
         attention, products = self._library.attention, self._products
         call.attention.out, call.attention.lse = space["mixed"].data_ptr(), space["lse"].data_ptr()
         attention.lay_out(call.attention, k[0], v[0], n=n, length=start + n)
+        attention.leave(call.attention, sums, k[0, : -(-(start + n) // k.shape[3])], len(self._layers))
         call.attention.scratch = self._room("attention", attention.scratch_floats(call.attention)).data_ptr()
         team = products.team()
         call.product.team = call.attention.team = team
