@@ -87,7 +87,8 @@ def test_the_first_page_shows_where_ours_is_slower_too(tmp_path):
         (1024, "fast", 3.0, 0.5, 0.6, 0.7, 0.8),
         (1024, "slow", 3.0, 2.0, 2.0, 2.0, 2.0),
         (8000, "fast", 3.14159, 1.0, 1.26, None, 1.1),
-        (16000, "fast", 3.0, 1.5, 1.5, 1.5, 1.5),
+        (8000, "fast, tuned", 3.1, 9.0, 9.0, 9.0, 9.0),
+        (4000, "fast", 3.0, 1.5, 1.5, 1.5, 1.5),
     )
     store.save("peers", [store.Table("Ours", columns, rows)], folder=tmp_path)
     _heading, _rule, *shown = tables.speed_table(tmp_path).split("\n\n")[0].splitlines()
