@@ -142,7 +142,8 @@ class LlamaModel:
         for index, layer in enumerate(self._layers):
             feed = self._hold if index in cache.swept_layers else self._layer
             for chunk in chunks:
-                cache.observer = tap if chunk is chunks[-1] else None
+                # the tap scores by itself: no sums, as an observer of short passes may have asked for
+                cache.observer, cache.observed_chunk = tap if chunk is chunks[-1] else None, None
                 feed(index, layer, x[chunk], cos[chunk], sin[chunk], cache, offset=chunk.start)
             cache.observer = None
             if index in cache.swept_layers:

@@ -179,6 +179,17 @@ def test_who_watches_is_given_sums_of_the_pass_itself(kernel, rows, n):
         assert len(told) == 6 and told[-1][2] is None
 
 
+def test_a_tap_is_given_no_sums_that_another_asked_for(kernel):
+    """A question behind an answer is a short prefill, and the answer's verifications had asked for them."""
+    model = made(kernel)
+    cache, told = filled(model), []
+    cache.observed_chunk = 8
+    how = {"segment_tokens": 64, "chunk_tokens": 64, "should_stop": lambda: False}
+    tap = lambda layer, q, k, **given: told.append(given)  # noqa: E731 (an observer of one line)
+    assert list(model.prefill(ids(5, READ), cache, tap=tap, **how))
+    assert len(told) == 3 and not any("sums" in given for given in told)
+
+
 def calls_of(model: LlamaModel, monkeypatch) -> list[int]:
     """Rows of every pass that is one call."""
     found, run = [], model._in_one._library.run
