@@ -216,10 +216,14 @@ class OffloadedKVCache:
     def _cut(self, length: int) -> None:
         """Rows from `length` on are gone, and a pass that did not get to its end with them."""
         self.length = length
+        self._break_off()
+        self._fresh.cut(length)
+
+    def _break_off(self) -> None:
+        """No pass is under way any more; what a segment sent to host memory may still be on its way there."""
         if self._in_segment:
             self._written = self._segment.places.written
         self._in_segment = self._in_stream = False
-        self._fresh.cut(length)
 
     def keep_on_device(self, layers: int, *, swept: Swept | None = None) -> None:
         """Only the first `layers` layers stay on the device; the committed rows of the others go to host
@@ -312,6 +316,7 @@ class OffloadedKVCache:
 
     def _begin(self, n: int) -> None:
         """A new pass or segment, perhaps after one that was broken off."""
+        self._break_off()
         self._settle()
         self._fresh.begin()
         self._in_segment = bool(self._streamed) and (self._announced or n > self._fresh.capacity)
