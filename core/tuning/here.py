@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -93,7 +94,7 @@ def tune(
         report=report,
     )
     texts = [read_document(path).text for path in books or [SAMPLES / name for name in TEXTS]]
-    outcome = tuner.run(*_prompt(tokenizer, style, texts))
+    outcome = tuner.run(_prompt(tokenizer, style, texts))
     heads = find_heads(bench.engine(choice.plan), tokenizer, style, "\n\n".join(texts), report=report)
     if heads.heads:
         keep_heads(folder, Measurements(paths.data_dir()), heads.heads)
@@ -121,11 +122,9 @@ def _labels(machine: Hardware, folder: Path) -> Callable[..., Tuned]:
     )
 
 
-def _prompt(tokenizer: Tokenizer, style: ReadingStyle, texts: Sequence[str]) -> tuple[list[int], list[int]]:
-    """What is read, from its frame on, and what is asked about it."""
-    frame = tokenizer.frame(style.system)
-    request = [*tokenizer.encode("\n\n" + style.part_prompts[0]), *frame.ask]
-    return [*frame.opening, *tokenizer.encode("\n\n".join(texts))], request
+def _prompt(tokenizer: Tokenizer, style: ReadingStyle, texts: Sequence[str]) -> list[int]:
+    """What is read and written on, from its frame on."""
+    return [*tokenizer.frame(style.system).opening, *tokenizer.encode("\n\n".join(texts))]
 
 
 def stored(outcome: Outcome, data_folder: Path, *, busy: float = 0.0) -> Stored:
@@ -158,13 +157,13 @@ def to_json(done: Stored) -> dict[str, Any]:
         "busy": done.busy,
         "heads": [list(one) for one in done.heads.heads] if done.heads else [],
         "file": str(done.file) if done.file else None,
-        "tuned": outcome.tuned.to_json(),
+        "tuned": {name: _timed(value) for name, value in outcome.tuned.to_json().items()},
         "default": outcome.default.to_json(),
         "chosen": outcome.chosen.to_json(),
         "read_tokens": outcome.read_tokens,
-        "default_tbt_ms": outcome.default_tbt_ms,
-        "chosen_tbt_ms": outcome.chosen_tbt_ms,
-        "plain_tbt_ms": outcome.plain_tbt_ms,
+        "default_tbt_ms": _timed(outcome.default_tbt_ms),
+        "chosen_tbt_ms": _timed(outcome.chosen_tbt_ms),
+        "plain_tbt_ms": _timed(outcome.plain_tbt_ms),
         "seconds": outcome.seconds,
         "verify_ms": measured.verify_ms,
         "middle_ms": dict(measured.middle_ms),
@@ -175,6 +174,11 @@ def to_json(done: Stored) -> dict[str, Any]:
             for one, rate in sorted(measured.acceptance.items())
         ],
     }
+
+
+def _timed(value: object) -> object:
+    """JSON has no infinite number: None stands for a time that could not be taken."""
+    return None if value == math.inf else value
 
 
 def report_text(done: Stored) -> str:
@@ -214,11 +218,14 @@ def _rows(outcome: Outcome) -> list[tuple[str, str, str]]:
         (_("expected time between tokens"), *(f"{plan.expected_tbt_ms:.1f} ms" for plan in (before, after))),
         (
             _("time between tokens in the race"),
-            f"{outcome.default_tbt_ms:.1f} ms",
-            f"{outcome.chosen_tbt_ms:.1f} ms",
+            *(_ms(taken) for taken in (outcome.default_tbt_ms, outcome.chosen_tbt_ms)),
         ),
-        (_("of plain decoding"), "", f"{outcome.plain_tbt_ms:.1f} ms"),
+        (_("of plain decoding"), "", _ms(outcome.plain_tbt_ms)),
     ]
+
+
+def _ms(taken: float) -> str:
+    return f"{taken:.1f} ms" if math.isfinite(taken) else "–"
 
 
 def _looks(found: Found | None) -> str:

@@ -8,6 +8,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from statistics import mean
 from typing import TYPE_CHECKING
 
 import torch
@@ -40,7 +41,8 @@ log = logging.getLogger(__name__)
 SECONDS = 110.0  # for everything behind the loading of the model
 READ_SHARE, ANSWER_SHARE, FORCED_SHARE = 0.4, 0.5, 0.65  # of them, when a part ends at the latest
 ANSWER_TOKENS = 64
-RACE_TOKENS = 48  # per run; two runs each
+RACE_TOKENS = 48  # per run; in a turn each runs twice
+RACE_TURNS = 5  # at most, each with another seed: what one text says of drafts is much its own
 LEAST_TIMED = 8  # an answer that ends before says nothing of speed
 DRAFT = 8  # tokens per forced draft
 LEAST_DRAFTS = 4  # of the answer's eight, however late it is,
@@ -73,8 +75,11 @@ class Outcome:
 
     @property
     def kept(self) -> bool:
-        """A tie goes to the default, and so does a choice that the planner cannot use."""
-        return bool(self.chosen.tuned) and min(self.chosen_tbt_ms, self.plain_tbt_ms) < self.default_tbt_ms
+        """A tie goes to the default, and so do a choice that the planner cannot use and a race in which no
+        answer was long enough to be timed.
+        """
+        best = min(self.chosen_tbt_ms, self.plain_tbt_ms)
+        return bool(self.chosen.tuned) and best < self.default_tbt_ms < math.inf
 
 
 class Tuner:
@@ -97,14 +102,14 @@ class Tuner:
         self._replan, self._label, self._tell = replan, label, report
         self._limit = TimeLimit(seconds, clock)
 
-    def run(self, text: Sequence[int], request: Sequence[int]) -> Outcome:
-        """Reads as much of `text` as there is time and room for, and lets the model answer the `request`
-        behind it.
+    def run(self, text: Sequence[int]) -> Outcome:
+        """Reads as much of `text` as there is time and room for, and lets the model write on: an answer may
+        end after a few words, which says nothing of speed.
         """
         engine = self._bench.engine(replace(self._plan, retrieval_chunk=WIDEST_CHUNK))
         context = engine.new_context(self._plan.context_tokens)
         with torch.inference_mode():
-            prompt = self._read(engine, context, text, request)
+            prompt = self._read(engine, context, text)
             self._report(_("Answering"), READ_SHARE)
             answer, levels, _ms = self._answer(
                 self._bench.engine(self._plan), context, prompt, tokens=ANSWER_TOKENS, share=ANSWER_SHARE
@@ -142,11 +147,9 @@ class Tuner:
 
     # ---- the parts, in their order -------------------------------------------------------------------------
 
-    def _read(
-        self, engine: Engine, context: Context, text: Sequence[int], request: Sequence[int]
-    ) -> list[int]:
+    def _read(self, engine: Engine, context: Context, text: Sequence[int]) -> list[int]:
         """Prefills segment by segment while there is time. Returns the prompt."""
-        plan, spare = self._plan, ANSWER_TOKENS + len(request) + 2 * DRAFT
+        plan, spare = self._plan, ANSWER_TOKENS + 2 * DRAFT
         expected = plan.context_tokens * self._limit.seconds * READ_SHARE / max(plan.expected_prefill_s, 1e-9)
         most = min(len(text), plan.context_tokens - spare, max(LEAST_PROMPT, int(expected)))
         done, reading = 0, _("Reading {count} tokens").format(count=f"{most:,}")
@@ -154,10 +157,17 @@ class Tuner:
             done = min(most, done + plan.prefill_segment_tokens)
             self._report(reading, READ_SHARE * done / most)
             deque(engine.generate(context, text[:done], Params(max_new_tokens=1, mode="autoregressive")), 0)
-        return [*text[:done], *request]
+        return list(text[:done])
 
     def _answer(
-        self, engine: Engine, context: Context, prompt: Sequence[int], *, tokens: int, share: float
+        self,
+        engine: Engine,
+        context: Context,
+        prompt: Sequence[int],
+        *,
+        tokens: int,
+        share: float,
+        seed: int = 0,
     ) -> tuple[list[int], list[str], float]:
         """An answer that ends by `share` of the time, who proposed each token, and milliseconds per token.
 
@@ -171,7 +181,7 @@ class Tuner:
         events = engine.generate(
             context,
             prompt,
-            replace(self._params, max_new_tokens=tokens),
+            replace(self._params, max_new_tokens=tokens, seed=self._params.seed ^ seed),
             should_stop=lambda: len(answer) - warm >= LEAST_TIMED and self._limit.used() > share,
         )
         for event in events:
@@ -290,18 +300,30 @@ class Tuner:
 
     def _race(self, chosen: Plan, context: Context, prompt: Sequence[int]) -> tuple[float, float, float]:
         """Milliseconds per token of the default, of the chosen plan and of plain decoding: there and back, so
-        that a drift of the machine hits all.
+        that a drift of the machine hits all, turn after turn while there is time for another.
         """
         plain = replace(self._plan, plain=True)
         runners = (self._plan, chosen, plain)
-        runs = (*enumerate(runners), *reversed(tuple(enumerate(runners))))
-        taken = [0.0] * len(runners)
-        for number, (runner, plan) in enumerate(runs):
-            self._report(_("Against the default"), PASSES_SHARE + number * (1 - PASSES_SHARE) / len(runs))
-            share = self._limit.used() + (1 - PASSES_SHARE) / len(runs)
-            engine = self._bench.engine(plan)
-            taken[runner] += self._answer(engine, context, prompt, tokens=RACE_TOKENS, share=share)[2] / 2
-        return tuple(taken)
+        order = (*enumerate(runners), *reversed(tuple(enumerate(runners))))
+        taken: list[list[float]] = [[] for _runner in runners]
+        began = self._limit.used()
+        for turn in range(RACE_TURNS):
+            if turn and self._limit.used() + (self._limit.used() - began) / turn > 1:
+                break
+            for runner, plan in order:
+                self._report(_("Against the default"), max(PASSES_SHARE, self._limit.used()))
+                share = self._limit.used() + (1 - PASSES_SHARE) / len(order)
+                ms = self._answer(
+                    self._bench.engine(plan), context, prompt, tokens=RACE_TOKENS, share=share, seed=turn
+                )[2]
+                taken[runner].append(ms)
+        return tuple(_mean(times) for times in taken)
 
     def _report(self, stage: str, fraction: float) -> None:
         self._tell(stage, min(1.0, fraction))
+
+
+def _mean(times: Sequence[float]) -> float:
+    """Of the answers that were long enough to be timed; infinite when none was."""
+    timed = [ms for ms in times if math.isfinite(ms)]
+    return mean(timed) if timed else math.inf

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +24,7 @@ from core.planning import known
 from core.planning.plan import Plan
 from core.planning.tuned import SPECULATION, Tuned
 from core.tuning.here import report_text, stored, to_json
-from core.tuning.tuner import FEW_SELECTIONS, LEAST_PROMPT, Outcome, Tuner
+from core.tuning.tuner import FEW_SELECTIONS, LEAST_PROMPT, RACE_TURNS, Outcome, Tuner
 from tests.planning.test_tuned import RECORD
 from tests.tiny import PLAN, VOCAB, engine, oracle, ours
 
@@ -56,19 +58,25 @@ def tuned(
     plan: Plan = PLAN,
     stages: list[str] | None = None,
     new_cache: Callable[[int], TargetKVCache] | None = None,
+    ran: list[tuple[str, int]] | None = None,
+    short: tuple[str, int] | None = None,
 ) -> Outcome:
     """A run in which a token takes token_s[False] with the default plan, token_s[True] with the found one,
-    `plain_s` where nothing is drafted.
+    `plain_s` where nothing is drafted. `ran` notes who answered with which seed; `short`: who breaks off
+    with which seed.
     """
-    clock = Clock()
+    clock, ran = Clock(), [] if ran is None else ran
 
     def engine_of(other: Plan) -> object:
         names = (*SPECULATION, "plain")
         made = engine(model, new_cache=new_cache, **{name: getattr(other, name) for name in names})
         inner = made.generate
 
-        def generate(*given, **more) -> Iterator[object]:
-            for event in inner(*given, **more):
+        def generate(context: object, ids: object, params: Params, **more) -> Iterator[object]:
+            ran.append(("plain" if other.plain else "chosen" if other.tuned else "default", params.seed))
+            if ran[-1] == short:
+                params = replace(params, max_new_tokens=2)
+            for event in inner(context, ids, params, **more):
                 if isinstance(event, Round):
                     assert not other.plain or event.levels == ("target",)
                     clock.now += len(event.tokens) * (plain_s if other.plain else token_s[bool(other.tuned)])
@@ -105,7 +113,7 @@ def tuned(
         clock=clock,
         report=report,
         seconds=seconds,
-    ).run(TEXT, [1, 2, 3])
+    ).run(TEXT)
 
 
 def test_a_faster_plan_is_kept(model: LlamaModel, tmp_path: Path):
@@ -170,7 +178,7 @@ def test_little_time_gives_a_result_all_the_same(model: LlamaModel):
     outcome = tuned(
         model, token_s={False: 0.2, True: 0.1}, seconds=0.01, plan=replace(PLAN, expected_prefill_s=1e6)
     )
-    assert outcome.read_tokens == PLAN.prefill_segment_tokens + 3 < LEAST_PROMPT
+    assert outcome.read_tokens == PLAN.prefill_segment_tokens < LEAST_PROMPT
     assert [one.chunk for one in outcome.measured.acceptance][:2] == [PLAN.retrieval_chunk] * 2
     assert len(outcome.measured.acceptance) == FEW_SELECTIONS and outcome.tuned.verify_ms
 
@@ -212,11 +220,41 @@ def test_an_offloaded_cache_is_measured_alike(model: LlamaModel):
     assert there.measured.acceptance == pytest.approx(here.measured.acceptance, abs=1e-4) and there.kept
 
 
-def test_an_answer_that_ends_at_once_keeps_the_default(model: LlamaModel):
+def test_an_answer_that_ends_at_once_keeps_the_default(model: LlamaModel, tmp_path: Path):
     """Two tokens say nothing of speed."""
     ending = ours(oracle(), eos=None)
     ending.config = replace(ending.config, eos_ids=frozenset(range(VOCAB)))
-    assert not tuned(ending, token_s={False: 0.2, True: 0.1}).kept
+    outcome = tuned(ending, token_s={False: 0.2, True: 0.1})
+    done = stored(outcome, tmp_path)
+    assert not outcome.kept and done.file is None and "–" in report_text(done)
+    assert json.loads(json.dumps(to_json(done), allow_nan=False))["default_tbt_ms"] is None
+
+
+def test_a_race_has_a_default(model: LlamaModel):
+    """A plan that was timed has not won against one that was not."""
+    assert not replace(tuned(model, token_s={False: 0.2, True: 0.1}), default_tbt_ms=math.inf).kept
+
+
+def test_the_race_is_run_with_several_texts(model: LlamaModel):
+    """What one text says of drafts is much its own: other seeds in each turn, the same for all three, there
+    and back; one turn where there is no time for more. An answer too short to be timed decides nothing.
+    """
+    ran: list[tuple[str, int]] = []
+    outcome = tuned(model, token_s={False: 0.2, True: 0.1}, ran=ran)
+    turns = [ran[-6 * RACE_TURNS :][start : start + 6] for start in range(0, 6 * RACE_TURNS, 6)]
+    there = ("default", "chosen", "plain")
+    assert [{seed for _, seed in turn} for turn in turns] == [{WARM.seed ^ n} for n in range(RACE_TURNS)]
+    assert all(tuple(who for who, _ in turn) == (*there, *reversed(there)) for turn in turns)
+    assert outcome.default_tbt_ms == pytest.approx(200, rel=0.1)
+    ran.clear()
+    tuned(model, token_s={False: 0.2, True: 0.1}, seconds=0.01, ran=ran)
+    assert [seed for _, seed in ran[-7:]] == [WARM.seed] * 7
+
+
+def test_an_answer_too_short_to_be_timed_decides_nothing(model: LlamaModel):
+    """One of the default's ten."""
+    outcome = tuned(model, token_s={False: 0.2, True: 0.1}, short=("default", 1))
+    assert outcome.kept and outcome.default_tbt_ms == pytest.approx(200, rel=0.1)
 
 
 def test_a_result_is_tabled(model: LlamaModel, tmp_path: Path):

@@ -68,10 +68,11 @@ class NativeAttention:
     @staticmethod
     def lay_out(call: AttentionCall, k: torch.Tensor, v: torch.Tensor, *, n: int, length: int) -> None:
         """Says where the rows of a cache lie, and how many of them are filled for how many queries."""
-        assert k.stride() == v.stride() and k.stride(3) == 1, f"{k.stride()} is not the layout of a KV cache"
+        block, head, row, number = strides = k.stride()
+        assert strides == v.stride() and number == 1, f"{strides} is not the layout of a KV cache"
         size = k.element_size()
         call.k, call.v, call.n, call.length = k.data_ptr(), v.data_ptr(), n, length
-        call.block_bytes, call.head_bytes, call.row_bytes = (k.stride(axis) * size for axis in range(3))
+        call.block_bytes, call.head_bytes, call.row_bytes = block * size, head * size, row * size
         call.kind, call.block_tokens = KINDS[k.dtype], k.shape[2]
 
     @staticmethod
