@@ -57,6 +57,7 @@ def tables(found: dict[str, Any]) -> list[Table]:
         for name in ("default", "chosen")
         for plan in [found[name]]
     ]
+    rows.append(("plain", *[None] * 6, found["plain_tbt_ms"]))
     verdict = "The choice is kept." if found["kept"] else "The default stays."
     both = Table(
         f"Tuning {found['default']['model']} at {found['default']['context_tokens']:,} tokens",
@@ -72,8 +73,8 @@ def tables(found: dict[str, Any]) -> list[Table]:
         ),
         tuple(rows),
         (
-            f"{verdict} The default's acceptance is assumed, the choice's measured; both raced behind "
-            f"{found['read_tokens']:,} tokens.",
+            f"{verdict} The default's acceptance is assumed, the choice's measured; they raced behind "
+            f"{found['read_tokens']:,} tokens, and plain decoding with them.",
         ),
     )
     chunks = sorted({one["chunk"] for one in found["acceptance"]})

@@ -262,7 +262,9 @@ def test_a_result_is_tabled(model: LlamaModel, tmp_path: Path):
     found = to_json(stored(tuned(model, token_s={False: 0.2, True: 0.1}), tmp_path))
     found["acceptance"] = [one for one in found["acceptance"] if (one["budget"], one["chunk"]) != (64, 4)]
     both, accepted = tables(found)
-    assert [row[0] for row in both.rows] == ["default", "chosen"] and both.rows[0][7] == pytest.approx(
-        200, rel=0.1
+    assert (
+        [row[0] for row in both.rows] == ["default", "chosen", "plain"]
+        and both.rows[2][7] == pytest.approx(1e3, rel=0.1)
+        and both.rows[0][7] == pytest.approx(200, rel=0.1)
     )
     assert accepted.rows[0][:2] == ("64", None) and accepted.rows[0][2] is not None
