@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from core.ask import Params
 from core.decoding.decoder import Round
@@ -64,7 +63,7 @@ class FakeEngine:
     eos_ids: frozenset[int] = frozenset({EOS})
     model_name: str = "fake"
     model_identity: str = "fake"
-    model: Any = None
+    model: None = None
     plan: Plan = FAKE_PLAN
     fed: list[int] = field(default_factory=list)
     prompts: list[list[int]] = field(default_factory=list)

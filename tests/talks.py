@@ -38,9 +38,10 @@ def encoded(text: str) -> list[int]:
 
 
 def make(reply=lambda ids, params: encoded("It is so."), **options) -> tuple[Session, FakeEngine]:
-    of_engine = {name: options.pop(name) for name in ("context_tokens", "model") if name in options}
-    engine, tokenizer = FakeEngine(reply, **of_engine), options.pop("tokenizer", CharTokenizer())
-    session = Session(engine, tokenizer, options.pop("style", STYLE), **{"allowance_bytes": 10**9, **options})
+    engine = FakeEngine(reply, **{name: options.pop(name) for name in ("context_tokens",) if name in options})
+    session = Session(
+        engine, CharTokenizer(), options.pop("style", STYLE), **{"allowance_bytes": 10**9, **options}
+    )
     return session, engine
 
 

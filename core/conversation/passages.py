@@ -26,7 +26,7 @@ from core.conversation.turns import Turns
 from core.documents.document import Document
 from core.events import Delta, Event, Piece, Reading, Stats, Verified
 from core.evidence.passages import Passage
-from core.evidence.support import UNSAID, Evidence, Kindred, Support
+from core.evidence.support import UNSAID, Evidence, Support
 from core.stats import combined
 from core.text.ranking import terms
 from core.text.tokenizer import Tokenizer
@@ -92,7 +92,6 @@ class FromPassages:
     """What a session does with a question that is answered from passages.
 
     `room_tokens(n)`: what a context holds of a text beside the instructions and an answer of n tokens.
-    `kindred`: passages are also looked for by words that mean much the same.
     """
 
     def __init__(
@@ -104,18 +103,17 @@ class FromPassages:
         books: Books,
         conversations: Conversations,
         room_tokens: Callable[[int], int],
-        kindred: Kindred | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._turns, self._tokenizer, self._style = turns, tokenizer, style
         self._books, self._conversations = books, conversations
-        self._room_tokens, self._kindred, self._clock = room_tokens, kindred, clock
+        self._room_tokens, self._clock = room_tokens, clock
 
     def found(self, ask: Ask, plan: ReadingPlan) -> list[tuple[Passage, float]]:
         """The passages of what may be read that the question's words point at, best first, with their scores;
         those of the question before with them, where this one leans on it.
         """
-        near = self._books.evidence(ask.book).pointed_at(looked_up(ask), self._kindred)
+        near = self._books.evidence(ask.book).pointed_at(looked_up(ask))
         inside = [
             (one, score)
             for one, score in near

@@ -60,8 +60,6 @@ class ReadingStyle:
     # how much likelier the question is behind it than behind others: greedy text says little of how sure a
     # model is. None: a model whose refusals were not measured, which puts no passages in order
     doubt: float | None = None
-    # its embeddings tell words that mean much the same, as was measured (core.conversation.kindred)
-    kindred: bool = False
     # beside a passage's score by words (core.conversation.reranking)
     asked_weight: float = 0.0
     refused_weight: float = 0.0

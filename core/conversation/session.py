@@ -31,7 +31,6 @@ from core.conversation.asking import (
 from core.conversation.books import Books
 from core.conversation.contexts import ContextShelf
 from core.conversation.expectation import Expectation
-from core.conversation.kindred import Kindred
 from core.conversation.notes import NoteStore
 from core.conversation.parts import InParts
 from core.conversation.passages import FromPassages
@@ -123,7 +122,6 @@ class Session:
             books=self._books,
             conversations=self._conversations,
             room_tokens=self._room_tokens,
-            kindred=Kindred(tokenizer.tokens, engine.model.embed) if style.kindred else None,
         )
 
     # ---- what the app asks for -----------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from weakref import WeakMethod
@@ -25,7 +25,7 @@ from core.documents.quotes import QuoteIndex
 from core.events import Looked
 from core.evidence.looked import LOOKED, Places, combined
 from core.evidence.passages import Passage, passages, sentences
-from core.text.ranking import Kin, Ranking, terms
+from core.text.ranking import Ranking, terms
 from core.text.words import marked as N_
 
 AGREES = 0.5
@@ -37,8 +37,6 @@ _QUOTED_WORDS = 5  # fewer stand in a book by chance
 _FEW_WORDS = 3  # content words: fewer agree with anything
 _LEAST_OWN = 0.1
 _NAME = re.compile(r"(?<!\w)[A-Z][^\W\d_]{2,}(?!\w)")
-# of terms, and of words among which to look: which of these mean much the same
-Kindred = Callable[[Sequence[str], Sequence[str]], Kin]
 _LETTER = re.compile(r"[^\W\d_]")
 _NUMBER = re.compile(r"\d[\d,.]*\d|\d")
 _ITEM = re.compile(r"^\d{1,3}[.)]\s")
@@ -134,13 +132,11 @@ class Evidence:
         scores = combined(self._ranking.scores(question), self._shares(looked.places if looked else ()))
         return [passage for passage, _score in self._best(scores)[:most]]
 
-    def pointed_at(self, question: str, kindred: Kindred | None = None) -> list[tuple[Passage, float]]:
-        """All passages that the words of a question point at, and those that are `kindred` to them, best
-        first, each with its score by BM25 and `BESIDE` times its neighbours': what is told of stands near
-        what it is asked with.
+    def pointed_at(self, question: str) -> list[tuple[Passage, float]]:
+        """All passages that the words of a question point at, best first, each with its score by BM25 and
+        `BESIDE` times its neighbours': what is told of stands near what it is asked with.
         """
-        kin = kindred(terms(question), self._ranking.words) if kindred else None
-        own = [0.0, *self._ranking.scores(question, kin), 0.0]
+        own = [0.0, *self._ranking.scores(question), 0.0]
         return self._best([own[at] + BESIDE * (own[at - 1] + own[at + 1]) for at in range(1, len(own) - 1)])
 
     def _best(self, scores: Sequence[float]) -> list[tuple[Passage, float]]:

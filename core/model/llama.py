@@ -82,7 +82,7 @@ class LlamaModel:
 
     def forward(self, ids: Sequence[int] | torch.Tensor, cache: KVCache | Fixed) -> torch.Tensor:
         """Feeds `ids` [n] behind what `cache` holds and advances it. Returns logits fp32 [n, vocab]."""
-        x = self.embed(ids)  # [n, hidden]
+        x = self._embed(ids)  # [n, hidden]
         cos, sin = self.rope.at(cache.positions(len(ids)))
         found = self._at_once(x, cos, sin, cache)
         if found is None:
@@ -135,7 +135,7 @@ class LlamaModel:
     def _segment(
         self, ids: Sequence[int], cache: TargetKVCache, chunk_tokens: int, tap: Observer | None
     ) -> Iterator[int]:
-        x = self.embed(ids)
+        x = self._embed(ids)
         cos, sin = self.rope.at(cache.positions(len(ids)))
         cache.begin_segment()
         chunks = [slice(start, start + chunk_tokens) for start in range(0, len(ids), chunk_tokens)]
@@ -227,8 +227,7 @@ class LlamaModel:
         gate, up = layer.gate_up(self._rms(x, layer.mlp_norm)).chunk(2, dim=-1)
         return F.silu(gate).mul_(up)
 
-    def embed(self, ids: Sequence[int] | torch.Tensor) -> torch.Tensor:
-        """The rows [n, hidden] that tokens enter the layers with."""
+    def _embed(self, ids: Sequence[int] | torch.Tensor) -> torch.Tensor:
         return self.embedding[torch.as_tensor(ids, device=self.backend.device)].to(self.backend.dtype)
 
     def _rms(self, x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 # scripts without spaces between words: kana, ideographs
@@ -17,7 +17,6 @@ _PASSAGE_WORDS = 120  # a fact stands in a paragraph or two: longer passages dro
 # passages are of nearly equal length; chosen on the training questions of FairytaleQA
 _K1, _B = 0.9, 0.4
 _PAIR = 0.5  # of a pair's weight: both of its words count already
-_KIN = 0.2  # of a word's weight, for each that means much the same; chosen there, too
 _STOP = frozenset(
     re.findall(
         r"\w+",
@@ -79,10 +78,6 @@ def _stem(word: str) -> str:
     return word
 
 
-# by term: others that mean much the same, with how nearly the same, 0 to 1
-Kin = Mapping[str, Sequence[tuple[str, float]]]
-
-
 class Ranking:
     """Texts ranked for a question by BM25 (Robertson and Zaragoza 2009, "The Probabilistic Relevance
     Framework") over content words and pairs of neighbours, which tell "the red house" from a red something.
@@ -105,29 +100,14 @@ class Ranking:
         n, holding = len(self._drag), len(self._postings.get(term, ()))
         return math.log(1 + (n - holding + 0.5) / (holding + 0.5))
 
-    @property
-    def words(self) -> list[str]:
-        """The terms of the texts, without pairs, in the order in which they come."""
-        return [term for term in self._postings if " " not in term]
-
-    def scores(self, question: str, kin: Kin | None = None) -> list[float]:
-        """One score per text, 0 or more; 0 where no content word of the question occurs, nor `kin` of one:
-        their times in a text count together, each as nearly as it means the same.
-        """
+    def scores(self, question: str) -> list[float]:
+        """One score per text, 0 or more; 0 where no content word of the question occurs."""
         scores = [0.0] * len(self._drag)
         for term in dict.fromkeys(_with_pairs(terms(question))):
             weight = self.weight(term) * (_PAIR if " " in term else 1.0)
-            self._add(scores, weight, dict(self._postings.get(term, ())))
-            alike: dict[int, float] = defaultdict(float)
-            for other, likeness in (kin or {}).get(term, ()):
-                for number, times in self._postings.get(other, ()):
-                    alike[number] += likeness * times
-            self._add(scores, _KIN * weight, alike)
+            for number, times in self._postings.get(term, ()):
+                scores[number] += weight * times * (_K1 + 1) / (times + self._drag[number])
         return scores
-
-    def _add(self, scores: list[float], weight: float, counts: Mapping[int, float]) -> None:
-        for number, times in counts.items():
-            scores[number] += weight * times * (_K1 + 1) / (times + self._drag[number])
 
     def nearest(self, question: str, most: int) -> list[int]:
         """The numbers of the texts that share words with the question, best first, `most` at most."""
