@@ -4,7 +4,7 @@
 
 The taught model (8 bits) and the published one (4 bits) in turns in one process: reading, plain decoding, and
 TriForce with the draft model, which was trained on the published one's text. Then questions about the book,
-from passages as they are answered now (eight put in order, eleven answers) and as the first that says it:
+from passages as they are answered now (eight put in order, several answers) and as the first that says it:
 seconds to the first word. Seconds are the processor's, of this process with one thread, so other work on the
 machine is not counted, though it slows what is; ratios are of one run.
 """
