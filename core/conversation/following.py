@@ -1,4 +1,4 @@
-"""A question that leans on the one before it, "And why did he?": what is looked up for it, how it is put."""
+"""A question that leans on those before it, "And why did he?": what is looked up for it, how it is put."""
 
 from __future__ import annotations
 
@@ -10,41 +10,57 @@ from core.text.ranking import terms
 
 _FEW_WORDS = 2  # content words: a question with so few leans on the one before
 _BEFORE_WORDS = 40  # of an answer, as far as it is put before the next question
+_FAR_BACK = 3  # questions in a row may lean on one another
+# pronouns and the like of the app's languages; "sie" with a capital may be the reader of the question
 _LEANS = re.compile(
-    r"\b(?:he|him|his|she|hers?|it|its|they|them|their|theirs|this|that|these|those|there|then|so|one)\b",
+    r"\b(?:he|him|his|she|hers?|it|its|they|them|their|theirs|this|that|these|those|there|then|so|one"
+    r"|er|ihn|ihm|ihr|ihre[mnrs]?|ihnen|sein|seine[mnrs]?|diese[mnrs]?|dort|dann|damit|danach)\b"
+    r"|(?-i:\bsie\b|\bes\b|\bdas(?=\W*$|\s+(?:getan|gemacht|gesagt|geschehen)\b))"
+    r"|[他她它这那]",
     re.IGNORECASE,
 )
 _NAME = re.compile(r"(?<!\w)[A-Z][^\W\d_]{2,}(?!\w)")
 
 
 def looked_up(ask: Ask) -> str:
-    """The words by which a question's passages are found: those of the question before with them, and the
-    names in its answer, where this one leans on it.
+    """The words by which a question's passages are found: those of the questions that it leans on with them,
+    and the names in their answers.
     """
     before = leant_on(ask)
-    if before is None:
-        return ask.question
-    names = " ".join(_NAME.findall(_first_words(before.answer)))
-    return f"{ask.question} {before.question} {names}"
+    names = [name for one in before for name in _names(ask, _first_words(one.answer))]
+    return " ".join((ask.question, *(one.question for one in before), *names))
 
 
-def leant_on(ask: Ask) -> Exchange | None:
-    """What was asked before, where the question cannot be understood without it."""
-    if not ask.history:
-        return None
-    leans = _LEANS.search(ask.question) or len(set(terms(ask.question))) < _FEW_WORDS
-    return ask.history[-1] if leans else None
+def leant_on(ask: Ask) -> tuple[Exchange, ...]:
+    """What was asked before, in its order, as far as the question cannot be understood without it."""
+    found: list[Exchange] = []
+    question = ask.question
+    for before in reversed(ask.history[-_FAR_BACK:]):
+        if not (_LEANS.search(question) or len(set(terms(question))) < _FEW_WORDS):
+            break
+        found.insert(0, before)
+        question = before.question or ""
+    return tuple(found)
 
 
 def restated(ask: Ask) -> str:
-    """The question as a reader of one passage understands it: behind the one it leans on and its answer."""
-    before = leant_on(ask)
-    if before is None:
-        return ask.question
-    answer = _first_words(before.answer)
-    if _plain(answer).startswith(_plain(UNSAID)):
-        answer = ""
-    return " ".join(filter(None, (before.question.strip(), answer, ask.question.strip())))
+    """The question as a reader of one passage understands it: behind those it leans on and their answers."""
+    said: list[str] = []
+    for before in leant_on(ask):
+        answer = _first_words(before.answer)
+        unsaid = _plain(answer).startswith(_plain(UNSAID))
+        said += [(before.question or "").strip(), "" if unsaid else answer]
+    return " ".join(filter(None, (*said, ask.question.strip())))
+
+
+def _names(ask: Ask, answer: str) -> list[str]:
+    """Words of an answer with a capital; the first one only where the book never writes it without."""
+    found = []
+    for match in _NAME.finditer(answer):
+        first = not re.search(r"\w", answer[: match.start()])
+        if not (first and re.search(rf"\b{match.group().lower()}\b", ask.book.text)):
+            found.append(match.group())
+    return found
 
 
 def _first_words(answer: str) -> str:

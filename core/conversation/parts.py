@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from core.ask import Ask
 from core.conversation.asking import Conversations, Run, asked, asked_of_text, instructed, notes_key, part_key
 from core.conversation.books import Books
+from core.conversation.following import looked_up
 from core.conversation.notes import Note, joined
 from core.conversation.reading import Part, ReadingPlan, ReadingStyle
 from core.conversation.turns import Turns
@@ -85,9 +86,11 @@ class InParts:
 
     def _part_for(self, ask: Ask, plan: ReadingPlan) -> Part | None:
         """The part a question is about; None when its words occur nowhere and none was talked about."""
-        scores = self._books.index(ask.book, plan.parts).scores(ask.question)
-        best = max(range(len(scores)), key=lambda i: (scores[i], -i))
         last = self._conversations.memory(ask).part
+        # what was talked about before this process was started is known by the conversation alone
+        question = ask.question if last in plan.parts else looked_up(ask)
+        scores = self._books.index(ask.book, plan.parts).scores(question)
+        best = max(range(len(scores)), key=lambda i: (scores[i], -i))
         if last in plan.parts and scores[plan.parts.index(last)] >= _STAY * scores[best]:
             return last
         return plan.parts[best] if scores[best] > 0 else None

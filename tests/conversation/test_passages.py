@@ -6,9 +6,9 @@ import dataclasses
 
 import pytest
 
-from core.ask import Exchange
+from core.ask import Ask, Exchange
 from core.config import MODES
-from core.conversation.following import leant_on
+from core.conversation.following import leant_on, looked_up, restated
 from core.conversation.notes import NoteStore
 from core.documents.quotes import find_quotes
 from core.errors import UserError
@@ -163,6 +163,26 @@ def test_a_follow_up_is_looked_up_and_put_with_the_question_before_it():
     assert any("Nobody saw him do it" in prompt for prompt in prompts(engine)[len(prompts(engine)) // 2 :])
 
 
+def test_a_follow_up_of_a_follow_up_is_about_the_same():
+    """What the second leans on is what the third is about; a word that only begins an answer is no name."""
+    said = (
+        Exchange("Who came home first?", "The herring boats."),
+        Exchange("Where did Oddo hide the silver key?", "Under the plank, by Sigrun."),
+        Exchange("And why did he?", "He was alone."),
+    )
+    asked = Ask("And what happened then?", book=told(), history=said)
+    assert [one.question for one in leant_on(asked)] == [one.question for one in said[1:]]
+    words = looked_up(asked)
+    assert "silver key" in words
+    assert "Sigrun" in words
+    assert "Under" not in words.split()
+    assert "herring" not in words
+    assert restated(asked) == (
+        "Where did Oddo hide the silver key? Under the plank, by Sigrun. And why did he? He was alone. "
+        "And what happened then?"
+    )
+
+
 def test_a_question_that_stands_alone_is_put_alone():
     session, engine = make(reader({}))
     said = (Exchange("Where did Oddo hide the silver key?", "Under the plank.", (5,)),)
@@ -186,13 +206,17 @@ def test_a_refusal_is_not_repeated_to_the_model():
         ("What happened to it then?", True),
         ("Why?", True),
         ("Who is Ogilvy the astronomer?", False),
+        ("Who dies in the great fire?", False),
+        ("Warum hat er den Schlüssel vergraben?", True),
+        ("Und warum hat sie das getan?", True),
+        ("Wer hat den silbernen Schlüssel vergraben?", False),
+        ("他为什么把钥匙藏起来？", True),
+        ("奥多把银钥匙藏在哪里？", False),
     ],
 )
 def test_which_questions_lean(question: str, leans: bool):
-    from core.ask import Ask
-
     asked = Ask(question, history=(Exchange("Who?", "He.", (5,)),))
-    assert (leant_on(asked) is not None) == leans
+    assert bool(leant_on(asked)) == leans
 
 
 # ---- contexts, parameters, stopping ------------------------------------------------------------------------

@@ -190,6 +190,15 @@ def test_follow_up_stays_with_its_part():
     assert engine.fed[-1] == len("And why was that?") + 2
 
 
+def test_a_follow_up_after_a_restart_stays_with_its_part():
+    """What was talked about is known by the conversation then, not by the process."""
+    session, _engine = make(reply_by_prompt)
+    first = finished(ask(session, book(), "What about the wedding?"))
+    session, _engine = make(reply_by_prompt)
+    again = turns("What about the wedding?", first)
+    assert finished(ask(session, book(), "And why was that?", history=again)).sources == ("Chapter 3",)
+
+
 def test_going_back_to_a_part_costs_no_prefill_while_memory_lasts():
     long = book()
     costs = {}
