@@ -308,14 +308,14 @@ class Session:
             keep=True,
             places=lambda: self._books.stretches(ask.book, part),
         )
-        if ask.question is None and done.reason == "length":
+        if ask.question is None and done.reason in ("length", "looping"):
             done = self._ended(run, question, done)
         # stopped before its first word, it is answered from nothing: a note says how far the reading came
         sources = (part.label,) if done.token_ids or done.reason != "user" else ()
         yield self._turns.finished(done, plan=plan, sources=sources)
 
     def _ended(self, run: Run, question: str, done: Answer) -> Answer:
-        """A summary that reached the longest answer, up to the end of its last whole sentence."""
+        """A summary that was cut, or ended where it circled, up to its last whole sentence."""
         text = whole_sentences(done.text)
         ids = tuple(self._tokenizer.encode(text))
         self._conversations.memory(run.ask).asked(run.ask, self._tokenizer.encode(question), ids)

@@ -17,7 +17,7 @@ from core.conversation.expectation import Expectation
 from core.conversation.notes import Line, Note, grouped, joined
 from core.conversation.reading import Part, ReadingPlan, ReadingStyle, by_chapter, of_length, place_name
 from core.conversation.summary import Read, Summarizer, Text, Told, joined_lines, shown
-from core.conversation.supporting import Stretch, fewer, own_lines
+from core.conversation.supporting import Stretch, fewer, own_lines, whole_sentences
 from core.conversation.tongue import in_language_of
 from core.conversation.turns import Turns
 from core.documents.document import Document
@@ -140,11 +140,12 @@ class Summaries:
         """The parts' notes as one summary of the length that was asked for; None where it was stopped."""
         length = run.ask.summary_length
         if length == "chapters":
-            sections, stats = [], []
-            for label, parts in _chapters(run.ask, plan):
+            sections, stats, chapters = [], [], _chapters(run.ask, plan)
+            for number, (label, parts) in enumerate(chapters, 1):
                 first = plan.parts.index(parts[0])
                 own = notes[first : first + len(parts)]
-                told = yield from self._merged(run, plan, own, label, WORDS[length])
+                after_s = sum(self._telling_s(run, len(later)) for _label, later in chapters[number:])
+                told = yield from self._merged(run, plan, own, label, WORDS[length], after_s=after_s)
                 if told.stopped:
                     return None
                 sections.append(Section(label, told.lines))
@@ -154,10 +155,10 @@ class Summaries:
         return None if told.stopped else ([Section("", told.lines)], told.stats)
 
     def _merged(
-        self, run: Run, plan: ReadingPlan, notes: list[Note], label: str, words: int
+        self, run: Run, plan: ReadingPlan, notes: list[Note], label: str, words: int, *, after_s: float = 0.0
     ) -> Generator[Event, None, Told]:
         """Notes made one summary of about `words` words: chosen from their lines, or told anew by the model
-        in as many levels as it takes.
+        in as many levels as it takes. `after_s`: what comes behind it takes so long.
         """
         lines = [line for note in notes for line in note.lines]
         if self._style.summaries == "supported" or len(notes) == 1:
@@ -166,15 +167,18 @@ class Summaries:
         stats: list[Stats] = []
         while True:
             groups = grouped(notes, lambda note: self._tokenizer.count(joined([note])), room)
+            left_s = after_s + self._telling_s(run, len(notes))
             if len(groups) == 1:
-                place = Reading(1, 1, label, "whole summary")
+                place = Reading(1, 1, label, "whole summary", left_s=left_s)
                 prompt = of_length(self._style, self._style.join_prompts[0], run.ask.summary_length)
                 told = yield from self._retold(run, plan, notes, [prompt], place, run.params, keep=False)
                 return replace(told, stats=combined([*stats, told.stats]))
             shorter = []
             for number, group in enumerate(groups, 1):
                 name = place_name(run.ask.book, plan.parts[group[0].first : group[-1].last + 1])
-                place = Reading(number, len(groups), name, "part summary")
+                later_s = after_s + self._telling_s(run, len(groups))
+                later_s += (left_s - later_s) * (1 - (number - 1) / len(groups))
+                place = Reading(number, len(groups), name, "part summary", left_s=later_s)
                 params = self._conversations.note_params(run.ask, number)
                 told = yield from self._retold(run, plan, group, self._style.join_prompts, place, params)
                 stats.append(told.stats)
@@ -182,6 +186,10 @@ class Summaries:
                     return replace(told, stats=combined(stats))
                 shorter.append(Note(name, told.lines, group[0].first, group[-1].last))
             notes = shorter
+
+    def _telling_s(self, run: Run, notes: int) -> float:
+        """Seconds until the whole is told from so many notes."""
+        return self._expectation.summary_s([], notes, self._style, run.params.max_new_tokens)
 
     def _retold(
         self,
@@ -272,7 +280,8 @@ class Summaries:
             told = joined_lines(section.lines)
             wish = instructed(in_language_of(told, self._style, prompt), run.ask.instructions)
             done = yield from self._notes_reader(run, told)(wish, run.params)
-            text += heading + done.text.strip()
+            cut = done.reason in ("length", "looping")
+            text += heading + (whole_sentences(done.text) if cut else done.text).strip()
             figures.append(done.stats)
             if done.reason == "user":
                 reason = "user"

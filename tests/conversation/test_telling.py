@@ -138,11 +138,21 @@ def test_the_books_own_sentences_stand_in_quotation_marks_among_others():
     assert any("in quotation marks" in note for note in done.notes)
 
 
-def test_time_left_falls_from_part_to_part():
-    session, _ = make(inventing, style=style("supported"))
-    events = ask(session, long_book(), None)
-    left = [one.left_s for one in events if isinstance(one, Reading) and one.left_s and one.attempt == 1]
-    assert len(left) > 3 and left == sorted(left, reverse=True) and left[0] > 0
+@pytest.mark.parametrize(("kind", "length"), [("supported", "page"), ("told", "page"), ("told", "chapters")])
+def test_time_left_falls_from_part_to_part(kind: str, length: str):
+    """The telling of the whole counts, level by level."""
+    session, _ = make(inventing, style=dataclasses.replace(style(kind), join_tokens=900))
+    events = ask(session, long_book(), None, summary_length=length)
+    read = [one for one in events if isinstance(one, Reading) and one.attempt == 1]
+    left = [one.left_s for one in read]
+    assert len(left) > 3
+    assert None not in left[:-1]  # the last may show what is there
+    left = [one for one in left if one is not None]
+    assert left == sorted(left, reverse=True)
+    assert left[0] > 0
+    if kind == "told" and length == "page":
+        assert [one.purpose for one in read][-1] == "whole summary"
+        assert left[-1] > 0
 
 
 def test_a_stopped_summary_goes_on_with_its_lines(tmp_path):
@@ -172,6 +182,15 @@ def test_a_whole_book_told_too_long_ends_with_a_sentence():
     book = long_book(1, 3)
     done = finished(ask(session, book, None, params={"max_new_tokens": len(tale) + 4}))
     assert done.text == tale.strip() and done.token_ids == tuple(encoded(done.text))
+
+
+def test_a_whole_book_told_in_circles_ends_with_a_sentence():
+    tale = "The keeper came again. He lit the lamp."
+    session, _ = make(lambda ids, params: encoded(tale + " And then he went" * 40), style=style("told"))
+    done = finished(ask(session, long_book(1, 3), None))
+    assert done.reason == "looping"
+    assert done.text == tale
+    assert done.token_ids == tuple(encoded(tale))
 
 
 def test_what_is_not_borne_out_gives_way_to_what_is():
