@@ -39,6 +39,12 @@ class Cited:
     sentences: int = 0
     supported: int = 0
 
+    @property
+    def bare(self) -> bool:
+        """Whether nothing of its sentences has a place: neither one as a whole, nor a quotation in it."""
+        placed = any(one.offset is not None and not one.kind for one in self.citations)
+        return self.sentences > 0 and not self.supported and not placed
+
 
 class Citations:
     """Looks answers up in the book. Keeps what was prepared of the last two texts, a book and what of it may

@@ -10,7 +10,7 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from app.faults import guarded
-from app.turns import Turn, asked_again, exchanges, instructed
+from app.turns import Turn, answered_until, asked_again, exchanges, instructed, within
 from core.errors import UserError
 from core.events import Delta, Failed, Finished
 from core.text.words import translated as _
@@ -50,13 +50,21 @@ class Comparing:
         self.running = False
 
     def begin(self) -> None:
-        """Starts, where there is something to compare."""
+        """Starts, where there is something to compare. Raises UserError, so where plain decoding would read
+        behind the conversation's limit.
+        """
         desk = self._desk
         turn, _why = comparable(desk.turns)
         if turn is None or desk.refuse_while_busy():
             return
         if desk.engine.state != "ready":
             raise UserError(_("The engine is not ready yet. Compare in a moment."))
+        if not within(answered_until(desk.turns[-2], turn), desk.until):
+            words = _(
+                "This answer was given with more of the book than the limit, chapter {number}, lets be read "
+                "now. Regenerate it, then compare the new one."
+            )
+            raise UserError(words.format(number=desk.until))
         self.running, self.tokens, self.left_s = True, 0, None
         run = threading.Thread(
             target=self._run, args=(desk.conversation_id, desk.turns), name="compare", daemon=True
@@ -84,7 +92,7 @@ class Comparing:
             conversation_id=talk,
             params={**answer.extra.get("params", {}), "mode": "autoregressive"},
             history=exchanges(turns[:-2], desk.until),
-            until=answer.extra.get("until"),
+            until=answered_until(question, answer),
             instructions=instructed(question, answer),
             compare=tuple(answer.extra.get("decoded") or answer.extra["ids"]),
             drawn=answer.extra.get("drawn") or {},

@@ -70,7 +70,7 @@ def going_on(turns: Sequence[Turn], until: int | None = None) -> list[tuple[Turn
         if question.number >= first
         and answer.state != "failed"
         and answer.text
-        and _within(answered_until(question, answer), until)
+        and within(answered_until(question, answer), until)
     ]
 
 
@@ -80,8 +80,8 @@ def since(turns: Sequence[Turn], until: int | None = None) -> tuple[int, str]:
     """
     for turn in reversed(turns):
         if turn.extra.get("since"):
-            within = _within(turn.extra.get("until"), until)
-            return turn.extra["since"], turn.extra.get("told", "") if within else ""
+            known = within(turn.extra.get("until"), until)
+            return turn.extra["since"], turn.extra.get("told", "") if known else ""
     return 0, ""
 
 
@@ -102,5 +102,6 @@ def instructed(question: Turn | None, answer: Turn) -> str:
     return extra.get("instructions", "")
 
 
-def _within(answered: int | None, until: int | None) -> bool:
+def within(answered: int | None, until: int | None) -> bool:
+    """Whether what was answered under one limit tells nothing from behind the other."""
     return until is None or (answered is not None and answered <= until)

@@ -229,6 +229,7 @@ def turn_html(
         found=cited.found,
         sentences=cited.sentences,
         supported=cited.supported,
+        bare=cited.bare,
         error=stored.get("error", ""),
         reason="interrupted" if turn.state == "stopped" and not reason else reason,
         sources=stored.get("sources", ()),

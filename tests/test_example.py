@@ -5,9 +5,13 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 from core import build
 from core.ask import Ask, Params
 from core.config import Settings, override
+from core.documents.document import Document, Section
+from core.events import Looked
 from examples.answer import main
 from tests.fakes import CharTokenizer, FakeEngine
 
@@ -46,3 +50,17 @@ def test_settings_reach_every_question(home_with_model: Path, monkeypatch):
     session = build.open_session(override(Settings(), {**given, "mode": "ngram", "max_new_tokens": 9}))
     list(session.ask(Ask("Who?", params={"seed": 5})))
     assert engine.params == [Params(**{**given, "mode": "ngram", "max_new_tokens": 9, "seed": 5})]
+
+
+@pytest.mark.parametrize("looking", [True, False])
+def test_the_setting_says_whether_anybody_asks_where_the_model_looked(home_with_model: Path, looking: bool):
+    """One condition in core/build.py is all that reads it: without that, the catalogue's heads are asked
+    though they are switched off.
+    """
+    text = "Mara kept the ferry on the river Lind. Every morning she wrote its height on a door.\n"
+    book = Document("Ferry", "", "txt", text, (Section("One", 0, len(text)),), sha256="f")
+    session = build.open_session(Settings(context_tokens=512, evidence_attention=looking))
+    ask = Ask("Who kept the ferry?", book, "c", fit="whole", params={"max_new_tokens": 4})
+    events = list(session.ask(ask))
+    session.close()
+    assert any(isinstance(one, Looked) for one in events) == looking

@@ -99,6 +99,32 @@ def test_what_is_not_decoded_in_one_go_is_not_compared(desk):
     assert desk.notice.text == "Out of memory." and "compared" not in desk.turns[-1].extra
 
 
+@pytest.mark.parametrize("given", [None, 2])
+def test_an_answer_from_behind_a_limit_set_since_is_not_compared(desk, given: int | None):
+    """The whole book went to the model again, although the conversation was limited by then."""
+    dispatch(desk, {"act": "limit", "value": str(given or 0)})
+    ask(desk, "First?")
+    dispatch(desk, {"act": "limit", "value": "1"})
+    asked = len(desk.engine.asked)
+    with pytest.raises(UserError, match="limit, chapter 1, lets be read now. Regenerate it"):
+        dispatch(desk, {"act": "compare"})
+    assert not desk.busy and len(desk.engine.asked) == asked
+    dispatch(desk, {"act": "limit", "value": str(given or 0)})
+    compare(desk)
+    assert desk.engine.asked[-1].compare and desk.engine.asked[-1].until == given
+
+
+def test_the_limit_that_only_the_question_holds_is_compared_under(desk):
+    """The answer was asked again with the whole book."""
+    dispatch(desk, {"act": "limit", "value": "1"})
+    ask(desk, "First?")
+    turn = desk.turns[-1]
+    extra = {key: value for key, value in turn.extra.items() if key != "until"}
+    desk.history.update(desk.conversation_id, turn.number, turn.text, state="finished", extra=extra)
+    compare(desk)
+    assert desk.engine.asked[-1].compare and desk.engine.asked[-1].until == 1
+
+
 def test_near_ties_are_marked_in_equal_texts(desk):
     ask(desk, "First?", params={"temperature": 0.0})
     compare(desk)

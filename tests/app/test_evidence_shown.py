@@ -43,6 +43,31 @@ def test_answer_shows_where_each_sentence_stands(talking):
     assert "Evidence: 1 of 2 sentences" in html
 
 
+@pytest.mark.parametrize(
+    ("answer", "line"),
+    [
+        ("He liked jazz.", "no place in the book was found for its 1 sentence."),
+        ("He liked jazz. It rained.", "no place in the book was found for any of its 2 sentences."),
+        ("The astronomer Ogilvy lived at Ottershaw. He liked jazz.", None),
+        ("Jazz bands sang “watched the planet every night” to drunken sailors everywhere.", None),
+    ],
+)
+def test_an_answer_without_any_evidence_says_so(talking, answer: str, line: str | None):
+    """Bare circles stood behind its sentences and no line below: as if nothing had been looked up."""
+    desk, say = talking
+    say("Tell me about him.", answer)
+    html = " ".join("".join(Page(desk).render()["turns"]).split())
+    assert ("Evidence: no place" in html) == (line is not None)
+    assert line is None or f"<p>Evidence: {line}</p>" in html
+
+
+def test_saying_that_the_book_is_silent_lacks_no_evidence(talking):
+    """It is no sentence about the book: none was looked up."""
+    desk, say = talking
+    say("Who?", "The book does not seem to say.")
+    assert "Evidence:" not in "".join(Page(desk).render()["turns"])
+
+
 def test_short_answer_is_read_with_its_question_and_a_summary_without(talking):
     """The question of the exchange counts, not that of another one; "Summarise this book" is no question."""
     desk, say = talking

@@ -4,6 +4,7 @@ generate says.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 import torch
 
 from core.ask import Params
+from core.cache.looking import Head, Looking
 from core.config import MODES
 from core.engine import Done, Engine
 from core.events import Prefill
@@ -35,6 +37,20 @@ def answer(machine: Engine, ids: list[int], params: Params) -> list[int]:
     return [token for event in events if not isinstance(event, (Prefill, Done)) for token in event.tokens]
 
 
+def watched_answer(machine: Engine, ids: list[int], params: Params) -> list[int]:
+    """The same, asked after every pass where the model looked, by heads of both layers."""
+    context, config = machine.new_context(machine.context_tokens), machine.model.config
+    context.looking = Looking((Head(0, 0), Head(1, 3)), group=config.heads // config.kv_heads)
+    context.looking.begin(len(ids) - 20)
+    said: list[int] = []
+    for event in machine.generate(context, ids, params):
+        if not isinstance(event, (Prefill, Done)):
+            said += event.tokens
+            rows = range(len(ids) - 1, len(ids) + len(said) - 1)
+            assert context.looking.masses(context.cache, rows, [0, 40, 100]), "nobody looked"
+    return said
+
+
 def generated(reference: torch.nn.Module, ids: list[int], n: int) -> list[int]:
     """transformers' greedy answer."""
     inputs = torch.tensor([ids])
@@ -47,8 +63,11 @@ def generated(reference: torch.nn.Module, ids: list[int], n: int) -> list[int]:
 
 @pytest.mark.parametrize("family", ["llama", "qwen2", "qwen3"])
 @pytest.mark.parametrize("kv_heads", [4, 1], ids=["MHA", "GQA"])
-def test_tiny_models_in_every_mode(family: str, kv_heads: int):
-    """Random weights reject most drafts: the rollback paths are taken all the time."""
+@pytest.mark.parametrize("answered", [answer, watched_answer], ids=["unwatched", "looking"])
+def test_tiny_models_in_every_mode(family: str, kv_heads: int, answered: Callable[..., list[int]]):
+    """Random weights reject most drafts: the rollback paths are taken all the time. Looking is on in the
+    program, and changes nothing.
+    """
     reference = oracle(family, kv_heads=kv_heads)
     model = ours(reference)
     machine = engine(model, draft=ours(oracle(family, kv_heads=kv_heads, tied=True)))
@@ -58,7 +77,7 @@ def test_tiny_models_in_every_mode(family: str, kv_heads: int):
     ]
     want = generated(reference, ids, 24)
     greedy = Params(temperature=0.0, top_p=1.0, max_new_tokens=24)
-    assert {mode: answer(machine, ids, replace(greedy, mode=mode)) for mode in MODES} == dict.fromkeys(
+    assert {mode: answered(machine, ids, replace(greedy, mode=mode)) for mode in MODES} == dict.fromkeys(
         MODES, want
     )
 
