@@ -1,5 +1,7 @@
 """Writes a page with a book's summary at all lengths, by the shipped path, every sentence with its chapter.
 
+The chapters' summaries stand last; the number behind every sentence leads to that of its chapter.
+
 python -m benchmarks.told BOOK --out docs/examples/NAME.md [--model NAME]
 """
 
@@ -13,6 +15,7 @@ from pathlib import Path
 from core.ask import Ask
 from core.build import open_session
 from core.config import LENGTHS, load_settings
+from core.conversation.reading import book_chapters
 from core.documents import Document, read_document
 from core.events import Finished
 from core.model.catalogue import EMBEDDED
@@ -22,25 +25,26 @@ _TITLES = {"paragraph": "In a paragraph", "page": "On a page", "chapters": "By c
 
 
 def page(book: Document, told: dict[str, Finished], model: str) -> str:
-    """The Markdown of it. A sentence links to its chapter below."""
+    """The Markdown of it. Every sentence links to its chapter under the last heading."""
     notes = [note for note in told["page"].notes if "tokens" not in note and "Not read" not in note]
     lines = [
         f"# {book.title} by {book.author}, summarised",
         f"Written by `python -m benchmarks.told` with {model}. The number behind a sentence is the chapter\n"
-        "it stands in.",
+        "it stands in, and leads to that chapter's summary further down, under "
+        f"*{_TITLES['chapters']}*; the book itself is not here.",
         " ".join(notes),
     ]
     for length, done in told.items():
         lines.append(f"## {_TITLES[length]}")
-        lines += _blocks(book, done, linked=length != "chapters")
+        lines += _blocks(book, done)
     return "\n\n".join(lines) + "\n"
 
 
-def _blocks(book: Document, done: Finished, *, linked: bool) -> list[str]:
+def _blocks(book: Document, done: Finished) -> list[str]:
     """The paragraphs and headings of one summary."""
-    text = done.text
-    for one in sorted(done.stands, key=lambda one: -one.end) if linked else ():
-        number = sum(chapter.start <= one.book_start for chapter in book.chapters)
+    text, chapters = done.text, book_chapters(book)
+    for one in sorted(done.stands, key=lambda one: -one.end):
+        number = sum(chapter.start <= one.book_start for chapter in chapters)
         text = f"{text[: one.end]} [{number}](#ch-{number}){text[one.end :]}"
     blocks, number = [], 0
     for block in text.split("\n\n"):

@@ -1,7 +1,8 @@
 """How near a text is to what people wrote. Values in, values out; no model.
 
 F1 over words as SQuAD counts it (https://arxiv.org/abs/1606.05250, section 6.1); ROUGE-N as F-measure over
-lowercased words without stemming (Lin 2004), the best over the references.
+lowercased words without stemming (Lin 2004), the best over the references where benchmarks.summaries has the
+mean.
 """
 
 from __future__ import annotations
@@ -11,12 +12,15 @@ import string
 from collections import Counter
 from collections.abc import Sequence
 
+from core.text.circling import MIN_DISTINCT, distinct_share
 from core.text.ranking import terms
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _PUNCTUATION = re.compile("[" + re.escape(string.punctuation) + "“”‘’—…]")
 _WORDS = re.compile(r"[a-z0-9]+")
 _INSIDE = re.compile(r"(?<=[a-z,;] )[A-Z][a-z]+")
+_QUOTED = re.compile(r"^> (.+)$", re.MULTILINE)
+_ENDED = re.compile(r"[.!?…。！？][\"'”’»)\]」』]*$")
 
 
 def plain(text: str) -> list[str]:
@@ -55,6 +59,33 @@ def unknown_names(said: str, text: str) -> tuple[int, int]:
     known = set(_WORDS.findall(text.lower()))
     names = [name.lower() for name in _INSIDE.findall(said)]
     return sum(name not in known for name in names), len(names)
+
+
+def quotes(said: str, text: str) -> tuple[int, int]:
+    """The stretches quoted below an answer: all of them, and those that stand in `text` word for word, white
+    space apart. One that was cut ends in " …".
+    """
+    held, below = f" {' '.join(text.split())} ", said.partition("\n\n")[2]
+    found = [" ".join(quote.removesuffix(" …").split()) for quote in _QUOTED.findall(below)]
+    return len(found), sum(f" {quote} " in held for quote in found)
+
+
+def circling(said: str) -> bool:
+    """Whether a text goes round in circles, by its words."""
+    return distinct_share(said.split()) < MIN_DISTINCT
+
+
+def mid_sentence(said: str) -> bool:
+    """Whether a text stops before its last sentence does."""
+    return not _ENDED.search(said.rstrip())
+
+
+def first_by_words(heard: Sequence[Sequence[float]], most: int) -> bool:
+    """Whether one of the `most` best passages by words is right. `heard`: of each passage its score by words,
+    what else is known of it, and whether it is right, in any order.
+    """
+    best = sorted(heard, key=lambda one: one[0], reverse=True)[:most]
+    return any(hit for *_said, hit in best)
 
 
 def holding(

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+# of distinct 4-grams: ordinary prose has 0.9 and more, a looping answer falls under 0.4
+MIN_DISTINCT = 0.5
 _MAX_PERIOD = 80  # longest repeated passage looked for, in tokens
 # so many tokens must be repetition: a refrain or a short list is none
 _MIN_REPEATED = 36
 _MIN_CYCLES = 3
 # distinct 4-grams are counted over so many of the newest tokens
 _WINDOW = 192
-# ordinary prose has 0.9 and more, a looping answer falls under 0.4
-_MIN_DISTINCT = 0.5
 
 
 def distinct_share(tokens: Sequence[int], n: int = 4) -> float:
@@ -24,7 +24,7 @@ def distinct_share(tokens: Sequence[int], n: int = 4) -> float:
 def circles(tokens: Sequence[int]) -> bool:
     """True when the end of `tokens` repeats itself: one passage over and over, or hardly a new 4-gram."""
     return cycle_period(tokens) is not None or (
-        len(tokens) >= _WINDOW and distinct_share(tokens[-_WINDOW:]) < _MIN_DISTINCT
+        len(tokens) >= _WINDOW and distinct_share(tokens[-_WINDOW:]) < MIN_DISTINCT
     )
 
 

@@ -59,6 +59,63 @@ def test_unknown_names_are_counted_inside_sentences():
     assert scores.unknown_names("Then came Ann. Later Bob and Carl left.", "ann met Bob") == (1, 3)
 
 
+@pytest.mark.parametrize(
+    ("below", "counted"),
+    [
+        ("", (0, 0)),
+        ("Chapter 2:\n> Then she saw the sea. It was grey,", (1, 1)),  # a line ends elsewhere in the book
+        ("Chapter 2:\n> Then she saw the …", (1, 1)),
+        ("Chapter 2:\n> Then she saw the lake …", (1, 0)),
+        ("Chapter 2:\n> Then she saw a sea.", (1, 0)),
+        ("Chapter 2:\n> hen she saw the sea.", (1, 0)),
+        ("Chapter 1:\n> Ann ran.\n\nChapter 2:\n> It was blue.", (2, 1)),
+    ],
+)
+def test_a_quotation_is_exact_when_its_words_stand_in_the_text(below: str, counted: tuple[int, int]):
+    """Each counts, not each answer; what the answer itself says is no quotation."""
+    text = "Ann ran.\n\nThen she saw\nthe sea. It was  grey, and wide."
+    assert scores.quotes(f"> She ran.\n\n{below}", text) == counted
+
+
+def test_a_summary_in_circles_has_few_runs_of_words_of_its_own():
+    """Sixteen words three times over have 16 runs of four in 45; words of their own have as many as runs."""
+    said = [f"word{number}" for number in range(48)]
+    assert scores.circling(" ".join(said[:16] * 3))
+    assert not scores.circling(" ".join(said[:30] * 2)) and not scores.circling(" ".join(said))
+
+
+@pytest.mark.parametrize(
+    ("said", "cut"),
+    [
+        ("He went. She", True),
+        ("He went, “and then,” he said,", True),
+        ("At three (or four", True),
+        ("He went.", False),
+        ("“Who goes?” ", False),
+        ('She called it a "perfume."', False),
+        ("他走了。", False),
+    ],
+)
+def test_a_summary_in_the_middle_of_a_sentence_has_no_end(said: str, cut: bool):
+    """Marks that close behind the full stop belong to it."""
+    assert scores.mid_sentence(said) is cut
+
+
+HEARD = [
+    (2.0, -1.0, -9.0, False),
+    (1.0, -2.0, -8.0, False),
+    (3.0, -3.0, -7.0, True),
+    (9.0, -4.0, -6.0, False),
+]
+
+
+def test_by_words_alone_another_passage_is_first():
+    """The rows are in the model's order, where the right one is third."""
+    assert not scores.first_by_words(HEARD, 1)
+    assert scores.first_by_words(HEARD, 2) and not scores.first_by_words([], 3)
+    assert scores.first_by_words([(1.0, False), (2.0, True)], 1), "of a model that puts none in order"
+
+
 def test_questions_about_another_place_have_no_answer_in_the_passage():
     """Neither a neighbour's question, whose answer may stand here too, nor one of the gold section."""
     found = cases.with_passage(TALES, None, 0)
@@ -131,7 +188,7 @@ class _Answers:
         return {"kind": one.kind, "question": one.question, "said": "lion", "refused": False, **own}
 
     def of_story(self, one: cases.Question) -> dict:
-        found = {"passage_at_1": False, "passage_at_3": True}
+        found = {"passage_at_1": False, "passage_at_3": True, "heard": HEARD, "quotes": 2, "exact": 1}
         return {"question": one.question, "said": "lion", "f1": 0.5, **found}
 
     def of_summaries(self, one: cases.Story) -> dict:
@@ -149,6 +206,11 @@ KEYS = {
     "rouge1",
     "rouge2",
     "unknown_names",
+    "quotes_exact",
+    "words_at_1",
+    "words_at_3",
+    "summary_circling",
+    "summary_mid_sentence",
 }
 
 
@@ -195,6 +257,56 @@ def test_figures_name_what_was_not_run():
     assert found["f1_story"] is None and found["rouge1"] is None
     (table,) = run.reading_tables(found)
     assert len(table.rows) == 5 and table.notes == ("4 questions with a passage.",)
+
+
+def test_figures_of_quotations_words_and_summaries():
+    """Quotations are summed, not averaged by row; rows that were kept without them count for nothing."""
+    right, wrong = (1.0, 0.0, 0.0, True), (2.0, 0.0, 0.0, False)
+    judged = {"f1": 0.5, "passage_at_1": True, "passage_at_3": True}
+    summary = {"rouge1": 0.4, "rouge2": 0.1} | NAMELESS
+    books = {"keywords": [], "refused": True}
+    rows = {
+        "story": [
+            judged | {"heard": [right, wrong], "quotes": 1, "exact": 0},
+            judged | {"heard": [right, (0.5, 0.0, 0.0, False)], "quotes": 0, "exact": 0},
+            judged,
+        ],
+        "books": [books | {"quotes": 3, "exact": 3}, books],
+        "summaries": [
+            summary | {"said": said} for said in ("It was so.", "so it was " * 9, "Ann ran.", "No")
+        ],
+    }
+    found = run.figures(rows)
+    assert found["quotes_exact"] == 0.75
+    assert (found["words_at_1"], found["words_at_3"]) == (0.5, 1)
+    assert (found["summary_circling"], found["summary_mid_sentence"]) == (0.25, 0.5)
+    (table,) = run.reading_tables(found)
+    assert "`summaries: own`" in table.notes[1] and "nearest reference" in table.notes[1]
+    assert run.figures({})["quotes_exact"] is run.figures({})["words_at_1"] is None
+
+
+STORY = "Ann met a lion. It was late.\n\nThen she\nwent home."
+
+
+class _Asked(run.Program):
+    """The program, with what it says given."""
+
+    def __init__(self, said: str) -> None:
+        self.said, self.mode, self._read = said, "", lambda path: cases.document("b", STORY)
+
+    def _asked(self, ask):
+        return self.said, 1.0, None
+
+    def _found(self, ask):
+        return [], []
+
+
+def test_a_row_counts_its_quotations():
+    """In the text that was asked about: of a story, and of a book."""
+    program = _Asked("A lion.\n\nThe text:\n> Then she went …\n\nThe text:\n> Ann met a tiger.")
+    story = program.of_story(cases.Question("own", "s", STORY, "Whom?", ("a lion",), ((0, 15),)))
+    book = program.of_books({"book": "b.txt", "path": Path("b.txt"), "question": "Whom?", "keywords": []})
+    assert [(row["quotes"], row["exact"]) for row in (story, book)] == [(2, 1)] * 2
 
 
 ACROSS = "The lion slept. He ate a goat. | He drank wine. Then he sang of the lion. "

@@ -29,6 +29,7 @@ CONFIG = {
     "intermediate_size": 96,
     "max_position_embeddings": 512,
 }
+PROMPTS = ("part_prompts", "join_prompts", "whole_prompt", "passage_prompt")
 
 
 def folder_with(tmp_path, name="my-model", **files):
@@ -52,7 +53,8 @@ def test_every_entry_is_whole():
         if entry.role == "draft":
             continue
         assert entry.reading["part_tokens"] < entry.native_context
-        assert {"system", "part_prompts", "temperature", "repetition_penalty"} <= entry.reading.keys()
+        assert {"system", "temperature", "repetition_penalty", *PROMPTS} <= entry.reading.keys()
+        assert "{question}" in entry.reading["passage_prompt"]
 
 
 def test_quotes_are_asked_of_large_chat_models_only():
