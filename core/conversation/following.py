@@ -6,7 +6,7 @@ import re
 
 from core.ask import Ask, Exchange
 from core.evidence.support import UNSAID
-from core.text.ranking import terms
+from core.text.ranking import NAME, terms
 
 _FEW_WORDS = 2  # content words: a question with so few leans on the one before
 _BEFORE_WORDS = 40  # of an answer, as far as it is put before the next question
@@ -19,7 +19,6 @@ _LEANS = re.compile(
     r"|[他她它这那]",
     re.IGNORECASE,
 )
-_NAME = re.compile(r"(?<!\w)[A-Z][^\W\d_]{2,}(?!\w)")
 
 
 def looked_up(ask: Ask) -> str:
@@ -56,7 +55,7 @@ def restated(ask: Ask) -> str:
 def _names(ask: Ask, answer: str) -> list[str]:
     """Words of an answer with a capital; the first one only where the book never writes it without."""
     found = []
-    for match in _NAME.finditer(answer):
+    for match in NAME.finditer(answer):
         first = not re.search(r"\w", answer[: match.start()])
         if not (first and re.search(rf"\b{match.group().lower()}\b", ask.book.text)):
             found.append(match.group())

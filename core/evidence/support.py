@@ -25,7 +25,7 @@ from core.documents.quotes import QuoteIndex
 from core.events import Looked
 from core.evidence.looked import LOOKED, Places, combined
 from core.evidence.passages import Passage, passages, sentences
-from core.text.ranking import Ranking, terms
+from core.text.ranking import NAME, Ranking, terms
 from core.text.words import marked as N_
 
 AGREES = 0.5
@@ -36,7 +36,6 @@ _WINDOW = 3  # sentences
 _QUOTED_WORDS = 5  # fewer stand in a book by chance
 _FEW_WORDS = 3  # content words: fewer agree with anything
 _LEAST_OWN = 0.1
-_NAME = re.compile(r"(?<!\w)[A-Z][^\W\d_]{2,}(?!\w)")
 _LETTER = re.compile(r"[^\W\d_]")
 _NUMBER = re.compile(r"\d[\d,.]*\d|\d")
 _ITEM = re.compile(r"^\d{1,3}[.)]\s")
@@ -113,7 +112,8 @@ class Evidence:
         self._document = document
         self._starts = [one.start for one in self.passages]
         # stems of what is written small: "Served" begins an answer where the book has "serve"
-        small = set(re.findall(r"\b[^\W\d_A-Z][^\W\d_]+\b", self._text))
+        words = set(re.findall(r"\b[^\W\d_]{2,}\b", self._text))
+        small = {word for word in words if not word[0].isupper()}
         self._common = frozenset(terms(" ".join(small)))
         # a page asks again for every sentence of an answer that grows. Weak: a cache that held its owner
         # would keep book and passages in memory when another book is opened, until cycles are looked for
@@ -271,7 +271,7 @@ class Evidence:
     def _consistent(self, sentence: str, held: _Held) -> bool:
         """Whether the passage knows the sentence's names and numbers, and does not deny what it says."""
         known = self._text[held.passage.start : held.passage.end]
-        if not set(self._names_in(sentence)) <= set(_NAME.findall(known)):
+        if not set(self._names_in(sentence)) <= set(NAME.findall(known)):
             return False
         if not set(_NUMBER.findall(_ITEM.sub("", sentence))) <= set(_NUMBER.findall(known)):
             return False
@@ -282,7 +282,7 @@ class Evidence:
         """Words written with a capital, the first one only where the book never writes it, or a form of it,
         without.
         """
-        for match in _NAME.finditer(sentence):
+        for match in NAME.finditer(sentence):
             word = match.group()
             begins = not _LETTER.search(sentence, 0, match.start())
             if not begins or not self._common.issuperset(terms(word)):
@@ -292,4 +292,4 @@ class Evidence:
 def _denied(text: str) -> set[str]:
     """The content words that a denial speaks of: those in the few words behind it. A name is not denied."""
     behind = (_REACH.match(text, match.end()).group() for match in _DENIES.finditer(text))
-    return {word for words in behind for word in terms(_NAME.sub("", words))}
+    return {word for words in behind for word in terms(NAME.sub("", words))}

@@ -10,6 +10,9 @@ from itertools import pairwise
 
 # scripts without spaces between words: kana, ideographs
 _UNSPACED = "\u3041-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+# a word of three letters and more that begins with a capital of a Latin, Greek, Cyrillic or Armenian alphabet
+_CAPITALS = "".join(filter(str.isupper, map(chr, range(0x41, 0x590))))
+NAME = re.compile(rf"(?<!\w)[{_CAPITALS}][^\W\d_]{{2,}}(?!\w)")
 _RUN = re.compile(rf"[{_UNSPACED}]")
 _WORD = re.compile(rf"[{_UNSPACED}]+|[^\W_{_UNSPACED}]+")
 _POINTS = dict.fromkeys([*range(0x591, 0x5BE), 0x5BF, 0x5C1, 0x5C2, 0x5C4, 0x5C5, 0x5C7])  # of Hebrew

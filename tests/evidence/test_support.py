@@ -84,6 +84,28 @@ def test_what_the_book_does_not_say_has_no_mark(evidence, sentence):
 
 
 @pytest.mark.parametrize(
+    ("told", "agrees", "swapped"),
+    [
+        (
+            "Émile wohnte lange Jahre in der alten Mühle am Fluss.",
+            "In der alten Mühle am Fluss wohnte Émile viele Jahre.",
+            "In der alten Mühle am Fluss wohnte Łukasz viele Jahre.",
+        ),
+        (
+            "Пьер много лет жил в старом доме у широкой реки.",
+            "В старом доме у широкой реки долго жил Пьер.",
+            "В старом доме у широкой реки долго жил Андрей.",
+        ),
+    ],
+)
+def test_names_of_other_alphabets_are_names(told: str, agrees: str, swapped: str):
+    text = told + "\n\n" + "\n\n".join(f"{number} 0 0 0." for number in range(200))
+    own = Evidence(Document("", "", "txt", text, (Section("", 0, len(text)),)))
+    assert state(own, agrees) == "agrees"
+    assert state(own, swapped) == "nothing"
+
+
+@pytest.mark.parametrize(
     ("answer", "borne_out"),
     [
         ("Counting sheep.", True),
