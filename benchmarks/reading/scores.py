@@ -12,6 +12,7 @@ import string
 from collections import Counter
 from collections.abc import Sequence
 
+from core.conversation.supporting import ENDED
 from core.text.circling import MIN_DISTINCT, distinct_share
 from core.text.ranking import terms
 
@@ -20,7 +21,6 @@ _PUNCTUATION = re.compile("[" + re.escape(string.punctuation) + "“”‘’—
 _WORDS = re.compile(r"[a-z0-9]+")
 _INSIDE = re.compile(r"(?<=[a-z,;] )[A-Z][a-z]+")
 _QUOTED = re.compile(r"^> (.+)$", re.MULTILINE)
-_ENDED = re.compile(r"[.!?…。！？][\"'”’»)\]」』]*$")
 
 
 def plain(text: str) -> list[str]:
@@ -77,7 +77,7 @@ def circling(said: str) -> bool:
 
 def mid_sentence(said: str) -> bool:
     """Whether a text stops before its last sentence does."""
-    return not _ENDED.search(said.rstrip())
+    return not ENDED.search(said.rstrip())
 
 
 def first_by_words(heard: Sequence[Sequence[float]], most: int) -> bool:

@@ -19,7 +19,7 @@ from core.text.ranking import Ranking, terms
 
 _INSTEAD_WORDS = 150  # of own sentences, from which those are taken that stand in for others
 _ALIKE = 0.7  # of a sentence's content words: what so far was said before is not said again
-_ENDED = re.compile(r"[.!?…。！？][\"'”’)\]»」』]*$")
+ENDED = re.compile(r"[.!?…。！？][\"'”’)\]»」』]*$")
 
 
 class Stretch:
@@ -41,7 +41,7 @@ class Stretch:
         lines: list[Line] = []
         for mark in self._evidence.marks_within(told, self._within, agrees=least):
             sentence = " ".join(told[mark.start : mark.end].split())
-            if mark.place is not None and _ENDED.search(sentence):
+            if mark.place is not None and ENDED.search(sentence):
                 line = Line(sentence, *mark.place)
             else:
                 line = self._instead(sentence, lines)
@@ -91,5 +91,5 @@ def repeats(line: Line, before: Sequence[Line]) -> bool:
 
 def whole_sentences(text: str) -> str:
     """`text` up to the end of its last whole sentence; as it is where it has none."""
-    ends = [end for start, end in sentences(text, 0, len(text)) if _ENDED.search(text[start:end])]
+    ends = [end for start, end in sentences(text, 0, len(text)) if ENDED.search(text[start:end])]
     return text[: ends[-1]] if ends else text
