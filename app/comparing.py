@@ -31,7 +31,7 @@ def comparable(turns: list[Turn]) -> tuple[Turn | None, str]:
         return None, ""
     if last.state != "finished":
         return None, _("An answer that was stopped is not compared with plain decoding: it has no end.")
-    if last.extra.get("parts") or last.extra.get("stands"):
+    if last.extra.get("parts") or last.extra.get("stands") and not last.extra.get("decoded"):
         words = _(
             "A summary is put together from several texts: only an answer that is written in one go can be "
             "compared with plain decoding."

@@ -126,7 +126,8 @@ def settled(note: str, prompt: str) -> str:
     head, _, rest = text.partition("\n")
     if rest.strip() and head.rstrip().endswith(":"):
         text = rest.strip()
-    # emphasis; a chapter's number before its summary
+    # headings; emphasis; a chapter's number before its summary
+    text = re.sub(r"^(?:#{1,6}[ \t]|\*\*[^*\n]+\*\*:?[ \t]*$).*$", "", text, flags=re.M).strip()
     text = re.sub(r"\*\*|^\s*[IVXLC\d]+\s*\n", "", text)
     text = re.sub(r"^(?:sure|certainly|here(?:'s| is| are))\b[^\n]*:\s*", "", text, flags=re.IGNORECASE)
     text = _as_prose(text)

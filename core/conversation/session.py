@@ -18,7 +18,6 @@ from typing import Any
 from core.ask import Ask
 from core.backend.heap import trim_heap
 from core.cache.looking import Head
-from core.conversation.answering import Answer
 from core.conversation.asking import (
     Conversations,
     Run,
@@ -36,7 +35,6 @@ from core.conversation.parts import InParts
 from core.conversation.passages import FromPassages
 from core.conversation.reading import ReadingPlan, ReadingStyle, book_chapters, of_length
 from core.conversation.summary import Summarizer
-from core.conversation.supporting import whole_sentences
 from core.conversation.telling import Summaries
 from core.conversation.tongue import english_only, in_language_of, no_english
 from core.conversation.turns import Turns
@@ -253,8 +251,10 @@ class Session:
         if ask.question is None and ask.summary_length == "chapters":
             return self._reading_plan(run, "sections", apart=True)
         plan = self._reading_plan(run, fit)
-        if fit != "auto" or ask.question is None:
+        if fit != "auto":
             return plan
+        if ask.question is None:
+            return self._in_time(run, plan)
         wait_s = self._wait_s(ask.book, plan)
         if wait_s <= self._read_whole_s and not self._style.passages:
             return plan
@@ -266,6 +266,19 @@ class Session:
             "same, and paused."
         )
         return replace(passages, notes=(why.format(time=duration(wait_s)),))
+
+    def _in_time(self, run: Run, plan: ReadingPlan) -> ReadingPlan:
+        """How a book is read for a summary: in parts, which are shown one after the other and kept, where
+        reading it in one go would take too long.
+        """
+        wait_s = self._wait_s(run.ask.book, plan)
+        if plan.mode != "whole" or self._style.summaries != "told" or wait_s <= self._read_whole_s:
+            return plan
+        parts = self._reading_plan(run, "sections")
+        if len(parts.parts) == 1:
+            return plan
+        why = _("Summarised part by part: reading all of it first would take about {time}.")
+        return replace(parts, notes=(why.format(time=duration(wait_s)),))
 
     def _reading_plan(self, run: Run, fit: str, *, apart: bool = False) -> ReadingPlan:
         ask, own = run.ask, self._tokenizer.count(run.ask.instructions) if run.ask.instructions else 0
@@ -292,10 +305,11 @@ class Session:
     def _whole(self, run: Run, plan: ReadingPlan) -> Iterator[Event]:
         """A text that is read in one go."""
         ask, part = run.ask, plan.parts[0]
-        yield Reading(1, 1, part.label)
         if ask.question is not None:
+            yield Reading(1, 1, part.label)
             question = asked_of_text(self._style, ask.question)
         else:
+            yield Reading(1, 1, part.label, "whole summary")
             wish = of_length(self._style, self._style.whole_prompt, ask.summary_length)
             question = quoting(self._style, in_language_of(ask.book.text, self._style, wish))
         question = instructed(question, ask.instructions)
@@ -308,18 +322,12 @@ class Session:
             keep=True,
             places=lambda: self._books.stretches(ask.book, part),
         )
-        if ask.question is None and done.reason in ("length", "looping"):
-            done = self._ended(run, question, done)
+        if ask.question is None and done.reason != "user":
+            yield from self._summaries.held(run, plan, question, done)
+            return
         # stopped before its first word, it is answered from nothing: a note says how far the reading came
         sources = (part.label,) if done.token_ids or done.reason != "user" else ()
         yield self._turns.finished(done, plan=plan, sources=sources)
-
-    def _ended(self, run: Run, question: str, done: Answer) -> Answer:
-        """A summary that was cut, or ended where it circled, up to its last whole sentence."""
-        text = whole_sentences(done.text)
-        ids = tuple(self._tokenizer.encode(text))
-        self._conversations.memory(run.ask).asked(run.ask, self._tokenizer.encode(question), ids)
-        return replace(done, text=text, token_ids=ids)
 
     # ---- how long it takes -------------------------------------------------------------------------------
 

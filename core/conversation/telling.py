@@ -7,36 +7,27 @@ Every sentence keeps the place it stands on through all levels.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from core.ask import Ask, Params
 from core.conversation.answering import Answer
 from core.conversation.asking import Conversations, Run, instructed, not_followed, notes_key, part_key
 from core.conversation.books import Books, passage
 from core.conversation.expectation import Expectation
-from core.conversation.notes import Line, Note, grouped, joined
+from core.conversation.notes import Line, Note, grouped, joined, settled
 from core.conversation.reading import Part, ReadingPlan, ReadingStyle, by_chapter, of_length, place_name
+from core.conversation.sections import Section, composed, quoted
 from core.conversation.summary import Read, Summarizer, Text, Told, joined_lines, shown
 from core.conversation.supporting import Stretch, fewer, own_lines, whole_sentences
 from core.conversation.tongue import in_language_of
 from core.conversation.turns import Turns
 from core.documents.document import Document
-from core.events import Event, Finished, Reading, Stand, Stats
+from core.events import Event, Finished, Reading, Stats
 from core.stats import combined
 from core.text.tokenizer import Tokenizer
 from core.text.words import translated as _
-from core.text.words import translated_count as _n
 
 WORDS = {"paragraph": 120, "page": 450, "chapters": 90}  # of a summary; by chapters: of each
-_PARAGRAPH_LINES = 5
-
-
-@dataclass(frozen=True, slots=True)
-class Section:
-    """A run of lines under a heading, "" for none."""
-
-    heading: str
-    lines: tuple[Line, ...]
 
 
 class Summaries:
@@ -90,6 +81,32 @@ class Summaries:
         sections, anew = whole
         told = joined_lines(sections[0].lines) if anew.new_tokens and len(sections) == 1 else ""
         yield from self._shown(run, plan, sections, combined([parts.stats, anew]), told=told)
+
+    def held(self, run: Run, plan: ReadingPlan, prompt: str, done: Answer) -> Iterator[Event]:
+        """The end of a summary that the model told of a book in one go: what the book bears out of it. One
+        told as the person's own instructions ask, in another language maybe, cannot be held against the book:
+        it ends with its last whole sentence, and that is all.
+        """
+        part = plan.parts[0]
+        if run.ask.instructions:
+            cut = done.reason in ("length", "looping")
+            text = whole_sentences(done.text) if cut else done.text
+            stands = ()
+        else:
+            stretch = self._stretch(run.ask, part.start, part.end)
+            lines = stretch.supported(settled(done.text, prompt), self._style.supported)
+            section = Section("", lines or stretch.own(WORDS["paragraph"]))
+            text, stands = composed([section], quoting=True)
+        notes = [*quoted(stands), *done.notes]
+        same = text == done.text.strip()
+        if not same:
+            yield Reading(1, 1, part.label, "whole summary", attempt=2)
+            yield from shown(text, done.stats)
+        ids = done.token_ids if same else tuple(self._tokenizer.encode(text))
+        self._conversations.memory(run.ask).asked(run.ask, self._tokenizer.encode(prompt), ids)
+        told = replace(done, text=text, token_ids=ids, notes=())
+        whole = self._turns.finished(told, plan=plan, sources=(part.label,), notes=notes)
+        yield replace(whole, stands=stands, decoded=() if same else done.token_ids)
 
     # ---- in the book's own sentences -----------------------------------------------------------------------
 
@@ -240,14 +257,7 @@ class Summaries:
     ) -> Iterator[Event]:
         """The summary as one answer, which later turns repeat. `told`: what the reader saw of it before."""
         text, stands = composed(sections, quoting=not note)
-        quoted = sum(one.quoted for one in stands)
-        if quoted and not note:
-            note = _n(
-                "{quoted} of {count} sentence is the book's own, in quotation marks.",
-                "{quoted} of {count} sentences are the book's own, in quotation marks.",
-                len(stands),
-            ).format(quoted=quoted, count=len(stands))
-        notes = [note] if note else []
+        notes = [note] if note else quoted(stands)
         if run.ask.instructions and self._style.summaries == "told":
             yield from self._as_wished(run, plan, sections, stats, notes)
             return
@@ -299,27 +309,6 @@ class Summaries:
         """The end of a reading in parts that the user stopped."""
         sources = [part.label for part in plan.parts[:read]]
         return self._turns.finished(Answer("user", "", (), stats), plan=plan, sources=sources, notes=notes)
-
-
-def composed(sections: Sequence[Section], *, quoting: bool) -> tuple[str, tuple[Stand, ...]]:
-    """The sections as one text in paragraphs, and where in it each line stands. `quoting`: the book's own
-    sentences in quotation marks, among others.
-    """
-    text, stands = "", []
-    for section in sections:
-        if section.heading:
-            text += ("\n\n" if text else "") + f"## {section.heading}"
-        for number, line in enumerate(section.lines):
-            if text:
-                text += "\n\n" if number % _PARAGRAPH_LINES == 0 else " "
-            said = _quotation(line.text) if quoting and line.own else line.text
-            stands.append(Stand(len(text), len(text) + len(said), line.start, line.end, line.own))
-            text += said
-    return text, tuple(stands)
-
-
-def _quotation(sentence: str) -> str:
-    return f"“{sentence.replace('“', '‘').replace('”', '’')}”"
 
 
 def _chapters(ask: Ask, plan: ReadingPlan) -> list[tuple[str, tuple[Part, ...]]]:

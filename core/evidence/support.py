@@ -191,8 +191,9 @@ class Evidence:
         if len(weights) < _FEW_WORDS or not near:
             return Mark(0, 0)
         held = [self._held(self.passages[number], weights) for number in near[:_CANDIDATES]]
-        best = max(held, key=lambda one: one.score)
-        if best.score < agrees or not self._consistent(sentence, best):
+        agreeing = [one for one in held if one.score >= agrees and self._consistent(sentence, one)]
+        best = max(agreeing or held, key=lambda one: one.score)
+        if not agreeing:
             return Mark(0, 0, score=best.score, nearest=best.passage)
         return Mark(0, 0, "agrees", best.place, best.score, best.passage, ("words",))
 

@@ -35,7 +35,7 @@ def test_follow_up_feeds_only_what_is_new():
 
 def test_summary_then_question_feeds_only_what_is_new():
     """The instruction of the summary is no text the app stores: it is found again by the answer's ids."""
-    session, engine = make()
+    session, engine = make(lambda ids, params: encoded("The lighthouse keeper came again."))
     small = book(1)
     first = finished(ask(session, small, None))
     ask(session, small, "And then?", history=turns("Summarise this book", first))

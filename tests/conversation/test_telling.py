@@ -12,14 +12,14 @@ import pytest
 from core.ask import Ask
 from core.conversation.notes import Line, NoteStore
 from core.conversation.reading import by_chapter
+from core.conversation.sections import Section, composed
 from core.conversation.supporting import Stretch, fewer, whole_sentences
-from core.conversation.telling import Section, composed
 from core.documents.document import Document
 from core.documents.document import Section as Chapter
-from core.events import Finished, Reading
+from core.events import Delta, Finished, Reading
 from core.evidence.support import Evidence
 from tests.fakes import CharTokenizer
-from tests.talks import STYLE, ask, encoded, finished, make
+from tests.talks import STYLE, ask, encoded, finished, make, turns
 
 NAMES = ("Oddo", "Mirabel", "Tancred", "Ysolde")
 VERBS = ("rowed", "carried", "counted", "painted", "buried", "guarded", "lifted", "traded")
@@ -45,7 +45,8 @@ def long_book(chapters: int = 4, sentences: int = 16) -> Document:
 
 def style(summaries: str, **more):
     return dataclasses.replace(
-        STYLE, part_tokens=900, whole_tokens=1000, note_tokens=600, summaries=summaries, **more
+        STYLE,
+        **{"part_tokens": 900, "whole_tokens": 1000, "note_tokens": 600, "summaries": summaries, **more},
     )
 
 
@@ -176,21 +177,85 @@ def test_a_limit_binds_the_summary():
     assert "Oddo" in done.text and "Tancred" not in done.text
 
 
+IN_ONE_GO = {"style": style("told", whole_tokens=None), "context_tokens": 8000}
+TALE = "Oddo rowed all of the barrels from the old ferry. Oddo counted all of the lanterns before dark."
+
+
+def test_of_a_book_told_in_one_go_every_sentence_stands_in_it():
+    session, engine = make(inventing, **IN_ONE_GO)
+    book = long_book()
+    events = ask(session, book, None)
+    done = finished(events)
+    assert len(engine.prompts) == 1 and done.plan["reading"]["mode"] == "whole"
+    assert "Oddo rowed all of the barrels" in done.text
+    assert "Gatsby" not in done.text and "wedding" not in done.text and "And so he" not in done.text
+    stands_in(book, done)
+    assert any(one.quoted for one in done.stands) and any("book's own" in note for note in done.notes)
+    assert CharTokenizer().decode(done.decoded) == CharTokenizer().decode(inventing(engine.prompts[0], None))
+    told = [one for one in events if isinstance(one, Reading)]
+    assert [(one.purpose, one.attempt) for one in told] == [("whole summary", 1), ("whole summary", 2)]
+    asked = ask(session, book, "Who?", history=turns("Summarise", done))
+    assert finished(asked) and encoded(done.text) == list(done.token_ids)
+    assert "Gatsby" not in CharTokenizer().decode(engine.prompts[-1])
+
+
+def test_what_stands_in_the_book_is_shown_once_and_kept_as_it_was_told():
+    session, engine = make(lambda ids, params: encoded(TALE), **IN_ONE_GO)
+    events = ask(session, long_book(1, 3), None)
+    done = finished(events)
+    assert done.text == TALE and done.token_ids == tuple(encoded(TALE)) and not done.notes
+    assert sum(isinstance(one, Reading) for one in events) == 1
+    assert [done.text[one.start : one.end] for one in done.stands] == re.findall(r"[^.]+\.", TALE)[:1] + [
+        "Oddo counted all of the lanterns before dark."
+    ]
+
+
 def test_a_whole_book_told_too_long_ends_with_a_sentence():
-    tale = "The keeper came again. He lit the lamp. A ship went by in the night. "
-    session, _ = make(lambda ids, params: encoded(tale + "Then he"), style=style("told"))
-    book = long_book(1, 3)
-    done = finished(ask(session, book, None, params={"max_new_tokens": len(tale) + 4}))
-    assert done.text == tale.strip() and done.token_ids == tuple(encoded(done.text))
+    session, _ = make(lambda ids, params: encoded(TALE + " Then he"), **IN_ONE_GO)
+    done = finished(ask(session, long_book(1, 3), None, params={"max_new_tokens": len(TALE) + 5}))
+    assert done.reason == "length"
+    assert done.text == TALE and done.token_ids == tuple(encoded(done.text))
 
 
 def test_a_whole_book_told_in_circles_ends_with_a_sentence():
-    tale = "The keeper came again. He lit the lamp."
-    session, _ = make(lambda ids, params: encoded(tale + " And then he went" * 40), style=style("told"))
+    session, _ = make(lambda ids, params: encoded(TALE + " And then he went" * 40), **IN_ONE_GO)
     done = finished(ask(session, long_book(1, 3), None))
     assert done.reason == "looping"
-    assert done.text == tale
-    assert done.token_ids == tuple(encoded(tale))
+    assert done.text == TALE and done.token_ids == tuple(encoded(TALE))
+
+
+def test_a_summary_as_a_person_wished_it_is_not_held_to_the_words_of_the_book():
+    wished = "Oddo ruderte alle Fässer von der Fähre. Es war Winter."
+    session, engine = make(lambda ids, params: encoded(wished + " Und dann"), **IN_ONE_GO)
+    done = finished(
+        ask(
+            session,
+            long_book(1, 3),
+            None,
+            instructions="In German.",
+            params={"max_new_tokens": len(wished) + 5},
+        )
+    )
+    assert done.text == wished and done.stands == ()
+    assert CharTokenizer().decode(engine.prompts[0]).endswith("In German.")
+
+
+def test_a_summary_that_is_stopped_stays_as_far_as_it_came():
+    session, _ = make(lambda ids, params: encoded("Captain Gatsby sailed to Boston. " * 3), **IN_ONE_GO)
+    told = []
+    for event in session.ask(Ask(None, long_book(1, 3), "c"), should_stop=lambda: len(told) > 20):
+        told.extend([event] if isinstance(event, Delta) else [])
+    assert event.reason == "user" and event.text.startswith("Captain Gatsby") and event.stands == ()
+
+
+def test_a_book_that_takes_too_long_to_read_in_one_go_is_told_in_parts():
+    book, notes = long_book(), []
+    for fit, limit in (("auto", 0.0), ("whole", 0.0), ("auto", 1e9)):
+        session, engine = make(inventing, **IN_ONE_GO, read_whole_s=limit)
+        done = finished(ask(session, book, None, fit=fit))
+        notes.append((len(engine.prompts) > 1, any("part by part" in note for note in done.notes)))
+        stands_in(book, done)
+    assert notes == [(True, True), (False, False), (False, False)]
 
 
 def test_what_is_not_borne_out_gives_way_to_what_is():

@@ -1,0 +1,54 @@
+"""A summary's lines as the text that a person reads: sections under headings, in paragraphs, and where in it
+each line stands. No model here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from core.conversation.notes import Line
+from core.events import Stand
+from core.text.words import translated_count as _n
+
+_PARAGRAPH_LINES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A run of lines under a heading, "" for none."""
+
+    heading: str
+    lines: tuple[Line, ...]
+
+
+def composed(sections: Sequence[Section], *, quoting: bool) -> tuple[str, tuple[Stand, ...]]:
+    """`sections` as one text in paragraphs, and where in it each line stands. `quoting`: the book's own
+    sentences in quotation marks, among others.
+    """
+    text, stands = "", []
+    for section in sections:
+        if section.heading:
+            text += ("\n\n" if text else "") + f"## {section.heading}"
+        for number, line in enumerate(section.lines):
+            if text:
+                text += "\n\n" if number % _PARAGRAPH_LINES == 0 else " "
+            said = _quotation(line.text) if quoting and line.own else line.text
+            stands.append(Stand(len(text), len(text) + len(said), line.start, line.end, line.own))
+            text += said
+    return text, tuple(stands)
+
+
+def quoted(stands: Sequence[Stand]) -> list[str]:
+    """What is said of the book's own sentences among those of a model."""
+    number = sum(one.quoted for one in stands)
+    words = _n(
+        "{quoted} of {count} sentence is the book's own, in quotation marks.",
+        "{quoted} of {count} sentences are the book's own, in quotation marks.",
+        len(stands),
+    )
+    return [words.format(quoted=number, count=len(stands))] if number else []
+
+
+def _quotation(sentence: str) -> str:
+    return f"“{sentence.replace('“', '‘').replace('”', '’')}”"
