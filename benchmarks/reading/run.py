@@ -86,7 +86,7 @@ class Program:
 
     def of_gold(self, one: Question) -> dict[str, Any]:
         """The answer to a question put with its passage: the likeliest, and where that is no refusal the one
-        that more of them agree on, as the program does.
+        that more of them agree on, as the program does with a passage that it does not doubt.
         """
         encode = self.tokenizer.encode
         ids = build(

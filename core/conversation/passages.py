@@ -7,7 +7,6 @@ The person's own instructions come after that: what was found without them is sa
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -19,6 +18,7 @@ from core.conversation.asking import Conversations, Run, asked_of_passage, instr
 from core.conversation.books import Books
 from core.conversation.books import passage as text_of
 from core.conversation.consensus import agreed, drawn
+from core.conversation.counting import answers, refuses
 from core.conversation.following import looked_up, restated
 from core.conversation.reading import HEARD_PASSAGES, Part, ReadingPlan, ReadingStyle, place_name
 from core.conversation.reranking import Heard, doubted, reranked
@@ -28,27 +28,12 @@ from core.events import Delta, Event, Piece, Reading, Stats, Verified
 from core.evidence.passages import Passage
 from core.evidence.support import UNSAID, Evidence, Support
 from core.stats import combined
-from core.text.ranking import terms
 from core.text.tokenizer import Tokenizer
 from core.text.words import translated as _
 
 MOST_PASSAGES = 6  # that are asked
 _SHOWN_PASSAGES = 3  # where none answers
 _QUOTE_CHARS = 500
-# in words of the model's own: "the text does not mention him", "her name is not given"
-_REFUSES = re.compile(
-    r"\b(?:passage|text|excerpt|information)\b[^.]*?(?:\bnot|n['’]t|\bno|\bnever)\b"
-    r"|\b(?:book|story) (?:does not|doesn['’]t|never) (?:\w+ly )?(?:say|tell|mention|specify|explain|state)"
-    r"|\b(?:not|never) (?:\w+ly )?(?:specified|mentioned|stated|given|named|said|told|explained|known|clear)"
-    r"|\b(?:unclear|unknown|unspecified)\b",
-    re.IGNORECASE,
-)
-# the answer to "A or B?" and to "Did he ...?" stands in the question
-_CHOICE = re.compile(
-    r"\bor\b|^\W*(?:is|are|was|were|am|do|does|did|has|have|had"
-    r"|can|could|will|would|shall|should|may|might|must)\b",
-    re.IGNORECASE,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +145,7 @@ class FromPassages:
         return Search(evidence, len(found), order, asked, reached=len(heard), stopped=stopped)
 
     def _asked_in_turn(self, run: Run, search: Search) -> Iterator[Event]:
-        """One passage after the other is asked until one says it, and enough answers from it agree."""
+        """One passage after the other is asked until one says it."""
         for rank, passage in enumerate([] if search.stopped else search.asked[:MOST_PASSAGES]):
             if self._style.doubt is None:  # else all were told of when they were put in order
                 search.reached = rank
@@ -171,8 +156,7 @@ class FromPassages:
             if search.stopped:
                 return
             search.tried.append(one)
-            if self._counts(one, run.ask):
-                search.best = yield from self._chosen(run, passage, search, one)
+            search.best = yield from self._chosen(run, passage, search, one)
             if search.best:
                 return
 
@@ -222,14 +206,14 @@ class FromPassages:
         anew = yield from self._read(run, passage, search.evidence, run.params, instructions=wish)
         search.more.append(anew)
         said = anew.answer.text.strip()
-        if said and anew.answer.reason != "user" and not _REFUSES.search(said.split("\n")[0]):
+        if said and anew.answer.reason != "user" and not refuses(said):
             search.best = replace(anew, support=search.best.support)
 
     def _chosen(
         self, run: Run, passage: Passage, search: Search, first: Tried
     ) -> Generator[Event, None, Tried | None]:
-        """Of `first`, which counts, and more answers from its passage the one they agree on; None where they
-        agree on none. Of as many as there are when somebody stops it.
+        """Of `first` and more answers from its passage, as many as there are when somebody stops it, the one
+        that those which count agree on; None where none counts.
         """
         more: list[Tried] = []
         for params in drawn(self._style, run.params):
@@ -238,12 +222,10 @@ class FromPassages:
                 break
             more.append(one)
         search.more += more
-        counting = [first, *(one for one in more if self._counts(one, run.ask))]
-        best, share = agreed([one.answer.text for one in counting], len(more) + 1 - len(counting))
-        # of few answers, or a single one, nobody knows how sure the model is
-        known = len(more) == self._style.consensus > 0
-        if known and share < self._style.agreed:
+        counting = [one for one in (first, *more) if self._counts(one, run.ask)]
+        if not counting:
             return None
+        best, share = agreed([one.answer.text for one in counting], len(more) + 1 - len(counting))
         return replace(counting[best], drawn={**counting[best].drawn, "agreed": round(share, 3)})
 
     def _read(
@@ -282,12 +264,9 @@ class FromPassages:
 
     def _counts(self, one: Tried, ask: Ask) -> bool:
         """Whether it is an answer that its passage bears out."""
-        said = one.answer.text.strip()
-        return (
-            bool(said)
-            and not _REFUSES.search(said.split("\n")[0])
-            and one.support.bears_out
-            and not _repeats(said, ask.question)
+        passage = one.support.passage
+        return one.support.bears_out and answers(
+            one.answer.text, ask.question, ask.book.text[passage.start : passage.end]
         )
 
 
@@ -312,14 +291,6 @@ def _figures(best: Tried | None, tried: Sequence[Tried], *, ttft_s: float) -> St
         answers=len(every),
         all_tokens=sum(one.new_tokens for one in every),
     )
-
-
-def _repeats(answer: str, question: str) -> bool:
-    """Whether an answer has nothing but words of the question: the name of the ship is "The ship". Of 1,025
-    answers that people wrote to FairytaleQA's validation questions one has not a word of its own.
-    """
-    said = set(terms(answer))
-    return bool(said) and said <= set(terms(question)) and not _CHOICE.search(question)
 
 
 def _answered(book: Document, best: Tried) -> tuple[Piece, ...]:

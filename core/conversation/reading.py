@@ -68,8 +68,6 @@ class ReadingStyle:
     # not measured to gain by it (core.conversation.consensus)
     consensus: int = 0
     consensus_temperature: float = 0.7
-    # one that fewer agree with, by the mean F1 of words, is not given: who guesses, guesses variously
-    agreed: float = 0.0
     english: bool = False  # it answers in no other language
     # follows a question in another language than English, which the prompts around it are in
     language_wish: str = "Answer in the language of this question."

@@ -87,42 +87,27 @@ def test_a_drawn_refusal_and_one_that_the_passage_does_not_bear_out_are_not_give
     assert done.text.split("\n\n")[0] == PLANK
 
 
-@pytest.mark.parametrize(
-    ("replies", "given"),
-    [
-        ([PLANK, SAME, PLANK, WELL], True),
-        ([PLANK, WELL, "The ferryman Oddo.", "A silver key."], False),  # each another guess
-        ([PLANK, PLANK, STYLE.refusal, STYLE.refusal], True),
-        ([PLANK, STYLE.refusal, STYLE.refusal, STYLE.refusal], False),
-    ],
-)
-def test_what_too_few_answers_agree_on_is_not_given(replies: list[str], given: bool):
-    """The first answer of a model that guesses looks as sure as that of one that knows."""
-    session, _engine = agreeing(replies, agreed=0.45)
-    text = finished(ask(session, told(), QUESTION, fit="passages")).text
-    assert text.startswith(PLANK if given else "The book does not seem to say."), text
+def test_where_the_first_answer_does_not_count_those_that_are_drawn_still_may():
+    """The likeliest answer of a model that does not doubt a passage may be beside the point."""
+    session, _engine = agreeing([STYLE.refusal, PLANK, "In Rome with Caesar.", SAME])
+    done = finished(ask(session, told(), QUESTION, fit="passages"))
+    assert done.text.split("\n\n")[0] in (PLANK, SAME)
+    assert done.drawn["agreed"] < 0.5, "what does not count agrees with none"
 
 
-def test_where_too_few_agree_the_next_passage_is_asked():
+def test_where_no_answer_counts_the_next_passage_is_asked():
     said = reader(HIDDEN)
-    order = iter(["It was lost.", "Oddo told it.", "A silver key.", "The priest."])
+    order = iter([STYLE.refusal, "In Rome with Caesar.", STYLE.refusal, STYLE.refusal])
 
     def reply(ids, params):
         priest = "priest" in CharTokenizer().decode(ids)
         return encoded(next(order)) if priest else said(ids, params)
 
-    session, _engine = make(reply, style=dataclasses.replace(STYLE, consensus=3, agreed=0.45))
+    session, _engine = make(reply, style=dataclasses.replace(STYLE, consensus=3))
     done = finished(ask(session, told(), QUESTION, fit="passages"))
     assert done.text.startswith(PLANK), done.text
     assert done.stats.answers == 2 * 4, "what was drawn and not given counts as written"
     assert len(done.sources) == 2
-
-
-def test_where_the_first_answer_is_a_refusal_no_more_are_drawn_from_that_passage():
-    session, engine = agreeing([STYLE.refusal])
-    done = finished(ask(session, told(), QUESTION, fit="passages"))
-    assert "does not seem to say" in done.text
-    assert sum("third plank" in CharTokenizer().decode(ids) for ids in engine.prompts) == 1
 
 
 def test_stopped_while_more_are_drawn_the_answer_that_is_there_is_given():
@@ -133,7 +118,7 @@ def test_stopped_while_more_are_drawn_the_answer_that_is_there_is_given():
 
     ask(session, told(), QUESTION, fit="passages", conversation="to see how many are read")
     before = len(engine.prompts) - 1  # the last but one that is drawn is stopped
-    session, engine = agreeing([PLANK, WELL, WELL, WELL], agreed=0.9)
+    session, engine = agreeing([PLANK, WELL, WELL, WELL])
     done = finished(ask(session, told(), QUESTION, fit="passages", should_stop=stop))
     assert done.text.split("\n\n")[0] == PLANK and done.reason == "stop"
     assert len(engine.prompts) == before
