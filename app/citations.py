@@ -20,9 +20,11 @@ EXCERPT_CHARS = 360
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A place in the book that a sentence of an answer points to, for the list below the answer."""
+    """A place in the book that a sentence of an answer points to, for the list below the answer; or, where
+    none has one, that its question points to.
+    """
 
-    state: str  # "quoted" | "agrees"
+    state: str  # "quoted" | "agrees" | "nearest"
     where: str
     excerpt: str
     offset: int
@@ -135,12 +137,23 @@ class _Book:
         quotes = [self._quotation(quote) for quote in find_quotes(text, self._evidence.quotes)]
         marks = tuple(map(_mark, stands)) or self._evidence.marks(text, question, looked)
         placed = {mark.place: mark for mark in marks if mark.place is not None}
-        return Cited(
+        cited = Cited(
             (*quotes, *(self._sign(mark) for mark in marks if not _quotes_the_book(mark, quotes))),
-            tuple(self._found(mark) for mark in placed.values()),
+            tuple(self._found(mark.state, place, mark.reasons) for place, mark in placed.items()),
             len(marks),
             sum(mark.place is not None for mark in marks),
         )
+        return replace(cited, found=self._nearest(question, looked)) if cited.bare else cited
+
+    def _nearest(self, question: str, looked: Sequence[Looked]) -> tuple[Found, ...]:
+        """The passages that a question points at, and those the model looked at when it had read it."""
+        look = next((one for one in looked if one.sentence is None), None)
+        most = max(look.places, key=lambda one: one[1])[0] if look and look.places else None
+        found = []
+        for passage in self._evidence.nearest(question, looked=look):
+            place = self._evidence.support("", passage, question).place
+            found.append(self._found("nearest", place, ("looked",) if passage.start == most else ()))
+        return tuple(found)
 
     def _quotation(self, quote: Quote) -> Citation:
         if quote.found is None or quote.found_end is None:
@@ -161,11 +174,11 @@ class _Book:
             mark.end, mark.end, start, end - start, self._where(start), mark.state, self._short(start)
         )
 
-    def _found(self, mark: Mark) -> Found:
-        start, end = mark.place
+    def _found(self, state: str, place: tuple[int, int], reasons: tuple[str, ...]) -> Found:
+        start, end = place
         text = " ".join(self._document.text[start:end].split())
         excerpt = text if len(text) <= EXCERPT_CHARS else text[:EXCERPT_CHARS].rsplit(" ", 1)[0] + "…"
-        return Found(mark.state, self._where(start), excerpt, start, end - start, mark.reasons)
+        return Found(state, self._where(start), excerpt, start, end - start, reasons)
 
     def _where(self, offset: int) -> str:
         place = self._locator.at(offset)

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from app.citations import Citations
 from app.live import LiveText
 from app.page import Page
 from core.documents.document import Document, Section
@@ -59,6 +60,19 @@ def test_an_answer_without_any_evidence_says_so(talking, answer: str, line: str 
     html = " ".join("".join(Page(desk).render()["turns"]).split())
     assert ("Evidence: no place" in html) == (line is not None)
     assert line is None or f"<p>Evidence: {line}</p>" in html
+
+
+def test_where_no_sentence_has_a_place_the_passages_near_the_question_unfold(talking):
+    """By its words, and where the model looked when it had read them."""
+    desk, say = talking
+    look = Looked(None, ((desk.book.text.index(FILLER[:20]), 0.9), (0, 0.1)))
+    say("Where did the astronomer live?", "He liked jazz.")
+    html = " ".join("".join(Page(desk).render()["turns"]).split())
+    assert "<summary>Evidence: no place in the book was found for its 1 sentence.</summary>" in html
+    assert 'data-act="cite" data-offset="0"' in html and "near to the question" in html
+    assert "the model looked here" not in html
+    found = Citations()("He liked jazz.", desk.book, "Where did he go?", [look]).found
+    assert [(one.state, one.reasons) for one in found][:1] == [("nearest", ("looked",))]
 
 
 def test_saying_that_the_book_is_silent_lacks_no_evidence(talking):
