@@ -59,6 +59,21 @@ def test_an_answer_from_passages_quotes_the_book_and_opens_it_at_the_page(
     assert page.inner_text(".reader-head span").startswith("page ")
 
 
+def test_a_follow_up_is_looked_for_with_the_question_before_it(
+    serve, open_page, drop, sample, engine, monkeypatch
+):
+    """Of its own words the book knows none."""
+    monkeypatch.setenv("SCRIPT_ANSWER", BIRD)
+    page = open_page(serve(engine))
+    drop(page, sample)
+    page.wait_for_selector(".two-ways")
+    assert ask(page, "And why is it?").startswith("The book does not seem to say")
+    assert ask(page, QUESTION).startswith("It is a wren")
+    assert ask(page, "And why is it?").startswith("It is a wren")
+    quote = page.locator("#turns .answer >> nth=2 >> .text blockquote")
+    assert "It is a wren, very finely cut" in quote.inner_text()
+
+
 def test_what_no_passage_says_is_not_said_and_the_nearest_are_shown(
     serve, open_page, drop, sample, engine, monkeypatch
 ):

@@ -108,8 +108,18 @@ def test_a_real_book_is_read_answered_and_asked_again(app, open_page, drop, tmp_
     page.wait_for_selector("#turns .answer footer")
     assert len(page.inner_text("#turns .answer .text").split()) >= 10
     assert "own sentences" in page.inner_text("#turns .answer")
+    link = page.locator("#turns .answer .text a.cite").first
+    said = link.evaluate("link => link.previousSibling.textContent").strip().split(". ")[-1]
+    link.click()
+    page.wait_for_selector("#passage")
+    assert len(said) > 10 and said in " ".join(page.inner_text("#passage").split())
+    page.keyboard.press("Escape")
+
     ask(page, "Tell me all that happens to Mara and the baker.", answer=1)
     assert re.search(r"\d", page.inner_text("#stat-tbt-p50"))
+    fold = page.locator("#turns .answer >> nth=1 >> footer details.evidence").first
+    fold.locator("summary").click()
+    assert "the model looked here" in fold.inner_text()
     ask(page, "Who keeps the ferry?", answer=2)
     fresh, reused, _stored = prefilled(page)
     assert fresh < 80 < reused, "the book was prefilled again"
@@ -142,6 +152,37 @@ def test_a_book_that_was_read_is_not_read_again_after_a_restart(launch, open_pag
     ask(page, "Who keeps the ferry?", answer=0)
     fresh, reused, stored = prefilled(page)
     assert fresh < 80 and reused > book - 80 and stored == reused
+
+
+def test_a_reading_that_was_paused_goes_on_after_a_restart(launch, open_page, drop, tmp_path):
+    """What was read of a book until somebody stopped it is not read again."""
+    story = tmp_path / "ferry.txt"
+    story.write_text(STORY * 30)
+    first = launch()
+    page = open_page(first.url)
+    page.set_default_timeout(100_000)
+    drop(page, story)
+    page.wait_for_selector(".card-facts:has-text('tokens')")
+    page.fill("#question textarea", "Who keeps the ferry?")
+    page.press("#question textarea", "Enter")
+    page.wait_for_selector("#prefill-box [role=progressbar]")
+    page.click("#stop button")
+    page.wait_for_selector("#turns .answer footer:has-text('Paused:')")
+    said = re.search(r"Paused: ([\d,]+) of ([\d,]+) tokens", page.inner_text("#turns .answer footer"))
+    done, total = (int(count.replace(",", "")) for count in said.groups())
+    assert 0 < done < total
+    quit_from(page)
+    assert first.wait(60) == 0
+
+    page = open_page(launch().url)
+    page.set_default_timeout(100_000)
+    page.click(".shelf .book")
+    page.wait_for_selector(".engine-ready", timeout=240_000)
+    answers = page.locator("#turns .answer").count()
+    ask(page, "Who keeps the ferry?", answer=answers)
+    fresh, reused, stored = prefilled(page)
+    assert stored == reused >= 0.9 * done
+    assert fresh <= total - reused + 80
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
