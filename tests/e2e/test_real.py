@@ -130,6 +130,28 @@ def test_a_real_book_is_read_answered_and_asked_again(app, open_page, drop, tmp_
     wait_until(lambda: gone(worker), 30)
 
 
+def test_summaries_of_three_lengths_link_every_sentence(app, open_page, drop, tmp_path):
+    story = tmp_path / "ferry.txt"
+    story.write_text(STORY)
+    page = open_page(app.url)
+    page.set_default_timeout(120_000)
+    drop(page, story)
+    for number, length in enumerate(("paragraph", "page", "chapters")):
+        page.wait_for_selector(".card-facts:has-text('tokens')")
+        page.select_option("#summary-length", length)
+        page.click("#summarize")
+        page.wait_for_selector("#turns .answer footer")
+        sentences = page.inner_text("#turns .answer .text").count(".")
+        signs = page.locator("#turns .answer .text .sign-quoted").count()
+        assert signs >= 4 and sentences >= signs
+        assert page.locator("#turns .answer .text .sign-nothing").count() == 0
+        assert page.locator("#turns .answer .text :is(h2, h3, h4)").count() == (
+            2 if length == "chapters" else 0
+        )
+        if number < 2:
+            page.click("text=New conversation")
+
+
 def test_a_book_that_was_read_is_not_read_again_after_a_restart(launch, open_page, drop, tmp_path):
     """It opens in seconds, its card says: a question about it feeds nothing of its text, and says so."""
     story = tmp_path / "ferry.txt"
