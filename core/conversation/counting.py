@@ -25,7 +25,8 @@ _CHOICE = re.compile(
 )
 # that ask for a name, and for a number
 _NAMED = re.compile(
-    r"\b(?:what (?:is|was|are|were) the names? of|what (?:\w+ )?name|whose name|first name|surname"
+    r"\b(?:what (?:is|was|are|were) (?:[\w'’-]+ ){1,4}?names?|what (?:\w+ )?name|whose name"
+    r"|first name|surname"
     r"|what (?:(?:is|was|are|were) [^?]*\b(?:called|named)|(?:do|does|did) [^?]*\b(?:call|name)))\b"
     r"(?! (?:after|back|for|in|on|out|to|up|upon)\b)",
     re.IGNORECASE,

@@ -32,6 +32,8 @@ def test_a_refusal_is_known_in_words_of_the_models_own(said: str, refusal: bool)
         ("What is the name of the inn?", "A small house.", False),
         ("What is the name of the inn?", "The house.", False),
         ("What is the name of the inn?", "The Try Pots.", False),  # not of this passage
+        ("What is the keeper's real name?", "a keen man", False),
+        ("What was his name?", "Al.", True),
         ("What was the boy called?", "Al.", True),
         ("What was the boy called?", "Swept.", False),
         ("What was the boy called?", "Small.", False),

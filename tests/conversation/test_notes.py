@@ -21,6 +21,11 @@ def note(number: int, text: str, label: str = "") -> Note:
             "The keeper rowed home. He lit it.",
         ),
         ("XI\n**He** rowed. He lit it. 3.", "He rowed. He lit it."),
+        (
+            "## The storm\n\nThe keeper rowed home.\n\n**After**\nHe lit it.",
+            "The keeper rowed home.\n\n\nHe lit it.",
+        ),
+        ("**The keeper rowed home.** He lit it.", "The keeper rowed home. He lit it."),
         ("1. **\n2. **", ""),
         ("1. The bell\n2. The fog", "The bell. The fog."),
         ("- A boat came,\n- and the bell rang.", "A boat came. and the bell rang."),
