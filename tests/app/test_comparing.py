@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 
 import pytest
 
@@ -97,6 +98,17 @@ def test_what_is_not_decoded_in_one_go_is_not_compared(desk):
     desk.engine.fail = "Out of memory."
     compare(desk)
     assert desk.notice.text == "Out of memory." and "compared" not in desk.turns[-1].extra
+
+
+def test_a_summary_is_compared_where_it_was_decoded_in_one_go(desk):
+    """Its sentences were held against the book: what the model wrote is kept beside what is shown."""
+    ask(desk, "First?")
+    turn = desk.turns[-1]
+    held = {**turn.extra, "stands": [{"start": 0, "end": 3}]}
+    told = [desk.turns[0], replace(turn, extra={**held, "decoded": [1, 2]})]
+    assert comparable(told) == (told[-1], "")
+    chosen = [desk.turns[0], replace(turn, extra={**held, "decoded": []})]
+    assert comparable(chosen)[0] is None and "put together" in comparable(chosen)[1]
 
 
 @pytest.mark.parametrize("given", [None, 2])

@@ -50,6 +50,17 @@ def test_the_answer_is_judged_and_plain_decoding_writes_its_own(session, tempera
         assert answer(session, params=params).text == first.text, "the conversation goes on as it was"
 
 
+def test_a_summary_told_in_one_go_is_judged_by_what_the_model_wrote(session):
+    """What is shown of it may be the book's own sentences: those are nobody's tokens."""
+    params = {"temperature": 0.0, "seed": 3}
+    *_, first = session.ask(Ask(None, BOOK, "c", fit="whole", params=params))
+    assert first.stands and first.decoded and first.decoded != first.token_ids
+    plainly = {**params, "mode": "autoregressive"}
+    *_, plain = session.ask(Ask(None, BOOK, "c", fit="whole", params=plainly, compare=first.decoded))
+    judged = plain.stats.verified
+    assert judged.tokens == len(first.decoded) and judged.mismatches == 0
+
+
 def test_a_foreign_token_is_found(session):
     params = {"temperature": 0.0, "seed": 3}
     ids = list(answer(session, params=params).token_ids)
