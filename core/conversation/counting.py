@@ -60,9 +60,10 @@ def _has_name(said: str, passage: str) -> bool:
     only where the passage never writes it without.
     """
     known = set(_WORD.findall(passage))
-    named = [word[0].isupper() and word in known and bool(terms(word)) for word in _WORD.findall(said)]
-    first = _WORD.search(said)
-    return any(named[1:]) or bool(first) and named[0] and first.group().lower() not in known
+    return any(
+        word[0].isupper() and word in known and terms(word) and (at > 0 or word.lower() not in known)
+        for at, word in enumerate(_WORD.findall(said))
+    )
 
 
 def _repeats(answer: str, question: str) -> bool:

@@ -89,9 +89,7 @@ class Summaries:
         """
         part = plan.parts[0]
         if run.ask.instructions:
-            cut = done.reason in ("length", "looping")
-            text = whole_sentences(done.text) if cut else done.text
-            stands = ()
+            text, stands = _complete(done), ()
         else:
             stretch = self._stretch(run.ask, part.start, part.end)
             lines = stretch.supported(settled(done.text, prompt), self._style.supported)
@@ -290,8 +288,7 @@ class Summaries:
             told = joined_lines(section.lines)
             wish = instructed(in_language_of(told, self._style, prompt), run.ask.instructions)
             done = yield from self._notes_reader(run, told)(wish, run.params)
-            cut = done.reason in ("length", "looping")
-            text += heading + (whole_sentences(done.text) if cut else done.text).strip()
+            text += heading + _complete(done)
             figures.append(done.stats)
             if done.reason == "user":
                 reason = "user"
@@ -309,6 +306,12 @@ class Summaries:
         """The end of a reading in parts that the user stopped."""
         sources = [part.label for part in plan.parts[:read]]
         return self._turns.finished(Answer("user", "", (), stats), plan=plan, sources=sources, notes=notes)
+
+
+def _complete(done: Answer) -> str:
+    """What was told, up to its last whole sentence where it was cut or ended in circles."""
+    cut = done.reason in ("length", "looping")
+    return (whole_sentences(done.text) if cut else done.text).strip()
 
 
 def _chapters(ask: Ask, plan: ReadingPlan) -> list[tuple[str, tuple[Part, ...]]]:
