@@ -188,6 +188,12 @@ def _train_draft(parser: argparse.ArgumentParser) -> None:
         "--data", required=True, nargs="+", metavar="PATH", help="books, or folders with books, to train on"
     )
     parser.add_argument(
+        "--start",
+        metavar="FOLDER",
+        help="a trained draft to begin with, of the same model or one that was taught further "
+        "(default: the target's first layers)",
+    )
+    parser.add_argument(
         "--tokens",
         type=options.count,
         metavar="N",

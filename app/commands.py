@@ -204,8 +204,9 @@ def train_draft(given: argparse.Namespace, settings: Settings) -> int:
             [Path(path).expanduser() for path in given.data],
             ReadingStyle.from_record(entry.reading),
             out=Path(given.out).expanduser(),
-            site=site(where.device, where.dtype, threads=where.threads),
+            site=site(where.device, where.computes, threads=where.threads),
             report=status,
+            start=Path(given.start).expanduser() if given.start else None,
         )
     finally:
         status("")

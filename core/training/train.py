@@ -14,9 +14,10 @@ from typing import Any
 import torch
 
 from core.conversation.reading import ReadingStyle
+from core.errors import UserError
 from core.events import Progress
 from core.model.config import ModelConfig, load_config
-from core.model.loader import Weights, weights_in
+from core.model.loader import HEAD_IDS, GgufWeights, Weights, weights_in
 from core.text.tokenizer import Tokenizer
 from core.text.words import translated as _
 from core.training.checkpoint import Workshop
@@ -61,12 +62,14 @@ def train(
     site: Site,
     report: Progress,
     every: int = 20,
+    start: Path | None = None,
 ) -> Path:
     """Trains until the recipe is done and returns `out`, which then holds the draft. What is there already is
     not done again.
 
     Every so many steps the state, the draft and the curves are written, so that it can be stopped and used at
-    any time. Raises UserError when the texts or the folder do not suit.
+    any time. `start`: a trained draft whose weights and vocabulary a new `out` begins with, instead of the
+    target's first layers. Raises UserError when the texts, the folder or the start do not suit.
     """
     workshop = Workshop(out)
     workshop.agree(recipe)
@@ -75,9 +78,14 @@ def train(
     prompts = Prompts(
         texts, tokenizer, style, tokens=recipe.prompt_tokens, rows=recipe.shard_rows, seed=recipe.seed
     )
+    begun = _begun(recipe, config, start) if start else weights_in(target)
     head_ids = workshop.vocabulary(
-        lambda: frequent_tokens(
-            texts, [*prompts.control_ids(), *config.eos_ids], size=recipe.head_tokens, vocab=config.vocab
+        lambda: (
+            begun.tensor(HEAD_IDS).tolist()
+            if start
+            else frequent_tokens(
+                texts, [*prompts.control_ids(), *config.eos_ids], size=recipe.head_tokens, vocab=config.vocab
+            )
         )
     )
     shards = Shards(workshop.folder)
@@ -88,7 +96,9 @@ def train(
         lambda: Teacher(target, head_ids, eos_ids=config.eos_ids, device=site.device, dtype=site.dtype),
         report,
     )
-    network = _network(recipe, config, weights_in(target), head_ids, site.device)
+    network = _network(recipe, config, weights_in(target), head_ids)
+    network.load_state_dict({name: begun.tensor(f"model.{name}").float() for name in network.state_dict()})
+    network.to(site.device)
     learner = Learner(recipe, network, site)
     if (state := workshop.load_state(site.device)) is not None:
         learner.load(state)
@@ -183,13 +193,26 @@ def _teach(
                 report(_("The target reads and writes"), (done + step) / len(missing))
 
 
+def _begun(recipe: Recipe, config: ModelConfig, start: Path) -> Weights | GgufWeights:
+    """The weights of the trained draft `start`. Raises UserError where it is none or of other sizes."""
+    begun, weights = load_config(start), weights_in(start)
+    sizes = (begun.layers, begun.hidden, begun.vocab)
+    if HEAD_IDS not in weights or sizes != (recipe.layers, config.hidden, config.vocab):
+        said = _(
+            "{folder} is no draft to start from: it must come from train-draft, with {layers} layers and the "
+            "sizes of this target. Name another one, or leave --start out."
+        )
+        raise UserError(said.format(folder=start, layers=recipe.layers))
+    return weights
+
+
 def _network(
-    recipe: Recipe, config: ModelConfig, weights: Weights, head_ids: Sequence[int], device: torch.device
+    recipe: Recipe, config: ModelConfig, weights: Weights | GgufWeights, head_ids: Sequence[int]
 ) -> DraftNetwork:
-    """The draft as it starts: copies of the target's layers."""
+    """The draft beside the target, its weights still to be loaded."""
     embedding = weights.tensor("model.embed_tokens.weight").float()
     output = embedding if config.tied else weights.tensor("lm_head.weight").float()
-    network = DraftNetwork(
+    return DraftNetwork(
         config,
         layers=recipe.layers,
         embedding=embedding,
@@ -197,8 +220,6 @@ def _network(
         sinks=recipe.sinks,
         window=recipe.window,
     )
-    network.load_state_dict({name: weights.tensor(f"model.{name}").float() for name in network.state_dict()})
-    return network.to(device)
 
 
 def _remaining(recipe: Recipe, shards: Shards, step: int) -> Iterator[Laws]:

@@ -369,8 +369,8 @@ def test_train_draft_asks_for_what_was_typed(
     """Options that reach the recipe, the folders and the device; the training itself has tests of its own."""
     asked: dict[str, object] = {}
 
-    def train(recipe, target, sources, style, *, out, site, report):
-        asked.update(recipe=recipe, target=target, sources=sources, style=style, out=out, site=site)
+    def train(recipe, target, sources, style, *, out, site, report, start):
+        asked.update(recipe=recipe, target=target, sources=sources, out=out, site=site, start=start)
         return out
 
     monkeypatch.setattr("core.training.train.train", train)
@@ -394,6 +394,8 @@ def test_train_draft_asks_for_what_was_typed(
                 "7",
                 "--device",
                 "cpu",
+                "--start",
+                "before",
             ]
         )
         == 0
@@ -412,12 +414,13 @@ def test_train_draft_asks_for_what_was_typed(
         [tmp_path],
         "cpu",
     )
-    assert asked["target"].name == "SmolLM2-135M-Instruct"
+    assert (asked["target"].name, asked["start"]) == ("SmolLM2-135M-Instruct", Path("before"))
     assert "holds no draft yet" in capsys.readouterr().out
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "model.safetensors").touch()
     assert cli.main(["train-draft", "--out", str(tmp_path / "out"), "--data", str(tmp_path)]) == 0
     assert "draft_model" in capsys.readouterr().out
+    assert asked["start"] is None
 
 
 def test_the_launcher_names_every_command():

@@ -62,13 +62,19 @@ class Stopped(Exception):
 
 
 def run(
-    target: Path, books: Path, out: Path, recipe: Recipe = RECIPE, *, stop_after: int | None = None
+    target: Path,
+    books: Path,
+    out: Path,
+    recipe: Recipe = RECIPE,
+    *,
+    stop_after: int | None = None,
+    start: Path | None = None,
 ) -> Path:
     def report(stage: str, fraction: float | None) -> None:
         if stop_after is not None and stage.startswith(f"Step {stop_after + 1} "):
             raise Stopped
 
-    return train(recipe, target, [books], STYLE, out=out, site=SITE, report=report, every=2)
+    return train(recipe, target, [books], STYLE, out=out, site=SITE, report=report, every=2, start=start)
 
 
 @pytest.fixture(scope="module")
@@ -105,6 +111,27 @@ def test_more_tokens_keep_what_is_there(trained: Path, target_dir: Path, books: 
     after = {path.name: path.stat().st_mtime_ns for path in (longer / "training").glob("laws-*")}
     assert before.items() < after.items()
     assert torch.load(longer / "training" / "state.pt", weights_only=True)["step"] == 32
+
+
+def test_a_run_can_begin_with_a_trained_draft(trained: Path, target_dir: Path, books: Path, tmp_path: Path):
+    """It begins where that one ended, with its vocabulary."""
+    history = torch.load(trained / "training" / "state.pt", weights_only=True)["history"]
+    other = replace(RECIPE, seed=1, head_tokens=704)
+    again = run(target_dir, books, tmp_path / "again", other, start=trained)
+    first = torch.load(again / "training" / "state.pt", weights_only=True)["history"][0]
+    assert first["loss"] < 0.9 * history[0]["loss"]
+    ids = [load_file(folder / "model.safetensors")["head_ids"] for folder in (trained, again)]
+    assert torch.equal(*ids)
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+def test_a_start_that_does_not_fit_is_refused(
+    trained: Path, target_dir: Path, books: Path, tmp_path: Path, layers: int
+):
+    """A model of another kind, or a draft with other layers."""
+    start = target_dir if layers == 1 else trained
+    with pytest.raises(UserError, match="no draft to start from"):
+        run(target_dir, books, tmp_path, replace(RECIPE, layers=layers), start=start)
 
 
 def test_the_result_drafts(trained: Path, target_dir: Path):
