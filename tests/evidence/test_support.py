@@ -106,6 +106,17 @@ def test_names_of_other_alphabets_are_names(told: str, agrees: str, swapped: str
 
 
 @pytest.mark.parametrize(
+    ("question", "borne_out"),
+    [("What had Henderson's brother never owned?", True), ("What had Henderson's brother owned?", False)],
+)
+def test_a_denial_may_stand_in_the_question(evidence, question: str, borne_out: bool):
+    """What he had never owned is "a horse", and what he had owned is not."""
+    (passage,) = evidence.nearest(question, 1)
+    assert evidence.support("A horse.", passage, question).bears_out is borne_out
+    assert not evidence.support("Gatsby's horse.", passage, question).bears_out
+
+
+@pytest.mark.parametrize(
     ("answer", "borne_out"),
     [
         ("Counting sheep.", True),
