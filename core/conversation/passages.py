@@ -140,7 +140,12 @@ class FromPassages:
             return Search(evidence, len(order), order, order)
         heard = yield from self.ranked(run, found)
         order = [one.passage for one in heard]
-        asked = [one.passage for one in heard if not doubted(one, heard, self._style)]
+        question = looked_up(run.ask)
+        asked = [
+            one.passage
+            for one in heard
+            if not doubted(one, heard, self._style) and evidence.near_names(question, one.passage)
+        ]
         stopped = len(heard) < len(found)
         return Search(evidence, len(found), order, asked, reached=len(heard), stopped=stopped)
 

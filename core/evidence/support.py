@@ -36,6 +36,7 @@ _WINDOW = 3  # sentences
 _QUOTED_WORDS = 5  # fewer stand in a book by chance
 _FEW_WORDS = 3  # content words: fewer agree with anything
 _LEAST_OWN = 0.1
+_NEAR = 8  # passages, about a chapter: as far on either side a name counts as near
 _LETTER = re.compile(r"[^\W\d_]")
 _NUMBER = re.compile(r"\d[\d,.]*\d|\d")
 _ITEM = re.compile(r"^\d{1,3}[.)]\s")
@@ -116,6 +117,7 @@ class Evidence:
         words = set(re.findall(r"\b[^\W\d_]{2,}\b", self._text))
         small = {word for word in words if not word[0].isupper()}
         self._common = frozenset(terms(" ".join(small)))
+        self._known_names = frozenset(NAME.findall(self._text))
         # a page asks again for every sentence of an answer that grows. Weak: a cache that held its owner
         # would keep book and passages in memory when another book is opened, until cycles are looked for
         judge = WeakMethod(self._judge)
@@ -143,6 +145,15 @@ class Evidence:
     def _best(self, scores: Sequence[float]) -> list[tuple[Passage, float]]:
         ranked = sorted(range(len(scores)), key=lambda number: (-scores[number], number))
         return [(self.passages[number], scores[number]) for number in ranked if scores[number] > 0]
+
+    def near_names(self, question: str, passage: Passage) -> bool:
+        """Whether the passage, or one of the `_NEAR` before and behind it, has a name of the question. Names
+        that the book does not know, written wrongly perhaps, do not count; it is true where none is left.
+        """
+        names = self._known_names.intersection(self._names_in(question))
+        at = bisect_right(self._starts, passage.start) - 1
+        near = self.passages[max(0, at - _NEAR) : at + _NEAR + 1]
+        return not names or not names.isdisjoint(NAME.findall(self._text[near[0].start : near[-1].end]))
 
     def support(self, answer: str, passage: Passage, question: str = "") -> Support:
         """How far `passage` bears out an answer to `question`; of an empty answer, where it is about it."""

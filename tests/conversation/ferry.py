@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from core.documents.document import Document, Section
 from core.events import Delta
 from tests.fakes import CharTokenizer, FakeEngine
@@ -17,10 +19,10 @@ FACTS = (
 )
 
 
-def told(*, pages: bool = False) -> Document:
+def told(facts: Sequence[str] = FACTS, *, pages: bool = False) -> Document:
     """A chapter of some 300 words round every fact."""
     text, sections, starts = "", [], []
-    for number, fact in enumerate(FACTS, 1):
+    for number, fact in enumerate(facts, 1):
         start = len(text)
         starts.append(start)
         filler = " ".join(

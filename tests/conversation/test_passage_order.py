@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from core.conversation.asking import asked_of_passage
-from tests.conversation.ferry import HIDDEN, LOST, QUESTION, REFUSAL, prompts, reader, told
+from tests.conversation.ferry import FACTS, HIDDEN, LOST, QUESTION, REFUSAL, prompts, reader, told
 from tests.fakes import CharTokenizer
 from tests.talks import STYLE, ask, finished, make
 
@@ -83,6 +83,19 @@ def test_a_question_no_likelier_behind_its_passage_than_behind_others_is_doubted
     session, _, _ = doubting(HIDDEN, {"third plank": -2.5}, asked, margin_weight=margin)
     text = finished(ask(session, told(), QUESTION, fit="passages")).text
     assert text.startswith("Under the third plank") is given
+
+
+@pytest.mark.parametrize(
+    ("name", "chapters_between", "given"), [("Brandt", 3, True), ("Brandt", 11, False), ("Ogilvie", 11, True)]
+)
+def test_a_passage_far_from_every_name_of_the_question_is_not_asked(
+    name: str, chapters_between: int, given: bool
+):
+    """Another chapter tells of other ships. A name that the book does not know may be a slip."""
+    book = told((FACTS[0], *["Nothing came to pass."] * chapters_between, FACTS[2]))
+    session, _, _ = doubting(HIDDEN, {})
+    text = finished(ask(session, book, f"{QUESTION} Of {name}.", fit="passages")).text
+    assert text.startswith(HIDDEN["third plank"] if given else "The book does not seem to say.")
 
 
 def test_where_the_model_refuses_the_nearest_passages_are_shown_in_its_order():
