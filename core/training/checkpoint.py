@@ -89,5 +89,6 @@ class Workshop:
                 "window": recipe.window,
             },
         }
-        config.pop("layer_types", None)
+        for of_target in ("layer_types", "content"):
+            config.pop(of_target, None)
         write_whole(self.out / "config.json", json.dumps(config, indent=1))

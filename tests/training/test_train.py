@@ -41,7 +41,11 @@ RECIPE = Recipe(
 def target_dir(embedded_model_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("tiny")
     sizes = {"num_hidden_layers": 3, "max_position_embeddings": 256, "initializer_range": 0.3}
-    return tiny_target(folder, embedded_model_dir, **sizes)
+    made = tiny_target(folder, embedded_model_dir, **sizes)
+    stated = json.loads((made / "config.json").read_text(encoding="utf-8"))
+    # as one that stands for a GGUF has it
+    (made / "config.json").write_text(json.dumps({**stated, "content": "of this file"}), encoding="utf-8")
+    return made
 
 
 @pytest.fixture(scope="module")
@@ -144,7 +148,9 @@ def test_the_result_drafts(trained: Path, target_dir: Path):
     assert logits.shape == (3, 49152)
     assert int(torch.isfinite(logits[0]).sum()) == 640
     assert (trained / "model.safetensors").stat().st_size < 64 * 1024
-    assert json.loads((trained / "config.json").read_text(encoding="utf-8"))["draft"]["head_tokens"] == 640
+    stated = json.loads((trained / "config.json").read_text(encoding="utf-8"))
+    assert stated["draft"]["head_tokens"] == 640
+    assert "content" not in stated  # the hash of another file
 
 
 def test_another_recipe_needs_another_folder(trained: Path, target_dir: Path, books: Path):
