@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 
 from app import cli
 from app.main import api_key
@@ -374,6 +375,8 @@ def test_train_draft_asks_for_what_was_typed(
         return out
 
     monkeypatch.setattr("core.training.train.train", train)
+    # on a CPU that would take as long again for products of 16 bits
+    monkeypatch.setattr("core.planning.fitting.multiplies_16_bits", lambda hardware: False)
     assert (
         cli.main(
             [
@@ -414,6 +417,7 @@ def test_train_draft_asks_for_what_was_typed(
         [tmp_path],
         "cpu",
     )
+    assert asked["site"].dtype is torch.float32
     assert (asked["target"].name, asked["start"]) == ("SmolLM2-135M-Instruct", Path("before"))
     assert "holds no draft yet" in capsys.readouterr().out
     (tmp_path / "out").mkdir()

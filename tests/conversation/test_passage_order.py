@@ -6,6 +6,7 @@ import dataclasses
 
 import pytest
 
+from core.ask import Exchange
 from core.conversation.asking import asked_of_passage
 from tests.conversation.ferry import FACTS, HIDDEN, LOST, QUESTION, REFUSAL, prompts, reader, told
 from tests.fakes import CharTokenizer
@@ -96,6 +97,14 @@ def test_a_passage_far_from_every_name_of_the_question_is_not_asked(
     session, _, _ = doubting(HIDDEN, {})
     text = finished(ask(session, book, f"{QUESTION} Of {name}.", fit="passages")).text
     assert text.startswith(HIDDEN["third plank"] if given else "The book does not seem to say.")
+
+
+def test_a_follow_up_is_about_the_names_of_the_question_before_it():
+    book = told((FACTS[0], *["Nothing came to pass."] * 11, FACTS[2]))
+    session, _, _ = doubting(HIDDEN, {})
+    said = (Exchange("What had Brandt?", "A key of copper.", (5,)),)
+    text = finished(ask(session, book, f"{QUESTION} Was it hers?", fit="passages", history=said)).text
+    assert text.startswith("The book does not seem to say.")
 
 
 def test_where_the_model_refuses_the_nearest_passages_are_shown_in_its_order():
