@@ -375,7 +375,7 @@ def test_train_draft_asks_for_what_was_typed(
         return out
 
     monkeypatch.setattr("core.training.train.train", train)
-    # on a CPU that would take as long again for products of 16 bits
+    # a CPU without products of 16 bits
     monkeypatch.setattr("core.planning.fitting.multiplies_16_bits", lambda hardware: False)
     assert (
         cli.main(
