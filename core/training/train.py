@@ -79,15 +79,7 @@ def train(
         texts, tokenizer, style, tokens=recipe.prompt_tokens, rows=recipe.shard_rows, seed=recipe.seed
     )
     begun = _begun(recipe, config, start) if start else weights_in(target)
-    head_ids = workshop.vocabulary(
-        lambda: (
-            begun.tensor(HEAD_IDS).tolist()
-            if start
-            else frequent_tokens(
-                texts, [*prompts.control_ids(), *config.eos_ids], size=recipe.head_tokens, vocab=config.vocab
-            )
-        )
-    )
+    head_ids = workshop.vocabulary(lambda: _vocabulary(recipe, config, begun, texts, prompts))
     shards = Shards(workshop.folder)
     _teach(
         recipe,
@@ -204,6 +196,20 @@ def _begun(recipe: Recipe, config: ModelConfig, start: Path) -> Weights | GgufWe
         )
         raise UserError(said.format(folder=start, layers=recipe.layers))
     return weights
+
+
+def _vocabulary(
+    recipe: Recipe,
+    config: ModelConfig,
+    begun: Weights | GgufWeights,
+    texts: Sequence[Sequence[int]],
+    prompts: Prompts,
+) -> list[int]:
+    """The tokens of the draft that it begins with, else the most frequent ones."""
+    if HEAD_IDS in begun:
+        return begun.tensor(HEAD_IDS).tolist()
+    always = [*prompts.control_ids(), *config.eos_ids]
+    return frequent_tokens(texts, always, size=recipe.head_tokens, vocab=config.vocab)
 
 
 def _network(

@@ -11,6 +11,8 @@ from pathlib import Path
 # 640 x 400 is a window of 1280 x 800 at 200 % zoom
 SIZES = ((1280, 800), (1920, 1080), (900, 800), (390, 844), (640, 400))
 IN_DARK = ((1280, 800), (390, 844))
+# what listens for a new size has heard of it when a frame was drawn at it
+DRAWN = "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
 FAULTS = Path(__file__).with_suffix(".js").read_text(encoding="utf-8")
 
 
@@ -25,6 +27,7 @@ def look(page, name: str, *, before: Callable[[], None] = as_it_is, after: Calla
     wrong = []
     for width, height in SIZES:
         page.set_viewport_size({"width": width, "height": height})
+        page.evaluate(DRAWN)
         before()
         at = f"{name} at {width} x {height}"
         wrong += [f"{at}: {line}" for line in page.evaluate(FAULTS)]
