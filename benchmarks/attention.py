@@ -1,7 +1,7 @@
 """Attention of a few rows over a long cache on this CPU: torch's kernel, the compiled one, a plain read; and
 whole passes of the embedded model with either kernel.
 
-    python -m benchmarks.attention [--save attention]
+    python -m benchmarks.attention [--isa avx2] [--save attention]
 
 Contenders alternate, layer after layer of a cache larger than the CPU's own; figures are medians over rounds.
 The share is the time of a parallel read of the same keys and values over the kernel's.
@@ -16,11 +16,13 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from benchmarks import isa
 from core.backend.threads import bound_spinning
 
 bound_spinning()
+isa.hold()
 
-import torch  # noqa: E402 (after the thread setting, which is read when torch loads)
+import torch  # noqa: E402 (it reads both settings when it loads)
 
 from benchmarks.store import Table, save  # noqa: E402
 from core.backend.cpu import CpuBackend  # noqa: E402
@@ -37,7 +39,6 @@ ROUNDS = 15
 BEHIND = (1024, 4096, 8192, 16384, 32768)  # tokens in the cache of a whole pass
 SPARE = 64
 CACHE_BYTES = 400 << 20  # far more than any CPU's caches
-AVX2 = frozenset({"avx2", "fma", "f16c", "bmi1", "bmi2", "movbe", "abm"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,6 @@ def measured(shape: Shape, tokens: int, rows: int, threads: int) -> dict[str, fl
     contenders: dict[str, Callable[[torch.Tensor, torch.Tensor], object]] = {
         "torch": attends(frozenset()),
         "compiled": attends(cpu_flags()),
-        "AVX2": attends(AVX2 & cpu_flags()),
         "read": lambda k, v: (k.view(torch.int64).sum(), v.view(torch.int64).sum()),
     }
     times: dict[str, list[float]] = {name: [] for name in contenders}
@@ -130,21 +130,22 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--save", metavar="NAME", help="keep the result as benchmarks/results/NAME.json")
+    isa.add_option(parser)
     given = parser.parse_args()
     threads, _ = cores()
     torch.set_num_threads(threads)
     rows, details = [], {}
     for shape, tokens, count in CASES:
         us = measured(shape, tokens, count, threads)
-        ratios = [f"{us['torch'] / us[name]:.2f}" for name in ("compiled", "AVX2")]
-        shares = [f"{us['read'] / us[name]:.2f}" for name in ("torch", "compiled", "AVX2")]
-        rows.append((shape.name, tokens, count, *(round(us[name]) for name in us), *ratios, *shares))
+        ratio = f"{us['torch'] / us['compiled']:.2f}"
+        shares = [f"{us['read'] / us[name]:.2f}" for name in ("torch", "compiled")]
+        rows.append((shape.name, tokens, count, *(round(us[name]) for name in us), ratio, *shares))
         details[f"{shape.name} {tokens} {count}"] = us
         print(*rows[-1], sep="  ", flush=True)
-    columns = ("model", "tokens", "rows", "torch µs", "compiled µs", "AVX2 µs", "read µs", "torch / compiled")
+    columns = ("model", "tokens", "rows", "torch µs", "compiled µs", "read µs", "torch / compiled")
     table = Table(
         f"Attention of a layer over a bfloat16 cache, {threads} threads",
-        (*columns, "torch / AVX2", "share torch", "share compiled", "share AVX2"),
+        (*columns, "share torch", "share compiled"),
         tuple(rows),
     )
     with torch.inference_mode():

@@ -5,6 +5,7 @@ when it is asked.
 from __future__ import annotations
 
 import argparse
+import ctypes
 import json
 import sys
 import time
@@ -24,9 +25,11 @@ bound_spinning()
 
 import torch  # noqa: E402 (after the thread setting, which is read when torch loads)
 
-from benchmarks import embedded  # noqa: E402
+from benchmarks import embedded, isa  # noqa: E402
 from benchmarks.parts import PARTS, Parts, timed_engine  # noqa: E402
+from core.backend.native.library import instruction_sets  # noqa: E402
 from core.config import Settings  # noqa: E402
+from core.hardware.cpu import cpu_flags  # noqa: E402
 from core.planning.plan import Plan  # noqa: E402
 
 # the first right behind the prompt, the others in turn with the other peers
@@ -49,8 +52,8 @@ LINUX = sys.platform == "linux"  # elsewhere psutil does not tell pages of files
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """What every peer is given: the checkpoint in both formats, a draft for those that want one, and our plan
-    for the context.
+    """What every peer is given: the checkpoint in both formats, a draft for those that want one, our plan for
+    the context, the prompt, and where its KV is kept if it is to be read but once.
     """
 
     folder: Path
@@ -58,7 +61,9 @@ class Setup:
     draft: Path
     plan: Plan
     settings: Settings
+    ids: list[int]
     clock: Callable[[], float] = time.perf_counter
+    kept: Path | None = None
 
 
 class Cannot(Exception):
@@ -66,8 +71,8 @@ class Cannot(Exception):
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """One JSON line for each line that comes in: {"rows": {row: {prefill_s, tokens, times}}, "memory": ...},
-    {"parts": ...} or {"reason": ...}.
+    """One JSON line for each line that comes in: {"rows": {row: {prefill_s, tokens, times}}, "memory": ...,
+    "instructions": ...}, {"parts": ...} or {"reason": ...}.
     """
     options = _arguments(arguments)
     turn = _turn(options)
@@ -84,7 +89,8 @@ def _turn(options: argparse.Namespace) -> Callable[[], dict[str, Any]]:
     threads = {"threads": options.threads} if options.threads else {}
     room = length + options.tokens + embedded.SPARE_TOKENS
     plan, settings = embedded.plan_for(folder, room, **threads)
-    setup = Setup(folder, options.gguf, options.draft, plan, settings, CLOCKS[options.clock])
+    clock = CLOCKS[options.clock]
+    setup = Setup(folder, options.gguf, options.draft, plan, settings, ids, clock, options.kept)
     if options.peer == BY_PART:
         return lambda: {"parts": by_part(setup, ids, options.tokens, options.book.name)}
     try:
@@ -93,12 +99,26 @@ def _turn(options: argparse.Namespace) -> Callable[[], dict[str, Any]]:
         said = str(reason)
         return lambda: {"reason": said}
     return lambda: {
-        "rows": {
-            name: dict(zip(("prefill_s", "tokens", "times"), run(ids, options.tokens), strict=True))
-            for name, run in runs.items()
-        },
+        "rows": {name: _told(setup, run(ids, options.tokens)) for name, run in runs.items()},
         "memory": memory(),
+        "instructions": instructions(PEERS[options.peer].package),
     }
+
+
+def _told(setup: Setup, answer: Answer) -> dict[str, Any]:
+    """An answer by name. What a kept prompt took to read is not known."""
+    prefill_s, tokens, times = answer
+    return {"prefill_s": None if setup.kept else prefill_s, "tokens": tokens, "times": times}
+
+
+def instructions(package: str) -> str:
+    """The instruction sets that it says it computes with."""
+    if package == "llama_cpp":
+        from llama_cpp import llama_print_system_info
+
+        return llama_print_system_info().decode().strip()
+    ours = instruction_sets(cpu_flags())
+    return f"torch {torch.backends.cpu.get_cpu_capability()}, our libraries {ours[0] if ours else 'none'}"
 
 
 def memory() -> dict[str, float]:
@@ -113,6 +133,10 @@ def _llama_cpp(
     from llama_cpp import LLAMA_ROPE_SCALING_TYPE_YARN, Llama
     from llama_cpp.llama_speculative import LlamaPromptLookupDecoding
 
+    if isa.cap() and "AVX512 = 1" in instructions("llama_cpp"):
+        raise Cannot(
+            f"llama-cpp-python was built with AVX-512; build it with CMAKE_ARGS={isa.LLAMA_CPP_OPTIONS!r}"
+        )
     plan = setup.plan
     stretched = (
         {
@@ -138,12 +162,30 @@ def _llama_cpp(
         draft_model=LlamaPromptLookupDecoding(num_pred_tokens=10) if lookup else None,
         **stretched,
     )
+    if setup.kept:
+        _restore(model, setup.ids, setup.kept / f"{name}, {len(setup.ids)}.state")
 
     def answer(ids: list[int], count: int) -> Answer:
         said = model.generate(ids, temp=0.0, repeat_penalty=1.0)
         return timed(said, count, eos={model.token_eos()}, clock=setup.clock)
 
     return {name: answer}
+
+
+def _restore(model: Any, ids: list[int], file: Path) -> None:
+    """Has the prompt in llama.cpp's KV cache: from `file`, else reads it and puts it there."""
+    import llama_cpp
+
+    tokens = (llama_cpp.llama_token * len(ids))(*ids)
+    if file.is_file():
+        found = ctypes.c_size_t()
+        given = (model.ctx, str(file).encode(), tokens, len(ids), ctypes.byref(found))
+        assert llama_cpp.llama_state_load_file(*given) and tokens[:] == ids, f"{file} holds another prompt"
+        model.input_ids[: len(ids)], model.n_tokens = ids, len(ids)
+        return
+    model.eval(ids)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    assert llama_cpp.llama_state_save_file(model.ctx, str(file).encode(), tokens, len(ids)), file
 
 
 def timed(
@@ -215,8 +257,10 @@ def _ours(setup: Setup) -> dict[str, Run]:
     from core.assembly.engines import build_engine
     from core.decoding.decoder import Round
 
-    engine = build_engine(setup.plan, setup.settings, setup.folder)
+    engine = build_engine(setup.plan, setup.settings, setup.folder, snapshots=setup.kept)
     context = engine.new_context(engine.context_tokens)
+    if setup.kept:
+        embedded.read(engine, context, setup.ids, "kept", out_of_time=lambda: False)
 
     def run(mode: str, temperature: float, seeds: Iterator[int], ids: list[int], count: int) -> Answer:
         tokens: list[int] = []
@@ -318,6 +362,7 @@ def _arguments(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--tokens", type=int, required=True)
     parser.add_argument("--threads", type=int, default=0, help="0: as the plan says")
     parser.add_argument("--clock", choices=tuple(CLOCKS), default="wall")
+    parser.add_argument("--kept", type=Path, help="where the prompt's KV is kept")
     parser.add_argument("--peer", choices=tuple(PEERS), required=True)
     return parser.parse_args(arguments)
 

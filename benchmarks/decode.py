@@ -2,7 +2,7 @@
 token's bytes would take.
 
     python benchmarks/decode.py --book FILE [--contexts 1024,4096,8000,16000,32000] [--temperatures 0,0.6,1]
-    [--minutes 60] [--save decode]
+    [--isa avx2] [--minutes 60] [--save decode]
 
 The model goes on writing the book, whose first N tokens are its prompt. What was read of it is kept on disk
 (--snapshots), so that a second run reads nothing. Contexts beyond the native one are stretched by YaRN. A
@@ -27,11 +27,13 @@ from typing import Any
 if not __package__:
     sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
-from core.backend.threads import bound_spinning  # noqa: E402 (the path above makes the repository importable)
+from benchmarks import isa  # noqa: E402 (the path above makes the repository importable)
+from core.backend.threads import bound_spinning  # noqa: E402
 
 bound_spinning()
+isa.hold()
 
-from benchmarks import cases, embedded  # noqa: E402 (after the thread setting, which is read when torch loads)
+from benchmarks import cases, embedded  # noqa: E402 (torch reads both settings when it loads)
 from benchmarks.calm import DISTURBED, calmest  # noqa: E402
 from benchmarks.cases import Cases  # noqa: E402
 from benchmarks.levels import LEVELS, Measured, Recorder  # noqa: E402
@@ -105,6 +107,7 @@ def main(arguments: list[str] | None = None) -> int:
     conditions = {key: getattr(options, key) for key in ("tokens", "budget", "gamma", "dtype", "modes")} | {
         "book": options.book.name,
         "draft": options.draft.name,
+        "isa": isa.cap(),
     }
     state = Cases(options.state, conditions, minutes=options.minutes)
     try:
@@ -412,6 +415,7 @@ def _arguments(arguments: list[str] | None) -> argparse.Namespace:
     )
     embedded.add_options(parser, (1024, 4096, 8000, 16_000, 32_000))
     cases.add_options(parser, "decode")
+    isa.add_option(parser)
     parser.add_argument("--temperatures", type=embedded.numbers(float), default=[0.0, 0.6, 1.0])
     parser.add_argument(
         "--modes",

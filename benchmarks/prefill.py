@@ -2,7 +2,7 @@
 what takes the time.
 
     python benchmarks/prefill.py --book FILE [--contexts 1024,4096,8000,16000,32000] [--transformers]
-    [--minutes 60] [--save prefill]
+    [--isa avx2] [--minutes 60] [--save prefill]
 
 The embedded model reads the first N tokens of a book; contexts beyond the native one are stretched by YaRN.
 Its FLOPs are those of the layers' matrices and of causal attention, counted once. What they could take is
@@ -27,11 +27,13 @@ from typing import Any
 if not __package__:
     sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
-from core.backend.threads import bound_spinning  # noqa: E402 (the path above makes the repository importable)
+from benchmarks import isa  # noqa: E402 (the path above makes the repository importable)
+from core.backend.threads import bound_spinning  # noqa: E402
 
 bound_spinning()
+isa.hold()
 
-import torch  # noqa: E402 (after the thread setting, which is read when torch loads)
+import torch  # noqa: E402 (it reads both settings when it loads)
 
 from benchmarks import cases, embedded  # noqa: E402
 from benchmarks.cases import Cases  # noqa: E402
@@ -78,7 +80,12 @@ def main(arguments: list[str] | None = None) -> int:
     ids = embedded.book_ids(options.book, folder, least=max(options.contexts))
     state = Cases(
         options.state,
-        {"book": options.book.name, "dtype": options.dtype, "transformers": options.transformers},
+        {
+            "book": options.book.name,
+            "dtype": options.dtype,
+            "transformers": options.transformers,
+            "isa": isa.cap(),
+        },
         minutes=options.minutes,
     )
     every = {
@@ -219,6 +226,7 @@ def _arguments(arguments: list[str] | None) -> argparse.Namespace:
     )
     embedded.add_options(parser, (1024, 4096, 8000, 16_000, 32_000))
     cases.add_options(parser, "prefill")
+    isa.add_option(parser)
     parser.add_argument("--dtype", choices=("float32", "bfloat16"))
     parser.add_argument("--transformers", action="store_true", help="beside it, in the same run")
     return parser.parse_args(arguments)

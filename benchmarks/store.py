@@ -14,11 +14,12 @@ from typing import Any
 
 import psutil
 
+from benchmarks import isa
 from core.hardware.cpu import cores, cpu_name
 
 REPO = Path(__file__).resolve().parent.parent
 RESULTS = REPO / "benchmarks" / "results"
-PACKAGES = ("torch", "transformers", "gradio", "pypdfium2")
+PACKAGES = ("torch", "transformers", "gradio", "pypdfium2", "llama_cpp_python")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,7 @@ def machine() -> dict[str, Any]:
     physical, logical = cores()
     return {
         "cpu": cpu_name(),
+        "isa": isa.described(),
         "physical_cores": physical,
         "logical_cores": logical,
         "ram_gib": round(psutil.virtual_memory().total / 2**30),

@@ -12,11 +12,16 @@ from pathlib import Path
 
 import psutil
 
+from core.errors import UserError
+
 CPUINFO = Path("/proc/cpuinfo")
 # Windows: IsProcessorFeaturePresent knows no bfloat16 test, so only these are asked.
 WINDOWS_FEATURES = {39: "avx", 40: "avx2", 41: "avx512f"}
 # every CPU with AVX2 that runs Windows 10 has them; the system does not tell
 WITH_AVX2 = frozenset({"fma", "f16c", "bmi1", "bmi2", "movbe", "abm"})
+# with the value "avx2" in the environment nothing newer is used; torch and oneDNN have variables of their own
+ISA_CAP = "TRIFORCE_ISA"
+_NEWER_THAN_AVX2 = ("avx512", "avx10", "avx_", "amx")  # how the flags' names begin
 
 
 def cpu_name() -> str:
@@ -29,8 +34,28 @@ def cpu_name() -> str:
     return platform.processor() or platform.machine()
 
 
+def isa_cap() -> str | None:
+    """The instruction set above which nothing is used: "avx2", or None for all that there is. Raises
+    UserError.
+    """
+    cap = os.environ.get(ISA_CAP) or None
+    if cap not in (None, "avx2"):
+        raise UserError(f"{ISA_CAP} is {cap!r}, which is no cap. Set it to avx2, or unset it.")
+    return cap
+
+
 def cpu_flags() -> frozenset[str]:
-    """Instruction sets by the names Linux gives them; empty where the system does not tell."""
+    """Instruction sets that may be used, by the names Linux gives them; empty where the system does not
+    tell.
+    """
+    flags = all_cpu_flags()
+    if isa_cap() is None:
+        return flags
+    return frozenset(flag for flag in flags if not flag.startswith(_NEWER_THAN_AVX2))
+
+
+def all_cpu_flags() -> frozenset[str]:
+    """What the CPU has, whatever the cap is."""
     for key, value in _cpuinfo():
         if key in ("flags", "Features"):
             return frozenset(value.split())

@@ -4,6 +4,7 @@ make of it.
 
 from __future__ import annotations
 
+import ctypes
 import json
 import sys
 from argparse import Namespace
@@ -15,7 +16,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from benchmarks import contenders, peers, transformers_peer
+from benchmarks import contenders, isa, peers, transformers_peer
 from benchmarks.parts import Parts
 from core.backend.cpu import CpuBackend
 from core.cache.full import FullKVCache
@@ -68,15 +69,20 @@ def test_llama_cpp_is_tried_with_its_flash_attention_and_without(peer, flash, mo
     told = {}
     package, speculative = ModuleType("llama_cpp"), ModuleType("llama_cpp.llama_speculative")
     package.LLAMA_ROPE_SCALING_TYPE_YARN, package.Llama = 2, lambda file, **named: told.update(named)
+    package.llama_print_system_info = lambda: b"CPU : AVX2 = 1 | AVX512 = 1 | "
     speculative.LlamaPromptLookupDecoding = None
     monkeypatch.setitem(sys.modules, "llama_cpp", package)
     monkeypatch.setitem(sys.modules, "llama_cpp.llama_speculative", speculative)
     plan = SimpleNamespace(context_stretch=2.0, context_tokens=1000, threads=3)
-    setup = contenders.Setup(Path(), Path("x.gguf"), Path(), plan, Settings())
+    setup = contenders.Setup(Path(), Path("x.gguf"), Path(), plan, Settings(), IDS)
     assert list(contenders.PEERS[peer].rows(setup)) == [peer]
     assert (told["flash_attn"], told["n_threads"], told["n_threads_batch"]) == (flash, 3, 3)
     assert (told["n_batch"], told["n_ubatch"], told["draft_model"]) == (512, 512, None)
     assert (told["rope_freq_scale"], told["yarn_orig_ctx"]) == (0.5, 500)
+    for name, value in isa.LIMITS["avx2"].items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(contenders.Cannot, match="-DGGML_AVX512=OFF"):
+        contenders.PEERS[peer].rows(setup)
 
 
 def test_tokens_that_come_at_once_share_a_round():
@@ -220,10 +226,49 @@ def test_contexts_are_done_once_and_peers_can_be_chosen(tmp_path: Path, monkeypa
         run("--only", "nobody")
 
 
+def test_reading_that_was_not_timed_is_not_told():
+    """A prompt that came from disk took no time: 0 seconds, or a ratio of them, would be a lie."""
+    kept = {**row(1024, 4.0, 14.0), "prefill_s": None}
+    done = {
+        "llama.cpp at 1024": {"rows": {"llama.cpp": kept}},
+        "ours at 1024": {"rows": {"ours, plain": {**row(1024, 2.0, 28.0), "prefill_s": None}}},
+    }
+    varied, against = peers.tables(done)
+    assert [one[2] for one in varied.rows] == [None, None]
+    assert against.rows == ((1024, "llama.cpp", None, 0.5, None, None, None),)
+    assert peers.short(done["llama.cpp at 1024"]) == "llama.cpp 14.0 ms"
+
+
+def test_a_prompt_that_is_kept_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """llama.cpp's state goes to a file after the first reading and comes from there; another prompt's file
+    must not be taken for it.
+    """
+    read, package = [], ModuleType("llama_cpp")
+    model = SimpleNamespace(ctx=None, eval=read.append, input_ids=[0] * 4, n_tokens=0)
+    package.llama_token = ctypes.c_int32
+
+    def save(_ctx: None, path: bytes, tokens: ctypes.Array, count: int) -> bool:
+        return bool(Path(path.decode()).write_text(json.dumps(tokens[:count])))
+
+    def load(_ctx: None, path: bytes, tokens: ctypes.Array, _room: int, _found: object) -> bool:
+        tokens[:] = json.loads(Path(path.decode()).read_text())
+        return True
+
+    package.llama_state_save_file, package.llama_state_load_file = save, load
+    monkeypatch.setitem(sys.modules, "llama_cpp", package)
+    file = tmp_path / "kept" / "3.state"
+    for _ in range(2):
+        contenders._restore(model, [5, 6, 7], file)
+    assert read == [[5, 6, 7]] and (model.input_ids, model.n_tokens) == ([5, 6, 7, 0], 3)
+    with pytest.raises(AssertionError, match="another prompt"):
+        contenders._restore(model, [5, 6, 8], file)
+
+
 def test_every_turn_of_ours_has_a_text_of_its_own(monkeypatch: pytest.MonkeyPatch):
     """Drawn with another seed, behind one prompt; greedy text is the same in every turn."""
-    monkeypatch.setattr("core.assembly.engines.build_engine", lambda *given: engine(ours(oracle())))
-    rows = contenders._ours(SimpleNamespace(plan=PLAN, settings=None, folder=None, clock=lambda: 0.0))
+    monkeypatch.setattr("core.assembly.engines.build_engine", lambda *given, **how: engine(ours(oracle())))
+    setup = contenders.Setup(Path(), Path(), Path(), PLAN, Settings(), IDS, lambda: 0.0)
+    rows = contenders._ours(setup)
     plain, drawn = (
         [rows[name](IDS, 12)[1] for _turn in range(2)] for name in ("ours, plain", "ours, TriForce, T 1")
     )

@@ -11,6 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from core.errors import UserError
 from core.hardware import child, cpu, measured, nvml, probe
 from core.hardware.facts import GIB, Hardware
 from core.hardware.gpus import imagined_gpu
@@ -353,6 +354,20 @@ def test_cpu_facts_from_text(monkeypatch, tmp_path):
     monkeypatch.setattr(cpu, "CPUINFO", path)
     assert cpu.cpu_name() == "A CPU @ 3 GHz"
     assert cpu.cpu_flags() == {"fpu", "avx2", "avx512_bf16"}
+
+
+def test_a_cap_hides_what_is_newer(monkeypatch, tmp_path):
+    """Kernels are chosen and times planned by the flags: what must be tried is a PC with AVX2 alone."""
+    path = tmp_path / "cpuinfo"
+    newer = "avx512f avx512_bf16 avx_vnni avx10_1 amx_bf16"
+    path.write_text(f"flags\t\t: avx avx2 fma f16c {newer}\n\n")
+    monkeypatch.setattr(cpu, "CPUINFO", path)
+    monkeypatch.setenv(cpu.ISA_CAP, "avx2")
+    assert cpu.cpu_flags() == {"avx", "avx2", "fma", "f16c"}
+    assert cpu.all_cpu_flags() == {"avx", "avx2", "fma", "f16c", *newer.split()}
+    monkeypatch.setenv(cpu.ISA_CAP, "avx3")
+    with pytest.raises(UserError, match="Set it to avx2"):
+        cpu.cpu_flags()
 
 
 def test_cpu_facts_where_the_system_tells_nothing(monkeypatch):
