@@ -82,24 +82,26 @@ def doctor(given: argparse.Namespace, settings: Settings) -> int:
     if not given.json:
         say(format_doctor(report))
     if given.gpu:
-        report["tried"] = _tried(machine, settings, tell=not given.json)
+        report["tried"], report["verdict"] = _tried(machine, settings, tell=not given.json)
     if given.json:
         say(json.dumps(report, default=_plain))
     return 0
 
 
-def _tried(machine: Hardware, settings: Settings, *, tell: bool) -> list[dict[str, Any]]:
-    """What works on the card, told line by line; on the CPU where there is none."""
-    from core.assembly.card import check, devices, format_findings
+def _tried(machine: Hardware, settings: Settings, *, tell: bool) -> tuple[list[dict[str, Any]], str]:
+    """What works on the card, told line by line, and the verdict; on the CPU where there is none."""
+    from core.assembly.card import check, devices, format_findings, verdict
 
     if tell:
         say("\n" + _("Tried"))
     found = []
     for one in check(*devices(machine, settings)):
-        found.append(one.to_json())
+        found.append(one)
         if tell:
             say(format_findings([one]))
-    return found
+    if tell:
+        say("\n" + verdict(found))
+    return [one.to_json() for one in found], verdict(found)
 
 
 def plan(given: argparse.Namespace, settings: Settings) -> int:

@@ -1,12 +1,14 @@
 """One command for a CUDA machine: pass times, prefill, memory and bytes moved at the size of 7B to 13B
 models, against the physical floors.
 
-    python benchmarks/gpu.py --book FILE [--minutes 9 | --quick] [--save gpu]
+    python benchmarks/gpu.py --book FILE [--minutes 9 | --quick] [--random] [--save gpu]
 
 The embedded model in the shape of a large one (benchmarks/expanded.py) reads real text, offloaded under a 24
-GiB card's memory, and on chip as far as the card allows. Stops after --minutes; started again, it goes on
-with the cases that are missing (--state). Acceptance is measured up to 8K tokens, beyond it is stated. --tiny
-runs everything on the CPU with random models of a few rows, to test this program.
+GiB card's memory, and on chip as far as the card allows. With --random, weights and ids are random
+(benchmarks/sources.py), which needs no file, and decoding is timed at a stated acceptance, too
+(benchmarks/stated.py). Stops after --minutes; started again, it goes on with the cases that are missing
+(--state). Acceptance is measured up to 8K tokens, beyond it is stated. --tiny runs everything on the CPU with
+random models of a few rows, to test this program.
 """
 
 from __future__ import annotations
@@ -28,14 +30,14 @@ if not __package__:
 
 import torch  # noqa: E402 (the path above makes the repository importable)
 
-from benchmarks import answers  # noqa: E402 (the path above makes the repository importable)
-from benchmarks.expanded import LLAMA_2_7B, LLAMA_2_13B, LLAMA_3_8B, ExpandedWeights, expanded_config  # noqa: E402
+from benchmarks import answers, stated  # noqa: E402 (the path above makes the repository importable)
+from benchmarks.expanded import LLAMA_2_7B, LLAMA_2_13B, LLAMA_3_8B  # noqa: E402
 from benchmarks.gpu_tables import tables  # noqa: E402
 from benchmarks.passes import VERIFY_ROWS, OutOfTime, Speeds, measure, measured_speeds  # noqa: E402
 from benchmarks.rounded import RoundingCpu, RoundingCuda  # noqa: E402 (as above)
+from benchmarks.sources import Random, Source, book, draft_shape, random_draft, random_ids, small_book  # noqa: E402
 from benchmarks.store import RESULTS, save  # noqa: E402
 from core.assembly.room import Room  # noqa: E402
-from core.assembly.small import RandomWeights, random_config  # noqa: E402
 from core.backend.base import Backend  # noqa: E402
 from core.backend.cpu import CpuBackend  # noqa: E402
 from core.backend.cuda import CudaBackend  # noqa: E402
@@ -44,11 +46,10 @@ from core.errors import PlanError  # noqa: E402
 from core.hardware.facts import GIB, Hardware  # noqa: E402
 from core.hardware.gpus import imagined_hardware  # noqa: E402
 from core.hardware.probe import measure_bus, probe  # noqa: E402
-from core.model.config import ModelConfig, load_config  # noqa: E402
 from core.model.gguf_sizes import ROUNDED, in_format  # noqa: E402 (as above)
 from core.model.llama import LlamaModel  # noqa: E402
-from core.model.loader import Weights, build, weights_in  # noqa: E402
-from core.model.shapes import ModelShape, Sizes  # noqa: E402
+from core.model.loader import build  # noqa: E402
+from core.model.shapes import ModelShape  # noqa: E402
 from core.planning.plan import Plan  # noqa: E402
 from core.planning.planner import plan as make_plan  # noqa: E402
 
@@ -57,15 +58,17 @@ KEPT_GIB = 1.5  # of which the screen and the CUDA context have so much
 # for 128K; beyond 8K only times are taken, so the text's quality does not matter
 ROPE_THETA = 2_000_000.0
 ANSWER_TOKENS, TINY_ANSWER_TOKENS = 128, 24
+RANDOM_VOCAB = 32_000  # of random ids: every shape has as many
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One thing to measure. `what`: "passes", or "answers" for acceptance and text; `residency`: which part
-    of the KV stays in VRAM; `coded`: weights in 4 bits and KV cache in 8.
+    """One thing to measure. `what`: "passes", "answers" for acceptance and text, or "stated" for passes and
+    decoding of random weights; `residency`: which part of the KV stays in VRAM; `coded`: weights in 4 bits
+    and KV cache in 8.
     """
 
-    shape: Sizes
+    shape: ModelShape
     context: int
     capped: bool
     what: str = "passes"
@@ -99,7 +102,12 @@ CASES = (
     Case(LLAMA_2_7B, 124_928, False),
 )
 QUICK = 2  # of them
-TINY = Sizes("tiny", 3, 64, 8, 4, 16, 96)
+RANDOM_CASES = (
+    Case(LLAMA_3_8B, 130_048, True, "stated"),
+    Case(LLAMA_2_7B, 130_048, True, "stated"),
+    Case(LLAMA_3_8B, 130_048, False, "stated"),
+)
+TINY = ModelShape("tiny", 3, 64, 8, 4, 16, 96, vocab=97, native_context=1024, longest_context=1024)
 TINY_CASES = (
     Case(TINY, 300, True),
     Case(TINY, 300, False),
@@ -107,26 +115,19 @@ TINY_CASES = (
     Case(TINY, 150, True, "answers"),
     Case(TINY, 300, True, coded=True),
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """The small model and a text in its tokens."""
-
-    config: ModelConfig
-    weights: Weights
-    ids: list[int]
+TINY_RANDOM_CASES = (Case(TINY, 300, True, "stated"),)
 
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """What all cases share."""
+    """What all cases share. `card_gib`: the card that a capped case stands for."""
 
     source: Source
     machine: Hardware
     speeds: Speeds
     tiny: bool
     out_of_time: Callable[[], bool]
+    card_gib: float = CARD_GIB
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -134,7 +135,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = _arguments(arguments)
     deadline = time.monotonic() + 60 * options.minutes
     done: dict[str, Any] = json.loads(options.state.read_text()) if options.state.is_file() else {}
-    cases = TINY_CASES if options.tiny else CASES
+    cases = _cases(options)
     if options.quick:
         cases = cases[:QUICK]
     missing = [case for case in cases if case.name not in done]
@@ -192,39 +193,28 @@ def _once(case: Case, bench: Bench, layers: int | None) -> dict[str, Any]:
     """
     context = case.context + max(VERIFY_ROWS) + 256
     theta = None if bench.tiny or case.what == "answers" else ROPE_THETA
-    config = expanded_config(bench.source.config, case.shape, positions=context + 64, rope_theta=theta)
+    config = bench.source.config(case.shape, positions=context + 64, rope_theta=theta)
     shape = ModelShape.from_hf_config(config.source, name=config.name)
+    draft = draft_shape(config.vocab) if case.what == "stated" else None
     if case.coded:
         shape = in_format(shape, shape.name, ROUNDED[4])
     settings = _settings(case, context, bench)
     if layers is not None:
         settings = replace(settings, on_chip_layers=layers)
     try:
-        plan = make_plan(bench.machine, settings, target=shape)
+        plan = make_plan(bench.machine, settings, target=shape, draft=draft)
     except PlanError as error:
         return {"refused": str(error)}
     backend = _backend(case, plan, bench)
     try:
         with torch.inference_mode():
-            weights = ExpandedWeights(
-                bench.source.config, bench.source.weights, config, device=backend.device, dtype=backend.dtype
-            )
+            weights = bench.source.weights(config, backend)
             model = build(config, weights, backend, positions=context + 64)
             room = Room(plan, settings, model)
             if case.what == "answers":
                 found = _spoken(model, plan, room, case, bench)
             else:
-                ids = bench.source.ids[: case.context + max(VERIFY_ROWS)]
-                found = measure(
-                    model,
-                    shape,
-                    plan,
-                    room.new_cache(len(ids)),
-                    ids,
-                    bench.speeds,
-                    draft=_draft(backend),
-                    out_of_time=bench.out_of_time,
-                )
+                found = _passed(model, shape, plan, room, case, bench)
         return {
             **found,
             "on_chip_layers": plan.on_chip_layers,
@@ -241,6 +231,20 @@ def _once(case: Case, bench: Bench, layers: int | None) -> dict[str, Any]:
     finally:
         weights = model = room = None
         backend.release()
+
+
+def _passed(
+    model: LlamaModel, shape: ModelShape, plan: Plan, room: Room, case: Case, bench: Bench
+) -> dict[str, Any]:
+    """Passes, and decoding where its acceptance is stated. Raises OutOfTime."""
+    ids = bench.source.ids[: case.context + max(VERIFY_ROWS)]
+    draft = random_draft(model.backend, vocab=model.config.vocab)
+    cache = room.new_cache(plan.context_tokens if case.what == "stated" else len(ids))
+    more = {"out_of_time": bench.out_of_time}
+    found = measure(model, shape, plan, cache, ids, bench.speeds, draft=draft, **more)
+    if case.what == "stated":
+        found["decoded"] = stated.decoded(model, draft, plan, room, cache, ids[: case.context], **more)
+    return found
 
 
 def _spoken(model: LlamaModel, plan: Plan, room: Room, case: Case, bench: Bench) -> dict[str, Any]:
@@ -277,7 +281,7 @@ def _settings(case: Case, context: int, bench: Bench) -> Settings:
         device="cuda",
         dtype="bfloat16",
         context_tokens=context,
-        vram_gib=CARD_GIB if case.capped else None,
+        vram_gib=bench.card_gib if case.capped else None,
         kv_residency=case.residency,
         kv=8 if case.coded else None,
         weights=4 if case.coded else None,
@@ -289,7 +293,7 @@ def _backend(case: Case, plan: Plan, bench: Bench) -> Backend:
         return (RoundingCpu if case.coded else CpuBackend)(torch.float32)
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()
-    cap = int((CARD_GIB - KEPT_GIB) * GIB) if case.capped else None
+    cap = int((bench.card_gib - KEPT_GIB) * GIB) if case.capped else None
     made = RoundingCuda if case.coded else CudaBackend
     return made(
         torch.bfloat16,
@@ -303,7 +307,8 @@ def _backend(case: Case, plan: Plan, bench: Bench) -> Backend:
 def _bench(options: argparse.Namespace, out_of_time: Callable[[], bool]) -> Bench:
     if options.tiny:
         imagined = imagined_hardware(gpu=None, ram_gib=16), Speeds(link_gb_per_s=10.0, memory_gb_per_s=10.0)
-        return Bench(_random_source(), *imagined, True, out_of_time)
+        source = Random(random_ids(TINY.vocab, 1000)) if options.random else small_book()
+        return Bench(source, *imagined, True, out_of_time)
     machine = probe(measure=False)
     bus = measure_bus(machine.gpus[0].index) if machine.gpus else {"problem": "no CUDA GPU"}
     if "problem" in bus:
@@ -314,37 +319,19 @@ def _bench(options: argparse.Namespace, out_of_time: Callable[[], bool]) -> Benc
     # torch is asked before there is a backend, and remembers how GPUs were numbered then
     os.environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
     speeds = measured_speeds(torch.device("cuda", machine.gpus[0].index), bus["h2d_gb_per_s"])
-    return Bench(_real_source(options), machine, speeds, False, out_of_time)
+    return Bench(_source(options), machine, speeds, False, out_of_time)
 
 
-def _real_source(options: argparse.Namespace) -> Source:
-    """The embedded model and a book, read again from its beginning where it is shorter than the longest
-    case.
-    """
-    from core.documents import read_document
-    from core.model.embedded import ensure_embedded
-    from core.text.tokenizer import Tokenizer
-
-    folder = options.model or ensure_embedded()
-    ids = Tokenizer.load(folder).encode(read_document(options.book).text)
-    longest = max(case.context for case in CASES) + max(VERIFY_ROWS)
-    if len(ids) < longest:
-        print(f"the book has {len(ids):,} tokens and is repeated up to {longest:,}", flush=True)
-    return Source(load_config(folder), weights_in(folder), (ids * -(-longest // len(ids)))[:longest])
+def _cases(options: argparse.Namespace) -> tuple[Case, ...]:
+    if options.random:
+        return TINY_RANDOM_CASES if options.tiny else RANDOM_CASES
+    return TINY_CASES if options.tiny else CASES
 
 
-def _draft(backend: Backend) -> LlamaModel:
-    """For its times alone: two layers of 768, as llama-68m has."""
-    config = random_config(
-        layers=2, hidden=768, heads=12, kv_heads=12, head_dim=64, intermediate=3072, vocab=32_000
-    )
-    return build(config, RandomWeights(config), backend, positions=1024)
-
-
-def _random_source() -> Source:
-    config = random_config(layers=2, hidden=32, heads=4, kv_heads=2, head_dim=8, intermediate=48, vocab=97)
-    ids = torch.randint(0, 97, (1000,), generator=torch.Generator().manual_seed(2)).tolist()
-    return Source(config, RandomWeights(config, deviation=0.25), ids)
+def _source(options: argparse.Namespace) -> Source:
+    if options.random:
+        return Random(random_ids(RANDOM_VOCAB, max(case.context for case in CASES) + max(VERIFY_ROWS)))
+    return book(options.book, options.model, longest=max(case.context for case in CASES) + max(VERIFY_ROWS))
 
 
 def _arguments(arguments: list[str] | None) -> argparse.Namespace:
@@ -357,6 +344,7 @@ def _arguments(arguments: list[str] | None) -> argparse.Namespace:
         default=Path(__file__).parent.parent / "assets" / "samples" / "the-light-on-the-holm.epub",
     )
     parser.add_argument("--model", type=Path, help="folder of the small model; the embedded one")
+    parser.add_argument("--random", action="store_true", help="random weights and ids, which need no file")
     parser.add_argument("--minutes", type=float, help="9, or 3 with --quick")
     parser.add_argument(
         "--quick", action="store_true", help="the first cases alone: 128K under 24 GB, 7B, and 8B in codes"

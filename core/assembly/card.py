@@ -104,6 +104,15 @@ def format_findings(findings: list[Finding]) -> str:
     return "\n".join(f"  {marks[one.ok]:<9} {one.what}: {one.said}" for one in findings)
 
 
+def verdict(findings: list[Finding]) -> str:
+    """All of them in one sentence."""
+    broken = [one.what for one in findings if one.ok is False]
+    if broken:
+        said = _("Not sound: {parts}. To report it, send all of this text and the log.")
+        return said.format(parts=", ".join(broken))
+    return _("All that could be tried here works.")
+
+
 # ---- the trials --------------------------------------------------------------------------------------------
 
 

@@ -37,10 +37,20 @@ log = logging.getLogger(__name__)
 
 
 class Composer:
-    """Builds the decoder of one answer: which drafter stands in front of the full cache in each mode."""
+    """Builds the decoder of one answer: which drafter stands in front of the full cache in each mode.
 
-    def __init__(self, plan: Plan, model: LlamaModel, draft: LlamaModel | None) -> None:
-        self._plan, self._model = plan, model
+    `randomness` makes an answer's chance from its seed.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        model: LlamaModel,
+        draft: LlamaModel | None,
+        *,
+        randomness: Callable[[int], Randomness] = SeededRandomness,
+    ) -> None:
+        self._plan, self._model, self._randomness = plan, model, randomness
         self._middle_model, self._draft = model.drafting, draft and draft.drafting
         # of the target over a retrieval cache of the plan's budget
         self._middle_passes: ShortPasses | None = None
@@ -110,7 +120,7 @@ class Composer:
     def compose(self, params: Params, context: Context, answer_start: int) -> Decoder:
         """The decoder for one answer in `context`."""
         sampling = Sampling(params.temperature, params.top_p, params.repetition_penalty, answer_start)
-        randomness = SeededRandomness(params.seed)
+        randomness = self._randomness(params.seed)
         drafter, refresh = self._drafter(params, context, sampling, randomness, answer_start)
         return Decoder(
             drafter,

@@ -105,13 +105,21 @@ def _offloaded(shape: KVShape, backend: Backend) -> OffloadedKVCache:
 
 
 class RandomWeights:
-    """Weights by name, as the loader asks a checkpoint for them: random, and large enough to make a model's
-    laws uneven. Without biases, and without norms of queries and keys.
+    """Weights by name, as the loader asks a checkpoint for them: random, made on `device` in `dtype`, and
+    large enough to make a small model's laws uneven. Without biases, and without norms of queries and keys.
     """
 
-    def __init__(self, config: ModelConfig, *, deviation: float = 0.15) -> None:
+    def __init__(
+        self,
+        config: ModelConfig,
+        *,
+        deviation: float = 0.15,
+        device: torch.device | str = "cpu",
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
         self._config, self._deviation = config, deviation
-        self._dice = torch.Generator().manual_seed(1)
+        self._dice = torch.Generator(device).manual_seed(1)
+        self._kind = {"device": device, "dtype": dtype}
 
     def __contains__(self, name: str) -> bool:
         """What the family may have besides, it has not."""
@@ -132,8 +140,9 @@ class RandomWeights:
         }
         kind = name.split(".")[-2]
         if kind.endswith("norm"):
-            return torch.ones(c.hidden)
-        return self._deviation * torch.randn(*sizes.get(kind, (c.vocab, c.hidden)), generator=self._dice)
+            return torch.ones(c.hidden, **self._kind)
+        size = sizes.get(kind, (c.vocab, c.hidden))
+        return torch.randn(size, generator=self._dice, **self._kind).mul_(self._deviation)
 
 
 def random_config(

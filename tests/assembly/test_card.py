@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from core.assembly import card
-from core.assembly.card import Finding, check, devices, format_findings
+from core.assembly.card import Finding, check, devices, format_findings, verdict
 from core.assembly.models import cpu_backend
 from core.backend.codes import Planes
 from core.backend.cpu import CpuBackend, PlainCopies
@@ -37,6 +37,7 @@ def test_all_is_well_on_the_cpu():
     assert all(one.ok is not False for one in findings(CpuBackend(torch.bfloat16)).values())
     assert not [one for one in found.values() if one.ok is False]
     assert findings(RecordingBackend())["recordings"].ok
+    assert verdict(list(found.values())) == "All that could be tried here works."
     text = format_findings(list(found.values()))
     assert "48 tokens by TriForce" in text and "BROKEN" not in text
     # no word of a card that is not there
@@ -154,8 +155,10 @@ def test_what_is_broken_is_found(what: str, verb: str, other: Callable[..., obje
 
 
 def test_answers_that_differ_are_found():
-    """The whole loop, over copies and kernels."""
-    assert findings(CpuBackend(), Broken("attend_part", forgets_its_past))["answers"].ok is False
+    """The whole loop, over copies and kernels; the verdict names what broke."""
+    found = findings(CpuBackend(), Broken("attend_part", forgets_its_past))
+    assert found["answers"].ok is False
+    assert verdict(list(found.values())).startswith("Not sound: answers.")
 
 
 def test_what_an_old_card_gets_is_said():

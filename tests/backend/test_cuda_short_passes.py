@@ -26,7 +26,7 @@ from core.decoding.refresh import RetrievalRefresh
 from tests.backend.fake_driver import Grid, Library, promise
 from tests.backend.reference import dense, material
 from tests.backend.test_cuda_graphs_without_a_gpu import Device, Stream, device  # noqa: F401 (a fixture)
-from tests.model.test_replay import BUSY, Level0, Middle, compare
+from tests.model.replays import BUSY, Level0, Middle, compare
 from tests.test_engine import PROMPT
 from tests.tiny import oracle, ours
 

@@ -146,7 +146,7 @@ def test_a_card_is_used_within_the_plan(monkeypatch: pytest.MonkeyPatch, case: g
         page_lock_bytes=10_000,
         keep_free_bytes=10 * GIB,
     )
-    backend = gpu._backend(case, plan, SimpleNamespace(tiny=False))
+    backend = gpu._backend(case, plan, SimpleNamespace(tiny=False, card_gib=24.0))
     assert cuda.fractions == [share]
     tensors = [backend.host_memory((1000,), torch.float16) for _ in range(6)]
     assert cuda.driver.locked_bytes == 10_000 and len(tensors) == 6
@@ -158,7 +158,7 @@ def test_gpus_are_numbered_before_torch_is_asked(monkeypatch: pytest.MonkeyPatch
     monkeypatch.delenv("CUDA_DEVICE_ORDER")
     monkeypatch.setattr(gpu, "probe", lambda measure: imagined_hardware(gpu="RTX 4090", ram_gib=96))
     monkeypatch.setattr(gpu, "measure_bus", lambda index: {"h2d_gb_per_s": 25.0})
-    monkeypatch.setattr(gpu, "_real_source", lambda options: None)
+    monkeypatch.setattr(gpu, "_source", lambda options: None)
     orders = []
     monkeypatch.setattr(
         gpu, "measured_speeds", lambda device, rate: orders.append(os.environ.get("CUDA_DEVICE_ORDER"))
@@ -172,7 +172,7 @@ def test_gpus_are_numbered_before_torch_is_asked(monkeypatch: pytest.MonkeyPatch
 def test_the_headline_has_a_plan_on_the_card_it_is_for(case: gpu.Case, system: str):
     """A refusal there would be found out by whoever has the card, after minutes."""
     shape = in_format(case.shape, case.shape.name, ROUNDED[4]) if case.coded else case.shape
-    settings = gpu._settings(case, case.context + 300, SimpleNamespace(tiny=False))
+    settings = gpu._settings(case, case.context + 300, SimpleNamespace(tiny=False, card_gib=24.0))
     machine = imagined_hardware(gpu="RTX 4090", ram_gib=128, system=system)
     assert make_plan(machine, settings, target=shape).context_tokens >= case.context
 

@@ -1,5 +1,5 @@
-"""On a CUDA GPU (`pytest -m gpu`): laws, draws and verdicts are the CPU's, and the host waits once for each.
-Skipped without one.
+"""On a CUDA GPU: laws, draws and verdicts are the CPU's, and the host waits once for each.
+Skipped without one: `pytest tests/gpu`.
 """
 
 from __future__ import annotations
