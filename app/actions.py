@@ -39,6 +39,7 @@ def make_wish(desk: Desk) -> Ask:
         fit=desk.fit,
         params=params,
         summary_length=settings.summary_length,
+        summaries=settings.summaries,
         instructions=own,
     )
 
@@ -121,7 +122,7 @@ def _about_answers(desk: Desk, text: dict[str, str]) -> dict[str, Callable[[], o
         "to": lambda: desk.choose_chapters(desk.chapters[0], _number(text.get("value"))),
         "limit": lambda: desk.limit(_number(text.get("value"))),
         "fit": lambda: desk.choose("fit", text.get("value", "")),
-        "length": lambda: desk.choose("summary_length", text.get("value", "")),
+        "length": lambda: _choose_summary(desk, text.get("value", "")),
     }
 
 
@@ -160,6 +161,13 @@ def _about_the_app(desk: Desk, text: dict[str, str]) -> dict[str, Callable[[], o
         "begin-move": desk.storage.begin,
         "decline-move": desk.storage.decline,
     }
+
+
+def _choose_summary(desk: Desk, value: str) -> None:
+    """How long a summary is to be, or "own": in the book's own sentences, as long as before."""
+    desk.choose("summaries", "own" if value == "own" else "auto")
+    if value != "own":
+        desk.choose("summary_length", value)
 
 
 def _set(desk: Desk, key: str, value: str) -> None:

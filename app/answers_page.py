@@ -5,14 +5,16 @@ written, each sentence with the places in the book it rests on.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from markupsafe import Markup
 
 from app import views
 from app.citations import Citations, Cited
 from app.handlers import Desk
-from app.job import Job
-from app.live import LiveText
+from app.job import Job, Snapshot
+from app.live import LiveText, StandingText
+from app.markup import Citation
 from app.open_book import as_known
 from app.remembered import Remembered
 from app.turns import Turn, answered_until
@@ -29,7 +31,7 @@ class Answers:
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
         self._citations = Citations()
-        self._live = LiveText()
+        self._live, self._standing = LiveText(), StandingText()
         self._keep = Remembered()
         self._turn_html: dict[tuple, str] = {}
         self._part_html: dict[tuple, Markup] = {}
@@ -47,11 +49,31 @@ class Answers:
         """What was told of the parts of the book, and the answer to `question` so far."""
         now, book = job.snapshot, self._desk.book
         parts = self._keep("parts", now.parts, lambda: views.parts_html(self._parts(now.parts, job.until)))
-        signs = ()
+        signs, known = (), None
         if book and now.pieces:
             known = self._keep("asked of", (edition(book), job.until), lambda: as_known(book, job.until))
+        if now.standing:
+            signs = self._signs(now, known) if known else ()
+            return (parts,), self._standing.blocks(now.pieces, signs, now.telling)
+        if known:
             signs = self._citations.so_far(now.text, known, question, now.looked)
         return (parts,), self._live.blocks(now.pieces, job.visible, signs)
+
+    def _signs(self, now: Snapshot, book: Document) -> tuple[Citation, ...]:
+        """The signs of the sentences that stand, looked up when others do, moved by what is being told."""
+        standing, (start, end) = now.standing, now.telling
+        text = "".join(piece.text for piece in (*standing.before, *standing.after))
+        signs = self._keep(
+            "signs",
+            (edition(book), text, standing.stands, self._citations.ready(book)),
+            lambda: self._citations.standing(text, book, standing.stands),
+        )
+        return tuple(
+            replace(one, start=one.start + end - start, end=one.end + end - start)
+            if one.start > start
+            else one
+            for one in signs
+        )
 
     def turn(self, turn: Turn, question: Turn | None, *, last: bool) -> str:
         """A finished turn; what an answer stands on is looked for where it was looked for then."""

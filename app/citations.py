@@ -61,7 +61,7 @@ class Citations:
 
     def prepare(self, book: Document) -> None:
         """Begin to prepare the book, so that its first answer need not wait."""
-        if not self._has(book):
+        if not self.ready(book):
             threading.Thread(target=self._prepared, args=(book,), name="evidence", daemon=True).start()
 
     def __call__(
@@ -84,7 +84,7 @@ class Citations:
         more is complete. Nothing while the book is being prepared.
         """
         end = self._growing.complete(text)
-        if not end or not self._has(book):
+        if not end or not self.ready(book):
             return ()
         begins = len(text) - len(text.lstrip())
         asked = (text[begins:end], book.text, question, tuple(looked), begins)
@@ -94,7 +94,14 @@ class Citations:
             self._so_far = (asked, tuple(moved))
         return self._so_far[1]
 
-    def _has(self, book: Document) -> bool:
+    def standing(self, text: str, book: Document, stands: Sequence[Stand]) -> tuple[Citation, ...]:
+        """The signs of a summary that is being told, whose sentences know their places. Nothing while the
+        book is being prepared.
+        """
+        return self(text, book, stands=stands).citations if stands and self.ready(book) else ()
+
+    def ready(self, book: Document) -> bool:
+        """Whether the book is prepared."""
         return any(one.is_of(book) for one in self._books)
 
     def _prepared(self, book: Document) -> _Book:

@@ -141,6 +141,7 @@ def _carried(role: str, extra: dict[str, Any]) -> dict[str, Any]:
         kept["fit"] = extra["fit"] if extra.get("fit") in FITS else "auto"
         length = extra.get("summary_length")
         kept["summary_length"] = length if length in LENGTHS else "page"
+        kept["summaries"] = "own" if extra.get("summaries") == "own" else "auto"
         if extra.get("instructions"):
             kept["instructions"] = _text(extra["instructions"])[:MOST_INSTRUCTIONS].strip()
         if extra.get("chapters"):

@@ -248,7 +248,9 @@ class Desk:
         turns = self.turns
         if not turns or turns[-1].role != "assistant":
             return
-        again = replace(asked_again(turns[-2]), params=wish.params, instructions=wish.instructions)
+        again = replace(
+            asked_again(turns[-2]), params=wish.params, instructions=wish.instructions, again=True
+        )
         self.asking.ask(again, instead_of=turns[-1])
 
     def run(self, prepare: Callable[[], Job]) -> bool:

@@ -209,6 +209,7 @@ class History:
             "fit": ask.fit,
             "until": ask.until,
             "summary_length": ask.summary_length,
+            "summaries": ask.summaries,
             "instructions": ask.instructions,
         }
         return self.add(conversation_id, "user", wording(ask), extra=choices)

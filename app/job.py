@@ -30,6 +30,8 @@ from core.events import (
     Prefill,
     Preparing,
     Reading,
+    Stand,
+    Standing,
     Stats,
 )
 from core.stats import combined
@@ -53,6 +55,7 @@ class Snapshot:
     pieces: tuple[Piece, ...] = ()
     looked: tuple[Looked, ...] = ()  # where the model looked for these pieces
     parts: tuple[tuple[str, str], ...] = ()  # (label, text) of the parts read before this one
+    standing: Standing | None = None  # of a summary that is told in the place of what stands there
     stats: Stats | None = None
     finished: Finished | None = None
     error: str = ""
@@ -68,6 +71,28 @@ class Snapshot:
     def text(self) -> str:
         """The answer so far."""
         return "".join(piece.text for piece in self.pieces)
+
+    @property
+    def telling(self) -> tuple[int, int]:
+        """Where in the text the sentence stands that is not complete, or not held to the book yet."""
+        if self.standing is None:
+            return (0, 0)
+        start, told = (sum(len(piece.text) for piece in some) for some in self._told())
+        return (start, start + told)
+
+    @property
+    def stands(self) -> tuple[Stand, ...]:
+        """The places in the book of the sentences that stand, counted in the text."""
+        start, end = self.telling
+        return tuple(
+            replace(one, start=one.start + end - start, end=one.end + end - start)
+            if one.start >= start
+            else one
+            for one in (self.standing.stands if self.standing else ())
+        )
+
+    def _told(self) -> tuple[tuple[Piece, ...], tuple[Piece, ...]]:
+        return self.standing.before, self.standing.telling
 
 
 class Job:
@@ -167,6 +192,12 @@ class Job:
             self._set(phase="preparing", preparing=event)
         elif isinstance(event, Prefill):
             self._set(phase="prefill", prefill=event)
+        elif isinstance(event, Standing):
+            self._stand(event)
+        elif isinstance(event, Delta) and self._snapshot.standing:
+            now = self._snapshot.standing
+            self._stand(replace(now, telling=_joined(now.telling, event.pieces)), stats=self._figures(event))
+            self._save_sometimes()
         elif isinstance(event, Delta):
             pieces = _joined(self._snapshot.pieces, self._levelled(event.pieces))
             self._pacer.arrived(sum(len(piece.text) for piece in pieces))
@@ -176,6 +207,14 @@ class Job:
             self._set(looked=(*self._snapshot.looked, event))
         else:
             self._end(event)
+
+    def _stand(self, now: Standing, **changes: object) -> None:
+        """Shows a summary that is told in the place of what stands there. It is all to be seen at once."""
+        pieces = (*now.before, *now.telling, *now.after)
+        self._pacer.arrived(0)
+        self._pacer.arrived(sum(len(piece.text) for piece in pieces))
+        phase = "streaming" if now.telling else self._snapshot.phase
+        self._set(phase=phase, standing=now, pieces=pieces, **changes)
 
     def _levelled(self, pieces: tuple[Piece, ...]) -> tuple[Piece, ...]:
         """What comes all at once is made of sentences that were decoded before: these have levels."""
@@ -207,8 +246,9 @@ class Job:
                 and now.reading is not None
                 and now.reading.purpose == event.purpose
             )
-            self._standing = now.pieces if whole else ()
-            if not whole and now.reading and now.text.strip():
+            told = event.purpose == "telling"
+            self._standing = now.pieces if whole or told else ()
+            if not (whole or told) and now.reading and now.text.strip():
                 self._set(parts=(*now.parts, (now.reading.label, now.text.strip())))
         self._set(phase="prefill", reading=event, prefill=None, pieces=self._standing, looked=())
 
@@ -225,7 +265,10 @@ class Job:
     def _end(self, event: Finished | Failed) -> None:
         now = self._snapshot
         if isinstance(event, Failed):
-            self._save(now.text, now.pieces, state="failed", error=event.message)
+            if now.standing:  # without the sentence that nobody held to the book
+                now = replace(now, pieces=(*now.standing.before, *now.standing.after))
+            stands = [asdict(one) for one in now.standing.stands] if now.standing else []
+            self._save(now.text, now.pieces, state="failed", error=event.message, stands=stands)
             if self._stands:
                 self._say(_("{reason} The earlier answer is kept.").format(reason=event.message), "error")
             self._set(phase="failed", error=event.message, fatal=event.fatal)

@@ -1,9 +1,12 @@
-"""The answer that is being written, in blocks of HTML: what stands above its last one is rendered once."""
+"""The answer that is being written, in blocks of HTML: what stands above its last one is rendered once, and
+of a text that changes in its middle what does not change.
+"""
 
 from __future__ import annotations
 
 import re
 from dataclasses import replace
+from itertools import pairwise
 
 from app.markup import Citation
 from app.pacing import cut
@@ -82,3 +85,38 @@ class LiveText:
             if self._done <= one.start and one.end <= end
         )
         return answer_html([(piece.text, piece.level) for piece in pieces], tuple(here))
+
+
+class StandingText:
+    """Renders a summary that is told in the place of what stands there, at the cost of what has changed."""
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple, str] = {}  # the paragraphs of the last time
+
+    def blocks(
+        self, pieces: tuple[Piece, ...], signs: tuple[Citation, ...], telling: tuple[int, int]
+    ) -> tuple[str, ...]:
+        """The HTML of every paragraph with the `signs` of its sentences; `telling`: what is not settled."""
+        text = "".join(piece.text for piece in pieces)
+        borders = [0, *(border.end() for border in BORDER.finditer(text)), len(text)]
+        shown = [self._shown(pieces, signs, telling, start, end) for start, end in pairwise(borders)]
+        self._kept = dict(shown)
+        return tuple(html for _key, html in shown)
+
+    def _shown(
+        self,
+        pieces: tuple[Piece, ...],
+        signs: tuple[Citation, ...],
+        telling: tuple[int, int],
+        start: int,
+        end: int,
+    ) -> tuple[tuple, str]:
+        inside = tuple((one.text, one.level) for one in cut(pieces, end, start=start))
+        here = tuple(
+            replace(one, start=one.start - start, end=one.end - start)
+            for one in signs
+            if start <= one.start and one.end <= end
+        )
+        grey = (max(telling[0] - start, 0), max(min(telling[1], end) - start, 0))
+        key = (inside, here, grey)
+        return key, self._kept.get(key) or answer_html(inside, here, grey)

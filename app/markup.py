@@ -6,6 +6,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple
 
 LEVELS = ("draft", "ngram", "retrieval", "target")
@@ -38,7 +39,7 @@ class Run:
 
     text: str
     level: str = ""
-    kind: str = ""  # "" | "strong" | "em"
+    kind: str = ""  # "" | "strong" | "em" | "ins" (told, and not held to the book yet)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +78,16 @@ class _Tile(NamedTuple):
     kind: str
 
 
-def blocks(pieces: Sequence[tuple[str, str]], citations: Sequence[Citation] = ()) -> tuple[Block, ...]:
-    """The blocks of an answer, given as (text, level) in a row, with its quotations."""
+def blocks(
+    pieces: Sequence[tuple[str, str]], citations: Sequence[Citation] = (), telling: tuple[int, int] = (0, 0)
+) -> tuple[Block, ...]:
+    """The blocks of an answer, given as (text, level) in a row, with its quotations; `telling`: what of it is
+    not settled yet.
+    """
     text = "".join(piece for piece, _level in pieces)
     tiles = _tiles(text, pieces)
+    if telling[0] < telling[1]:
+        tiles = [cut for tile in tiles for cut in _unsettled(tile, *telling)]
     quoted = sorted(citations, key=lambda one: (one.start, one.end))
     return tuple(
         Block(rows[0].tag, tuple(_stretches(text, row, tiles, quoted) for row in rows), rows[0].number)
@@ -152,6 +159,13 @@ def _tiles(text: str, pieces: Sequence[tuple[str, str]]) -> list[_Tile]:
         level += levels[level][0] == at
         mark += marks[mark][0] == at
     return found
+
+
+def _unsettled(tile: _Tile, start: int, end: int) -> Iterator[_Tile]:
+    """A tile cut at what is not settled."""
+    borders = sorted({tile.start, tile.end, *(at for at in (start, end) if tile.start < at < tile.end)})
+    for left, right in pairwise(borders):
+        yield _Tile(left, right, tile.level, "ins" if start <= left < end else tile.kind)
 
 
 def _emphasis(text: str) -> Iterator[tuple[int, str]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from app.terminal import chapter_range
-from core.config import FITS, LENGTHS, MODES
+from core.config import FITS, LENGTHS, MODES, SUMMARIES
 from core.errors import UserError
 
 
@@ -39,7 +39,10 @@ def book(parser: argparse.ArgumentParser) -> None:
 
 
 def length(parser: argparse.ArgumentParser) -> None:
-    """How long a summary is."""
+    """How long a summary is, and who tells it."""
+    parser.add_argument(
+        "--summaries", choices=SUMMARIES, help="own: in the book's own sentences, at once, without decoding"
+    )
     parser.add_argument(
         "--length",
         dest="summary_length",

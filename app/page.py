@@ -191,12 +191,12 @@ class Page:
             ),
             "choices": keep(
                 "choices",
-                (edition(book), desk.until, desk.chapters, settings.summary_length),
+                (edition(book), desk.until, desk.chapters, settings.summary_length, settings.summaries),
                 lambda: views.choices_html(
                     book,
                     desk.chapters,
-                    settings.summary_length,
-                    fixed=desk.preferences.origin("summary_length") in ("command line", "config.yaml"),
+                    "own" if settings.summaries == "own" else settings.summary_length,
+                    fixed=any(map(desk.preferences.fixed, ("summary_length", "summaries"))),
                 ),
             ),
             "suggestions": keep("suggestions", desk.until, lambda: views.suggestions_html(desk.until)),

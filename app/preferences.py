@@ -29,6 +29,7 @@ AT_ONCE = (
     *PER_QUESTION,
     "fit",
     "summary_length",
+    "summaries",
     "instructions",
     "language",
     "mcp",

@@ -12,7 +12,7 @@ from typing import Any
 from app.runtime import Runtime
 from app.terminal import status, tell
 from core.errors import UserError
-from core.events import Delta, Event, Failed, Finished, Loading, Prefill, Preparing, Reading, Stats
+from core.events import Delta, Event, Failed, Finished, Loading, Prefill, Preparing, Reading, Standing, Stats
 from core.text.words import duration
 from core.text.words import translated as _
 
@@ -25,6 +25,7 @@ class Stream:
         self._at_start = True
         # a part's summary, written when it is known to be the one that stays
         self._held: list[str] | None = None
+        self._told = ""  # where it is told in the place of what stands there: what was written of it
 
     def show(self, events: Iterator[Event]) -> Finished:
         """The end of the answer. Ctrl-C stops it and waits for what it has. Raises UserError when there is
@@ -47,6 +48,8 @@ class Stream:
                 self._runtime.stop()
         status("")
         self._release()
+        if self._told:
+            self._write(event.text[len(self._told) :])
         if not self._at_start:
             sys.stdout.write("\n")
             sys.stdout.flush()
@@ -57,6 +60,8 @@ class Stream:
             status(event.stage, event.fraction)
         elif isinstance(event, Reading):
             self._heading(event)
+        elif isinstance(event, Standing):
+            self._settled(event)
         elif isinstance(event, Preparing):
             status(_("Preparing memory"), event.done_bytes / event.total_bytes)
         elif isinstance(event, Prefill):
@@ -68,13 +73,21 @@ class Stream:
             else:
                 self._hold(event)
 
+    def _settled(self, event: Standing) -> None:
+        """Writes what stays of a summary that is told in the place of what stands there."""
+        self._held = []
+        before = "".join(piece.text for piece in event.before)
+        if not event.telling:
+            self._write(before[len(self._told) :])
+            self._told = before
+
     def _hold(self, event: Delta) -> None:
         self._held.append(event.text)
         status(_("Writing: {count} tokens").format(count=event.stats.new_tokens))
 
     def _release(self) -> None:
         held, self._held = self._held, None
-        if held:
+        if held and not self._told:
             self._write("".join(held))
 
     def _write(self, text: str) -> None:
@@ -88,6 +101,11 @@ class Stream:
         if event.purpose == "passage":
             words = _("Reading passage {index} of {total}: {part}")
             status(words.format(index=event.index, total=event.total, part=event.label))
+            return
+        if event.purpose == "telling":
+            words = _("Telling part {index} of {total}: {part}")
+            status(words.format(index=event.index, total=event.total, part=event.label))
+            self._held = self._held or []
             return
         if event.attempt > 1:  # the same part, told anew
             self._held = []
@@ -142,6 +160,10 @@ def figures(finished: Finished) -> dict[str, Any]:
         "tbt_ms": {"mean": stats.tbt_mean_ms, "p50": stats.tbt_p50_ms, "p95": stats.tbt_p95_ms},
         "tokens_per_s": stats.tokens_per_s,
         "acceptance": {"draft": stats.acceptance_draft.rate, "retrieval": stats.acceptance_retrieval.rate},
+        "proposed": {
+            "draft": asdict(stats.acceptance_draft),
+            "retrieval": asdict(stats.acceptance_retrieval),
+        },
         "tokens_per_round": stats.tokens_per_round,
         "rounds": stats.rounds,
         "longest_wait_ms": stats.longest_wait_ms,

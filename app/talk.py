@@ -33,6 +33,7 @@ def summarize(given: argparse.Namespace, settings: Settings) -> int:
             fit=settings.fit,
             fresh=True,
             summary_length=settings.summary_length,
+            summaries=settings.summaries,
             instructions=settings.instructions,
             until=given.until,
         )
@@ -130,6 +131,7 @@ class _Chat:
             history=tuple(self._said),
             until=self._until,
             summary_length=self._settings.summary_length,
+            summaries=self._settings.summaries,
             instructions=self._settings.instructions,
         )
         finished = Stream(self._runtime).show(self._runtime.ask(ask))

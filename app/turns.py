@@ -46,6 +46,7 @@ def asked_again(question: Turn) -> Ask:
         ticked=tuple(question.extra.get("ticked", ())),
         fit=question.extra.get("fit", "auto"),
         summary_length=question.extra.get("summary_length", "page"),
+        summaries=question.extra.get("summaries", "auto"),
     )
 
 

@@ -115,8 +115,9 @@ def ways_html(book: Document | None, *, fit: str, until: int | None, busy: bool)
 
 
 def choices_html(book: Document | None, chosen: tuple[int, int], length: str, *, fixed: bool) -> str:
-    """What a summary is to be about and how long. `fixed`: its length is set elsewhere."""
+    """What a summary is to be about, how long, or "own". `fixed`: that is set elsewhere."""
     lengths = [("paragraph", _("A paragraph")), ("page", _("A page")), ("chapters", _("By chapters"))]
+    lengths.append(("own", _("In the book's own sentences, at once")))
     titles = [" ".join(section.title.split()) for section in book.chapters] if book else []
     return render("choices.html", titles=titles, chosen=chosen, lengths=lengths, length=length, fixed=fixed)
 
@@ -279,18 +280,22 @@ def parts_html(parts: Sequence[tuple[str, Markup]]) -> str:
     return render("parts.html", parts=parts)
 
 
-def answer_html(pieces: Sequence[tuple[str, str]], citations: tuple[Citation, ...] = ()) -> Markup:
-    """An answer's text, given as (text, level) in a row."""
-    made = own_words.in_blocks(blocks(pieces, citations))
+def answer_html(
+    pieces: Sequence[tuple[str, str]], citations: tuple[Citation, ...] = (), telling: tuple[int, int] = (0, 0)
+) -> Markup:
+    """An answer's text, given as (text, level) in a row; `telling`: what of it is not settled yet."""
+    made = own_words.in_blocks(blocks(pieces, citations, telling))
     return Markup("").join(render("block.html", block=block) for block in made)
 
 
 def progress_html(now: Snapshot | None) -> str:
     """The bar while the engine loads or reads; empty otherwise."""
-    if now is None or not now.running or now.phase == "streaming":
+    if now is None or not now.running or now.phase == "streaming" and now.standing is None:
         return ""
     share = None
-    if now.phase == "preparing":
+    if now.standing:
+        share = (now.reading.index - 1 + (now.phase == "streaming") / 2) / now.reading.total
+    elif now.phase == "preparing":
         share = now.preparing.done_bytes / now.preparing.total_bytes
     elif now.prefill and now.prefill.total_tokens:
         share = now.prefill.done_tokens / now.prefill.total_tokens
@@ -305,7 +310,11 @@ def _doing(now: Snapshot) -> str:
         return _("Preparing memory")
     if reading is None:
         return stage(now.loading.stage) if now.phase == "loading" and now.loading else _("Getting ready")
-    if reading.purpose == "passage":
+    if reading.purpose == "telling":
+        one, among = _("Reading: {part}"), _("Reading part {index} of {total}: {part}")
+        if now.phase == "streaming":
+            one, among = _("Telling: {part}"), _("Telling part {index} of {total}: {part}")
+    elif reading.purpose == "passage":
         one, among = _("Reading a passage: {part}"), _("Reading passage {index} of {total}: {part}")
     elif reading.purpose == "whole summary":
         one, among = _("Telling the whole: {part}"), _("Telling the whole, {index} of {total}: {part}")
@@ -322,6 +331,8 @@ def _how_far(now: Snapshot) -> str:
     if now.phase == "preparing":
         return _memory_ready(now.preparing)
     prefill, loading = now.prefill, now.loading
+    if now.standing and now.reading.left_s:
+        return _("about {time} until all is told").format(time=duration(now.reading.left_s))
     if prefill is None:
         left_s = loading.left_s if loading and now.phase == "loading" else None
         return "" if left_s is None else _("about {time} left").format(time=duration(left_s))

@@ -71,6 +71,7 @@ class Ask:
     is; the reading of it is kept as a book's. `keep_all`: nothing is answered rather than that the oldest of
     the history is left out. `compare`: the tokens of an answer that was given to this question before: they
     are judged by plain decoding (Stats.verified) beside the answer. `drawn`: how that was, by its Finished.
+    `summaries`: one of core.config.SUMMARIES. `again`: another telling is wanted than the one that is known.
     """
 
     question: str | None = None
@@ -84,6 +85,8 @@ class Ask:
     fresh: bool = False
     until: int | None = None
     summary_length: str = "page"
+    summaries: str = "auto"
+    again: bool = False
     guest: bool = False
     instructions: str = ""
     text: str = ""

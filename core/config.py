@@ -29,6 +29,7 @@ log = logging.getLogger(__name__)
 MODES = ("triforce", "retrieval", "draft", "ngram", "streaming", "autoregressive")
 FITS = ("auto", "whole", "sections", "passages")
 LENGTHS = ("paragraph", "page", "chapters")
+SUMMARIES = ("auto", "own")
 DTYPES = ("float32", "bfloat16", "float16")
 WEIGHTS, KV = (16, 8, 4), (16, 8)  # bits
 INSTRUCTIONS_CHARS = 1000  # they are read with every question
@@ -50,6 +51,7 @@ class Settings:
     fit: str = "auto"
     read_whole_s: float = 300.0
     summary_length: str = "page"
+    summaries: str = "auto"  # as suits the model: its catalogue entry says
     # answers
     mode: str = "triforce"
     max_new_tokens: int = 512
@@ -144,6 +146,7 @@ RULES: dict[str, Rule] = {
     "context_tokens": rules.tokens(256, 4_194_304, auto=True),
     "fit": rules.choice(FITS),
     "summary_length": rules.choice(LENGTHS),
+    "summaries": rules.choice(SUMMARIES),
     "read_whole_s": rules.number(0, 1e7, unit=" s"),
     "mode": rules.choice(MODES),
     "max_new_tokens": rules.tokens(1, 131_072),

@@ -102,7 +102,8 @@ class Reading:
     index: int
     total: int
     label: str
-    purpose: str = "answer"  # "answer" | "passage" | "part summary" | "whole summary"
+    # "answer" | "passage" | "part summary" | "whole summary" | "telling" (in the place of what stands there)
+    purpose: str = "answer"
     # above 1: what was written of this part is replaced by what comes
     attempt: int = 1
     left_s: float | None = None  # until all parts are read and told, where that is known
@@ -177,6 +178,21 @@ class Stand:
 
 
 @dataclass(frozen=True, slots=True)
+class Standing:
+    """A summary as it stands while it is told, all of it in pieces.
+
+    `telling` is a sentence that is not complete, or not held to the book yet: what comes next is added to it.
+    Where there is none a part begins, and what is `before` stays. `stands` are the places of the other
+    sentences, counted in the text without it.
+    """
+
+    before: tuple[Piece, ...]
+    telling: tuple[Piece, ...] = ()
+    after: tuple[Piece, ...] = ()
+    stands: tuple[Stand, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Finished:
     """The answer is complete. `reason`: stop | length | user | context_full | looping."""
 
@@ -204,4 +220,4 @@ class Failed:
     refused: bool = False
 
 
-Event = Loading | Reading | Preparing | Prefill | Delta | Looked | Finished | Failed
+Event = Loading | Reading | Preparing | Prefill | Delta | Looked | Standing | Finished | Failed

@@ -22,6 +22,7 @@ from core.events import (
     Preparing,
     Reading,
     Stand,
+    Standing,
     Stats,
     Verified,
 )
@@ -30,7 +31,8 @@ if TYPE_CHECKING:
     from core.documents.document import Document
 
 _KINDS: dict[str, type] = {
-    kind.__name__: kind for kind in (Loading, Reading, Preparing, Prefill, Delta, Looked, Finished, Failed)
+    kind.__name__: kind
+    for kind in (Loading, Reading, Preparing, Prefill, Delta, Looked, Standing, Finished, Failed)
 }
 
 
@@ -60,6 +62,10 @@ def unpack(values: dict[str, Any]) -> Event:
         values["stats"] = unpack_stats(values["stats"])
     if kind is Delta:
         values["pieces"] = tuple(Piece(**piece) for piece in values["pieces"])
+    if kind is Standing:
+        for name in ("before", "telling", "after"):
+            values[name] = tuple(Piece(**piece) for piece in values[name])
+        values["stands"] = tuple(Stand(**one) for one in values["stands"])
     if kind is Looked:
         return unpack_looked(values)
     if kind is Finished:

@@ -97,6 +97,10 @@ class Conversations:
             attempts[turn] += 1
         return Params(**given)
 
+    def likeliest(self, ask: Ask) -> bool:
+        """Whether it was asked for, by question or settings, to take the likeliest token always."""
+        return {**_told(self._defaults), **_told(ask.params)}.get("temperature") == 0
+
     def passage_params(self, ask: Ask, params: Params) -> Params:
         """`params` for a few words from one passage. What keeps a model from circling in long texts, its own
         penalty on repeating, would keep it from the passage's words: it counts where it was asked for.

@@ -31,9 +31,11 @@ class ReadingStyle:
     system: str = "You read books and answer from them."
     # so many tokens of part summaries are told in one go; of more, runs of them first
     join_tokens: int = 8192
-    # "told": the whole from the parts, by the model; "supported": the parts by the model, of whose sentences
-    # the whole is chosen; "own": in the book's own sentences, where the model's were measured to be no better
+    # "told": the whole from the parts, by the model; "supported": the parts by the model, each in the place
+    # of the book's own sentences that were chosen from it; "own": in these alone
     summaries: str = "told"
+    # of a part at most, until what the book bears out of them says enough
+    tellings: int = 1
     # a summary's sentence of which the book holds less (core.evidence.support) is not said
     supported: float = 0.2
     # a part's summary that keeps less to its text (core.text.grounding) is tried again

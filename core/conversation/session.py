@@ -135,7 +135,7 @@ class Session:
         plan = replace(plan, notes=(*plan.notes, *english_only(self._style, ask.question)))
         if plan.mode == "passages":
             yield from self._from_passages.answer(run, plan, self._from_passages.found(ask, plan))
-        elif ask.question is None and (plan.mode != "whole" or self._style.summaries != "told"):
+        elif ask.question is None and (plan.mode != "whole" or not self._tells_whole(ask)):
             yield from self._summaries.summarize(run, plan)
         elif len(plan.parts) == 1:
             yield from self._whole(run, plan)
@@ -250,6 +250,8 @@ class Session:
         fit = "auto" if ask.question is None and ask.fit == "passages" else ask.fit
         if ask.question is None and ask.summary_length == "chapters":
             return self._reading_plan(run, "sections", apart=True)
+        if ask.question is None and fit == "auto" and self._style.summaries == "supported":
+            fit = "sections"
         plan = self._reading_plan(run, fit)
         if fit != "auto":
             return plan
@@ -266,6 +268,10 @@ class Session:
             "same, and paused."
         )
         return replace(passages, notes=(why.format(time=duration(wait_s)),))
+
+    def _tells_whole(self, ask: Ask) -> bool:
+        """Whether a text that is read in one go is told so, too."""
+        return self._style.summaries == "told" and ask.summaries != "own"
 
     def _in_time(self, run: Run, plan: ReadingPlan) -> ReadingPlan:
         """How a book is read for a summary: in parts, which are shown one after the other and kept, where

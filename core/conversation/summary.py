@@ -62,6 +62,11 @@ class Summarizer:
         prompts = self._in_language_of(text, self._style.part_prompts)
         return self._store.get(book_id, *self._made_from(text, prompts))
 
+    def keep(self, lines: Sequence[Line], book_id: str, text: str) -> None:
+        """Keep what was told of a part."""
+        prompts = self._in_language_of(text, self._style.part_prompts)
+        self._store.put(lines, book_id, *self._made_from(text, prompts))
+
     def forget(self, book_id: str) -> None:
         """Delete what was noted of a book."""
         self._store.forget(book_id)

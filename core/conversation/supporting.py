@@ -49,6 +49,20 @@ class Stretch:
                 lines.append(line)
         return tuple(lines)
 
+    def held(self, sentence: str, least: float) -> Line | None:
+        """One sentence with its place, where the stretch bears it out likewise; None where it does not. One
+        that stands in the book word for word is the book's own.
+        """
+        said = " ".join(sentence.split())
+        marks = self._evidence.marks_within(said, self._within, agrees=least)
+        if not marks or not ENDED.search(said) or any(mark.place is None for mark in marks):
+            return None
+        return Line(said, *marks[0].place, own=all(mark.state == "quoted" for mark in marks))
+
+    def knows(self, name: str) -> bool:
+        """Whether the book writes this word as a name, never small."""
+        return self._evidence.is_name(name)
+
     def own(self, words: int) -> tuple[Line, ...]:
         """The stretch in about so many words of its own."""
         return own_lines(self._book, [self._within], words)

@@ -15,6 +15,7 @@ from core.conversation.asking import Conversations, Run, instructed, not_followe
 from core.conversation.books import Books, passage
 from core.conversation.expectation import Expectation
 from core.conversation.notes import Line, Note, grouped, joined, settled
+from core.conversation.partwise import PartByPart
 from core.conversation.reading import Part, ReadingPlan, ReadingStyle, by_chapter, of_length, place_name
 from core.conversation.sections import Section, composed, quoted
 from core.conversation.summary import Read, Summarizer, Text, Told, joined_lines, shown
@@ -24,6 +25,7 @@ from core.conversation.turns import Turns
 from core.documents.document import Document
 from core.events import Event, Finished, Reading, Stats
 from core.stats import combined
+from core.text.foreign import foreign
 from core.text.tokenizer import Tokenizer
 from core.text.words import translated as _
 
@@ -51,6 +53,15 @@ class Summaries:
         self._turns, self._tokenizer, self._style = turns, tokenizer, style
         self._books, self._conversations, self._summarizer = books, conversations, summarizer
         self._expectation, self._room_tokens = expectation, room_tokens
+        self._part_by_part = PartByPart(
+            turns,
+            tokenizer,
+            style,
+            books=books,
+            conversations=conversations,
+            summarizer=summarizer,
+            expectation=expectation,
+        )
 
     def known(self, book: Document, plan: ReadingPlan) -> list[Note]:
         """The summaries of the parts that were read before, in any conversation."""
@@ -63,8 +74,12 @@ class Summaries:
 
     def summarize(self, run: Run, plan: ReadingPlan) -> Iterator[Event]:
         """The events of a summary."""
-        if self._style.summaries == "own":
-            yield from self._in_own_sentences(run, plan)
+        own = self._in_own_words(run.ask)
+        if own:
+            yield from self._shown(run, plan, self._own_sections(run, plan), Stats(), note=own)
+            return
+        if self._style.summaries == "supported":
+            yield from self._part_by_part.tell(run, plan, self._own_sections(run, plan))
             return
         notes: list[Note] = []
         parts = yield from self._parts(run, plan, notes)
@@ -108,7 +123,17 @@ class Summaries:
 
     # ---- in the book's own sentences -----------------------------------------------------------------------
 
-    def _in_own_sentences(self, run: Run, plan: ReadingPlan) -> Iterator[Event]:
+    def _in_own_words(self, ask: Ask) -> str:
+        """Why a summary is told in the book's own sentences; "" where the model tells it."""
+        if ask.summaries == "own":
+            return _("In the book's own sentences, as it was asked for.")
+        if self._style.summaries == "own":
+            return _("In the book's own sentences: this model's own summaries were found to be no better.")
+        if self._style.english and foreign(ask.book.text):
+            return _("In the book's own sentences: this model reads English only.")
+        return ""
+
+    def _own_sections(self, run: Run, plan: ReadingPlan) -> list[Section]:
         """Each chapter's best sentences; of these the whole's, where it has more than one chapter."""
         length, book = run.ask.summary_length, run.ask.book
         chapters = _chapters(run.ask, plan)
@@ -117,11 +142,10 @@ class Summaries:
             Section(label, own_lines(book, [(part.start, part.end) for part in parts], words))
             for label, parts in chapters
         ]
-        if length != "chapters":
-            lines = [line for section in sections for line in section.lines]
-            sections = [Section("", fewer(lines, WORDS[length]))]
-        note = _("In the book's own sentences: this model's own summaries were found to be no better.")
-        yield from self._shown(run, plan, sections, Stats(), note=note)
+        if length == "chapters":
+            return sections
+        lines = [line for section in sections for line in section.lines]
+        return [Section("", fewer(lines, WORDS[length]))]
 
     # ---- told by the model ---------------------------------------------------------------------------------
 
@@ -176,7 +200,7 @@ class Summaries:
         in as many levels as it takes. `after_s`: what comes behind it takes so long.
         """
         lines = [line for note in notes for line in note.lines]
-        if self._style.summaries == "supported" or len(notes) == 1:
+        if len(notes) == 1:
             return Told(fewer(lines, words), Stats())
         room = min(self._style.join_tokens, self._room_tokens(max(512, run.params.max_new_tokens)))
         stats: list[Stats] = []

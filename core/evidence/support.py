@@ -145,6 +145,10 @@ class Evidence:
         ranked = sorted(range(len(scores)), key=lambda number: (-scores[number], number))
         return [(self.passages[number], scores[number]) for number in ranked if scores[number] > 0]
 
+    def is_name(self, word: str) -> bool:
+        """Whether the book writes `word` with a capital, and never it, or a form of it, without."""
+        return word in self._known_names and not self._common.issuperset(terms(word))
+
     def near_names(self, question: str, passage: Passage) -> bool:
         """Whether the passage, or one of the `_NEAR` before and behind it, has a name of the question. Names
         that the book does not know, written wrongly perhaps, do not count; it is true where none is left.

@@ -34,6 +34,7 @@ KEYS = {
     "tbt_ms",
     "tokens_per_s",
     "acceptance",
+    "proposed",
     "tokens_per_round",
     "rounds",
     "longest_wait_ms",

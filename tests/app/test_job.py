@@ -4,11 +4,13 @@ stretches in a row.
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 import pytest
 
 from app.history import History
-from app.job import Job
-from core.events import Delta, Finished, Looked, Piece, Prefill, Reading, Stats
+from app.job import Job, Snapshot
+from core.events import Delta, Failed, Finished, Looked, Piece, Prefill, Reading, Stand, Standing, Stats
 from core.stats import combined
 from core.wire import unpack_looked
 
@@ -155,3 +157,48 @@ def test_looks_are_kept_with_the_answer_they_belong_to(history):
     assert job.snapshot.looked == (look, other)
     (turn,) = history.turns(job.conversation_id)
     assert tuple(unpack_looked(one) for one in turn.extra["looked"]) == (look, other)
+
+
+def test_a_summary_told_in_place_grows_where_it_is_told(history):
+    own, rest = Piece("“The sea lay still.”", ""), Piece(" “It rained.”", "")
+    stands = (Stand(1, 19, 0, 18, True), Stand(22, 32, 30, 40, True))
+    told = Piece("He rowed.", "target")
+    job, seen = played(
+        history,
+        Reading(1, 2, "One", "telling", left_s=9.0),
+        Standing((own, Piece(" ", "")), (), (rest,), stands),
+        said("He ro"),
+        said("wed."),
+        Reading(2, 2, "Two", "telling", left_s=4.0),
+        Standing((told, Piece(" ", "")), (), (rest,), (Stand(0, 9, 0, 18), Stand(12, 22, 30, 40, True))),
+        Standing((told, rest), stands=(Stand(0, 9, 0, 18), Stand(11, 21, 30, 40, True))),
+        Finished("stop", told.text + rest.text, STATS),
+    )
+    assert f"{own.text} He rowed.{rest.text}" in seen
+    assert job.snapshot.text == told.text + rest.text and job.snapshot.parts == ()
+    assert [piece.level for piece in job.snapshot.pieces] == ["target", ""]
+
+
+def test_a_summary_whose_engine_dies_keeps_what_stands_without_the_sentence_under_way(history):
+    own, rest = Piece("He rowed. ", "target"), Piece(" “It rained.”", "")
+    job, _seen = played(
+        history,
+        Reading(1, 1, "One", "telling"),
+        Standing((own,), (), (rest,), (Stand(0, 9, 0, 18),)),
+        said("Captain Gats"),
+        Failed("The engine ended."),
+    )
+    stored = history.turns(job.conversation_id)[-1]
+    assert stored.state == "failed" and stored.text == own.text + rest.text
+    assert stored.extra["stands"] == [asdict(Stand(0, 9, 0, 18))] and stored.extra["error"]
+
+
+def test_what_is_told_moves_the_places_behind_it():
+    before, after = Piece("One. ", ""), Piece(" Two.", "")
+    told = Snapshot(
+        standing=Standing(
+            (before,), (Piece("Telling", "ngram"),), (after,), (Stand(0, 4, 0, 4), Stand(6, 10, 9, 13))
+        )
+    )
+    assert told.telling == (5, 12)
+    assert [(one.start, one.end) for one in told.stands] == [(0, 4), (13, 17)]

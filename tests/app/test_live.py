@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from app import live
-from app.live import LiveText
+from app.live import LiveText, StandingText
 from app.pacing import cut
 from app.views import answer_html
 from core.events import Piece
@@ -88,3 +88,21 @@ def test_another_text_begins_anew():
     for text, level in (("Four.\n\nFive.", "target"), ("Four.\n\nFive.", "draft"), ("Four.", "draft")):
         assert "".join(growing.blocks((Piece(text, level),), ALL)) == whole((Piece(text, level),))
     assert "".join(growing.blocks((), ALL)) == ""
+
+
+def test_of_a_summary_told_in_place_only_the_paragraph_that_changes_is_drawn_anew(monkeypatch):
+    drawn = []
+
+    def counted(*given):
+        drawn.append(given)
+        return answer_html(*given)
+
+    monkeypatch.setattr("app.live.answer_html", counted)
+    standing = StandingText()
+    before, after = Piece("First here.\n\nSecond there. ", ""), Piece("\n\nThird stays.", "")
+    standing.blocks((before, after), (), (27, 27))
+    assert len(drawn) == 3
+    html = standing.blocks((before, Piece("He ro", "ngram"), after), (), (27, 32))
+    assert len(drawn) == 4
+    assert '<ins><span class="lv lv-ngram">He ro</span></ins>' in html[1].replace("\n", "")
+    assert "<ins>" not in html[0] + html[2]

@@ -126,7 +126,7 @@ def test_a_chapter_in_pieces_is_told_once():
     session, _ = make(inventing, style=style("supported"))
     book = long_book(2, 30)
     events = ask(session, book, None, summary_length="chapters")
-    parts = [one for one in events if isinstance(one, Reading) and one.purpose == "part summary"]
+    parts = [one for one in events if isinstance(one, Reading) and one.purpose == "telling"]
     assert parts[0].total > 2
     assert finished(events).text.count("## ") == 2
 

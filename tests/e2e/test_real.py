@@ -4,6 +4,7 @@ is killed.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -19,11 +20,12 @@ from tests.app.fake_runtime import wait_until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 REPO = Path(__file__).resolve().parents[2]
+SAMPLE = REPO / "assets" / "samples" / "the-thursday-clock.epub"
 START = (
-    "import sys; from app.main import run; from core.config import load_settings\n"
-    "given = {'port': 0, 'threads': 2, 'max_new_tokens': 48, 'fit': 'whole'}\n"
-    "sys.exit(run(load_settings(None, given), False))"
+    "import json, sys; from app.main import run; from core.config import load_settings\n"
+    "sys.exit(run(load_settings(None, json.loads(sys.argv[1])), False))"
 )
+GIVEN = {"port": 0, "threads": 2, "max_new_tokens": 48, "fit": "whole"}
 STORY = """Chapter 1
 
 Mara kept the ferry on the river Lind. Every morning she wrote the height of the water on the door of the
@@ -45,8 +47,9 @@ def launch(home_with_model):
     """
     started = []
 
-    def start():
-        process = subprocess.Popen([sys.executable, "-c", START], cwd=REPO, stdout=subprocess.PIPE, text=True)
+    def start(**given):
+        command = [sys.executable, "-c", START, json.dumps({**GIVEN, **given})]
+        process = subprocess.Popen(command, cwd=REPO, stdout=subprocess.PIPE, text=True)
         started.append(process)
         line = process.stdout.readline()
         found = re.search(r"http://\S+", line)
@@ -109,6 +112,7 @@ def gone(process: psutil.Process) -> bool:
 
 def test_a_real_book_is_read_answered_and_asked_again(app, open_page, drop, tmp_path):
     page = opened(open_page, drop, app.url, tmp_path / "ferry.txt", STORY)
+    page.select_option("#summary-length", "own")
     page.click("#summarize")
     page.wait_for_selector("#turns .answer footer")
     assert len(page.inner_text("#turns .answer .text").split()) >= 10
@@ -140,6 +144,7 @@ def test_summaries_of_three_lengths_link_every_sentence(app, open_page, drop, tm
     for number, length in enumerate(("paragraph", "page", "chapters")):
         page.wait_for_selector(".card-facts:has-text('tokens')")
         page.select_option("#summary-length", length)
+        page.select_option("#summary-length", "own")
         page.click("#summarize")
         page.wait_for_selector("#turns .answer footer")
         signs = page.locator("#turns .answer .text .sign-quoted")
@@ -152,6 +157,30 @@ def test_summaries_of_three_lengths_link_every_sentence(app, open_page, drop, tm
         )
         if number < 2:
             page.click("text=New conversation")
+
+
+def test_acceptance_moves_while_a_summary_is_told(launch, open_page, drop):
+    """The main job on the model that comes with the program: the book's own sentences at once, then told in
+    their place by TriForce, with the figures of every level.
+    """
+    page = open_page(launch(fit="auto", max_new_tokens=512).url)
+    page.set_default_timeout(120_000)
+    drop(page, SAMPLE)
+    page.wait_for_selector(".card-facts:has-text('tokens')")
+    page.click("#summarize")
+    page.wait_for_selector("#live-text p:has-text('“')")
+    assert page.query_selector("#turns .answer footer") is None
+    page.wait_for_selector("#live-text ins")
+    assert "Telling part" in page.inner_text("#prefill-box")
+    seen = []
+    while len(set(seen)) < 4 and page.query_selector("#turns .answer footer") is None:
+        seen.append(page.inner_text(".level-retrieval small"))
+        page.wait_for_timeout(100)
+    assert len({one for one in seen if re.search(r"\d", one)}) >= 3, seen
+    page.click("#prefill-box [data-act=stop]")
+    page.wait_for_selector("#turns .answer footer")
+    assert len(page.inner_text("#turns .answer .text").split()) > 200, "what was told stays, the rest stands"
+    assert "Stopped" in page.inner_text("#turns .answer footer")
 
 
 def test_a_book_that_was_read_is_not_read_again_after_a_restart(launch, open_page, drop, tmp_path):
@@ -218,7 +247,12 @@ def test_no_process_is_left_when_the_app_is_ended(app, open_page, how):
 def test_a_second_start_shows_the_first_app(app):
     asked = time.monotonic()
     second = subprocess.run(
-        [sys.executable, "-c", START], cwd=REPO, capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", START, json.dumps(GIVEN)],
+        cwd=REPO,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
     assert (
         second.returncode == 0

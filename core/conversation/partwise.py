@@ -1,0 +1,151 @@
+"""A summary that the model tells part by part, in the place of the book's own sentences: these stand there
+from the first moment, and what it tells takes their place, sentence by sentence, where the book bears it out.
+
+Only the parts are told that a chosen sentence stands in, so a long book takes no longer than a page of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import replace
+
+from core.ask import Params
+from core.conversation.answering import Answer
+from core.conversation.asking import Conversations, Run, not_followed, part_key
+from core.conversation.books import Books, passage
+from core.conversation.expectation import Expectation
+from core.conversation.hearing import Hearing
+from core.conversation.reading import ReadingPlan, ReadingStyle
+from core.conversation.sections import Section, composed, quoted
+from core.conversation.standing import Slot, Summary
+from core.conversation.summary import Summarizer
+from core.conversation.supporting import Stretch, repeats
+from core.conversation.turns import Turns
+from core.events import Delta, Event, Finished, Reading, Stats
+from core.stats import combined
+from core.text.tokenizer import Tokenizer
+from core.text.words import translated as _
+
+_TOKENS_A_WORD = 1.6
+_DRAWN_TEMPERATURE = 0.6  # of another telling than the likeliest
+
+
+class PartByPart:
+    """Tells summaries so."""
+
+    def __init__(
+        self,
+        turns: Turns,
+        tokenizer: Tokenizer,
+        style: ReadingStyle,
+        *,
+        books: Books,
+        conversations: Conversations,
+        summarizer: Summarizer,
+        expectation: Expectation,
+    ) -> None:
+        self._turns, self._tokenizer, self._style = turns, tokenizer, style
+        self._books, self._conversations = books, conversations
+        self._summarizer, self._expectation = summarizer, expectation
+
+    def tell(self, run: Run, plan: ReadingPlan, skeleton: Sequence[Section]) -> Iterator[Event]:
+        """The events of a summary in the place of `skeleton`, the book's own sentences in their sections."""
+        summary = Summary(plan.parts, skeleton)
+        slots, figures, reason = summary.slots, [], "stop"
+        for number, slot in enumerate(slots, 1):
+            left_s = self._left_s(run, slots[number - 1 :])
+            place = Reading(number, len(slots), slot.part.label, "telling", left_s=left_s)
+            yield place
+            yield summary.standing(slot)
+            told = yield from self._part(run, summary, slot, place)
+            figures += [one.stats for one in told]
+            if told and told[-1].reason == "user":
+                reason = "user"
+                break
+        yield summary.standing()
+        yield self._finished(run, plan, summary, combined(figures), reason)
+
+    # ---- one part ------------------------------------------------------------------------------------------
+
+    def _part(
+        self, run: Run, summary: Summary, slot: Slot, place: Reading
+    ) -> Generator[Event, None, list[Answer]]:
+        """Tells one part, again where that says too little, or takes what was told of it before."""
+        ask, text = run.ask, passage(run.ask.book, slot.part)
+        known = None if ask.fresh or ask.again else self._summarizer.known(ask.book_id, text)
+        if known is not None:
+            slot.told = [line for line in known if not repeats(line, summary.others(slot))]
+            slot.complete = True
+            return []
+        answers: list[Answer] = []
+        for attempt, params in enumerate(self._tries(run, slot, place.index), 1):
+            if attempt > 1:
+                yield replace(place, attempt=attempt)
+            answers.append((yield from self._telling(run, summary, slot, params)))
+            if answers[-1].reason == "user":
+                return answers
+            if slot.told_enough:
+                break
+        slot.complete = True
+        self._summarizer.keep(slot.told, ask.book_id, text)
+        return answers
+
+    def _telling(
+        self, run: Run, summary: Summary, slot: Slot, params: Params
+    ) -> Generator[Event, None, Answer]:
+        """Tells a part once, and takes what the book bears out of it."""
+        part, prompt = slot.part, self._style.part_prompts[0]
+        stretch = Stretch(run.ask.book, self._books.evidence(run.ask.book), (part.start, part.end))
+        hearing = Hearing(stretch, self._style.supported, summary, slot)
+        ids = self._books.ids(run.ask.book, part)
+        events = self._turns.alone(run, part_key(run.ask, part), ids, prompt, params, of_book=True)
+        while True:
+            try:
+                event = next(events)
+            except StopIteration as end:
+                done: Answer = end.value
+                break
+            yield event
+            if isinstance(event, Delta) and hearing.hear(event.pieces):
+                yield summary.standing(slot, hearing.rest)
+        if done.reason != "user":
+            hearing.end()
+        return done
+
+    def _tries(self, run: Run, slot: Slot, number: int) -> Iterator[Params]:
+        """How a part is told: as the model does it best, of another telling with the seed asked for; and then
+        drawn, where the likeliest alone was not asked for.
+        """
+        params = self._conversations.note_params(run.ask, number)
+        most = max(self._style.note_tokens, round(_TOKENS_A_WORD * slot.words))
+        params = replace(params, max_new_tokens=min(most, run.params.max_new_tokens))
+        warm = replace(params, temperature=max(params.temperature, _DRAWN_TEMPERATURE))
+        if run.ask.again:
+            params = warm = replace(warm, seed=run.params.seed + number)
+        yield params
+        for attempt in range(1, 1 if self._conversations.likeliest(run.ask) else self._style.tellings):
+            yield replace(warm, seed=warm.seed + attempt)
+
+    def _left_s(self, run: Run, slots: Sequence[Slot]) -> float:
+        return self._expectation.summary_s(
+            [slot.part for slot in slots], len(slots), self._style, run.params.max_new_tokens
+        )
+
+    # ---- the end -------------------------------------------------------------------------------------------
+
+    def _finished(self, run: Run, plan: ReadingPlan, summary: Summary, stats: Stats, reason: str) -> Finished:
+        text, stands = composed(summary.sections(), quoting=True)
+        notes = quoted(stands)
+        if run.ask.instructions:
+            notes.append(not_followed())
+        if reason == "user":
+            done = sum(slot.complete for slot in summary.slots)
+            words = _("Stopped in part {number} of {count}; the parts before it are kept.")
+            notes.append(words.format(number=done + 1, count=len(summary.slots)))
+        ids = tuple(self._tokenizer.encode(text))
+        self._conversations.memory(run.ask).asked(
+            run.ask, self._tokenizer.encode(self._style.whole_prompt), ids
+        )
+        sources = [slot.part.label for slot in summary.slots if slot.complete]
+        answer = Answer(reason, text, ids, stats)
+        return replace(self._turns.finished(answer, plan=plan, sources=sources, notes=notes), stands=stands)

@@ -1,0 +1,142 @@
+"""A summary while it is told: what stands for each part of the book, and all of it as one text in pieces. No
+model here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from core.conversation.notes import Line
+from core.conversation.reading import Part
+from core.conversation.sections import Section, composed
+from core.conversation.supporting import repeats
+from core.documents.count import count_words
+from core.events import Piece, Stand, Standing
+
+_ENOUGH = 0.75  # of the words of the sentences that a part's telling replaces
+_TELLING = Line("\0", 0, 0)  # where the sentence that is being told stands
+
+
+@dataclass(slots=True)
+class Slot:
+    """What stands for one part of the book: its `own` sentences, and what was `told` in their place."""
+
+    part: Part
+    own: tuple[Line, ...]
+    told: list[Line] = field(default_factory=list)
+    complete: bool = False
+
+    @property
+    def words(self) -> int:
+        """How much is to be told."""
+        return sum(count_words(line.text) for line in self.own)
+
+    @property
+    def told_enough(self) -> bool:
+        """Whether so much was told that nothing is missing beside it."""
+        return sum(count_words(line.text) for line in self.told) >= _ENOUGH * self.words
+
+    def lines(self) -> list[Line]:
+        """What was told, and of the own sentences what is left: while the part is told those that say
+        something else, then as many as it takes where the telling says too little.
+        """
+        found, words = list(self.told), sum(count_words(line.text) for line in self.told)
+        enough = _ENOUGH * self.words if self.told else self.words
+        for line in self.own:
+            if _covered(line, self.told) or self.complete and words >= enough:
+                continue
+            if self.complete:
+                words += count_words(line.text)
+                found.insert(sum(one.start < line.start for one in found), line)
+            else:
+                found.append(line)
+        return found
+
+
+def _covered(line: Line, told: Sequence[Line]) -> bool:
+    """Whether one of the sentences told stands where this one does, or says the same."""
+    return repeats(line, told) or any(one.start < line.end and line.start < one.end for one in told)
+
+
+class Summary:
+    """All slots under their headings. `heard`: the levels of sentences that were decoded, by their text."""
+
+    def __init__(self, parts: Sequence[Part], skeleton: Sequence[Section]) -> None:
+        self._headed: list[tuple[str, list[Slot]]] = []
+        self.heard: dict[str, tuple[Piece, ...]] = {}
+        for section in skeleton:
+            inside = [
+                (part, tuple(line for line in section.lines if part.start <= line.start < part.end))
+                for part in parts
+            ]
+            self._headed.append((section.heading, [Slot(part, own) for part, own in inside if own]))
+
+    @property
+    def slots(self) -> list[Slot]:
+        """In the order of the book."""
+        return [slot for _heading, slots in self._headed for slot in slots]
+
+    def others(self, slot: Slot) -> list[Line]:
+        """What was told of the other parts."""
+        return [line for one in self.slots if one is not slot for line in one.told]
+
+    def sections(self, telling: Slot | None = None) -> list[Section]:
+        """Everything as it stands; in the slot that is being told with a place for the next sentence."""
+        return [
+            Section(heading, tuple(line for slot in slots for line in _with_place(slot, telling)))
+            for heading, slots in self._headed
+        ]
+
+    def standing(self, slot: Slot | None = None, rest: Sequence[Piece] = ()) -> Standing:
+        """The same as an event; `rest`: what was told of the next sentence of `slot`."""
+        text, stands = composed(self.sections(slot), quoting=True)
+        at, pieces = text.find(_TELLING.text), _pieces(text, stands, self.heard)
+        if slot is None:
+            return Standing(pieces, stands=stands)
+        place = next(one for one in stands if one.start == at)
+        others = tuple(
+            replace(one, start=one.start - 1, end=one.end - 1) if one.start > at else one
+            for one in stands
+            if one is not place
+        )
+        cut = next(number for number, piece in enumerate(pieces) if piece.text == _TELLING.text)
+        return Standing(pieces[:cut], tuple(rest), pieces[cut + 1 :], others)
+
+
+def _with_place(slot: Slot, telling: Slot | None) -> list[Line]:
+    lines = slot.lines()
+    if slot is telling:
+        lines.insert(len(slot.told), _TELLING)
+    return lines
+
+
+def _pieces(text: str, stands: Sequence[Stand], heard: Mapping[str, tuple[Piece, ...]]) -> tuple[Piece, ...]:
+    """The text in pieces: the levels of what was decoded, and none for what lies between."""
+    found, at = [], 0
+    for one in stands:
+        said = text[one.start : one.end]
+        found += [Piece(text[at : one.start], ""), *heard.get(said, (Piece(said, ""),))]
+        at = one.end
+    return tuple(piece for piece in (*found, Piece(text[at:], "")) if piece.text)
+
+
+def joined(pieces: Sequence[Piece]) -> tuple[Piece, ...]:
+    """The pieces in a row, neighbours of the same level made one."""
+    found: list[Piece] = []
+    for piece in pieces:
+        if found and found[-1].level == piece.level:
+            found[-1] = Piece(found[-1].text + piece.text, piece.level)
+        else:
+            found.append(piece)
+    return tuple(found)
+
+
+def cut(pieces: Sequence[Piece], start: int, end: int | None = None) -> Iterator[Piece]:
+    """The pieces of the characters from `start` to `end`; without it, to the last."""
+    at = 0
+    for piece in pieces:
+        left, right = max(0, start - at), len(piece.text) if end is None else min(len(piece.text), end - at)
+        at += len(piece.text)
+        if left < right:
+            yield Piece(piece.text[left:right], piece.level)

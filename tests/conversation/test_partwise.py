@@ -1,0 +1,191 @@
+"""A summary told in the place of the book's own sentences: these stand there first, and only what the book
+bears out takes their place.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+
+from core.ask import Ask
+from core.conversation.naming import in_first_person, named, points_back
+from core.conversation.notes import NoteStore
+from core.documents.document import Document, Section
+from core.events import Delta, Finished, Reading, Standing
+from core.wire import pack, unpack
+from tests.conversation.test_telling import long_book, stands_in, style
+from tests.fakes import CharTokenizer
+from tests.talks import ask, encoded, finished, make
+
+STYLE = style("supported", supported=0.3)
+DRAWING = dataclasses.replace(STYLE, tellings=3)
+
+
+def telling(sentences):
+    """A model that tells `sentences(part)` of every part it reads."""
+
+    def reply(ids, params):
+        return encoded(sentences(CharTokenizer().decode(ids), params))
+
+    return reply
+
+
+def true_of(part: str, params=None) -> str:
+    """Two sentences that the part bears out, in other words."""
+    person, verb, thing, place = re.findall(r"patient (\w+) (\w+) all of the (\w+) from the old (\w+)", part)[
+        -1
+    ]
+    return f"The {thing} of the old {place}: {person} {verb} all of them before dark. And so he"
+
+
+def text(event: Standing) -> str:
+    return "".join(piece.text for piece in (*event.before, *event.telling, *event.after))
+
+
+def test_the_books_own_sentences_stand_there_before_anything_is_read():
+    session, engine = make(telling(true_of), style=STYLE)
+    book = long_book()
+    events = session.ask(Ask(None, book, "c"))
+    first = next(event for event in events if isinstance(event, Standing))
+    assert engine.prompts == [] and not first.telling
+    own = finished(ask(session, book, None, summaries="own"))
+    said = re.sub(r"[“”\s]", "", text(first))
+    assert said == re.sub(r"\s", "", own.text) and all(stand.quoted for stand in first.stands)
+
+
+def test_what_is_borne_out_takes_their_place_with_its_levels_and_its_place():
+    session, engine = make(telling(true_of), style=STYLE)
+    book = long_book()
+    events = ask(session, book, None)
+    done, last = finished(events), [event for event in events if isinstance(event, Standing)][-1]
+    told = [done.text[one.start : one.end] for one in done.stands if not one.quoted]
+    assert len(engine.prompts) >= len(told) > 2 and "And so he" not in done.text
+    stands_in(book, done)
+    assert text(last) == done.text and last.stands == done.stands
+    levels = [piece.level for piece in last.before for _char in piece.text]
+    for one in done.stands:
+        assert all(level == "" for level in levels[one.start : one.end]) == one.quoted
+    assert done.stats.new_tokens > 0
+
+
+def test_a_sentence_is_grey_until_it_ends_and_what_follows_is_added_to_it():
+    session, _ = make(telling(true_of), style=STYLE)
+    shown, telling_now = [], None
+    for event in ask(session, long_book(), None):
+        assert unpack(pack(event)) == event
+        if isinstance(event, Standing):
+            telling_now = list(event.telling)
+        elif isinstance(event, Delta):
+            telling_now += event.pieces
+            shown.append("".join(piece.text for piece in telling_now))
+    assert any(one.endswith("before dark.") for one in shown)
+    assert max(map(len, shown)) < 200, "a sentence that has ended is told no longer"
+
+
+def test_what_the_book_does_not_bear_out_gives_way_to_its_own_sentences():
+    session, _ = make(telling(lambda part, params: "Captain Gatsby sailed to Boston."), style=STYLE)
+    book = long_book()
+    done = finished(ask(session, book, None))
+    own = finished(ask(session, book, None, summaries="own"))
+    assert re.sub(r"[“”\s]", "", done.text) == re.sub(r"\s", "", own.text)
+    assert all(one.quoted for one in done.stands)
+
+
+def test_nothing_is_said_twice_while_it_is_told():
+    def twice(part: str, params) -> str:
+        said = true_of(part).removesuffix(" And so he")
+        return f"{said} {said} And so he"
+
+    session, _ = make(telling(twice), style=STYLE)
+    for event in ask(session, long_book(), None):
+        if isinstance(event, Standing):
+            said = [text(event)[one.start : one.end] for one in event.stands]
+            assert len(said) == len(set(said))
+
+
+def test_a_page_of_a_long_book_is_told_from_the_parts_that_its_sentences_stand_in():
+    session, engine = make(telling(true_of), style=STYLE)
+    book = long_book(12, 20)
+    plan = session.reading_plan(book, fit="sections")
+    done = finished(ask(session, book, None, summary_length="paragraph"))
+    assert 0 < len(engine.prompts) < len(plan.parts) / 2
+    stands_in(book, done)
+
+
+def test_stopped_it_keeps_what_was_told_and_the_books_own_for_the_rest():
+    book, session = long_book(), make(telling(true_of), style=STYLE)[0]
+    parts = []
+    for event in session.ask(Ask(None, book, "c"), should_stop=lambda: len(parts) > 2):
+        if isinstance(event, Reading):
+            parts.append(event)
+    assert isinstance(event, Finished) and event.reason == "user"
+    assert {one.quoted for one in event.stands} == {True, False}
+    stands_in(book, event)
+    assert any("Stopped in part 3" in note for note in event.notes)
+
+
+def test_told_again_it_is_decoded_again_with_another_seed(tmp_path):
+    store, book = NoteStore(tmp_path), long_book()
+    session, engine = make(telling(true_of), style=STYLE, notes=store)
+    finished(ask(session, book, None))
+    told = len(engine.prompts)
+    finished(ask(session, book, None))
+    assert len(engine.prompts) == told, "what was told is known"
+    finished(ask(session, book, None, again=True, params={"seed": 7}))
+    first, second = engine.params[0], engine.params[told]
+    assert len(engine.prompts) == 2 * told
+    assert second.temperature > first.temperature and second.seed != first.seed
+
+
+def test_a_part_that_says_too_little_is_told_again_unless_the_likeliest_was_asked_for():
+    def later(part: str, params) -> str:
+        return true_of(part) if params.temperature > 0.5 else "It was so. And so he"
+
+    session, engine = make(telling(later), style=DRAWING)
+    done = finished(ask(session, long_book(), None))
+    assert any(not one.quoted for one in done.stands)
+    seeds = [params.seed for params in engine.params]
+    assert len(seeds) == len(set(seeds))
+    session, engine = make(telling(later), style=DRAWING)
+    done = finished(ask(session, long_book(), None, params={"temperature": 0.0}))
+    assert all(one.quoted for one in done.stands)
+    assert {params.temperature for params in engine.params} == {STYLE.temperature}
+
+
+def test_a_pronoun_stands_behind_whom_it_means_or_gets_the_name():
+    def story(part: str, params) -> str:
+        person, verb, thing, place = re.findall(
+            r"patient (\w+) (\w+) all of the (\w+) from the old (\w+)", part
+        )[-1]
+        return (
+            f"{person} flew to Saturn with Gatsby. He {verb} before dark all of the "
+            f"{thing} from the old {place}. And so he"
+        )
+
+    session, _ = make(telling(story), style=STYLE)
+    done = finished(ask(session, long_book(), None))
+    told = [done.text[one.start : one.end] for one in done.stands if not one.quoted]
+    assert told and not any(map(points_back, told))
+    assert any(one.startswith(("Oddo", "Mirabel", "Tancred", "Ysolde")) for one in told)
+
+
+def test_who_is_meant_is_the_subject_of_one_of_the_two_sentences_before():
+    def known(name: str) -> bool:
+        return name in ("Tull", "Dorcas")
+
+    assert points_back("Then he left.") and not points_back("The man left.")
+    assert named("He left.", ["Mr. Tull came in."], known) == "Mr. Tull left."
+    assert named("His hat fell.", ["Dorcas ran.", "The bell rang."], known) == "Dorcas’s hat fell."
+    assert named("He left.", ["Somebody came."], known) is None
+    assert named("They left.", ["Mr. Tull came in."], known) is None
+    assert in_first_person("I saw it.") and not in_first_person("He said, “I saw it.”")
+
+
+def test_a_book_in_another_language_stands_in_its_own_sentences():
+    words = "Der alte Wärter ruderte am Abend hinaus und kam nicht wieder, bevor die Flut sich wandte. "
+    book = Document("B", "", "txt", words * 40, (Section("Eins", 0, 40 * len(words)),), sha256="de")
+    english = dataclasses.replace(STYLE, english=True)
+    session, engine = make(telling(true_of), style=english)
+    done = finished(ask(session, book, None))
+    assert engine.prompts == [] and done.text
+    assert any("English only" in note for note in done.notes)
