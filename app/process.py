@@ -14,7 +14,7 @@ from typing import IO, Any
 from core import paths
 from core.model.folder import changed_since
 from core.text.words import translated as _
-from core.wire import from_line, to_line
+from core.wire import CARD_LOST, from_line, to_line
 
 ROOT = Path(__file__).resolve().parent.parent
 _CLOSE_WAIT_S = 5.0
@@ -110,6 +110,12 @@ def why_ended(how: str, mapped_files: Mapping[str, int]) -> str:
             "the conversation. Put the file back, or choose another model; then ask again."
         )
         return said.format(file=file)
+    if how == f"exit code {CARD_LOST}":
+        return _(
+            "The graphics card failed, and the engine with it. It is being started again and nothing of the "
+            "conversation is lost: ask again in a moment. If it happens again, update the NVIDIA driver and "
+            "run `launcher.py doctor --gpu`."
+        )
     said = _(
         "The engine stopped unexpectedly ({how}). It is being started again and nothing of the conversation "
         "is lost: ask again in a moment."

@@ -8,7 +8,6 @@ is prefilled only where it is new.
 from __future__ import annotations
 
 import logging
-import platform
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -170,7 +169,7 @@ class Engine:
                 log.warning("out of memory after %d tokens: %s", context.cache.length, error)
             if reason is None and not (yield from self._start_over(context, should_stop)):
                 reason = "user"
-        slow = slow_note(self.plan, recorder, platform.system())
+        slow = slow_note(self.plan, recorder)
         notes, self._notes = (*self._notes, *filter(None, [slow])), []
         yield Done(reason, recorder.stats(peak_memory_bytes=self._peak_memory()), notes)
 
@@ -270,6 +269,11 @@ class Engine:
             return
         with torch.inference_mode():
             context.saved = self._snapshots.save(context.book_id, ids, context.cache, should_stop=should_stop)
+
+    @property
+    def lost(self) -> bool:
+        """Whether the device has failed for good: no answer will come from this process any more."""
+        return self._backend.lost()
 
     @property
     def stored_as(self) -> str:

@@ -30,6 +30,8 @@ from core.events import (
 if TYPE_CHECKING:
     from core.documents.document import Document
 
+CARD_LOST = 86  # the exit code of the engine's process whose card has failed for good
+
 _KINDS: dict[str, type] = {
     kind.__name__: kind
     for kind in (Loading, Reading, Preparing, Prefill, Delta, Looked, Standing, Finished, Failed)

@@ -28,7 +28,7 @@ from core.documents.document import Document
 from core.errors import DiscreetFormatter, UserError, log_what_nobody_caught
 from core.events import Event, Failed, Loading
 from core.text.words import translated as _
-from core.wire import from_line, pack, to_line, unpack_ask
+from core.wire import CARD_LOST, from_line, pack, to_line, unpack_ask
 
 if TYPE_CHECKING:
     from core.conversation.session import Session
@@ -81,13 +81,19 @@ class Worker:
         finally:
             self._leave()
 
-    def _leave(self) -> None:
+    def _leave(self, code: int = 0) -> None:
         """Ends the process, without a block half-written. Whole blocks stay: the next process goes on from
         them.
         """
         self._leaving.set()
         self._storing.acquire(timeout=_GIVE_WAY_S)
-        os._exit(0)
+        os._exit(code)
+
+    def _leave_if_lost(self) -> None:
+        """What faulted on a card ends the process: all that it was asked for later would fail, too."""
+        if self._session is not None and self._session.lost:
+            log.error("the card has failed for good: the process ends, so that another can begin")
+            self._leave(CARD_LOST)
 
     def _hear(self, message: dict[str, Any]) -> None:
         at_once = {
@@ -175,13 +181,16 @@ class Worker:
             self._store(should_stop=lambda: not self._todo.empty())
         except Exception:  # nobody asked for it, so nobody is told
             log.exception("storing what was read failed")
+            self._leave_if_lost()
         else:
             self._send(id=0, stored=True)
 
     # ---- both ----------------------------------------------------------------------------------------------
 
     def _guarded(self, message: dict[str, Any], handler: Callable[[dict[str, Any]], None]) -> None:
-        """Run a handler. What goes wrong becomes Failed, out of memory, too; the process goes on."""
+        """Run a handler. What goes wrong becomes Failed, out of memory, too; the process goes on, unless its
+        card does not.
+        """
         number = message.get("id", 0)
         try:
             handler(message)
@@ -200,6 +209,7 @@ class Worker:
             )
         except Exception as error:  # the boundary of the process: the traceback is in its log
             log.exception("%s failed", message.get("do"))
+            self._leave_if_lost()
             words = _("The engine made a mistake ({error}). The log has the details.")
             self._send_event(number, Failed(words.format(error=f"{type(error).__name__}: {error}")))
 

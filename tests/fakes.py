@@ -89,6 +89,7 @@ class FakeEngine:
         """It needs nothing."""
 
     stored_as = "fake"
+    lost = False
 
     def stored_tokens(self, book_id: str, ids: list[int]) -> int:
         return min(len(ids), dict(self.saved).get(book_id, 0))

@@ -51,6 +51,9 @@ def open_session(settings, *, hear):
             raise RuntimeError(tokenizer.decode(ids))
         if question == "crash":
             raise ZeroDivisionError("oops")
+        if question == "fault":
+            engine.lost = True
+            raise RuntimeError("CUDA error: an illegal memory access was encountered")
         for char in f"You asked {question!r}. " + ("".join(f"n{i} " for i in range(40)) if pause else ""):
             time.sleep(pause)
             yield tokenizer.encode(char)[0]

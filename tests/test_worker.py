@@ -29,7 +29,7 @@ from core.events import (
     Stats,
     Verified,
 )
-from core.wire import from_line, pack, pack_ask, to_line, unpack, unpack_ask
+from core.wire import CARD_LOST, from_line, pack, pack_ask, to_line, unpack, unpack_ask
 
 HERE = Path(__file__).resolve().parent
 
@@ -162,6 +162,13 @@ def test_mistake_of_ours_is_one_failed_answer(pipe: Pipe):
     assert isinstance(failed, Failed) and "ZeroDivisionError" in failed.message and not failed.fatal
     pipe.ask(3, "two")
     assert isinstance(pipe.answer(3), Finished)
+
+
+def test_a_card_that_failed_for_good_ends_the_process(pipe: Pipe):
+    """Every later question would fail in it until somebody restarts the engine."""
+    pipe.ask(2, "fault")
+    assert not [line for line in pipe.process.stdout if b"Failed" in line]
+    assert pipe.process.wait(30) == CARD_LOST
 
 
 def test_user_error_keeps_its_words(pipe: Pipe):

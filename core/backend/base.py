@@ -144,6 +144,10 @@ class Backend(Protocol):
         """Whether this says that a device with memory of its own has too little."""
         ...
 
+    def lost(self) -> bool:
+        """Whether the device has failed for good: whatever this process asks of it fails from now on."""
+        ...
+
     def memory(self) -> Memory:
         """The device's memory as it is now."""
         ...

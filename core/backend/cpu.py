@@ -235,6 +235,10 @@ class CpuBackend:
         """See Backend. The device's memory is the host's, and MemoryError says it."""
         return False
 
+    def lost(self) -> bool:
+        """See Backend. Then nobody would ask."""
+        return False
+
     def memory(self) -> Memory:
         """See Backend."""
         return Memory(

@@ -29,7 +29,7 @@ from core.backend.linear_coded import CodedLinear, CodedRows, Decoder
 from core.backend.pinned import PinnedPool
 from core.backend.triton import product_trial, trial
 from core.backend.triton.attention import MOST_ROWS, DecodeAttention
-from core.backend.triton.driver import Driver
+from core.backend.triton.driver import Driver, DriverError
 from core.backend.triton.products import CodeProducts, CompiledRows, Products
 from core.errors import UserError
 from core.text.words import translated as _
@@ -42,6 +42,8 @@ _FULL = (
     "CUBLAS_STATUS_ALLOC_FAILED",
     "CUBLAS_STATUS_NOT_INITIALIZED",
     "CUDNN_STATUS_ALLOC_FAILED",
+    # torch asks the management library what to say of it, which containers and WSL lack
+    "NVML_SUCCESS == r INTERNAL ASSERT FAILED",
 )
 _TIMES = 5  # measurements of a kernel on trial, each of a few calls; the median counts
 _CALLS = 4
@@ -336,12 +338,24 @@ class CudaBackend:
         return self._host.limit_bytes
 
     def out_of_memory(self, error: BaseException) -> bool:
-        """See Backend. torch says it in four ways: by its allocator, by the driver's own error, and by the
-        libraries that could not make their handles or workspaces.
+        """See Backend. torch says it in five ways: by its allocator, by that when it cannot tell more, by the
+        driver's own error, and by the libraries that could not make their handles or workspaces.
         """
         if isinstance(error, torch.OutOfMemoryError):
             return True
+        if isinstance(error, DriverError):
+            return str(error) == "out of memory"
         return isinstance(error, RuntimeError) and any(words in str(error) for words in _FULL)
+
+    def lost(self) -> bool:
+        """See Backend. A context in which something faulted says so at every later call, until the process
+        ends.
+        """
+        try:
+            torch.cuda.synchronize(self.device)
+        except RuntimeError as error:
+            return not self.out_of_memory(error)
+        return False
 
     def _clear_refusal(self) -> None:
         """The failed call left an error that the next launch would report as its own: launch something and

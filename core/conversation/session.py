@@ -143,6 +143,11 @@ class Session:
             yield from self._in_parts.answer(run, plan)
 
     @property
+    def lost(self) -> bool:
+        """See Engine."""
+        return self._engine.lost
+
+    @property
     def facts(self) -> dict[str, Any]:
         """What whoever shows the answers should know of their model: plan, model_name, context_tokens,
         mapped_files (core.model.folder), stored_as (core.engine).

@@ -46,6 +46,12 @@ class Hardware:
     disk_gb_per_s: float | None = None
     refused: tuple[str, ...] = ()  # compiled kernels of the CPU that were tried and do not serve
     problems: tuple[str, ...] = ()  # what was looked for and found broken, in plain words
+    wsl: bool = False  # Linux inside Windows, whose driver it has
+
+    @property
+    def spills(self) -> bool:
+        """Whether the system moves a card's memory into its own where it is full, and refuses nothing."""
+        return self.system == "Windows" or self.wsl
 
     def to_json(self) -> dict[str, Any]:
         """Plain values; flags only as far as the planner looks at them."""

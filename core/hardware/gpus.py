@@ -211,10 +211,11 @@ def imagine(
         base,
         gpus=gpus,
         system=fresh.system,
+        wsl=base.wsl and system is None,
         ram_bytes=ram[0],
         ram_available_bytes=ram[1],
         problems=fresh.problems,
-        pinnable_bytes=pinnable(fresh.system, ram[0]),
+        pinnable_bytes=pinnable("Windows" if base.wsl and system is None else fresh.system, ram[0]),
     )
 
 

@@ -43,7 +43,7 @@ def probe(data_folder: Path | None = None, *, measure: bool = True, again: bool 
     measure: PCIe and disk speed are measured where no earlier measurement is in `data_folder`; again: even
     then. Without a data folder nothing is measured. A machine without a GPU reports no bus bandwidth.
     """
-    system = platform.system()
+    system, wsl = platform.system(), "microsoft" in platform.release().lower()
     physical, logical = cores()
     total, available = memory()
     gpus, problems = read_gpus()
@@ -67,7 +67,9 @@ def probe(data_folder: Path | None = None, *, measure: bool = True, again: bool 
         cpu_flags=cpu_flags(),
         ram_bytes=total,
         ram_available_bytes=available,
-        pinnable_bytes=_pinnable(system, total, cache),
+        wsl=wsl,
+        # Linux inside Windows pins by Windows' rules
+        pinnable_bytes=_pinnable("Windows" if wsl else system, total, cache),
         gpus=gpus,
         disk_path=str(data_folder or ""),
         disk_free_bytes=_disk_free(data_folder),
@@ -108,7 +110,7 @@ def _cgroup_memory(root: Path = Path("/sys/fs/cgroup")) -> tuple[int | None, int
 
 def _pinnable(system: str, total: int, cache: Measurements | None) -> int:
     """What an earlier run could page-lock when the system refused more; until then what is usual."""
-    usual = pinnable(_pinning_system(system), total)
+    usual = pinnable(system, total)
     known = cache.get(PAGE_LOCKED) if cache is not None else None
     return usual if known is None else min(usual, known["bytes"])
 
@@ -117,11 +119,6 @@ def _refused(device: str, cache: Measurements) -> tuple[str, ...]:
     """The compiled kernels that the last engine there found not to serve."""
     known = cache.get(kernels_on(device))
     return tuple(known["refused"]) if known else ()
-
-
-def _pinning_system(system: str) -> str:
-    """Linux inside Windows pins by Windows' rules."""
-    return "Windows" if "microsoft" in platform.release().lower() else system
 
 
 def _disk_free(folder: Path | None) -> int | None:

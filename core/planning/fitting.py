@@ -93,7 +93,7 @@ def site_of(hardware: Hardware, settings: Settings, *, known: Known = NOTHING) -
         ram_reserve=int(ram_reserve),
         pinnable=min(hardware.pinnable_bytes, ram_free) if gpu else 0,
         snapshot_quota=quota,
-        spills=gpu is not None and hardware.system == "Windows",
+        spills=gpu is not None and hardware.spills,
     )
 
 
@@ -114,8 +114,7 @@ def _vram(gpu: Gpu, hardware: Hardware, settings: Settings) -> tuple[int, int]:
     free = int(settings.vram_gib * GIB) if settings.vram_gib else gpu.free_bytes
     reserve = settings.vram_reserve_gib
     if reserve is None:
-        # Windows spills into system memory instead of failing
-        reserve = 1.5 if hardware.system == "Windows" else 1.0
+        reserve = 1.5 if hardware.spills else 1.0
     return free, int(reserve * GIB)
 
 

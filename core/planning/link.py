@@ -21,11 +21,11 @@ class Rounds(Protocol):
     bytes_moved: int
 
 
-def slow_note(plan: Plan, rounds: Rounds, system: str) -> str | None:
+def slow_note(plan: Plan, rounds: Rounds) -> str | None:
     """What the reader should know when an answer was far slower than its memory traffic explains; else None.
 
-    `system`: "Windows", "Linux" or "Darwin". Windows does not fail when VRAM is full: it moves some into
-    system memory, and everything crawls.
+    Windows does not fail when VRAM is full: it moves some into system memory, and everything crawls. The plan
+    keeps some free for that.
     """
     if plan.pcie_gb_per_s is None or rounds.bytes_moved < _ENOUGH_BYTES:
         return None
@@ -39,7 +39,7 @@ def slow_note(plan: Plan, rounds: Rounds, system: str) -> str | None:
         "Perhaps something else uses the bus, or the GPU sits in a slot with fewer lanes; `launcher.py "
         "doctor` measures it."
     )
-    if system == "Windows":
+    if plan.keep_free_bytes is not None:
         cause = _(
             "Perhaps Windows moved GPU memory into system memory: close other programs that use the GPU, or "
             "raise vram_reserve_gib."

@@ -155,6 +155,17 @@ def test_killed_engine_is_started_again_and_the_conversation_goes_on(make, monke
     assert runtime.pid != old
 
 
+def test_a_failed_card_is_begun_anew_and_the_conversation_goes_on(make):
+    """An illegal address, a driver's reset, a night asleep: one question is lost and no other."""
+    runtime = make()
+    assert isinstance(last(ask(runtime)), Finished)
+    old = runtime.pid
+    failed = last(ask(runtime, "fault", book=BOOK))
+    assert isinstance(failed, Failed) and failed.fatal and "The graphics card failed" in failed.message
+    done = last(ask(runtime, "two", book=BOOK, history=(Exchange("one", "kept", (110, 111)),)))
+    assert isinstance(done, Finished) and "two" in done.text and runtime.pid != old
+
+
 def test_engine_that_dies_while_loading_is_given_up_with_a_reason(make, monkeypatch):
     """Starting for ever would burn the machine; the person must get the reason and a way out."""
     monkeypatch.setenv("SCRIPT_DIE", "1")

@@ -22,6 +22,7 @@ from core.ask import Params
 from core.assembly.models import new_backend
 from core.backend import cuda_streams, pinned
 from core.backend.cuda import CudaBackend
+from core.backend.triton.driver import DriverError
 from core.cache.offloaded import OffloadedKVCache
 from core.config import Settings
 from core.errors import UserError
@@ -217,7 +218,38 @@ FULL = [
     RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
     RuntimeError("CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`"),
     RuntimeError("cuDNN error: CUDNN_STATUS_ALLOC_FAILED"),
+    RuntimeError('NVML_SUCCESS == r INTERNAL ASSERT FAILED at "CUDACachingAllocator.cpp":838, please report'),
+    DriverError("out of memory"),
 ]
+
+
+FAULTS = (
+    "an illegal memory access was encountered",
+    "unspecified launch failure",
+    "unknown error",
+    "device-side assert triggered",
+    "the launch timed out and was terminated",
+)
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_that_stays_is_told_from_one_that_passes(
+    cuda: FakeCuda, monkeypatch: pytest.MonkeyPatch, fault: str
+):
+    """The context is asked: a product of wrong shapes leaves it as it was, a full device too."""
+    backend = cuda.backend()
+    assert not backend.lost()
+
+    def says(error: Exception) -> None:
+        def synchronize(device: object = None) -> None:
+            raise error
+
+        monkeypatch.setattr(torch.cuda, "synchronize", synchronize)
+
+    says(torch.AcceleratorError(f"CUDA error: {fault}"))
+    assert backend.lost()
+    says(torch.AcceleratorError("CUDA error: out of memory"))
+    assert not backend.lost()
 
 
 @pytest.mark.parametrize("error", FULL, ids=lambda error: str(error)[:40])

@@ -335,11 +335,16 @@ def test_a_containers_memory_limit_counts(tmp_path):
     assert probe._cgroup_memory(tmp_path / "absent") == (None, 0)
 
 
-def test_wsl_pins_by_windows_rules(monkeypatch):
-    monkeypatch.setattr(probe.platform, "release", lambda: "5.15.167.4-microsoft-standard-WSL2")
-    assert probe._pinning_system("Linux") == "Windows"
-    monkeypatch.setattr(probe.platform, "release", lambda: "6.8.0-generic")
-    assert probe._pinning_system("Linux") == "Linux"
+@pytest.mark.parametrize(
+    ("release", "share"), [("5.15.167.4-microsoft-standard-WSL2", 0.4), ("6.8.0-generic", 0.9)]
+)
+def test_wsl_pins_and_spills_by_windows_rules(monkeypatch: pytest.MonkeyPatch, release: str, share: float):
+    """Its driver is Windows' own: a full card is never said to be full there either."""
+    monkeypatch.setattr(probe.platform, "system", lambda: "Linux")
+    monkeypatch.setattr(probe.platform, "release", lambda: release)
+    found = probe.probe(measure=False)
+    assert found.pinnable_bytes == int(found.ram_bytes * share)
+    assert (found.system, found.wsl, found.spills) == ("Linux", share == 0.4, share == 0.4)
 
 
 CPUINFO = (

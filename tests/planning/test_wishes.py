@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from core.config import Settings
 from core.hardware.facts import GIB
 from core.hardware.gpus import imagined_gpu, imagined_hardware
@@ -57,6 +59,14 @@ def test_draft_model_none_means_none():
     assert draft_for(entry, settings.draft_model) is None
     found = plan(imagined_hardware(gpu="RTX 4090", ram_gib=64), settings, target=entry.shape)
     assert found.draft_model is None
+
+
+@pytest.mark.parametrize("wsl", [True, False])
+def test_linux_inside_windows_keeps_the_cards_memory_free(wsl: bool):
+    """WSL2 moves it into the system's without a word, as Windows does."""
+    machine = replace(imagined_hardware(gpu="RTX 4090", ram_gib=96), wsl=wsl)
+    found = planned(machine, "Llama-3.1-8B-Instruct", context=32_768)
+    assert found.keep_free_bytes == (int(1.5 * GIB) if wsl else None)
 
 
 def test_windows_pins_two_fifths():
