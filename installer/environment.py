@@ -20,9 +20,9 @@ import venv
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from installer import places, torch_build
+from installer import held, places, torch_build
 from installer.lock import locked
-from installer.packages import Pip, SetupError
+from installer.packages import Pip, SetupError, forget_half_installed
 from installer.progress import Progress
 
 SCHEMA = 1
@@ -30,6 +30,12 @@ FREE_BYTES_NEEDED = {"cpu": 4_000_000_000, "cuda": 14_000_000_000}
 _ROOM_FOR_PIP = 50_000_000
 NOT_WRITABLE = (
     "{error}. Move the folder {root} to a place you can write to, such as your home folder, and start again."
+)
+
+
+HELD = (
+    "{error}. Close other windows of the app and what else has files in that folder open, wait until a virus "
+    "scanner is done, and start again."
 )
 
 
@@ -118,6 +124,8 @@ class Environment:
                 if not self.is_ready(extras=extras):
                     self._make(extras, progress)
         except OSError as error:
+            if held.is_held(error):
+                raise SetupError(HELD.format(error=error)) from error
             if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
                 raise SetupError(NOT_WRITABLE.format(error=error, root=self.root)) from error
             if error.errno == errno.ENOSPC:
@@ -172,11 +180,11 @@ class Environment:
             if record.python and record.python != self._interpreter():
                 # same minor version, new patch release
                 record = self._write(record, python=self._interpreter())
-            self._forget_half_installed()
+            forget_half_installed(self.folder)
             return record
         if self.folder.exists():
             progress.step("Removing an unusable environment")
-            self.remove()
+            held.patiently(self.remove)
         progress.step("Creating the environment")
         self._create()
         return self._write(Record(), python="")
@@ -195,19 +203,6 @@ class Environment:
         except (OSError, subprocess.SubprocessError):
             return False
 
-    def _forget_half_installed(self) -> None:
-        """A package whose installation was cut off has metadata but not pip's last file; without metadata pip
-        does it again.
-        """
-        for metadata in self._site_packages().glob("*.dist-info"):
-            if not (metadata / "INSTALLER").exists():
-                shutil.rmtree(metadata, ignore_errors=True)
-
-    def _site_packages(self) -> Path:
-        if os.name == "nt":
-            return self.folder / "Lib" / "site-packages"
-        return next(iter(sorted((self.folder / "lib").glob("python3.*/site-packages"))), self.folder / "lib")
-
     def _create(self) -> None:
         """An environment with pip in it, also where the system's Python comes without ensurepip."""
         venv.EnvBuilder(with_pip=False, symlinks=os.name != "nt", clear=False).create(self.folder)
@@ -218,7 +213,9 @@ class Environment:
             if self._quietly([*outer, "--python", self.python, "install", "--no-cache-dir", "pip"]):
                 return
             # before pip 22.3
-            if self._quietly([*outer, "install", "--no-cache-dir", "--target", self._site_packages(), "pip"]):
+            if self._quietly(
+                [*outer, "install", "--no-cache-dir", "--target", places.site_packages(self.folder), "pip"]
+            ):
                 return
         if shutil.disk_usage(self.folder).free < _ROOM_FOR_PIP:
             self.remove()  # a torn pip can be imported, and would count as one
@@ -277,7 +274,7 @@ class Environment:
         record = Record(**{**asdict(record), **changes})
         part = self._record_file.with_suffix(".part")
         part.write_text(json.dumps(asdict(record), indent=1), encoding="utf-8")
-        part.replace(self._record_file)
+        held.patiently(lambda: part.replace(self._record_file))
         return record
 
 

@@ -1,64 +1,22 @@
-"""pip inside the environment: its progress told in one line, its failures as cause and remedy."""
+"""pip inside the environment: where packages come from, and what is tried again."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
-from installer import torch_build
+from installer import held, places, torch_build
 from installer.progress import Progress
+from installer.told import describe, explain
 from installer.torch_build import Build
-
-CAUSES = (
-    (
-        ("no space left", "errno 28", "not enough space", "winerror 112"),
-        "the disk is full",
-        "Free some space and start again; the setup goes on where it stopped.",
-    ),
-    (
-        ("sslerror", "certificate_verify_failed"),
-        "the secure connection failed",
-        "Check this computer's clock; behind a company proxy give pip its certificate: pip config set "
-        "global.cert FILE",
-    ),
-    (
-        (
-            "name resolution",
-            "getaddrinfo",
-            "newconnectionerror",
-            "connection refused",
-            "timed out",
-            "proxyerror",
-            "incompleteread",
-            "network is unreachable",
-            "connectionreset",
-            "remotedisconnected",
-            "connection broken",
-        ),
-        "the package index could not be reached",
-        "Connect to the internet and start again; the setup goes on where it stopped. Behind a proxy set "
-        "HTTPS_PROXY.",
-    ),
-    (
-        ("permission denied", "access is denied", "winerror 5"),
-        "a file could not be written",
-        "Close other windows of the app, make the folder writable, and start again.",
-    ),
-    (
-        ("no matching distribution",),
-        "the package index has no fitting version",
-        "Use 64-bit Python 3.10 to 3.13; with an own package index (pip config list) check that it is "
-        "complete.",
-    ),
-)
 
 
 class SetupError(Exception):
@@ -71,8 +29,17 @@ class Pip:
     first, and nothing else is asked where that is enough.
     """
 
-    def __init__(self, python: Path, *, scratch: Path, log: Path, wheels: Path) -> None:
+    def __init__(
+        self,
+        python: Path,
+        *,
+        scratch: Path,
+        log: Path,
+        wheels: Path,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
         self._python, self._scratch, self._log, self._wheels = python, scratch, log, wheels
+        self._sleep = sleep
         self._cache = scratch.with_name("cache")
 
     def clean_up(self) -> None:
@@ -180,8 +147,9 @@ class Pip:
         remedy = "Run: launcher.py repair"
         if "DLL" in said.stderr or "WinError" in said.stderr:
             remedy = (
-                "Install Microsoft's Visual C++ runtime, "
-                "https://aka.ms/vs/17/release/vc_redist.x64.exe, and start again."
+                "Install Microsoft's newest Visual C++ runtime, https://aka.ms/vc14/vc_redist.x64.exe, and "
+                "start again. With Anaconda's Python, which finds an older one first, install Python 3.12 "
+                "from https://www.python.org/downloads/ and run: launcher.py repair"
             )
         last = (said.stderr.strip().splitlines() or ["?"])[-1]
         raise SetupError(f"PyTorch is installed but does not load: {last}\n{remedy}")
@@ -208,9 +176,22 @@ class Pip:
         return True
 
     def _install(self, title: str, arguments: list[object], progress: Progress) -> None:
+        """pip install, as often as files may be held. Raises SetupError when the last try failed."""
         progress.step(title)
+        for pause in (*held.PAUSES_S, None):
+            code, lines = self._try_install(arguments, progress)
+            if code == 0:
+                return
+            if pause is None or not held.is_told("\n".join(lines[-80:])):
+                raise SetupError(explain(title, lines, self._log))
+            progress.note("Another program, such as a virus scanner, holds a file; it is tried again.")
+            self._sleep(pause)
+            forget_half_installed(self._scratch.parent)
+
+    def _try_install(self, arguments: list[object], progress: Progress) -> tuple[int, list[str]]:
+        """pip's exit status and its words."""
         shutil.rmtree(self._scratch, ignore_errors=True)
-        self._scratch.mkdir(parents=True)
+        self._scratch.mkdir(parents=True, exist_ok=True)
         command = [
             str(self._python),
             "-u",
@@ -232,7 +213,7 @@ class Pip:
             while reader.is_alive():
                 reader.join(0.3)
                 progress.update(describe(lines, _bytes_below(self._scratch)))
-            code = process.wait()
+            return process.wait(), lines
         finally:
             if process.poll() is None:
                 process.terminate()
@@ -240,8 +221,6 @@ class Pip:
                     process.wait(10)
                 except subprocess.TimeoutExpired:
                     process.kill()
-        if code != 0:
-            raise SetupError(explain(title, lines, self._log))
 
     def _read(self, process: subprocess.Popen, lines: list[str]) -> None:
         """pip's words, kept and written to the log, so that a report of a failed setup can hold them."""
@@ -254,35 +233,13 @@ class Pip:
                 log.flush()
 
 
-def describe(lines: list[str], scratch_bytes: int) -> str:
-    """The last of pip's lines that means something and the bytes below its scratch folder, in a few words."""
-    for line in reversed(lines[-40:]):
-        if match := re.match(
-            r"\s*Downloading (?:https?://\S*/)?(\S+?)(?:\.metadata)? \(([\d.]+) ([kMG]B)\)", line
-        ):
-            name, size, unit = match.groups()
-            total = float(size) * {"kB": 1e3, "MB": 1e6, "GB": 1e9}[unit]
-            of = f", {min(scratch_bytes, total) / 1e6:.0f} of {total / 1e6:.0f} MB" if total > 5e6 else ""
-            return f"downloading {name.split('-')[0]}{of}"
-        if match := re.match(r"\s*(?:Collecting|Using cached|Processing) (\S+)", line):
-            return f"preparing {re.split(r'[<>=!~;(-]', Path(match[1]).name)[0]}"
-        if line.startswith("Installing collected packages"):
-            return f"unpacking {line.count(',') + 1} packages"
-    return "starting"
-
-
-def explain(title: str, lines: list[str], log: Path) -> str:
-    """What went wrong in one paragraph: cause, remedy, pip's own last words, where the rest is."""
-    text = "\n".join(lines[-80:]).lower()
-    errors = [line.strip() for line in lines if line.strip().startswith("ERROR")]
-    said = (errors or lines or ["nothing"])[-1]
-    for words, cause, remedy in CAUSES:
-        if any(word in text for word in words):
-            return f"{title} failed: {cause}. {remedy}\npip said: {said}\nThe whole log: {log}"
-    return (
-        f"{title} failed. Start again; if it fails again: launcher.py repair\npip said: {said}\nThe whole "
-        f"log: {log}"
-    )
+def forget_half_installed(environment: Path) -> None:
+    """A package whose installation was cut off has metadata but not pip's last file; without metadata pip
+    does it again.
+    """
+    for metadata in places.site_packages(environment).glob("*.dist-info"):
+        if not (metadata / "INSTALLER").exists():
+            shutil.rmtree(metadata, ignore_errors=True)
 
 
 def _bytes_below(folder: Path) -> int:

@@ -32,6 +32,13 @@ def environment_folder(root: Path) -> Path:
     return local_folder() / hashlib.sha256(str(root).encode()).hexdigest()[:8]
 
 
+def site_packages(environment: Path) -> Path:
+    """Where packages lie in the environment."""
+    if os.name == "nt":
+        return environment / "Lib" / "site-packages"
+    return next(iter(sorted((environment / "lib").glob("python3.*/site-packages"))), environment / "lib")
+
+
 def python_folders(root: Path) -> list[Path]:
     """Where the starters put a Python that they fetched: see get-python.sh and windows/get-python.bat."""
     return [root / ".python", local_folder() / "python"]

@@ -11,7 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from installer import detached, update
+from installer import detached, held, update
 from installer.environment import Environment
 from installer.packages import SetupError
 from installer.progress import Progress
@@ -55,7 +55,8 @@ def _prepare_and_run(environment: Environment, arguments: list[str]) -> int:
     if arguments[:1] == ["update"]:
         return update.main(environment, arguments[1:])
     if arguments[:1] == ["repair"]:
-        environment.remove()
+        update.require_closed(environment)
+        held.patiently(environment.remove)
         environment.make_ready(extras=False, progress=Progress())
         return 0
     ready = environment.is_ready(extras=testing)

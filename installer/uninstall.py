@@ -172,11 +172,19 @@ def _remove(root: Path, parts: list[Part], *, empty: Path) -> int:
 
 def _remove_when_we_are_gone(paths: list[Path], root: Path) -> None:
     """Windows deletes no program that runs, and this Python may be one of `paths`: a second process waits."""
-    lines = ["@echo off", "chcp 65001 >nul", "ping -n 4 127.0.0.1 >nul"]
+    removals = []
     for path in paths:
         named = str(path).replace("%", "%%")
-        lines.append(f'rmdir /s /q "{named}"' if path.is_dir() else f'del /q "{named}"')
-    lines.append(f'rmdir "{str(root).replace("%", "%%")}" 2>nul')  # without /s: only where nothing is left
+        removals.append(f'rmdir /s /q "{named}"' if path.is_dir() else f'del /q "{named}"')
+    removals.append(f'rmdir "{str(root).replace("%", "%%")}" 2>nul')  # without /s: only where nothing is left
+    once = ["ping -n 4 127.0.0.1 >nul", *removals]
+    lines = [
+        "@echo off",
+        "chcp 65001 >nul",
+        *once,
+        *once,
+        *once,
+    ]  # a virus scanner may hold a file for a while
     with tempfile.NamedTemporaryFile(
         "w", suffix=".bat", delete=False, encoding="utf-8", newline="\r\n"
     ) as script:

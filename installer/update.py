@@ -15,7 +15,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from installer import places, program
+from installer import held, places, program
 from installer.environment import Environment
 from installer.lock import is_held, locked
 from installer.packages import SetupError
@@ -157,7 +157,9 @@ def _explained(error: OSError, root: Path) -> SetupError:
     # an error in a tree of files holds those of its files as words
     if error.errno in full or any(os.strerror(number) in str(error) for number in full):
         return SetupError(f"The disk is full ({root}); the version from before is there. Free some space.")
-    return SetupError(f"The update failed: {error}. The version from before is there.")
+    remedy = f" Close what has files in {root} open, such as an editor, and update again."
+    said = f"The update failed: {error}. The version from before is there."
+    return SetupError(said + (remedy if held.is_held(error) else ""))
 
 
 class _Exchange:
@@ -223,11 +225,11 @@ class _Exchange:
         self._old.mkdir()
         for name in sorted({*program.FILES, *(entry.name for entry in self._new.iterdir())}):
             if (self._root / name).exists():
-                (self._root / name).rename(self._old / name)
+                _rename(self._root / name, self._old / name)
             else:
                 self._added.append(name)
             if (self._new / name).exists():
-                (self._new / name).rename(self._root / name)
+                _rename(self._new / name, self._root / name)
 
     def _keep_settings(self) -> None:
         kept, new = self._old / SETTINGS, self._root / SETTINGS
@@ -243,7 +245,7 @@ class _Exchange:
     def _go_back(self) -> None:
         self._progress.step("Going back to the version from before")
         for name in (*self._added, SETTINGS_BESIDE):
-            program.remove(self._root / name)
+            _remove(self._root / name)
         if self._old.is_dir():
             _put_back(self._environment, self._old)
 
@@ -252,12 +254,20 @@ def _put_back(environment: Environment, old: Path) -> None:
     """Every name of the old version, and its environment, in their places; `old` is gone afterwards."""
     kept = kept_environment(environment)
     if kept.is_dir():
-        program.remove(environment.folder)
-        kept.rename(environment.folder)
+        _remove(environment.folder)
+        _rename(kept, environment.folder)
     for entry in list(old.iterdir()):
-        program.remove(environment.root / entry.name)
-        entry.rename(environment.root / entry.name)
+        _remove(environment.root / entry.name)
+        _rename(entry, environment.root / entry.name)
     old.rmdir()
+
+
+def _rename(source: Path, target: Path) -> None:
+    held.patiently(lambda: source.rename(target))
+
+
+def _remove(path: Path) -> None:
+    held.patiently(lambda: program.remove(path))
 
 
 def _link_or_copy_link(source: str, target: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 import stat
 import subprocess
@@ -55,3 +56,16 @@ def test_a_port_in_use_is_left_alone():
         other.listen()
         taken = other.getsockname()[1]
         assert free_port(taken) != taken
+
+
+def test_a_port_that_the_system_keeps_for_itself_is_left_alone(monkeypatch):
+    """Hyper-V reserves ranges of ports on Windows, on which nobody listens: binding is refused (10013)."""
+    bind = socket.socket.bind
+
+    def reserved(self: socket.socket, address: tuple[str, int]) -> None:
+        if address[1] == 7860:
+            raise PermissionError(errno.EACCES, "WinError 10013")
+        bind(self, address)
+
+    monkeypatch.setattr(socket.socket, "bind", reserved)
+    assert free_port(7860) not in (0, 7860)

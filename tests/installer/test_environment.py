@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from installer import environment as environment_module
-from installer import torch_build
+from installer import places, torch_build
 from installer.environment import Environment, Record
 from installer.packages import Pip, SetupError
 from installer.progress import Progress
@@ -39,7 +39,7 @@ def installs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(environment_module, "FREE_BYTES_NEEDED", {"cpu": 1, "cuda": 1})
 
     def stub_pip(self: Environment, command: list[object]) -> bool:
-        package = self._site_packages() / "pip"
+        package = places.site_packages(self.folder) / "pip"
         package.mkdir(parents=True, exist_ok=True)
         (package / "__init__.py").touch()
         return True
@@ -113,7 +113,7 @@ def test_an_unusable_environment_is_made_anew(root: Path, installs: list[str], d
         if damage == "no python":
             environment.python.unlink()
         else:
-            shutil.rmtree(environment._site_packages() / "pip")
+            shutil.rmtree(places.site_packages(environment.folder) / "pip")
             (environment.folder / "triforce.json").unlink()
     assert not environment.is_ready(extras=False)
     environment.make_ready(extras=False, progress=silent)
@@ -137,7 +137,7 @@ def test_a_package_cut_off_while_unpacking_is_installed_again(
     """pip takes metadata without its last file for an installed package."""
     environment = Environment(root)
     environment.make_ready(extras=False, progress=silent)
-    site = environment._site_packages()
+    site = places.site_packages(environment.folder)
     for name, whole in (("whole-1.0.dist-info", True), ("torn-1.0.dist-info", False)):
         (site / name).mkdir()
         (site / name / "METADATA").touch()

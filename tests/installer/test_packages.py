@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from installer.packages import Pip, SetupError, describe, explain
+from installer import held
+from installer.packages import Pip, SetupError
 from installer.progress import Progress
+from installer.told import describe, explain
 from installer.torch_build import Build
 
 
@@ -92,6 +95,7 @@ def test_pips_lines_become_progress(line: str, scratch: int, words: str):
         ("SSLError(SSLCertVerificationError(1, '[SSL: CERTIFICATE_VERIFY_FAILED]'))", "secure connection"),
         ("ERROR: No matching distribution found for torch", "no fitting version"),
         ("ERROR: [WinError 5] Access is denied: 'torch.dll'", "could not be written"),
+        ("ERROR: [WinError 32] Der Prozess kann nicht auf die Datei zugreifen", "could not be written"),
         ("ERROR: something new", "launcher.py repair"),
     ],
 )
@@ -226,6 +230,72 @@ def test_the_visual_c_runtime_comes_where_torch_looks_for_it(tmp_path, started, 
         (scripts / name).touch()
     requirements = Path(__file__).resolve().parents[2] / "requirements.txt"
     pip_with(tmp_path, wheels=False).install_runtime(requirements, tmp_path / "env", silent)
-    assert calls[-1][0][-1] == 'msvc-runtime>=14.29,<15; sys_platform == "win32"'
+    assert calls[-1][0][-1] == 'msvc-runtime>=14.40,<15; sys_platform == "win32"'
     found = sorted(path.name for path in (tmp_path / "env" / "Library" / "bin").iterdir())
     assert found == ["msvcp140.dll", "vcruntime140_1.dll"]
+
+
+@pytest.fixture
+def scanned(tmp_path, monkeypatch):
+    """A pip whose files a scanner holds at the first `times` tries; the pauses that were made meanwhile. What
+    it had begun to install is left without pip's last file.
+    """
+    site = tmp_path / "env" / "lib" / "python3.12" / "site-packages"
+    begun, times, pauses = site / "torch-2.13.0.dist-info", [0], []
+
+    class Process:
+        def __init__(self, command, **options) -> None:
+            assert not begun.exists(), "pip would take a half-installed package for a whole one"
+            times[0] -= 1
+            self.args, self.code = command, int(times[0] >= 0)
+            self.stdout = [b"ERROR: [WinError 5] Zugriff verweigert: 'c10.dll'"] if self.code else []
+            begun.mkdir(parents=True)
+            if not self.code:
+                (begun / "INSTALLER").touch()
+
+        def wait(self, *_arguments) -> int:
+            return self.code
+
+        poll = wait
+
+    monkeypatch.setattr("installer.packages.subprocess.Popen", Process)
+    scratch, log = tmp_path / "env" / "tmp", tmp_path / "log"
+    pip = Pip(Path("python"), scratch=scratch, log=log, wheels=tmp_path / "none", sleep=pauses.append)
+    return pip, times, pauses
+
+
+def test_a_file_that_a_scanner_holds_is_waited_for(scanned, silent):
+    """Real-time scanners hold a fresh library for seconds; a person would read "access denied"."""
+    pip, times, pauses = scanned
+    times[0] = 2
+    pip.install("Installing PyTorch", ["torch"], silent)
+    assert pauses == list(held.PAUSES_S[:2]) and times[0] == -1
+    assert sum("virus scanner" in step for step in silent.steps) == 2
+
+
+def test_a_file_that_stays_held_is_told_with_its_remedy(scanned, silent):
+    pip, times, pauses = scanned
+    times[0] = 99
+    with pytest.raises(SetupError, match="wait until a virus scanner is done"):
+        pip.install("Installing PyTorch", ["torch"], silent)
+    assert pauses == list(held.PAUSES_S)
+
+
+def test_what_waiting_does_not_mend_is_told_at_once(tmp_path, started, silent):
+    calls, missing = started
+    missing.append("rich")
+    pip = pip_with(tmp_path, wheels=False)
+    with pytest.raises(SetupError, match="no fitting version"):
+        pip.install("Packages", ["--no-index", "rich"], silent)
+    assert len(calls) == 1
+
+
+def test_a_runtime_too_old_for_torch_is_told_with_both_remedies(tmp_path, monkeypatch):
+    """WinError 1114: the newest runtime helps, but not behind a Python that brings an older one."""
+    said = 'OSError: [WinError 1114] DLL initialization routine failed. Error loading "c10.dll"'
+    pip = pip_with(tmp_path, wheels=False)
+    failed = subprocess.CompletedProcess([], 1, stdout="", stderr=said)
+    monkeypatch.setattr(Pip, "_run", lambda self, *arguments, timeout: failed)
+    with pytest.raises(SetupError, match="(?s)vc_redist.*Anaconda") as told:
+        pip.check_torch()
+    assert "1114" in str(told.value)

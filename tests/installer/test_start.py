@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 
 from installer import start
+from installer.environment import Environment
+from installer.lock import locked
 
 REPO = Path(__file__).resolve().parents[2]
 posix_only = pytest.mark.skipif(os.name == "nt", reason="POSIX processes and signals")
@@ -79,6 +81,22 @@ def test_a_missing_package_is_told_with_the_remedy(root: Path, ready: Callable[[
     said = subprocess.run([sys.executable, str(launcher), "doctor"], capture_output=True, encoding="utf-8")
     assert said.returncode == 1
     assert "launcher.py repair" in said.stderr and "Traceback" not in said.stderr
+
+
+def test_an_environment_that_is_in_use_is_not_made_anew(
+    root: Path, tmp_path: Path, ready: Callable[[str], Path]
+):
+    """Windows deletes half of it and stops with a traceback; elsewhere the running app loses its packages."""
+    launcher, data = ready("pass"), tmp_path / "Daten"
+    with locked(data / "run" / "app.lock", lambda: None):
+        said = subprocess.run(
+            [sys.executable, str(launcher), "repair"],
+            env={**os.environ, "TRIFORCE_HOME": str(data)},
+            capture_output=True,
+            encoding="utf-8",
+        )
+    assert said.returncode == 1 and "TriForce Chat is running. Quit it" in said.stderr
+    assert Environment(root).is_ready(extras=False)
 
 
 @posix_only

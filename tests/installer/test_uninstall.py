@@ -159,7 +159,8 @@ def test_what_windows_removes_after_us_is_each_part_and_never_a_folder_with_some
     named = str(brought).replace("%", "%%")
     assert f'rmdir /s /q "{named}"\r\n' in script
     assert f'del /q "{environment.root / "launcher.py"}"\r\n' in script
-    assert f'rmdir "{environment.root}" 2>nul\r\n' in script and script.count("/s") == 1
+    assert f'rmdir "{environment.root}" 2>nul\r\n' in script
+    assert script.count("/s") == script.count("ping") == 3, "a virus scanner may hold a file for a while"
     assert script.endswith('del "%~f0"\r\n') and started[0][:2] == ["cmd", "/c"]
 
 

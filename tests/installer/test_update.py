@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from installer import program, selftest, update
+from installer import held, places, program, selftest, update
 from installer.environment import Environment
 from installer.lock import locked
 from installer.packages import SetupError
@@ -152,7 +152,7 @@ def test_a_new_version_that_takes_too_long_is_told_in_words(tmp_path, monkeypatc
 
 def test_what_a_failing_version_did_to_the_environment_is_undone(environment, newer):
     """Packages of the new version must not stay under the old one."""
-    package = environment._site_packages() / "package.py"
+    package = places.site_packages(environment.folder) / "package.py"
     package.write_text("of the old version")
     (newer / "installer" / "selftest.py").write_text(
         f"import os; os.unlink({str(package)!r})\n"
@@ -286,3 +286,37 @@ def test_every_file_of_the_repository_is_the_programs():
     ).stdout
     top = {name.partition("/")[0] for name in said.split("\0") if name}
     assert top == set(program.FILES)
+
+
+class Holding:
+    """Refuses to rename a name of the program, as Windows does while a file in it is open."""
+
+    def __init__(self, monkeypatch, name: str, *, times: int) -> None:
+        self.times, rename = times, Path.rename
+        monkeypatch.setattr(held, "PAUSES_S", (0.0, 0.0, 0.0))
+
+        def refused(path: Path, target: Path) -> Path:
+            if path.name == name and self.times > 0:
+                self.times -= 1
+                error = PermissionError(errno.EACCES, "Zugriff verweigert", str(path))
+                error.winerror = 32
+                raise error
+            return rename(path, target)
+
+        monkeypatch.setattr(Path, "rename", refused)
+
+
+def test_a_file_that_is_held_for_a_moment_does_not_end_an_update(environment, newer, monkeypatch):
+    """A virus scanner looks at the files that were just unpacked."""
+    Holding(monkeypatch, "core", times=3)
+    assert update.main(environment, [str(newer)]) == 0
+    assert (environment.root / "app" / "cli.py").read_text() == NEW
+
+
+def test_a_file_that_stays_open_brings_the_old_version_back_with_the_remedy(environment, newer, monkeypatch):
+    """An editor has a file of the program open: Windows does not move its folder."""
+    before = tree(environment.root)
+    Holding(monkeypatch, "core", times=4)
+    with pytest.raises(SetupError, match="from before is there. Close what has files in .* open"):
+        update.main(environment, [str(newer)])
+    assert tree(environment.root) == before
