@@ -81,7 +81,8 @@ unpack() {
 
 # uv writes nowhere else, reads no settings of its user's, and changes neither the path nor the shell.
 bring() {
-    env UV_NO_CONFIG=1 UV_CACHE_DIR="$work/cache" UV_PYTHON_CACHE_DIR="$work/cache" UV_TOOL_DIR="$work/tools" \
+    env UV_NO_CONFIG=1 UV_COMPILE_BYTECODE=0 UV_CACHE_DIR="$work/cache" UV_PYTHON_CACHE_DIR="$work/cache" \
+        UV_TOOL_DIR="$work/tools" \
         UV_TOOL_BIN_DIR="$work/bin" UV_PYTHON_BIN_DIR="$work/bin" UV_CREDENTIALS_DIR="$work/credentials" \
         UV_PYTHON_INSTALL_DIR="$brought" "$work/uv" python install --no-bin --managed-python '>=3.10,<3.13'
 }

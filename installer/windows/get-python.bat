@@ -7,7 +7,7 @@ if defined PYTHON exit /b 0
 
 echo TriForce Chat needs Python 3.10 to 3.13, 64-bit, and none was found.
 echo It can fetch one for itself alone: uv (16 MB) and the Python that it brings, into
-echo   %BROUGHT%
+echo   "%BROUGHT%"
 if "%TRIFORCE_FETCH_PYTHON%"=="no" goto by_hand
 if "%TRIFORCE_FETCH_PYTHON%"=="yes" goto fetch
 %SystemRoot%\System32\choice.exe /c YN /n /m "Fetch it? [Y/N] "
@@ -18,19 +18,15 @@ rem A folder of its own for each start; its programs are given short names in it
 set "WORK=%BROUGHT%\uv-%RANDOM%"
 if exist "%WORK%" echo Another start is fetching it.
 if exist "%WORK%" goto by_hand
-for /f "usebackq eol=# tokens=1-3" %%A in ("%~dp0..\uv.txt") do if "%%A"=="Windows" (
-    set "ADDRESS=%%B"
-    set "WANTED=%%C"
-)
+for /f "usebackq eol=# tokens=1-3" %%A in ("%~dp0..\uv.txt") do call :row %%A %%B %%C
 mkdir "%WORK%" || goto by_hand
 pushd "%WORK%" || goto failed
 echo Fetching uv ...
 set "CURL=%SystemRoot%\System32\curl.exe --fail --silent --show-error --location --retry 2"
 %CURL% --output uv.zip "%ADDRESS%" || goto failed
 set "FOUND="
-for /f "skip=1 delims=" %%H in ('%SystemRoot%\System32\certutil.exe -hashfile uv.zip SHA256') do (
-    if not defined FOUND set "FOUND=%%H"
-)
+set "HASH=%SystemRoot%\System32\certutil.exe -hashfile uv.zip SHA256"
+for /f "skip=1 delims=" %%H in ('%HASH%') do call :first "%%H"
 if not defined FOUND goto failed
 rem Older Windows puts spaces between the bytes.
 set "FOUND=%FOUND: =%"
@@ -40,6 +36,7 @@ if /i not "%FOUND%"=="%WANTED%" goto failed
 for /d %%D in (uv-*.data) do set "UV=%%D\scripts\uv.exe"
 echo Fetching Python ...
 set "UV_NO_CONFIG=1"
+set "UV_COMPILE_BYTECODE=0"
 set "UV_CACHE_DIR=%WORK%\cache"
 set "UV_PYTHON_CACHE_DIR=%WORK%\cache"
 set "UV_TOOL_DIR=%WORK%\tools"
@@ -47,7 +44,7 @@ set "UV_TOOL_BIN_DIR=%WORK%\bin"
 set "UV_PYTHON_BIN_DIR=%WORK%\bin"
 set "UV_CREDENTIALS_DIR=%WORK%\credentials"
 set "UV_PYTHON_INSTALL_DIR=%BROUGHT%"
-"%UV%" python install --no-bin --no-registry --managed-python ">=3.10,<3.13" || goto failed
+call :bring || call :bring_again || goto failed
 popd
 rmdir /s /q "%WORK%"
 call :find
@@ -64,8 +61,34 @@ echo.
 echo Or install Python 3.12 from https://www.python.org/downloads/windows/ and start TriForce Chat again.
 exit /b 1
 
+:row
+if not "%~1"=="Windows" exit /b 0
+set "ADDRESS=%~2"
+set "WANTED=%~3"
+exit /b 0
+
+:first
+if not defined FOUND set "FOUND=%~1"
+exit /b 0
+
+:bring
+"%UV%" python install --no-bin --no-registry --managed-python ">=3.10,<3.13" || exit /b 1
+exit /b 0
+
+:bring_again
+rem A virus scanner may hold what uv has just unpacked ("Access is denied"): once more when it has looked.
+ping -n 11 127.0.0.1 >nul
+call :bring || exit /b 1
+exit /b 0
+
 :find
-for /d %%D in ("%BROUGHT%\cpython-3.1*") do (
-    "%%~D\python.exe" -c "%FITS%" >nul 2>nul && set PYTHON="%%~D\python.exe"
-)
+if not exist "%BROUGHT%" exit /b 0
+pushd "%BROUGHT%" || exit /b 0
+for /d %%D in (cpython-3.1*) do call :try "%BROUGHT%\%%D\python.exe"
+popd
+exit /b 0
+
+:try
+%* -c "%FITS%" >nul 2>nul || exit /b 1
+set PYTHON=%*
 exit /b 0

@@ -67,7 +67,7 @@ def _in_line(code: str, following: list[str], depth: int) -> list[str]:
         found.append("longer than 110 characters, or a tab in it")
     if code.count('"') % 2:
         found.append("a quotation mark is open")
-    if re.search(r"\bset [A-Za-z_]+=", code) and not re.search(r'\bset PYTHON="', code):
+    if re.search(r"\bset [A-Za-z_]+=", code) and not re.search(r"\bset PYTHON=%\*$", code):
         found.append('set without quotation marks takes the blanks at the end of the line: set "NAME=value"')
     if "EnableDelayedExpansion" in code:
         found.append("a ! in a path is lost with delayed expansion")
