@@ -120,7 +120,9 @@ def _extract(parser: argparse.ArgumentParser) -> None:
 def _doctor(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run="app.commands:doctor")
     parser.add_argument(
-        "--measure", action="store_true", help="measure bus and disk again, whatever was measured before"
+        "--measure",
+        action="store_true",
+        help="measure bus and disk again, and try kernels again, whatever was found before",
     )
     parser.add_argument(
         "--gpu",

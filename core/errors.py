@@ -38,6 +38,10 @@ class ScannedPages(DocumentError):
     """The pages are pictures without a text layer; reading it again with `ocr=True` may find the text."""
 
 
+class DeviceLost(RuntimeError):
+    """The device has failed for good: nothing more is computed in this process."""
+
+
 class DiscreetFormatter(logging.Formatter):
     """Formats a record without the words of errors that may quote a book or a question: of an exception it
     writes the type and where it came from, and its words only where they are the system's or meant for the

@@ -25,7 +25,7 @@ from core.backend.threads import bound_spinning
 from core.build import open_session
 from core.config import Settings
 from core.documents.document import Document
-from core.errors import DiscreetFormatter, UserError, log_what_nobody_caught
+from core.errors import DeviceLost, DiscreetFormatter, UserError, log_what_nobody_caught
 from core.events import Event, Failed, Loading
 from core.text.words import translated as _
 from core.wire import CARD_LOST, from_line, pack, to_line, unpack_ask
@@ -89,9 +89,9 @@ class Worker:
         self._storing.acquire(timeout=_GIVE_WAY_S)
         os._exit(code)
 
-    def _leave_if_lost(self) -> None:
+    def _leave_if_lost(self, error: Exception) -> None:
         """What faulted on a card ends the process: all that it was asked for later would fail, too."""
-        if self._session is not None and self._session.lost:
+        if isinstance(error, DeviceLost) or (self._session is not None and self._session.lost):
             log.error("the card has failed for good: the process ends, so that another can begin")
             self._leave(CARD_LOST)
 
@@ -179,9 +179,9 @@ class Worker:
         """Store what was read, until somebody wants something."""
         try:
             self._store(should_stop=lambda: not self._todo.empty())
-        except Exception:  # nobody asked for it, so nobody is told
+        except Exception as error:  # nobody asked for it, so nobody is told
             log.exception("storing what was read failed")
-            self._leave_if_lost()
+            self._leave_if_lost(error)
         else:
             self._send(id=0, stored=True)
 
@@ -209,7 +209,7 @@ class Worker:
             )
         except Exception as error:  # the boundary of the process: the traceback is in its log
             log.exception("%s failed", message.get("do"))
-            self._leave_if_lost()
+            self._leave_if_lost(error)
             words = _("The engine made a mistake ({error}). The log has the details.")
             self._send_event(number, Failed(words.format(error=f"{type(error).__name__}: {error}")))
 

@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from core import worker  # noqa: E402
 from core.conversation.reading import ReadingStyle  # noqa: E402
-from core.errors import UserError  # noqa: E402
+from core.errors import DeviceLost, UserError  # noqa: E402
 from core.events import Loading  # noqa: E402
 
 
@@ -35,6 +35,8 @@ def open_session(settings, *, hear):
         time.sleep(600)
     if os.environ.get("SCRIPT_DIE"):
         os._exit(7)
+    if os.environ.get("SCRIPT_LOST"):
+        raise DeviceLost("a kernel on trial")
     if os.environ.get("SCRIPT_FAIL"):
         raise UserError("The model does not fit. Buy memory.")
     tokenizer, pause = CharTokenizer(), float(os.environ.get("SCRIPT_SLOW", "0"))

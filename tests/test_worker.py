@@ -171,6 +171,14 @@ def test_a_card_that_failed_for_good_ends_the_process(pipe: Pipe):
     assert pipe.process.wait(30) == CARD_LOST
 
 
+def test_a_kernel_that_kills_the_card_on_trial_is_begun_anew():
+    """The next process leaves it out; this one would only say that nothing can be loaded."""
+    pipe = Pipe(SCRIPT_LOST="1")
+    pipe.send(do="load", id=1, settings={})
+    assert not [line for line in pipe.process.stdout if b"Failed" in line]
+    assert pipe.process.wait(30) == CARD_LOST
+
+
 def test_user_error_keeps_its_words(pipe: Pipe):
     pipe.ask(2, None)
     assert pipe.answer(2).message.startswith("There is no book")

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from core.assembly.models import cpu_backend
+from core.assembly.models import cpu_backend, kernel_trials
 from core.assembly.small import ANSWER, random_config, small_answers
 from core.backend import kernels
 from core.backend.base import Backend
@@ -56,7 +56,7 @@ class Finding:
 
 def check(backend: Backend, exact: Backend, gpu: Gpu | None = None) -> Iterator[Finding]:
     """Each finding as soon as it is made. `backend` computes as answers are computed, `exact` is the same
-    device in float32. What breaks in one is its finding, and the others go on.
+    device in float32. What breaks in one is its finding, and the others go on, unless the device does not.
     """
     trials: tuple[tuple[str, Callable[[], Finding]], ...] = (
         (_("numbers"), partial(_numbers, backend, gpu)),
@@ -75,6 +75,10 @@ def check(backend: Backend, exact: Backend, gpu: Gpu | None = None) -> Iterator[
             except Exception as error:  # whatever it is, it is what was to be found out
                 first = (str(error).splitlines() or [type(error).__name__])[0]
                 yield Finding(what, False, _("It broke off: {error}").format(error=first))
+            if backend.lost():
+                said = _("It failed for good, and the rest could not be tried. Run this again.")
+                yield Finding(_("the card"), False, said)
+                return
 
 
 def devices(hardware: Hardware, settings: Settings) -> tuple[Backend, Backend, Gpu | None]:
@@ -91,7 +95,11 @@ def devices(hardware: Hardware, settings: Settings) -> tuple[Backend, Backend, G
     spare = site.vram_reserve if site.spills else None
     return (
         CudaBackend(
-            DTYPES[site.dtype], index=site.gpu.index, keep_free_bytes=spare, page_lock_bytes=site.pinnable
+            DTYPES[site.dtype],
+            index=site.gpu.index,
+            keep_free_bytes=spare,
+            page_lock_bytes=site.pinnable,
+            trials=kernel_trials,
         ),
         CudaBackend(torch.float32, index=site.gpu.index, keep_free_bytes=spare),
         site.gpu,

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import torch
 
+from core import paths
 from core.assembly.room import kv_type, slack
 from core.backend.base import Backend
 from core.backend.compiled import ATTENTION, COARSE, PRODUCTS
@@ -19,6 +20,7 @@ from core.errors import UserError
 from core.events import Progress
 from core.hardware.cpu import cpu_flags
 from core.hardware.facts import GIB
+from core.hardware.measured import Measurements, Trials
 from core.model.llama import LlamaModel
 from core.model.loader import load_draft, load_model
 from core.planning.budget import CUDA_CONTEXT_BYTES
@@ -40,12 +42,18 @@ def new_backend(plan: Plan, settings: Settings) -> Backend:
             memory_cap_bytes=cap,
             keep_free_bytes=plan.keep_free_bytes,
             page_lock_bytes=plan.page_lock_bytes,
+            trials=kernel_trials,
         )
     if plan.dtype == "float16":
         raise UserError(
             _("The CPU computes in float32 or bfloat16, not in float16. Set dtype: auto in config.yaml.")
         )
     return cpu_backend(dtypes[plan.computes], storage=dtypes[plan.dtype], threads=plan.threads)
+
+
+def kernel_trials(device: str) -> Trials:
+    """What is known of kernels that broke the program there."""
+    return Trials(Measurements(paths.data_dir()), device)
 
 
 def cpu_backend(

@@ -55,8 +55,9 @@ class CudaBackend:
     `memory_cap_bytes` bounds what this process may allocate on the device: a large card then stands for a
     smaller one. `keep_free_bytes` bounds it to what is free now but for these: where the system would rather
     move the device's memory into its own than refuse (Windows), nothing else ever says that it is full.
-    `page_lock_bytes` bounds what is page-locked; None: the system says when it is enough. Raises
-    UserError when there is no such GPU or this torch was built without CUDA.
+    `page_lock_bytes` bounds what is page-locked; None: the system says when it is enough. `trials` keeps, for
+    the device of this name, which kernels broke the program when they were tried. Raises UserError when there
+    is no such GPU or this torch was built without CUDA.
     """
 
     def __init__(
@@ -67,6 +68,7 @@ class CudaBackend:
         memory_cap_bytes: int | None = None,
         keep_free_bytes: int | None = None,
         page_lock_bytes: int | None = None,
+        trials: Callable[[str], trial.Trials] | None = None,
     ) -> None:
         # GPUs are numbered as the driver's management library numbers them
         os.environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
@@ -80,6 +82,7 @@ class CudaBackend:
         self.device = torch.device("cuda", index)
         self.dtype = self.storage = dtype
         self.name = torch.cuda.get_device_name(self.device)
+        self._trials = trials and trials(self.name)
         self.notes: tuple[str, ...] = ()
         self.refused: set[str] = set()
         self._products, self._bits_tried, self._decoder = Products({}), set[int](), None
@@ -133,13 +136,15 @@ class CudaBackend:
         """The compiled products, where they serve for all of these. Tried once for each number of bits."""
         for bits in {part.bits for part in parts} - self._bits_tried:
             self._bits_tried.add(bits)
-            found = product_trial.tried(
-                lambda bits=bits: CodeProducts(Driver.open(), self.dtype, bits, stream=self._stream),
-                bits,
-                device=self.device,
-                dtype=self.dtype,
-                seconds=self._seconds,
-            )
+            with trial.kept(self._trials, f"products with codes of {bits} bits", self.lost) as off:
+                found = product_trial.tried(
+                    lambda bits=bits: CodeProducts(Driver.open(), self.dtype, bits, stream=self._stream),
+                    bits,
+                    off=off,
+                    device=self.device,
+                    dtype=self.dtype,
+                    seconds=self._seconds,
+                )
             self._note(found.note)
             if found.kernel is None:
                 self.refused.add(PRODUCTS)
@@ -231,17 +236,19 @@ class CudaBackend:
         if (head_dim, rows) in self._compiled:
             return
         library = partial(blockwise.attend_blocks, self._library(head_dim))
-        found = trial.tried(
-            lambda: DecodeAttention(
-                Driver.open(), self.device, self.dtype, head_dim, rows=rows, stream=self._stream
-            ),
-            library if rows == self.dtype else partial(blockwise.attend_decoded, library),
-            trial.Sizes(heads, kv_heads, head_dim),
-            rows=rows,
-            device=self.device,
-            dtype=self.dtype,
-            seconds=self._seconds,
-        )
+        with trial.kept(self._trials, f"attention, heads of {head_dim}, {rows} rows", self.lost) as off:
+            found = trial.tried(
+                lambda: DecodeAttention(
+                    Driver.open(), self.device, self.dtype, head_dim, rows=rows, stream=self._stream
+                ),
+                library if rows == self.dtype else partial(blockwise.attend_decoded, library),
+                trial.Sizes(heads, kv_heads, head_dim),
+                off=off,
+                rows=rows,
+                device=self.device,
+                dtype=self.dtype,
+                seconds=self._seconds,
+            )
         self._compiled[head_dim, rows] = found.kernel
         if found.kernel is None and rows == CODES:
             self.refused.add(CODED_KV)

@@ -14,12 +14,18 @@ log = logging.getLogger(__name__)
 
 FILE = "measured.json"
 PAGE_LOCKED = "page-locked memory"  # {"bytes": so many were locked when the system refused more}
+_BROKE = 2  # times that something was begun and not ended
 CPU = "CPU"  # Backend.name of the CPU; a card's is the driver's for it
 
 
 def kernels_on(device: str) -> str:
     """By which is kept what did not serve there: {"refused": compiled kernels that failed their trial}."""
     return f"compiled kernels on {device}"
+
+
+def trials_on(device: str) -> str:
+    """By which is kept what was begun there and never ended: {"begun": {what: times}}."""
+    return f"kernel trials on {device}"
 
 
 class Measurements:
@@ -66,3 +72,36 @@ class Measurements:
             write_whole(self._path, json.dumps(values, indent=1))
         except OSError as error:
             log.warning("measurement not kept in %s: %s", self._path, error)
+
+
+class Trials:
+    """What is tried on a device, and may take the process with it.
+
+    Once begun and not ended may be an app that was closed meanwhile; twice is a program that broke off.
+    """
+
+    def __init__(self, measured: Measurements, device: str) -> None:
+        self._measured, self._key = measured, trials_on(device)
+
+    def broke(self, what: str) -> bool:
+        """Whether it is not to be tried any more."""
+        return self._begun().get(what, 0) >= _BROKE
+
+    def begin(self, what: str) -> None:
+        """Before it is tried."""
+        self._put(what, self._begun().get(what, 0) + 1)
+
+    def fail(self, what: str) -> None:
+        """When the device failed for good meanwhile."""
+        self._put(what, _BROKE)
+
+    def end(self, what: str) -> None:
+        """When it came out of it, whatever was found."""
+        self._put(what, 0)
+
+    def _begun(self) -> dict[str, int]:
+        return (self._measured.get(self._key) or {}).get("begun", {})
+
+    def _put(self, what: str, times: int) -> None:
+        begun = {**self._begun(), what: times}
+        self._measured.put(self._key, {"begun": {name: n for name, n in begun.items() if n}})

@@ -23,7 +23,7 @@ import psutil
 from core.hardware.cpu import cores, cpu_flags, cpu_name
 from core.hardware.facts import Gpu, Hardware
 from core.hardware.gpus import look_up, pinnable
-from core.hardware.measured import CPU, PAGE_LOCKED, Measurements, kernels_on
+from core.hardware.measured import CPU, PAGE_LOCKED, Measurements, kernels_on, trials_on
 from core.hardware.nvml import read_gpus
 from core.text.words import GB, duration
 from core.text.words import translated as _
@@ -54,6 +54,7 @@ def probe(data_folder: Path | None = None, *, measure: bool = True, again: bool 
         cache.forget(PAGE_LOCKED)
         for device in (CPU, *(gpu.name for gpu in gpus)):
             cache.forget(kernels_on(device))
+            cache.forget(trials_on(device))
     if cache is not None:
         gpus = tuple(replace(gpu, refused=_refused(gpu.name, cache)) for gpu in gpus)
     if cache is not None and measure:

@@ -161,6 +161,17 @@ def test_answers_that_differ_are_found():
     assert verdict(list(found.values())).startswith("Not sound: answers.")
 
 
+def test_a_card_that_fails_for_good_ends_the_check():
+    """All that is tried behind it would be called broken."""
+    one = Broken("attend_part", has_none)
+    lost = iter((False, True))  # behind the numbers, and behind attention
+    one.lost = lambda: next(lost)
+    found = list(check(one, CpuBackend()))
+    assert [finding.ok for finding in found] == [True, False, False]
+    assert found[-1].what == "the card" and "Run this again" in found[-1].said
+    assert verdict(found).startswith("Not sound: ")
+
+
 def test_what_an_old_card_gets_is_said():
     """float16 alone: some models overflow, and reading is slower."""
     old = replace(imagined_gpu("RTX 4090"), compute_capability=(7, 5))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import cycle
+from pathlib import Path
 
 import pytest
 import torch
@@ -23,6 +24,8 @@ from core.cache.full import FullKVCache
 from core.cache.offloaded import OffloadedKVCache
 from core.cache.retrieval import RetrievalKVCache
 from core.decoding.refresh import RetrievalRefresh
+from core.errors import DeviceLost
+from core.hardware.measured import Measurements, Trials, trials_on
 from tests.backend.fake_driver import Grid, Library, promise
 from tests.backend.reference import dense, material
 from tests.backend.test_cuda_graphs_without_a_gpu import Device, Stream, device  # noqa: F401 (a fixture)
@@ -283,3 +286,32 @@ def test_codes_that_the_kernel_reads_wrongly_are_decoded(card: Device, monkeypat
     rows = [as_rows(part, 64, torch.int8) for part in (k, v)]
     want, _ = dense(q, *(numbers(part, 64, DTYPE) for part in rows), 100, True)
     assert torch.allclose(backend.attend(q, *rows, length=100, causal=True).double(), want, atol=3e-2)
+
+
+def test_a_kernel_that_kills_the_card_on_trial_is_left_out_at_the_next_start(
+    card: Device, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    """An illegal address is reported by whatever comes next, for ever: the load would fail at every start."""
+
+    def faulted(_device: object = None) -> None:
+        raise torch.AcceleratorError("CUDA error: an illegal memory access was encountered")
+
+    def started(library: Library) -> CudaBackend:
+        backend = on_the_cpu(monkeypatch, library)
+        backend._trials = Trials(Measurements(tmp_path), backend.name)
+        return backend
+
+    with monkeypatch.context() as broken:
+        broken.setattr(torch.cuda, "synchronize", faulted)
+        with pytest.raises(DeviceLost):
+            started(Library(promise, refuses=["launch"])).prepare(6, 2, 64)
+    library = Library(promise)
+    backend = started(library)
+    backend.prepare(6, 2, 64)
+    assert not library.launched and "an earlier trial of it broke the program" in backend.notes[0]
+    backend.prepare(6, 2, 128)
+    assert library.launched, "only that kernel is left out"
+    Measurements(tmp_path).forget(trials_on(backend.name))
+    library.launched.clear()
+    started(library).prepare(6, 2, 64)
+    assert library.launched and not Trials(Measurements(tmp_path), backend.name).broke("any")

@@ -33,9 +33,19 @@ class Found:
 
 
 def tried(
-    make: Callable[[], CodeProducts], bits: int, *, device: torch.device, dtype: torch.dtype, seconds: Seconds
+    make: Callable[[], CodeProducts],
+    bits: int,
+    *,
+    off: str = "",
+    device: torch.device,
+    dtype: torch.dtype,
+    seconds: Seconds,
 ) -> Found:
-    """Makes the kernel for codes of so many bits and tries it. Whatever goes wrong, torch decodes."""
+    """Makes the kernel for codes of so many bits and tries it. Whatever goes wrong, torch decodes; `off`,
+    where given, is why it does without a trial.
+    """
+    if off:
+        return _torch(bits, off)
     if dtype not in DTYPES:
         none = _("there is no compiled one for {dtype}")
         return _torch(bits, none.format(dtype=str(dtype).removeprefix("torch.")))

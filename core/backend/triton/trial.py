@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 
@@ -12,6 +14,7 @@ from core.backend.definition import defined
 from core.backend.kv_rows import CODES, as_rows, numbers, row_width
 from core.backend.triton.attention import DecodeAttention, Part
 from core.backend.triton.sizes import CHUNK, DTYPES, HEAD_DIMS
+from core.errors import DeviceLost
 from core.text.words import translated as _
 
 # of shares rounded to 16 bits, for numbers around 1; sums are fp32
@@ -44,19 +47,52 @@ class Found:
     note: str
 
 
+class Trials(Protocol):
+    """Keeps what was begun and never ended, from one start to the next."""
+
+    def broke(self, what: str) -> bool: ...
+    def begin(self, what: str) -> None: ...
+    def fail(self, what: str) -> None: ...
+    def end(self, what: str) -> None: ...
+
+
+@contextmanager
+def kept(trials: Trials | None, what: str, lost: Callable[[], bool]) -> Iterator[str]:
+    """Around the trial of a kernel, which a fault may end together with the process or its device. Gives the
+    reason why the kernel is not to be tried, "" where it is. Raises DeviceLost.
+    """
+    if trials is None:
+        yield ""
+        return
+    if trials.broke(what):
+        yield _("an earlier trial of it broke the program; `launcher.py doctor --gpu --measure` tries again")
+        return
+    trials.begin(what)
+    try:
+        yield ""
+    finally:
+        failed = lost()
+        (trials.fail if failed else trials.end)(what)
+    if failed:
+        raise DeviceLost(f"the device failed while this kernel was tried: {what}")
+
+
 def tried(
     make: Callable[[], DecodeAttention],
     library: Library,
     sizes: Sizes,
     *,
+    off: str = "",
     rows: torch.dtype,
     device: torch.device,
     dtype: torch.dtype,
     seconds: Seconds,
 ) -> Found:
     """Makes the kernel for keys and values in such `rows` and tries it. Whatever goes wrong, the library's
-    serves.
+    serves; `off`, where given, is why it does without a trial.
     """
+    if off:
+        return _library(rows, off)
     if dtype not in DTYPES or sizes.head_dim not in HEAD_DIMS:
         none = _("there is no compiled one for heads of {head_dim} numbers in {dtype}")
         none = none.format(head_dim=sizes.head_dim, dtype=str(dtype).removeprefix("torch."))
