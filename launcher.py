@@ -4,7 +4,8 @@
     python3 launcher.py                 open the app in the browser
     python3 launcher.py COMMAND ...     summarize, chat, extract, doctor, plan, models, snapshots, tune,
                                         train-draft, serve, api-key, mcp, app (--help says what each does)
-    python3 launcher.py test [...]      run the tests (--slow adds the slow ones, --e2e those in a browser)
+    python3 launcher.py test [...]      run the tests that touch everything once (--all: all that run in
+                                        minutes; --slow: the slow ones, too; --e2e: those in a browser)
     python3 launcher.py repair          make the environment anew
     python3 launcher.py update FROM     take the newer version in this folder or archive, or go back
     python3 launcher.py uninstall       list what belongs to the program, ask, and remove it (--yes: do not

@@ -20,6 +20,7 @@ INTERRUPTED = 130
 LOOPBACK = "127.0.0.1,localhost"
 _OWN = ("test", "repair", "update", "uninstall", "self-test")  # what the launcher does, not the app
 _MOST_PROCESSES = 4  # of the test run: each holds torch and small models
+_TIERS = ("--all", "--rest", "--slow", "--e2e")  # --rest: what --all adds to the first tier
 
 
 def main(root: str, arguments: list[str]) -> int:
@@ -87,17 +88,28 @@ def _prepare_and_run(environment: Environment, arguments: list[str]) -> int:
 
 
 def pytest_arguments(arguments: list[str]) -> list[str]:
-    """`--slow` adds the slow tests, `--e2e` takes the browser tests alone; everything else is pytest's.
+    """Which tests pytest is to run, by the markers that tests/tiers.py explains; what is no flag of ours is
+    pytest's.
 
     Where nothing is named, the tests are shared out among processes, one for each core up to four.
     """
-    left_out = ["slow"] if "--slow" not in arguments else []
-    browser = "e2e" if "--e2e" in arguments else "not e2e"
-    expression = " and ".join([browser, *(f"not {mark}" for mark in left_out)])
-    given = [argument for argument in arguments if argument not in ("--slow", "--e2e")]
-    everything = browser == "not e2e" and all(argument.startswith("-") for argument in given)
+    flags = {argument for argument in arguments if argument in _TIERS}
+    given = [argument for argument in arguments if argument not in _TIERS]
+    named = any(not argument.startswith("-") for argument in given)
+
+    marks = ["e2e"] if "--e2e" in flags else ["not e2e"]
+    if "--slow" not in flags:
+        marks.append("not slow")
+    if not flags and not named:
+        marks.append("not wide")
+    if "--all" in flags or "--rest" in flags:
+        marks.append("not whole")
+    if "--rest" in flags:
+        marks.append("wide")
+
     processes = ["-n", str(min(_MOST_PROCESSES, os.cpu_count() or 1)), "--dist", "worksteal"]
-    return ["-m", expression, *(processes if everything else []), *given]
+    alone = named or "--e2e" in flags
+    return ["-m", " and ".join(marks), *([] if alone else processes), *given]
 
 
 def app_environ(root: Path) -> dict[str, str]:

@@ -4,9 +4,11 @@ fetched once.
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import os
 import shutil
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,6 +17,8 @@ import pytest
 from core.backend.threads import bound_spinning
 
 REPO = Path(__file__).resolve().parent.parent
+
+pytest_plugins = ("tests.tiers", "tests.closing")
 
 # before anything imports torch: its threads would wait for each other over tensors as small as those of tests
 for _name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
@@ -25,10 +29,25 @@ os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
 os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
 
 
+def pytest_collection_finish() -> None:
+    """What was imported and collected stays to the end: who looks for cycles, as closing a context does, need
+    not walk through it each time.
+    """
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _session_home(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Session-wide fixtures must not reach the developer's own data folder either."""
     os.environ["TRIFORCE_HOME"] = str(tmp_path_factory.mktemp("session-home"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _ctrl_c_is_heard() -> None:
+    """A shell's background job ignores it, and so would every process that a test starts."""
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)

@@ -4,9 +4,9 @@
 SCRIPT_SLOW: seconds per round. SCRIPT_READ: seconds per tenth of a text that is read.
 SCRIPT_ANSWER: "words=answer", the answer to a prompt that has these words.
 SCRIPT_PROMPTS: a file that gets every prompt.
-SCRIPT_NOISE: print to stdout. SCRIPT_QUOTE: fail
-with the prompt in the error. SCRIPT_SAVE: a file that gets a line for every book stored, stopped or
-forgotten; storing takes five seconds unless it gives way. SCRIPT_FULL: storing finds the disk full.
+SCRIPT_NOISE: print to stdout. SCRIPT_QUOTE: fail with the prompt in the error.
+SCRIPT_SAVE: a file that gets a line for every book stored, stopped or forgotten, with ".begun" beside it;
+storing takes SCRIPT_SAVE_S seconds unless it gives way. SCRIPT_FULL: storing finds the disk full.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def open_session(settings, *, hear):
 
     hear(Loading("Making believe", 0.5, 7.0))
     if settings.model == "endless":
-        time.sleep(600)
+        time.sleep(3600)
     if os.environ.get("SCRIPT_DIE"):
         os._exit(7)
     if os.environ.get("SCRIPT_LOST"):
@@ -93,7 +93,8 @@ def open_session(settings, *, hear):
             if os.environ.get("SCRIPT_FULL"):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             if context.book[1] and "SCRIPT_SAVE" in os.environ:
-                for _ in range(250):
+                Path(os.environ["SCRIPT_SAVE"] + ".begun").touch()
+                for _ in range(int(50 * float(os.environ["SCRIPT_SAVE_S"]))):
                     if should_stop():
                         tell("stopped")
                         return

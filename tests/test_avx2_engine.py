@@ -17,6 +17,8 @@ from core.hardware.cpu import cpu_flags
 from tests.avx2_engine import IDS
 from tests.model.test_gguf import as_stored, wide
 
+pytestmark = pytest.mark.wide
+
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> dict:

@@ -29,6 +29,7 @@ def test_the_example_streams_an_answer_and_its_figures(home_with_model: Path, tm
     )
 
 
+@pytest.mark.wide
 def test_a_load_says_how_long_it_takes_as_the_one_before_took(home_with_model: Path):
     """The wiring of it: what one process measured, the next one says from its first word on."""
     heard = []
@@ -53,6 +54,7 @@ def test_settings_reach_every_question(home_with_model: Path, monkeypatch):
 
 
 @pytest.mark.parametrize("looking", [True, False])
+@pytest.mark.wide
 def test_the_setting_says_whether_anybody_asks_where_the_model_looked(home_with_model: Path, looking: bool):
     """One condition in core/build.py is all that reads it: without that, the catalogue's heads are asked
     though they are switched off.

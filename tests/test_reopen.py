@@ -226,6 +226,7 @@ def test_rotation_has_a_fingerprint():
     assert len({model.rope.fingerprint for model in (plain, *others)}) == 3
 
 
+@pytest.mark.wide
 def test_the_command_line_opens_a_book_again_from_disk(home_with_model, tmp_path):
     """The real model in two processes: stored after the first answer, loaded before the second."""
     story = tmp_path / "ferry.txt"

@@ -30,6 +30,7 @@ from core.events import (
     Verified,
 )
 from core.wire import CARD_LOST, from_line, pack, pack_ask, to_line, unpack, unpack_ask
+from tests.app.fake_runtime import wait_until
 
 HERE = Path(__file__).resolve().parent
 
@@ -184,6 +185,7 @@ def test_user_error_keeps_its_words(pipe: Pipe):
     assert pipe.answer(2).message.startswith("There is no book")
 
 
+@pytest.mark.wide
 def test_printing_libraries_do_not_break_the_pipe():
     """One stray print on stdout and every message after it is garbage."""
     pipe = Pipe(SCRIPT_NOISE="1")
@@ -203,9 +205,7 @@ def test_stop_is_heard_while_an_answer_is_written():
         pipe.ask(2, "one")
         pipe.read()
         pipe.send(do="stop", id=2)
-        stopped = time.monotonic()
         assert pipe.answer(2).reason == "user"
-        assert time.monotonic() - stopped < 1.0
     finally:
         pipe.process.kill()
         pipe.process.wait(5)
@@ -217,12 +217,13 @@ def test_closed_pipe_ends_the_process_in_the_middle_of_an_answer():
     pipe.ask(2, "one")
     pipe.read()
     pipe.process.stdin.close()
-    assert pipe.process.wait(5) == 0
+    assert pipe.process.wait(300) == 0
 
 
 @pytest.mark.skipif(
     os.name != "posix", reason="Windows keeps a dead parent's number; there the pipe alone tells"
 )
+@pytest.mark.wide
 def test_pipe_held_open_by_a_stranger_does_not_keep_an_orphan():
     """A forked reader may hold the pipe's other end when the app is killed: the parent's number tells as
     well.
@@ -243,7 +244,7 @@ def test_pipe_held_open_by_a_stranger_does_not_keep_an_orphan():
         assert alive(pid)
         parent.send_signal(signal.SIGKILL)
         parent.wait(5)
-        assert gone(pid, within_s=6)
+        assert gone(pid, within_s=300)
     finally:
         parent.kill()
         os.close(held_open)
@@ -273,16 +274,23 @@ def gone(pid: int, *, within_s: float) -> bool:
 
 @pytest.fixture
 def storing(tmp_path: Path) -> Iterator[tuple[Pipe, Path]]:
-    """A worker that has read a book and is storing it, and the file in which it says so."""
-    told = tmp_path / "told"
+    """A worker that has read a book and is storing it for an hour, and the file in which it says so."""
+    with stored_in(tmp_path / "told", seconds=3600) as pipe:
+        wait_until((tmp_path / "told.begun").exists)
+        yield pipe, tmp_path / "told"
+
+
+@contextlib.contextmanager
+def stored_in(told: Path, *, seconds: float) -> Iterator[Pipe]:
+    """A worker that has read a book, which takes so long to store."""
     told.write_text("")
-    pipe = Pipe(SCRIPT_SAVE=str(told))
+    pipe = Pipe(SCRIPT_SAVE=str(told), SCRIPT_SAVE_S=str(seconds))
     try:
         pipe.load()
         pipe.send(do="book", book_id="B", book=BOOK.to_json())
         pipe.ask(2, "one", BOOK)
         pipe.answer(2)
-        yield pipe, told
+        yield pipe
     finally:
         pipe.process.kill()
         pipe.process.wait(5)
@@ -291,36 +299,35 @@ def storing(tmp_path: Path) -> Iterator[tuple[Pipe, Path]]:
 def test_storing_gives_way_to_a_question(storing: tuple[Pipe, Path]):
     """The answer is complete before the book is stored, and the next one does not wait for it."""
     pipe, told = storing
-    time.sleep(0.3)
-    asked = time.monotonic()
     pipe.ask(3, "two")
     pipe.answer(3)
-    assert time.monotonic() - asked < 2  # storing takes five seconds
     assert told.read_text() == "stopped\n"
 
 
-def test_whoever_is_about_to_close_can_wait_for_it(storing: tuple[Pipe, Path]):
-    pipe, told = storing
-    pipe.send(do="save", id=3)
-    pipe.saved(3)
+@pytest.mark.wide
+def test_whoever_is_about_to_close_can_wait_for_it(tmp_path: Path):
+    told = tmp_path / "told"
+    with stored_in(told, seconds=0.5) as pipe:
+        pipe.send(do="save", id=3)
+        pipe.saved(3)
     assert told.read_text().splitlines()[-1] == "saved"
 
 
+@pytest.mark.wide
 def test_an_app_that_goes_away_leaves_nothing_half_written(storing: tuple[Pipe, Path]):
     """A closed pipe ends the process, but not between two layers of a block: storing gives way and cleans up
     first.
     """
     pipe, told = storing
-    time.sleep(0.3)
     pipe.process.stdin.close()
-    assert pipe.process.wait(3) == 0
+    assert pipe.process.wait(300) == 0
     assert told.read_text() == "stopped\n"
 
 
+@pytest.mark.wide
 def test_a_forgotten_book_is_not_stored_afterwards(storing: tuple[Pipe, Path]):
     """The order of what happens on the thread that stores: give way, forget, nothing more."""
     pipe, told = storing
-    time.sleep(0.2)
     pipe.send(do="forget_book", book_id="B")
     pipe.send(do="save", id=3)
     pipe.saved(3)
@@ -347,6 +354,7 @@ print(len(gc.get_objects()))
 """
 
 
+@pytest.mark.wide
 def test_what_answers_leave_in_cycles_goes_soon():
     """It waited until it was a quarter of all there is: the process grew for a hundred turns."""
     done = subprocess.run(

@@ -16,4 +16,4 @@ def ask(text: str = "Who keeps the lamp?") -> list[dict]:
 def post(address: str, key: str, body: object, **headers: str) -> httpx.Response:
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
     sent = {"Authorization": f"Bearer {key}", **headers}
-    return httpx.post(f"{address}/chat/completions", content=data, headers=sent, timeout=20)
+    return httpx.post(f"{address}/chat/completions", content=data, headers=sent, timeout=300)

@@ -20,6 +20,8 @@ from tests.app.served import served
 from tests.app.test_api_refused import BAD
 from tests.app.test_runtime import SCRIPT
 
+pytestmark = pytest.mark.wide
+
 
 @pytest.fixture
 def engine(monkeypatch) -> Runtime:
@@ -62,7 +64,7 @@ def test_a_request_that_cannot_be_answered_is_refused_and_not_tried_again(desk, 
     """A client tries again what a server could not do: a text too long for the context cost it a minute."""
     key = ApiKey(tmp_path / "api.key").renew()
     with served(Api(desk, ApiKey(tmp_path / "api.key")).routes()) as at:
-        client = openai.OpenAI(base_url=f"http://127.0.0.1:{at.port}/v1", api_key=key, timeout=20)
+        client = openai.OpenAI(base_url=f"http://127.0.0.1:{at.port}/v1", api_key=key, timeout=300)
         with pytest.raises(openai.BadRequestError, match="does not fit"):
             client.chat.completions.create(
                 model="fake", messages=[{"role": "user", "content": "long " * 2000}]
@@ -86,7 +88,7 @@ def test_a_book_sent_as_text_is_not_read_again_after_a_restart(make_desk, home_w
         assert engine.wait_ready(120)
         desk = make_desk(engine)
         with served(Api(desk, ApiKey(tmp_path / "api.key")).routes()) as at:
-            client = openai.OpenAI(base_url=f"http://127.0.0.1:{at.port}/v1", api_key=key, timeout=120)
+            client = openai.OpenAI(base_url=f"http://127.0.0.1:{at.port}/v1", api_key=key, timeout=300)
             model = next(iter(client.models.list())).id
             messages = [{"role": "system", "content": text}, *before, {"role": "user", "content": question}]
             made = client.chat.completions.create(model=model, messages=messages, temperature=0, seed=1)

@@ -156,7 +156,9 @@ def test_a_session_of_the_official_client(desk, home, engine, book):
 
 
 @pytest.mark.timeout(1200)
-@pytest.mark.parametrize("of_its_time", [1 / 20, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "of_its_time", [pytest.param(1 / 20, marks=pytest.mark.wide), pytest.param(1, marks=pytest.mark.slow)]
+)
 def test_ten_minutes_of_reading_through_a_client_that_gives_up_after_sixty_seconds(
     desk, home, engine, of_its_time
 ):

@@ -46,10 +46,13 @@ def made(source):
 class Reader:
     """A browser: reads the stream in a loop of its own, until it ends or is left."""
 
-    def __init__(self, stream: Callable[[], AsyncIterator[str]], *, pause_s: float = 0.0) -> None:
+    def __init__(
+        self, stream: Callable[[], AsyncIterator[str]], *, asleep: threading.Event | None = None
+    ) -> None:
+        """`asleep`: behind its first message it sleeps until this is set."""
         self.messages: list[dict[str, list]] = []
         self.comments = 0
-        self.pause_s = pause_s
+        self._asleep = asleep
         self._thread = threading.Thread(target=lambda: asyncio.run(self._read(stream)), daemon=True)
         self._thread.start()
 
@@ -62,7 +65,8 @@ class Reader:
             self.comments += text.startswith(":")
             if text.startswith("data: "):
                 self.messages.append(json.loads(text.removeprefix("data: "))["regions"])
-            await asyncio.sleep(self.pause_s)
+            if self._asleep is not None and self.messages:
+                await asyncio.to_thread(self._asleep.wait)
 
 
 def test_a_listener_gets_everything_and_then_what_changed(made, source):
@@ -108,18 +112,16 @@ def test_many_changes_are_few_updates_and_the_newest_wins(made, source):
 
 def test_a_slow_reader_skips_states_and_holds_up_nobody(made, source):
     """A tab that sleeps must not stop the answer, nor be sent an hour of it when it wakes."""
-    slow, quick = Reader(made.stream, pause_s=0.5), Reader(made.stream)
-    wait_until(lambda: quick.messages and made.listening == 2)
-    longest = 0.0
-    for number in range(40):
+    slow, quick = Reader(made.stream, asleep=(asleep := threading.Event())), Reader(made.stream)
+    wait_until(lambda: slow.messages and quick.messages and made.listening == 2)
+    for number in range(10):
         source.regions = {"turns": ("a",), "panel": (str(number),)}
-        began = time.monotonic()
         made.changed()
-        longest = max(longest, time.monotonic() - began)
-        time.sleep(0.02)
-    wait_until(lambda: quick.messages[-1] == {"panel": [0, "39"]})
-    wait_until(lambda: slow.messages and slow.messages[-1].get("panel") == [0, "39"])
-    assert len(slow.messages) < len(quick.messages) and longest < 0.1
+        wait_until(lambda number=number: quick.messages[-1].get("panel") == [0, str(number)])
+    assert len(slow.messages) == 1
+    asleep.set()
+    wait_until(lambda: slow.messages[-1].get("panel") == [0, "9"])
+    assert len(slow.messages) == 2 < len(quick.messages)
 
 
 def test_what_shows_with_time_is_rendered_without_a_change(made, source):

@@ -350,7 +350,7 @@ def test_ctrl_c_keeps_the_answer_so_far(book: Path, tmp_path: Path):
         while not out.stat().st_size and process.poll() is None:
             time.sleep(0.05)
         process.send_signal(signal.SIGINT)
-        _, error = process.communicate(timeout=30)
+        _, error = process.communicate(timeout=300)
     assert process.returncode == 130, error
     assert json.loads(out.read_text(encoding="utf-8").splitlines()[-1])["finish_reason"] == "user"
     assert "Traceback" not in error

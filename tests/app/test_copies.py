@@ -57,7 +57,7 @@ def test_a_named_folder_is_remembered_searched_below_and_forgotten(desk, file):
     dispatch(desk, {"act": "look-into", "file": folder})
     assert "Search below this folder" in model_files_html(desk.used.choosing)
     dispatch(desk, {"act": "search-below", "file": folder})
-    wait_until(lambda: desk.used.choosing.found is not None, 20)
+    wait_until(lambda: desk.used.choosing.found is not None)
     html = model_files_html(desk.used.choosing)
     assert f'data-act="use-file" data-file="{file}"' in html and "Search again" in html
     assert own_files.named_folders() == [Path(folder)]
@@ -72,7 +72,7 @@ def test_named_folders_are_searched_with_other_programs(desk, file, tmp_path, mo
     monkeypatch.setattr(Path, "home", lambda: tmp_path / "nobody")
     own_files.name_folder(file.parents[1])
     dispatch(desk, {"act": "look-elsewhere"})
-    wait_until(lambda: desk.used.choosing.found is not None, 20)
+    wait_until(lambda: desk.used.choosing.found is not None)
     assert str(file) in {str(one.path) for one in desk.used.choosing.found}
 
 
@@ -129,7 +129,7 @@ def test_a_copy_is_a_model_that_can_be_used_and_deleted(desk, file, home):
     desk.models.show = lambda fetching: (seen.append(fetching), show(fetching))
     asyncio.run(desk.used.take("mine-Q8_0.gguf", file.stat().st_size, pieces(file.read_bytes())))
     copy = (home / "models" / "mine-Q8_0" / "mine-Q8_0.gguf").resolve()
-    wait_until(lambda: desk.engine.model_name == str(copy), 30)
+    wait_until(lambda: desk.engine.model_name == str(copy))
     assert copy.read_bytes() == file.read_bytes()
     assert seen[0].state == "copying" and seen[-1] is None
     assert any(one and one.fraction == 1.0 for one in seen)
@@ -220,7 +220,7 @@ def test_a_model_is_moved_from_the_list(desk, downloaded, tmp_path):
     html = model_files_html(desk.used.choosing)
     assert "Move it here" in html and "use-file" not in html and "search-below" not in html
     dispatch(desk, {"act": "move-here", "file": str(tmp_path)})
-    wait_until(lambda: desk.notice and "lies in" in desk.notice.text, 30)
+    wait_until(lambda: desk.notice and "lies in" in desk.notice.text)
     assert (tmp_path / SMALL.name / SMALL.file).exists() and not (downloaded / SMALL.file).exists()
     assert next(one for one in desk.models.list if one.name == SMALL.name).here
     assert desk.models.fetching is None and desk.used.choosing is None
@@ -236,7 +236,7 @@ def test_a_model_in_use_stays(desk, downloaded, tmp_path):
 def test_what_prevents_a_move_is_said(desk, downloaded, tmp_path):
     dispatch(desk, {"act": "place-for", "name": SMALL.name})
     dispatch(desk, {"act": "move-here", "file": str(tmp_path / "nowhere")})
-    wait_until(lambda: desk.notice and "no folder" in desk.notice.text, 30)
+    wait_until(lambda: desk.notice and "no folder" in desk.notice.text)
     assert (downloaded / SMALL.file).exists() and desk.models.fetching is None
 
 

@@ -82,7 +82,7 @@ def test_an_answer_that_cannot_be_stored_is_shown_and_stored_later(opened):
     desk.ask("Who?", Ask())
     full(desk.history)
     engine.pace = 1e-6
-    wait_until(lambda: not desk.busy, 30)
+    wait_until(lambda: not desk.busy)
     assert "not stored yet" in desk.notice.text and "disk is full" in desk.notice.text
     assert desk.turns[-1].text == engine.answer and desk.turns[-1].state == "finished"
     assert "told" in "".join(Page(desk).render()["turns"])

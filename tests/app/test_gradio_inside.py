@@ -10,6 +10,8 @@ import pytest
 
 from app import gradio_inside
 
+pytestmark = pytest.mark.wide
+
 REPO = Path(__file__).resolve().parent.parent.parent
 SCRIPT = """
 import sys

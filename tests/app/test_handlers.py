@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 
 from core.ask import Ask
 
@@ -20,11 +19,10 @@ def test_what_was_read_is_stored_before_the_engine_ends(make_desk, engine):
 
 def test_whoever_has_no_time_does_not_wait_for_it(make_desk, engine):
     desk = make_desk(engine)
-    engine.save_s = 20.0
+    engine.save_s = 3600.0
     threading.Timer(0.2, desk.hurry).start()
-    started = time.monotonic()
     desk.close()
-    assert time.monotonic() - started < 5 and engine.closed and not engine.saved
+    assert engine.closed and not engine.saved
 
 
 def test_books_and_conversations_cannot_change_under_a_running_answer(opened, book):

@@ -65,6 +65,7 @@ def asked(engine: Runtime, question: str) -> Finished | Failed:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a mapped file cannot be shortened there")
+@pytest.mark.wide
 def test_a_mapped_file_that_shrinks_costs_one_answer_and_is_named(checkpoint, start):
     weights = checkpoint / "model.safetensors"
     whole, engine = weights.read_bytes(), start(checkpoint)
@@ -72,7 +73,7 @@ def test_a_mapped_file_that_shrinks_costs_one_answer_and_is_named(checkpoint, st
     os.truncate(weights, 100)
     lost = asked(engine, "he the")
     assert isinstance(lost, Failed) and str(weights) in lost.message and "this answer is lost" in lost.message
-    wait_until(lambda: engine.state == "failed", 60)
+    wait_until(lambda: engine.state == "failed")
     assert str(weights) in engine.error and "cut short" in engine.error
     weights.write_bytes(whole)
     engine.start()
@@ -93,7 +94,7 @@ def test_a_gguf_is_held_open_only_while_it_is_loaded(gguf, start):
     gguf.unlink()
     assert isinstance(asked(engine, "he the"), Finished)
     engine.use(str(gguf))  # at the next load it is looked at again
-    wait_until(lambda: engine.state == "failed", 60)
+    wait_until(lambda: engine.state == "failed")
     assert str(gguf) in engine.error and "is gone" in engine.error
 
 
@@ -101,7 +102,7 @@ def test_a_file_that_was_changed_since_is_checked_at_the_next_load(gguf, start):
     engine = start(gguf)
     os.truncate(gguf, gguf.stat().st_size - 64)
     engine.use(str(gguf))
-    wait_until(lambda: engine.state == "failed", 60)
+    wait_until(lambda: engine.state == "failed")
     assert str(gguf) in engine.error and "damaged or cut short" in engine.error
 
 

@@ -104,7 +104,7 @@ def test_nothing_is_fetched_before_somebody_says_yes(desk, hub: Hub):
 
 def test_a_downloaded_model_is_deleted_but_not_the_one_in_use(desk, hub: Hub):
     desk.models.fetch(SMALL)
-    wait_until(lambda: desk.engine.model_name == SMALL and desk.engine.state == "ready", 60)
+    wait_until(lambda: desk.engine.model_name == SMALL and desk.engine.state == "ready")
     taken = next(model.disk_bytes for model in desk.models.list if model.name == SMALL)
     assert taken > 3_000_000 and "on disk" in models_html(desk.models.list, current=SMALL)
     desk.used.delete(SMALL)
@@ -130,7 +130,7 @@ def test_only_downloads_are_deleted(desk, name):
 def test_what_arrived_of_a_paused_download_can_be_discarded(desk, hub: Hub):
     hub.pace_s = 0.05
     desk.models.fetch(SMALL)
-    wait_until(lambda: (desk.models.fetching.fraction or 0) > 0.2, 60)
+    wait_until(lambda: (desk.models.fetching.fraction or 0) > 0.2)
     desk.models.pause()
     assert "Discard" in fetching_html(desk.models.fetching)
     wait_until(lambda: kept_bytes(SMALL) > 0)
@@ -155,7 +155,7 @@ def test_a_download_says_how_fast_it_is_and_how_long_it_takes():
 def test_a_downloaded_model_is_switched_to_and_stays_chosen(desk, hub: Hub):
     """The way of a new user with a GPU: click, wait, ask."""
     desk.models.fetch(SMALL)
-    wait_until(lambda: desk.engine.model_name == SMALL, 60)
+    wait_until(lambda: desk.engine.model_name == SMALL)
     assert desk.models.fetching is None and "is being loaded" in desk.notice.text
     assert next(model for model in desk.models.list if model.name == SMALL).here
     assert remembered(Settings()).model == SMALL
@@ -168,21 +168,21 @@ def test_a_downloaded_model_is_switched_to_and_stays_chosen(desk, hub: Hub):
 def test_a_download_is_paused_and_goes_on(desk, hub: Hub):
     hub.pace_s = 0.05
     desk.models.fetch(SMALL)
-    wait_until(lambda: (desk.models.fetching.fraction or 0) > 0.2, 60)
+    wait_until(lambda: (desk.models.fetching.fraction or 0) > 0.2)
     desk.models.fetch("Qwen2.5-3B-Instruct")  # one at a time
     assert desk.models.fetching.name == SMALL
     desk.models.pause()
     assert desk.models.fetching.state == "paused" and "Go on" in fetching_html(desk.models.fetching)
     hub.pace_s = 0.0
     desk.models.fetch(SMALL)
-    wait_until(lambda: desk.engine.model_name == SMALL, 60)
+    wait_until(lambda: desk.engine.model_name == SMALL)
 
 
 def test_an_answer_is_not_interrupted_by_a_model_that_arrives(desk, hub: Hub):
     desk.engine.pace = 0.2
     desk.ask("Who?", Ask())
     desk.models.fetch(SMALL)
-    wait_until(lambda: desk.notice and "choose it in the list" in desk.notice.text, 60)
+    wait_until(lambda: desk.notice and "choose it in the list" in desk.notice.text)
     assert desk.busy and desk.engine.model_name == EMBEDDED
     desk.used.use(SMALL)
     assert "Stop it first" in desk.notice.text
@@ -192,7 +192,7 @@ def test_an_answer_is_not_interrupted_by_a_model_that_arrives(desk, hub: Hub):
 def test_a_refusal_is_shown_and_can_be_tried_again(desk, hub: Hub):
     hub.status, hub.error_code = 401, "GatedRepo"
     desk.models.fetch("Llama-3.1-8B-Instruct")
-    wait_until(lambda: desk.models.fetching.state == "failed", 60)
+    wait_until(lambda: desk.models.fetching.state == "failed")
     assert "huggingface.co/meta-llama/Llama-3.1-8B-Instruct" in fetching_html(desk.models.fetching)
 
 
@@ -207,7 +207,7 @@ def test_a_download_that_dies_says_so(home, desk):
 def test_closing_the_app_ends_the_download(desk, hub: Hub):
     hub.pace_s = 0.05
     desk.models.fetch(SMALL)
-    wait_until(lambda: (desk.models.fetching.fraction or 0) > 0.2, 60)
+    wait_until(lambda: (desk.models.fetching.fraction or 0) > 0.2)
     process = desk.models._process
     desk.close()
     assert process.poll() is not None
@@ -265,7 +265,7 @@ def own(tmp_path: Path) -> Path:
 
 def test_a_file_is_used_where_it_lies_and_stays_in_the_list(desk, own):
     desk.used.file(str(own))
-    wait_until(lambda: desk.engine.model_name == str(own), 30)
+    wait_until(lambda: desk.engine.model_name == str(own))
     found = next(model for model in desk.models.list if model.path)
     assert (found.name, found.id, found.here, found.disk_bytes) == ("mine-Q8_0", str(own), True, 0)
     assert remembered(Settings()).model == str(own)
@@ -284,7 +284,7 @@ def test_a_file_that_cannot_run_says_why(desk, own, tmp_path):
     (tmp_path / "bad.gguf").write_bytes(b"GGUF" + b"\xff" * 64)
     for path, words in ((tmp_path / "bad.gguf", "version"), (tmp_path / "gone.gguf", "no GGUF file")):
         desk.used.file(str(path))
-        wait_until(lambda words=words: desk.notice and words in desk.notice.text, 30)
+        wait_until(lambda words=words: desk.notice and words in desk.notice.text)
     assert own_files() == [] and desk.engine.model_name != str(own)
 
 
@@ -318,7 +318,7 @@ def test_what_other_programs_keep_is_shown_after_a_yes(desk, own, monkeypatch):
     assert 'data-act="look-elsewhere"\n data-confirm="Look for models in' in before
     assert "mine-Q8_0" not in before
     desk.used.look_elsewhere()
-    wait_until(lambda: desk.used.choosing.found is not None, 30)
+    wait_until(lambda: desk.used.choosing.found is not None)
     html = model_files_html(desk.used.choosing)
     assert "mine-Q8_0" in html and "llama.cpp" in html and f'data-file="{own}"' in html
     assert desk.engine.model_name == EMBEDDED or "mine" not in desk.engine.model_name

@@ -92,6 +92,7 @@ def titles(home: Path) -> set[str]:
     return {json.loads(one.read_text())["title"] for one in found}
 
 
+@pytest.mark.wide
 def test_a_second_start_with_a_file_hands_it_to_the_first(home, tmp_path):
     """Real processes: the path is the second one's, relative to where it was started."""
     folder = tmp_path / "Bücher 书"
@@ -101,12 +102,12 @@ def test_a_second_start_with_a_file_hands_it_to_the_first(home, tmp_path):
     first = start(home, folder, "first.txt")
     try:
         threading.Thread(target=first.stdout.read, daemon=True).start()
-        wait_until(lambda: Instance(home / "run").running(), timeout_s=60)
-        wait_until(lambda: len(titles(home)) == 1, timeout_s=30)
+        wait_until(lambda: Instance(home / "run").running())
+        wait_until(lambda: len(titles(home)) == 1)
         second = start(home, folder, "second.txt", "third.txt", "absent.txt")
         said, _nothing = second.communicate(timeout=60)
         assert second.returncode == 0 and "already" in said
-        wait_until(lambda: len(titles(home)) == 3, timeout_s=30)
+        wait_until(lambda: len(titles(home)) == 3)
         assert first.poll() is None
     finally:
         first.terminate()

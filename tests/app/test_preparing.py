@@ -40,6 +40,7 @@ def asked(runtime: Runtime, history: History, changed: Callable[[Job], None]) ->
     return job
 
 
+@pytest.mark.wide
 def test_memory_that_is_made_ready_is_seen_on_the_page_and_can_be_called_off(
     runtime: Runtime, tmp_path: Path
 ):
@@ -56,7 +57,7 @@ def test_memory_that_is_made_ready_is_seen_on_the_page_and_can_be_called_off(
                 job.stop()
 
     job = asked(runtime, history, look)
-    wait_until(lambda: not job.snapshot.running, 60)
+    wait_until(lambda: not job.snapshot.running)
     assert job.snapshot.finished.reason == "user" and job.snapshot.text == ""
     begun, html = seen[0]
     assert 0 < begun.done_bytes < begun.total_bytes
@@ -67,13 +68,13 @@ def test_memory_that_is_made_ready_is_seen_on_the_page_and_can_be_called_off(
     known = seen[-1][0].done_bytes
     seen.clear()
     job = asked(runtime, history, look)
-    wait_until(lambda: not job.snapshot.running, 60)
+    wait_until(lambda: not job.snapshot.running)
     assert isinstance(job.snapshot.finished, Finished) and job.snapshot.finished.stats.new_tokens == 4
     counted = [one.done_bytes for one, _ in seen]
     assert counted[0] > known and counted == sorted(counted) and counted[-1] == begun.total_bytes
     seen.clear()
     job = asked(runtime, history, look)
-    wait_until(lambda: not job.snapshot.running, 60)
+    wait_until(lambda: not job.snapshot.running)
     assert not seen and job.snapshot.finished.stats.new_tokens == 4
 
 

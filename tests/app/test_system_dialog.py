@@ -56,7 +56,7 @@ def test_a_file_chosen_there_is_used(make_desk, engine, home, tmp_path, monkeypa
     dispatch(desk, {"act": "look-into", "file": ""})
     assert 'data-act="open-dialog"' in model_files_html(desk.used.choosing)
     dispatch(desk, {"act": "open-dialog"})
-    wait_until(lambda: desk.engine.model_name == str(file), 30)
+    wait_until(lambda: desk.engine.model_name == str(file))
     monkeypatch.setattr(models_used, "dialog_command", lambda: None)
     dispatch(desk, {"act": "look-into", "file": str(Path.home())})
     assert "open-dialog" not in model_files_html(desk.used.choosing)

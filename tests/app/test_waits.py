@@ -199,7 +199,7 @@ def test_a_file_that_is_read_slowly_says_how_long(make_desk, engine, book, tmp_p
         time.sleep(0.02)
         progress("Reading pages", 0.5)
         told.set()
-        go.wait(10)
+        go.wait()
         return book
 
     desk = make_desk(engine, read=read)
@@ -321,12 +321,11 @@ def test_what_was_said_is_retold_with_its_time(opened):
 def test_quitting_waits_for_what_is_stored_until_the_person_has_waited_enough(desk, engine):
     """Its page says how long that takes at most, and has a button for it."""
     assert f'data-s="{SAVE_WAIT_S:.0f}"' in render("goodbye.html") and "End now" in render("goodbye.html")
-    engine.save_s = 60.0
+    engine.save_s = 3600.0
     ending = threading.Thread(target=desk.close, daemon=True)
-    began = time.monotonic()
     ending.start()
     time.sleep(0.3)
     assert ending.is_alive()
     desk.hurry()
-    ending.join(10)
-    assert not ending.is_alive() and time.monotonic() - began < 15 and engine.closed and not engine.saved
+    ending.join()
+    assert engine.closed and not engine.saved

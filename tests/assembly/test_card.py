@@ -55,6 +55,7 @@ def test_without_a_card_the_kernels_are_tried_that_answer(monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.wide
 def test_a_cache_is_measured_against_its_plan(dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch):
     """The lines that the planner adds up are what the cache makes; a card that holds more is said."""
     made = findings(CpuBackend(dtype), CpuBackend())["memory"].figures
@@ -147,6 +148,7 @@ def test_which_kernel_serves_short_passes_is_said():
         ("recordings", "capture", lambda run: lambda: run() * 0),
     ],
 )
+@pytest.mark.wide
 def test_what_is_broken_is_found(what: str, verb: str, other: Callable[..., object]):
     """In words, and the other trials go on."""
     found = findings(Broken(verb, other))
@@ -172,6 +174,7 @@ def test_a_card_that_fails_for_good_ends_the_check():
     assert verdict(found).startswith("Not sound: ")
 
 
+@pytest.mark.wide
 def test_what_an_old_card_gets_is_said():
     """float16 alone: some models overflow, and reading is slower."""
     old = replace(imagined_gpu("RTX 4090"), compute_capability=(7, 5))

@@ -112,8 +112,10 @@ class Races(TorchDispatchMode):
             ordered = old.who is new.who or new.who.knows(old.who, old.step)
             if (new.write or old.write) and not ordered and old.meets(new.ranges):
                 self._report(old, new)
-            # what is overwritten in order needs no watching any more
-            if not (new.write and ordered and old.within(new.ranges)):
+            # what is overwritten in order, or read again by the same, needs no watching any more: whoever
+            # does not know of the earlier one does not know of this
+            passed = (new.write and ordered) or (old.who is new.who and not old.write)
+            if not (passed and old.within(new.ranges)):
                 kept.append(old)
         self._seen[key] = [*kept, new]
 

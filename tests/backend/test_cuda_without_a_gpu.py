@@ -32,6 +32,7 @@ from tests.backend import fake_cuda
 from tests.backend.fake_cuda import GIB, FakeCuda
 from tests.planning.imagined import planned
 from tests.test_engine import GREEDY, PROMPT, run
+from tests.tiers import first
 from tests.tiny import engine, oracle, ours
 
 
@@ -181,6 +182,7 @@ def test_cards_are_numbered_as_the_management_library_does(cuda: FakeCuda, monke
 
 
 @pytest.mark.parametrize(("system", "looks"), [("nt", 2), ("posix", 0)])
+@pytest.mark.wide
 def test_on_windows_somebody_looks_after_each_copy(
     cuda: FakeCuda, monkeypatch: pytest.MonkeyPatch, system: str, looks: int
 ):
@@ -252,7 +254,7 @@ def test_a_fault_that_stays_is_told_from_one_that_passes(
     assert not backend.lost()
 
 
-@pytest.mark.parametrize("error", FULL, ids=lambda error: str(error)[:40])
+@pytest.mark.parametrize("error", first(FULL), ids=lambda error: str(error)[:40])
 def test_every_way_of_saying_that_the_device_is_full(cuda: FakeCuda, error: Exception):
     """The allocator, the driver and the libraries each have their own; the plan gives way to all of them, and
     the answer is the same.
@@ -280,6 +282,7 @@ def test_every_way_of_saying_that_the_device_is_full(cuda: FakeCuda, error: Exce
 @pytest.mark.parametrize(
     "error", [RuntimeError("CUDA error: an illegal memory access was encountered"), ValueError("x")]
 )
+@pytest.mark.wide
 def test_another_error_is_not_taken_for_a_full_device(cuda: FakeCuda, error: Exception):
     """Planning anew would repeat the mistake."""
     assert not cuda.backend().out_of_memory(error)

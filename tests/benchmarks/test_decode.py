@@ -25,6 +25,8 @@ from core.engine import Engine
 from tests.recording import RecordingBackend
 from tests.tiny import PLAN, VOCAB, engine, oracle, ours
 
+pytestmark = pytest.mark.wide
+
 IDS = [int(token) for token in torch.randint(0, VOCAB, (300,), generator=torch.Generator().manual_seed(5))]
 LEVELS_OF = {
     PLAIN: {"full"},

@@ -24,6 +24,8 @@ from core.planning.planner import plan as make_plan
 from tests.backend.fake_cuda import GIB, FakeCuda
 from tests.planning.imagined import planned
 
+pytestmark = pytest.mark.wide
+
 
 def run(folder: Path, *more: str) -> int:
     return gpu.main(

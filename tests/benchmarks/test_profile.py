@@ -16,6 +16,8 @@ from benchmarks.decode import MODES, Bench
 from benchmarks.levels import Measured
 from tests.tiny import PLAN, VOCAB, engine, oracle, ours
 
+pytestmark = pytest.mark.wide
+
 IDS = [int(token) for token in torch.randint(0, VOCAB, (200,), generator=torch.Generator().manual_seed(5))]
 
 

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.wide
+
 FOLDER = Path(__file__).resolve().parents[2] / "benchmarks"
 PROGRAMS = [
     path for path in sorted(FOLDER.glob("*.py")) if "\nif __name__ ==" in path.read_text(encoding="utf-8")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from pathlib import Path
 
 import pytest
@@ -126,13 +125,12 @@ def test_what_is_no_file_is_said_to_be_that(name: str, said: str, read_it, tmp_p
 def test_a_pipe_and_a_device_are_refused_at_once(tmp_path: Path):
     """They were waited for until the limit of two minutes."""
     os.mkfifo(tmp_path / "pipe.txt")
-    started = time.monotonic()
     for path in (tmp_path / "pipe.txt", Path("/dev/zero"), Path("/dev/stdin")):
         with pytest.raises(DocumentError, match=r"pipe or a device|no file|empty"):
-            read_safely(path)
-    assert time.monotonic() - started < 5
+            read_safely(path, limits=Limits(time_s=3600))
 
 
+@pytest.mark.wide
 def test_a_giant_text_is_refused_by_its_size(tmp_path: Path):
     """Reading one of 300 MB took 2 GB of memory before it was refused."""
     path = tmp_path / "giant.txt"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -23,17 +22,16 @@ if os.environ.get("TRIFORCE_LET_GO"):
     let_go()
 print("after", flush=True)
 open(mark, "w").write(str(os.getpid()))
-time.sleep(60)
+time.sleep(3600)
 """
 
 
 @POSIX
 def test_the_app_goes_on_when_its_window_has_gone(tmp_path, capsys):
-    mark, began = tmp_path / "pid", time.monotonic()
+    mark = tmp_path / "pid"
     root = str(Path(__file__).resolve().parents[2])
     command = [sys.executable, "-c", APP, str(mark)]
     assert detached.run(command, environ={**os.environ, "PYTHONPATH": root}) == 0
-    assert time.monotonic() - began < 30
     wait_until(lambda: mark.exists() and mark.read_text())
     pid = int(mark.read_text())
     try:
@@ -52,11 +50,9 @@ def test_a_start_that_fails_is_seen_and_its_status_kept(capsys):
 
 def test_a_second_start_that_hands_over_does_not_wait_for_the_browser_it_opened(tmp_path):
     """The browser inherits the pipe and keeps it open."""
-    browser = "[sys.executable, '-c', 'import time; time.sleep(20)']"
+    browser = "[sys.executable, '-c', 'import time; time.sleep(3600)']"
     sleeper = f"import subprocess, sys; subprocess.Popen({browser})"
-    began = time.monotonic()
     assert detached.run([sys.executable, "-c", sleeper], environ=dict(os.environ)) == 0
-    assert time.monotonic() - began < 15
 
 
 @pytest.mark.parametrize(

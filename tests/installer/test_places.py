@@ -139,6 +139,7 @@ def test_a_start_in_a_read_only_folder_sets_up_elsewhere(root: Path, tmp_path):
 
 
 @as_root
+@pytest.mark.wide
 def test_a_disk_that_fills_up_while_the_environment_is_made_is_named_and_the_next_start_goes_on(root: Path):
     """For real: 8 MB take an environment without pip. Python is not to blame, and no torn pip stays."""
     code = IN_THE_FOLDER + (

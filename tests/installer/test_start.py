@@ -108,13 +108,13 @@ def test_signals_reach_the_app_and_leave_nothing_behind(
     launcher = ready("""
         import os, time
         print(os.getpid(), flush=True)
-        time.sleep(60)
+        time.sleep(3600)
     """)
     process = subprocess.Popen([sys.executable, str(launcher), "serve"], stdout=subprocess.PIPE)
     pid = int(process.stdout.readline())
     assert pid == process.pid
     process.send_signal(number)
-    assert process.wait(10) == status
+    assert process.wait(300) == status
 
 
 def test_the_launcher_itself_costs_little(ready: Callable[[str], Path]):
@@ -200,7 +200,9 @@ SHARED_OUT = ["-n", "3", "--dist", "worksteal"]
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
-        ([], ["-m", "not e2e and not slow", *SHARED_OUT]),
+        ([], ["-m", "not e2e and not slow and not wide", *SHARED_OUT]),
+        (["--all", "-x"], ["-m", "not e2e and not slow and not whole", *SHARED_OUT, "-x"]),
+        (["--rest"], ["-m", "not e2e and not slow and not whole and wide", *SHARED_OUT]),
         (["--slow", "-x"], ["-m", "not e2e", *SHARED_OUT, "-x"]),
         (["--e2e", "-x"], ["-m", "e2e and not slow", "-x"]),
         (["--e2e", "--slow"], ["-m", "e2e"]),
@@ -209,7 +211,9 @@ SHARED_OUT = ["-n", "3", "--dist", "worksteal"]
     ],
 )
 def test_which_tests_run(given: list[str], expected: list[str], monkeypatch: pytest.MonkeyPatch):
-    """The plain command is the quick one, on every core; tests that are named run in one process."""
+    """The plain command is the quick one, on every core; what is named runs whole, in one process. The plain
+    one and `--rest` together are `--all`, and no test is in both.
+    """
     monkeypatch.setattr(start.os, "cpu_count", lambda: 3)
     assert start.pytest_arguments(given) == expected
 

@@ -244,6 +244,7 @@ def test_a_home_that_was_named_as_the_data_folder_is_not_removed(environment, tm
 
 
 @posix_only
+@pytest.mark.wide
 def test_a_model_from_the_hub_leaves_nothing_outside_the_data_folder(tmp_path):
     """The hub's own client has a cache for all programs of a user; nothing of ours goes there."""
     program = (

@@ -296,6 +296,7 @@ def test_the_model_as_published_has_a_folder_of_its_own(world: Path, home: Path,
     assert _change(embedded.ensure_embedded(), published) > 0.2
 
 
+@pytest.mark.wide
 def test_two_processes_fetch_it_once(world: Path, home: Path, monkeypatch: pytest.MonkeyPatch):
     """The app and a command started together must not write into each other's folder."""
     script = world / "starter.py"
@@ -319,7 +320,7 @@ def test_two_processes_fetch_it_once(world: Path, home: Path, monkeypatch: pytes
         subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, env=environment)
         for _ in range(2)
     ]
-    said = [process.communicate(timeout=60)[0].decode().strip() for process in both]
+    said = [process.communicate(timeout=300)[0].decode().strip() for process in both]
     assert [process.returncode for process in both] == [0, 0]
     assert said == [str(home / "models" / "SmolLM2-135M-Instruct")] * 2
     assert len(_calls(world)) == 1

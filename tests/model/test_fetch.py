@@ -62,6 +62,7 @@ def test_a_model_comes_with_its_draft(hub: Hub, home: Path):
     assert shown == sorted(shown) and shown[-1] > 0.99
 
 
+@pytest.mark.wide
 def test_a_paused_download_goes_on_where_it_was(hub: Hub, home: Path):
     hub.pace_s = 0.05
     child = start(TARGET)
@@ -77,6 +78,7 @@ def test_a_paused_download_goes_on_where_it_was(hub: Hub, home: Path):
     assert any("model.safetensors bytes=" in request for request in hub.requests)
 
 
+@pytest.mark.wide
 def test_a_killed_download_is_no_model_and_goes_on(hub: Hub, home: Path):
     hub.pace_s = 0.05
     child = start(TARGET)

@@ -49,6 +49,7 @@ def test_parts_compute_what_the_whole_computes(first, whole):
     assert torch.equal(logits(first, CpuBackend(), IDS), logits(whole, CpuBackend(), IDS))
 
 
+@pytest.mark.wide
 def test_any_part_and_the_folder_mean_the_model(first, whole):
     shape = find(str(whole)).shape
     (first.parent / "mmproj-my-f16.gguf").write_bytes(b"GGUF")  # what sees pictures is no model of its own

@@ -14,6 +14,8 @@ from safetensors.torch import save_file
 
 from tests.gguf_files import write_gguf
 
+pytestmark = pytest.mark.wide
+
 HIDDEN, WIDE, LAYERS, VOCAB, HEAD = 512, 2048, 8, 8192, 64
 MEASURE = """
 import sys, threading, time

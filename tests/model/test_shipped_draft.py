@@ -27,6 +27,7 @@ def test_it_is_small_and_carries_its_card():
     assert "SmolLM2-135M-Instruct" in card
 
 
+@pytest.mark.wide
 def test_it_agrees_with_its_target_far_more_often_than_chance(embedded_model_dir: Path):
     """Rows of the head in another order, or other positions, leave a draft that nobody accepts."""
     backend = CpuBackend(torch.float32)

@@ -21,6 +21,7 @@ from core.planning.plan import Plan
 from core.planning.planner import plan
 from core.text.words import GB
 from tests.planning.imagined import planned
+from tests.tiers import first
 
 CARDS = ("RTX 3060", "RTX 3070", "RTX 3080", "RTX 3090", "RTX 4070 Ti", "RTX 4090", "RTX 5090", "A100 80 GB")
 RAMS = (16, 32, 64, 128)
@@ -36,11 +37,11 @@ SAME_SHAPE = {
 TARGETS = tuple(entry for entry in load().values() if entry.role == "target" and entry.name not in SAME_SHAPE)
 
 
-@pytest.fixture(scope="module")
-def table() -> dict[tuple, tuple[Hardware, Plan | PlanError]]:
-    """Every card (and none) x RAM x PCIe generation x model x context."""
-    rows = {}
-    for card, ram, pcie in product((*CARDS, None), RAMS, PCIES):
+@pytest.fixture(scope="module", params=first([*CARDS, None]))
+def table(request) -> dict[tuple, tuple[Hardware, Plan | PlanError]]:
+    """One card (or none): RAM x PCIe generation x model x context."""
+    card, rows = request.param, {}
+    for ram, pcie in product(RAMS, PCIES):
         if card is None and pcie != PCIES[0]:
             continue
         hardware = imagined_hardware(gpu=card, ram_gib=ram, pcie_gb_per_s=pcie)
@@ -55,9 +56,11 @@ def table() -> dict[tuple, tuple[Hardware, Plan | PlanError]]:
 
 def test_table_has_both_outcomes(table):
     plans = sum(isinstance(found, Plan) for _, found in table.values())
-    assert plans > 1000
-    assert len(table) - plans > 500
-    assert sum(isinstance(found, Plan) and found.rounded for _, found in table.values()) > 500
+    card = next(iter(table))[0]
+    assert len(table) / 2 < plans < len(table) or card == CARDS[-1], (
+        "on the largest card everything has a place"
+    )
+    assert any(isinstance(found, Plan) and found.rounded for _, found in table.values())
 
 
 def test_lines_sum_to_at_most_what_is_free(table):

@@ -36,6 +36,7 @@ def test_words_meet_across_endings():
     assert set(terms("He carries levers, carrying a lever")) == {"carry", "lever"}
 
 
+@pytest.mark.wide
 def test_a_fact_in_a_long_part_is_found(shared_data):
     """Counting words over whole parts lets long parts win: questions of the test books must reach the part of
     the answer.

@@ -293,6 +293,7 @@ def test_a_kind_of_which_nothing_has_room_is_named(packer: Packer):
 # ---- the run -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.wide
 def test_it_learns_and_shows_it(taught: Path):
     """The loss on what is kept apart falls; curve and figures are there."""
     history = json.loads((taught / "figures.json").read_text())
@@ -302,6 +303,7 @@ def test_it_learns_and_shows_it(taught: Path):
     assert Image.open(taught / "curves.png").size == (960, 720)
 
 
+@pytest.mark.wide
 def test_a_stopped_run_goes_on_as_if_it_had_not(taught: Path, target_dir: Path, data: Path, tmp_path: Path):
     """Optimiser, order and chance come back; what follows the last checkpoint is done again."""
     with pytest.raises(Stopped):
@@ -311,6 +313,7 @@ def test_a_stopped_run_goes_on_as_if_it_had_not(taught: Path, target_dir: Path, 
     assert all(torch.equal(whole[name], again[name]) for name in whole)
 
 
+@pytest.mark.wide
 def test_a_run_goes_on_from_an_adapter(taught: Path, target_dir: Path, data: Path, tmp_path: Path):
     start = taught / "adapter.safetensors"
     little = replace(RECIPE, learning_rate=1e-9)
@@ -323,6 +326,7 @@ def test_a_run_goes_on_from_an_adapter(taught: Path, target_dir: Path, data: Pat
         run(target_dir, data, tmp_path, little)
 
 
+@pytest.mark.wide
 def test_a_folder_begun_otherwise_is_refused(taught: Path, target_dir: Path, data: Path):
     """Two recipes in one folder would end in an adapter of neither."""
     with pytest.raises(UserError, match="begun with other settings"):
@@ -350,6 +354,7 @@ def test_the_rate_rises_stays_and_falls_to_nothing():
     assert short.rate(99, 100_001) == 0
 
 
+@pytest.mark.wide
 def test_what_is_written_is_what_was_learned(taught: Path, target_dir: Path, packer: Packer):
     """Merged into the target's matrices and put on 8 bits, the adapter must give the loss that was judged."""
     state = torch.load(taught / "training" / "state.pt", weights_only=True)

@@ -95,6 +95,7 @@ def test_it_learns(trained: Path):
     assert Image.open(trained / "curves.png").size == (960, 720)
 
 
+@pytest.mark.wide
 def test_a_stopped_run_goes_on_as_if_it_had_not(trained: Path, target_dir: Path, books: Path, tmp_path: Path):
     """Optimiser, order of texts and chance come back; what follows the last checkpoint is done again."""
     with pytest.raises(Stopped):
@@ -117,6 +118,7 @@ def test_more_tokens_keep_what_is_there(trained: Path, target_dir: Path, books: 
     assert torch.load(longer / "training" / "state.pt", weights_only=True)["step"] == 32
 
 
+@pytest.mark.wide
 def test_a_run_can_begin_with_a_trained_draft(trained: Path, target_dir: Path, books: Path, tmp_path: Path):
     """It begins where that one ended, with its vocabulary."""
     history = torch.load(trained / "training" / "state.pt", weights_only=True)["history"]

@@ -139,6 +139,7 @@ def test_a_faster_plan_is_kept(model: LlamaModel, tmp_path: Path):
     assert len(dict.fromkeys(stages)) == 5
 
 
+@pytest.mark.wide
 def test_a_slower_plan_is_not_kept_and_drops_an_older_one(model: LlamaModel, tmp_path: Path):
     """A tie goes to the default, and values that once won do not outlive a race that says otherwise."""
     outcome = tuned(model, token_s={False: 0.1, True: 0.2})
@@ -160,6 +161,7 @@ def test_a_slower_plan_is_not_kept_and_drops_an_older_one(model: LlamaModel, tmp
         (0.1, 0.2, 0.1, False, False),  # a tie goes to the default
     ],
 )
+@pytest.mark.wide
 def test_plain_decoding_races_too(
     model: LlamaModel, tmp_path: Path, default_s, chosen_s, plain_s, kept: bool, plain: bool
 ):
@@ -173,6 +175,7 @@ def test_plain_decoding_races_too(
     assert to_json(done)["plain_tbt_ms"] == pytest.approx(1e3 * plain_s, rel=0.1)
 
 
+@pytest.mark.wide
 def test_little_time_gives_a_result_all_the_same(model: LlamaModel):
     """A slow machine: less text, fewer passes, one race all the same; and no more than that."""
     outcome = tuned(
@@ -183,6 +186,7 @@ def test_little_time_gives_a_result_all_the_same(model: LlamaModel):
     assert len(outcome.measured.acceptance) == FEW_SELECTIONS and outcome.tuned.verify_ms
 
 
+@pytest.mark.wide
 def test_on_a_busy_machine_nothing_is_kept_or_dropped(model: LlamaModel, tmp_path: Path):
     """Times beside other work have chosen drafts of 32 tokens that were slower than plain decoding."""
     outcome = tuned(model, token_s={False: 0.2, True: 0.1})
@@ -192,6 +196,7 @@ def test_on_a_busy_machine_nothing_is_kept_or_dropped(model: LlamaModel, tmp_pat
     assert "80%" in report_text(done) and to_json(done)["kept"] is False
 
 
+@pytest.mark.wide
 def test_little_memory_changes_no_figure(model: LlamaModel, monkeypatch: pytest.MonkeyPatch):
     """Selections that do not fit side by side come one after the other, each from the same start."""
     together = tuned(model, token_s={False: 0.2, True: 0.1}).measured
@@ -200,6 +205,7 @@ def test_little_memory_changes_no_figure(model: LlamaModel, monkeypatch: pytest.
     assert alone.acceptance == pytest.approx(together.acceptance, abs=1e-6) and len(alone.acceptance) == 6
 
 
+@pytest.mark.wide
 def test_an_offloaded_cache_is_measured_alike(model: LlamaModel):
     """Its rows lie in host memory; filling it up and taking that back must leave what the race reads."""
 
@@ -220,6 +226,7 @@ def test_an_offloaded_cache_is_measured_alike(model: LlamaModel):
     assert there.measured.acceptance == pytest.approx(here.measured.acceptance, abs=1e-4) and there.kept
 
 
+@pytest.mark.wide
 def test_an_answer_that_ends_at_once_keeps_the_default(model: LlamaModel, tmp_path: Path):
     """Two tokens say nothing of speed."""
     ending = ours(oracle(), eos=None)
@@ -230,11 +237,13 @@ def test_an_answer_that_ends_at_once_keeps_the_default(model: LlamaModel, tmp_pa
     assert json.loads(json.dumps(to_json(done), allow_nan=False))["default_tbt_ms"] is None
 
 
+@pytest.mark.wide
 def test_a_race_has_a_default(model: LlamaModel):
     """A plan that was timed has not won against one that was not."""
     assert not replace(tuned(model, token_s={False: 0.2, True: 0.1}), default_tbt_ms=math.inf).kept
 
 
+@pytest.mark.wide
 def test_the_race_is_run_with_several_texts(model: LlamaModel):
     """What one text says of drafts is much its own: other seeds in each turn, the same for all three, there
     and back; one turn where there is no time for more. An answer too short to be timed decides nothing.
@@ -251,12 +260,14 @@ def test_the_race_is_run_with_several_texts(model: LlamaModel):
     assert [seed for _, seed in ran[-7:]] == [WARM.seed] * 7
 
 
+@pytest.mark.wide
 def test_an_answer_too_short_to_be_timed_decides_nothing(model: LlamaModel):
     """One of the default's ten."""
     outcome = tuned(model, token_s={False: 0.2, True: 0.1}, short=("default", 1))
     assert outcome.kept and outcome.default_tbt_ms == pytest.approx(200, rel=0.1)
 
 
+@pytest.mark.wide
 def test_a_result_is_tabled(model: LlamaModel, tmp_path: Path):
     """Default and choice under the right headings; a selection that was not tried is a gap."""
     found = to_json(stored(tuned(model, token_s={False: 0.2, True: 0.1}), tmp_path))

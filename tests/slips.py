@@ -1,0 +1,252 @@
+"""Slips for tests/mutation.py: one plausible mistake each, in a place whose tests must notice it. Add yours
+beside the code that you add; `text` stands once in its file.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Slip:
+    """`text` of `file` becomes `wrong`; one of `tests` must fail. All paths from the root."""
+
+    file: str
+    text: str
+    wrong: str
+    tests: tuple[str, ...]
+
+
+_LAW = (
+    "tests/decoding/test_exact_law.py",
+    "tests/decoding/test_rounds.py",
+    "tests/decoding/test_sampling.py",
+    "tests/decoding/test_mutants.py",
+)
+_CACHE = (
+    "tests/cache/test_contract.py",
+    "tests/cache/test_selection.py",
+    "tests/cache/test_looking.py",
+    "tests/cache/test_offloaded.py",
+)
+_SNAPSHOT = ("tests/cache/test_snapshot.py",)
+_BACKEND = (
+    "tests/backend/test_kernels.py",
+    "tests/backend/test_cpu_attention.py",
+    "tests/backend/test_kv_rows.py",
+    "tests/backend/test_native.py",
+)
+_PLANNING = ("tests/planning",)
+_TEXT = ("tests/text",)
+
+SLIPS = (
+    # ---- decoding
+    Slip(
+        "core/decoding/verify.py",
+        "residual = (p - draft.probs[accepted]).clamp_(min=0.0)",
+        "residual = p.clone()",
+        _LAW,
+    ),
+    Slip(
+        "core/decoding/verify.py",
+        "(accepted < len(tokens)).to(p.dtype)",
+        "(accepted <= len(tokens)).to(p.dtype)",
+        _LAW,
+    ),
+    Slip("core/decoding/verify.py", "Verdict(n, min(n + 1, g)", "Verdict(n, g", _LAW),
+    Slip("core/decoding/verify.py", "p = target_probs[accepted]", "p = target_probs[accepted - 1]", _LAW),
+    Slip(
+        "core/decoding/sampling.py",
+        "seen = [*tail, *drafted[: n - 1]]",
+        "seen = [*tail, *tail[:1] * (n - 1)] if tail else [*drafted[: n - 1]]",
+        _LAW,
+    ),
+    Slip("core/decoding/sampling.py", "return order[: last + 1]", "return order[: last + 2]", _LAW),
+    Slip("core/decoding/sampling.py", "cumulative(top)[:, :-1] >=", "cumulative(top)[:, 1:] >=", _LAW),
+    Slip("core/decoding/randomness.py", "(u < accept_probs.double())", "(u <= accept_probs.double())", _LAW),
+    Slip("core/decoding/randomness.py", "self._used += n", "self._used += 1", _LAW),
+    Slip("core/decoding/drafters.py", "self._index.forget(length)", "pass", ("tests/decoding",)),
+    Slip(
+        "core/decoding/drafters.py",
+        "laws.append(probs[: len(new)])",
+        "laws.append(probs[-len(new) :])",
+        ("tests/decoding",),
+    ),
+    Slip(
+        "core/decoding/decoder.py",
+        "min(verdict.accepted, end - 1)",
+        "verdict.accepted",
+        ("tests/decoding", "tests/test_engine.py"),
+    ),
+    Slip("core/decoding/decoder.py", "if token in self.eos_ids or ends(token):", "if ends(token):", _LAW),
+    Slip(
+        "core/decoding/ngrams.py",
+        "tokens[ends - n] == tokens[-n]",
+        "tokens[ends - n] == tokens[-1]",
+        ("tests/decoding/test_ngrams.py",),
+    ),
+    Slip(
+        "core/decoding/draft_length.py",
+        "self._resting >= _RESTS",
+        "self._resting > 2 * _RESTS",
+        ("tests/decoding/test_draft_length.py",),
+    ),
+    # ---- caches
+    Slip("core/cache/streaming.py", "self._evicted += excess", "self._evicted = excess", _CACHE),
+    Slip(
+        "core/cache/streaming.py",
+        "skipped = length - self.window - self.length",
+        "skipped = length - self.window - self.length + 1",
+        _CACHE,
+    ),
+    Slip(
+        "core/cache/streaming.py",
+        "slots = torch.arange(end, device=self.backend.device)",
+        "slots = torch.arange(1, end + 1, device=self.backend.device)",
+        _CACHE,
+    ),
+    Slip("core/cache/retrieval.py", "self._selected + token - self._anchor", "token - self._anchor", _CACHE),
+    Slip("core/cache/selection.py", "shares[..., :1] = torch.inf", "shares[..., :1] += 0.0", _CACHE),
+    Slip("core/cache/selection.py", "length - own + 1 if own else length", "length", _CACHE),
+    Slip("core/cache/offloaded.py", "self._fresh.cut(length)", "pass", _CACHE),
+    Slip("core/cache/offloaded.py", "resident = min(self.length, ", "resident = max(0, ", _CACHE),
+    Slip("core/cache/snapshot.py", "or zlib.crc32(data) != checksum", "or False", _SNAPSHOT),
+    Slip("core/cache/snapshot.py", 'if facts["model"] != self._key:', "if False:", _SNAPSHOT),
+    Slip(
+        "core/cache/snapshot.py",
+        "if len(ids) - stored <= _NEARLY:",
+        "if len(ids) - stored <= 1 << 20:",
+        _SNAPSHOT,
+    ),
+    # ---- backend and model
+    Slip(
+        "core/backend/blockwise.py",
+        "view(blocks, 1, 1, block_tokens) >= length",
+        "view(blocks, 1, 1, block_tokens) > length",
+        _BACKEND,
+    ),
+    Slip(
+        "core/backend/cpu.py",
+        "tokens.view(-1, 1, block_tokens) > last.view(1, n, 1)",
+        "tokens.view(-1, 1, block_tokens) >= last.view(1, n, 1)",
+        _BACKEND,
+    ),
+    Slip(
+        "core/backend/cpu.py",
+        "first = (length - n + 1 if causal else length) // block_tokens",
+        "first = length // block_tokens",
+        _BACKEND,
+    ),
+    Slip(
+        "core/backend/kv_rows.py",
+        ".clamp_(min=_LEAST).div_(_MOST)",
+        ".clamp_(min=_LEAST).div_(120)",
+        _BACKEND,
+    ),
+    Slip(
+        "core/model/rope.py", "torch.cat((-sin, sin)", "torch.cat((sin, -sin)", ("tests/model/test_llama.py",)
+    ),
+    Slip(
+        "core/model/gguf_blocks.py",
+        "(rest & 15) | ((d >> 2) & 48)",
+        "(rest & 15) | ((d >> 2) & 16)",
+        ("tests/model/test_gguf_blocks.py",),
+    ),
+    Slip("core/model/gguf_blocks.py", "middle=16", "middle=15", ("tests/model/test_gguf_blocks.py",)),
+    # ---- planning
+    Slip("core/planning/costs.py", "(1.0 - p ** (gamma + 1))", "(1.0 - p**gamma)", _PLANNING),
+    Slip("core/planning/costs.py", "host_bytes * (segments - 1) / 2", "0.0", _PLANNING),
+    Slip(
+        "core/planning/fitting.py",
+        "return layout if needed <= site.ram_free",
+        "return layout if True",
+        _PLANNING,
+    ),
+    Slip(
+        "core/planning/fitting.py",
+        'reserve = 1.5 if hardware.system == "Windows"',
+        "reserve = 1.0 if True",
+        _PLANNING,
+    ),
+    Slip(
+        "core/planning/planner.py",
+        "context > target.longest_context",
+        "context >= target.longest_context",
+        _PLANNING,
+    ),
+    # ---- text
+    Slip("core/text/stopping.py", "if length >= self._end", "if length > self._end", _TEXT),
+    Slip("core/text/detokenizer.py", "if text.endswith(_BROKEN) and", "if not text and", _TEXT),
+    Slip("core/text/circling.py", "_MIN_CYCLES = 3", "_MIN_CYCLES = 2", _TEXT),
+    Slip("core/text/grounding.py", "if name.lower() not in known", "if name not in known", _TEXT),
+    Slip("core/text/ranking.py", "length / mean) for length in lengths", "1.0) for length in lengths", _TEXT),
+    # ---- documents
+    Slip("core/documents/chapters.py", "position = hit + 1", "position = 0", ("tests/documents",)),
+    Slip(
+        "core/documents/parts.py",
+        "if following == key or",
+        "if following == key + key or",
+        ("tests/documents",),
+    ),
+    Slip("core/documents/html.py", "resolve_entities=False", "resolve_entities=True", ("tests/documents",)),
+    # ---- conversations
+    Slip(
+        "core/conversation/turns.py",
+        "prompt.head_tokens - len(memo) if keep",
+        "prompt.head_tokens if keep",
+        ("tests/conversation",),
+    ),
+    Slip(
+        "core/conversation/asking.py", "attempts[turn] += 1", "attempts[turn] += 0", ("tests/conversation",)
+    ),
+    Slip(
+        "core/conversation/books.py",
+        "self._values.popitem(last=False)",
+        "self._values.popitem(last=True)",
+        ("tests/conversation",),
+    ),
+    Slip(
+        "core/conversation/books.py",
+        "(book.sha256, part.start, part.end),\n            lambda: array",
+        "(book.sha256, part.start),\n            lambda: array",
+        ("tests/conversation",),
+    ),
+    # ---- the app
+    Slip(
+        "app/guard.py",
+        "if origin is not None and origin != f\"http://{headers['host']}\":",
+        "if False:",
+        ("tests/app/test_guard.py",),
+    ),
+    Slip(
+        "app/guard.py",
+        "if foreign and not _is_visit(scope, headers):",
+        "if False:",
+        ("tests/app/test_guard.py",),
+    ),
+    Slip(
+        "app/citations.py",
+        "self._last, self._end = spans[-1][0], spans[-2][1]",
+        "self._last, self._end = spans[-1][0], spans[-1][1]",
+        ("tests/app/test_citations.py", "tests/app/test_evidence_shown.py"),
+    ),
+    Slip("app/markup.py", "rows[0].number + len(rows)", "rows[0].number + 1", ("tests/app/test_markup.py",)),
+    Slip(
+        "app/history.py",
+        "ORDER BY pinned DESC, updated DESC",
+        "ORDER BY updated DESC",
+        ("tests/app/test_history.py", "tests/app/test_conversations.py"),
+    ),
+    Slip(
+        "app/library.py",
+        "key=lambda entry: -entry.opened)",
+        "key=lambda entry: entry.opened)",
+        ("tests/app/test_library.py", "tests/app/test_shelf.py"),
+    ),
+    Slip(
+        "app/own_files.py",
+        'and "mmproj" not in name',
+        "",
+        ("tests/app/test_models.py", "tests/app/test_moving.py"),
+    ),
+)
