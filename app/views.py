@@ -124,9 +124,10 @@ def choices_html(book: Document | None, chosen: tuple[int, int], length: str, *,
 
 def suggestions_html(until: int | None) -> str:
     """Questions to begin with; of a book that may not be read to its end, none about the end."""
-    last = _("How does it end?") if until is None else _("What has happened so far?")
-    questions = (_("Who are the main characters?"), _("What is the most important moment?"), last)
-    return render("suggestions.html", questions=questions)
+    told = (
+        [_("What is it about?"), _("How does it end?")] if until is None else [_("What has happened so far?")]
+    )
+    return render("suggestions.html", questions=[_("Who are the main characters?"), *told])
 
 
 def _outdated(book: Document) -> list[str]:

@@ -133,6 +133,12 @@ class FromPassages:
             yield from self._as_wished(alone, search)
         yield from self._told(run, plan, search, started)
 
+    def unsaid(self, run: Run, plan: ReadingPlan, why: str) -> Iterator[Event]:
+        """That the book does not seem to say, and `why`, with the passages nearest to the question."""
+        order = [passage for passage, _score in self.found(run.ask, plan)]
+        search = Search(self._books.evidence(run.ask.book), len(order), order, [], said=[why])
+        yield from self._told(run, plan, search, self._clock())
+
     def _begun(self, run: Run, found: Sequence[tuple[Passage, float]]) -> Generator[Event, None, Search]:
         """A search that has asked none yet: the passages, in the order of the model where it has one."""
         evidence, order = self._books.evidence(run.ask.book), [passage for passage, _score in found]
@@ -300,7 +306,7 @@ def _figures(best: Tried | None, tried: Sequence[Tried], *, ttft_s: float) -> St
 
 def _answered(book: Document, best: Tried) -> tuple[Piece, ...]:
     """The answer with the sentences it rests on."""
-    quoted = _quoted(book, best.support.place)
+    quoted = quotation(book, best.support.place)
     return (*_stripped(best.pieces, best.answer.text), Piece(f"\n\n{quoted}", ""))
 
 
@@ -327,12 +333,12 @@ def _not_said(ask: Ask, evidence: Evidence, found: Sequence[Passage]) -> tuple[P
         )
         return (Piece(f"{UNSAID} {hint}", ""),)
     places = [evidence.support("", one, ask.question).place for one in found[:_SHOWN_PASSAGES]]
-    shown = "\n\n".join(_quoted(ask.book, place) for place in places)
+    shown = "\n\n".join(quotation(ask.book, place) for place in places)
     nearest = _("Nearest passages:")
     return (Piece(f"{UNSAID} {nearest}\n\n{shown}", ""),)
 
 
-def _quoted(book: Document, place: tuple[int, int]) -> str:
+def quotation(book: Document, place: tuple[int, int]) -> str:
     """The book's own words under the place they stand at, as a quotation in Markdown."""
     words = " ".join(book.text[slice(*place)].split())
     if len(words) > _QUOTE_CHARS:

@@ -31,6 +31,7 @@ from core.conversation.books import Books
 from core.conversation.contexts import ContextShelf
 from core.conversation.expectation import Expectation
 from core.conversation.notes import NoteStore
+from core.conversation.overview import Overview
 from core.conversation.parts import InParts
 from core.conversation.passages import FromPassages
 from core.conversation.reading import ReadingPlan, ReadingStyle, book_chapters, of_length
@@ -42,6 +43,7 @@ from core.documents.document import Document
 from core.engine import Engine
 from core.errors import UserError
 from core.events import Event, Reading
+from core.text.questions import asked_of_whole
 from core.text.tokenizer import Tokenizer
 from core.text.words import duration
 from core.text.words import translated as _
@@ -121,6 +123,15 @@ class Session:
             conversations=self._conversations,
             room_tokens=self._room_tokens,
         )
+        self._overview = Overview(
+            self._turns,
+            tokenizer,
+            conversations=self._conversations,
+            summaries=self._summaries,
+            from_passages=self._from_passages,
+            plan_for=self._plan_for,
+            sections=lambda run: self._reading_plan(run, "sections"),
+        )
 
     # ---- what the app asks for -----------------------------------------------------------------------------
 
@@ -130,10 +141,13 @@ class Session:
         if ask.book is None:
             yield from self._talk(Run(ask, params, should_stop))
             return
-        run = Run(replace(ask, book=ask.book.up_to(ask.until)), params, should_stop)
-        ask, plan = run.ask, self._plan_for(run)
-        plan = replace(plan, notes=(*plan.notes, *english_only(self._style, ask.question)))
-        if plan.mode == "passages":
+        whole, run = ask.book, Run(replace(ask, book=ask.book.up_to(ask.until)), params, should_stop)
+        ask, plan, english = run.ask, self._plan_for(run), english_only(self._style, ask.question)
+        plan = replace(plan, notes=(*plan.notes, *english))
+        kind = asked_of_whole(ask.question, ask.book.title) if ask.question else None
+        if kind and (plan.mode != "whole" or self._style.passages and ask.fit != "whole"):
+            yield from self._overview.answer(run, kind, whole, english)
+        elif plan.mode == "passages":
             yield from self._from_passages.answer(run, plan, self._from_passages.found(ask, plan))
         elif ask.question is None and (plan.mode != "whole" or not self._tells_whole(ask)):
             yield from self._summaries.summarize(run, plan)

@@ -1,0 +1,129 @@
+"""Questions about a book as a whole, which no passage answers: how it ends, what it is about, who is in it.
+
+The end is the summary of its last pages, what it is about the summary of it all, both made as any summary is
+(core.conversation.telling). Its people are counted by name (core.evidence.people), without the model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+from core.conversation.answering import Answer
+from core.conversation.asking import Conversations, Run
+from core.conversation.passages import FromPassages, quotation
+from core.conversation.reading import Part, ReadingPlan, book_chapters, place_name
+from core.conversation.telling import Summaries
+from core.conversation.turns import Turns
+from core.documents.document import Document
+from core.events import Delta, Event, Piece, Reading, Stats
+from core.evidence.people import Person, introduction, people
+from core.text.foreign import foreign
+from core.text.tokenizer import Tokenizer
+from core.text.words import translated as _
+from core.text.words import translated_count as _n
+
+_END_TOKENS = 2400  # that are told of an end, at least, where there are so many
+_INTRODUCED, _NAMED = 8, 32  # people with a sentence, and by name alone
+_LEAST_MENTIONS = 3  # of somebody who is one of the people of a book
+
+
+class Overview:
+    """What a session does with such a question. `plan_for(run)`: how the book is read for a summary;
+    `sections(run)`: the same in parts.
+    """
+
+    def __init__(
+        self,
+        turns: Turns,
+        tokenizer: Tokenizer,
+        *,
+        conversations: Conversations,
+        summaries: Summaries,
+        from_passages: FromPassages,
+        plan_for: Callable[[Run], ReadingPlan],
+        sections: Callable[[Run], ReadingPlan],
+    ) -> None:
+        self._turns, self._tokenizer, self._conversations = turns, tokenizer, conversations
+        self._summaries, self._from_passages = summaries, from_passages
+        self._plan_for, self._sections = plan_for, sections
+
+    def answer(self, run: Run, kind: str, whole: Document, notes: Sequence[str]) -> Iterator[Event]:
+        """The events of an answer of this kind (core.text.questions). `whole`: the book without its limit;
+        `notes` are told below the answer.
+        """
+        if kind == "people":
+            yield from self._people(run, notes)
+            return
+        told = replace(run, ask=replace(run.ask, question=None, fit="auto", summary_length="paragraph"))
+        if kind == "about":
+            plan = self._plan_for(told)
+        else:
+            plan = self._end(told, whole)
+        yield from self._summaries.summarize(told, replace(plan, notes=(*plan.notes, *notes)))
+
+    def _end(self, run: Run, whole: Document) -> ReadingPlan:
+        """The last parts of what may be read, as many as an end needs."""
+        plan, last = self._sections(run), []
+        for part in reversed(plan.parts):
+            last.insert(0, part)
+            if sum(one.tokens for one in last) >= _END_TOKENS:
+                break
+        where = place_name(run.ask.book, last)
+        words = _("This is how the book ends: told from {place}.")
+        if len(run.ask.book.text) < len(whole.text) or run.ask.chapters or run.ask.ticked:
+            words = _("The end of what may be read, not of the book: told from {place}.")
+        return ReadingPlan(
+            "sections", tuple(last), sum(one.tokens for one in last), (), (words.format(place=where),)
+        )
+
+    def _people(self, run: Run, notes: Sequence[str]) -> Iterator[Event]:
+        """The persons that are named most, each with the sentence that introduces whoever it is."""
+        book, plan = run.ask.book, self._sections(run)
+        yield Reading(1, 1, place_name(book, plan.parts))
+        found = [] if foreign(book.text) else _occurring(book, plan.parts)
+        plan = ReadingPlan("passages", plan.parts, 0, plan.left_out, tuple(notes))
+        if not found:
+            words = _("No people were found by name in it.")
+            if foreign(book.text):
+                words = _("People are found by name in English books only.")
+            yield from self._from_passages.unsaid(run, plan, words)
+            return
+        text, stats = "", Stats()
+        for person in found[:_INTRODUCED]:
+            piece = ("\n\n" if text else "") + _introduced(book, plan.parts, person)
+            yield Delta((Piece(piece, ""),), stats)
+            text += piece
+        ids = tuple(self._tokenizer.encode(text))
+        self._conversations.memory(run.ask).asked(run.ask, self._tokenizer.encode(run.ask.question), ids)
+        said = [_("Counted by name in the text, without the model.")]
+        if others := found[_INTRODUCED:][:_NAMED]:
+            names = ", ".join(f"{one.name} ({len(one.mentions)})" for one in others)
+            said.append(_("Named less often: {names}.").format(names=names))
+        done = Answer("stop", text, ids, stats)
+        yield self._turns.finished(done, plan=plan, sources=[place_name(book, plan.parts)], notes=said)
+
+
+def _occurring(book: Document, parts: Sequence[Part]) -> list[Person]:
+    """The people of these parts, by places in the book."""
+    start, end = parts[0].start, parts[-1].end
+    found = []
+    for one in people(book.text[start:end]):
+        moved = [(left + start, right + start) for left, right in one.mentions]
+        inside = tuple(span for span in moved if any(part.start <= span[0] < part.end for part in parts))
+        if len(inside) >= _LEAST_MENTIONS:
+            found.append(replace(one, mentions=inside))
+    return found
+
+
+def _introduced(book: Document, parts: Sequence[Part], person: Person) -> str:
+    """How often and where somebody is named, above the sentence that introduces whoever it is."""
+    start, end = parts[0].start, parts[-1].end
+    chapters = [one for one in book_chapters(book) if one.start < end and one.end > start]
+    inside = sum(any(one.start <= at < one.end for at, _end in person.mentions) for one in chapters)
+    words = _n(
+        "{name} is named {times} times, in {inside} of {count} chapter.",
+        "{name} is named {times} times, in {inside} of {count} chapters.",
+        len(chapters),
+    ).format(name=person.name, times=len(person.mentions), inside=inside, count=len(chapters))
+    return f"{words} {quotation(book, introduction(book.text, person))}"

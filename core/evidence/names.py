@@ -1,0 +1,279 @@
+"""Where an English text names a person. No model, no torch.
+
+A name is a word that the text writes with a capital and hardly ever without. Whether it is a person's
+is told
+by what stands around it wherever it occurs: a title before it, a verb of speaking beside it, "who"
+behind it;
+"in", "at" or "the" before it speak against it. "The Psychologist" is a name, too, of somebody who speaks.
+benchmarks/people.py measures what is found; the weights were chosen on every other book of its list.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from core.text.ranking import terms
+
+
+def _set(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+MEN = _set(
+    """
+    mr sir lord master monsieur king prince uncle squire count baron duke don father brother rev reverend
+    """
+)
+WOMEN = _set(
+    """
+    mrs miss ms lady madam madame mademoiselle mistress queen princess aunt countess duchess dame sister
+    mother
+    """
+)
+TITLES = MEN.union(
+    WOMEN,
+    _set(
+        """
+        dr doctor professor captain capt colonel col major general cousin judge inspector sergeant lieutenant
+        cardinal bishop monsignor mayor senator admiral commander corporal
+        """
+    ),
+)
+_SHORTENED = _set("Mr Mrs Ms Dr Rev Capt Col St")
+_FOND = _set("poor dear old young little honest good beloved brave late")
+_SPEAKS = _set(
+    """
+    said says say asked asks cried cries replied answered exclaimed whispered murmured muttered shouted
+    returned
+    observed remarked added continued began repeated demanded inquired enquired laughed called declared
+    thought
+    told spoke rejoined interrupted suggested growled sighed roared retorted admitted agreed explained
+    nodded
+    smiled sobbed wept knew felt
+    """
+)
+_ACTS = _set(
+    """
+    had has was is would could did does should might must will came went took looked turned stood sat
+    made gave
+    saw found ran got put held kept rose fell heard left seemed wanted never
+    """
+)
+_WHO = _set("who whose whom himself herself")
+_IN = _set("in at on near into across through throughout around over via upon within inside outside towards")
+_WITH = _set("to from of")
+_ARTICLES = _set("the a an this that these those every each all no some many any")
+_PLACES = _set(
+    """
+    st street road lane square house hall park river lake mount mountain hill island islands bay church
+    castle city
+    county town village bridge court place hotel inn college university station palace abbey valley
+    forest sea
+    ocean avenue club company society railway cathedral school gardens garden prison fort cape creek
+    grange
+    heights
+    """
+)
+_NO_PERSON = _set(
+    """
+    january february march april may june july august september october november december monday tuesday
+    wednesday thursday friday saturday sunday christmas easter heaven providence chapter volume book
+    part oh ah
+    yes europe asia africa america england france germany italy spain russia india china scotland
+    ireland wales
+    greece egypt rome london paris york vienna berlin boston chicago latin greek bible god lord majesty
+    highness
+    ha aha nay yea aye alas hush faith gramercy hello
+    """
+)
+_PEOPLES = re.compile(r"(?:ish|ese|ians|icans|eans|m[ae]n|ists?|ench|utch)$")
+_WORD = re.compile(r"[^\W\d_]+(?:[-'’](?=[A-ZÀ-Þ])[^\W\d_]+)*")
+_OPENS = re.compile(r"[.!?:;“”\"‘(\[_*]|``|''|--|—|\n\s*\n")
+_CALLED = re.compile(r"(?:[,“\"‘]|``)\s*$")
+_CALLED_END = re.compile(r"\s?[,!?.]")
+_OWNS = re.compile(r"\s?['’]s\b")
+_ADJACENT = (" ", "\n")
+_OPENING_ONLY = 1.3  # less for a word that only ever begins sentences
+_PRIOR = 0.2  # what speaks for a person where nothing else does, as one mention
+_LEAST = 0.1  # on the mean, for a name of one word
+_PLACE = -0.8  # on the mean: no person has such a word in a name
+_SMALL = 0.2  # of a word's capitals: a name is not written small more often
+_ROLE_SPEAKS, _ROLE_SHARE = 2, 0.03  # of the mentions of somebody who is called by what he is
+
+
+@dataclass(frozen=True, slots=True)
+class Mention:
+    """`text[start:end]` names a person by `words`, behind a `title` in small letters or none. `role`: it is
+    what somebody is, with "the" before it, which stands in for a name.
+    """
+
+    start: int
+    end: int
+    words: tuple[str, ...]
+    title: str = ""
+    role: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """A mention that may be one. `evidence`: above 0 where its surroundings speak for a person's."""
+
+    mention: Mention
+    opens: bool
+    speaks: bool
+    evidence: float
+
+
+class _Text:
+    """A text as words with their places."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.words = [(match.start(), match.end(), match.group()) for match in _WORD.finditer(text)]
+        self.small = Counter(word for _start, _end, word in self.words if word[0].islower())
+        self.large = Counter(word for _start, _end, word in self.words if not word[0].islower())
+
+    def word(self, at: int) -> str:
+        """A word in small letters; "" outside of the text."""
+        return self.words[at][2].lower() if 0 <= at < len(self.words) else ""
+
+    def begins(self, at: int) -> bool:
+        """Whether a word has its capital from the sentence that it begins."""
+        word = self.words[at][2]
+        return self.small[word.lower()] > _SMALL * self.large[word]
+
+    def between(self, at: int) -> str:
+        """What stands between a word and the next; nothing counts as adjacent to the text's borders."""
+        if not 0 <= at < len(self.words) - 1:
+            return ""
+        return self.text[self.words[at][1] : self.words[at + 1][0]]
+
+    def runs(self) -> Iterator[tuple[int, int]]:
+        """Words with capitals in a row, as first and last."""
+        at = 0
+        while at < len(self.words):
+            first = at
+            if _capital(self.words[at][2]):
+                while at + 1 < len(self.words) and self._joined(at):
+                    at += 1
+                yield first, at
+            at += 1
+
+    def _joined(self, at: int) -> bool:
+        left, right, gap = self.words[at][2], self.words[at + 1][2], self.between(at)
+        stop = gap.strip() == "." and (left in _SHORTENED or len(left) == 1)
+        initial = len(right) == 1 and right.isupper() and right != "I"
+        return (gap in _ADJACENT or stop) and (_capital(right) or initial)
+
+
+def names(text: str) -> tuple[Mention, ...]:
+    """Every mention of a person by name, in order."""
+    read = _Text(text)
+    runs = [run for first, last in read.runs() if (run := _run(read, first, last))]
+    judged = _Judged(read, runs)
+    return tuple(run.mention for run in runs if judged.is_person(run.mention))
+
+
+class _Judged:
+    """What all mentions of a word or of a role together say of it."""
+
+    def __init__(self, read: _Text, runs: Sequence[_Run]) -> None:
+        self._read = read
+        self._evidence: dict[str, list[float]] = defaultdict(list)
+        self._inside: Counter[str] = Counter()  # of sentences, where a capital says something
+        self._roles: dict[tuple[str, ...], list[bool]] = defaultdict(list)
+        self._bare: Counter[tuple[str, ...]] = Counter()
+        for run in runs:
+            if run.mention.role:
+                self._roles[run.mention.words].append(run.speaks)
+                continue
+            self._bare[run.mention.words] += 1
+            for word in set(run.mention.words):
+                self._evidence[word].append(run.evidence)
+                self._inside[word] += not run.opens or bool(run.mention.title)
+
+    def is_person(self, mention: Mention) -> bool:
+        """Whether it names one."""
+        words, roles = mention.words, self._roles.get(mention.words, ())
+        if mention.role:
+            return sum(roles) >= max(_ROLE_SPEAKS, _ROLE_SHARE * len(roles)) and not _many_or_place(words[-1])
+        weights = [self._weight(word) for word in words]
+        mean = sum(weights) / len(weights)
+        if mention.title:
+            return mean > 0
+        enough = min(weights) > _PLACE and mean > (_LEAST if len(words) == 1 else 0)
+        return enough and any(map(self._is_name, words)) and len(roles) <= self._bare[words]
+
+    def _weight(self, word: str) -> float:
+        found = self._evidence[word]
+        lone = 0.0 if self._inside[word] else _OPENING_ONLY
+        return (_PRIOR - lone + sum(found)) / (1 + len(found))
+
+    def _is_name(self, word: str) -> bool:
+        singular = word[:-1] if word.endswith("s") else ""
+        many = self._read.large[singular] or self._read.small[singular.lower()]
+        return (
+            bool(terms(word)) and not many and self._read.small[word.lower()] <= _SMALL * self._inside[word]
+        )
+
+
+def _many_or_place(word: str) -> bool:
+    return word.endswith(("s", "men")) or word.lower() in _PLACES
+
+
+def _run(read: _Text, first: int, last: int) -> _Run | None:
+    """What a run of words with capitals would name; None where nothing is left of it."""
+    opens = not first or bool(_OPENS.search(read.between(first - 1)))
+    start = first + (not terms(read.words[first][2]) or opens and read.begins(first))  # "Then Mary"
+    before = "" if opens and start == first else read.word(start - 1)
+    at, title = start, before if before in TITLES else ""
+    while at <= last and read.word(at) in TITLES | _FOND:
+        title = read.word(at) if read.word(at) in TITLES else title
+        at += 1
+    role = before == "the" and (at == start or at > last)
+    if at > last:
+        at, title = start, ""
+    if at > last or not role and read.word(at) in TITLES | _FOND:
+        return None
+    words = tuple(word for _start, _end, word in read.words[at : last + 1])
+    mention = Mention(read.words[at][0], read.words[last][1], words, title, role)
+    speaks = _speaks(read, at, last)
+    evidence = 2.0 * speaks + _evidence(read, at, last, title, before if at == start else "")
+    return _Run(mention, opens and at == first, speaks, evidence)
+
+
+def _speaks(read: _Text, first: int, last: int) -> bool:
+    """Whether a verb of speaking stands beside it."""
+    behind = read.between(last) in _ADJACENT and read.word(last + 1) in _SPEAKS
+    start = first - (read.word(first - 1) == "the")
+    return behind or read.word(start - 1) in _SPEAKS and not re.search(r"[.!?]", read.between(start - 1))
+
+
+def _evidence(read: _Text, first: int, last: int, title: str, before: str) -> float:
+    """What the surroundings of a name say, beside verbs of speaking, for a person's."""
+    end = read.words[last][1]
+    behind = read.word(last + 1) if read.between(last) in _ADJACENT else ""
+    called = _CALLED.search(read.between(first - 1)) and _CALLED_END.match(read.text, end)
+    lead, tail = read.word(first), read.word(last)
+    fond = read.word(first - 1) in _FOND
+    return (
+        3.0 * bool(title)
+        + 0.7 * (behind in _ACTS or behind.endswith("ed") and behind not in _SPEAKS)
+        + 1.0 * (read.word(last + 1) in _WHO)
+        + 0.4 * bool(_OWNS.match(read.text, end))
+        + 0.5 * bool(called)
+        + 1.0 * fond
+        - 1.5 * (before in _IN)
+        - 0.3 * (before in _WITH)
+        - 2.0 * (before in _ARTICLES and not title)
+        - 4.0 * bool(not title and {lead, tail} & _PLACES)
+        - 2.0 * bool(not title and _PEOPLES.search(tail))
+        - 5.0 * bool({lead, tail} & _NO_PERSON)
+    )
+
+
+def _capital(word: str) -> bool:
+    return len(word) > 1 and word[0].isupper() and not word.isupper()

@@ -1,0 +1,158 @@
+"""Who occurs in a text: every person with the forms of the name, all mentions, and a sentence that introduces
+whoever it is. No model, no torch.
+
+Forms are one person's where a longer one holds a shorter one and no title tells them apart: "Mr.
+Holmes", "Holmes"
+and "Sherlock Holmes". What several persons share ("Harker") is counted for the one that the text names most.
+A person stands on mentions alone, so what is known of the first half of a text stands on that half.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from core.evidence.names import MEN, WOMEN, Mention, names
+from core.evidence.passages import sentences
+
+_FIRST = 12  # mentions of which one introduces somebody
+_LEAST_WORDS, _MOST_WORDS = 6, 60  # of a sentence that does
+_AROUND = 1500  # characters on either side of a mention, in which its sentence ends
+_TELLS = re.compile(
+    r"\s?(?:,|--|—|\()?\s?(?:is |was |who |the |a |an |his |her |my |our |their )(?!\w*ing\b)"
+)
+_CALLED = re.compile(r"(?:called|named|name was|name is)\s+\W?$")
+_USUAL = 0.05  # of the mentions
+_SHORTENED = {"mr", "mrs", "ms", "dr", "rev", "capt", "col"}
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """`name`: the fullest usual form. `forms`: all, the most frequent first. `mentions`: every (start, end)
+    in order.
+    """
+
+    name: str
+    forms: tuple[str, ...]
+    mentions: tuple[tuple[int, int], ...]
+
+
+@dataclass(slots=True)
+class _Known:
+    """A person while the forms are put together."""
+
+    words: tuple[str, ...]
+    titles: set[str]
+    role: bool
+    mentions: list[Mention] = field(default_factory=list)
+
+    def may_be(self, mention: Mention) -> bool:
+        """Whether a form is one of this person's: words of the name, and no title that tells them apart."""
+        return (
+            not self.role
+            and _within(mention.words, self.words)
+            and not any(_told_apart(mention.title, title) for title in self.titles)
+        )
+
+
+def people(text: str) -> tuple[Person, ...]:
+    """The persons of an English text, those it names most first."""
+    forms: dict[tuple[bool, tuple[str, ...], str], list[Mention]] = {}
+    for one in names(text):
+        forms.setdefault((one.role, one.words, one.title), []).append(one)
+    known: list[_Known] = []
+    # names before roles, the longest first, of equally long ones those with a title
+    for (role, words, title), found in sorted(forms.items(), key=_order):
+        person = _by_role(known, words) if role else _by_name(known, found[0])
+        if person is None:
+            person = _Known(words, set(), role)
+            known.append(person)
+        person.titles |= {title} - {""}
+        person.mentions += found
+    ranked = sorted(known, key=lambda one: (-len(one.mentions), min(m.start for m in one.mentions)))
+    return tuple(_person(one) for one in ranked)
+
+
+def introduction(text: str, person: Person) -> tuple[int, int]:
+    """The sentence that says who somebody is, (start, end): of the first ones with the name the one that
+    tells most, else the first.
+    """
+    first = person.mentions[:_FIRST]
+    return max(
+        (_sentence(text, *mention) for mention in first),
+        key=lambda span: (_introduces(text, span, person, first), -span[0]),
+    )
+
+
+def _order(form: tuple[tuple[bool, tuple[str, ...], str], list[Mention]]) -> tuple:
+    (role, words, title), found = form
+    return role, -len(words), not title, -len(found)
+
+
+def _by_name(known: Sequence[_Known], mention: Mention) -> _Known | None:
+    """Whom a form belongs to: of several the one with its title, else whom the text names most. With a title
+    that none of several has it is somebody else's.
+    """
+    fitting = [one for one in known if one.may_be(mention)]
+    titled = [one for one in fitting if mention.title and mention.title in one.titles]
+    if mention.title and not titled and len(fitting) > 1:
+        return None
+    return max(titled or fitting, key=lambda one: len(one.mentions), default=None)
+
+
+def _by_role(known: Sequence[_Known], words: tuple[str, ...]) -> _Known | None:
+    """Who alone has a role as a title, "the Count" of Count Dracula."""
+    title = words[-1].lower()
+    fitting = [one for one in known if len(words) == 1 and title in one.titles]
+    return fitting[0] if len(fitting) == 1 else None
+
+
+def _told_apart(title: str, other: str) -> bool:
+    """Whether nobody has both titles: a man's and a woman's, a wife's and a daughter's."""
+    both = {title, other}
+    return both == {"mrs", "miss"} or bool(both & MEN and both & WOMEN)
+
+
+def _within(short: Sequence[str], long: Sequence[str]) -> bool:
+    starts = range(len(long) - len(short) + 1)
+    return any(tuple(long[at : at + len(short)]) == tuple(short) for at in starts)
+
+
+def _person(known: _Known) -> Person:
+    forms = Counter(_said(mention) for mention in known.mentions)
+    usual = [form for form, times in forms.items() if times >= _USUAL * len(known.mentions)]
+    return Person(
+        max(usual, key=lambda form: (len(form.split()), forms[form])),
+        tuple(form for form, _times in forms.most_common()),
+        tuple(sorted((one.start, one.end) for one in known.mentions)),
+    )
+
+
+def _said(mention: Mention) -> str:
+    """A form as one would write it."""
+    words = [f"{word}." if len(word) == 1 else word for word in mention.words]
+    if mention.title:
+        words.insert(0, mention.title.capitalize() + "." * (mention.title in _SHORTENED))
+    return " ".join(["the"] * mention.role + words)
+
+
+def _sentence(text: str, start: int, end: int) -> tuple[int, int]:
+    low = max(text.rfind("\n\n", 0, start), start - _AROUND, 0)
+    found = sentences(text, low, min(len(text), end + _AROUND))
+    return next((left, right) for left, right in found if right >= end)
+
+
+def _introduces(
+    text: str, span: tuple[int, int], person: Person, mentions: Sequence[tuple[int, int]]
+) -> float:
+    """How much a sentence says of who somebody is."""
+    start, end = span
+    inside = [one for one in mentions if start <= one[0] < end]
+    words = len(text[start:end].split())
+    tells = any(_TELLS.match(text, right) for _left, right in inside)
+    called = any(_CALLED.search(text[max(start, left - 20) : left]) for left, _right in inside)
+    full = any(len(text[left:right].split()) > 1 for left, right in inside)
+    good = _LEAST_WORDS <= words <= _MOST_WORDS
+    return 2.0 * tells + 2.0 * called + 0.5 * full + 1.5 * good - 0.1 * mentions.index(inside[0])

@@ -1,0 +1,137 @@
+"""Questions about a book as a whole are answered by other means than a passage, up to the limit."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from core.documents.document import Document, Section
+from core.documents.quotes import find_quotes
+from core.events import Delta
+from core.evidence.support import UNSAID, Evidence
+from tests.fakes import CharTokenizer
+from tests.talks import STYLE, ask, encoded, finished, make, turns
+
+READER = replace(STYLE, passages=True, summaries="own", part_tokens=1500, whole_tokens=1600)
+TELLER = replace(READER, summaries="supported")
+PEOPLE = ("Oddo", "Mirabel", "Tancred", "Ysolde")
+PLACES = ("ferry", "market", "chapel", "harbour")
+END, ABOUT, WHO = "How does it end?", "What is it about?", "Who are the main characters?"
+
+
+def tale(chapters: int = 4, *, days: int = 60, sha256: str = "tale") -> Document:
+    """Every chapter has a person and a place of its own, and every sentence is another."""
+    text, sections = "", []
+    for chapter in range(chapters):
+        start, who, place = len(text), PEOPLE[chapter % 4], PLACES[chapter % 4]
+        text += f"“I am late,” said {who}, who was the owner of the {place}.\n\n"
+        for at in range(days):
+            day = 100 * (chapter + 1) + at
+            text += f"On day {day} the patient {who} walked to the old {place} before dark.\n\n"
+        sections.append(Section(f"Chapter {chapter + 1}", start, len(text)))
+    return Document("Tale", "", "txt", text, tuple(sections), sha256=sha256)
+
+
+def prompts(engine) -> list[str]:
+    return [CharTokenizer().decode(ids) for ids in engine.prompts]
+
+
+@pytest.mark.parametrize("fit", ["auto", "passages", "sections"])
+@pytest.mark.parametrize("question", [END, "Wie geht die Geschichte aus?", "故事的结局是什么？"])
+def test_an_end_is_told_from_the_last_chapter(question: str, fit: str):
+    session, engine = make(style=READER)
+    book = tale()
+    done = finished(ask(session, book, question, fit=fit))
+    assert "Ysolde" in done.text and not any(name in done.text for name in PEOPLE[:3])
+    assert done.sources and all(source.startswith("Chapter 4") for source in done.sources)
+    assert done.notes[0] == "This is how the book ends: told from Chapter 4."
+    start = book.sections[3].start
+    assert done.stands and all(one.book_start >= start for one in done.stands)
+
+
+def test_with_a_limit_the_end_is_that_of_what_may_be_read_and_says_so():
+    session, engine = make(style=READER)
+    done = finished(ask(session, tale(), END, until=2))
+    assert "Mirabel" in done.text and "Tancred" not in done.text and "Ysolde" not in done.text
+    assert done.notes[0] == "The end of what may be read, not of the book: told from Chapter 2."
+
+
+def test_an_end_is_told_by_the_model_where_summaries_are():
+    def reply(ids, params):
+        return encoded("The patient Ysolde walked to the old harbour before dark.")
+
+    session, engine = make(reply, style=TELLER)
+    done = finished(ask(session, tale(), END))
+    assert engine.prompts and all("Ysolde" in one and "Tancred" not in one for one in prompts(engine))
+    assert done.stats.new_tokens > 0 and "Ysolde walked" in done.text
+
+
+def test_what_it_is_about_is_its_summary_and_a_kept_one_is_not_told_again():
+    said = encoded("They walked to the market before dark.")
+    session, engine = make(lambda ids, params: said, style=TELLER)
+    ask(session, tale(), None)
+    read = len(engine.prompts)
+    done = finished(ask(session, tale(), ABOUT))
+    summary = finished(ask(session, tale(), None, summary_length="paragraph"))
+    assert read and len(engine.prompts) == read and done.text == summary.text
+
+
+def test_people_are_counted_without_the_model_each_with_a_sentence_of_the_book():
+    session, engine = make(style=READER)
+    book = tale()
+    events = ask(session, book, WHO)
+    done = finished(events)
+    assert engine.prompts == [] and done.stats.new_tokens == 0
+    first = done.text.split("\n\n")[0]
+    assert first == (
+        "Oddo is named 61 times, in 1 of 4 chapters. Chapter 1:\n"
+        "> “I am late,” said Oddo, who was the owner of the ferry."
+    )
+    assert [one in done.text for one in PEOPLE] == [True] * 4
+    assert sum(isinstance(event, Delta) for event in events) == 4, "one after the other"
+    assert all(quote.found is not None for quote in find_quotes(done.text, book))
+    assert Evidence(book).marks(done.text) == (), "what was counted is no sentence to be held to the book"
+
+
+def test_people_behind_the_limit_are_not_named():
+    session, _ = make(style=READER)
+    done = finished(ask(session, tale(), WHO, until=2))
+    assert "Mirabel" in done.text and "Tancred" not in str(done) and "Ysolde" not in str(done)
+
+
+def test_a_text_that_names_nobody_says_so_and_shows_the_nearest_passages():
+    text = "The main thing about wind is that it is moved air, of the character of all that is warm.\n\n" * 40
+    essay = Document("Essay", "", "txt", text, (Section("Wind", 0, len(text)),), sha256="essay")
+    session, engine = make(style=READER)
+    done = finished(ask(session, essay, WHO))
+    assert done.text.startswith(f"{UNSAID} Nearest passages:") and engine.prompts == []
+    assert "No people were found by name in it." in done.notes
+
+
+def test_a_book_in_another_language_says_that_its_people_are_not_looked_for():
+    text = "Der Wärter Odo zündete die Lampe an, und die Leute im Dorf sagten, dass niemand kam.\n\n" * 40
+    book = Document("Licht", "", "txt", text, (Section("Eins", 0, len(text)),), sha256="licht")
+    done = finished(ask(make(style=READER)[0], book, "Wer sind die Hauptfiguren?"))
+    assert done.text.startswith(UNSAID) and "People are found by name in English books only." in done.notes
+
+
+def test_one_chapter_ends_where_it_ends():
+    """The last pages, not the whole of it again."""
+    book = tale(1, days=99, sha256="one")
+    done = finished(ask(make(style=replace(READER, part_tokens=800))[0], book, END))
+    assert done.stands and min(one.book_start for one in done.stands) > len(book.text) // 2
+
+
+def test_a_model_that_read_the_book_whole_answers_itself():
+    """It needs no summary made of parts."""
+    session, engine = make(style=replace(STYLE, whole_tokens=None), context_tokens=20_000)
+    done = finished(ask(session, tale(), END))
+    assert done.text == "It is so." and END in prompts(engine)[-1]
+
+
+def test_a_later_turn_repeats_what_was_answered():
+    session, engine = make(style=READER)
+    done = finished(ask(session, tale(), WHO))
+    later = finished(ask(session, tale(), ABOUT, history=turns(WHO, done)))
+    assert later.text and later.text != done.text

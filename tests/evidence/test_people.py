@@ -1,0 +1,82 @@
+"""Whom a text names, how often and where, and what introduces whoever it is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from core.documents import read_document
+from core.evidence.people import introduction, people
+
+TALE = """
+Mr. Ansell came to Saltby in March. “Good day,” said Mr. Ansell, who was an engineer. Hannah Rudd laughed.
+
+The keeper of the light was Isaac Rudd. “It is late,” said Isaac. Nobody in Saltby saw Hannah.
+
+“Oil!” cried the Inspector. The Inspector had walked from Saltby. “No oil,” replied the Inspector.
+
+Mrs. Rudd had gone to London on Thursday. Rudd looked at the Holm; the Holm was dark. Isaac Rudd lit the lamp.
+"""
+
+
+def named(text: str) -> dict[str, int]:
+    return {one.name: len(one.mentions) for one in people(text)}
+
+
+def test_people_are_found_and_places_are_not():
+    found = named(TALE)
+    assert set(found) == {"Isaac Rudd", "the Inspector", "Hannah Rudd", "Mr. Ansell", "Mrs. Rudd"}
+    assert not {"Saltby", "London", "Holm", "Thursday"} & set(found)
+
+
+def test_forms_of_a_name_are_one_persons_where_no_title_tells_them_apart():
+    found = named(TALE)
+    assert found["Isaac Rudd"] == 4, "Isaac Rudd, Isaac, Rudd, Isaac Rudd"
+    assert found["Mrs. Rudd"] == 1 and found["Hannah Rudd"] == 2
+
+
+def test_every_mention_stands_in_the_text_and_the_sentence_that_introduces_has_one():
+    for person in people(TALE):
+        start, end = introduction(TALE, person)
+        inside = [(left, right) for left, right in person.mentions if start <= left and right <= end]
+        assert inside and all(TALE[left:right].split()[-1] in person.name for left, right in person.mentions)
+    ansell = next(one for one in people(TALE) if one.name == "Mr. Ansell")
+    start, end = introduction(TALE, ansell)
+    assert TALE[start:end] == "“Good day,” said Mr. Ansell, who was an engineer."
+
+
+def test_what_is_known_up_to_a_place_stands_before_it():
+    """A panel that moves with the reader must not spoil."""
+    half = TALE[: TALE.index("“Oil!”")]
+    assert "the Inspector" not in named(half)
+    assert all(end <= len(half) for one in people(half) for _start, end in one.mentions)
+
+
+def test_a_text_without_names_has_no_people():
+    essay = "The wind is moved air. Air is warmed by the sun, and warm air rises. It is said to be light. "
+    assert people(essay * 20) == () == people("") == people("风是流动的空气。" * 20)
+
+
+@pytest.mark.parametrize(
+    ("file", "expected"),
+    [
+        ("books/the-time-machine.txt", ["the Time Traveller", "the Psychologist", "Weena"]),
+        ("books/the-war-of-the-worlds.epub", ["Ogilvy"]),
+        (
+            "books/moby-dick.epub",
+            ["Captain Ahab", "Queequeg", "Captain Peleg", "Radney", "Steelkilt", "Captain Gardiner"],
+        ),
+        ("books/viking-tales.pdf", ["King Harald", "King Halfdan", "Leif Ericsson", "Tyrker"]),
+        ("hard/sherlock.txt", ["Sherlock Holmes", "Dr. Watson", "Miss Irene Adler"]),
+        ("hard/dracula.txt", ["the Count", "Dr. Van Helsing", "Jonathan Harker", "Miss Lucy"]),
+        ("hard2/robin-hood.pdf", ["Robin Hood", "the Sheriff", "Maid Marian", "Friar Tuck"]),
+    ],
+)
+def test_the_people_of_real_books(shared_data: Path, file: str, expected: list[str]):
+    """Those that facts.json asks after, and whom anybody would name."""
+    path = shared_data / file
+    if not path.exists():
+        pytest.skip(f"no {file}")
+    found = [one.name for one in people(read_document(path).text)]
+    assert [one for one in expected if one not in found] == []
