@@ -14,6 +14,7 @@ from core.text.words import translated_count as _n
 PLOT_WIDTH, PLOT_HEIGHT = 288, 84
 BARS = 12  # of the histogram
 SMOOTH = 8  # rounds
+PLAIN_ROUNDS = 8  # fewer say little of plain decoding
 NOTHING = "–"
 
 
@@ -72,12 +73,18 @@ def panel_html(
 
 
 def _plain(stats: Stats, plan: dict | None, compared: dict | None) -> dict[str, object] | None:
-    """Tokens per second of plain decoding: measured, else as the plan expects with so much in the context."""
+    """Tokens per second of plain decoding: measured beside this answer, else by its own rounds for which
+    nothing was proposed, else as the plan expects with so much in the context. `measured`: "beside" | "here"
+    | "".
+    """
     if stats.mode == "autoregressive" or not stats.new_tokens:
         return None
     rate = (compared or {}).get("tokens_per_s")
     if rate:
-        return {"rate": rate, "measured": True, "times": stats.tokens_per_s / rate}
+        return {"rate": rate, "measured": "beside", "times": stats.tokens_per_s / rate}
+    if stats.plain_rounds >= PLAIN_ROUNDS:
+        rate = 1e3 / stats.plain_tbt_ms
+        return {"rate": rate, "measured": "here", "times": stats.tokens_per_s / rate}
     full, short = (
         (plan or {}).get(name, 0.0) for name in ("expected_plain_tbt_ms", "expected_passage_tbt_ms")
     )
@@ -85,7 +92,7 @@ def _plain(stats: Stats, plan: dict | None, compared: dict | None) -> dict[str, 
         return None
     # a pass reads the weights, and the context as far as it is filled
     tbt_ms = (short or full) + (full - (short or full)) * min(stats.context_used / stats.context_total, 1)
-    return {"rate": 1e3 / tbt_ms, "measured": False, "times": stats.tokens_per_s * tbt_ms / 1e3}
+    return {"rate": 1e3 / tbt_ms, "measured": "", "times": stats.tokens_per_s * tbt_ms / 1e3}
 
 
 def _sizes(counts: tuple[int, ...]) -> list[tuple[str, int, float]]:

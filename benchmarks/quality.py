@@ -320,6 +320,7 @@ def main() -> None:
     whole.add_argument("--cases", type=int, default=200, help="questions of each part, 0: all")
     whole.add_argument("--stories", type=int, default=0, help="stories to summarise, 0: all")
     whole.add_argument("--seed", type=int, default=0)
+    whole.add_argument("--rows", type=Path, help="a folder: rows that stand there are not made again")
     whole.add_argument("--json", action="store_true", help="the last line is the figures as JSON")
     given = parser.parse_args()
     if given.reading:
@@ -344,7 +345,8 @@ def judge(given: argparse.Namespace) -> None:
         share = PARTS[name] / sum(PARTS[later] for later in parts[number:])
         until = time.monotonic() + share * (end - time.monotonic())
         print(f"{name}: {len(cases[name])} cases, {(until - time.monotonic()) / 60:.0f} minutes", flush=True)
-        rows[name] = list(run(getattr(program, f"of_{name}"), cases[name], until))
+        made = given.rows / f"{name}.jsonl" if given.rows else None
+        rows[name] = list(run(getattr(program, f"of_{name}"), cases[name], until, made))
     if given.save:
         details = kept(rows, program.name, given.split, given.seed)
         save(given.save, reading_tables(details["figures"]), details)

@@ -69,6 +69,9 @@ class Stats:
     acceptance_retrieval: Acceptance = Acceptance()
     tokens_per_round: float = 0.0
     rounds: int = 0
+    # of these, without the first: those for which nothing was proposed, which are plain decoding; mean TBT
+    plain_rounds: int = 0
+    plain_tbt_ms: float = 0.0
     context_used: int = 0
     context_total: int = 0
     peak_memory_bytes: int = 0

@@ -45,7 +45,8 @@ class StatsRecorder:
         )
         self._prefill_s = self._first_s = self._longest_s = self._decode_s = 0.0
         self._token_s: list[float] = []
-        self._new = self._rounds = self._bytes = self._last_tokens = 0
+        self._new = self._rounds = self._bytes = self._last_tokens = self._plain = 0
+        self._plain_s = 0.0
         self._last_s = 0.0
         self._draft = self._retrieval = Acceptance()
         self._tbt_series: list[float] = []
@@ -86,6 +87,9 @@ class StatsRecorder:
             self._longest_s = max(self._longest_s, seconds)
             self._decode_s += seconds
             self._token_s.extend([seconds / tokens] * tokens)
+            if not draft.evaluated and not retrieval.evaluated:
+                self._plain += 1
+                self._plain_s += seconds
         self._last_s, self._last_tokens = seconds, tokens
         self._sizes[tokens] += 1
         self._tbt_series.append(round(1e3 * seconds / tokens, 2))
@@ -110,6 +114,8 @@ class StatsRecorder:
             acceptance_retrieval=self._retrieval,
             tokens_per_round=self._new / self._rounds if self._rounds else 0.0,
             rounds=self._rounds,
+            plain_rounds=self._plain,
+            plain_tbt_ms=1e3 * self._plain_s / self._plain if self._plain else 0.0,
             context_used=context,
             peak_memory_bytes=peak_memory_bytes,
             bytes_moved=self._bytes,
@@ -141,7 +147,8 @@ def combined(parts: Sequence[Stats]) -> Stats:
     def added(name: str) -> int | float:
         return sum(getattr(part, name) for part in parts)
 
-    mean_ms, rounds = weighted("tbt_mean_ms"), added("rounds")
+    mean_ms, rounds, plain = weighted("tbt_mean_ms"), added("rounds"), added("plain_rounds")
+    plain_ms = sum(part.plain_tbt_ms * part.plain_rounds for part in parts)
     return replace(
         parts[-1],
         prompt_tokens=added("prompt_tokens"),
@@ -155,6 +162,8 @@ def combined(parts: Sequence[Stats]) -> Stats:
         longest_wait_ms=max(part.longest_wait_ms for part in parts),
         tokens_per_s=1e3 / mean_ms if mean_ms else 0.0,
         rounds=rounds,
+        plain_rounds=plain,
+        plain_tbt_ms=plain_ms / plain if plain else 0.0,
         tokens_per_round=tokens / rounds if rounds else 0.0,
         acceptance_draft=sum((part.acceptance_draft for part in parts), Acceptance()),
         acceptance_retrieval=sum((part.acceptance_retrieval for part in parts), Acceptance()),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from core.events import Acceptance, Stats
@@ -76,3 +78,14 @@ def test_several_stretches_are_one_answer_in_every_figure():
     assert whole.tbt_series_ms == (250.0, 100.0, 100.0) and len(whole.acceptance_series) == 3
     assert whole.acceptance_draft == Acceptance(2, 4)
     assert combined([other.stats(), Stats(model="known before")]) == other.stats()
+
+
+def test_rounds_without_proposals_time_plain_decoding():
+    """The first round is no measure: it waits for the prompt's end."""
+    made = recorder()
+    for seconds, proposed in ((9.0, 0), (0.02, 0), (0.05, 3), (0.04, 0)):
+        made.round(1, seconds, Acceptance(), Acceptance(0, proposed))
+    stats = made.stats()
+    assert (stats.plain_rounds, stats.plain_tbt_ms) == (2, pytest.approx(30.0))
+    both = combined([replace(stats, new_tokens=4), replace(stats, plain_rounds=1, plain_tbt_ms=60.0)])
+    assert (both.plain_rounds, both.plain_tbt_ms) == (3, pytest.approx(40.0))

@@ -4,9 +4,11 @@ story. Every case keeps its text.
 
 from __future__ import annotations
 
+import json
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -48,6 +50,13 @@ _WORDS = {
     "rouge1": "ROUGE-1 of whole stories' summaries, to the nearest of a story's references",
     "rouge2": "ROUGE-2 of whole stories' summaries, to the nearest of a story's references",
     "unknown_names": "names in summaries that the story does not know",
+    "own_rouge1": "ROUGE-1 of the sentences that are chosen from the same stories",
+    "own_rouge2": "ROUGE-2 of the sentences that are chosen from the same stories",
+    "told_share": "sentences of summaries that are told, not taken (eight words in a row of the story)",
+    "pointing_nowhere": "sentences of summaries that begin with a pronoun behind nobody's name",
+    "draft_accepted": "of what the draft level proposed for summaries, accepted",
+    "retrieval_accepted": "of what the retrieval level proposed for summaries, accepted",
+    "tokens_per_round": "tokens of summaries in a round",
     "summary_circling": "summaries that go round in circles",
     "summary_mid_sentence": "summaries that stop in the middle of a sentence",
 }
@@ -180,19 +189,38 @@ class Program:
         return row
 
     def of_summaries(self, one: Story) -> dict[str, Any]:
-        """The summary of a whole story, through the program's own pipeline."""
-        said, seconds, _share = self._asked(
-            Ask(None, document(one.name, one.text), conversation_id=one.name, params=self._greedy(512))
-        )
+        """The summary of a whole story, through the program's own pipeline; beside it, what the sentences
+        that the program chooses of the story itself would have scored.
+        """
+        book, params = document(one.name, one.text), self._greedy(512)
+        del params["temperature"]  # the program's own: what says too little is told again
+        ask = Ask(None, book, conversation_id=one.name, params=params)
+        done, seconds = self._done(ask)
+        own, _seconds = self._done(replace(ask, summaries="own", conversation_id=f"{one.name}/own"))
+        said = done.text.strip()
         strange, names = scores.unknown_names(said, one.text)
+        sentences = [said[stand.start : stand.end] for stand in done.stands]
         return {
             "story": one.name,
             "said": said,
             "rouge1": round(scores.rouge(said, one.summaries, 1), 4),
             "rouge2": round(scores.rouge(said, one.summaries, 2), 4),
+            "own_rouge1": round(scores.rouge(own.text, one.summaries, 1), 4),
+            "own_rouge2": round(scores.rouge(own.text, one.summaries, 2), 4),
             "unknown_names": strange,
             "names": names,
+            "sentences": len(sentences),
+            "taken": sum(scores.taken(sentence, one.text) for sentence in sentences),
+            "pointing": scores.pointing(sentences),
             "seconds": seconds,
+            "tokens": done.stats.new_tokens,
+            "rounds": done.stats.rounds,
+            "tokens_per_s": round(done.stats.tokens_per_s, 2),
+            "plain_ms": [done.stats.plain_rounds, round(done.stats.plain_tbt_ms, 2)],
+            "draft": asdict(done.stats.acceptance_draft),
+            "retrieval": asdict(done.stats.acceptance_retrieval),
+            "context": max((part["tokens"] for part in done.plan["reading"]["parts"]), default=0),
+            "budget": done.plan.get("retrieval_budget", 0),
         }
 
     def _greedy(self, tokens: int) -> dict[str, Any]:
@@ -200,13 +228,16 @@ class Program:
 
     def _asked(self, ask: Ask) -> tuple[str, float, float | None]:
         """What is said, the seconds it took, and how far the answers that were drawn agree with it."""
+        done, seconds = self._done(ask)
+        return done.text.strip(), seconds, done.drawn.get("agreed")
+
+    def _done(self, ask: Ask) -> tuple[Finished, float]:
+        """The end of an answer, and the seconds it took."""
         self._turn_to(ask)
-        start, done = time.perf_counter(), None
-        for event in self.session.ask(ask):
-            if isinstance(event, Finished):
-                done = event
+        start = time.perf_counter()
+        *_events, done = self.session.ask(ask)
         self.session.forget(ask.conversation_id)
-        return done.text.strip(), round(time.perf_counter() - start, 1), done.drawn.get("agreed")
+        return done, round(time.perf_counter() - start, 1)
 
     def _found(self, ask: Ask) -> tuple[Sequence[Passage], list[tuple[float, ...]]]:
         """The passages the program reads for a question, best first, in the order it asks them in; and of
@@ -242,13 +273,20 @@ class Program:
 
 
 def run(
-    what: Callable[[Any], dict[str, Any]], cases: Sequence[Any], until: float
+    what: Callable[[Any], dict[str, Any]], cases: Sequence[Any], until: float, kept: Path | None = None
 ) -> Iterator[dict[str, Any]]:
-    """A row a case, until the clock says `until`; one in any case."""
-    for number, case in enumerate(cases, 1):
-        if number > 1 and time.monotonic() > until:
+    """A row a case, until the clock says `until`; one in any case. Rows are added to the file `kept`, and
+    those that stand there are not made again.
+    """
+    known = kept.read_text(encoding="utf-8").splitlines() if kept and kept.is_file() else []
+    yield from map(json.loads, known)
+    for number, case in enumerate(cases[len(known) :], len(known) + 1):
+        if number > len(known) + 1 and time.monotonic() > until:
             return
         row = what(case)
+        if kept:
+            with kept.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(row) + "\n")
         print(number, len(cases), row.get("question", row.get("story")), "=>", row["said"][:90], flush=True)
         yield row
 
@@ -283,12 +321,33 @@ def figures(rows: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
         "unknown_names": round(sum(r["unknown_names"] for r in summaries) / max(1, names), 4)
         if summaries
         else None,
+        "own_rouge1": _mean([row for row in summaries if "own_rouge1" in row], "own_rouge1"),
+        "own_rouge2": _mean([row for row in summaries if "own_rouge2" in row], "own_rouge2"),
+        **_telling([row for row in summaries if row.get("tokens")]),
         "summary_circling": _of([scores.circling(said) for said in told]),
         "summary_mid_sentence": _of([scores.mid_sentence(said) for said in told]),
         "books_right": _mean(asked, "right"),
         "books_answered_unsaid": _share(unsaid, "refused", without=True),
         "books_in_three": _mean(asked, "in_three"),
         "cases": {name: len(held) for name, held in rows.items()},
+    }
+
+
+def _telling(rows: Sequence[dict[str, Any]]) -> dict[str, float | None]:
+    """How summaries were told, over all of their sentences, tokens and proposals."""
+
+    def ratio(above: float, below: float) -> float | None:
+        return round(above / below, 4) if below else None
+
+    def total(name: str, key: str = "") -> float:
+        return sum(row[name][key] if key else row[name] for row in rows)
+
+    return {
+        "told_share": ratio(total("sentences") - total("taken"), total("sentences")),
+        "pointing_nowhere": total("pointing") if rows else None,
+        "draft_accepted": ratio(total("draft", "accepted"), total("draft", "evaluated")),
+        "retrieval_accepted": ratio(total("retrieval", "accepted"), total("retrieval", "evaluated")),
+        "tokens_per_round": ratio(total("tokens"), total("rounds")),
     }
 
 

@@ -12,14 +12,16 @@ import string
 from collections import Counter
 from collections.abc import Sequence
 
+from core.conversation.naming import points_back
 from core.conversation.supporting import ENDED
 from core.text.circling import MIN_DISTINCT, distinct_share
-from core.text.ranking import terms
+from core.text.ranking import NAME, terms
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _PUNCTUATION = re.compile("[" + re.escape(string.punctuation) + "“”‘’—…]")
 _WORDS = re.compile(r"[a-z0-9]+")
 _INSIDE = re.compile(r"(?<=[a-z,;] )[A-Z][a-z]+")
+TAKEN_WORDS = 8
 _QUOTED = re.compile(r"^> (.+)$", re.MULTILINE)
 
 
@@ -73,6 +75,25 @@ def quotes(said: str, text: str) -> tuple[int, int]:
 def circling(said: str) -> bool:
     """Whether a text goes round in circles, by its words."""
     return distinct_share(said.split()) < MIN_DISTINCT
+
+
+def taken(said: str, text: str) -> bool:
+    """Whether a sentence shares `TAKEN_WORDS` words in a row with a text."""
+    words, known = _WORDS.findall(said.lower()), f" {' '.join(_WORDS.findall(text.lower()))} "
+    runs = (words[at : at + TAKEN_WORDS] for at in range(len(words) - TAKEN_WORDS + 1))
+    return any(f" {' '.join(run)} " in known for run in runs)
+
+
+def pointing(sentences: Sequence[str]) -> int:
+    """How many of a summary's sentences begin with a pronoun behind one that names nobody and points to
+    nobody who was named.
+    """
+    found, known = 0, False
+    for sentence in sentences:
+        back = points_back(sentence.lstrip("“"))
+        found += back and not known
+        known = bool(NAME.search(sentence, 1)) or back and known
+    return found
 
 
 def mid_sentence(said: str) -> bool:

@@ -14,7 +14,9 @@ from core.conversation.supporting import repeats
 from core.documents.count import count_words
 from core.events import Piece, Stand, Standing
 
-_ENOUGH = 0.75  # of the words of the sentences that a part's telling replaces
+# of the words of the sentences that a part's telling replaces: with so many it is not told again, and below
+# so many its own sentences are added
+_ENOUGH, _LEAST = 0.75, 0.6
 _TELLING = Line("\0", 0, 0)  # where the sentence that is being told stands
 
 
@@ -42,7 +44,7 @@ class Slot:
         something else, then as many as it takes where the telling says too little.
         """
         found, words = list(self.told), sum(count_words(line.text) for line in self.told)
-        enough = _ENOUGH * self.words if self.told else self.words
+        enough = _LEAST * self.words if self.told else self.words
         for line in self.own:
             if _covered(line, self.told) or self.complete and words >= enough:
                 continue

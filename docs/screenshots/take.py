@@ -40,6 +40,11 @@ COMMONEST = 96  # of 256 colours
 # (width, height, zoom): a telephone's window, one of 1280 x 800 at 200 %, half a screen, and a large screen
 WINDOWS = {"narrow": (390, 844, 1), "zoomed": (640, 400, 2), "middle": (900, 800, 1), "wide": (1920, 1080, 1)}
 READ_SO_FAR = "Number(document.querySelector('#prefill-box [aria-valuenow]')?.ariaValueNow ?? 0) > 25"
+TOLD_SO_FAR = (
+    "document.querySelector('#live-text ins')?.textContent.length > 60"
+    " && Number(document.querySelector('#prefill-box [aria-valuenow]')?.ariaValueNow ?? 0) > 40"
+    " && /\\d/.test(document.querySelector('.level-retrieval small')?.textContent ?? '')"
+)
 
 
 def take(page: Page, name: str, *, after_ms: int = 1500) -> None:
@@ -110,11 +115,18 @@ def sit_through(page: Page) -> None:
     page.wait_for_selector("#turns .answer footer")
 
     page.click("[data-act=new]")
-    page.click("#summarize")
-    page.wait_for_selector("#turns .answer footer")
-    page.evaluate("document.getElementById('scroller').scrollTop = 0")
+    summary(page)
     page.click('[data-theme-choice="dark"]')
     take(page, "summary-dark")
+
+
+def summary(page: Page) -> None:
+    """A summary of the sample that is open, in its middle and at its end."""
+    page.click("#summarize")
+    page.wait_for_function(TOLD_SO_FAR)
+    take(page, "telling", after_ms=0)
+    page.wait_for_selector("#turns .answer footer")
+    page.evaluate("document.getElementById('scroller').scrollTop = 0")
 
 
 def in_other_windows(browser: Browser, page: Page) -> None:

@@ -62,6 +62,12 @@ def test_every_number_is_shown():
 PLAN = {"expected_plain_tbt_ms": 100.0, "expected_passage_tbt_ms": 20.0}
 
 
+def test_plain_decodings_speed_is_of_this_computer_once_rounds_without_proposals_have_timed_it():
+    stats = Stats(mode="triforce", new_tokens=40, tokens_per_s=60.0, plain_rounds=8, plain_tbt_ms=25.0)
+    said = text_of(panel_html(stats, live=True, plan=PLAN), "stat-plain")
+    assert said.startswith("Plain decoding: 40.0 per second, by the rounds") and "1.50 times" in said
+
+
 def test_the_speed_stands_beside_plain_decodings_by_the_plan_at_this_length():
     half = replace(STATS, context_used=4096)
     html = panel_html(half, live=True, plan=PLAN)

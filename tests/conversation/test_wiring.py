@@ -9,7 +9,7 @@ from core.config import MODES
 from core.conversation.reading import ReadingStyle
 from core.conversation.session import Session
 from core.documents.document import Document, Section
-from core.events import Finished
+from core.events import Delta, Finished
 from core.text.tokenizer import Frame
 from tests.tiny import engine, oracle, ours
 
@@ -81,3 +81,27 @@ def test_only_new_tokens_are_fed(session: Session):
 
     other = answer(session, "Who?", conversation="another")
     assert fed(other) <= len("Who?") + 1
+
+
+def test_at_temperature_0_a_summary_is_told_alike_by_every_mode():
+    """Told part by part over the real engine: token for token what plain decoding tells."""
+    told = {}
+    for mode in ("triforce", "autoregressive"):
+        session = Session(
+            engine(ours(oracle()), draft=ours(oracle(tied=True))),
+            TinyTokenizer(),
+            ReadingStyle(
+                system="S",
+                part_prompts=("?",),
+                summaries="supported",
+                tellings=3,
+                part_tokens=80,
+                temperature=0.0,
+            ),
+            defaults={"mode": mode, "max_new_tokens": 24, "temperature": 0.0},
+        )
+        events = list(session.ask(Ask(None, BOOK, "c", fresh=True)))
+        told[mode] = [event.text for event in events if isinstance(event, Delta)]
+        assert events[-1].stats.mode == mode and events[-1].stats.new_tokens > 24
+        told[mode] = "".join(told[mode])
+    assert told["triforce"] == told["autoregressive"] != ""

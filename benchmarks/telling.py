@@ -1,0 +1,135 @@
+"""How a summary is told: the same telling by TriForce and by plain decoding in one run, part by part and,
+where the window holds the book, in one go.
+
+python -m benchmarks.telling BOOK... [--modes triforce autoregressive] [--save telling]
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from core.backend.threads import bound_spinning
+
+bound_spinning()
+
+from benchmarks.reading.scores import taken  # noqa: E402 (after the thread setting, read when torch loads)
+from benchmarks.store import Table, save  # noqa: E402
+from core.ask import Ask  # noqa: E402
+from core.build import open_session  # noqa: E402
+from core.config import load_settings  # noqa: E402
+from core.conversation.session import Session  # noqa: E402
+from core.documents import Document, read_document  # noqa: E402
+from core.errors import UserError  # noqa: E402
+from core.events import Acceptance, Delta, Finished, Standing  # noqa: E402
+from core.model.catalogue import EMBEDDED  # noqa: E402
+
+_FITS = ("auto", "whole")
+_COLUMNS = (
+    "book",
+    "tokens read in one go",
+    "draft accepted",
+    "retrieval accepted",
+    "tokens a round",
+    "TriForce, tokens/s",
+    "plain, tokens/s",
+    "first words, s",
+    "first told, s",
+    "all, s",
+    "told",
+)
+
+
+def told(session: Session, book: Document, fit: str, mode: str) -> dict[str, Any] | None:
+    """One telling of the likeliest text, with its times and figures; None where the book does not fit."""
+    params = {"temperature": 0.0, "seed": 1, "mode": mode}
+    ask = Ask(None, book, f"{fit}/{mode}", fit=fit, params=params, fresh=True)
+    start, first_s, told_s, done = time.perf_counter(), None, None, None
+    try:
+        for event in session.ask(ask):
+            now = time.perf_counter() - start
+            if isinstance(event, Standing) and first_s is None:
+                first_s = now
+            elif isinstance(event, Delta) and event.text and told_s is None:
+                told_s = now
+            elif isinstance(event, Finished):
+                done = event
+    except UserError:
+        return None
+    session.forget_book(book.sha256)
+    stats, sentences = done.stats, [done.text[one.start : one.end] for one in done.stands]
+    own = sum(taken(sentence, book.text) for sentence in sentences)
+    return {
+        "book": book.title,
+        "fit": fit,
+        "mode": mode,
+        "context": max(part["tokens"] for part in done.plan["reading"]["parts"]),
+        "budget": done.plan["retrieval_budget"],
+        "draft": asdict(stats.acceptance_draft),
+        "retrieval": asdict(stats.acceptance_retrieval),
+        "tokens": stats.new_tokens,
+        "tokens_per_round": stats.tokens_per_round,
+        "tokens_per_s": stats.tokens_per_s,
+        "first_s": first_s,
+        "told_s": told_s,
+        "whole_s": time.perf_counter() - start,
+        "sentences": len(sentences),
+        "taken": own,
+        "text": done.text,
+    }
+
+
+def row(fast: dict[str, Any], plain: dict[str, Any] | None) -> tuple[str | float | int | None, ...]:
+    """The table's line of one book, read in one way."""
+    rates = (Acceptance(**fast[level]).rate for level in ("draft", "retrieval"))
+    return (
+        fast["book"],
+        fast["context"],
+        *(None if rate is None else round(rate, 2) for rate in rates),
+        round(fast["tokens_per_round"], 2),
+        round(fast["tokens_per_s"], 1),
+        plain and round(plain["tokens_per_s"], 1),
+        round(fast["first_s"], 1),
+        round(fast["told_s"], 1),
+        round(fast["whole_s"], 1),
+        f"{fast['sentences'] - fast['taken']} of {fast['sentences']}",
+    )
+
+
+def main() -> None:
+    """The command."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("books", nargs="+", type=Path)
+    parser.add_argument("--model", default=EMBEDDED)
+    parser.add_argument("--draft", help="its draft model, where it is not the catalogue's")
+    parser.add_argument("--modes", nargs="+", default=["triforce", "autoregressive"])
+    parser.add_argument("--fits", nargs="+", default=_FITS, choices=_FITS)
+    parser.add_argument("--save", metavar="NAME", help="write benchmarks/results/NAME.json")
+    given = parser.parse_args()
+    session = open_session(load_settings(None, {"model": given.model, "draft_model": given.draft}))
+    rows, lines = [], []
+    for path in given.books:
+        book = read_document(path)
+        for fit in given.fits:
+            made = [one for one in (told(session, book, fit, mode) for mode in given.modes) if one]
+            rows += made
+            for one in made:
+                print({name: value for name, value in one.items() if name != "text"}, flush=True)
+            if made:
+                plain = made[1] if len(made) > 1 else None
+                lines.append(row(made[0], plain))
+                print("same text:", plain and plain["text"] == made[0]["text"], flush=True)
+    session.close()
+    if given.save:
+        notes = (
+            "The likeliest text, told once by TriForce and once by plain decoding in one run. Told: "
+            "sentences that do not share eight words in a row with the book.",
+        )
+        save(given.save, (Table("Summaries told", _COLUMNS, tuple(lines), notes),), {"rows": rows})
+
+
+if __name__ == "__main__":
+    main()
