@@ -112,12 +112,15 @@ class Decoder:
         kept = len(committed) + min(verdict.accepted, end - 1)
         self.cache.commit(kept)
         self.drafter.commit(kept)
+        inner = Acceptance(draft.accepted, draft.evaluated)
         outer = Acceptance(verdict.accepted, verdict.evaluated)
+        if draft.past_middle:
+            outer, inner = inner, outer
         self.refresh.after_round(outer)
         return Round(
             tokens=tokens[:end],
             levels=(*draft.levels[: verdict.accepted], "target")[:end],
-            acceptance_draft=Acceptance(draft.accepted, draft.evaluated),
+            acceptance_draft=inner,
             acceptance_retrieval=outer,
             seconds=self._clock() - started,
             bytes_moved=self.cache.bytes_moved - moved,

@@ -5,6 +5,7 @@ verified a drafter of its own.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Protocol
 
 import torch
@@ -184,7 +185,9 @@ class VerifiedDrafter:
     enough tokens stand.
 
     What it emits follows that cheaper pass's law exactly (the same `verify` as at the top), so the row it
-    reports is the law its token was drawn from. A token once drawn is always submitted.
+    reports is the law its token was drawn from. A token once drawn is always submitted. Where a pass of its
+    own is not expected to pay, behind a text hardly longer than its cache, the drafter's tokens go to the
+    full model as they are. Which of the two is a function of the past.
     """
 
     def __init__(
@@ -230,9 +233,9 @@ class VerifiedDrafter:
             accepted, evaluated = accepted + verdict.accepted, evaluated + verdict.evaluated
             self._cache.rollback(stand)
             self._drafter.rollback(stand)
-        return (
-            Draft(tuple(tokens), torch.cat(laws), tuple(levels), accepted, evaluated) if tokens else Draft()
-        )
+        if not tokens:
+            return replace(self._drafter.propose(committed, min(self._gamma, gamma)), past_middle=True)
+        return Draft(tuple(tokens), torch.cat(laws), tuple(levels), accepted, evaluated)
 
     def rollback(self, length: int) -> None:
         """See Drafter."""

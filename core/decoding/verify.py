@@ -18,7 +18,7 @@ class Draft:
     of its token.
 
     `levels` names, per token, who proposed it. `accepted` and `evaluated` count the level below, if the draft
-    came from one.
+    came from one; `past_middle`: it is the lowest level's own, for the full model to verify.
     """
 
     tokens: tuple[int, ...] = ()
@@ -26,6 +26,7 @@ class Draft:
     levels: tuple[str, ...] = ()
     accepted: int = 0
     evaluated: int = 0
+    past_middle: bool = False
 
 
 @dataclass(frozen=True, slots=True)

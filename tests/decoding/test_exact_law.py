@@ -65,6 +65,29 @@ def test_adaptive_draft_length(middle: str, drafter: str, gamma: int):
     check(Loop(drafter=drafter, middle=middle, length="gain", gamma=gamma), horizon=3)
 
 
+class EveryOther:
+    """Lets the middle level draft once in two rounds; never the same for all, so that both ways are mixed."""
+
+    def __init__(self) -> None:
+        self._asked = 0
+
+    def more(self, confidence, gamma):
+        """See DraftLength."""
+        if not confidence:
+            self._asked += 1
+        return len(confidence) < gamma and self._asked % 2 == 0
+
+    def observe(self, confidence, accepted):
+        """See DraftLength."""
+
+
+@pytest.mark.parametrize("drafter", ["ngram", "stubborn", "wrong"])
+@pytest.mark.parametrize("middle", ["retrieval", "itself"])
+def test_where_the_middle_level_rests_the_draft_goes_past_it(drafter: str, middle: str):
+    """Who verifies a draft may change from round to round, for it depends on the past alone."""
+    check(Loop(drafter=drafter, middle=middle, gamma=2, middle_gamma=2, policy=EveryOther), horizon=4)
+
+
 @pytest.mark.parametrize("drafter", ["model", "both"])
 def test_a_draft_model_that_stops_when_it_doubts(drafter: str):
     """Level 0 decides by its own law of the tokens before; the token it doubts is submitted all the same."""

@@ -44,6 +44,25 @@ def test_always_wrong_draft_gives_the_same_greedy_text(middle: str):
     assert text(wrong) == text(perfect) == plain
 
 
+class _Never:
+    def more(self, confidence: object, gamma: int) -> bool:
+        """No pass of the middle level pays."""
+        return False
+
+    def observe(self, confidence: object, accepted: int) -> None:
+        """There is nothing to learn."""
+
+
+def test_a_draft_that_goes_past_a_resting_middle_counts_as_the_drafts():
+    loop = Loop(drafter="ngram", gamma=3, middle_gamma=2, temperature=0.0, policy=_Never)
+    done = rounds(loop)
+    assert not any(result.acceptance_retrieval.evaluated for result in done)
+    accepted = sum(result.acceptance_draft.accepted for result in done)
+    assert 0 < accepted == sum(len(result.tokens) - 1 for result in done)
+    assert {level for result in done for level in result.levels} == {"ngram", "target"}
+    assert text(done) == text(rounds(Loop(drafter="none", middle="none", temperature=0.0)))
+
+
 class _Worst:
     """Certain of the target's least likely next token."""
 

@@ -174,7 +174,7 @@ def test_acceptance_moves_while_a_summary_is_told(launch, open_page, drop):
     assert "Telling part" in page.inner_text("#prefill-box")
     seen = []
     while len(set(seen)) < 4 and page.query_selector("#turns .answer footer") is None:
-        seen.append(page.inner_text(".level-retrieval small"))
+        seen.append(" ".join(page.locator(".level small").all_inner_texts()))
         page.wait_for_timeout(100)
     assert len({one for one in seen if re.search(r"\d", one)}) >= 3, seen
     page.click("#prefill-box [data-act=stop]")
