@@ -240,15 +240,17 @@ class Job:
         now = self._snapshot
         if self._stretch:
             self._stretches, self._stretch = [*self._stretches, self._stretch], None
+        if event.purpose == "telling":  # in the place of what stands there
+            self._set(phase="prefill", reading=event, prefill=None, looked=())
+            return
         if event.attempt == 1:
             whole = (
                 event.purpose == "whole summary"
                 and now.reading is not None
                 and now.reading.purpose == event.purpose
             )
-            told = event.purpose == "telling"
-            self._standing = now.pieces if whole or told else ()
-            if not (whole or told) and now.reading and now.text.strip():
+            self._standing = now.pieces if whole else ()
+            if not whole and now.reading and now.text.strip():
                 self._set(parts=(*now.parts, (now.reading.label, now.text.strip())))
         self._set(phase="prefill", reading=event, prefill=None, pieces=self._standing, looked=())
 

@@ -26,6 +26,7 @@ class Stream:
         # a part's summary, written when it is known to be the one that stays
         self._held: list[str] | None = None
         self._told = ""  # where it is told in the place of what stands there: what was written of it
+        self._settles = False  # a part of it begins: what stands before it stays
 
     def show(self, events: Iterator[Event]) -> Finished:
         """The end of the answer. Ctrl-C stops it and waits for what it has. Raises UserError when there is
@@ -75,11 +76,11 @@ class Stream:
 
     def _settled(self, event: Standing) -> None:
         """Writes what stays of a summary that is told in the place of what stands there."""
-        self._held = []
-        before = "".join(piece.text for piece in event.before)
-        if not event.telling:
+        if self._settles:
+            before = "".join(piece.text for piece in event.before)
             self._write(before[len(self._told) :])
-            self._told = before
+            self._told, self._settles = before, False
+        self._held = []
 
     def _hold(self, event: Delta) -> None:
         self._held.append(event.text)
@@ -105,6 +106,7 @@ class Stream:
         if event.purpose == "telling":
             words = _("Telling part {index} of {total}: {part}")
             status(words.format(index=event.index, total=event.total, part=event.label))
+            self._settles = event.attempt == 1
             self._held = self._held or []
             return
         if event.attempt > 1:  # the same part, told anew

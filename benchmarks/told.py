@@ -2,7 +2,7 @@
 
 The chapters' summaries stand last; the number behind every sentence leads to that of its chapter.
 
-python -m benchmarks.told BOOK --out docs/examples/NAME.md [--model NAME]
+python -m benchmarks.told BOOK --out docs/examples/NAME.md [--model NAME] [--summaries own]
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 
 from core.ask import Ask
 from core.build import open_session
-from core.config import LENGTHS, load_settings
+from core.config import LENGTHS, SUMMARIES, load_settings
 from core.conversation.reading import book_chapters
 from core.documents import Document, read_document
 from core.events import Finished
@@ -64,12 +64,15 @@ def main() -> None:
     parser.add_argument("book", type=Path)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--model", default=EMBEDDED)
+    parser.add_argument("--summaries", default="auto", choices=SUMMARIES)
     given = parser.parse_args()
     book = read_document(given.book)
     session = open_session(load_settings(None, {"model": given.model}))
     told = {}
     for length in LENGTHS:
-        *_events, told[length] = session.ask(Ask(None, book, length, summary_length=length))
+        *_events, told[length] = session.ask(
+            Ask(None, book, length, summary_length=length, summaries=given.summaries)
+        )
     given.out.parent.mkdir(parents=True, exist_ok=True)
     given.out.write_text(page(book, told, given.model), encoding="utf-8")
 

@@ -185,8 +185,8 @@ class Standing:
     """A summary as it stands while it is told, all of it in pieces.
 
     `telling` is a sentence that is not complete, or not held to the book yet: what comes next is added to it.
-    Where there is none a part begins, and what is `before` stays. `stands` are the places of the other
-    sentences, counted in the text without it.
+    Behind the Reading of a part's first telling what is `before` stays as it is. `stands` are the places of
+    the other sentences, counted in the text without `telling`.
     """
 
     before: tuple[Piece, ...]

@@ -81,6 +81,7 @@ class PartByPart:
         for attempt, params in enumerate(self._tries(run, slot, place.index), 1):
             if attempt > 1:
                 yield replace(place, attempt=attempt)
+                yield summary.standing(slot)
             answers.append((yield from self._telling(run, summary, slot, params)))
             if answers[-1].reason == "user":
                 return answers

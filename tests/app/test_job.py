@@ -169,12 +169,16 @@ def test_a_summary_told_in_place_grows_where_it_is_told(history):
         Standing((own, Piece(" ", "")), (), (rest,), stands),
         said("He ro"),
         said("wed."),
+        Reading(1, 2, "One", "telling", attempt=2),
+        Standing((told, Piece(" ", "")), (), (rest,), (Stand(0, 9, 0, 18), Stand(12, 22, 30, 40, True))),
+        said("He sang."),
         Reading(2, 2, "Two", "telling", left_s=4.0),
         Standing((told, Piece(" ", "")), (), (rest,), (Stand(0, 9, 0, 18), Stand(12, 22, 30, 40, True))),
         Standing((told, rest), stands=(Stand(0, 9, 0, 18), Stand(11, 21, 30, 40, True))),
         Finished("stop", told.text + rest.text, STATS),
     )
     assert f"{own.text} He rowed.{rest.text}" in seen
+    assert f"{told.text} He sang.{rest.text}" in seen and not any("rowed.He sang" in one for one in seen)
     assert job.snapshot.text == told.text + rest.text and job.snapshot.parts == ()
     assert [piece.level for piece in job.snapshot.pieces] == ["target", ""]
 

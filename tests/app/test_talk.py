@@ -21,7 +21,7 @@ from core.conversation.reading import ReadingStyle
 from core.decoding.context import Context
 from core.decoding.draft_length import ExpectedGain, FixedLength
 from core.documents.document import Document, Section
-from core.events import Acceptance, Delta, Finished, Piece, Reading, Stats
+from core.events import Acceptance, Delta, Finished, Piece, Reading, Standing, Stats
 from core.hardware.gpus import imagined_hardware
 from core.model.catalogue import EMBEDDED, find
 from core.planning.planner import plan
@@ -61,6 +61,25 @@ def test_parts_are_named_and_a_retry_is_shown_instead_of_what_it_replaces(capsys
         said("of it."),
     )
     assert text == "[1/2] Chapter One\nHe rowed.\n\n[2/2] Two\nIt rang.\n\nThe whole book\n\nAll of it.\n"
+
+
+def test_of_a_summary_told_in_place_only_what_stays_is_written(capsys):
+    """A terminal takes nothing back: own sentences may still come in front of what a part's telling gave."""
+    rest, first, second = Piece("“It rained.”", ""), Piece("He rowed. ", "target"), Piece("He sang. ", "")
+    events = (
+        Reading(1, 2, "One", "telling"),
+        Standing((), (), (rest,)),
+        said("He ro"),
+        Reading(1, 2, "One", "telling", attempt=2),
+        Standing((Piece("Not first. ", ""),), (), (rest,)),
+        Reading(2, 2, "Two", "telling"),
+        Standing((first,), (), (rest,)),
+        said("He sang. "),
+        Standing((first, second), (Piece("And", ""),), (rest,)),
+    )
+    done = Finished("stop", f"{first.text}{second.text}{rest.text}", Stats())
+    Stream(Idle()).show(iter([*events, done]))
+    assert capsys.readouterr().out == done.text + "\n"
 
 
 def test_stretches_stand_under_one_title(capsys):
