@@ -34,6 +34,7 @@ STYLE = ReadingStyle(
     part_prompts=("Tell it.",), join_prompts=("Tell all.",), passage_prompt="Question: {question}"
 )
 RECIPE = Recipe(target="tiny", tokens=6000, step_tokens=200, longest=1024, rank=4, learning_rate=4e-2)
+SHORT = replace(RECIPE, tokens=2400)  # a few steps, with a checkpoint behind every second
 TWO = Lesson(
     "Ann has a red cow.", (Branch("Who has a cow?", "Ann.", "fact"), Branch("Where?", "There.", "fact"))
 )
@@ -304,19 +305,21 @@ def test_it_learns_and_shows_it(taught: Path):
 
 
 @pytest.mark.wide
-def test_a_stopped_run_goes_on_as_if_it_had_not(taught: Path, target_dir: Path, data: Path, tmp_path: Path):
+def test_a_stopped_run_goes_on_as_if_it_had_not(target_dir: Path, data: Path, tmp_path: Path):
     """Optimiser, order and chance come back; what follows the last checkpoint is done again."""
     with pytest.raises(Stopped):
-        run(target_dir, data, tmp_path, stop_at=5)
-    run(target_dir, data, tmp_path)
-    whole, again = load_file(taught / "adapter.safetensors"), load_file(tmp_path / "adapter.safetensors")
+        run(target_dir, data, tmp_path / "stopped", SHORT, stop_at=3)
+    whole, again = (
+        load_file(run(target_dir, data, tmp_path / name, SHORT).parent / "adapter.safetensors")
+        for name in ("whole", "stopped")
+    )
     assert all(torch.equal(whole[name], again[name]) for name in whole)
 
 
 @pytest.mark.wide
 def test_a_run_goes_on_from_an_adapter(taught: Path, target_dir: Path, data: Path, tmp_path: Path):
     start = taught / "adapter.safetensors"
-    little = replace(RECIPE, learning_rate=1e-9)
+    little = replace(SHORT, learning_rate=1e-9)
     again, held = adapter.load(run(target_dir, data, tmp_path, little, start=start)), adapter.load(start)
     for name, (down, up) in held.items():
         assert torch.allclose(
