@@ -7,7 +7,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.markup import LEVELS, Citation
+from app.markup import LEVELS, Citation, blocks
 from app.turns import Turn
 from app.views import answer_html, turn_html
 
@@ -89,3 +89,9 @@ def test_a_found_quotation_is_one_link_and_a_missing_one_says_so():
     )
     assert html.count("<a ") == 1 and 'data-offset="120"' in html and "Chapter 2, page 9" in html
     assert html.count("not in the book") == 1
+
+
+def test_items_that_count_on_are_one_list():
+    """A third item must not begin a list of its own; a number out of order must."""
+    written = blocks((("1. One\n2. Two\n3. Three\n7. Seven", ""),))
+    assert [(block.tag, block.start, len(block.items)) for block in written] == [("ol", 1, 3), ("ol", 7, 1)]

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from core.text.ranking import PartIndex, terms
+from core.text.ranking import PartIndex, Ranking, terms
 
 PARTS = [
     "The keeper lit the lamp and wrote in the book.",
@@ -63,3 +63,12 @@ def test_a_fact_in_a_long_part_is_found(shared_data):
             found += " ".join(fact["evidence"].split()) in " ".join(part.split())
     assert asked >= 10
     assert found / asked >= 0.6
+
+
+def test_a_word_weighs_less_in_a_long_text():
+    """It stands there once among hundreds, by chance; the short one is about it."""
+    long, short = "word " * 300 + "lantern", "The lantern burned."
+    first, second = Ranking([terms(long), terms(short), terms("Nothing of it.")]).scores(
+        "Where is the lantern?"
+    )[:2]
+    assert 0 < first < second
