@@ -15,7 +15,10 @@ find_python() {
     brought_python
 }
 
-if find_python || { wants_python && fetch_python; }; then
+if [ "$(uname -s) $(uname -m)" = 'Darwin x86_64' ]; then
+    printf '%s\n' 'PyTorch is no longer made for Macs with an Intel processor; TriForce Chat needs an Apple one.' >&2
+    status=1
+elif find_python || { wants_python && fetch_python; }; then
     TRIFORCE_SHIM=1 "$python" "$root/launcher.py" "$@"
     status=$?
 else

@@ -16,6 +16,7 @@ import datetime
 import functools
 import hashlib
 import http.server
+import io
 import json
 import os
 import re
@@ -122,14 +123,22 @@ class Root:
 
 
 def put_program(root: Root, path: str, *, version: str) -> Path:
-    """The files of the last commit, as an archive of this version would hold them."""
-    target = root.folder / path[1:]
+    """The program at `path`, the user's own."""
+    target = write_program(root.folder / path[1:], version=version)
+    root.own(HOME)
+    return target
+
+
+def write_program(target: Path, *, version: str, without: tuple[str, ...] = ()) -> Path:
+    """The files of the last commit, as an archive of this version would hold them, `without` some folders."""
     target.mkdir(parents=True)
     packed = subprocess.run(["git", "archive", "HEAD"], cwd=REPO, check=True, stdout=subprocess.PIPE).stdout
-    subprocess.run(["tar", "-x", "-C", str(target)], input=packed, check=True)
+    with tarfile.open(fileobj=io.BytesIO(packed)) as tar:
+        members = [one for one in tar if one.name.partition("/")[0] not in without]
+        tar.extractall(target, members)
     project = target / "pyproject.toml"
-    project.write_text(re.sub(r'(?m)^version = ".*"', f'version = "{version}"', project.read_text()))
-    root.own(HOME)
+    text = re.sub(r'(?m)^version = ".*"', f'version = "{version}"', project.read_text("utf-8"))
+    project.write_text(text, "utf-8")
     return target
 
 

@@ -6,7 +6,6 @@ import re
 from pathlib import Path
 
 import pytest
-import yaml
 
 FOLDER = Path(__file__).resolve().parents[2] / "installer" / "windows"
 FILES = sorted(path.name for path in FOLDER.glob("*.bat"))
@@ -130,17 +129,3 @@ def test_the_starter_ends_in_the_line_that_starts_the_program():
     """An update replaces the file while cmd is in it; the status of that line is the starter's."""
     lines = (FOLDER / "TriForceChat.bat").read_text().splitlines()
     assert lines[-1] == '%PYTHON% "%LAUNCHER%" %* & exit /b'
-
-
-def test_the_workflow_for_windows_runs_what_there_is_and_says_that_it_never_ran():
-    """A workflow that nobody ran is a plan; one with a wrong path is not even that."""
-    repo = FOLDER.parents[1]
-    text = (repo / ".github" / "workflows" / "windows.yml").read_text(encoding="utf-8")
-    assert text.startswith("# NEVER RUN")
-    steps = [step for job in yaml.safe_load(text)["jobs"].values() for step in job["steps"]]
-    ran = "\n".join(step.get("run", "") for step in steps)
-    named = re.findall(r"(?:installer|assets|tests)[\\/][\w\\/.-]+", ran)
-    assert {"installer\\windows\\TriForceChat.bat", "installer\\selftest.py"} <= set(named)
-    assert [name for name in named if not (repo / name.replace("\\", "/")).exists()] == []
-    for word in ("summarize", "update", "uninstall --yes --data", "add-to-menu.bat"):
-        assert word in ran

@@ -59,6 +59,24 @@ def test_a_shim_without_a_fitting_python_says_how_to_get_one(root: Path, shim: s
 
 
 @posix_only
+def test_a_mac_with_an_intel_processor_is_told_before_anything_is_fetched(root: Path):
+    """A Python would be fetched there, and no PyTorch found for it."""
+    bin_folder = root / "bin"
+    bin_folder.mkdir()
+    (bin_folder / "uname").write_text("#!/bin/sh\n[ $1 = -s ] && echo Darwin || echo x86_64\n")
+    (bin_folder / "uname").chmod(0o755)
+    said = subprocess.run(
+        [str(root / "installer/macos/TriForceChat.command")],
+        env={"PATH": f"{bin_folder}:/usr/bin:/bin", "TRIFORCE_FETCH_PYTHON": "yes"},
+        capture_output=True,
+        encoding="utf-8",
+        stdin=subprocess.DEVNULL,
+    )
+    assert said.returncode == 1 and "Intel processor" in said.stderr
+    assert "Fetching" not in said.stderr and not (root / ".python").exists()
+
+
+@posix_only
 def test_the_menu_entry_starts_the_shim_whatever_its_path(root: Path, tmp_path: Path):
     """The entry's quoting has rules of its own for quotes, dollars, backslashes and per cent."""
     odd = root.parent / 'a "b" $c %d `e` \\f'
