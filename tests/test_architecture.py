@@ -34,8 +34,9 @@ NO_TORCH = (
 OPTIONAL = ("flash_attn", "rapidocr", "triton", "webview")  # used when somebody installed them
 LONGEST_FILE = 450  # lines; a longer one is a drawer
 MOST_IN_ROOT = 10  # modules of core
-# what of the devices a model knows: their protocol, the layout of codes, and the C library's heap
-PROTOCOLS = ("core.backend.base", "core.backend.codes", "core.backend.heap")
+# what of the devices a model knows: their protocol, the layout of codes, how numbers get there, and the C
+# library's heap
+PROTOCOLS = ("core.backend.base", "core.backend.codes", "core.backend.transfer", "core.backend.heap")
 # the retrieval cache is also named by what refreshes and measures it
 CONCRETE_CACHES = ("core.cache.full", "core.cache.offloaded", "core.cache.streaming")
 CONCRETE_BACKENDS = ("core.backend.cpu", "core.backend.cuda")

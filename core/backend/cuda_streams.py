@@ -90,7 +90,9 @@ class CudaCopies:
             for into, rows in contiguous_runs(target, source):
                 into.copy_(rows, non_blocking=True)
         if os.name == "nt":
-            self._stream.query()  # its driver gathers what was asked for until somebody looks
+            # its driver gathers what was asked for until somebody looks, and what the copy waits for, too
+            torch.cuda.current_stream(self._device).query()
+            self._stream.query()
 
 
 def contiguous_runs(

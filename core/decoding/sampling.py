@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from core.backend.transfer import on_device, to_device
 from core.decoding.randomness import ONE, cumulative
-from core.decoding.transfer import on_device, to_device
 
 _PENALTY_WINDOW = 256
 _FAR = 4096  # times less probable than the first: a nucleus seldom reaches so far

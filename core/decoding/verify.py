@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import torch
 
+from core.backend.transfer import on_device, to_device, to_host
 from core.decoding.randomness import Randomness
-from core.decoding.transfer import on_device, to_device, to_host
 
 
 @dataclass(frozen=True, slots=True)

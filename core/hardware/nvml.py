@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from typing import Any
 
 from core.hardware.facts import Gpu
@@ -46,16 +47,45 @@ def _read_all(nvml: Any) -> tuple[tuple[Gpu, ...], tuple[str, ...]]:
         count = nvml.nvmlDeviceGetCount()
     except nvml.NVMLError as error:
         return (), (_silent(error),)
-    for index in range(count):
+    for index, number in enumerate(_visible(nvml, count)):
         try:
-            gpus.append(_read_one(nvml, index, driver))
+            gpus.append(_read_one(nvml, number, index, driver))
         except nvml.NVMLError as error:
             problems.append(_("GPU {number} does not answer ({error}).").format(number=index, error=error))
     return tuple(gpus), tuple(problems)
 
 
-def _read_one(nvml: Any, index: int, driver: str) -> Gpu:
-    handle = nvml.nvmlDeviceGetHandleByIndex(index)
+def _visible(nvml: Any, count: int) -> list[int]:
+    """The library's numbers of the GPUs that CUDA shows, in CUDA's order. Of parts of a GPU (MIG) the library
+    tells too little: then all.
+
+    Source: https://docs.nvidia.com/cuda/cuda-c-programming-guide, environment variables: behind a name that
+    is not there CUDA shows none.
+    """
+    named = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if named is None or "MIG" in named:
+        return list(range(count))
+    found: list[int] = []
+    for name in map(str.strip, named.split(",")):
+        number = int(name) if name.isdigit() else _by_uuid(nvml, name, count)
+        if number is None or number >= count:
+            break
+        found.append(number)
+    return found
+
+
+def _by_uuid(nvml: Any, name: str, count: int) -> int | None:
+    """By the beginning of its name, as CUDA takes it."""
+    if not name.startswith("GPU-"):
+        return None
+    handles = map(nvml.nvmlDeviceGetHandleByIndex, range(count))
+    uuids = [_text(_quietly(nvml, nvml.nvmlDeviceGetUUID, handle) or "") for handle in handles]
+    return next((number for number, uuid in enumerate(uuids) if uuid.startswith(name)), None)
+
+
+def _read_one(nvml: Any, number: int, index: int, driver: str) -> Gpu:
+    """`number`: the library's; `index`: CUDA's."""
+    handle = nvml.nvmlDeviceGetHandleByIndex(number)
     name = _text(nvml.nvmlDeviceGetName(handle))
     memory = nvml.nvmlDeviceGetMemoryInfo(handle)
     capability = _quietly(nvml, nvml.nvmlDeviceGetCudaComputeCapability, handle)

@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 
 from core.backend.base import Backend, Linear, Rows
+from core.backend.transfer import to_device
 from core.cache.base import Fixed, KVCache, Observer, TargetKVCache
 from core.model.config import ModelConfig
 from core.model.rope import Rope, apply
@@ -228,7 +229,7 @@ class LlamaModel:
         return F.silu(gate).mul_(up)
 
     def _embed(self, ids: Sequence[int] | torch.Tensor) -> torch.Tensor:
-        return self.embedding[torch.as_tensor(ids, device=self.backend.device)].to(self.backend.dtype)
+        return self.embedding[to_device(ids, self.backend.device)].to(self.backend.dtype)
 
     def _rms(self, x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
         return self.backend.rms_norm(x, weight, self.config.norm_eps)

@@ -17,6 +17,7 @@ from statistics import median
 import torch
 
 from core.backend.base import Replay
+from core.backend.transfer import to_device
 from core.cache.base import SlotCache
 from core.model.llama import LlamaModel
 
@@ -60,7 +61,7 @@ class ReplayedPass:
 
     def forward(self, ids: Sequence[int] | torch.Tensor, cache: SlotCache) -> torch.Tensor:
         """As LlamaModel.forward, over any cache with the memory that was recorded."""
-        self._ids.copy_(torch.as_tensor(ids))
+        self._ids.copy_(to_device(ids, self._ids.device))
         self._rows.place(*cache.place())
         logits = self.replay().clone()  # the next replay writes where this one did
         cache.advance(len(ids))

@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from types import SimpleNamespace
 
+import pytest
+
 from benchmarks import contact_steps, first_contact
 from benchmarks.contact_report import page
 from benchmarks.contact_steps import Counter, Sheet
@@ -34,6 +36,7 @@ def record(name: str, found: dict, *, state: str = DONE) -> dict:
     return {"step": name, "what": name, "state": state, "seconds": 2.0, "found": found, "last_words": []}
 
 
+@pytest.mark.wide
 def test_a_step_that_dies_leaves_the_others_and_what_it_had_found(tmp_path: Path):
     """A kernel that faults must not take the machine's facts, or the times of the next step, with it."""
     dies = Step("tests", "the tests", 1, ("-c", SAYS + "print('illegal access'); sys.exit(3)"))

@@ -9,13 +9,14 @@ import pytest
 import torch
 
 from core.ask import Params
+from core.backend.transfer import to_device, to_host
 from core.config import MODES
 from core.decoding import sampling
 from core.decoding import verify as rule
 from core.decoding.randomness import SeededRandomness
 from core.decoding.sampling import Sampling
-from core.decoding.transfer import to_host
 from core.decoding.verify import Draft, Verdict, draw, verify
+from core.model import llama, replay
 from core.model.llama import LlamaModel
 from tests.decoding.conftest import unseen
 from tests.decoding.far import Far, far_away
@@ -23,6 +24,8 @@ from tests.decoding.loop import Loop, distance, exact_law, plain_law
 from tests.decoding.rounds import rounds
 from tests.decoding.test_exact_law import EXACT, LEVELS
 from tests.decoding.toys import ToyModel
+from tests.model.replays import prepared
+from tests.recording import RecordingBackend
 from tests.test_engine import GREEDY, PROMPT, run
 from tests.tiny import engine, oracle, ours
 
@@ -147,3 +150,20 @@ def test_draws_never_land_on_probability_zero(monkeypatch: pytest.MonkeyPatch):
     for u, token in ((0.0, 1), (1.0 - 2.0**-53, 3)):
         monkeypatch.setattr(torch, "rand", lambda n, u=u, **how: torch.full((n,), u, dtype=torch.float64))
         assert int(SeededRandomness(0).draw(law)) == token
+
+
+def test_what_a_pass_is_fed_goes_there_without_waiting(monkeypatch: pytest.MonkeyPatch):
+    """A copy of ids from ordinary memory waits for all that the device computes: once for each pass."""
+    fed: list[object] = []
+
+    def sent(values: object, device: torch.device) -> torch.Tensor:
+        fed.append(values)
+        return to_device(values, device)
+
+    for module in (llama, replay):
+        monkeypatch.setattr(module, "to_device", sent)
+    backend = RecordingBackend()
+    answering = prepared(backend, kv_heads=2)
+    fed.clear()
+    run(answering, answering.new_context(400), PROMPT, replace(GREEDY, mode="triforce"))
+    assert sum(isinstance(one, list) for one in fed) > backend.replayed > 0

@@ -11,9 +11,12 @@ from contextlib import contextmanager
 import pytest
 import torch
 
+from core.backend.cuda import CudaBackend
+from core.cache.full import FullKVCache
 from core.decoding.randomness import SeededRandomness
 from core.decoding.sampling import Sampling
 from core.decoding.verify import Draft, Verdict, draw, verify
+from tests.tiny import oracle, ours
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA GPU")]
 VOCAB, HISTORY = 32_000, list(range(300))
@@ -95,3 +98,15 @@ def test_the_host_waits_once_per_verification(settings: tuple[float, float, floa
     with waits() as said:
         draw(sampling.probs(rounds[0][0][:1], HISTORY)[0], randomness, rounds[0][0][:1])
     assert len(said) == 1, said
+
+
+def test_a_pass_is_asked_for_without_waiting():
+    """The ids that it is fed, too: what is asked for next would come after it."""
+    backend = CudaBackend(torch.float32)
+    model = ours(oracle(), backend=backend)
+    cache = FullKVCache(model.config.kv_shape, 64, backend, block_tokens=32)
+    for _warm in range(2):
+        model.forward([1, 2, 3], cache)
+    with waits() as said:
+        model.forward([4, 5], cache)
+    assert said == []

@@ -62,6 +62,7 @@ def fake_driver(cards: list[dict], *, init_error: Exception | None = None) -> ty
         "MemoryBusWidth": "bits",
         "MaxClockInfo": "clock",
         "NumGpuCores": "cores",
+        "UUID": "uuid",
     }.items():
         setattr(module, f"nvmlDeviceGet{name}", ask(key))
     return module
@@ -122,6 +123,30 @@ def test_a_card_that_answers_almost_nothing(monkeypatch):
     assert not gpu.known
     assert gpu.compute_capability is None
     assert 0 < gpu.memory_gb_per_s <= 500
+    assert problems == ()
+
+
+@pytest.mark.parametrize(
+    ("shown", "names"),
+    [
+        (None, ["A", "B", "C"]),
+        ("2,0", ["C", "A"]),
+        ("GPU-bb, 0", ["B", "A"]),
+        ("1,7,0", ["B"]),
+        ("-1", []),
+        ("", []),
+        ("MIG-cc-1", ["A", "B", "C"]),
+    ],
+)
+def test_cards_that_cuda_does_not_show_are_not_counted(monkeypatch, shown: str | None, names: list[str]):
+    """The library counts all of them: the plan would be for one card, and torch would not see it."""
+    cards = [{**CARD, "name": name, "uuid": f"GPU-{2 * name.lower()}-1"} for name in "ABC"]
+    monkeypatch.setitem(sys.modules, "pynvml", fake_driver(cards))
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if shown is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", shown)
+    gpus, problems = nvml.read_gpus()
+    assert [(gpu.name, gpu.index) for gpu in gpus] == [(name, n) for n, name in enumerate(names)]
     assert problems == ()
 
 

@@ -1,5 +1,5 @@
-"""What crosses between the host and the device that holds the logits: a few integers there without waiting,
-one piece back per pass.
+"""What crosses between the host and the device: a few integers there without waiting, one piece back per
+pass.
 """
 
 from __future__ import annotations
@@ -17,10 +17,12 @@ def on_device(tensor: torch.Tensor) -> bool:
     return not tensor.is_cpu
 
 
-def to_device(values: Sequence[int], device: torch.device) -> torch.Tensor:
-    """int64 [n] on `device`. Page-locked first where that is needed: a copy from ordinary memory would wait
-    for all the device computes.
+def to_device(values: Sequence[int] | torch.Tensor, device: torch.device) -> torch.Tensor:
+    """int64 [n] on `device`; a tensor that is there stays. Page-locked first where that is needed: a copy
+    from ordinary memory would wait for all the device computes.
     """
+    if isinstance(values, torch.Tensor):
+        return values.to(device, non_blocking=True)
     host = torch.tensor(values, dtype=torch.long)
     if device.type == "cuda":
         with contextlib.suppress(RuntimeError):  # the system lets no more be page-locked: slower, not wrong
