@@ -11,7 +11,7 @@ import httpx
 import openai
 import pytest
 
-from app.api.answering import MOST_WAITING, Answers
+from app.api.answering import MOST_WAITING, Answering, Answers
 from app.api.request import wanted
 from tests.app.api_client import BOOK, ask, post
 from tests.app.fake_runtime import ANSWER, SUMMARY, FakeRuntime, wait_until
@@ -241,16 +241,18 @@ def test_a_client_that_goes_away_ends_its_answer_also_in_the_middle_of_words(add
     wait_until(lambda: engine.state == "ready")
 
 
-def test_a_client_that_goes_away_while_it_waits_is_never_answered(address, key, engine):
+def test_a_client_that_goes_away_while_it_waits_is_never_answered(address, key, engine, monkeypatch):
     """It would be read for, minutes later, in the place of those who still wait."""
-    engine.pace = 0.4
+    given_up, stop = [], Answering.stop
+    monkeypatch.setattr(Answering, "stop", lambda self: (stop(self), given_up.append(self)))
+    engine.prefill_steps, engine.pace = 500, 0.4
     url, auth = f"{address}/chat/completions", {"Authorization": f"Bearer {key}"}
     with ThreadPoolExecutor(1) as pool:
         first = pool.submit(post, address, key, {"model": BOOK, "messages": ask("First?")})
         wait_until(lambda: engine.state == "busy")
         with pytest.raises(httpx.ReadTimeout):
             httpx.post(url, json={"model": BOOK, "messages": ask("Gone?")}, headers=auth, timeout=0.3)
-        time.sleep(2)
+        wait_until(lambda: given_up)
         engine.pace = 0.002
         assert first.result().status_code == 200
     assert post(address, key, {"model": BOOK, "messages": ask("Last?")}).status_code == 200
