@@ -1,9 +1,9 @@
 """The CPU backend: torch's flash attention kernel over KV blocks, kernels of our own. Knows nothing of
 caches or models.
 
-Few queries over a long cache are the decode case: one call of the kernel takes every block, in place, as a
-sequence of its own, with the queries of one KV head as its rows. Many queries (prefill) take keys copied
-piece by piece into one run.
+One query over a long cache is the decode case: one call of the kernel takes every block, in place. Many
+queries (prefill) take keys copied piece by piece into one run. Those of a short pass are computed as if each
+were alone: the logits of a drafted token are then, to the last bit, those that plain decoding has.
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ from core.backend import blockwise
 from core.backend import slots as by_slots
 from core.backend.base import InOne, LayerParts, Linear, Mark, Memory, Replay, Rows, Sums
 from core.backend.codes import Planes
+from core.backend.compiled import SHORT_PASS_ROWS
 from core.backend.flash import flash_works, matmul_attention
 from core.backend.joining import joined, merge, merge_into
 from core.backend.kv_rows import run_of
-from core.backend.linear import FloatLinear
+from core.backend.linear import RowwiseLinear
 from core.backend.linear_coded import CodedLinear, CodedRows, Decoder
 from core.backend.native.attention import NativeAttention
 from core.backend.native.layers import Heads, NativeLayers
@@ -33,9 +34,7 @@ from core.backend.sharing import SharedCores
 from core.text.words import translated as _
 
 _HIDDEN = -1e30
-_NATIVE_ROWS = 40  # a verification has up to 33: all passes of an answer are computed alike
 _GRID = 32  # rows, in 16 bits: with blocks of up to 256 by 512 some hundred pairs of row counts
-_FEW_ROWS = 96  # up to here (queries x group) blocks in place beat keys in one run
 
 
 class CpuBackend:
@@ -91,9 +90,11 @@ class CpuBackend:
 
     def linear(self, weight: torch.Tensor, bias: torch.Tensor | None = None) -> Linear:
         """See Backend."""
-        if self.storage != self.dtype:
+        in_16_bits = self.storage == torch.bfloat16 and self._coded_products is not None
+        if in_16_bits or self.storage != self.dtype:
             return self.coded([Planes.of_numbers(weight.to(self.storage))], bias)
-        return FloatLinear(weight.to(self.dtype).contiguous(), None if bias is None else bias.to(self.dtype))
+        own_bias = None if bias is None else bias.to(self.dtype)
+        return RowwiseLinear(weight.to(self.dtype).contiguous(), own_bias)
 
     def coded(self, parts: Sequence[Planes], bias: torch.Tensor | None = None) -> Linear:
         """See Backend. Few rows are multiplied straight from the codes, where the compiled kernel serves."""
@@ -205,11 +206,13 @@ class CpuBackend:
             return torch.zeros_like(q, dtype=torch.float32), q.new_full(
                 (n, heads), -torch.inf, dtype=torch.float32
             )
-        if self._native is not None and n <= _NATIVE_ROWS and self._native.takes(q, k):
+        if self._native is not None and n <= SHORT_PASS_ROWS and self._native.takes(q, k):
             return self._native.attend(q, k, v, length=length, causal=causal, sums=sums)
-        if n * heads // k.shape[1] > _FEW_ROWS or k.dtype != q.dtype:
+        if 1 < n <= SHORT_PASS_ROWS:
+            return self._attend_rows(q, k, v, length, causal, want_lse=want_lse)
+        if n > 1 or k.dtype != q.dtype:
             return self._attend_many(q, k, v, length, causal)
-        return self._attend_few(q, k, v, length, causal, want_lse=want_lse)
+        return self._attend_one(q, k, v, length, want_lse=want_lse)
 
     def chunk_lse(self, q: torch.Tensor, k: torch.Tensor, *, length: int, chunk: int) -> torch.Tensor:
         """See Backend."""
@@ -273,60 +276,50 @@ class CpuBackend:
         """See Backend."""
         return PlainCopies()
 
-    def _attend_few(
+    def _attend_rows(
         self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, length: int, causal: bool, *, want_lse: bool
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        n, heads, head_dim = q.shape
-        kv_heads = k.shape[1]
-        rows = q.view(n, kv_heads, -1, head_dim).transpose(0, 1).reshape(1, kv_heads, -1, head_dim)
-        if k.shape[0] == 1:
-            k, v = k[:, :, :length], v[:, :, :length]
-        hidden = self._hidden(n, heads // kv_heads, length, k.shape[0], k.shape[2], causal)
-        out, lse = self._attend_blocks(rows, k, v, hidden, want_lse=want_lse)
-        out = out.view(kv_heads, n, -1, head_dim).transpose(0, 1).reshape(n, heads, head_dim)
-        return out, lse if lse is None else lse.view(kv_heads, n, -1).transpose(0, 1).reshape(n, heads)
-
-    def _attend_blocks(
-        self,
-        rows: torch.Tensor,
-        k: torch.Tensor,
-        v: torch.Tensor,
-        hidden: torch.Tensor | None,
-        *,
-        want_lse: bool,
-    ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """Each block as a sequence of its own, joined by their log-sum-exps: out [kv_heads, rows, head_dim],
-        lse [kv_heads, rows].
-
-        The kernel shares blocks and heads out to the threads.
+        """Each query by itself over the blocks that it sees: what torch's kernel adds up depends on how many
+        queries there are, and a drafted token is judged by what plain decoding would have computed.
         """
-        out, lse = self._flash(rows.expand(k.shape[0], -1, -1, -1), k, v, causal=False, mask=hidden)
-        if k.shape[0] == 1:
-            return out[0], lse[0]
-        return joined(out, lse), torch.logsumexp(lse, 0) if want_lse else None
+        lengths = range(length - len(q) + 1, length + 1) if causal else [length] * len(q)
+        found = [
+            self._attend(query, k, v, seen, causal, want_lse=want_lse)
+            for query, seen in zip(q.split(1), lengths, strict=True)
+        ]
+        out = torch.cat([part for part, _ in found])
+        return out, torch.cat([lse for _, lse in found]) if want_lse else None
 
-    def _hidden(
-        self, n: int, group: int, length: int, blocks: int, block_tokens: int, causal: bool
-    ) -> torch.Tensor | None:
-        """Additive mask [blocks, 1, n * group, block_tokens]; None when every key is seen.
+    def _attend_one(
+        self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, length: int, *, want_lse: bool
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """One query [1, heads, head_dim]: each block as a sequence of its own, with the query's heads that
+        share a KV head as its rows. The kernel shares blocks and heads out to the threads.
+        """
+        kv_heads, block_tokens = k.shape[1:3]
+        filled = -(-length // block_tokens)  # blocks; others behind them change nothing
+        k, v = k[:filled], v[:filled]
+        if filled == 1:
+            k, v = k[:, :, :length], v[:, :, :length]
+        rows = q.view(1, kv_heads, -1, q.shape[-1])
+        hidden = self._hidden(rows.shape[2], length, filled, block_tokens)
+        out, lse = self._flash(rows.expand(filled, -1, -1, -1), k, v, causal=False, mask=hidden)
+        found = out[0] if filled == 1 else joined(out, lse)
+        return found.reshape(q.shape), torch.logsumexp(lse, 0).view(1, -1) if want_lse else None
+
+    def _hidden(self, group: int, length: int, blocks: int, block_tokens: int) -> torch.Tensor | None:
+        """Additive mask [blocks, 1, group, block_tokens] over what is not filled of the last block; None for
+        a block alone, which is cut, and where all is filled.
 
         The same for all layers of a pass, so the last one is kept. Hidden keys get a large negative number,
-        not -inf: a block without any visible key then has a finite softmax and the weight exp(-huge) = 0.
+        not -inf: a kernel's piece of keys that are all hidden then has a finite softmax.
         """
-        # the first block with a hidden key
-        first = (length - n + 1 if causal else length) // block_tokens
-        if first >= blocks:
+        if blocks == 1 or length == blocks * block_tokens:
             return None
-        key = (n, group, length, blocks, block_tokens, int(causal))
+        key = (group, length, blocks, block_tokens)
         if self._mask is None or self._mask[0] != key:
-            tokens = torch.arange(first * block_tokens, blocks * block_tokens)
-            last = torch.arange(length - n, length) if causal else torch.full((n,), length - 1)
-            # [blocks - first, n, block_tokens]
-            hidden = tokens.view(-1, 1, block_tokens) > last.view(1, n, 1)
-            mask = torch.zeros(blocks, 1, n * group, block_tokens, dtype=self.dtype)
-            mask[first:, 0].masked_fill_(
-                hidden.repeat_interleave(group, dim=1), max(_HIDDEN, torch.finfo(self.dtype).min)
-            )
+            mask = torch.zeros(blocks, 1, group, block_tokens, dtype=self.dtype)
+            mask[-1, :, :, length - (blocks - 1) * block_tokens :] = max(_HIDDEN, torch.finfo(self.dtype).min)
             self._mask = (key, mask)
         return self._mask[1]
 

@@ -9,13 +9,12 @@ from copy import copy
 from typing import Protocol
 
 import torch
-import torch.nn.functional as F
 
 from core.backend.codes import CHUNK, Planes
+from core.backend.compiled import SHORT_PASS_ROWS
+from core.backend.linear import rowwise
 from core.backend.native.products import MOST_PARTS
 from core.backend.pieces import PIECE_NUMBERS
-
-MOST_ROWS = 40  # a verification has up to 33: all passes of an answer are computed alike
 
 
 class Products(Protocol):
@@ -40,6 +39,9 @@ class Decoder:
         """The weights [some rows, columns] in `dtype`, from the first row to the last; each until the next is
         asked for.
         """
+        if planes.low.dtype == self.dtype:
+            yield planes.low  # numbers of this type already
+            return
         step = max(1, PIECE_NUMBERS // planes.columns)
         for first in range(0, planes.rows, step):
             yield self._piece(planes, first, min(step, planes.rows - first))
@@ -76,11 +78,11 @@ class CodedLinear:
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         """[n, in] -> [n, out]"""
-        if self.products is not None and x.shape[0] <= MOST_ROWS:
+        if self.products is not None and x.shape[0] <= SHORT_PASS_ROWS:
             return self.products.multiply(x, self.parts, self.bias)
         inputs = x.to(self._decoder.dtype)
         pieces = (piece for part in self.parts for piece in self._decoder.pieces(part))
-        products = [F.linear(inputs, piece) for piece in pieces]
+        products = [rowwise(inputs, piece) for piece in pieces]
         out = products[0] if len(products) == 1 else torch.cat(products, dim=-1)
         return (out if self.bias is None else out + self.bias).to(x.dtype)
 

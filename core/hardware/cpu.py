@@ -19,9 +19,11 @@ CPUINFO = Path("/proc/cpuinfo")
 WINDOWS_FEATURES = {39: "avx", 40: "avx2", 41: "avx512f"}
 # every CPU with AVX2 that runs Windows 10 has them; the system does not tell
 WITH_AVX2 = frozenset({"fma", "f16c", "bmi1", "bmi2", "movbe", "abm"})
-# with the value "avx2" in the environment nothing newer is used; torch and oneDNN have variables of their own
+# how the names of flags begin that are left out where the variable in the environment has this value: what is
+# newer than AVX2, or all that the compiled kernels need. torch and oneDNN have variables of their own.
 ISA_CAP = "TRIFORCE_ISA"
-_NEWER_THAN_AVX2 = ("avx512", "avx10", "avx_", "amx")  # how the flags' names begin
+_NEWER_THAN_AVX2 = ("avx512", "avx10", "avx_", "amx")
+_LEFT_OUT = {"avx2": _NEWER_THAN_AVX2, "none": (*_NEWER_THAN_AVX2, "avx2", "asimd")}
 
 
 def cpu_name() -> str:
@@ -35,12 +37,12 @@ def cpu_name() -> str:
 
 
 def isa_cap() -> str | None:
-    """The instruction set above which nothing is used: "avx2", or None for all that there is. Raises
-    UserError.
+    """The instruction set above which nothing is used: "avx2"; "none" for torch's kernels alone; None for all
+    that there is. Raises UserError.
     """
     cap = os.environ.get(ISA_CAP) or None
-    if cap not in (None, "avx2"):
-        raise UserError(f"{ISA_CAP} is {cap!r}, which is no cap. Set it to avx2, or unset it.")
+    if cap is not None and cap not in _LEFT_OUT:
+        raise UserError(f"{ISA_CAP} is {cap!r}, which is no cap. Set it to avx2 or none, or unset it.")
     return cap
 
 
@@ -48,10 +50,8 @@ def cpu_flags() -> frozenset[str]:
     """Instruction sets that may be used, by the names Linux gives them; empty where the system does not
     tell.
     """
-    flags = all_cpu_flags()
-    if isa_cap() is None:
-        return flags
-    return frozenset(flag for flag in flags if not flag.startswith(_NEWER_THAN_AVX2))
+    left_out = _LEFT_OUT.get(isa_cap(), ())
+    return frozenset(flag for flag in all_cpu_flags() if not flag.startswith(left_out))
 
 
 def all_cpu_flags() -> frozenset[str]:

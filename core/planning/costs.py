@@ -25,6 +25,7 @@ from core.backend.compiled import (
     INPUTS_STEP,
     OLDEST,
     PRODUCTS,
+    SHORT_PASS_ROWS,
 )
 from core.hardware.facts import Gpu, Hardware
 from core.model.shapes import CODED_ROWS, ModelShape
@@ -208,13 +209,16 @@ def pass_s(
     both = sum if speeds.in_turns else max
     computed = -(-rows // INPUTS_STEP) * INPUTS_STEP if kernel == "compiled" else rows
     linear_flops = computed * (shape.linear_flops_per_token + shape.head_flops_per_token)
-    # numbers are multiplied by the kernels of long products as well
-    rate = max(speeds.few_linear_flops, speeds.linear_flops if kernel == "float" else 0.0)
+    # a card's numbers are multiplied by the kernels of long products as well
+    long = kernel == "float" and not speeds.in_turns
+    rate = max(speeds.few_linear_flops, speeds.linear_flops if long else 0.0)
     weights_s = shape.pass_bytes(dtype) / (speeds.weights * KERNEL_SPEED[kernel])
+    weights_s *= _times_read(rows, multiplied_by_torch(dtype, kernel, speeds))
     linear = both((weights_s, linear_flops / rate))
     if verified and kernel == "codes":
         linear /= speeds.coarse
     kv_bytes = kv_tokens * shape.kv_bytes_per_token(kv_rows or dtype)
+    kv_bytes *= _times_read(rows, attended_by_torch(shape, speeds))
     if kv_rows == CODED_ROWS:
         kv_bytes = _read_as_codes(shape, kv_bytes, kv_tokens, dtype, speeds)
     attention_flops = shape.attention_flops(rows, kv_tokens)
@@ -225,9 +229,27 @@ def pass_s(
     return max(compute, host.stream_s(speeds)) + host.held_up_s(speeds) + host.fill_s(speeds)
 
 
+def multiplied_by_torch(dtype: str, kernel: str, speeds: Speeds) -> bool:
+    """Whether a CPU multiplies by torch, which takes the rows of a short pass one by one
+    (core.backend.linear): the compiled kernel knows no numbers of 32 bits, and may not serve.
+    """
+    return speeds.in_turns and kernel == "float" and (dtype == "float32" or speeds.decodes_weights)
+
+
+def attended_by_torch(shape: ModelShape, speeds: Speeds) -> bool:
+    """Whether a CPU attends by torch, likewise: the compiled kernel knows heads of some sizes, and may not
+    serve.
+    """
+    return speeds.in_turns and (speeds.decodes_kv or shape.head_dim not in HEAD_DIMS)
+
+
+def _times_read(rows: int, one_by_one: bool) -> int:
+    return rows if one_by_one and rows <= SHORT_PASS_ROWS else 1
+
+
 def _read_as_codes(shape: ModelShape, nbytes: int, tokens: int, dtype: str, speeds: Speeds) -> float:
     """Bytes of numbers that would take as long to attend to as a cache of `tokens` in codes."""
-    if speeds.decodes_kv and speeds.in_turns:
+    if attended_by_torch(shape, speeds):
         return nbytes / KERNEL_SPEED["by torch"]
     if speeds.decodes_kv or (speeds.compiled_kv and shape.head_dim not in HEAD_DIMS):
         return nbytes + tokens * 2 * shape.kv_bytes_per_token(dtype)  # numbers are written and read

@@ -100,7 +100,9 @@ class Plan:
 
     @property
     def exact_for(self) -> str:
-        """The model whose law every mode samples from: what "lossless" speaks of."""
+        """The model whose law every mode samples from: what "lossless" speaks of. On a card up to rounding,
+        which there depends on how many tokens a pass has.
+        """
         weights = _("{bits}-bit weights").format(bits=self.weights_bits)
         if self.weights_kernel == "codes":
             codes = _("{bits}-bit weights ({format})")
@@ -108,6 +110,8 @@ class Plan:
         elif self.weights_format:
             weights = _("{format} weights as {dtype}").format(format=self.weights_format, dtype=self.dtype)
         said = _("{model}, {weights}, {bits}-bit KV cache")
+        if self.device == "cuda":
+            said = _("{model}, {weights}, {bits}-bit KV cache, up to rounding on the card")
         return said.format(model=title_of(self.model), weights=weights, bits=self.kv_bits)
 
     @property

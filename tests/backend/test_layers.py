@@ -12,9 +12,9 @@ import torch
 
 from core.assembly.small import RandomWeights, random_config
 from core.backend.codes import Planes
+from core.backend.compiled import SHORT_PASS_ROWS
 from core.backend.cpu import CpuBackend
 from core.backend.kv_rows import CODES
-from core.backend.linear_coded import MOST_ROWS
 from core.backend.native import layers
 from core.backend.native.attention import NativeAttention, native_attention
 from core.backend.native.layers import NativeLayers, NativeModel, native_layers
@@ -214,7 +214,7 @@ def test_a_retrieval_cache_is_written_behind_what_it_selected(kernel, monkeypatc
     assert torch.allclose(got, want, atol=2e-2 * float(want.std()))
 
 
-@pytest.mark.parametrize(("n", "used"), [(1, True), (MOST_ROWS, True), (MOST_ROWS + 1, False)])
+@pytest.mark.parametrize(("n", "used"), [(1, True), (SHORT_PASS_ROWS, True), (SHORT_PASS_ROWS + 1, False)])
 def test_passes_of_many_rows_go_layer_by_layer(kernel, monkeypatch, n, used):
     model = made(kernel)
     cache, calls = filled(model), calls_of(model, monkeypatch)

@@ -398,6 +398,8 @@ def test_a_cap_hides_what_is_newer(monkeypatch, tmp_path):
     monkeypatch.setenv(cpu.ISA_CAP, "avx2")
     assert cpu.cpu_flags() == {"avx", "avx2", "fma", "f16c"}
     assert cpu.all_cpu_flags() == {"avx", "avx2", "fma", "f16c", *newer.split()}
+    monkeypatch.setenv(cpu.ISA_CAP, "none")
+    assert cpu.cpu_flags() == {"avx", "fma", "f16c"}
     monkeypatch.setenv(cpu.ISA_CAP, "avx3")
     with pytest.raises(UserError, match="Set it to avx2"):
         cpu.cpu_flags()

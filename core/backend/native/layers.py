@@ -13,8 +13,9 @@ import torch
 
 from core.backend.base import LayerParts, Sums
 from core.backend.codes import CHUNK, Planes
+from core.backend.compiled import SHORT_PASS_ROWS
 from core.backend.kv_rows import as_rows
-from core.backend.linear_coded import MOST_ROWS, CodedLinear, Decoder
+from core.backend.linear_coded import CodedLinear, Decoder
 from core.backend.native.attention import HEAD_DIMS, KINDS, AttentionCall, NativeAttention
 from core.backend.native.library import library_path, loaded
 from core.backend.native.products import NativeProducts, PlanesCall, ProductCall, described
@@ -141,7 +142,7 @@ class NativeModel:
     ) -> tuple[torch.Tensor, torch.Tensor] | None:
         """See InOne."""
         n = x.shape[0]
-        if n > MOST_ROWS or not NativeAttention.takes_rows(k[0]):
+        if n > SHORT_PASS_ROWS or not NativeAttention.takes_rows(k[0]):
             return None
         assert start + n <= k.shape[1] * k.shape[3], f"rows {start}..{start + n} do not fit {tuple(k.shape)}"
         cos, sin = (part.float().contiguous() for part in (cos, sin))
