@@ -24,6 +24,7 @@ from core.decoding.drafters import ModelDrafter, VerifiedDrafter
 from core.decoding.randomness import SeededRandomness
 from core.decoding.sampling import Sampling
 from core.model.llama import LlamaModel
+from tests.decoding.by_definition import KeptRows
 from tests.decoding.toys import ToyPrivate
 
 LEAST_EXPECTED = 5.0  # per cell of the chi-square; rarer tokens share one
@@ -67,12 +68,13 @@ class RowSampling:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page and its next-token logits [vocab] at each level."""
+    """A page, its next-token logits [vocab] at each level, and the rows that the full cache has kept."""
 
     ids: tuple[int, ...]
     full: torch.Tensor
     retrieval: torch.Tensor
     draft: torch.Tensor
+    kept: KeptRows
 
     def round(self, sampling: RowSampling, randomness: SeededRandomness) -> tuple[int, bool, bool]:
         """(first token, whether it came from the residual, whether the middle level's first token came from
@@ -123,7 +125,9 @@ def read_page(
         model.drafting.forward(known[streaming.length :], streaming)
         streaming.commit(len(known))
         laws = (model, full), (model.drafting, retrieval), (model.drafting, streaming)
-        return Page(tuple(ids), *(_row(level, newest, cache) for level, cache in laws))
+        logits = [_row(level, newest, cache) for level, cache in laws]
+        kept = [full.rows(layer, 0, len(ids)) for layer in range(model.config.layers)]
+        return Page(tuple(ids), *logits, kept)
 
 
 def _row(model: LlamaModel, newest: int, cache: KVCache) -> torch.Tensor:

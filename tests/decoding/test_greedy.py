@@ -19,7 +19,7 @@ from core.events import Prefill
 from tests.decoding.embedded import embedded
 from tests.tiny import engine, oracle, ours
 
-pytestmark = pytest.mark.usefixtures("either_way")
+pytestmark = [pytest.mark.usefixtures("either_way"), pytest.mark.every_isa]
 
 PROMPTS = (
     "The lighthouse keeper wrote in his diary every evening. On the third of March he noted",

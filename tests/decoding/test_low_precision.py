@@ -22,6 +22,8 @@ from tests.decoding.embedded import kv_in_8_bits, low_precision
 from tests.decoding.test_greedy import answer
 
 log = logging.getLogger(__name__)
+pytestmark = pytest.mark.every_isa
+
 BOOK = REPO / "assets" / "samples" / "the-thursday-clock.md"
 MOST_NEAR_TIES = 0.05  # benchmarks/results/precision.json has about 1% in bf16
 

@@ -15,23 +15,26 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from core.cache.full import FullKVCache
+from core.backend.cpu import CpuBackend
 from core.decoding import decoder as outer_level
 from core.decoding import drafters as middle_level
 from core.decoding.verify import verify
-from core.model.llama import LlamaModel
 from tests.conftest import REPO
 from tests.decoding import mutants
+from tests.decoding.by_definition import logits_over
 from tests.decoding.embedded import embedded, low_precision
 from tests.decoding.real_law import Page, RowSampling, Sample, chi_square, exact_law, limit, read_page, sample
 
-pytestmark = pytest.mark.usefixtures("either_way")
+pytestmark = [pytest.mark.usefixtures("either_way"), pytest.mark.every_isa]
 
 FALSE_ALARM = 1e-6
 # of a normal variable, exceeded with probability FALSE_ALARM on either side together
 DEVIATIONS = 4.9
 LEAST_RESIDUAL = 0.3
+LAST_DIGIT = 2e-7  # of a number in fp32: by so much passes of other row counts differ
+LEAST_FLIPPED = 100  # bytes of keys that such noise changes, of 1.4 million
 KV_8 = "8-bit KV"
+ONE_STEP = 1.0  # of a code: half by rounding, and what the numbers before it differ by
 SAMPLINGS = [(0.6, 0.9), (1.0, 1.0)]
 BOOK = REPO / "assets" / "samples" / "the-light-on-the-holm.md"
 # tokens of the book; between them, next tokens of many kinds at both temperatures
@@ -40,8 +43,8 @@ PAGES = ((40, 294), (40, 359))
 
 @cache
 def read(folder: Path, precision: str) -> tuple[tuple[Page, ...], tuple[torch.Tensor, ...]]:
-    """The pages as the loop sees them, and the logits of plain forwards: transformers' in fp32, the runtime's
-    own in bf16 and, in fp32, over a KV cache in 8 bits.
+    """The pages as the loop sees them, and the logits of plain decoding: transformers' in fp32, the runtime's
+    own in bf16; over a KV cache in 8 bits by their definition, from the rows that the cache has kept.
     """
     reference, machine, tokenizer = embedded(folder)
     model = low_precision(folder, in_codes=True).model if precision == "bf16" else machine.model
@@ -49,18 +52,19 @@ def read(folder: Path, precision: str) -> tuple[tuple[Page, ...], tuple[torch.Te
     ids = tokenizer(BOOK.read_text(encoding="utf-8"))["input_ids"]
     pages = tuple(read_page(model, ids[start:end], budget=4, window=3, rows=rows) for start, end in PAGES)
     if precision == KV_8:
-        return pages, tuple(over_codes(model, page.ids) for page in pages)
+        return pages, tuple(over_kept_rows(reference, page) for page in pages)
     if precision != "fp32":
         return pages, tuple(page.full for page in pages)
     with torch.inference_mode():
         return pages, tuple(reference(torch.tensor([page.ids])).logits[0, -1] for page in pages)
 
 
-def over_codes(model: LlamaModel, ids: tuple[int, ...]) -> torch.Tensor:
-    """The logits [vocab] of one plain pass over rows of codes."""
-    cache = FullKVCache(model.config.kv_shape, len(ids), model.backend, dtype=torch.int8)
+def over_kept_rows(reference: torch.nn.Module, page: Page) -> torch.Tensor:
+    """The logits [vocab] that the definition gives; the newest token's own codes are those of its numbers."""
     with torch.inference_mode():
-        return model.forward(ids, cache)[-1]
+        logits, steps = logits_over(reference, page.ids[-1], page.kept)
+    assert steps < ONE_STEP, f"a number of the newest row is {steps:.2f} steps from its code"
+    return logits
 
 
 def sampled(folder: Path, settings: tuple[float, float], rounds: int, precision: str = "fp32") -> Sample:
@@ -114,8 +118,34 @@ def test_sampled_tokens_follow_the_target(embedded_model_dir: Path, settings: tu
 
 
 def test_sampled_tokens_follow_the_target_over_8_bit_rows(embedded_model_dir: Path):
-    """The law is that of plain decoding over the same rows; another cache's would be refused."""
+    """The law is that of plain decoding over the rows that are kept; another cache's would be refused."""
     check(embedded_model_dir, SAMPLINGS[0], 1_000, KV_8)
+
+
+def test_noise_in_the_last_digit_of_a_prompt_changes_nothing(
+    embedded_model_dir: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Another machine rounds a prompt otherwise, and some codes of its rows are others: the law is that of
+    the rows that are there.
+    """
+    (sound, *_), _ = read(embedded_model_dir, KV_8)
+    reference, machine, _tokenizer = embedded(embedded_model_dir)
+    attend, dice = CpuBackend.attend, torch.Generator().manual_seed(5)
+
+    def noisy(self: CpuBackend, q: torch.Tensor, *args: object, **given: object) -> torch.Tensor:
+        found = attend(self, q, *args, **given)
+        return found * (1 + LAST_DIGIT * torch.randn(found.shape, generator=dice))
+
+    monkeypatch.setattr(CpuBackend, "attend", noisy)
+    for _ in range(4):
+        page = read_page(machine.model, sound.ids, budget=4, window=3, rows=torch.int8)
+        flipped = sum(
+            int((k != other).sum()) for (k, _), (other, _) in zip(page.kept, sound.kept, strict=True)
+        )
+        assert flipped > LEAST_FLIPPED
+        law = exact_law(over_kept_rows(reference, page), *SAMPLINGS[0])
+        found = sample([page], [law], RowSampling(*SAMPLINGS[0]), rounds=300, seed=1)
+        assert found.statistic < limit(found.freedom, FALSE_ALARM)
 
 
 @pytest.mark.parametrize(
