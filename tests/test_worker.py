@@ -157,6 +157,7 @@ def test_answer_goes_over_the_pipe(pipe: Pipe):
     assert pipe.answer(3).text == "You asked 'two'."
 
 
+@pytest.mark.wide
 def test_mistake_of_ours_is_one_failed_answer(pipe: Pipe):
     pipe.ask(2, "crash")
     failed = pipe.answer(2)
@@ -180,6 +181,7 @@ def test_a_kernel_that_kills_the_card_on_trial_is_begun_anew():
     assert pipe.process.wait(30) == CARD_LOST
 
 
+@pytest.mark.wide
 def test_user_error_keeps_its_words(pipe: Pipe):
     pipe.ask(2, None)
     assert pipe.answer(2).message.startswith("There is no book")
@@ -211,6 +213,7 @@ def test_stop_is_heard_while_an_answer_is_written():
         pipe.process.wait(5)
 
 
+@pytest.mark.wide
 def test_closed_pipe_ends_the_process_in_the_middle_of_an_answer():
     pipe = Pipe(SCRIPT_SLOW="0.05")
     pipe.load()

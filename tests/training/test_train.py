@@ -86,6 +86,7 @@ def trained(target_dir: Path, books: Path, tmp_path_factory: pytest.TempPathFact
     return run(target_dir, books, tmp_path_factory.mktemp("whole"))
 
 
+@pytest.mark.wide
 def test_it_learns(trained: Path):
     """The loss on passages that were kept apart falls, and the picture of it is one."""
     state = torch.load(trained / "training" / "state.pt", weights_only=True)
