@@ -235,7 +235,8 @@ class Server:
         self._ended.set()
         self.broadcast.close()
         if self._blocks is not None:
-            time.sleep(_LAST_WORD_S)
+            if self.quit:
+                time.sleep(_LAST_WORD_S)
             self._blocks.close(verbose=False)
 
     async def _healthz(self, _request: Request) -> Response:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -48,6 +49,17 @@ def test_the_app_ends_with_its_last_tab_where_that_is_wanted_and_not_before_its_
         last.left()
         time.sleep(0.08)
         assert not ended, change
+
+
+@pytest.mark.parametrize("by_the_person", [True, False])
+def test_a_page_that_says_goodbye_is_waited_for_and_nobody_else(server, monkeypatch, by_the_person):
+    """Ended by a signal or by another program, the app is gone at once."""
+    waits: list[float] = []
+    monkeypatch.setattr("app.server.time", SimpleNamespace(sleep=waits.append))
+    server._blocks = SimpleNamespace(close=lambda verbose: None)
+    server.quit = by_the_person
+    server.stop()
+    assert bool(waits) is by_the_person
 
 
 def test_a_stream_that_ends_tells_when_it_was_the_last_one():

@@ -5,7 +5,7 @@ press. Knows nothing of what the page shows, and nothing of axe's rules: test_ac
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 # 640 x 400 is a window of 1280 x 800 at 200 % zoom
@@ -20,14 +20,29 @@ def as_it_is() -> None:
     """Nothing is folded away."""
 
 
+def at_sizes(page, sizes: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """Brings the window to one size after another, and lets the page draw itself at it."""
+    for width, height in sizes:
+        page.set_viewport_size({"width": width, "height": height})
+        page.evaluate(DRAWN)
+        yield width, height
+
+
+def in_both_schemes(page) -> Iterator[str]:
+    """Has the page in light and in dark colours, as the system would; leaves it in light ones."""
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
+        page.evaluate(DRAWN)
+        yield scheme
+    page.emulate_media(color_scheme="light")
+
+
 def look(page, name: str, *, before: Callable[[], None] = as_it_is, after: Callable[[], None] = as_it_is):
     """What is wrong with the page as it is now, size by size; its pictures go to TRIFORCE_SHOTS. `before` and
     `after` bring into sight what a size folds away, and put it away again.
     """
     wrong = []
-    for width, height in SIZES:
-        page.set_viewport_size({"width": width, "height": height})
-        page.evaluate(DRAWN)
+    for width, height in at_sizes(page, SIZES):
         before()
         at = f"{name} at {width} x {height}"
         wrong += [f"{at}: {line}" for line in page.evaluate(FAULTS)]

@@ -11,7 +11,7 @@ import pytest
 from app.moving import Move
 from app.storage import Moving
 from tests.app.fake_runtime import SUMMARY, FakeRuntime
-from tests.e2e.looking import picture
+from tests.e2e.looking import SIZES, at_sizes, in_both_schemes, picture
 
 axe = pytest.importorskip(
     "axe_playwright_python.sync_playwright", reason="no axe: pip install -r requirements-test.txt"
@@ -43,59 +43,63 @@ def problems(page) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_every_state_of_the_page(serve, open_page, drop, sample, scheme):
-    page = open_page(serve(FakeRuntime(pace=0.1, summary="\n\n".join([SUMMARY] * 40))), color_scheme=scheme)
-    found = {"empty": problems(page)}
+def in_colours(page, state: str) -> list[str]:
+    """The problems of this state, in light colours and in dark ones; its pictures go to TRIFORCE_SHOTS."""
+    wrong = []
+    for scheme in in_both_schemes(page):
+        wrong += [f"{state}, {scheme}: {line}" for line in problems(page)]
+        picture(page, f"{state}-{scheme}")
+    return wrong
+
+
+def test_every_state_of_the_page(serve, open_page, drop, sample):
+    page = open_page(serve(FakeRuntime(pace=0.1, prefill_steps=4, summary="\n\n".join([SUMMARY] * 40))))
+    wrong = in_colours(page, "empty")
     drop(page, sample)
     page.wait_for_selector(".card-facts:has-text('tokens')")
-    found["card"] = problems(page)
+    wrong += in_colours(page, "card")
     page.click("#summarize")
     page.wait_for_selector("#live-text p")
     page.wait_for_selector(".plot .line-tbt")
-    found["streaming"] = problems(page)
+    wrong += in_colours(page, "streaming")
     page.click("#stop button")
     page.wait_for_selector("#turns .answer footer")
-    found["finished"] = problems(page)
+    wrong += in_colours(page, "finished")
     page.click(".topbar-tools [data-toggle=settings]")
     page.evaluate("for (const one of document.querySelectorAll('.settings-group')) one.open = true")
-    found["settings"] = problems(page)
-    wrong = [f"{state}: {line}" for state, lines in found.items() for line in lines]
+    wrong += in_colours(page, "settings")
     assert not wrong, "\n".join(wrong)
 
 
-@pytest.mark.parametrize(
-    ("width", "height", "scale"),
-    [(1280, 800, 1), (1920, 1080, 1), (900, 800, 1), (390, 844, 1), (640, 400, 2)],
-)
-def test_every_size_and_the_programs_questions(
-    serve, open_page, drop, sample, tmp_path, width, height, scale
-):
-    """640 by 400 at two pixels each is 1280 by 800 at 200 % zoom."""
+def at_every_size(page, state: str) -> list[str]:
+    """The problems of this state at each of looking's sizes."""
+    return [f"{state} at {size}: {line}" for size in at_sizes(page, SIZES) for line in problems(page)]
+
+
+def test_every_size_and_the_programs_questions(serve, open_page, drop, sample, tmp_path):
     url = serve(FakeRuntime(pace=0.01))
     serve.server.end_with_last_tab()
-    page = open_page(url, width=width, height=height, device_scale_factor=scale)
+    page = open_page(url)
     drop(page, sample)
     page.wait_for_selector(".card-facts:has-text('tokens')")
-    found = {"card": problems(page)}
+    wrong = at_every_size(page, "card")
     serve.desk.storage.moving = Moving(Move(tmp_path / "old", tmp_path / "new", 10**9, True))
     serve.desk.change()
     page.wait_for_selector("[data-act=begin-move]")
-    found["move asked"] = problems(page)
+    wrong += at_every_size(page, "move asked")
     serve.desk.storage.moving = Moving(serve.desk.storage.moving.move, 10**8, 40.0)
     serve.desk.change()
     page.wait_for_selector(".moving [role=progressbar]")
-    found["moving"] = problems(page)
+    wrong += at_every_size(page, "moving")
     serve.desk.storage.moving = None
     serve.desk.was_left = True
     serve.desk.change()
     page.wait_for_selector("#leaving-question[open]")
-    found["leaving"] = problems(page)
+    wrong += at_every_size(page, "leaving")
     page.keyboard.press("Enter")  # the first button has the focus: the keyboard alone answers
     page.wait_for_selector("#leaving-question", state="detached")
     page.goto(page.url.rstrip("/") + "/log")
-    found["log"] = problems(page)
-    wrong = [f"{state}: {line}" for state, lines in found.items() for line in lines]
+    wrong += at_every_size(page, "log")
     assert not wrong, "\n".join(wrong)
 
 
@@ -112,14 +116,13 @@ def asked(page, question: str, *, answers: int) -> None:
     page.wait_for_selector(f"#turns .answer footer >> nth={answers - 1}")
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_a_finished_talk_with_its_marks_and_its_panel(serve, open_page, drop, sample, scheme):
+def test_a_finished_talk_with_its_marks_and_its_panel(serve, open_page, drop, sample):
     """Several answers with marks, one told again and compared, the panel unfolded; then the book with a
     bookmark, what was found, its chapters and a summary.
     """
     fake = FakeRuntime(pace=0.002, prefill_steps=2, summary=TOLD, answer=TOLD)
     fake.context_tokens = 65_536
-    page = open_page(serve(fake), width=1920, height=1080, color_scheme=scheme)
+    page = open_page(serve(fake), width=1920, height=1080)
     drop(page, sample)
     page.wait_for_selector(".card-facts:has-text('tokens')")
     page.click("#summarize")
@@ -134,8 +137,7 @@ def test_a_finished_talk_with_its_marks_and_its_panel(serve, open_page, drop, sa
     page.evaluate(OPEN_ALL)
     for mark in ("a.cite", ".cite-missing", ".sign-nothing"):
         assert page.locator(f"#turns {mark}").count() >= 4, mark
-    found = {"talk": problems(page)}
-    picture(page, f"talk-{scheme}")
+    wrong = in_colours(page, "talk")
     page.click("#turns .text a.cite >> nth=-1")
     page.wait_for_selector("#passage", state="visible")
     reading = serve.desk.reading
@@ -148,7 +150,5 @@ def test_a_finished_talk_with_its_marks_and_its_panel(serve, open_page, drop, sa
     page.wait_for_selector(".found li")
     page.wait_for_selector(".marks")
     page.evaluate(OPEN_ALL)
-    found["book"] = problems(page)
-    picture(page, f"talk-book-{scheme}")
-    wrong = [f"{state}: {line}" for state, lines in found.items() for line in lines]
+    wrong += in_colours(page, "talk-book")
     assert not wrong, "\n".join(wrong)

@@ -6,18 +6,19 @@ from __future__ import annotations
 
 import re
 import socket
-import time
 
 import pytest
 
 from app.models import Models
 from core.config import Settings
 from core.hardware.gpus import imagined_hardware
-from tests.app.fake_runtime import ANSWER, SUMMARY, FakeRuntime
+from tests.app.fake_runtime import ANSWER, SUMMARY, FakeRuntime, wait_until
 from tests.e2e.conftest import admission
+from tests.e2e.looking import at_sizes
 from tests.hub import serving
 
-LONG = "\n\n".join([SUMMARY] * 8)  # long enough to be stopped on a slow machine
+LONG = "\n\n".join([SUMMARY] * 20)  # long enough to be stopped on a slow machine
+WIDE, WINDOW = (1920, 1080), (1280, 800)
 pytestmark = pytest.mark.e2e
 
 
@@ -33,17 +34,18 @@ def bar(page) -> float:
     return float(page.get_attribute("#prefill-box [role=progressbar]", "aria-valuenow") or 0)
 
 
-@pytest.mark.parametrize(("width", "height"), [(1280, 800), (1920, 1080)])
-def test_drop_prefill_stream_stop_follow_up(serve, open_page, drop, sample, width, height):
+def test_drop_prefill_stream_stop_follow_up(serve, open_page, drop, sample):
     """The main job, as one person would do it."""
     fake = engine(summary=LONG, prefill_steps=150)
-    page = open_page(serve(fake), width=width, height=height)
-    assert page.is_visible(".drop-hero") and not page.is_visible("#composer")
+    page = open_page(serve(fake))
+    for size in at_sizes(page, (WIDE, WINDOW)):
+        assert page.is_visible(".drop-hero") and not page.is_visible("#composer"), size
     drop(page, sample)
     page.wait_for_selector(".card h2")
     assert page.inner_text(".card h2") == "The Thursday Clock"
     page.wait_for_selector(".card-facts:has-text('tokens')")
-    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "the page scrolls sideways"
+    for size in at_sizes(page, (WIDE, WINDOW)):
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), f"sideways at {size}"
 
     page.click("#summarize")
     page.wait_for_selector("#prefill-box [aria-valuenow]")
@@ -124,7 +126,7 @@ def test_escape_stops_and_regenerate_answers_again(serve, open_page, drop, sampl
 
 
 def test_cancelling_the_prefill(serve, open_page, drop, sample):
-    page = open_page(serve(engine(pace=0.1)))
+    page = open_page(serve(engine(pace=0.1, prefill_steps=400)))
     drop(page, sample)
     page.click("#summarize")
     page.click("#prefill-box button")
@@ -228,12 +230,14 @@ def test_quotations_are_marked_and_open_the_book_at_the_passage(serve, open_page
 
 def test_the_title_says_how_far_a_reading_is_and_that_it_is_done(serve, open_page, drop, sample):
     """Whoever waits for a long book does so in another tab."""
-    page = open_page(serve(engine(pace=0.02)))
+    fake = engine(prefill_steps=400)
+    page = open_page(serve(fake))
     drop(page, sample)
     page.wait_for_selector(".card h2")
     page.evaluate("Object.defineProperty(document, 'hidden', { configurable: true, get: () => true })")
     page.click("#summarize")
     page.wait_for_function("/^[1-9]\\d* % · TriForce Chat$/.test(document.title)")
+    fake.pace = 0.001
     page.wait_for_selector("#turns .answer footer")
     page.wait_for_function("document.title === '✓ · TriForce Chat'")
     page.evaluate("delete document.hidden; document.dispatchEvent(new Event('visibilitychange'))")
@@ -252,7 +256,8 @@ def test_dark_light_and_system(serve, open_page, drop, sample):
     assert page.evaluate(background) == "rgb(16, 33, 42)", "the choice is kept"
 
 
-def test_forgetting_a_book_and_coming_back(serve, open_page, drop, sample, home):
+def test_forgetting_a_book_and_coming_back(serve, open_page, drop, sample, home, monkeypatch):
+    monkeypatch.setattr("app.removal.UNDO_S", 1.0)
     page = open_page(serve(engine(pace=0.005)))
     drop(page, sample)
     page.click("#summarize")
@@ -264,11 +269,7 @@ def test_forgetting_a_book_and_coming_back(serve, open_page, drop, sample, home)
     page.click(".book [data-act=forget]")
     page.wait_for_selector(".drop-hero:visible")
     assert list((home / "tmp").rglob("*.epub")) == []
-    for _ in range(60):  # it can be taken back for ten seconds
-        if not (left := list((home / "books").rglob("*.json"))):
-            break
-        page.wait_for_timeout(500)
-    assert not left
+    wait_until(lambda: not list((home / "books").rglob("*.json")))  # until then it can be taken back
 
 
 def test_quit_says_goodbye_and_ends_the_server(serve, open_page):
@@ -283,12 +284,12 @@ def test_quit_says_goodbye_and_ends_the_server(serve, open_page):
     serve.server.stop()
     assert fake.saved and fake.closed
     page.wait_for_selector("#now:has-text('has ended')")
-    for _ in range(50):
+
+    def refused() -> int:
         with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", serve.address.port)):
-                return
-        time.sleep(0.1)
-    raise AssertionError("the port still answers")
+            return probe.connect_ex(("127.0.0.1", serve.address.port))
+
+    wait_until(refused)
 
 
 def test_a_model_is_downloaded_paused_and_switched_to(serve, open_page, home, monkeypatch):

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections.abc import Iterator
 
 import pytest
 
 from app.handlers import ENDING_S
 from core.events import Finished
 from tests.app.fake_runtime import ANSWER, FakeRuntime
+from tests.e2e.looking import at_sizes, in_both_schemes
 from tests.e2e.test_accessible import problems
 from tests.e2e.test_conversations import ask
 
@@ -70,26 +72,34 @@ def test_own_instructions_are_written_kept_and_shown(serve, open_page, drop, sam
     assert fake.asked[-1].instructions == "Name the chapter."
 
 
-@pytest.mark.parametrize("width", [1280, 390])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_choice_comes_before_a_question_that_has_no_room(serve, open_page, drop, sample, width, scheme):
+def looks(page, name: str) -> Iterator[str]:
+    """The state of this name in two windows and in both colours, with a picture of each."""
+    for width, _height in at_sizes(page, ((390, 800), (1280, 800))):
+        for scheme in in_both_schemes(page):
+            yield f"{width} {scheme}"
+            shot(page, f"{name}-{width}-{scheme}")
+
+
+def test_the_choice_comes_before_a_question_that_has_no_room(serve, open_page, drop, sample):
     fake = FakeRuntime(pace=0.002, prefill_steps=2, answer=" ".join([ANSWER] * 8))
     fake.context_tokens = 16_384
-    page = open_page(serve(fake), width=width, color_scheme=scheme)
+    page = open_page(serve(fake))
     drop(page, sample)
     page.wait_for_selector(".card h2")
     ask(page, "Who keeps the clocks?", answers=1)
     ask(page, "And who winds them?", answers=2)
-    page.wait_for_selector("#meter .room-good")
-    shot(page, f"meter-{width}-{scheme}")
+    for _look in looks(page, "meter"):
+        page.wait_for_selector("#meter .room-good")
     ask_room = fake.room(fake.asked[-1])
     fake.context_tokens = ask_room["text"] + 2 * sum(ask_room["turns"]) + ask_room["answer"]
     page.fill("#question textarea", "What is the last thing that the clock says?")
     page.press("#question textarea", "Enter")
     page.wait_for_selector(".crowded blockquote:has-text('last thing')")
     assert page.locator("#turns .bubble").count() == 2 and len(fake.asked) == 2
-    assert problems(page) == []
-    shot(page, f"crowded-{width}-{scheme}")
+    for look in looks(page, "crowded"):
+        assert problems(page) == [], look
+        for act in ("not-now", "retell-oldest"):
+            page.click(f"[data-act={act}]", trial=True)
     page.click("[data-act=not-now]")
     page.wait_for_selector(".crowded", state="detached")
     assert page.input_value("#question textarea") == "What is the last thing that the clock says?"
@@ -97,8 +107,8 @@ def test_the_choice_comes_before_a_question_that_has_no_room(serve, open_page, d
     page.click("[data-act=retell-oldest]")
     page.wait_for_selector("#turns .left-out:has-text('summary')")
     page.wait_for_selector("#turns .answer footer >> nth=2")
-    page.evaluate("document.querySelector('.left-out').scrollIntoView()")
-    shot(page, f"retold-{width}-{scheme}")
+    for _look in looks(page, "retold"):
+        page.evaluate("document.querySelector('.left-out').scrollIntoView()")
     assert "of both books" not in page.content()
     page.fill("#question textarea", "Compare the clocks of both books")
     page.press("#question textarea", "Enter")
@@ -159,7 +169,7 @@ def asked_at_the_end(serve, open_page, drop, sample):
 
 def test_a_question_sent_in_the_last_moment_of_an_answer_is_asked(asked_at_the_end):
     """All of its words were to be seen, and the Enter was swallowed."""
-    page, fake = asked_at_the_end(0.3)
+    page, fake = asked_at_the_end(0.1)
     page.wait_for_selector("#turns .answer footer >> nth=1")
     assert page.locator("#turns .bubble").all_inner_texts() == [FIRST, SECOND]
     assert [one.question for one in fake.asked] == [FIRST, SECOND]

@@ -9,14 +9,15 @@ import os
 import signal
 import sqlite3
 import sys
-import time
+import threading
 
 import pytest
 
 from app.database import STEPS
 from app.runtime import Runtime
 from core.config import Settings
-from core.events import Loading
+from core.documents import read_document
+from core.events import Loading, Prefill
 from tests.app.fake_runtime import SUMMARY, FakeRuntime
 from tests.app.test_database import Unreachable
 from tests.app.test_faults import full, roomy
@@ -216,7 +217,7 @@ def test_a_drive_that_is_gone_in_an_answer_costs_nothing(
     page goes on by itself.
     """
     out, back = drive
-    page = open_page(serve(scripted(0.01)))
+    page = open_page(serve(scripted(0.02)))
     opened(page, drop, sample)
     page.fill("#question textarea", FIRST)
     page.press("#question textarea", "Enter")
@@ -250,33 +251,34 @@ def test_a_drive_that_is_gone_in_an_answer_costs_nothing(
     stored.close()
 
 
-MOMENTS = ("a book is opened", "a model loads", "the text is read", "it is written")
-
-
-@pytest.mark.parametrize("moment", MOMENTS)
-def test_a_reload_loses_nothing_at_any_moment(serve, open_page, drop, sample, moment):
-    fake = FakeRuntime(pace=0.05, prefill_steps=60, summary="\n\n".join([SUMMARY] * 6))
-    page = open_page(serve(fake, **({"read": slowly} if moment == "a book is opened" else {})))
+def test_a_reload_loses_nothing_at_any_moment(serve, open_page, drop, sample):
+    """While a book is opened, a model loads, the text is read, and it is written."""
+    fake, gate = Gated(pace=0.05, prefill_steps=8, summary="\n\n".join([SUMMARY] * 60)), threading.Event()
+    page = open_page(serve(fake, read=lambda path, **how: gate.wait(60) and read_document(path)))
     drop(page, sample)
-    if moment == "a book is opened":
-        page.wait_for_selector(".opening")
-        page.reload()
+    page.wait_for_selector(".opening")
+    page.reload()
+    page.wait_for_selector(".opening")
+    gate.set()
     page.wait_for_selector(".card-facts:has-text('tokens')", timeout=30_000)
     page.wait_for_selector("body[data-connected] .engine-ready")
     page.fill("#question textarea", "half a thought")
-    if moment == "a model loads":
-        fake.loading = Loading("Loading the model", 0.42, 83.0)
-        fake.state = "loading"
-        page.wait_for_selector(".engine-loading")
-        page.reload()
-        page.wait_for_selector(".engine-loading:has-text('42%') [data-act=cancel-loading]")
-        assert page.is_visible(".card h2"), "the book is still open"
-        fake.state = "ready"
-        page.wait_for_selector(".engine-ready")
-    page.click("#summarize")
-    page.wait_for_selector("#live-text p" if moment == "it is written" else "#prefill-box")
+    fake.loading = Loading("Loading the model", 0.42, 83.0)
+    fake.state = "loading"
+    page.wait_for_selector(".engine-loading")
     page.reload()
-    page.wait_for_selector("#live-text p" if moment == "it is written" else "#prefill-box")
+    page.wait_for_selector(".engine-loading:has-text('42%') [data-act=cancel-loading]")
+    assert page.is_visible(".card h2"), "the book is still open"
+    fake.state = "ready"
+    page.wait_for_selector(".engine-ready")
+    page.click("#summarize")
+    page.wait_for_selector("#prefill-box")
+    page.reload()
+    page.wait_for_selector("#prefill-box")
+    fake.read.set()
+    page.wait_for_selector("#live-text p")
+    page.reload()
+    page.wait_for_selector("#live-text p")
     fake.pace = 0.001
     page.wait_for_selector("#turns .answer footer")
     assert page.inner_text("#turns .answer .text").startswith(SUMMARY[:40])
@@ -284,8 +286,15 @@ def test_a_reload_loses_nothing_at_any_moment(serve, open_page, drop, sample, mo
     assert page.locator("#turns .answer").count() == 1 and len(fake.asked) == 1
 
 
-def slowly(path, *, password=None, ocr=False, progress=None, should_stop=None):
-    from core.documents import read_document
+class Gated(FakeRuntime):
+    """Stays in the middle of the text until the test lets it read on (`read`)."""
 
-    time.sleep(2)
-    return read_document(path, password=password)
+    def __init__(self, **script) -> None:
+        super().__init__(**script)
+        self.read = threading.Event()
+
+    def _answer(self, *asked):
+        for event in super()._answer(*asked):
+            if isinstance(event, Prefill) and event.done_tokens > event.total_tokens / 2:
+                self.read.wait(60)
+            yield event

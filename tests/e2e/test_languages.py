@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
 
 from tests.app.fake_runtime import FakeRuntime
+from tests.e2e.looking import at_sizes, picture
 from tests.scripts import BOOKS
 
 pytestmark = pytest.mark.e2e
@@ -85,9 +84,7 @@ def test_long_words_break_no_layout(serve, open_page, drop, sample, code: str):
     page = open_page(url)
     page.wait_for_selector(".models .model")
     read(page, drop, sample)
-    for width, height in WIDTHS:
-        page.set_viewport_size({"width": width, "height": height})
-        page.wait_for_timeout(200)
+    for width, _height in at_sizes(page, WIDTHS):
         assert page.evaluate(OVER) == [], width
         light, tools = (page.locator(one).bounding_box() for one in (".engine i", "#topbar-tools"))
         assert light["x"] + light["width"] <= tools["x"], "the engine's light lies under a button"
@@ -99,9 +96,8 @@ def test_long_words_break_no_layout(serve, open_page, drop, sample, code: str):
     page.select_option("#ways select[data-act=fit]", "passages")
     page.wait_for_selector("#meter .meter-words:not(:has(b))")
     assert page.evaluate(OVER) == [], "a sentence in place of the meter leaves its neighbours whole"
-    page.set_viewport_size({"width": 900, "height": 800})
-    page.wait_for_timeout(200)
-    assert page.evaluate(OVER) == [], "beside the open book in half a screen"
+    for _size in at_sizes(page, [(900, 800)]):
+        assert page.evaluate(OVER) == [], "beside the open book in half a screen"
 
 
 INSIDE = """() => [...document.querySelectorAll("#reader p")]
@@ -114,24 +110,20 @@ BEGINS = """() => {
   return [getComputedStyle(line).direction, (first.left + first.right) / 2 < (all.left + all.right) / 2]; }"""
 
 
-@pytest.mark.parametrize("book", BOOKS, ids=lambda book: book.code)
-def test_a_book_begins_where_its_script_does_and_stays_in_its_column(serve, open_page, drop, tmp_path, book):
+def test_a_book_begins_where_its_script_does_and_stays_in_its_column(serve, open_page, drop, tmp_path):
     """Hebrew at the right; Chinese and Japanese, which have no spaces, break inside the column."""
-    file = tmp_path / f"{book.title}.txt"
-    chapters = (f"{title}\n\n{text * 12}" for title, text in book.chapters)
-    file.write_text("\n\n".join(chapters), encoding="utf-8")
     page = open_page(serve(FakeRuntime(pace=0.001)))
-    drop(page, file)
-    page.wait_for_selector(".card h2")
     page.click("#tab-reader")
-    page.wait_for_selector("#reader p[data-offset]")
-    direction, left = page.evaluate(BEGINS)
-    assert (direction, left) == (("rtl", False) if book.code == "he" else ("ltr", True))
-    for width, height in WIDTHS:
-        page.set_viewport_size({"width": width, "height": height})
-        page.wait_for_timeout(200)
-        assert page.evaluate(OVER) == [], width
-        assert page.evaluate(INSIDE), width
-    page.set_viewport_size({"width": 1280, "height": 800})
-    if folder := os.environ.get("TRIFORCE_SHOTS"):
-        page.screenshot(path=f"{folder}/book-{book.code}.png")
+    for book in BOOKS:
+        file = tmp_path / f"{book.title}.txt"
+        chapters = [f"{title}\n\n{text * 12}" for title, text in book.chapters]
+        file.write_text("\n\n".join(chapters), encoding="utf-8")
+        drop(page, file, "#middle")
+        page.wait_for_selector(f"#reader p[data-offset]:has-text('{book.chapters[0][1][:8]}')")
+        direction, left = page.evaluate(BEGINS)
+        assert (direction, left) == (("rtl", False) if book.code == "he" else ("ltr", True)), book.code
+        for width, _height in at_sizes(page, WIDTHS):
+            assert page.evaluate(OVER) == [], (book.code, width)
+            assert page.evaluate(INSIDE), (book.code, width)
+        page.set_viewport_size({"width": 1280, "height": 800})
+        picture(page, f"book-{book.code}")

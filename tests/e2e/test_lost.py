@@ -71,7 +71,7 @@ def page(browser, launch):
     process, url = launch("\n\n".join([SUMMARY] * 30))
     context = browser.new_context(viewport={"width": 1280, "height": 800})
     page = context.new_page()
-    page.set_default_timeout(20_000)
+    page.set_default_timeout(40_000)
     page.goto(url)
     page.wait_for_selector("body[data-connected] .engine-ready")
     page.process = process

@@ -11,7 +11,7 @@ from tests.app.fake_runtime import FakeRuntime
 pytestmark = pytest.mark.e2e
 ANSWER = (
     "There was a horseshoe of black steel, as tall as a child of four, built from seven plates.\n\n"
-    "The curator polished an emerald submarine in Norway. " + "And so it went on and on, as they say. " * 12
+    "The curator polished an emerald submarine in Norway. " + "And so it went on and on, as they say. " * 60
 )
 
 

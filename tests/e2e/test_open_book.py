@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.app.fake_runtime import FakeRuntime
+from tests.app.fake_runtime import FakeRuntime, wait_until
+from tests.e2e.looking import DRAWN
 from tests.e2e.test_narrow import tab_to
 
 pytestmark = pytest.mark.e2e
@@ -93,7 +94,7 @@ def test_a_selected_passage_is_copied_with_its_source_and_marked(reading):
     assert words.split()[0] in reading.text_content(".marks blockquote")
 
 
-def test_keys_turn_chapters_and_the_place_is_kept(reading):
+def test_keys_turn_chapters_and_the_place_is_kept(reading, serve):
     reading.focus(".reader-text")
     first = reading.inner_text(".reader-text h3")
     reading.keyboard.press("n")
@@ -102,14 +103,14 @@ def test_keys_turn_chapters_and_the_place_is_kept(reading):
     )
     second = reading.inner_text(".reader-text h3")
     reading.wait_for_function("document.activeElement.matches('.reader-text')")
+    reading.evaluate(DRAWN)
     reading.evaluate("document.querySelector('.reader-text').scrollTop = 1200")
-    reading.wait_for_timeout(1600)
-    reading.evaluate("document.querySelector('.reader-text').scrollTop")
     top = reading.evaluate(
         "[...document.querySelectorAll('.reader-text p[data-offset]')]"
         ".find(one => one.getBoundingClientRect().bottom > "
         "document.querySelector('.reader-text').getBoundingClientRect().top + 8).dataset.offset"
     )
+    wait_until(lambda: serve.desk.reading.notebook.position == int(top))
     reading.fill("#question textarea", "")
     reading.locator("#question textarea").press("n")
     assert reading.inner_text(".reader-text h3") == second, "n is a letter where one writes"

@@ -141,7 +141,7 @@ def test_reading_all_of_it_is_paused_and_goes_on_where_it_was(
     page.wait_for_selector(".two-ways [aria-pressed=true]:has-text('Read it')")
     page.fill("#question textarea", "Where is the key?")
     page.press("#question textarea", "Enter")
-    page.wait_for_timeout(2500)
+    page.wait_for_selector("#prefill-box [aria-valuenow]:not([aria-valuenow='0'])")
     page.click("#stop button")
     page.wait_for_selector("#turns .answer footer:has-text('Paused:')")
     paused = page.inner_text("#turns .answer footer")

@@ -264,7 +264,7 @@ def test_a_second_start_shows_the_first_app(app):
 
 def test_a_killed_engine_is_started_again_and_said_so(app, open_page, drop, tmp_path):
     story = tmp_path / "ferry.txt"
-    story.write_text(STORY * 30)  # so that it is killed while it reads
+    story.write_text(STORY * 20)  # so that it is killed while it reads
     page = open_page(app.url)
     page.set_default_timeout(100_000)
     drop(page, story)

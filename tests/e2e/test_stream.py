@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import pytest
 
 from core.ask import Ask
 from tests.app.fake_runtime import SUMMARY, FakeRuntime, wait_until
+from tests.e2e.looking import at_sizes
 from tests.e2e.test_asking import shot
 
-LONG = "\n\n".join([SUMMARY] * 8)
+LONG = "\n\n".join([SUMMARY] * 20)
 pytestmark = pytest.mark.e2e
+WINDOWS = ((1280, 800), (640, 800), (390, 800))
 
 
 def engine(**options):
@@ -62,8 +67,9 @@ def test_the_stream_ends_with_its_last_tab(serve, open_page):
     page = open_page(serve(engine()))
     tab = another_tab(page)
     page.goto("about:blank")
-    tab.wait_for_timeout(300)
-    assert serve.server.broadcast.listening == 1
+    serve.desk.say("This was said when one tab had gone.", "info")
+    tab.wait_for_selector(".notice:has-text('one tab had gone')")
+    wait_until(lambda: serve.server.broadcast.listening == 1)
     tab.close()
     wait_until(lambda: serve.server.broadcast.listening == 0)
 
@@ -163,22 +169,36 @@ def test_a_page_of_an_earlier_launch_loads_itself_anew_and_keeps_what_was_typed(
     page.wait_for_selector(".card h2")
 
 
-@pytest.mark.parametrize("width", [1280, 640, 390])
-def test_tabs_say_that_they_share_a_desk(serve, open_page, width):
+def test_tabs_say_that_they_share_a_desk(serve, open_page):
     """What is done in one of them changes all: without a word that looks like a ghost. A narrow bar has no
     room for it: there it stands in the head of the settings.
     """
-    page = open_page(serve(engine()), width=width)
-    tag = ".topbar-tools .several-tabs" if width > 760 else "#settings .several-tabs"
-    if width <= 760:
-        page.click(".topbar-tools [data-toggle=settings]")
-        page.wait_for_selector("#settings", state="visible")
-    assert not page.is_visible(tag)
+    page = open_page(serve(engine()))
+    for width, _height in at_sizes(page, WINDOWS):
+        with where_tabs_are_told_of(page, width) as tag:
+            assert not page.is_visible(tag), width
     tab = another_tab(page)
-    page.wait_for_selector(tag, state="visible")
-    assert [one.is_visible() for one in page.locator(".several-tabs").all()].count(True) == 1, "said twice"
-    shot(page, f"tabs-{width}")
-    if width > 760:
-        tab.wait_for_selector(tag, state="visible")
+    tab.wait_for_selector(".topbar-tools .several-tabs", state="visible")
+    for width, _height in at_sizes(page, WINDOWS):
+        with where_tabs_are_told_of(page, width) as tag:
+            page.wait_for_selector(tag, state="visible")
+            seen = [one.is_visible() for one in page.locator(".several-tabs").all()]
+            assert seen.count(True) == 1, "said twice"
+            shot(page, f"tabs-{width}")
     tab.goto("about:blank")
-    page.wait_for_selector(tag, state="hidden")
+    for width, _height in at_sizes(page, WINDOWS):
+        with where_tabs_are_told_of(page, width) as tag:
+            page.wait_for_selector(tag, state="hidden")
+
+
+@contextmanager
+def where_tabs_are_told_of(page, width: int) -> Iterator[str]:
+    """The place, in sight: in a narrow window the settings are opened for it, and closed again."""
+    if width > 760:
+        yield ".topbar-tools .several-tabs"
+        return
+    page.click(".topbar-tools [data-toggle=settings]")
+    page.wait_for_selector("#settings", state="visible")
+    yield "#settings .several-tabs"
+    page.keyboard.press("Escape")
+    page.wait_for_selector("#settings", state="hidden")
