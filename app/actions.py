@@ -165,7 +165,9 @@ def _about_the_app(desk: Desk, text: dict[str, str]) -> dict[str, Callable[[], o
 
 def _choose_summary(desk: Desk, value: str) -> None:
     """How long a summary is to be, or "own": in the book's own sentences, as long as before."""
-    desk.choose("summaries", "own" if value == "own" else "auto")
+    wanted = "own" if value == "own" else "auto"
+    if wanted != desk.preferences.settings.summaries:
+        desk.choose("summaries", wanted)
     if value != "own":
         desk.choose("summary_length", value)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from core.conversation.naming import points_back
 from core.conversation.notes import Line
 from core.conversation.reading import Part
 from core.conversation.sections import Section, composed
@@ -48,6 +49,8 @@ class Slot:
         for line in self.own:
             if _covered(line, self.told) or self.complete and words >= enough:
                 continue
+            if self.complete and self.told and points_back(line.text):
+                continue  # whom it means stands in the book before it, not here
             if self.complete:
                 words += count_words(line.text)
                 found.insert(sum(one.start < line.start for one in found), line)

@@ -41,8 +41,8 @@ COMMONEST = 96  # of 256 colours
 WINDOWS = {"narrow": (390, 844, 1), "zoomed": (640, 400, 2), "middle": (900, 800, 1), "wide": (1920, 1080, 1)}
 READ_SO_FAR = "Number(document.querySelector('#prefill-box [aria-valuenow]')?.ariaValueNow ?? 0) > 25"
 TOLD_SO_FAR = (
-    "document.querySelector('#live-text ins')?.textContent.length > 60"
-    " && Number(document.querySelector('#prefill-box [aria-valuenow]')?.ariaValueNow ?? 0) > 40"
+    "[...document.querySelectorAll('#live-text ins')].map((one) => one.textContent).join('').length > 40"
+    " && Number(document.querySelector('#prefill-box [aria-valuenow]')?.ariaValueNow ?? 0) > 30"
     " && /\\d/.test(document.querySelector('.level-retrieval small')?.textContent ?? '')"
 )
 

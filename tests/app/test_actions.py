@@ -37,3 +37,14 @@ def test_the_choices_beside_summarize_reach_the_wish(desk):
     send(desk, act="from", value="99")
     send(desk, act="to", value="")
     assert desk.chapters == (0, 0) and make_wish(desk).chapters is None
+
+
+def test_the_books_own_sentences_are_one_of_the_lengths_and_keep_the_length(desk):
+    send(desk, act="length", value="chapters")
+    assert desk.preferences.origin("summaries") == "default", "what was not chosen is not set"
+    send(desk, act="length", value="own")
+    wish = make_wish(desk)
+    assert (wish.summaries, wish.summary_length) == ("own", "chapters")
+    send(desk, act="length", value="page")
+    wish = make_wish(desk)
+    assert (wish.summaries, wish.summary_length) == ("auto", "page")

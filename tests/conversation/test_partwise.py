@@ -9,7 +9,9 @@ import re
 
 from core.ask import Ask
 from core.conversation.naming import in_first_person, named, points_back
-from core.conversation.notes import NoteStore
+from core.conversation.notes import Line, NoteStore
+from core.conversation.reading import Part
+from core.conversation.standing import Slot
 from core.documents.document import Document, Section
 from core.events import Delta, Finished, Reading, Standing
 from core.wire import pack, unpack
@@ -167,6 +169,14 @@ def test_a_pronoun_stands_behind_whom_it_means_or_gets_the_name():
     told = [done.text[one.start : one.end] for one in done.stands if not one.quoted]
     assert told and not any(map(points_back, told))
     assert any(one.startswith(("Oddo", "Mirabel", "Tancred", "Ysolde")) for one in told)
+
+
+def test_beside_what_was_told_no_own_sentence_points_back_to_one_that_is_not_there():
+    own = (Line("It rolled up to the old boards and stopped.", 0, 9, True), Line("Mara rowed.", 10, 19, True))
+    slot = Slot(Part("One", 0, 90, 20), own)
+    assert slot.lines() == list(own)
+    slot.told, slot.complete = [Line("The baker wept.", 40, 60)], True
+    assert [line.text for line in slot.lines()] == ["Mara rowed.", "The baker wept."]
 
 
 def test_who_is_meant_is_the_subject_of_one_of_the_two_sentences_before():
