@@ -50,7 +50,7 @@ def _named(name: str, weights: int | None) -> str:
 
 def _kv_plan(name: str, weights: int | None, card: str, kv: int | None) -> Plan | None:
     machine = imagined_hardware(gpu=card, ram_gib=KV_RAM_GIB)
-    settings = Settings(context_tokens=KV_CONTEXT, kv=kv, weights=weights)
+    settings = Settings(device="cuda", context_tokens=KV_CONTEXT, kv=kv, weights=weights)
     try:
         return plan(machine, settings, target=find(name).shape)
     except PlanError:
@@ -88,8 +88,10 @@ def kernel_table() -> str:
     heading = ["Model", "Card", "Context", "KV cache", *(f"{way}, Linux" for way in ways)]
     lines = [row([*heading, *(f"{way}, Windows" for way in ways)]), row(["---"] * 10)]
     for name, weights, cards, context, kv in KERNEL_CASES:
-        settings = Settings(context_tokens=context, kv=kv, weights=weights)
         for card in cards:
+            settings = Settings(
+                device="cuda" if card else "cpu", context_tokens=context, kv=kv, weights=weights
+            )
             before = BEFORE.get((name.removesuffix("-Q4_K_M"), card, context), REFUSED_BEFORE)
             found = {
                 system: [

@@ -114,7 +114,7 @@ def card_table() -> str:
     lines = [row(heading), row(["---"] * len(heading))]
     for name, vram_gib in CARDS:
         machine = imagined_hardware(gpu=name, ram_gib=CARD_RAM_GIB)
-        found = offers(machine, Settings(weights=16))
+        found = offers(machine, Settings(device="cuda", weights=16))
         fitting = [offer for offer in found if offer.plan and offer.entry.chat and not offer.entry.file]
         largest = [
             next(offer.entry.name for offer in fitting if offer.plan.context_tokens >= tokens)
@@ -128,7 +128,8 @@ PCS = (
     ("none, 8 GB RAM", {"ram_gib": 8}),
     ("none, 16 GB RAM", {"ram_gib": 16}),
     ("none, 32 GB RAM", {"ram_gib": 32}),
-    ("6 GB (as an RTX 4060)", {"gpu": "RTX 4060", "vram_gib": 6, "ram_gib": 16}),
+    ("6 GB, before the RTX 30 (RTX 2060), 16 GB RAM", {"gpu": "RTX 2060", "ram_gib": 16}),
+    ("6 GB (RTX 4050 Laptop), 16 GB RAM", {"gpu": "RTX 4050 Laptop", "ram_gib": 16}),
     ("8 GB (RTX 4060)", {"gpu": "RTX 4060", "ram_gib": 32}),
     ("12 GB (RTX 4070)", {"gpu": "RTX 4070", "ram_gib": 32}),
     ("16 GB (RTX 4080)", {"gpu": "RTX 4080", "ram_gib": 32}),

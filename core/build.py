@@ -145,11 +145,11 @@ def _planned(settings: Settings) -> tuple[Choice, Callable[[int], Plan]]:
 
 
 def as_planned(settings: Settings, choice: Choice) -> Settings:
-    """The settings with the formats of a plan fixed: what is loaded and kept already stays readable."""
+    """The settings with device and formats of a plan fixed: what is loaded and kept already stays usable."""
     plan, weights = choice.plan, settings.weights
     if not choice.entry.shape.coded_weights:  # a checkpoint of 16 bits: as it is, or as it was rounded
         weights = plan.weights_bits if plan.rounded else 16
-    return replace(settings, kv=8 if plan.kv_bits == 8 else 16, weights=weights)
+    return replace(settings, device=plan.device, kv=8 if plan.kv_bits == 8 else 16, weights=weights)
 
 
 def _look_first(settings: Settings) -> None:

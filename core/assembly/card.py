@@ -25,8 +25,9 @@ from core.config import Settings
 from core.hardware.facts import Gpu, Hardware
 from core.model.shapes import ModelShape
 from core.planning.budget import newest_rows_bytes
-from core.planning.fitting import site_of
+from core.planning.fitting import is_old, site_of
 from core.planning.layout import OVERRUN, Layout, held_tokens, lay_out
+from core.planning.notes import OLD_CARD
 from core.text.words import GB
 from core.text.words import translated as _
 
@@ -128,12 +129,8 @@ def _numbers(backend: Backend, gpu: Gpu | None) -> Finding:
     said = _("It computes in {dtype} on {device}.").format(
         dtype=str(backend.dtype).removeprefix("torch."), device=backend.name
     )
-    if gpu is not None and gpu.compute_capability is not None and gpu.compute_capability < (8, 0):
-        said += " " + _(
-            "This card knows no bfloat16: models made for that run in float16, whose largest number is "
-            "65,504. Some overflow, and their answers are nonsense. Flash attention is not for it either; "
-            "reading is slower."
-        )
+    if gpu is not None and is_old(gpu):
+        said += " " + _(OLD_CARD)
     return Finding(_("numbers"), True, said, {"dtype": str(backend.dtype)})
 
 

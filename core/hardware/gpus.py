@@ -94,14 +94,27 @@ def _words(name: str) -> tuple[list[str], float | None]:
 
 def look_up(name: str, *, vram_bytes: int | None = None) -> GpuSpec | None:
     """The table's line for a name as the driver or a person writes it; among equal names the one nearest in
-    VRAM.
+    VRAM, without a size the one whose name states none.
 
-    A laptop GPU shares the name of a desktop one and not its speed, so it is not taken for it.
+    A laptop GPU shares the name of a desktop one and not its speed: it has a line of its own, or none.
     """
     words, stated = _words(name)
     found = [spec for spec in known_gpus() if _words(spec.name)[0] == words]
-    size = vram_bytes / GIB if vram_bytes else stated or 80.0
+    size = vram_bytes / GIB if vram_bytes else stated
+    if size is None:
+        return min(found, key=lambda spec: (_words(spec.name)[1] is not None, -spec.vram_gib), default=None)
     return min(found, key=lambda spec: abs(spec.vram_gib - size), default=None)
+
+
+def of_class(capability: tuple[int, int] | None, vram_bytes: int) -> GpuSpec:
+    """What may be expected of a card that is not in the table: the slowest one of its generation among those
+    nearest in VRAM; of the oldest generation where its own is not known, or older still.
+    """
+    majors = {spec.compute_capability[0] for spec in known_gpus()}
+    own = capability[0] if capability else 0
+    major = max((one for one in majors if one <= own), default=min(majors))
+    found = [spec for spec in known_gpus() if spec.compute_capability[0] == major]
+    return min(found, key=lambda spec: (round(abs(spec.vram_gib - vram_bytes / GIB)), spec.memory_gb_per_s))
 
 
 def imagined_gpu(name: str, *, vram_gib: float | None = None, pcie_gb_per_s: float | None = None) -> Gpu:

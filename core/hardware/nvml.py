@@ -7,7 +7,7 @@ import os
 from typing import Any
 
 from core.hardware.facts import Gpu
-from core.hardware.gpus import look_up, pcie_rate
+from core.hardware.gpus import look_up, of_class, pcie_rate
 from core.text.words import GB
 from core.text.words import translated as _
 
@@ -90,6 +90,7 @@ def _read_one(nvml: Any, number: int, index: int, driver: str) -> Gpu:
     memory = nvml.nvmlDeviceGetMemoryInfo(handle)
     capability = _quietly(nvml, nvml.nvmlDeviceGetCudaComputeCapability, handle)
     spec = look_up(name, vram_bytes=memory.total)
+    like = spec or of_class(capability, memory.total)
     generation = _quietly(nvml, nvml.nvmlDeviceGetMaxPcieLinkGeneration, handle)
     lanes = _quietly(nvml, nvml.nvmlDeviceGetCurrPcieLinkWidth, handle)
     link = pcie_rate(generation or 3, lanes or 16)
@@ -100,26 +101,28 @@ def _read_one(nvml: Any, number: int, index: int, driver: str) -> Gpu:
         driver=driver,
         index=index,
         known=spec is not None,
-        memory_gb_per_s=spec.memory_gb_per_s if spec else _memory_rate(nvml, handle),
-        tflops=spec.tflops if spec else _tflops(nvml, handle, capability),
+        memory_gb_per_s=spec.memory_gb_per_s if spec else _memory_rate(nvml, handle) or like.memory_gb_per_s,
+        tflops=spec.tflops if spec else _tflops(nvml, handle, capability) or like.tflops,
         pcie_gb_per_s=link,
         compute_capability=tuple(capability) if capability else (spec.compute_capability if spec else None),
     )
 
 
-def _memory_rate(nvml: Any, handle: Any) -> float:
-    """GB/s from bus width and memory clock (two transfers per clock), or a cautious guess."""
+def _memory_rate(nvml: Any, handle: Any) -> float | None:
+    """GB/s from bus width and memory clock (two transfers per clock), where the driver knows them."""
     bits = _quietly(nvml, nvml.nvmlDeviceGetMemoryBusWidth, handle)
     mhz = _quietly(nvml, nvml.nvmlDeviceGetMaxClockInfo, handle, nvml.NVML_CLOCK_MEM)
-    return bits / 8 * mhz * 2e6 / GB if bits and mhz else 250.0
+    return bits / 8 * mhz * 2e6 / GB if bits and mhz else None
 
 
-def _tflops(nvml: Any, handle: Any, capability: tuple[int, int] | None) -> float:
-    """Dense 16-bit TFLOP/s: twice the fp32 rate on cards with tensor cores of capability 8 and above."""
+def _tflops(nvml: Any, handle: Any, capability: tuple[int, int] | None) -> float | None:
+    """Dense 16-bit TFLOP/s, where the driver knows cores and clock: twice the fp32 rate on cards with tensor
+    cores of capability 8 and above.
+    """
     cores = _quietly(nvml, nvml.nvmlDeviceGetNumGpuCores, handle)
     mhz = _quietly(nvml, nvml.nvmlDeviceGetMaxClockInfo, handle, nvml.NVML_CLOCK_SM)
     if not (cores and mhz):
-        return 10.0
+        return None
     factor = 2.0 if capability and tuple(capability) >= (8, 0) else 1.0
     return cores * 2 * mhz * 0.85 * factor / 1e6  # boost clocks are not held
 

@@ -22,7 +22,7 @@ import psutil
 
 from core.hardware.cpu import cores, cpu_flags, cpu_name
 from core.hardware.facts import Gpu, Hardware
-from core.hardware.gpus import look_up, pinnable
+from core.hardware.gpus import look_up, of_class, pinnable
 from core.hardware.measured import CPU, PAGE_LOCKED, Measurements, kernels_on, trials_on
 from core.hardware.nvml import read_gpus
 from core.text.words import GB, duration
@@ -30,7 +30,6 @@ from core.text.words import translated as _
 
 MIB = 1 << 20
 CHILD_TIMEOUT_S = 90
-UNKNOWN_RATES = {"memory_gb_per_s": 250.0, "tflops": 10.0, "pcie_gb_per_s": 12.0}  # cautious guesses
 DISK_PROBE_BYTES = 64 * MIB
 REPO = Path(__file__).resolve().parents[2]
 
@@ -198,15 +197,15 @@ def _gpus_by_torch() -> tuple[Gpu, ...]:
 
 
 def _gpu(found: dict) -> Gpu:
-    spec = look_up(found["name"], vram_bytes=found["vram_bytes"])
     capability = tuple(found["compute_capability"])
-    if spec is None:
-        return Gpu(**{**found, "compute_capability": capability}, **UNKNOWN_RATES, known=False)
+    spec = look_up(found["name"], vram_bytes=found["vram_bytes"])
+    like = spec or of_class(capability, found["vram_bytes"])
     return Gpu(
         **{**found, "compute_capability": capability},
-        memory_gb_per_s=spec.memory_gb_per_s,
-        tflops=spec.tflops,
-        pcie_gb_per_s=spec.pcie_gb_per_s,
+        memory_gb_per_s=like.memory_gb_per_s,
+        tflops=like.tflops,
+        pcie_gb_per_s=like.pcie_gb_per_s,
+        known=spec is not None,
     )
 
 

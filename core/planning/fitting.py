@@ -149,9 +149,13 @@ def multiplies_16_bits(hardware: Hardware) -> bool:
     return "amx_bf16" in flags or "avx512_bf16" in flags and "AMD" in hardware.cpu_name
 
 
+def is_old(gpu: Gpu) -> bool:
+    """Whether it computes no bfloat16: before the RTX 30 series."""
+    return gpu.compute_capability is not None and gpu.compute_capability < (8, 0)
+
+
 def _gpu_dtype(gpu: Gpu) -> str:
-    old = gpu.compute_capability is not None and gpu.compute_capability < (8, 0)
-    return "float16" if old else "bfloat16"
+    return "float16" if is_old(gpu) else "bfloat16"
 
 
 # ---- one context -------------------------------------------------------------------------------------------

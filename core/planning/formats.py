@@ -11,7 +11,10 @@ from core.model.gguf_sizes import ROUNDED, can_be_rounded, rounded
 from core.planning.fitting import Case, Shortfall, longest, smallest
 from core.planning.plan import AUTO_CONTEXT, USEFUL_CONTEXT, Plan
 
-_QUICK_MS, _MANY_TIMES = 33.0, 2.0  # a KV cache of 16 bits may take so long, or so many times as long as 8
+# 16 bits of weights or of a KV cache with which a word takes so long give way to fewer that are so many
+# times as fast
+_QUICK_MS = 33.0
+_GIVES_WAY = ((_QUICK_MS, 2.0), (50.0, 1.3))
 _FEW_BITS = 4  # to which a checkpoint of 16 bits is rounded without being asked
 
 Best = Callable[[Case, int], Plan | Shortfall]  # the fastest plan of a case for a context
@@ -21,19 +24,36 @@ def with_formats(case: Case, best: Best) -> tuple[Case, int]:
     """The case with the formats of its weights and of its KV cache chosen, and the context to plan for.
 
     Where the settings leave it open, a checkpoint of 16 bits is rounded to four where in 16 its cache would
-    leave the card, in whichever format it may be, and four are faster; and where it does not fit, or with
-    less than a useful context. On a CPU the cache leaves nothing, and a checkpoint that fits is not touched.
+    leave the card, in whichever format it may be, and four are faster, or where four are so much faster that
+    16 give way; and where it does not fit, or with less than a useful context. On a CPU the cache leaves
+    nothing, and a checkpoint that fits is not touched.
     """
     whole = _with_kv(case, best)
-    if case.settings.weights is not None or not can_be_rounded(case.target) or _stays(best, *whole):
+    if case.settings.weights is not None or not can_be_rounded(case.target):
+        return whole
+    stays = _stays(best, *whole)
+    if stays and (case.site.device == "cpu" or case.settings.on_chip_layers is not None):
         return whole
     few = _with_kv(replace(case, target=rounded(case.target, ROUNDED[_FEW_BITS])), best)
     kept = best(*whole)
     if isinstance(kept, Shortfall) or _is_scrap(case, whole[1]):
         return few
-    instead = best(few[0], whole[1])
-    faster = isinstance(instead, Plan) and instead.expected_tbt_ms < kept.expected_tbt_ms
-    return few if faster else whole
+    # what 16 bits of a cache take must not speak against 4 bits of weights
+    for one in (few[0], _by_kv(few[0])[-1]):
+        instead = best(one, whole[1])
+        if isinstance(instead, Plan) and (_gives_way if stays else _is_slower)(kept, instead):
+            return one, whole[1]
+    return whole
+
+
+def _is_slower(found: Plan, other: Plan) -> bool:
+    return found.expected_tbt_ms > other.expected_tbt_ms
+
+
+def _gives_way(sixteen: Plan, fewer: Plan) -> bool:
+    """Whether 16 bits take so long that fewer are worth what they lose."""
+    ms = sixteen.expected_tbt_ms
+    return any(ms >= slow_ms and ms >= times * fewer.expected_tbt_ms for slow_ms, times in _GIVES_WAY)
 
 
 def _stays(best: Best, case: Case, context: int) -> bool:
@@ -62,7 +82,7 @@ def _by_kv(case: Case) -> list[Case]:
 def _with_kv(case: Case, best: Best) -> tuple[Case, int]:
     """The case with the format of its KV cache chosen, and the context to plan for.
 
-    Where the settings leave it open, 8 bits are for what is too slow in 16 and at least twice as fast in 8,
+    Where the settings leave it open, 8 bits are for what is slow in 16 and so much faster in 8 (_GIVES_WAY),
     and for what does not fit else; never where keys have a constant part, which takes the codes' steps away
     from what differs between them (benchmarks/kv.py).
     """
@@ -78,5 +98,4 @@ def _with_kv(case: Case, best: Best) -> tuple[Case, int]:
     if one is cases[-1] or found.expected_tbt_ms < _QUICK_MS:
         return one, context
     eight = best(cases[1], context)
-    faster = isinstance(eight, Plan) and found.expected_tbt_ms >= _MANY_TIMES * eight.expected_tbt_ms
-    return cases[faster], context
+    return cases[isinstance(eight, Plan) and _gives_way(found, eight)], context

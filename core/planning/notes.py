@@ -8,10 +8,17 @@ from core.hardware.facts import Gpu, Hardware
 from core.model.shapes import ModelShape
 from core.planning.budget import KV_PAGEABLE, MODEL_FILES, SNAPSHOTS
 from core.planning.costs import serves
+from core.planning.fitting import is_old
 from core.planning.plan import AUTO_CONTEXT, Plan
 from core.planning.tuned import SPECULATION, Tuned
+from core.text.words import marked as N_
 from core.text.words import size
 from core.text.words import translated as _
+
+OLD_CARD = N_(
+    "This card knows no bfloat16: models made for that run in float16, whose largest number is 65,504. Some "
+    "overflow, and their answers are nonsense. Flash attention is not for it either; reading is slower."
+)
 
 
 def notes_for(
@@ -43,12 +50,13 @@ def _where(plan: Plan, gpu: Gpu | None) -> str:
         if plan.computes != plan.dtype:
             said = _("Runs on the CPU with {threads} threads in {computes}, from numbers held in {dtype}.")
         return said.format(threads=plan.threads, dtype=plan.dtype, computes=plan.computes)
-    said = _("Runs on {gpu} in {dtype}.").format(gpu=gpu.name, dtype=plan.dtype)
-    if gpu.known:
-        return said
-    return f"{said} " + _(
-        "This GPU is not in the table: its memory bandwidth and TFLOP/s are cautious guesses."
-    )
+    said = [_("Runs on {gpu} in {dtype}.").format(gpu=gpu.name, dtype=plan.dtype)]
+    if not gpu.known:
+        guessed = _("This GPU is not in the table: its memory bandwidth and TFLOP/s are cautious guesses.")
+        said.append(guessed)
+    if is_old(gpu):
+        said.append(_(OLD_CARD))
+    return " ".join(said)
 
 
 def _refused(plan: Plan, hardware: Hardware, gpu: Gpu | None) -> str:
@@ -71,9 +79,9 @@ def _rounded(plan: Plan, settings: Settings) -> str:
     if not plan.rounded or settings.weights is not None:
         return ""
     said = _(
-        "The weights are rounded to {bits} bits ({format}), once: in 16 this model does not fit, or its KV "
-        "cache leaves the card. Answers are exact for these weights, which are another model than the "
-        "checkpoint; weights: 16 keeps it as it is."
+        "The weights are rounded to {bits} bits ({format}), once: in 16 this model does not fit, its KV "
+        "cache leaves the card, or a word takes much longer. Answers are exact for these weights, which are "
+        "another model than the checkpoint; weights: 16 keeps it as it is."
     )
     return said.format(bits=plan.weights_bits, format=plan.weights_format)
 
@@ -144,8 +152,8 @@ def _kv_format(plan: Plan, settings: Settings, target: ModelShape, gpu: Gpu | No
     said = _("The KV cache is kept in 8 bits; kv: 16 keeps what is computed.")
     if settings.kv is None:
         said = _(
-            "The KV cache is kept in 8 bits: in 16 it does not fit, or a word takes twice as long. Answers "
-            "are exact for this cache, which differs a little; kv: 16 keeps what is computed."
+            "The KV cache is kept in 8 bits: in 16 it does not fit, or a word takes longer. Answers are "
+            "exact for this cache, which differs a little; kv: 16 keeps what is computed."
         )
     if gpu is None:
         return said
@@ -235,6 +243,14 @@ def _files(plan: Plan, hardware: Hardware) -> str:
 def _gpus_left(hardware: Hardware, gpu: Gpu | None) -> str:
     unused = [one.name for one in hardware.gpus if gpu is None or one.index != gpu.index]
     return _("Not used: {names}.").format(names=", ".join(unused)) if unused else ""
+
+
+def beside_card() -> str:
+    """Why the CPU computes where there is a card and nobody chose."""
+    return _(
+        "The CPU computes: the model does not fit the card, or answers there later. device: cuda uses the "
+        "card all the same."
+    )
 
 
 def tuning_notes(plan: Plan, settings: Settings, record: Tuned | None, unused: str) -> tuple[str, ...]:

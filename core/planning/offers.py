@@ -17,7 +17,7 @@ from core.planning.budget import MODEL_FILES
 from core.planning.known import NOTHING, Known
 from core.planning.plan import USEFUL_CONTEXT, Plan
 from core.planning.planner import plan as planned
-from core.planning.recommended import best
+from core.planning.recommended import best, is_swift
 from core.text.words import size
 from core.text.words import translated as _
 
@@ -138,10 +138,14 @@ def offers(
 def offer_for(
     hardware: Hardware, settings: Settings, entry: CatalogueEntry, *, downloaded: bool, known: Known
 ) -> Offer:
-    """One model on this machine, or why it does not fit."""
+    """One model on this machine, or why it does not fit. What would crawl on the CPU beside a card is nothing
+    to fetch: it is offered for the card, or not at all.
+    """
     settings = _as_offered(settings, entry, downloaded=downloaded)
     try:
         plan = plan_for(hardware, settings, entry, known=known).plan
+        if plan.device == "cpu" and hardware.gpus and not (downloaded or is_swift(plan)):
+            plan = plan_for(hardware, _for_card(hardware, settings), entry, known=known).plan
     except (PlanError, UserError) as error:
         return Offer(entry, None, str(error), downloaded)
     reason = _too_large(plan, hardware) if not downloaded else ""
@@ -150,6 +154,11 @@ def offer_for(
             tokens=f"{plan.context_tokens:,}"
         )
     return Offer(entry, None if reason else plan, reason, downloaded)
+
+
+def _for_card(hardware: Hardware, settings: Settings) -> Settings:
+    """For the card, where there is one and nobody chose."""
+    return replace(settings, device="cuda") if hardware.gpus and settings.device is None else settings
 
 
 def _as_offered(settings: Settings, entry: CatalogueEntry, *, downloaded: bool) -> Settings:
@@ -168,7 +177,7 @@ def would_fit_with(
     machine; "" where nothing that is sold helps. Before that, of a model that exists in 16 bits only and is
     set to be held in so many, the setting that rounds it.
     """
-    settings = _as_offered(settings, entry, downloaded=downloaded)
+    settings = _for_card(hardware, _as_offered(settings, entry, downloaded=downloaded))
     bits, more = _rounding(hardware, settings, entry), _hardware(hardware, settings, entry)
     if bits and more:
         return _("weights: {bits} in the settings, or {more}").format(bits=bits, more=more)

@@ -24,8 +24,9 @@ from core.planning.fitting import Case, Shortfall, Site, fitted, site_of
 from core.planning.formats import with_formats
 from core.planning.known import NOTHING, Known
 from core.planning.layout import Layout
-from core.planning.notes import notes_for, tuning_notes
+from core.planning.notes import beside_card, notes_for, tuning_notes
 from core.planning.plan import BudgetLine, Plan
+from core.planning.recommended import first_answer
 from core.planning.refusal import refusal
 from core.planning.tuned import Tuned, machine_of, newest
 from core.text.words import translated as _
@@ -40,11 +41,38 @@ def plan(
     alternatives: Sequence[ModelShape] = (),
     known: Known = NOTHING,
 ) -> Plan:
-    """The plan for `target` on this machine. `alternatives` are models that a refusal may offer instead.
+    """The plan for `target` on this machine, where the settings leave it open on whichever of card and CPU
+    answers a question about a book sooner. `alternatives` are models that a refusal may offer instead.
 
     Raises PlanError with what is needed, what is there, and the smallest change that fits.
     """
     _check_asked(settings, target)
+    planned = partial(_planned, hardware, target=target, draft=draft, alternatives=alternatives, known=known)
+    if settings.device is not None or not hardware.gpus:
+        return planned(settings)
+    refused = None
+    plans = []
+    for device in ("cuda", "cpu"):
+        try:
+            plans.append(planned(replace(settings, device=device)))
+        except PlanError as error:
+            refused = refused or error
+    if not plans:
+        raise refused
+    found = min(plans, key=lambda one: first_answer(one).seconds)
+    return found if found.device == "cuda" else replace(found, notes=(*found.notes, beside_card()))
+
+
+def _planned(
+    hardware: Hardware,
+    settings: Settings,
+    *,
+    target: ModelShape,
+    draft: ModelShape | None,
+    alternatives: Sequence[ModelShape],
+    known: Known,
+) -> Plan:
+    """The plan for one device."""
     if settings.weights == 16:
         target = target.decoded()
     elif settings.weights is not None and not target.coded_weights:

@@ -65,7 +65,7 @@ def best(offers: Iterable[Offer], *, free: bool = False) -> Offer | None:
     these one that writes fluently from all of it, then the larger, then the faster. `free`: only models of a
     licence without conditions that need no account.
     """
-    found = [offer for offer in offers if offer.plan is not None and _is_swift(offer.plan)]
+    found = [offer for offer in offers if offer.plan is not None and is_swift(offer.plan)]
     found = [offer for offer in found if offer.entry.chat and (not free or is_free(offer.entry))]
     return max(found, key=_worth, default=None)
 
@@ -75,7 +75,8 @@ def is_free(entry: CatalogueEntry) -> bool:
     return entry.licence == FREE_LICENCE and not entry.gated
 
 
-def _is_swift(plan: Plan) -> bool:
+def is_swift(plan: Plan) -> bool:
+    """Whether it answers soon enough to be recommended."""
     answer = first_answer(plan)
     return answer.seconds <= FIRST_ANSWER_S and answer.tbt_ms <= SLOWEST_TBT_MS
 

@@ -199,7 +199,7 @@ def test_torch_is_asked_where_the_management_library_is_silent(monkeypatch, name
     (gpu,) = probe.probe().gpus
     assert asked == [("--gpus",)]
     assert (gpu.name, gpu.free_bytes, gpu.compute_capability, gpu.known) == (name, 23 * GIB, (8, 9), known)
-    assert gpu.memory_gb_per_s == (1008 if known else 250)
+    assert gpu.memory_gb_per_s == (1008 if known else 936)  # the slowest of 24 GB of its generation
 
 
 def test_torch_is_not_asked_where_there_is_no_driver(monkeypatch):

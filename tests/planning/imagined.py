@@ -16,7 +16,10 @@ SHAPES = tuple(entry.shape for entry in load().values() if entry.role == "target
 def planned(
     hardware: Hardware, name: str, *, context: int | None, known: Known = NOTHING, **settings
 ) -> Plan | PlanError:
-    """The plan for a catalogue model with its draft pairing, or the refusal."""
+    """The plan for a catalogue model with its draft pairing, or the refusal: on the card where there is one,
+    unless `device` says otherwise.
+    """
+    settings.setdefault("device", "cuda" if hardware.gpus else None)
     entry = find(name)
     draft = draft_for(entry)
     try:

@@ -54,8 +54,9 @@ def test_with_gpu_a_model_that_reads_books_whole_runs_before_a_larger_one():
 def test_the_users_model_wins_and_is_refused_when_it_does_not_fit():
     chosen = choose(PC_4090, Settings(model="llama-3.1-8b-instruct"), is_downloaded=only_embedded)
     assert chosen.entry.name == "Llama-3.1-8B-Instruct"
+    on_card = Settings(device="cuda", model="Qwen3-8B", weights=16)
     with pytest.raises(PlanError, match="choose Qwen3-4B"):
-        choose(PC_3060, Settings(model="Qwen3-8B", weights=16), is_downloaded=everything)
+        choose(PC_3060, on_card, is_downloaded=everything)
     with pytest.raises(UserError, match="nearest is Qwen3-8B"):
         choose(PC_3060, Settings(model="Qwen3-8"), is_downloaded=everything)
 
@@ -161,7 +162,8 @@ def test_what_is_wrong_is_said(monkeypatch):
         disk_free_bytes=10**9,
         problems=("GPU 1 does not answer (lost).",),
     )
-    report = doctor.doctor_report(sick, Settings(model="Yarn-Llama-2-13b-128k", weights=16))
+    large = Settings(device="cuda", model="Yarn-Llama-2-13b-128k", weights=16)
+    report = doctor.doctor_report(sick, large)
     text = doctor.format_doctor(report)
     assert report["would_run"] is None
     assert "GPU 1 does not answer" in text

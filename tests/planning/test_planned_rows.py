@@ -34,6 +34,7 @@ def test_the_papers_4090_row():
         "lwm-text-chat-128k",
         context=131_072,
         weights=16,
+        kv=16,
     )
     assert (found.on_chip_layers, found.swept_prefill, found.prefill_segment_tokens) == (2, True, 16_384)
     assert found.bytes_in("pinned RAM") == 30 * 131_328 * 16_384
@@ -52,6 +53,7 @@ def test_llama_31_8b_at_128k_on_a_4090():
         "Llama-3.1-8B-Instruct",
         context=131_072,
         weights=16,
+        kv=16,
     )
     assert (found.on_chip_layers, found.swept_prefill) == (10, True)
     away = found.bytes_in("pinned RAM")

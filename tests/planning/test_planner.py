@@ -102,10 +102,20 @@ def test_names_of_lines_are_keys(table):
     assert {line.name for found in plans for line in found.budget} <= known
 
 
-def faster_or_finer(better: Plan, found: Plan) -> bool:
-    """What a better machine wins may be spent on weights or a KV cache of 16 bits."""
-    finer = better.weights_bits > found.weights_bits or better.kv_bits > found.kv_bits
-    return better.expected_tbt_ms <= found.expected_tbt_ms or finer
+def no_slower(better: Plan, found: Plan) -> bool:
+    """What a better machine wins may be spent on 16 bits only where nobody waits for them: below 33 ms a
+    word, below twice the time up to 50 ms, below 1.3 times beyond. Without a card a checkpoint that fits is
+    not rounded, however slow (docs/decisions/0034-rounded-once.md).
+    """
+    finer_weights = better.weights_bits > found.weights_bits
+    spent = (finer_weights or better.kv_bits > found.kv_bits) and not gives_way(better, found)
+    untouched = finer_weights and better.device == "cpu"
+    return better.expected_tbt_ms <= found.expected_tbt_ms or spent or untouched
+
+
+def gives_way(finer: Plan, coarser: Plan) -> bool:
+    times = finer.expected_tbt_ms / coarser.expected_tbt_ms
+    return finer.expected_tbt_ms >= 50 and times >= 1.3 or finer.expected_tbt_ms >= 33 and times >= 2
 
 
 def test_more_bandwidth_never_gives_a_slower_plan(table):
@@ -114,7 +124,7 @@ def test_more_bandwidth_never_gives_a_slower_plan(table):
         if card is None or faster is None or isinstance(found, PlanError):
             continue
         better = table[card, ram, faster, name, context][1]
-        assert faster_or_finer(better, found), (card, ram, pcie, name, context)
+        assert no_slower(better, found), (card, ram, pcie, name, context)
 
 
 def test_more_ram_never_gives_a_slower_plan_or_a_refusal(table):
@@ -123,7 +133,7 @@ def test_more_ram_never_gives_a_slower_plan_or_a_refusal(table):
             continue
         better = table[card, 2 * ram, pcie, name, context][1]
         assert isinstance(better, Plan), (card, ram, pcie, name, context)
-        assert faster_or_finer(better, found), (card, ram, pcie, name, context)
+        assert no_slower(better, found), (card, ram, pcie, name, context)
 
 
 @pytest.mark.parametrize("entry", TARGETS, ids=lambda entry: entry.name)
@@ -149,6 +159,25 @@ def test_more_vram_never_gives_a_slower_plan_or_a_refusal(entry, context):
         held = [(one.weights_kernel, one.prefill_segment_tokens) for one in (smaller, larger)]
         allowed = 1.05 if held[0] != held[1] else 1.0
         assert larger.expected_prefill_s <= allowed * smaller.expected_prefill_s
+
+
+@pytest.mark.parametrize("entry", TARGETS, ids=lambda entry: entry.name)
+def test_more_memory_never_gives_a_slower_plan_as_it_is_set_up_by_default(entry):
+    """Nobody should get a slower book for a larger card, or for memory beside it."""
+    context = min(131_072, entry.shape.longest_context)
+    for card, ram_gib in (("RTX 4060", 64), ("RTX 4090", 128)):
+        vram_gibs = (6, 8, 12, 16, 24, 32, 48)
+        machines = [imagined_hardware(gpu=card, vram_gib=one, ram_gib=ram_gib) for one in vram_gibs]
+        assert_no_slower([planned(machine, entry.name, context=context) for machine in machines])
+    machines = [imagined_hardware(gpu="RTX 4090", ram_gib=one) for one in (16, 32, 48, 72, 128)]
+    assert_no_slower([planned(machine, entry.name, context=context) for machine in machines])
+
+
+def assert_no_slower(steps: list[Plan | PlanError]) -> None:
+    """Each beside the one before, on the better machine."""
+    for number, (smaller, larger) in enumerate(pairwise(steps)):
+        if isinstance(smaller, Plan):
+            assert isinstance(larger, Plan) and no_slower(larger, smaller), number
 
 
 def test_faster_gpu_memory_and_arithmetic_never_give_a_slower_plan():
@@ -207,9 +236,24 @@ def test_suggested_context_fits_and_a_step_more_does_not():
 # ---- the KV cache's format -------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("name", ["Llama-3.1-8B-Instruct", "Meta-Llama-3.1-8B-Instruct-Q4_K_M"])
+def test_an_8b_reads_a_book_on_12_gb_with_a_cache_of_8_bits_by_itself(name: str):
+    """It took 76 ms a word with one of 16, 48 with one of 8: 1.6 times as long, which was not twice."""
+    card = imagined_hardware(gpu="RTX 4070", ram_gib=64)
+    found = planned(card, name, context=131_072)
+    assert (found.kv_bits, found.weights_bits) == (8, 4) and found.expected_tbt_ms <= 50
+
+
+@pytest.mark.parametrize("ram_gib", [48, 64, 72, 96, 128])
+def test_lwm_on_a_4090_takes_8_bits_whatever_the_memory_beside_it(ram_gib: int):
+    """With 72 GB and more 16 bits fitted, which took 206 ms instead of 104: 1.97 times as long."""
+    found = planned(imagined_hardware(gpu="RTX 4090", ram_gib=ram_gib), "LWM-Text-Chat-128K", context=131_072)
+    assert (found.kv_bits, found.weights_bits) == (8, 4) and found.expected_tbt_ms <= 110
+
+
 def test_a_kv_cache_of_8_bits_is_for_what_is_slow_or_does_not_fit():
-    """16 bits under 33 ms or under twice the time of 8; whatever is chosen is in the plan, its lines and what
-    it is exact for.
+    """16 bits under 33 ms, under twice the time of 8 to 50 ms and under 1.3 times beyond; whatever is chosen
+    is in the plan, its lines and what it is exact for.
     """
     card = imagined_hardware(gpu="RTX 4090", ram_gib=128)
     chosen = {}
@@ -222,8 +266,7 @@ def test_a_kv_cache_of_8_bits_is_for_what_is_slow_or_does_not_fit():
         auto, sixteen, eight = (
             planned(card, name, context=context, kv=kv, weights=16) for kv in (None, 16, 8)
         )
-        slow = sixteen.expected_tbt_ms >= 33 and sixteen.expected_tbt_ms >= 2 * eight.expected_tbt_ms
-        assert auto == replace(eight if slow else sixteen, notes=auto.notes)
+        assert auto == replace(eight if gives_way(sixteen, eight) else sixteen, notes=auto.notes)
         assert (sixteen.kv_bits, eight.kv_bits) == (16, 8) and (sixteen.kv_rows, eight.kv_rows) == (
             "bfloat16",
             "int8",
@@ -322,7 +365,7 @@ def test_the_disk_is_a_place_with_lines():
     card = imagined_hardware(gpu="RTX 4090", vram_gib=25, ram_gib=128)
     pc = replace(card, disk_path="/data", disk_free_bytes=40 * GB)
     taken = Known(snapshot_bytes=10 * GB)
-    found = planned(pc, "LWM-Text-Chat-128K", context=131_072, known=taken, weights=16)
+    found = planned(pc, "LWM-Text-Chat-128K", context=131_072, known=taken, weights=16, kv=16)
     lines = {line.name: line.bytes for line in found.budget if line.place == "disk"}
     models = find("LWM-Text-Chat-128K").shape, find("llama-68m").shape
     assert lines == {
