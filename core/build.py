@@ -190,6 +190,8 @@ def _loaded(
     progress: Progress,
 ) -> tuple[Engine, Tokenizer]:
     from core.assembly.engines import build_engine
+    from core.assembly.rates import keep_rates
+    from core.hardware.measured import Measurements
     from core.text.tokenizer import require_same_tokens
 
     with ThreadPoolExecutor(1) as beside:  # its imports take a core, the weights the others
@@ -198,6 +200,7 @@ def _loaded(
             choice.plan, settings, folder, draft_dir=draft, progress=progress, replan=replan
         )
         tokenizer = loading.result()
+    keep_rates(engine.model.backend, engine.plan, Measurements(paths.data_dir()))
     if draft is not None:
         require_same_tokens(folder, draft)
     return engine, tokenizer

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Collection
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 GIB = 1 << 30
+INSTRUCTIONS = ("avx512f", "avx2", "asimd")  # by which CPUs differ in speed, the best first
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +31,34 @@ class Gpu:
 
 
 @dataclass(frozen=True, slots=True)
+class CpuRates:
+    """What so many threads of a CPU do per second, measured: GB of weights and of KV cache that are read in
+    passes of few rows; thousand million operations of long products in `computes`, of products of few rows
+    and of their attention.
+    """
+
+    cpu: str
+    instructions: str  # the best set that was used; of INSTRUCTIONS
+    threads: int
+    computes: str
+    weights_gb_per_s: float
+    kv_gb_per_s: float
+    linear_gflops: float
+    few_linear_gflops: float
+    few_attention_gflops: float
+
+    def best(self, other: CpuRates) -> CpuRates:
+        """Each rate the better of the two."""
+        names = [one.name for one in fields(self) if one.type == "float"]
+        return replace(self, **{name: max(getattr(self, name), getattr(other, name)) for name in names})
+
+
+def instructions(flags: Collection[str]) -> str:
+    """The best of INSTRUCTIONS that a CPU with these flags has; "" for none."""
+    return next((one for one in INSTRUCTIONS if one in flags), "")
+
+
+@dataclass(frozen=True, slots=True)
 class Hardware:
     """One machine. `pinnable_bytes`: what a process may page-lock. A disk speed of None: not measured."""
 
@@ -45,6 +75,7 @@ class Hardware:
     disk_free_bytes: int | None = None
     disk_gb_per_s: float | None = None
     refused: tuple[str, ...] = ()  # compiled kernels of the CPU that were tried and do not serve
+    cpu_rates: CpuRates | None = None  # None: not measured here
     problems: tuple[str, ...] = ()  # what was looked for and found broken, in plain words
     wsl: bool = False  # Linux inside Windows, whose driver it has
 

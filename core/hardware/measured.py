@@ -14,6 +14,7 @@ log = logging.getLogger(__name__)
 
 FILE = "measured.json"
 PAGE_LOCKED = "page-locked memory"  # {"bytes": so many were locked when the system refused more}
+CPU_RATES = "speed of the CPU"  # facts.CpuRates
 _BROKE = 2  # times that something was begun and not ended
 CPU = "CPU"  # Backend.name of the CPU; a card's is the driver's for it
 

@@ -15,15 +15,15 @@ import shutil
 import subprocess
 import sys
 import time
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import psutil
 
 from core.hardware.cpu import cores, cpu_flags, cpu_name
-from core.hardware.facts import Gpu, Hardware
+from core.hardware.facts import CpuRates, Gpu, Hardware, instructions
 from core.hardware.gpus import look_up, of_class, pinnable
-from core.hardware.measured import CPU, PAGE_LOCKED, Measurements, kernels_on, trials_on
+from core.hardware.measured import CPU, CPU_RATES, PAGE_LOCKED, Measurements, kernels_on, trials_on
 from core.hardware.nvml import read_gpus
 from core.text.words import GB, duration
 from core.text.words import translated as _
@@ -51,6 +51,7 @@ def probe(data_folder: Path | None = None, *, measure: bool = True, again: bool 
     cache = Measurements(data_folder, again=again) if data_folder else None
     if cache is not None and again:
         cache.forget(PAGE_LOCKED)
+        cache.forget(CPU_RATES)
         for device in (CPU, *(gpu.name for gpu in gpus)):
             cache.forget(kernels_on(device))
             cache.forget(trials_on(device))
@@ -75,6 +76,7 @@ def probe(data_folder: Path | None = None, *, measure: bool = True, again: bool 
         disk_free_bytes=_disk_free(data_folder),
         disk_gb_per_s=_disk_speed(data_folder, cache) if cache is not None and measure else None,
         refused=_refused(CPU, cache) if cache is not None else (),
+        cpu_rates=rates_in(cache) if cache is not None else None,
         problems=problems,
     )
 
@@ -119,6 +121,16 @@ def _refused(device: str, cache: Measurements) -> tuple[str, ...]:
     """The compiled kernels that the last engine there found not to serve."""
     known = cache.get(kernels_on(device))
     return tuple(known["refused"]) if known else ()
+
+
+def rates_in(cache: Measurements) -> CpuRates | None:
+    """What was measured of this CPU with the instructions that it has today."""
+    known, names = cache.get(CPU_RATES) or {}, [one.name for one in fields(CpuRates)]
+    if not all(name in known for name in names):
+        return None
+    rates = CpuRates(**{name: known[name] for name in names})
+    same = (rates.cpu, rates.instructions) == (cpu_name(), instructions(cpu_flags()))
+    return rates if same else None
 
 
 def _disk_free(folder: Path | None) -> int | None:

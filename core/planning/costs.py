@@ -14,6 +14,7 @@ probability p, and t_mid = E(q, m) is what one middle pass yields from m drafted
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from core.backend.compiled import (
@@ -27,7 +28,7 @@ from core.backend.compiled import (
     PRODUCTS,
     SHORT_PASS_ROWS,
 )
-from core.hardware.facts import Gpu, Hardware
+from core.hardware.facts import CpuRates, Gpu, Hardware, instructions
 from core.model.shapes import CODED_ROWS, ModelShape
 from core.text.words import GB
 
@@ -57,15 +58,14 @@ GPU_LAYER_S = 0.0001
 # CPU figures: lines through passes of 1 to 9 rows of SmolLM2-135M behind 64 to 16,000 tokens, on one core and
 # two, and through products of 4 million weights on one, by either instruction set (docs/LOG.md).
 CPU_LAYER_S = 0.0001
-CPU_WEIGHT_GB_PER_S_CORE = 10.0
-CPU_KV_GB_PER_S_CORE = 13.0
-# FLOP/s of a core by what it has, the best first: long products, those of few rows, attention of few rows.
-# asimd: assumed, not measured
-CPU_FLOPS_CORE = {
-    "avx512f": (100e9, 140e9, 130e9),
-    "avx2": (50e9, 80e9, 60e9),
-    "asimd": (50e9, 30e9, 20e9),
-    "": (15e9, 6e9, 6e9),
+# Of a core by what it has: GB/s of weights and of a KV cache, thousand million operations a second of long
+# products, of those of few rows, of attention of few rows; until this computer's own are measured
+# (core.assembly.rates). asimd: assumed.
+CPU_CORE = {
+    "avx512f": (10.0, 13.0, 100.0, 140.0, 130.0),
+    "avx2": (8.0, 13.0, 50.0, 80.0, 60.0),
+    "asimd": (10.0, 13.0, 50.0, 30.0, 20.0),
+    "": (10.0, 13.0, 15.0, 6.0, 6.0),
 }
 COARSE_TIMES = 1.7  # as fast: products of codes with rounded inputs, 1 to 6 rows (docs/LOG.md)
 TORCH_ATTENTION = 0.7  # of the compiled kernel's rates, over rows of the numbers that are computed with
@@ -119,27 +119,47 @@ def runs_native(hardware: Hardware, kernel: str) -> bool:
 
 
 def cpu_speeds(hardware: Hardware, threads: int, dtype: str) -> Speeds:
-    """Expected speeds of the CPU backend, by its compiled kernels or by torch's."""
-    flags = hardware.cpu_flags
-    per_core = next(rates for flag, rates in CPU_FLOPS_CORE.items() if flag in flags or not flag)
-    flops, few_linear, few_attention = (rate * threads for rate in per_core)
-    if "amx_bf16" in flags and dtype == "bfloat16":
-        flops *= 2
+    """Expected speeds of the CPU backend, by its compiled kernels or by torch's: as measured on this
+    computer, or as usual with its instruction set.
+    """
+    rates = hardware.cpu_rates
+    if rates is None or (rates.threads, rates.computes) != (threads, dtype) or hardware.refused:
+        rates = usual_rates(hardware.cpu_flags, threads, dtype)
     attends = runs_native(hardware, ATTENTION)
     rounds = runs_native(hardware, PRODUCTS) and runs_native(hardware, COARSE)
     rate = 1.0 if attends else TORCH_ATTENTION
     return Speeds(
-        weights=min(CPU_WEIGHT_GB_PER_S_CORE * threads, CPU_GB_PER_S_LIMIT) * GB,
-        kv=rate * min(CPU_KV_GB_PER_S_CORE * threads, CPU_GB_PER_S_LIMIT) * GB,
-        few_linear_flops=few_linear,
-        few_attention_flops=rate * few_attention,
-        linear_flops=flops,
-        attention_flops=flops,
+        weights=rates.weights_gb_per_s * GB,
+        kv=rate * rates.kv_gb_per_s * GB,
+        few_linear_flops=rates.few_linear_gflops * 1e9,
+        few_attention_flops=rate * rates.few_attention_gflops * 1e9,
+        linear_flops=rates.linear_gflops * 1e9,
+        attention_flops=rates.linear_gflops * 1e9,
         layer_s=CPU_LAYER_S,
         coarse=COARSE_TIMES if rounds else 1.0,
         in_turns=True,
         decodes_weights=not runs_native(hardware, PRODUCTS),
         decodes_kv=not attends,
+    )
+
+
+def usual_rates(flags: Collection[str], threads: int, dtype: str) -> CpuRates:
+    """What so many cores with these instructions usually do; see CPU_CORE."""
+    best = instructions(flags)
+    weights, kv, *per_core = CPU_CORE[best]
+    linear, few_linear, few_attention = (rate * threads for rate in per_core)
+    if "amx_bf16" in flags and dtype == "bfloat16":
+        linear *= 2
+    return CpuRates(
+        cpu="",
+        instructions=best,
+        threads=threads,
+        computes=dtype,
+        weights_gb_per_s=min(weights * threads, CPU_GB_PER_S_LIMIT),
+        kv_gb_per_s=min(kv * threads, CPU_GB_PER_S_LIMIT),
+        linear_gflops=linear,
+        few_linear_gflops=few_linear,
+        few_attention_gflops=few_attention,
     )
 
 
