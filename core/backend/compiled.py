@@ -9,4 +9,5 @@ DTYPES = ("bfloat16", "float16")
 HEAD_DIMS = (64, 128)  # of attention
 # A verification has up to 33 rows. On a CPU each row of a pass of so many has the bits that it has alone.
 SHORT_PASS_ROWS = 40
+ROW_TILE = 64  # rows of all query heads of a KV head that one program of a card's attention takes at most
 INPUTS_STEP = 16  # a product with codes takes as long for one input as for so many

@@ -26,6 +26,7 @@ from core.backend.compiled import (
     INPUTS_STEP,
     OLDEST,
     PRODUCTS,
+    ROW_TILE,
     SHORT_PASS_ROWS,
 )
 from core.hardware.facts import CpuRates, Gpu, Hardware, instructions
@@ -241,6 +242,7 @@ def pass_s(
     kv_bytes *= _times_read(rows, attended_by_torch(shape, speeds))
     if kv_rows == CODED_ROWS:
         kv_bytes = _read_as_codes(shape, kv_bytes, kv_tokens, dtype, speeds)
+    kv_bytes *= _row_tiles(shape, rows, speeds)
     attention_flops = shape.attention_flops(rows, kv_tokens)
     attention = both((kv_bytes / speeds.kv, attention_flops / speeds.few_attention_flops))
     compute = linear + attention + shape.layers * speeds.layer_s
@@ -265,6 +267,15 @@ def attended_by_torch(shape: ModelShape, speeds: Speeds) -> bool:
 
 def _times_read(rows: int, one_by_one: bool) -> int:
     return rows if one_by_one and rows <= SHORT_PASS_ROWS else 1
+
+
+def _row_tiles(shape: ModelShape, rows: int, speeds: Speeds) -> int:
+    """How often a card's attention reads keys and values for so many rows. The second time they may lie in
+    its cache; how much that saves was not measured.
+    """
+    if not speeds.compiled_kv or speeds.decodes_kv or shape.head_dim not in HEAD_DIMS:
+        return 1  # a library's kernel, or none of a card
+    return -(-rows * shape.heads // shape.kv_heads // ROW_TILE)
 
 
 def _read_as_codes(shape: ModelShape, nbytes: int, tokens: int, dtype: str, speeds: Speeds) -> float:

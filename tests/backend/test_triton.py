@@ -14,11 +14,12 @@ import pytest
 import torch
 
 from core.backend.base import Sums
+from core.backend.compiled import ROW_TILE
 from core.backend.triton import build, driver
 from core.backend.triton.attention import MOST_ROWS, DecodeAttention, _chunks, _splits
 from core.backend.triton.build import Variant, variants
 from core.backend.triton.driver import Driver, DriverError
-from core.backend.triton.sizes import FOLDER, MOST_SPLITS
+from core.backend.triton.sizes import FOLDER, MOST_SPLITS, TILE_ROWS
 from core.planning.layout import CHUNK_RETRIEVAL
 from tests.backend.fake_driver import TRITON, Library, promise
 from tests.backend.reference import material
@@ -34,6 +35,11 @@ def test_files_are_those_of_the_source():
     """A kernel changed without being built again would be tested by nobody."""
     assert {one.path for one in variants()} == set(FOLDER.glob("*"))
     assert {driver.read(one.path).source for one in variants()} == {build.source_digest()}
+
+
+def test_the_planner_counts_the_tiles_that_are_compiled():
+    """It knows no torch, and so not where their sizes are."""
+    assert max(TILE_ROWS) == ROW_TILE
 
 
 @pytest.mark.parametrize("variant", VARIANTS)

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from core.backend.compiled import ROW_TILE
 from core.config import Settings
 from core.errors import PlanError
 from core.hardware.gpus import imagined_hardware
@@ -210,3 +211,16 @@ def test_what_prefill_copies_on_a_cpu_is_counted():
     found = planned(hardware, "Llama-3.1-8B-Instruct", context=16_384)
     (work,) = (line.bytes for line in found.budget if line.name == budget.WORK_PREFILL)
     assert work == pytest.approx(359 * layout.MIB, rel=0.25)
+
+
+@pytest.mark.parametrize("name", ["Llama-3.1-8B-Instruct", "Qwen2.5-7B-Instruct"])
+@pytest.mark.parametrize("context", [32_768, 131_072])
+def test_a_draft_on_a_card_stays_within_one_tile_of_attention(name: str, context: int):
+    """A row more, and every key is read again; where acceptance is high, drafts were longer than that. Behind
+    a bus that is hidden.
+    """
+    shape = find(name).shape
+    settings = Settings(context_tokens=context, assumed_acceptance=0.99)
+    found = plan(imagined_hardware(gpu="RTX 4090", ram_gib=64), settings, target=shape)
+    assert found.on_chip_layers == found.layers
+    assert (found.gamma + 1) * shape.heads // shape.kv_heads <= ROW_TILE
