@@ -47,19 +47,15 @@ _FOND = _set("poor dear old young little honest good beloved brave late")
 _SPEAKS = _set(
     """
     said says say asked asks cried cries replied answered exclaimed whispered murmured muttered shouted
-    returned
-    observed remarked added continued began repeated demanded inquired enquired laughed called declared
-    thought
-    told spoke rejoined interrupted suggested growled sighed roared retorted admitted agreed explained
-    nodded
-    smiled sobbed wept knew felt
+    returned observed remarked added continued began repeated demanded inquired enquired laughed called
+    declared thought told spoke rejoined interrupted suggested growled sighed roared retorted admitted agreed
+    explained nodded smiled sobbed wept knew felt
     """
 )
 _ACTS = _set(
     """
-    had has was is would could did does should might must will came went took looked turned stood sat
-    made gave
-    saw found ran got put held kept rose fell heard left seemed wanted never
+    had has was is would could did does should might must will came went took looked turned stood sat made
+    gave saw found ran got put held kept rose fell heard left seemed wanted never
     """
 )
 _WHO = _set("who whose whom himself herself")
@@ -68,25 +64,19 @@ _WITH = _set("to from of")
 _ARTICLES = _set("the a an this that these those every each all no some many any")
 _PLACES = _set(
     """
-    st street road lane square house hall park river lake mount mountain hill island islands bay church
-    castle city
-    county town village bridge court place hotel inn college university station palace abbey valley
-    forest sea
-    ocean avenue club company society railway cathedral school gardens garden prison fort cape creek
-    grange
-    heights
+    st street road lane square house hall park river lake mount mountain hill island islands bay church castle
+    city county town village bridge court place hotel inn college university station palace abbey valley
+    forest sea ocean avenue club company society railway cathedral school gardens garden prison fort cape
+    creek grange heights
     """
 )
 _NO_PERSON = _set(
     """
     january february march april may june july august september october november december monday tuesday
-    wednesday thursday friday saturday sunday christmas easter heaven providence chapter volume book
-    part oh ah
-    yes europe asia africa america england france germany italy spain russia india china scotland
-    ireland wales
-    greece egypt rome london paris york vienna berlin boston chicago latin greek bible god lord majesty
-    highness
-    ha aha nay yea aye alas hush faith gramercy hello
+    wednesday thursday friday saturday sunday christmas easter heaven providence chapter volume book part oh
+    ah yes europe asia africa america england france germany italy spain russia india china scotland ireland
+    wales greece egypt rome london paris york vienna berlin boston chicago latin greek bible god lord majesty
+    highness ha aha nay yea aye alas hush faith gramercy hello
     """
 )
 _PEOPLES = re.compile(r"(?:ish|ese|ians|icans|eans|m[ae]n|ists?|ench|utch)$")
@@ -230,13 +220,13 @@ def _run(read: _Text, first: int, last: int) -> _Run | None:
     start = first + (not terms(read.words[first][2]) or opens and read.begins(first))  # "Then Mary"
     before = "" if opens and start == first else read.word(start - 1)
     at, title = start, before if before in TITLES else ""
-    while at <= last and read.word(at) in TITLES | _FOND:
+    while at <= last and (read.word(at) in TITLES or opens and read.word(at) in _FOND):  # "Little John"
         title = read.word(at) if read.word(at) in TITLES else title
         at += 1
     role = before == "the" and (at == start or at > last)
     if at > last:
         at, title = start, ""
-    if at > last or not role and read.word(at) in TITLES | _FOND:
+    if at > last or not role and (read.word(at) in TITLES or at == last and read.word(at) in _FOND):
         return None
     words = tuple(word for _start, _end, word in read.words[at : last + 1])
     mention = Mention(read.words[at][0], read.words[last][1], words, title, role)

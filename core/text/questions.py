@@ -30,8 +30,7 @@ def _words(text: str) -> frozenset[str]:
 TITLE = "\N{BLACK SQUARE}"  # stands for a word of the book's title
 _BOOK = _words(
     """
-    book novel story tale text narrative buch buches roman romans geschichte erzählung text textes werk
-    werks
+    book novel story tale text narrative buch buches roman romans geschichte erzählung text textes werk werks
     书 小说 故事 作品
     """
 )
@@ -40,15 +39,12 @@ _AROUND = _BOOK | _words(
     f"""
     {TITLE} the a an this is are was were be do does did has have of in at by for on there it its s whole
     entire i me us my you your would d want_to_know like_to_know please can could will tell give show
-    describe explain know let say
-    what whats briefly short shortly just so well
-    der die das den dem des ein eine einen einem einer eines dieses diese dieser diesem diesen es ist
-    sind war
-    waren wird gibt in im am an zu zum zur von vom mit für mir uns mich du sie ich bitte kannst kann
-    könntest
-    können möchte würde gern gerne wissen will erzähl erzähle erzählen sag sage sagen nenn nenne nennen
-    beschreib
-    beschreibe beschreiben erklär erkläre gib verrate was ganze ganzen hier denn eigentlich kurz mal
+    describe explain know let say what whats briefly short shortly just so well
+    der die das den dem des ein eine einen einem einer eines dieses diese dieser diesem diesen es ist sind
+    war waren wird gibt in im am an zu zum zur von vom mit für mir uns mich du sie ich bitte kannst kann
+    könntest können möchte würde gern gerne wissen will erzähl erzähle erzählen sag sage sagen nenn nenne
+    nennen beschreib beschreibe beschreiben erklär erkläre gib verrate was ganze ganzen hier denn eigentlich
+    kurz mal
     的 了 吗 呢 啊 呀 吧 是 有 在 里 里面 中 这 这本 本 部 这部 个 这个 篇 我 请 告诉 给 你 您 能
     可以 想 知道 说 说说 一下 简单 简要 什么 它 一个 整 全 那 么 样 会 请问 到底 究竟 用 几句话 话
     """
@@ -60,11 +56,9 @@ _END = _Kind(
         (
             _words(
                 """
-                end ends ended ending conclude concludes concluded conclusion finale finally finish
-                finishes finished
-                outcome turn_out turns_out turned_out to_an_end last_chapter final_chapter last_page
-                last_pages
-                ende endet endete enden geendet schluss schluß ausgang schließlich zuletzt
+                end ends ended ending conclude concludes concluded conclusion finale finally finish finishes
+                finished outcome turn_out turns_out turned_out to_an_end last_chapter final_chapter last_page
+                last_pages ende endet endete enden geendet schluss schluß ausgang schließlich zuletzt
                 letzten_kapitel letzte_kapitel letzten_seite letzten_seiten
                 结局 结尾 结束 收尾 收场 末尾 尾声 最终 最后 最后一章 最后一页
                 """
@@ -76,10 +70,8 @@ _END = _Kind(
     beside=_HAPPENS
     | _words(
         """
-        how everything things all come comes came final last happy sad good bad kind sort summarise
-        summarize
-        summary about spoil
-        wie alles happy end glückliches gutes trauriges sieht gut schlecht fasse zusammen
+        how everything things all come comes came final last happy sad good bad kind sort summarise summarize
+        summary about spoil wie alles happy end glückliches gutes trauriges sieht gut schlecht fasse zusammen
         怎么 怎样 如何 怎么样 事 事情 好 坏 讲 幸福 悲剧 圆满
         """
     ),
@@ -90,8 +82,7 @@ _ABOUT = _Kind(
             _words(
                 """
                 about plot summary summarise summarize synopsis gist theme themes topic subject premise
-                storyline
-                overview content contents deal_with deals_with main_idea main_point
+                storyline overview content contents deal_with deals_with main_idea main_point
                 worum wovon um_was inhalt handlung thema themen zusammenfassung zusammenfassen zusammen
                 inhaltsangabe
                 讲 讲述 关于 内容 大意 概括 总结 概述 梗概 情节 主题 简介 介绍 摘要
@@ -114,8 +105,7 @@ _CAST = _words(
     """
     character characters protagonist protagonists hero heroes heroine heroines cast dramatis_personae
     hauptfigur hauptfiguren hauptperson hauptpersonen hauptcharakter hauptcharaktere protagonistin
-    protagonisten
-    figuren personen charaktere heldin helden
+    protagonisten figuren personen charaktere heldin helden
     人物 角色 主角 主人公 男主角 女主角
     """
 )
@@ -129,13 +119,11 @@ _PEOPLE = _Kind(
     ),
     beside=_words(
         """
-        who whos which and all main chief central key important principal major leading most called
-        names name list
-        appear appears appearing occur occurs play plays part role roles about overview introduce
-        wie wer wem wen welche welcher und alle wichtig wichtigste wichtigsten wichtigen zentralen
-        zentrale handelnden
-        heißen heißt namen kommt kommen vor treten tritt auf spielt spielen rolle hauptrolle handelt mit
-        zähle liste
+        who whos which and all main chief central key important principal major leading most called names
+        name list appear appears appearing occur occurs play plays part role roles about overview introduce
+        wie wer wem wen welche welcher und alle wichtig wichtigste wichtigsten wichtigen zentralen zentrale
+        handelnden heißen heißt namen kommt kommen vor treten tritt auf spielt spielen rolle hauptrolle
+        handelt mit zähle liste
         谁 人 哪些 哪 几 些 主要 重要 最重要 最 核心 中心 出场 登场 出现 叫 名字 和 都 列出 介绍 位
         """
     ),

@@ -70,3 +70,16 @@ def test_blocks_without_words_of_the_program_are_the_same():
     with in_language("de"):
         assert in_blocks(made) == made
         assert in_blocks(()) == (), "an answer that has not begun"
+
+
+def test_how_often_somebody_is_named_is_said_in_the_pages_language():
+    """A person's name stays, a chapter's number does not, and the sentence of the book is left alone."""
+    answer = (
+        "Mr. Ansell is named 35 times, in 11 of 12 chapters. Chapter 1, p. 3:\n> He came in March.\n\n"
+        "Oddo is named 3 times, in 1 of 1 chapter. February: Crates:\n> Oddo, the ferryman."
+    )
+    with in_language("de"):
+        assert in_text(answer) == (
+            "Mr. Ansell wird 35-mal genannt, in 11 von 12 Kapiteln. Kapitel 1, S. 3:\n> He came in March.\n\n"
+            "Oddo wird 3-mal genannt, in 1 von 1 Kapitel. February: Crates:\n> Oddo, the ferryman."
+        )
