@@ -67,7 +67,8 @@ def test_a_cache_that_eight_bits_would_keep_on_the_card_rounds_no_weights():
 def test_what_was_rounded_is_said():
     """In the plan's notes and in what it is exact for, so that nobody takes it for the checkpoint."""
     found = planned(PC_4090, EIGHT, context=131_072)
-    assert found.exact_for == "Llama 3.1 8B Instruct, 4-bit weights (Q4_0), 16-bit KV cache"
+    exact = "Llama 3.1 8B Instruct, 4-bit weights (Q4_0), 16-bit KV cache, up to rounding on the card"
+    assert found.exact_for == exact
     assert found.to_json()["exact_for"] == found.exact_for and found.to_json()["rounded"]
     assert any("rounded to 4 bits (Q4_0), once" in note and "weights: 16" in note for note in found.notes)
     for bits in (4, 16):  # as set: nothing was chosen

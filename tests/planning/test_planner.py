@@ -271,7 +271,7 @@ def test_a_kv_cache_of_8_bits_is_for_what_is_slow_or_does_not_fit():
             "bfloat16",
             "int8",
         )
-        assert eight.exact_for.endswith("8-bit KV cache") and sixteen.exact_for.endswith("16-bit KV cache")
+        assert ", 8-bit KV cache" in eight.exact_for and ", 16-bit KV cache" in sixteen.exact_for
         assert eight.to_json()["kv_bits"] == 8
         shares = [
             sum(line.bytes for line in found.budget if line.name in (budget.KV_ON_CHIP, budget.KV_PINNED))
