@@ -119,7 +119,7 @@ SLIPS = (
         "core/cache/streaming.py",
         "slots = torch.arange(end, device=self.backend.device)",
         "slots = torch.arange(1, end + 1, device=self.backend.device)",
-        _CACHE,
+        ("tests/model/test_replay.py",),
     ),
     Slip("core/cache/retrieval.py", "self._selected + token - self._anchor", "token - self._anchor", _CACHE),
     Slip("core/cache/selection.py", "shares[..., :1] = torch.inf", "shares[..., :1] += 0.0", _CACHE),

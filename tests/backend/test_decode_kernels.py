@@ -116,12 +116,11 @@ LONG = [
     (17, 2000, 2048, 4, 4, True),
     (33, 1536, 512, 9, 3, True),
 ]
-TRIALS = [
-    pytest.param(kind, dtype, dim, *case, id=f"{name}-{str(dtype)[6:]}-{dim}-{'-'.join(map(str, case))}")
+WHO = [
+    pytest.param(kind, dtype, dim, id=f"{name}-{str(dtype)[6:]}-{dim}")
     for name, kind in KINDS.items()
     for dtype in kind.dtypes
     for dim in kind.dims
-    for case in (CASES if kind.slow else CASES + LONG)
 ]
 
 
@@ -172,11 +171,12 @@ def same(kind: Kind, dtype: torch.dtype, got: object, want: object) -> bool:
     return near and torch.allclose(lse.double(), want_lse, atol=lse_off(kind, dtype), rtol=0)
 
 
-@pytest.mark.parametrize(
-    ("kind", "dtype", "dim", "n", "length", "block", "heads", "kv_heads", "causal"), TRIALS
-)
+@pytest.mark.parametrize(("n", "length", "block", "heads", "kv_heads", "causal"), CASES + LONG)
+@pytest.mark.parametrize(("kind", "dtype", "dim"), WHO)
 def test_equals_the_reference(kind, dtype, dim, n, length, block, heads, kv_heads, causal):
     """A key left out or counted twice, one seen too early, a row that took another's head."""
+    if kind.slow and length >= LONG[0][1]:
+        pytest.skip("an interpreter takes minutes for it")
     q, k, v = material(
         n, length, block=block, blocks=None, heads=heads, kv_heads=kv_heads, dim=dim, dtype=dtype
     )

@@ -12,7 +12,7 @@ from core.errors import UserError
 from core.hardware.gpus import imagined_gpu
 from core.model.catalogue import find
 from core.model.shapes import ModelShape
-from core.planning.costs import HostKV, best_speculation, expected_tokens, gpu_speeds, pass_s
+from core.planning.costs import HostKV, best_speculation, expected_tokens, gpu_speeds, pass_s, prefill_s
 
 LLAMA = {
     "model_type": "llama",
@@ -178,3 +178,14 @@ def test_chosen_lengths_are_the_best_of_all():
         for m in range(1, 9):
             fixed = best_speculation(verify, middle, draft_s=0.002, p=0.9, q=0.5, gamma=gamma, middle_gamma=m)
             assert free.tbt_s <= fixed.tbt_s
+
+
+def test_earlier_segments_come_back_for_each_later_one():
+    """Behind a slow bus four segments bring the first back three times, the second twice, the third once."""
+    shape, slow = (
+        find("LWM-Text-Chat-128K").shape,
+        replace(gpu_speeds(imagined_gpu("RTX 4090"), "float16"), bus=1e6),
+    )
+    given = {"tokens": 4096, "speeds": slow, "chunk": 512, "host_bytes": 10**9}
+    once, again = (prefill_s(shape, "float16", segment=segment, **given) for segment in (4096, 1024))
+    assert (once, again) == pytest.approx((1000.0, 1000.0 + 1500.0))
