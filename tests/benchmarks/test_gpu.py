@@ -240,3 +240,12 @@ def test_the_projection_is_bytes_over_bandwidth():
         (2.4 + passes * (0.030 + made["middle_gamma"] * 1e-3)) / tokens * 1e3
     )
     assert made["against_plain"] == pytest.approx(2400 / made["tbt_ms"])
+
+
+@pytest.mark.parametrize("case", gpu.RANDOM_CASES, ids=lambda case: case.name)
+def test_the_plan_is_of_the_weights_that_are_made(case: gpu.Case):
+    """It would round a checkpoint to 4 bits, and the benchmark would fill the card with 16."""
+    settings = gpu._settings(case, case.context + 300, SimpleNamespace(tiny=False, card_gib=24.0))
+    machine = imagined_hardware(gpu="RTX 4090", ram_gib=128)
+    found = make_plan(machine, settings, target=case.shape)
+    assert found.weights_bits == 16 and not found.rounded
