@@ -73,10 +73,10 @@ class Machine:
         return said
 
     def files(self) -> set[str]:
-        """Every file of the user's, the program's among them."""
-        return {
-            str(path.relative_to(self.place.base)) for path in self.place.base.rglob("*") if not path.is_dir()
-        }
+        """Every file of the user's, the program's among them; not what Windows' own programs keep there."""
+        systems = self.place.profile / "AppData" / "Local" / "Microsoft"
+        found = (path for path in self.place.base.rglob("*") if not path.is_dir())
+        return {str(path.relative_to(self.place.base)) for path in found if systems not in path.parents}
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
@@ -194,7 +194,7 @@ def main() -> None:
         base = Path(stack.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True))).resolve()
         place = laid_out(given.place, base / "of a user")
         write_program(place.program, version="0.0.1", without=("tests",) if given.place == "long" else ())
-        environ = {name: os.environ[name] for name in ("PIP_CERT",) if name in os.environ}  # of a proxy
+        environ = {name: value for name, value in os.environ.items() if name.startswith("PIP_")}  # a mirror's
         if given.pack_python:
             (base / "served").mkdir()
             environ["UV_PYTHON_DOWNLOADS_JSON_URL"] = stack.enter_context(served_python(base / "served"))
