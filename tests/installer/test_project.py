@@ -44,7 +44,7 @@ def test_version_and_changelog_agree():
 
 def test_a_contributors_commands_are_there():
     page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    assert len(re.search(r"```\n(.*?)```", page, re.S)[1].splitlines()) == 5
+    assert len(re.search(r"```\n(.*?)```", page, re.S)[1].splitlines()) == 7
     for path in re.findall(r"\]\(([^)]+)\)|(?<!\S)(tests/[\w.]*\w|launcher\.py)", page):
         assert (ROOT / "".join(path)).exists(), path
 
