@@ -55,7 +55,8 @@ class Overview:
         if kind == "people":
             yield from self._people(run, notes)
             return
-        told = replace(run, ask=replace(run.ask, question=None, fit="auto", summary_length="paragraph"))
+        length = "page" if kind == "end" else "paragraph"  # in one, last pages have no room
+        told = replace(run, ask=replace(run.ask, question=None, fit="auto", summary_length=length))
         if kind == "about":
             plan = self._plan_for(told)
         else:

@@ -10,6 +10,7 @@ from core.documents.document import Document, Section
 from core.documents.quotes import find_quotes
 from core.events import Delta
 from core.evidence.support import UNSAID, Evidence
+from tests.conversation.test_telling import long_book
 from tests.fakes import CharTokenizer
 from tests.talks import STYLE, ask, encoded, finished, make, turns
 
@@ -135,3 +136,10 @@ def test_a_later_turn_repeats_what_was_answered():
     done = finished(ask(session, tale(), WHO))
     later = finished(ask(session, tale(), ABOUT, history=turns(WHO, done)))
     assert later.text and later.text != done.text
+
+
+def test_an_end_has_a_page():
+    """In a paragraph the book's last pages had no room, and an end is about them."""
+    session, _ = make(style=replace(READER, part_tokens=450))
+    done = finished(ask(session, long_book(4, sentences=60), END))
+    assert len(done.text.split()) > 140
