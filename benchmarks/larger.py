@@ -54,10 +54,6 @@ NOTE = (
     f"in the MLP, {SHAPE.heads} heads and {SHAPE.kv_heads} for keys and values: {{weights:.2f}} thousand "
     f"million weights, {KIND}, a file of {{mb:,.0f}} MB."
 )
-CLOCK_NOTES = {
-    "cpu": " Seconds are CPU time, threads of each program: {threads}.",
-    "wall": " Seconds are by the clock, threads of each program: {threads}.",
-}
 LOAD_NOTE = "Load of the machine before each context: {loads}."
 AGAINST_NOTE = (
     "How many times as fast ours is: its prefill and its time between tokens against llama.cpp's plain "
@@ -118,7 +114,7 @@ def tables(done: dict[str, Any]) -> list[Table]:
     facts = next(iter(done.values()))
     loads = ", ".join(f"{case['load_before']:.1f}" for case in done.values() if case["load_before"])
     note = NOTE.format(weights=facts["weights"], mb=facts["mb"])
-    note += CLOCK_NOTES[facts["clock"]].format(threads=facts["threads"] or "all cores")
+    note += " " + peers.CLOCK_NOTES[facts["clock"]].format(threads=facts["threads"] or "all cores")
     notes = (note, *([LOAD_NOTE.format(loads=loads)] if loads else []))
     made = [
         Table(f"A shape of {SHAPE.name} as {KIND} beside llama.cpp", COLUMNS, tuple(_rows(done)), notes),

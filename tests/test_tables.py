@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks import measured, startup, store, tables
+from benchmarks import isa, measured, startup, store, tables
+from benchmarks.isa_table import isa_table
 from core.config import RULES
 
 
 @pytest.mark.parametrize(
-    "section", ["settings", "measured", "speed", "cards", "pcs", "kv", "kernels", "tree"]
+    "section", ["settings", "measured", "isa", "speed", "cards", "pcs", "kv", "kernels", "tree"]
 )
 def test_generated_sections_are_current(section):
     """A key without a row, a figure edited by hand, a model that no longer fits, a folder nobody explains."""
@@ -28,7 +29,8 @@ def test_every_setting_has_a_row_with_an_explanation():
 
 def test_without_results_nothing_is_claimed(tmp_path):
     """An empty folder must not give an empty table or old numbers."""
-    assert measured.section(tmp_path) == tables.speed_table(tmp_path) == measured.NOTHING
+    made = measured.section(tmp_path), tables.speed_table(tmp_path), isa_table(tmp_path)
+    assert set(made) == {measured.NOTHING}
 
 
 def test_a_saved_result_becomes_a_table_with_its_provenance(tmp_path):
@@ -95,6 +97,46 @@ def test_the_first_page_shows_where_ours_is_slower_too(tmp_path):
     assert shown == [
         "| 1,024 | fast | 3 | 0.5 | 0.6 | 0.7 | 0.8 |",
         "| 8,000 | fast | 3.1 | 1 | 1.3 | – | 1.1 |",
+    ]
+
+
+def test_figures_with_avx2_stand_below_those_of_the_server(tmp_path, monkeypatch):
+    """A reader with a PC must not take the server's figures for his own."""
+    columns = ("Context", "Peer", *tables.SPEED_COLUMNS)
+    for name, factor in (("peers", 1.0), ("peers-avx2", 2.0)):
+        rows = ((1024, "llama.cpp", *(factor * place for place in range(1, 6))),)
+        store.save(name, [store.Table("Ours", columns, rows)], folder=tmp_path)
+        for variable, value in isa.LIMITS["avx2"].items():
+            monkeypatch.setenv(variable, value)
+    first, _source, said, second, source = tables.speed_table(tmp_path).split("\n\n")
+    assert first.endswith("| 1,024 | llama.cpp | 1 | 2 | 3 | 4 | 5 |") and "AVX2" in said
+    assert second.endswith("| 1,024 | llama.cpp | 2 | 4 | 6 | 8 | 10 |") and "held to AVX2" in source
+
+
+def test_the_table_of_instruction_sets_says_what_is_met(tmp_path, monkeypatch):
+    """Times as fast are shares of llama.cpp's time there, aims are AVX2's alone, and reading that was not
+    timed meets none.
+    """
+    columns = ("Context", "Peer", "prefill", "plain", "TriForce", "TriForce, T 0.6", "TriForce, T 1")
+    rows = (
+        (1024, "llama.cpp", 2.6, 0.8, 1.0, 1.25, 1.0),
+        (1024, "llama.cpp, flash attention", 9.0, 9.0, 9.0, 9.0, 9.0),
+        (8000, "llama.cpp", 2.4, 2.0, 1.0, 2.0, 1.0),
+        (16_000, "llama.cpp", None, 2.0, 1.0, None, 1.0),
+    )
+    against = store.Table("Ours against each peer, times as fast", columns, rows)
+    store.save("peers-as-it-is", [against], folder=tmp_path)
+    for variable, value in isa.LIMITS["avx2"].items():
+        monkeypatch.setenv(variable, value)
+    store.save("peers-avx2", [against], folder=tmp_path)
+    _heading, _rule, *shown = isa_table(tmp_path).split("\n\n")[0].splitlines()
+    assert shown == [
+        "| AVX2 | 1,024 | 0.80 (aim 0.8: met) | 1.25 (aim 1: not met) | 2.60 (aim 2.5: met) |",
+        "| AVX2 | 8,000 | 0.50 (aim 0.45: not met) | 0.50 | 2.40 (aim 2.5: not met) |",
+        "| AVX2 | 16,000 | – | 0.50 | – |",
+        "| all it has | 1,024 | 0.80 | 1.25 | 2.60 |",
+        "| all it has | 8,000 | 0.50 | 0.50 | 2.40 |",
+        "| all it has | 16,000 | – | 0.50 | – |",
     ]
 
 

@@ -156,7 +156,8 @@ def at_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Namespace:
         self._command = [sys.executable, str(tmp_path / "answers.py"), name]
 
     monkeypatch.setattr(peers.Contender, "__init__", named)
-    return Namespace(only=["answers", "fails", "once", "missing"], gguf="g", book="b", draft="d", tokens=2)
+    given = {"gguf": "g", "book": "b", "draft": "d", "tokens": 2, "threads": 1, "clock": "cpu"}
+    return Namespace(only=["answers", "fails", "once", "missing"], **given)
 
 
 def test_every_peer_answers_in_turn(at_work: Namespace):
