@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, replace
 
+import psutil
 import torch
 import torch.nn.functional as F
 
@@ -29,15 +30,21 @@ _FEW = (1, 8)  # rows of passes
 _LONG = (256, 2048, 2048)  # rows, inputs and outputs of a product as in prefill
 _TIMES = 3  # the least counts: other programs only add
 _GFLOP = 1e9
+_BUSY = 0.25  # of the processors; see core.tuning.here
 
 
 def keep_rates(backend: Backend, plan: Plan, measured: Measurements) -> None:
     """Keeps the rates of this CPU, of earlier ones under the same conditions the better: another program may
-    have been busy this time. Nothing is kept where torch does a compiled kernel's work.
+    have been busy this time. Nothing is kept where others took much of the processors meanwhile, or where
+    torch does a compiled kernel's work.
     """
     if plan.device != "cpu" or backend.refused or plan.dtype == "float32":
         return
+    started, others_s = time.perf_counter(), _others_s()
     found, known = measured_rates(backend, plan), rates_in(measured)
+    processors_s = (time.perf_counter() - started) * (psutil.cpu_count() or 1)
+    if _others_s() - others_s > _BUSY * processors_s:
+        return
     if known is not None and (known.threads, known.computes) == (found.threads, found.computes):
         found = known.best(found)
     if found != known:
@@ -59,6 +66,13 @@ def measured_rates(backend: Backend, plan: Plan) -> CpuRates:
         few_attention_gflops=attention * usual.few_attention_gflops,
         linear_gflops=_long_products(backend),
     )
+
+
+def _others_s() -> float:
+    """Processor time that other programs have taken so far."""
+    times = psutil.cpu_times()
+    idle_s = times.idle + getattr(times, "iowait", 0.0)
+    return sum(times) - idle_s - time.process_time()
 
 
 def _products(backend: Backend, usual: CpuRates) -> float:

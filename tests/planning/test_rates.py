@@ -97,6 +97,7 @@ def plan() -> Plan:
 def slower(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
     """Every measurement takes so long."""
     monkeypatch.setattr(rates, "_seconds", lambda run: seconds)
+    monkeypatch.setattr(rates, "_others_s", lambda: 0.0)
 
 
 def test_rates_are_kept_of_the_better_of_two_loads(
@@ -116,6 +117,16 @@ def test_rates_are_kept_of_the_better_of_two_loads(
     assert second.kv_gb_per_s == pytest.approx(2 * first.kv_gb_per_s)
     assert (second.threads, second.computes) == (1, "float32")
     assert probe.probe(tmp_path, measure=False, again=True).cpu_rates is None, "measured anew on demand"
+
+
+def test_beside_other_programs_nothing_is_kept(tmp_path: Path, plan: Plan, monkeypatch: pytest.MonkeyPatch):
+    """A first start on a busy computer would recommend a smaller model until the second."""
+    slower(monkeypatch, 0.1)
+    taken = iter((0.0, 1e6))
+    monkeypatch.setattr(rates, "_others_s", lambda: next(taken))
+    backend = cpu_backend(torch.float32, storage=torch.bfloat16, threads=1)
+    rates.keep_rates(backend, plan, Measurements(tmp_path))
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_rates_of_another_instruction_set_are_not_this_computers(
