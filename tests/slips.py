@@ -31,6 +31,7 @@ _CACHE = (
 )
 _SNAPSHOT = ("tests/cache/test_snapshot.py",)
 _BACKEND = (
+    "tests/backend/test_decode_kernels.py",
     "tests/backend/test_kernels.py",
     "tests/backend/test_cpu_attention.py",
     "tests/backend/test_kv_rows.py",
@@ -143,14 +144,14 @@ SLIPS = (
     ),
     Slip(
         "core/backend/cpu.py",
-        "tokens.view(-1, 1, block_tokens) > last.view(1, n, 1)",
-        "tokens.view(-1, 1, block_tokens) >= last.view(1, n, 1)",
+        "length - (blocks - 1) * block_tokens :]",
+        "length - (blocks - 1) * block_tokens + 1 :]",
         _BACKEND,
     ),
     Slip(
         "core/backend/cpu.py",
-        "first = (length - n + 1 if causal else length) // block_tokens",
-        "first = length // block_tokens",
+        "if blocks == 1 or length == blocks * block_tokens:",
+        "if blocks == 1 or length > (blocks - 1) * block_tokens:",
         _BACKEND,
     ),
     Slip(
