@@ -88,7 +88,7 @@ def test_a_reload_and_a_second_tab_are_not_asked(serve, open_page):
     serve.server.end_with_last_tab()
     page = open_page(url)
     asked: list[str] = []
-    page.on("dialog", lambda dialog: (asked.append(dialog.type), dialog.accept()))
+    page.context.on("dialog", lambda dialog: (asked.append(dialog.type), dialog.accept()))
     page.click("#topbar h1")
     page.keyboard.press("F5")
     page.wait_for_selector("body[data-connected] .engine-ready")
