@@ -124,6 +124,7 @@ def summary(page: Page) -> None:
     """A summary of the sample that is open, in its middle and at its end."""
     page.click("#summarize")
     page.wait_for_function(TOLD_SO_FAR)
+    page.evaluate("document.querySelector('#live-text ins')?.scrollIntoView({ block: 'center' })")
     take(page, "telling", after_ms=0)
     page.wait_for_selector("#turns .answer footer")
     page.evaluate("document.getElementById('scroller').scrollTop = 0")
