@@ -102,6 +102,8 @@ def loaded(folder: Path, way: str) -> LlamaModel:
 @pytest.mark.parametrize("way", WAYS)
 def test_real_weights(embedded_model_dir: Path, way: str, rows: torch.dtype):
     """Every number of rows that a verification has, by our kernels and by torch alone."""
+    if WAYS[way][-1] and compiled()["products"] is None:
+        pytest.skip("no compiled kernel serves in this run, and torch is tried by itself")
     model = loaded(embedded_model_dir, way)
     rows = FP32 if rows == BF16 and way in ("fp32 by torch", "codes by torch") else rows
     counts = (5, 33) if way == "codes by torch" else ROW_COUNTS  # decoded anew for every pass
