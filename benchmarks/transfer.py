@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import platform
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -306,11 +305,8 @@ def _slow(found: dict[str, Any], planned_gb_per_s: float) -> tuple[str, ...]:
     """
     plan, _ = plan_for(Path(EMBEDDED), 0)
     planned = replace(plan, pcie_gb_per_s=planned_gb_per_s, expected_middle_ms=0.0)
-    note = slow_note(
-        planned,
-        _Passes(REPEATS, REPEATS * found["together_ms"] / 1e3, REPEATS * found["bytes"]),
-        platform.system(),
-    )
+    passes = _Passes(REPEATS, REPEATS * found["together_ms"] / 1e3, REPEATS * found["bytes"])
+    note = slow_note(planned, passes)
     return (f"The planner assumes {planned_gb_per_s:.1f} GB/s.", *filter(None, [note]))
 
 

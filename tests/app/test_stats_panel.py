@@ -275,4 +275,6 @@ def test_the_panel_says_what_answers_are_exact_for():
         assert (made["weights_bits"], made["kv_bits"]) == (4, bits)
         html = plan_html(made, model=name)
         assert "Exact for" in html and made["exact_for"] in html
-        assert made["exact_for"].endswith(f", 4-bit weights (Q4_K_M), {bits}-bit KV cache")
+        assert made["exact_for"].endswith(
+            f", 4-bit weights (Q4_K_M), {bits}-bit KV cache, up to rounding on the card"
+        )

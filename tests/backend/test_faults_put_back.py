@@ -200,7 +200,7 @@ FAULTS = {
     ),
     "H: nobody looks after a copy on Windows": (
         [(CudaCopies, "_copy", copied_and_left)],
-        lambda cuda, patch: card.test_on_windows_somebody_looks_after_each_copy(cuda, patch, "nt", 2),
+        lambda cuda, patch: card.test_on_windows_somebody_looks_after_each_copy(cuda, patch, "nt", 4),
     ),
     "H: a build that the driver is too old for": (
         [(test_torch_build, "choose", whatever_the_driver)],

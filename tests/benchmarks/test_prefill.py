@@ -9,7 +9,7 @@ from benchmarks import prefill
 from benchmarks.parts import Parts
 from benchmarks.passes import OutOfTime
 from core.backend.cpu import CpuBackend
-from core.backend.linear import FloatLinear
+from core.backend.linear import RowwiseLinear
 from core.model.shapes import ModelShape
 from tests.tiny import VOCAB, engine, oracle, ours
 
@@ -65,7 +65,7 @@ def test_the_rates_are_of_the_products_that_prefill_makes(monkeypatch):
     _parts, made, shape = tiny()
     model, rows = made.model, []
     monkeypatch.setattr(
-        FloatLinear, "__call__", lambda self, x: rows.append(tuple(x.shape)) or x @ self.weight.t()
+        RowwiseLinear, "__call__", lambda self, x: rows.append(tuple(x.shape)) or x @ self.weight.t()
     )
     assert prefill.linear_rate(model, shape, rows=20) == 20 * 2 * shape.layer_parameters / 4
     assert rows == [(20, width) for width in (32, 32, 32, shape.intermediate) for _ in range(prefill.REPEATS)]
