@@ -31,6 +31,7 @@ class Timekeeper:
 
     def __init__(self) -> None:
         self.seconds: Counter[str] = Counter()
+        self._held_to: list[str] = []  # instruction sets that tests/test_instruction_sets.py tried
         self._arithmetic: list[float] = []
         self._began = time.perf_counter()
 
@@ -40,6 +41,9 @@ class Timekeeper:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self.seconds[report.nodeid] += report.duration
+        name, _, case = report.nodeid.partition("[")
+        if name.endswith("::test_the_exact_suites") and report.when == "call" and report.passed:
+            self._held_to.append(case.rstrip("]"))
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         if not self.seconds:
@@ -50,6 +54,11 @@ class Timekeeper:
         terminalreporter.section(f"the slowest {_SLOWEST}")
         for name, seconds in self.seconds.most_common(_SLOWEST):
             terminalreporter.write_line(f"{seconds:8.2f} s  {name}")
+        if self._held_to:
+            sets = ", ".join(sorted(self._held_to))
+            terminalreporter.write_line(
+                f"the exact suites ran as it is, and held to: {sets} (none: torch alone)"
+            )
         piece = median(self._arithmetic)
         terminalreporter.write_line(
             f"{took:.0f} s ({sum(self.seconds.values()):.0f} s over all processes), which is "

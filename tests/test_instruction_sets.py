@@ -38,7 +38,7 @@ def test_the_exact_suites(cap: str):
     """
     if not newer_than(cap):
         pytest.skip(f"this computer has nothing beyond {cap}: the suites ran so already")
-    suites = ["-m", "every_isa and not slow and not wide", "-p", "no:cacheprovider", "tests/decoding"]
+    suites = ["-m", "every_isa and not slow and not whole", "-p", "no:cacheprovider", "tests/decoding"]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *suites],
         env={**os.environ, **CAPS[cap]},

@@ -213,7 +213,11 @@ ASKS_LINUX = "D: pages are locked untouched"
 
 
 @pytest.mark.parametrize(
-    "fault", [pytest.param(one, marks=[card.ASKS_LINUX] * (one == ASKS_LINUX)) for one in FAULTS]
+    "fault",
+    [
+        pytest.param(one, marks=[card.ASKS_LINUX] * (one == ASKS_LINUX) + [pytest.mark.wide] * (number >= 6))
+        for number, one in enumerate(FAULTS)
+    ],
 )
 def test_a_fault_that_is_put_back_is_found(cuda: FakeCuda, monkeypatch: pytest.MonkeyPatch, fault: str):
     """The test named for it passes as things are, and fails with the fault."""

@@ -13,6 +13,7 @@ from core.cache.base import KVShape
 from core.cache.disk import GB, SnapshotFolder
 from core.cache.snapshot import SnapshotStore
 from tests.decoding.loop import PROMPT, Loop, distance, exact_law, plain_law
+from tests.tiers import first
 
 pytestmark = pytest.mark.usefixtures("either_way")
 
@@ -46,7 +47,7 @@ def test_every_composition_has_the_law_of_plain_decoding(levels: dict, gamma: in
     check(Loop(**levels, gamma=gamma), horizon=3)
 
 
-@pytest.mark.parametrize("drafter", ["model", "ngram", "both", "stubborn"])
+@pytest.mark.parametrize("drafter", first(["model", "ngram", "both", "stubborn"], 2))
 def test_two_drafted_and_the_last_round_runs_past_the_end(drafter: str):
     """A round of full length: two tokens drafted, verified and followed by a third."""
     check(Loop(drafter=drafter, gamma=2, middle_gamma=1 if drafter == "model" else 2), horizon=3, beyond=1)

@@ -214,6 +214,7 @@ class _Output(dict):
         self.logits = logits
 
 
+@pytest.mark.wide
 @SETTINGS
 def test_transformers_own_sampling_passes_the_check(embedded_model_dir: Path, settings: tuple[float, float]):
     """A sampler that nobody doubts passes by the same statistic against the same law, and fails against one a

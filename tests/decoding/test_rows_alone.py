@@ -20,6 +20,7 @@ from core.model.llama import LlamaModel
 from core.model.loader import load_model
 from tests.conftest import REPO
 from tests.decoding.embedded import compiled
+from tests.tiers import first
 from tests.tiny import VOCAB, oracle, ours
 
 pytestmark = pytest.mark.every_isa
@@ -73,10 +74,10 @@ def lowered(monkeypatch: pytest.MonkeyPatch, rows: int) -> None:
 # what is computed in, what matrices are held in, whether they stay in codes, whether compiled kernels serve
 WAYS = {
     "fp32 from codes": (FP32, BF16, True, True),
+    "fp32 by torch": (FP32, FP32, False, False),
     "bf16 from codes": (BF16, BF16, True, True),
     "fp32 from bf16": (FP32, BF16, False, True),
     "bf16 from bf16": (BF16, BF16, False, True),
-    "fp32 by torch": (FP32, FP32, False, False),
     "bf16 by torch": (BF16, BF16, False, False),
     "codes by torch": (FP32, FP32, True, False),
 }
@@ -99,7 +100,7 @@ def loaded(folder: Path, way: str) -> LlamaModel:
 
 
 @pytest.mark.parametrize("rows", [BF16, CODES], ids=["16-bit rows", "8-bit rows"])
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", first(WAYS, 2))
 def test_real_weights(embedded_model_dir: Path, way: str, rows: torch.dtype):
     """Every number of rows that a verification has, by our kernels and by torch alone."""
     if WAYS[way][-1] and compiled()["products"] is None:

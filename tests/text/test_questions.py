@@ -65,6 +65,7 @@ def test_the_books_title_is_no_word_more():
     assert asked_of_whole("Who is Dracula?", "Dracula") is None
 
 
+@pytest.mark.wide
 def test_no_question_about_a_passage_is_taken_for_one_about_the_book(shared_data: Path):
     """Of those that people asked about articles and tales."""
     folder = shared_data / "reading"
