@@ -42,7 +42,7 @@ def test_a_setting_is_kept_over_a_reload_and_reset_again(serve, open_page, drop,
     page.click(OPEN)
     assert page.input_value("#set-max_new_tokens") == "64"
     stored = json.loads((home / "settings.json").read_text())
-    assert stored == {"summaries": "auto", "summary_length": "chapters", "max_new_tokens": 64}
+    assert stored == {"summary_length": "chapters", "max_new_tokens": 64}
     page.click(f"{row} [data-act=reset]")
     page.wait_for_selector(f"{row} .setting-from:has-text('default')")
     assert page.input_value("#set-max_new_tokens") == "512"
