@@ -83,6 +83,7 @@ def test_a_result_names_the_cap_only_where_it_holds_for_all(monkeypatch, tmp_pat
 def test_a_cap_is_not_taken_too_late(monkeypatch, capsys):
     """Torch has read its own when it was loaded; an option that is only parsed would cap nothing."""
     monkeypatch.setattr(isa, "all_cpu_flags", lambda: {"avx2"})
+    monkeypatch.setitem(sys.modules, "torch", sys.modules.get("torch"))
     monkeypatch.delenv("ATEN_CPU_CAPABILITY", raising=False)
     with pytest.raises(AssertionError, match="loaded already"):
         isa.hold(["--isa", "avx2"])
