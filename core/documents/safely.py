@@ -116,6 +116,7 @@ def _asked(
 ) -> dict[str, Any]:
     """A child's last word on a request."""
     path, ocr = Path(request["path"]), request["ocr"]
+    _stop_if_asked(path, should_stop)
     started = time.monotonic()
     allowed_s = limits.ocr_time_s if ocr else limits.time_s
     child = _start()
@@ -194,6 +195,11 @@ def _messages(child: subprocess.Popen[bytes]) -> Any:
         yield json.loads(line)
 
 
+def _stop_if_asked(path: Path, should_stop: Callable[[], bool] | None) -> None:
+    if should_stop and should_stop():
+        raise ReadingCancelled(_("Reading {name} was cancelled.").format(name=path.name))
+
+
 def _check(
     child: subprocess.Popen[bytes],
     path: Path,
@@ -202,8 +208,7 @@ def _check(
     late: bool,
     should_stop: Callable[[], bool] | None,
 ) -> None:
-    if should_stop and should_stop():
-        raise ReadingCancelled(_("Reading {name} was cancelled.").format(name=path.name))
+    _stop_if_asked(path, should_stop)
     if late:
         raise DocumentError(
             _(
