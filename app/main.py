@@ -29,7 +29,7 @@ from app.server import PRIVATE_FOLDERS, Server, api_key
 from app.window import show
 from core import paths
 from core.errors import UserError
-from core.paths import write_whole
+from core.paths import ROOT, write_whole
 from core.text.words import translated as _
 from installer.detached import LET_GO
 from installer.login import LoginEntry
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from app.models import Models
     from core.config import Settings
 
-ROOT = Path(__file__).resolve().parent.parent
 SAMPLES = ROOT / "assets" / "samples"
 _AGAIN = "TRIFORCE_AGAIN_AT"  # the port of the app that begins again
 log = logging.getLogger(__name__)

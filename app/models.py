@@ -31,14 +31,13 @@ from core.model.fetch import is_downloaded
 from core.model.foreign import entry_safely
 from core.model.gguf_parts import stem_of
 from core.model.kept import kept_bytes, remove
-from core.paths import write_whole
+from core.paths import ROOT, write_whole
 from core.planning.known import NOTHING, Known, known_in
 from core.planning.offers import Offer, offer_for, offers, would_fit_with
 from core.planning.recommended import times
 from core.text.words import translated as _
 
 log = logging.getLogger(__name__)
-ROOT = Path(__file__).resolve().parent.parent
 FETCH = (sys.executable, "-m", "core.model.fetch")
 _PAUSE_WAIT_S = 10.0  # a file is being checked or converted; both can be broken off
 

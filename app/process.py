@@ -13,10 +13,10 @@ from typing import IO, Any
 
 from core import paths
 from core.model.folder import changed_since
+from core.paths import ROOT
 from core.text.words import translated as _
 from core.wire import CARD_LOST, from_line, to_line
 
-ROOT = Path(__file__).resolve().parent.parent
 _CLOSE_WAIT_S = 5.0
 _LOG_BYTES = 4 << 20
 

@@ -10,7 +10,6 @@ import threading
 import time
 import urllib.request
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from app import logs
@@ -28,6 +27,7 @@ from app.languages import Rendered, wished
 from app.page import Page
 from app.templating import render
 from core import paths
+from core.paths import ROOT
 from core.text.words import in_language
 
 if TYPE_CHECKING:
@@ -38,9 +38,9 @@ if TYPE_CHECKING:
     from core.config import Settings
 
 log = logging.getLogger(__name__)
-FONTS = Path(__file__).resolve().parent.parent / "assets" / "fonts"
-STREAM_SCRIPT = Path(__file__).resolve().parent.parent / "assets" / "js" / "stream.js"
-ICON = Path(__file__).resolve().parent.parent / "assets" / "icons" / "triforce-chat-256.png"
+FONTS = ROOT / "assets" / "fonts"
+STREAM_SCRIPT = ROOT / "assets" / "js" / "stream.js"
+ICON = ROOT / "assets" / "icons" / "triforce-chat-256.png"
 # nothing of Gradio's beside the page: no sharing, no monitoring, no pages about itself, no second process
 QUIET = {
     "share": False,

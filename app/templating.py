@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from core.model.catalogue import spelt, title_of
+from core.paths import ROOT
 from core.text.said import said, stage
 from core.text.words import duration, language, localised, size, translated, translated_count
 
-TEMPLATES = Path(__file__).resolve().parent / "templates"
+TEMPLATES = ROOT / "app" / "templates"
 UNIT = re.compile(r"(?<=\d) (?=(?:[KMG]B|ms|min|s|h)\b)")
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import gradio as gr
 
+from core.paths import ROOT
 from core.text.words import language
 
-ASSETS = Path(__file__).resolve().parent.parent / "assets"
+ASSETS = ROOT / "assets"
 CSS = [
     ASSETS / "css" / f"{name}.css"
     for name in ("tokens", "layout", "conversation", "composing", "panel", "shelf", "reader", "narrow")

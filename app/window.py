@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from core import paths
+from core.paths import ROOT
 
 log = logging.getLogger(__name__)
-ROOT = Path(__file__).resolve().parent.parent
 SIZE = (1280, 860)
 _SETTLES_S = 2.0  # a browser that cannot come up has ended by then
 _NAMES = ("microsoft-edge", "microsoft-edge-stable", "google-chrome", "google-chrome-stable")

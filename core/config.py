@@ -19,6 +19,7 @@ from typing import Any
 import yaml
 
 from core.errors import UserError
+from core.paths import ROOT
 from core.text import rules
 from core.text.rules import Rule
 from core.text.words import LANGUAGES
@@ -35,7 +36,7 @@ WEIGHTS, KV = (16, 8, 4), (16, 8)  # bits
 INSTRUCTIONS_CHARS = 1000  # they are read with every question
 GONE = ("weights_kernel",)  # keys of earlier versions: a person's own file may still have them
 GRAPHS = ("auto", "on", "off")
-DEFAULT_PATH = Path(__file__).resolve().parent.parent / "config.yaml"
+DEFAULT_PATH = ROOT / "config.yaml"
 
 
 @dataclass(frozen=True, slots=True)

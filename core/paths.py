@@ -17,7 +17,10 @@ from core.errors import UserError
 from core.text.words import translated as _
 
 APP_NAME = "TriForce Chat"
-PROJECT = Path(__file__).resolve().parent.parent / "pyproject.toml"
+ROOT = (
+    Path(__file__).resolve().parent.parent
+)  # the folder of the program: assets, config.yaml and the launcher lie in it
+PROJECT = ROOT / "pyproject.toml"
 
 
 def program_version() -> str:

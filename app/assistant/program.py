@@ -14,7 +14,6 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from app.assistant.marked import ABOUT
@@ -22,12 +21,12 @@ from app.instance import Address, Instance
 from app.preferences import Preferences
 from core import paths
 from core.config import Settings
+from core.paths import ROOT
 
 if TYPE_CHECKING:
     from mcp.server.mcpserver import MCPServer
 
 TOOLS = ("list_books", "open_book", "ask_book", "summarise_chapter", "find_quote", "check_job")
-ROOT = Path(__file__).resolve().parent.parent.parent
 START_S = 40.0  # until the app answers: its page, not its model
 CALL_S = 50.0  # the app answers a call within half of it
 INSTRUCTIONS = (

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from core.errors import DocumentError, ScannedPages
 from core.events import Progress
+from core.paths import ROOT
 from core.text.words import translated as _
 
 if TYPE_CHECKING:  # the app asks `available` without loading a PDF engine
@@ -17,7 +17,7 @@ if TYPE_CHECKING:  # the app asks `available` without loading a PDF engine
     from core.documents.pdf_page import Line
 
 _DPI = 200
-REQUIREMENTS = Path(__file__).resolve().parents[2] / "requirements-ocr.txt"
+REQUIREMENTS = ROOT / "requirements-ocr.txt"
 
 
 def available() -> bool:

@@ -26,12 +26,12 @@ from core.documents.reader import refused_by_kind
 from core.documents.windows_job import contained, interpreter
 from core.errors import DocumentError, PasswordNeeded, ScannedPages, UserError
 from core.events import Progress
+from core.paths import ROOT
 from core.text.words import duration, size
 from core.text.words import translated as _
 
 log = logging.getLogger(__name__)
 
-_ROOT = Path(__file__).resolve().parents[2]
 _POLL_S = 0.1
 
 
@@ -140,7 +140,7 @@ def _asked(
 
 def _start() -> subprocess.Popen[bytes]:
     python, launcher = interpreter()
-    search = os.pathsep.join(filter(None, [str(_ROOT), os.environ.get("PYTHONPATH")]))
+    search = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     environment = {
         **os.environ,
         "PYTHONPATH": search,
@@ -154,7 +154,7 @@ def _start() -> subprocess.Popen[bytes]:
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
-        cwd=_ROOT,
+        cwd=ROOT,
         env=environment,
         **flags,
     )

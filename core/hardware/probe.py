@@ -25,13 +25,13 @@ from core.hardware.facts import CpuRates, Gpu, Hardware, instructions
 from core.hardware.gpus import look_up, of_class, pinnable
 from core.hardware.measured import CPU, CPU_RATES, PAGE_LOCKED, Measurements, kernels_on, trials_on
 from core.hardware.nvml import read_gpus
+from core.paths import ROOT
 from core.text.words import GB, duration
 from core.text.words import translated as _
 
 MIB = 1 << 20
 CHILD_TIMEOUT_S = 90
 DISK_PROBE_BYTES = 64 * MIB
-REPO = Path(__file__).resolve().parents[2]
 
 log = logging.getLogger(__name__)
 
@@ -230,7 +230,7 @@ def _ask_child(*arguments: str) -> dict:
             capture_output=True,
             text=True,
             timeout=CHILD_TIMEOUT_S,
-            cwd=REPO,
+            cwd=ROOT,
             check=False,
             stdin=subprocess.DEVNULL,
             creationflags=getattr(subprocess, "CREATE_NO_WINDOW", 0),

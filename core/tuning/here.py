@@ -28,6 +28,7 @@ from core.model.fetch import is_downloaded, model_folder
 from core.model.foreign import written_safely
 from core.model.heads import keep_heads
 from core.model.stored import fingerprint
+from core.paths import ROOT
 from core.planning import known
 from core.planning.offers import Choice, choose, plan_for
 from core.planning.plan import Plan
@@ -40,7 +41,7 @@ from core.tuning.tuner import Outcome, Tuner
 
 BUSY = 0.25  # of the processors; times taken beside other work say little
 LOOK_S = 1.0
-SAMPLES = Path(__file__).resolve().parents[2] / "assets" / "samples"
+SAMPLES = ROOT / "assets" / "samples"
 TEXTS = ("the-light-on-the-holm.md", "the-thursday-clock.md")
 # unless the user set one: a greedy answer may go round in circles, and a circle is easily drafted
 LEAST_TEMPERATURE = 0.6

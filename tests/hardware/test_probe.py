@@ -16,6 +16,7 @@ from core.hardware import child, cpu, measured, nvml, probe
 from core.hardware.facts import GIB, Hardware
 from core.hardware.gpus import imagined_gpu
 from core.hardware.measured import CPU, PAGE_LOCKED, Measurements, Trials, kernels_on
+from core.paths import ROOT
 
 
 class NVMLError(Exception):
@@ -426,7 +427,7 @@ def test_one_thread_per_core_within_the_container(monkeypatch):
 def test_probing_imports_no_torch():
     """The UI process and the launcher probe; torch's memory and CUDA context must not end up in them."""
     code = "import sys; from core.hardware.probe import probe; probe(); sys.exit('torch' in sys.modules)"
-    subprocess.run([sys.executable, "-c", code], cwd=probe.REPO, check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, timeout=60)
 
 
 def test_hardware_flags_in_json_are_those_of_interest():
