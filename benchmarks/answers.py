@@ -15,13 +15,14 @@ from benchmarks.store import Table
 from benchmarks.texts import LOOPS_BELOW, distinct
 from core.ask import Params
 from core.assembly.composition import Composer
+from core.assembly.engines import engine_over
 from core.assembly.room import Room
 from core.cache.retrieval import RetrievalKVCache
 from core.decoding import forced
 from core.decoding.drafters import next_logits
 from core.decoding.refresh import RetrievalRefresh
 from core.decoding.sampling import Sampling
-from core.engine import Done, Engine
+from core.engine import Done
 from core.events import Prefill
 from core.model.llama import LlamaModel
 from core.planning.plan import Plan
@@ -78,13 +79,7 @@ def answers(
     """
     composer = Composer(plan, model, None)
     composer.prepare()
-    engine = Engine(
-        model,
-        plan,
-        new_cache=room.new_cache,
-        compose=composer.compose,
-        peak_memory=model.backend.peak_memory_bytes,
-    )
+    engine = engine_over(room, plan, model, composer)
     context = engine.new_context(len(ids) + 256)
     found = []
     for mode in ("autoregressive", "retrieval", "triforce"):

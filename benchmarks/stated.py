@@ -14,6 +14,7 @@ import torch
 from benchmarks.store import Table
 from core.ask import Params
 from core.assembly.composition import Composer
+from core.assembly.engines import engine_over
 from core.assembly.room import Room
 from core.cache.base import TargetKVCache
 from core.decoding.context import Context
@@ -80,13 +81,7 @@ def decoded(
     plan = replace(plan, fixed_gamma=True, plain=False)
     composer = StatedComposer(plan, model, draft)
     composer.prepare()
-    engine = Engine(
-        model,
-        plan,
-        new_cache=room.new_cache,
-        compose=composer.compose,
-        peak_memory=model.backend.peak_memory_bytes,
-    )
+    engine = engine_over(room, plan, model, composer)
     context = Context(cache, len(ids) + TRIFORCE_TOKENS + 2)
     context.hold(ids)
     answers = [

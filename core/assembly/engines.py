@@ -97,15 +97,20 @@ def build_bench(
     model, draft = load_models(longest, new_backend(plan, settings), model_dir, draft_dir, progress)
 
     def engine(other: Plan) -> Engine:
-        return Engine(
-            model,
-            other,
-            new_cache=Room(other, settings, model).new_cache,
-            compose=Composer(other, model, draft).compose,
-            peak_memory=model.backend.peak_memory_bytes,
-        )
+        return engine_over(Room(other, settings, model), other, model, Composer(other, model, draft))
 
     return Bench(engine, Composer(longest, model, draft).draft_pass() if draft is not None else None)
+
+
+def engine_over(room: Room, plan: Plan, model: LlamaModel, composer: Composer) -> Engine:
+    """An engine over weights that are loaded, which keeps nothing on disk."""
+    return Engine(
+        model,
+        plan,
+        new_cache=room.new_cache,
+        compose=composer.compose,
+        peak_memory=model.backend.peak_memory_bytes,
+    )
 
 
 def _snapshots(

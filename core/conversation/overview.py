@@ -10,16 +10,15 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from core.conversation.answering import Answer
-from core.conversation.asking import Conversations, Run
+from core.conversation.asking import Run
 from core.conversation.passages import FromPassages, quotation
 from core.conversation.reading import Part, ReadingPlan, book_chapters, place_name
+from core.conversation.services import Responder, Services
 from core.conversation.telling import Summaries
-from core.conversation.turns import Turns
 from core.documents.document import Document
 from core.events import Delta, Event, Piece, Reading, Stats
 from core.evidence.people import Person, introduction, people
 from core.text.foreign import foreign
-from core.text.tokenizer import Tokenizer
 from core.text.words import translated as _
 from core.text.words import translated_count as _n
 
@@ -28,23 +27,21 @@ _INTRODUCED, _NAMED = 8, 32  # people with a sentence, and by name alone
 _LEAST_MENTIONS = 3  # of somebody who is one of the people of a book
 
 
-class Overview:
+class Overview(Responder):
     """What a session does with such a question. `plan_for(run)`: how the book is read for a summary;
     `sections(run)`: the same in parts.
     """
 
     def __init__(
         self,
-        turns: Turns,
-        tokenizer: Tokenizer,
+        services: Services,
         *,
-        conversations: Conversations,
         summaries: Summaries,
         from_passages: FromPassages,
         plan_for: Callable[[Run], ReadingPlan],
         sections: Callable[[Run], ReadingPlan],
     ) -> None:
-        self._turns, self._tokenizer, self._conversations = turns, tokenizer, conversations
+        super().__init__(services)
         self._summaries, self._from_passages = summaries, from_passages
         self._plan_for, self._sections = plan_for, sections
 

@@ -5,42 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from core.ask import Ask
-from core.conversation.asking import Conversations, Run, asked, asked_of_text, instructed, notes_key, part_key
-from core.conversation.books import Books
+from core.conversation.asking import Run, asked, asked_of_text, instructed, notes_key, part_key
 from core.conversation.following import looked_up
 from core.conversation.notes import Note, joined
-from core.conversation.reading import Part, ReadingPlan, ReadingStyle
-from core.conversation.turns import Turns
+from core.conversation.reading import Part, ReadingPlan
+from core.conversation.services import Responder, Services
 from core.documents.document import Document
 from core.events import Event, Reading
-from core.text.tokenizer import Tokenizer
 from core.text.words import translated as _
 
 # a follow-up stays with its part unless another one matches clearly better
 _STAY = 0.7
 
 
-class InParts:
-    """What a session does with a book that is read in parts.
-
-    `known`: the summaries of parts that were read before. `room_tokens(n)`: what a context holds of a text
-    beside the instructions and an answer of n tokens.
+class InParts(Responder):
+    """What a session does with a book that is read in parts. `known`: the summaries of parts that were read
+    before.
     """
 
-    def __init__(
-        self,
-        turns: Turns,
-        tokenizer: Tokenizer,
-        style: ReadingStyle,
-        *,
-        books: Books,
-        conversations: Conversations,
-        known: Callable[[Document, ReadingPlan], list[Note]],
-        room_tokens: Callable[[int], int],
-    ) -> None:
-        self._turns, self._tokenizer, self._style = turns, tokenizer, style
-        self._books, self._conversations, self._known = books, conversations, known
-        self._room_tokens = room_tokens
+    def __init__(self, services: Services, *, known: Callable[[Document, ReadingPlan], list[Note]]) -> None:
+        super().__init__(services)
+        self._known = known
 
     def answer(self, run: Run, plan: ReadingPlan) -> Iterator[Event]:
         """The events of an answer from the part that matches the question; from the summaries of all parts

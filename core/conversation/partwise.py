@@ -11,42 +11,24 @@ from dataclasses import replace
 
 from core.ask import Params
 from core.conversation.answering import Answer
-from core.conversation.asking import Conversations, Run, not_followed, part_key
-from core.conversation.books import Books, passage
-from core.conversation.expectation import Expectation
+from core.conversation.asking import Run, not_followed, part_key
+from core.conversation.books import passage
 from core.conversation.hearing import Hearing
-from core.conversation.reading import ReadingPlan, ReadingStyle
+from core.conversation.reading import ReadingPlan
 from core.conversation.sections import Section, composed, quoted
+from core.conversation.services import Responder
 from core.conversation.standing import Slot, Summary
-from core.conversation.summary import Summarizer
 from core.conversation.supporting import Stretch, repeats
-from core.conversation.turns import Turns
 from core.events import Delta, Event, Finished, Reading, Stats
 from core.stats import combined
-from core.text.tokenizer import Tokenizer
 from core.text.words import translated as _
 
 _TOKENS_A_WORD = 1.6
 _DRAWN_TEMPERATURE = 0.6  # of another telling than the likeliest
 
 
-class PartByPart:
+class PartByPart(Responder):
     """Tells summaries so."""
-
-    def __init__(
-        self,
-        turns: Turns,
-        tokenizer: Tokenizer,
-        style: ReadingStyle,
-        *,
-        books: Books,
-        conversations: Conversations,
-        summarizer: Summarizer,
-        expectation: Expectation,
-    ) -> None:
-        self._turns, self._tokenizer, self._style = turns, tokenizer, style
-        self._books, self._conversations = books, conversations
-        self._summarizer, self._expectation = summarizer, expectation
 
     def tell(self, run: Run, plan: ReadingPlan, skeleton: Sequence[Section]) -> Iterator[Event]:
         """The events of a summary in the place of `skeleton`, the book's own sentences in their sections."""

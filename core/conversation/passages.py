@@ -14,21 +14,19 @@ from typing import Any
 
 from core.ask import Ask, Params
 from core.conversation.answering import Answer
-from core.conversation.asking import Conversations, Run, asked_of_passage, instructed, not_followed
-from core.conversation.books import Books
+from core.conversation.asking import Run, asked_of_passage, instructed, not_followed
 from core.conversation.books import passage as text_of
 from core.conversation.consensus import agreed, drawn
 from core.conversation.counting import answers, refuses
 from core.conversation.following import looked_up, restated
-from core.conversation.reading import HEARD_PASSAGES, Part, ReadingPlan, ReadingStyle, place_name
+from core.conversation.reading import HEARD_PASSAGES, Part, ReadingPlan, place_name
 from core.conversation.reranking import Heard, doubted, reranked
-from core.conversation.turns import Turns
+from core.conversation.services import Responder, Services
 from core.documents.document import Document
 from core.events import Delta, Event, Piece, Reading, Stats, Verified
 from core.evidence.passages import Passage
 from core.evidence.support import UNSAID, Evidence, Support
 from core.stats import combined
-from core.text.tokenizer import Tokenizer
 from core.text.words import translated as _
 
 MOST_PASSAGES = 6  # that are asked
@@ -73,26 +71,12 @@ class Search:
         return tuple(dict.fromkeys(notes))
 
 
-class FromPassages:
-    """What a session does with a question that is answered from passages.
+class FromPassages(Responder):
+    """What a session does with a question that is answered from passages."""
 
-    `room_tokens(n)`: what a context holds of a text beside the instructions and an answer of n tokens.
-    """
-
-    def __init__(
-        self,
-        turns: Turns,
-        tokenizer: Tokenizer,
-        style: ReadingStyle,
-        *,
-        books: Books,
-        conversations: Conversations,
-        room_tokens: Callable[[int], int],
-        clock: Callable[[], float] = time.perf_counter,
-    ) -> None:
-        self._turns, self._tokenizer, self._style = turns, tokenizer, style
-        self._books, self._conversations = books, conversations
-        self._room_tokens, self._clock = room_tokens, clock
+    def __init__(self, services: Services, *, clock: Callable[[], float] = time.perf_counter) -> None:
+        super().__init__(services)
+        self._clock = clock
 
     def found(self, ask: Ask, plan: ReadingPlan) -> list[tuple[Passage, float]]:
         """The passages of what may be read that the question's words point at, best first, with their scores;

@@ -35,6 +35,7 @@ from core.conversation.overview import Overview
 from core.conversation.parts import InParts
 from core.conversation.passages import FromPassages
 from core.conversation.reading import ReadingPlan, ReadingStyle, book_chapters, of_length
+from core.conversation.services import Services
 from core.conversation.summary import Summarizer
 from core.conversation.telling import Summaries
 from core.conversation.tongue import english_only, in_language_of, no_english
@@ -96,37 +97,21 @@ class Session:
             verify=verify,
             heads=heads,
         )
-        self._summaries = Summaries(
+        services = Services(
             self._turns,
             tokenizer,
             style,
-            books=self._books,
-            conversations=self._conversations,
-            summarizer=self._summarizer,
-            expectation=self._expectation,
-            room_tokens=self._room_tokens,
+            self._books,
+            self._conversations,
+            self._summarizer,
+            self._expectation,
+            self._room_tokens,
         )
-        self._in_parts = InParts(
-            self._turns,
-            tokenizer,
-            style,
-            books=self._books,
-            conversations=self._conversations,
-            known=self._summaries.known,
-            room_tokens=self._room_tokens,
-        )
-        self._from_passages = FromPassages(
-            self._turns,
-            tokenizer,
-            style,
-            books=self._books,
-            conversations=self._conversations,
-            room_tokens=self._room_tokens,
-        )
+        self._summaries = Summaries(services)
+        self._in_parts = InParts(services, known=self._summaries.known)
+        self._from_passages = FromPassages(services)
         self._overview = Overview(
-            self._turns,
-            tokenizer,
-            conversations=self._conversations,
+            services,
             summaries=self._summaries,
             from_passages=self._from_passages,
             plan_for=self._plan_for,

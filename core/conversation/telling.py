@@ -6,62 +6,36 @@ Every sentence keeps the place it stands on through all levels.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
 
 from core.ask import Ask, Params
 from core.conversation.answering import Answer
-from core.conversation.asking import Conversations, Run, instructed, not_followed, notes_key, part_key
-from core.conversation.books import Books, passage
-from core.conversation.expectation import Expectation
+from core.conversation.asking import Run, instructed, not_followed, notes_key, part_key
+from core.conversation.books import passage
 from core.conversation.notes import Line, Note, grouped, joined, settled
 from core.conversation.partwise import PartByPart
-from core.conversation.reading import Part, ReadingPlan, ReadingStyle, by_chapter, of_length, place_name
+from core.conversation.reading import Part, ReadingPlan, by_chapter, of_length, place_name
 from core.conversation.sections import Section, composed, quoted
-from core.conversation.summary import Read, Summarizer, Text, Told, joined_lines, shown
+from core.conversation.services import Responder, Services
+from core.conversation.summary import Read, Text, Told, joined_lines, shown
 from core.conversation.supporting import Stretch, fewer, own_lines, whole_sentences
 from core.conversation.tongue import in_language_of
-from core.conversation.turns import Turns
 from core.documents.document import Document
 from core.events import Event, Finished, Reading, Stats
 from core.stats import combined
 from core.text.foreign import foreign
-from core.text.tokenizer import Tokenizer
 from core.text.words import translated as _
 
 WORDS = {"paragraph": 120, "page": 450, "chapters": 90}  # of a summary; by chapters: of each
 
 
-class Summaries:
-    """What a session does with the wish for a summary.
+class Summaries(Responder):
+    """What a session does with the wish for a summary."""
 
-    `room_tokens(n)`: what a context holds of a text beside the instructions and an answer of n tokens.
-    """
-
-    def __init__(
-        self,
-        turns: Turns,
-        tokenizer: Tokenizer,
-        style: ReadingStyle,
-        *,
-        books: Books,
-        conversations: Conversations,
-        summarizer: Summarizer,
-        expectation: Expectation,
-        room_tokens: Callable[[int], int],
-    ) -> None:
-        self._turns, self._tokenizer, self._style = turns, tokenizer, style
-        self._books, self._conversations, self._summarizer = books, conversations, summarizer
-        self._expectation, self._room_tokens = expectation, room_tokens
-        self._part_by_part = PartByPart(
-            turns,
-            tokenizer,
-            style,
-            books=books,
-            conversations=conversations,
-            summarizer=summarizer,
-            expectation=expectation,
-        )
+    def __init__(self, services: Services) -> None:
+        super().__init__(services)
+        self._part_by_part = PartByPart(services)
 
     def known(self, book: Document, plan: ReadingPlan) -> list[Note]:
         """The summaries of the parts that were read before, in any conversation."""
