@@ -114,10 +114,10 @@ def app() -> Iterator[tuple[psutil.Process, str]]:
 
 def serve() -> None:
     """The app itself, until it is ended."""
-    from app.keys import kept_keys
-    from app.main import Server, fresh_url, make_desk
-    from app.models import Models
-    from app.runtime import Runtime
+    from app.engine.client import Runtime
+    from app.host.secrets import kept_keys
+    from app.models.catalogue import Models
+    from app.server.main import Server, fresh_url, make_desk
     from core.config import Settings
     from core.documents import cover_safely, read_safely
     from core.paths import subdir

@@ -26,7 +26,7 @@ REPO = Path(__file__).resolve().parent.parent
 if not __package__:
     sys.path[0] = str(REPO)
 
-from app.runtime import Runtime  # noqa: E402 (the path above makes the repository importable)
+from app.engine.client import Runtime  # noqa: E402 (the path above makes the repository importable)
 from benchmarks.store import Table, save  # noqa: E402
 from core.ask import Ask, Exchange  # noqa: E402
 from core.config import load_settings  # noqa: E402

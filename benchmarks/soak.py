@@ -104,10 +104,10 @@ def stretch(kind: str, first: int, count: int, books: int, home: str) -> list[di
 
 def turns(kind: str, first: int, count: int, books: int) -> Iterator[dict]:
     """Serves the app and asks; what is to be known of each turn."""
-    from app.keys import kept_keys
-    from app.main import Server, make_desk
-    from app.models import Models
-    from app.runtime import Runtime
+    from app.engine.client import Runtime
+    from app.host.secrets import kept_keys
+    from app.models.catalogue import Models
+    from app.server.main import Server, make_desk
     from core.config import Settings
     from core.documents import cover_safely, read_safely
 
@@ -153,7 +153,7 @@ def ask(desk: object, turn: int, books: int) -> None:
     """One turn: mostly a question; each fifth round of the shelf begins a new conversation, and now and then
     an answer is made again or a summary asked for.
     """
-    from app.actions import make_wish
+    from app.desk.actions import make_wish
 
     round_of_shelf, at = divmod(turn, books)
     if round_of_shelf % 5 == 4:

@@ -23,7 +23,7 @@ REPO = Path(__file__).resolve().parent.parent
 if not __package__:
     sys.path[0] = str(REPO)
 
-from app.manual import entries  # noqa: E402 (the path above makes the repository importable)
+from app.store.settings_docs import entries  # noqa: E402 (the path above makes the repository importable)
 from benchmarks import measured  # noqa: E402
 from benchmarks.isa_table import isa_table  # noqa: E402
 from benchmarks.plan_tables import kernel_table, kv_table, row  # noqa: E402
@@ -199,8 +199,17 @@ FOLDERS = {
     ".github": "the form for problems",
     "app": "the page and the command line; the only package that imports Gradio",
     "app/api": "the interface for other programs",
-    "app/assistant": "the books for assistants, over MCP",
+    "app/cli": "the command line",
+    "app/desk": "what is done with books, questions and models, and what stands on the page; no HTML",
+    "app/engine": "the engine's process, seen from the app",
+    "app/host": "the computer: one instance, secrets, logs, sleep, windows",
+    "app/mcp": "the books for assistants, over MCP",
+    "app/models": "the models to choose from, and their files",
+    "app/render": "text and conversations as HTML",
+    "app/server": "the page's server, behind its guard",
+    "app/store": "what is kept on disk",
     "app/templates": "the page's HTML",
+    "app/web": "the page: values in, HTML out",
     "assets": "what comes with the program, and the scripts that build it",
     "assets/css": "the style of the page",
     "assets/fonts": "the typeface Literata, with its licence",

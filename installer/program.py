@@ -34,7 +34,14 @@ FILES = (
     "requirements.txt",
     "tests",
 )
-NEEDED = ("launcher.py", "installer/start.py", "app/cli.py", "core", "requirements.txt", "pyproject.toml")
+NEEDED = (
+    "launcher.py",
+    "installer/start.py",
+    "app/cli/__main__.py",
+    "core",
+    "requirements.txt",
+    "pyproject.toml",
+)
 
 
 def is_whole(folder: Path) -> bool:

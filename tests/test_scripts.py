@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from app.reader import found_html, reader_html
-from app.values import Passage
+from app.desk.values import Passage
+from app.web.reader import found_html, reader_html
 from core.conversation.notes import says_little, settled
 from core.documents import read_document
 from core.documents.count import count_words

@@ -11,10 +11,10 @@ import pytest
 from babel.messages.catalog import Catalog
 from babel.messages.pofile import read_po
 
-from app.manual import program_entries
-from app.model_views import LANGUAGES as NAMED
-from app.models import survey
-from app.settings_page import titled
+from app.models.catalogue import survey
+from app.store.settings_docs import program_entries
+from app.web.models import LANGUAGES as NAMED
+from app.web.settings import titled
 from core.config import Settings
 from core.hardware.gpus import imagined_hardware
 from core.model.catalogue import load
@@ -44,7 +44,7 @@ def translation(code: str, name: str = "messages") -> Catalog:
 
 # said by the command line alone, which speaks English
 COMMANDS = re.compile(
-    r"app/(cli|commands|model_commands|printed|terminal|talk|main|instance|updat\w*|mcp\w*)\.py|app/mcp/.*"
+    r"app/(cli|mcp)/.*|app/server/main\.py|app/host/instance\.py"
     r"|core/planning/(doctor|wording)\.py|core/assembly/card\.py|core/(training|tuning)/.*"
     r"|core/backend/triton/trial\.py|installer/.*"
 )

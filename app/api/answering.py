@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 from app.api.kept import keep
 from app.api.request import ApiError, Wanted
-from app.citations import Citations
-from app.faults import in_words
-from app.markup import Citation
+from app.errors import in_words
+from app.render.markdown import Citation
+from app.web.citations import Citations
 from core.ask import Ask
 from core.documents.document import Document, Section
 from core.events import Delta, Event, Failed, Finished, Loading, Looked, Prefill, Preparing, Reading, Stats
 
 if TYPE_CHECKING:
-    from app.handlers import Desk
+    from app.desk.desk import Desk
 
 MOST_WAITING = 8  # answers that are made or waited for
 TICK_S = 5.0  # the longest silence: clients and proxies give up on a connection that says nothing

@@ -9,7 +9,7 @@ from core.ask import Ask
 from core.events import Finished, Looked
 
 if TYPE_CHECKING:
-    from app.handlers import Desk
+    from app.desk.desk import Desk
 
 
 def keep(desk: Desk, ask: Ask, answer: Finished, looked: list[Looked]) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from app.library import BookEntry
+from app.store.library import BookEntry
 from core.ask import Ask, Exchange
 from core.config import FITS, LENGTHS, checked
 from core.documents.document import Document

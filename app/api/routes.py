@@ -19,7 +19,7 @@ from app.api.request import ApiError, model_names, wanted
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-    from app.handlers import Desk
+    from app.desk.desk import Desk
 
 PREFIX = "/v1/"
 MOST_BYTES = 16 << 20  # of a request: a long book as text, three times

@@ -24,7 +24,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 FOLDER = Path(__file__).resolve().parent
 REPO = FOLDER.parents[1]
 START = (
-    "import sys; from app.main import run; from core.config import load_settings\n"
+    "import sys; from app.server.main import run; from core.config import load_settings\n"
     "sys.exit(run(load_settings(None, {'port': 0, 'seed': 7, 'read_whole_s': 5}), False))"
 )
 FLAGS = (

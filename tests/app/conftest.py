@@ -6,10 +6,10 @@ import pytest
 
 from app.api.key import ApiKey
 from app.api.routes import Api
-from app.handlers import Desk
-from app.history import History
-from app.library import Library
-from app.models import Models
+from app.desk.desk import Desk
+from app.models.catalogue import Models
+from app.store.history import History
+from app.store.library import Library
 from core.config import Settings
 from core.documents.document import Document, Section
 from core.hardware.gpus import imagined_hardware

@@ -1,5 +1,5 @@
-"""An engine by script, with the interface of app.runtime.Runtime: the same events, paced and repeatable, no
-model.
+"""An engine by script, with the interface of app.engine.client.Runtime: the same events, paced and
+repeatable, no model.
 """
 
 from __future__ import annotations

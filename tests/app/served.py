@@ -12,10 +12,10 @@ from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.routing import BaseRoute
 
-from app.guard import LocalGuard
-from app.instance import Address
-from app.keys import Keys
-from app.server import KEYED
+from app.host.instance import Address
+from app.host.secrets import Keys
+from app.server.guard import LocalGuard
+from app.server.server import KEYED
 from tests.app.fake_runtime import wait_until
 
 SECRET = "cookie" * 6

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.actions import dispatch, make_wish
+from app.desk.actions import dispatch, make_wish
 
 
 def send(desk, **data: str) -> None:

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from app.history import History
+from app.store.history import History
 from core import events
 from core.ask import Ask
 from tests.app.desks import done

@@ -11,7 +11,7 @@ import pytest
 from app.api.answering import MOST_WAITING
 from app.api.key import ApiKey
 from app.api.routes import Api
-from app.runtime import Runtime
+from app.engine.client import Runtime
 from core.ask import Ask
 from core.config import Settings
 from tests.app.api_client import post

@@ -13,7 +13,7 @@ import pytest
 from app.api.key import ApiKey
 from app.api.request import ApiError, model_names, wanted
 from app.api.routes import MOST_BYTES
-from app.library import BookEntry
+from app.store.library import BookEntry
 from tests.app.api_client import BOOK, ask, post
 from tests.app.served import SECRET
 

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from app.actions import dispatch, make_wish
-from app.asking import RETOLD_TOKENS, another_title, too_many
-from app.page import Page
-from app.turns import exchanges, retelling
+from app.desk.actions import dispatch, make_wish
+from app.desk.questions import RETOLD_TOKENS, another_title, too_many
+from app.store.turns import exchanges, retelling
+from app.web.page import Page
 from core.errors import UserError
 from tests.app.fake_runtime import ANSWER, wait_until
 

@@ -18,16 +18,16 @@ import pytest
 from mcp import ClientSession, MCPError
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
-from app.actions import dispatch
 from app.api.answering import Answers
-from app.assistant import program
-from app.assistant.books import OFF, Assistant
-from app.assistant.files import allowed, offered, ticked
-from app.assistant.jobs import FORGOTTEN_S, MOST_RUNNING, Jobs, Refused
-from app.assistant.marked import ABOUT, marked
-from app.assistant.program import TOOLS, App, Unreachable
-from app.assistant.routes import routes
-from app.instance import Instance
+from app.desk.actions import dispatch
+from app.host.instance import Instance
+from app.mcp import program
+from app.mcp.books import OFF, Assistant
+from app.mcp.jobs import FORGOTTEN_S, MOST_RUNNING, Jobs, Refused
+from app.mcp.program import TOOLS, App, Unreachable
+from app.mcp.quoting import ABOUT, marked
+from app.mcp.routes import routes
+from app.store.allowed_folders import allowed, offered, ticked
 from core.config import Settings
 from core.errors import UserError
 from tests.app.fake_runtime import ANSWER, SUMMARY, FakeRuntime, wait_until
@@ -199,10 +199,10 @@ def test_ten_minutes_of_reading_through_a_client_that_gives_up_after_sixty_secon
 def test_nothing_but_the_protocol_is_on_the_standard_output(home):
     """One line of a library there, and the client hangs up."""
     noisy = (
-        "import os, sys; from app.assistant import program\n"
+        "import os, sys; from app.mcp import program\n"
         "def call(self, tool, given): print('noise'); os.write(1, b'more noise\\n'); return {'tool': tool}\n"
         "program.App.call = call\n"
-        "from app.cli import main; sys.exit(main(['mcp']))"
+        "from app.cli.parser import main; sys.exit(main(['mcp']))"
     )
     hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
     call = {"name": "list_books", "arguments": {}}

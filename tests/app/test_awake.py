@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from app.awake import Helper, Vigil, WindowsState, at_work, inhibitor
+from app.host.keep_awake import Helper, Vigil, WindowsState, at_work, inhibitor
 from core.ask import Ask
 from tests.app.fake_runtime import wait_until
 
@@ -125,7 +125,7 @@ def test_a_killed_app_leaves_nothing_that_holds(tmp_path):
         'echo $$ > "$0.pid"\nwhile [ "${1#--}" != "$1" ]; do shift; done\nexec "$@"',
     )
     script = (
-        "import sys, time; from app.awake import inhibitor; "
+        "import sys, time; from app.host.keep_awake import inhibitor; "
         f"inhibitor('linux', lambda _n: {path!r}).hold(); print('held', flush=True); time.sleep(60)"
     )
     app = subprocess.Popen(
@@ -153,8 +153,8 @@ def test_the_desk_is_at_work_while_it_answers_and_not_before_or_after(opened):
 def test_reading_a_file_and_a_download_are_work_and_waiting_for_a_password_is_not(desk, tmp_path):
     from dataclasses import replace
 
-    from app.models import Fetching
-    from app.values import Opening
+    from app.desk.values import Opening
+    from app.models.catalogue import Fetching
 
     desk.intake.opening = Opening(tmp_path / "x", "x")
     assert at_work(desk)

@@ -11,11 +11,11 @@ import time
 
 import pytest
 
-from app.history import History
-from app.keys import Keys
-from app.page import Page
-from app.process import log_path
-from app.runtime import Runtime
+from app.engine.client import Runtime
+from app.engine.process import log_path
+from app.host.secrets import Keys
+from app.store.history import History
+from app.web.page import Page
 from core.ask import Ask
 from core.config import Settings
 from core.events import Delta, Failed, Finished, Prefill
@@ -79,7 +79,7 @@ def test_an_answer_goes_on_after_a_sleep(runtime):
 def test_a_slow_drive_costs_nothing_but_time(opened, monkeypatch):
     """A stick or a network folder takes seconds for a write."""
     desk, _engine = opened(pace=0.01, prefill_steps=2)
-    monkeypatch.setattr("app.job.SAVE_EVERY_S", 0.0)
+    monkeypatch.setattr("app.desk.answer_job.SAVE_EVERY_S", 0.0)
     write = History.update
 
     def slowly(*given, **more):
@@ -98,8 +98,8 @@ def test_a_slow_drive_costs_nothing_but_time(opened, monkeypatch):
 @POSIX
 def test_a_data_folder_that_vanishes_costs_no_answer_and_is_said(opened, tmp_path, book):
     """Its drive was pulled out: the answer is shown, and a click that needs the folder is told of."""
-    from app.actions import dispatch
-    from app.faults import guarded
+    from app.desk.actions import dispatch
+    from app.errors import guarded
 
     desk, _engine = opened(pace=0.005, prefill_steps=2)
     desk.ask("Who?", Ask())

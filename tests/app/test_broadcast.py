@@ -10,8 +10,8 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from app import broadcast
-from app.broadcast import Broadcast, difference
+from app.web import event_stream
+from app.web.event_stream import Broadcast, difference
 from tests.app.fake_runtime import wait_until
 
 
@@ -107,7 +107,7 @@ def test_many_changes_are_few_updates_and_the_newest_wins(made, source):
         made.changed()
         time.sleep(0.001)
     wait_until(lambda: reader.messages[-1] == {"panel": [0, "399"]})
-    assert len(reader.messages) <= 3 + (time.monotonic() - began) / broadcast.FRAME_S
+    assert len(reader.messages) <= 3 + (time.monotonic() - began) / event_stream.FRAME_S
 
 
 def test_a_slow_reader_skips_states_and_holds_up_nobody(made, source):
@@ -145,7 +145,7 @@ def test_a_stream_that_broke_begins_again_with_everything(made, source):
 
 
 def test_a_silent_stream_gives_signs_of_life(made, monkeypatch):
-    monkeypatch.setattr(broadcast, "KEEP_ALIVE_S", 0.05)
+    monkeypatch.setattr(event_stream, "KEEP_ALIVE_S", 0.05)
     reader = Reader(made.stream)
     wait_until(lambda: reader.comments >= 2)
 

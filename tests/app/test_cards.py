@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.cards import AGAIN_S, Cards
+from app.desk.book_cards import AGAIN_S, Cards
 from core.ask import Ask
 from core.errors import UserError
 from tests.app.fake_runtime import FakeRuntime, wait_until

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from app.actions import dispatch, make_wish
-from app.page import Page
+from app.desk.actions import dispatch, make_wish
+from app.web.page import Page
 from core.documents.document import Document, Section
 from tests.app.fake_runtime import wait_until
 

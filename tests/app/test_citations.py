@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from app.citations import Citations
-from app.views import answer_html
+from app.web.citations import Citations
+from app.web.regions import answer_html
 from core.documents.document import Document, Section
 from core.evidence.passages import sentences
 from core.evidence.support import Evidence

@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from app import cli
-from app.main import api_key
+from app.cli import parser
+from app.server.main import api_key
 
 REPO = Path(__file__).resolve().parent.parent.parent
 SCRIPT = REPO / "tests" / "scripted_worker.py"
@@ -46,8 +46,9 @@ KEYS = {
 }
 # a command line whose engine is the scripted one
 LAUNCH = (
-    f"import sys; import app.runtime as r; r.WORKER = (sys.executable, {str(SCRIPT)!r}); "
-    "r.Runtime.__init__.__kwdefaults__['worker'] = r.WORKER; from app import cli; sys.exit(cli.main())"
+    f"import sys; import app.engine.client as r; r.WORKER = (sys.executable, {str(SCRIPT)!r}); "
+    "r.Runtime.__init__.__kwdefaults__['worker'] = r.WORKER\n"
+    "from app.cli.parser import main\nsys.exit(main())"
 )
 
 
@@ -86,8 +87,8 @@ def test_light_commands_import_neither_torch_nor_gradio(arguments: list[str], bo
     """Seconds of start-up for a help text, and an environment half made must still say what is wrong."""
     arguments = [str(book) if argument == "BOOK" else argument for argument in arguments]
     code = (
-        "import sys; from app import cli\n"
-        f"try:\n    status = cli.main({arguments!r})\nexcept SystemExit as end:\n    status = end.code\n"
+        "import sys; from app.cli import parser\n"
+        f"try:\n    status = parser.main({arguments!r})\nexcept SystemExit as end:\n    status = end.code\n"
         "heavy = {'torch', 'gradio', 'transformers'} & set(sys.modules)\nassert not status, status\nassert "
         "not heavy, heavy"
     )
@@ -119,26 +120,26 @@ def test_light_commands_import_neither_torch_nor_gradio(arguments: list[str], bo
 )
 def test_wrong_usage_is_2(arguments: list[str], capsys: pytest.CaptureFixture[str]):
     with pytest.raises(SystemExit) as end:
-        cli.main(arguments)
+        parser.main(arguments)
     assert end.value.code == 2
     assert "Traceback" not in capsys.readouterr().err
 
 
 def test_users_mistake_is_1_without_traceback(capsys: pytest.CaptureFixture[str]):
-    assert cli.main(["extract", "no such book.epub"]) == 1
+    assert parser.main(["extract", "no such book.epub"]) == 1
     said = capsys.readouterr()
     assert "no such book.epub" in said.err and "Traceback" not in said.err and said.out == ""
 
 
 def test_extract_shows_what_is_read(book: Path, capsys: pytest.CaptureFixture[str]):
-    assert cli.main(["extract", str(book), "--json"]) == 0
+    assert parser.main(["extract", str(book), "--json"]) == 0
     facts = json.loads(capsys.readouterr().out)
     assert set(facts) == {"title", "author", "format", "words", "chapters", "warnings"}
     assert [set(chapter) for chapter in facts["chapters"]] == [{"title", "words"}] * 2
     assert facts["format"] == "markdown"
-    assert cli.main(["extract", str(book), "--text"]) == 0
+    assert parser.main(["extract", str(book), "--text"]) == 0
     assert "keeper of lamp 2" in capsys.readouterr().out
-    assert cli.main(["extract", str(book)]) == 0
+    assert parser.main(["extract", str(book)]) == 0
     assert "2 chapters" in capsys.readouterr().out
 
 
@@ -152,7 +153,7 @@ def test_extract_reads_pictures_when_asked(
     monkeypatch.setattr(
         core.documents, "read_safely", lambda path, **given: asked.append(given["ocr"]) or read(path)
     )
-    assert cli.main(["extract", str(book), *options]) == 0 and asked == [ocr]
+    assert parser.main(["extract", str(book), *options]) == 0 and asked == [ocr]
 
 
 def test_plan_for_an_imagined_machine(capsys: pytest.CaptureFixture[str]):
@@ -169,10 +170,10 @@ def test_plan_for_an_imagined_machine(capsys: pytest.CaptureFixture[str]):
         "--os",
         "linux",
     ]
-    assert cli.main([*arguments, "--json"]) == 0
+    assert parser.main([*arguments, "--json"]) == 0
     plan = json.loads(capsys.readouterr().out)
     assert (plan["device"], plan["context_tokens"]) == ("cuda", 32768)
-    assert cli.main(arguments) == 0
+    assert parser.main(arguments) == 0
     assert "VRAM" in capsys.readouterr().out
 
 
@@ -192,7 +193,7 @@ def test_the_formats_of_a_plan_are_asked_for_and_named(options, bits, exact_for,
     """One option away from 16 bits, and back: whoever plans must see which model answers are exact for."""
     machine = ["--gpu", "RTX 4090", "--ram", "64", "--os", "linux", "--json"]
     asked = ["plan", "--model", "Llama-3.1-8B-Instruct", "--context", "8192", *machine, *options]
-    assert cli.main(asked) == 0
+    assert parser.main(asked) == 0
     found = json.loads(capsys.readouterr().out)
     assert (found["weights_bits"], found["kv_bits"], found["exact_for"]) == (
         *bits,
@@ -201,10 +202,10 @@ def test_the_formats_of_a_plan_are_asked_for_and_named(options, bits, exact_for,
 
 
 def test_models_are_listed(capsys: pytest.CaptureFixture[str]):
-    assert cli.main(["models", "--json"]) == 0
+    assert parser.main(["models", "--json"]) == 0
     listed = json.loads(capsys.readouterr().out)
     assert {"SmolLM2-135M-Instruct", "Qwen3-8B"} <= {model["name"] for model in listed}
-    assert cli.main(["models", "download"]) == 1
+    assert parser.main(["models", "download"]) == 1
 
 
 PCS = [
@@ -228,7 +229,7 @@ FACTS += ["context_tokens", "tbt_ms", "read_100k_s"]
 @pytest.mark.parametrize("pc", PCS, ids=" ".join)
 def test_every_pc_has_one_model_to_have_and_says_what_the_others_need(pc, capsys):
     """As JSON for a program that buys or installs: these fields and no others."""
-    assert cli.main(["models", *pc, "--json"]) == 0
+    assert parser.main(["models", *pc, "--json"]) == 0
     listed = json.loads(capsys.readouterr().out)
     assert all(list(model) == FACTS for model in listed)
     (chosen,) = [model for model in listed if model["recommended"]]
@@ -244,14 +245,14 @@ def test_every_pc_has_one_model_to_have_and_says_what_the_others_need(pc, capsys
 def test_models_are_listed_for_another_pc(capsys: pytest.CaptureFixture[str]):
     """Before buying one: what fits, one that is recommended, and what the others would need."""
     pc = ["models", "--gpu", "RTX 4060", "--ram", "32", "--pcie", "12", "--os", "linux"]
-    assert cli.main([*pc, "--json"]) == 0
+    assert parser.main([*pc, "--json"]) == 0
     listed = {model["name"]: model for model in json.loads(capsys.readouterr().out)}
     (chosen,) = [model for model in listed.values() if model["recommended"]]
     assert chosen["file"].endswith(".gguf") and chosen["read_100k_s"] > 0
     assert "a card with" in listed["Qwen3-8B"]["would_fit_with"] and listed["Qwen3-8B"]["tbt_ms"] is None
     assert listed["Qwen3-8B-Q4_K_M"]["file"] == "Qwen3-8B-Q4_K_M.gguf"
     assert "does not run here yet" in listed["SmolLM3-3B"]["reason"]
-    assert cli.main(["models", "--gpu", "RX 7900 XTX", "--ram", "32"]) == 0
+    assert parser.main(["models", "--gpu", "RX 7900 XTX", "--ram", "32"]) == 0
     said = capsys.readouterr().out
     assert "RX 7900 XTX is not used" in said and said.count("recommended for this computer") == 1
     expected = re.findall(r"of context; expected: \d+ ms per token, first answer after .*, a 300-page", said)
@@ -259,9 +260,9 @@ def test_models_are_listed_for_another_pc(capsys: pytest.CaptureFixture[str]):
 
 
 def test_doctor_reports(capsys: pytest.CaptureFixture[str]):
-    assert cli.main(["doctor", "--json"]) == 0
+    assert parser.main(["doctor", "--json"]) == 0
     assert {"hardware", "would_run", "problems", "snapshots"} <= set(json.loads(capsys.readouterr().out))
-    assert cli.main(["doctor"]) == 0
+    assert parser.main(["doctor"]) == 0
     assert re.search(r"snapshots +0 [KM]B of 0 books, at most [0-9.]+ [GM]B, in ", capsys.readouterr().out)
 
 
@@ -269,13 +270,13 @@ def test_the_installed_command_names_itself(monkeypatch: pytest.MonkeyPatch, cap
     """Whoever started `triforce-chat` may have no launcher.py to type."""
     monkeypatch.setattr(sys, "argv", ["/usr/bin/triforce-chat", "doctor", "--help"])
     with pytest.raises(SystemExit):
-        cli.command()
+        parser.command()
     assert capsys.readouterr().out.startswith("usage: triforce-chat doctor")
 
 
 def test_a_new_key_for_other_programs_is_said_once(home: Path, capsys: pytest.CaptureFixture[str]):
     """The file tells nobody what it was."""
-    assert cli.main(["api-key"]) == 0
+    assert parser.main(["api-key"]) == 0
     key = capsys.readouterr().out.strip()
     assert len(key) > 40 and api_key().fits(key) and key not in (home / "api.key").read_text()
 
@@ -286,9 +287,9 @@ def test_snapshots_are_counted_and_cleared(home: Path, capsys: pytest.CaptureFix
         block = home / "snapshots" / "model" / book / "a-b.kv"
         block.parent.mkdir(parents=True)
         block.write_bytes(bytes(1_500_000))
-    assert cli.main(["snapshots"]) == 0
+    assert parser.main(["snapshots"]) == 0
     assert capsys.readouterr().out.startswith("3 MB of 2 books, at most ")
-    assert cli.main(["snapshots", "clear", "--json"]) == 0
+    assert parser.main(["snapshots", "clear", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["bytes"] == 0
     assert list((home / "snapshots").iterdir()) == []
 
@@ -382,7 +383,7 @@ def test_train_draft_asks_for_what_was_typed(
     # a CPU without products of 16 bits
     monkeypatch.setattr("core.planning.fitting.multiplies_16_bits", lambda hardware: False)
     assert (
-        cli.main(
+        parser.main(
             [
                 "train-draft",
                 "--out",
@@ -426,7 +427,7 @@ def test_train_draft_asks_for_what_was_typed(
     assert "holds no draft yet" in capsys.readouterr().out
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "model.safetensors").touch()
-    assert cli.main(["train-draft", "--out", str(tmp_path / "out"), "--data", str(tmp_path)]) == 0
+    assert parser.main(["train-draft", "--out", str(tmp_path / "out"), "--data", str(tmp_path)]) == 0
     assert "draft_model" in capsys.readouterr().out
     assert asked["start"] is None
 
@@ -435,5 +436,5 @@ def test_the_launcher_names_every_command():
     """Whoever reads the file first looks there for what the program can do."""
     import launcher
 
-    commands = cli.build_parser()._subparsers._group_actions[0].choices
+    commands = parser.build_parser()._subparsers._group_actions[0].choices
     assert [name for name in commands if not re.search(rf"\b{name}\b", launcher.__doc__)] == []

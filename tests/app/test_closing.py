@@ -8,11 +8,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from app.broadcast import Broadcast
-from app.closing import LastTab
-from app.keys import Keys
-from app.preferences import Preferences
-from app.server import Server
+from app.host.secrets import Keys
+from app.server.last_tab import LastTab
+from app.server.server import Server
+from app.store.preferences import Preferences
+from app.web.event_stream import Broadcast
 from core.ask import Ask
 from core.config import Settings
 from tests.app.fake_runtime import wait_until
@@ -55,7 +55,7 @@ def test_the_app_ends_with_its_last_tab_where_that_is_wanted_and_not_before_its_
 def test_a_page_that_says_goodbye_is_waited_for_and_nobody_else(server, monkeypatch, by_the_person):
     """Ended by a signal or by another program, the app is gone at once."""
     waits: list[float] = []
-    monkeypatch.setattr("app.server.time", SimpleNamespace(sleep=waits.append))
+    monkeypatch.setattr("app.server.server.time", SimpleNamespace(sleep=waits.append))
     server._blocks = SimpleNamespace(close=lambda verbose: None)
     server.quit = by_the_person
     server.stop()

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from app.actions import dispatch, make_wish
-from app.comparing import comparable
-from app.page import Page
+from app.desk.actions import dispatch, make_wish
+from app.desk.comparison import comparable
+from app.web.page import Page
 from core.ask import Ask, Params
 from core.errors import UserError
 from tests.app.fake_runtime import ANSWER, wait_until

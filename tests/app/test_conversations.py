@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from app import removal as module
-from app.actions import dispatch
-from app.history import History
-from app.page import Page
+from app.desk import trash as module
+from app.desk.actions import dispatch
+from app.store.history import History
+from app.web.page import Page
 from core.ask import Ask
 from tests.app.fake_runtime import ANSWER, wait_until
 

@@ -10,11 +10,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from app import cli, copies, own_files
-from app.actions import dispatch
-from app.model_views import fetching_html, model_files_html, models_html
-from app.models import Models
-from app.own_files import Choosing
+from app.cli import parser
+from app.desk.actions import dispatch
+from app.models import copies, local_files
+from app.models.catalogue import Models
+from app.models.local_files import Choosing
+from app.web.models import fetching_html, model_files_html, models_html
 from core.config import Settings
 from core.errors import UserError
 from core.hardware.gpus import imagined_hardware
@@ -60,17 +61,17 @@ def test_a_named_folder_is_remembered_searched_below_and_forgotten(desk, file):
     wait_until(lambda: desk.used.choosing.found is not None)
     html = model_files_html(desk.used.choosing)
     assert f'data-act="use-file" data-file="{file}"' in html and "Search again" in html
-    assert own_files.named_folders() == [Path(folder)]
+    assert local_files.named_folders() == [Path(folder)]
     dispatch(desk, {"act": "look-into", "file": ""})
     assert f'data-act="forget-folder" data-file="{folder}"' in model_files_html(desk.used.choosing)
     dispatch(desk, {"act": "forget-folder", "file": folder})
-    assert own_files.named_folders() == [] and "forget-folder" not in model_files_html(desk.used.choosing)
+    assert local_files.named_folders() == [] and "forget-folder" not in model_files_html(desk.used.choosing)
     assert file.exists()
 
 
 def test_named_folders_are_searched_with_other_programs(desk, file, tmp_path, monkeypatch):
     monkeypatch.setattr(Path, "home", lambda: tmp_path / "nobody")
-    own_files.name_folder(file.parents[1])
+    local_files.name_folder(file.parents[1])
     dispatch(desk, {"act": "look-elsewhere"})
     wait_until(lambda: desk.used.choosing.found is not None)
     assert str(file) in {str(one.path) for one in desk.used.choosing.found}
@@ -96,10 +97,10 @@ def test_a_search_is_bounded_in_depth_and_time(tmp_path, monkeypatch):
 def test_on_windows_every_drive_can_be_reached(monkeypatch):
     """Each has a root of its own: from one root the others are shown."""
     drives = [SimpleNamespace(mountpoint="C:\\"), SimpleNamespace(mountpoint="D:\\")]
-    monkeypatch.setattr(own_files.psutil, "disk_partitions", lambda: drives)
-    assert ("D:\\", "D:\\") not in own_files.look_into(Path("/")).folders
-    monkeypatch.setattr(own_files.sys, "platform", "win32")
-    assert ("D:\\", "D:\\") in own_files.look_into(Path("/")).folders
+    monkeypatch.setattr(local_files.psutil, "disk_partitions", lambda: drives)
+    assert ("D:\\", "D:\\") not in local_files.look_into(Path("/")).folders
+    monkeypatch.setattr(local_files.sys, "platform", "win32")
+    assert ("D:\\", "D:\\") in local_files.look_into(Path("/")).folders
 
 
 def test_what_was_found_wrong_is_said_in_the_pages_language():
@@ -137,7 +138,7 @@ def test_a_copy_is_a_model_that_can_be_used_and_deleted(desk, file, home):
     assert found.disk_bytes > file.stat().st_size
     desk.engine.use(EMBEDDED)
     dispatch(desk, {"act": "delete-model", "name": "mine-Q8_0"})
-    assert not copy.exists() and own_files.own_files() == [] and "given back" in desk.notice.text
+    assert not copy.exists() and local_files.own_files() == [] and "given back" in desk.notice.text
 
 
 @pytest.mark.parametrize("fault", ["cut", "no GGUF", "damaged", "stopped", "full", "there"])
@@ -241,8 +242,8 @@ def test_what_prevents_a_move_is_said(desk, downloaded, tmp_path):
 
 
 def test_the_command_line_moves_a_model(desk, downloaded, tmp_path, capsys):
-    assert cli.main(["models", "move", SMALL.name, "--to", str(tmp_path)]) == 0
+    assert parser.main(["models", "move", SMALL.name, "--to", str(tmp_path)]) == 0
     assert capsys.readouterr().out.strip() == str(tmp_path / SMALL.name)
     assert json.loads((downloaded / "moved.json").read_text())["to"] == str(tmp_path / SMALL.name)
-    assert cli.main(["models", "move", SMALL.name]) == 1
+    assert parser.main(["models", "move", SMALL.name]) == 1
     assert "--to" in capsys.readouterr().err

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from app.database import STEPS
-from app.history import History
+from app.store.database import STEPS
+from app.store.history import History
 from core.errors import UserError
 
 BEFORE_VERSIONS = """

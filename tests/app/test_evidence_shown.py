@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from app.citations import Citations
-from app.live import LiveText
-from app.page import Page
+from app.web.citations import Citations
+from app.web.page import Page
+from app.web.streaming_text import LiveText
 from core.documents.document import Document, Section
 from core.events import Looked, Piece
 

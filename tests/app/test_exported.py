@@ -7,8 +7,8 @@ import re
 
 import pytest
 
-from app import exported
-from app.actions import dispatch
+from app.desk.actions import dispatch
+from app.render import export
 from core.ask import MOST_INSTRUCTIONS, Ask
 from core.errors import UserError
 from tests.app.fake_runtime import ANSWER, wait_until
@@ -138,13 +138,13 @@ def test_what_the_engine_would_believe_is_not_taken(talk, tmp_path):
         "turns/1/extra/stats": {"new_tokens": "many"},
         "turns/0/extra/fit": "nonsense",
         "turns/0/extra/surprise": 1,
-        "turns/0/text": "x" * (exported.MOST_CHARS + 5),
+        "turns/0/text": "x" * (export.MOST_CHARS + 5),
     }
     bring(talk, tmp_path, altered(talk.talks.export("json")[1], harm))
     question, answer = talk.turns[:2]
     assert set(answer.extra) <= {"sources", "notes", "reason", "until", "error"}
     assert question.extra["fit"] == "auto" and "surprise" not in question.extra
-    assert len(question.text) == exported.MOST_CHARS
+    assert len(question.text) == export.MOST_CHARS
 
 
 def test_a_conversation_about_another_book_says_which(talk, tmp_path):

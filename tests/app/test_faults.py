@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 from starlette.requests import Request
 
-from app import library as library_module
-from app.faults import guarded, in_words
-from app.keys import Keys
-from app.page import Page
-from app.server import Server
+from app.errors import guarded, in_words
+from app.host.secrets import Keys
+from app.server.server import Server
+from app.store import library as library_module
+from app.web.page import Page
 from core.ask import Ask
 from core.config import Settings
 from core.documents.document import Section

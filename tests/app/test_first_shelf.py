@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from app.handlers import Desk
-from app.main import make_desk
-from app.models import Models
-from app.page import Page
+from app.desk.desk import Desk
+from app.models.catalogue import Models
+from app.server.main import make_desk
+from app.web.page import Page
 from core.ask import Ask
 from core.config import Settings
 from core.documents import read_document

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from app import gradio_inside
+from app.server import gradio_internals
 
 pytestmark = pytest.mark.wide
 
@@ -45,7 +45,8 @@ def test_no_stub_file_is_made_and_the_rest_is_gradio():
     """If Gradio stops or renames it, the first line fails and without_stub_files can go."""
     plain = imported("import gradio")
     lean = imported(
-        "from app.gradio_inside import without_stub_files\nwith without_stub_files():\n    import gradio"
+        "from app.server.gradio_internals import without_stub_files\n"
+        "with without_stub_files():\n    import gradio"
     )
     assert plain[0] > 100
     assert lean == [0, *plain[1:]]
@@ -53,7 +54,7 @@ def test_no_stub_file_is_made_and_the_rest_is_gradio():
 
 def test_the_gradio_that_is_installed_is_the_one_this_was_written_for():
     """What it says here is what to look at in the new Gradio; the app runs meanwhile, only slower."""
-    assert gradio_inside.broken() == []
+    assert gradio_internals.broken() == []
 
 
 def test_a_gradio_without_these_parts_is_named_and_used_as_it_is(monkeypatch):
@@ -64,12 +65,12 @@ def test_a_gradio_without_these_parts_is_named_and_used_as_it_is(monkeypatch):
     class Bare:
         def launch(self) -> None: ...
 
-    monkeypatch.delattr(component_meta, gradio_inside.WRITER)
+    monkeypatch.delattr(component_meta, gradio_internals.WRITER)
     monkeypatch.setattr(gradio, "Blocks", Bare)
     monkeypatch.setattr(http_server, "Server", object)
     monkeypatch.setattr(queueing, "Queue", object)
-    wrong = gradio_inside.broken()
+    wrong = gradio_internals.broken()
     assert len(wrong) == 4 and all(line.startswith(f"Gradio {gradio.__version__}: ") for line in wrong)
-    assert gradio_inside.launch_options() == {}
-    gradio_inside.calm_server()
-    gradio_inside.end_queue(Bare())
+    assert gradio_internals.launch_options() == {}
+    gradio_internals.calm_server()
+    gradio_internals.end_queue(Bare())

@@ -10,8 +10,8 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
-from app.guard import LocalGuard, scrub_environment
-from app.keys import Keys
+from app.host.secrets import Keys
+from app.server.guard import LocalGuard, scrub_environment
 
 PORT = 7861
 KEYS = Keys("secret", "triforce-0123456789abcdef.localhost")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from app.exported import as_markdown
-from app.history import History
+from app.render.export import as_markdown
+from app.store.history import History
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from app.instance import Address, Instance, free_port
+from app.host.instance import Address, Instance, free_port
 
 
 def test_a_second_start_finds_the_first_and_the_lock_ends_with_it(tmp_path):
@@ -36,7 +36,7 @@ def test_the_address_file_is_private(tmp_path):
 
 def test_a_killed_app_leaves_no_lock_and_no_address(tmp_path):
     code = (
-        "import sys, os, signal; from pathlib import Path; from app.instance import Address, Instance\n"
+        "import sys, os, signal; from pathlib import Path; from app.host.instance import Address, Instance\n"
         "one = Instance(Path(sys.argv[1])); assert one.acquire(); one.announce(Address(1, 'x', "
         "os.getpid()))\n"
         "print('up', flush=True); os.kill(os.getpid(), getattr(signal, 'SIGKILL', signal.SIGTERM))"

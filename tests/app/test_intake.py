@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from app.page import Page
-from app.views import offer_html
+from app.web.page import Page
+from app.web.regions import offer_html
 from core.ask import Ask
 from core.documents.document import READER_VERSION, Section
 from core.errors import DocumentError, PasswordNeeded, ScannedPages, UserError

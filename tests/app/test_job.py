@@ -8,8 +8,8 @@ from dataclasses import asdict
 
 import pytest
 
-from app.history import History
-from app.job import Job, Snapshot
+from app.desk.answer_job import Job, Snapshot
+from app.store.history import History
 from core.events import Delta, Failed, Finished, Looked, Piece, Prefill, Reading, Stand, Standing, Stats
 from core.stats import combined
 from core.wire import unpack_looked

@@ -11,8 +11,17 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
-from app.guard import LocalGuard
-from app.keys import CODE_S, MOST_CODES, NAME, Keys, forget_keys, kept_keys, make_private, write_private
+from app.host.secrets import (
+    CODE_S,
+    MOST_CODES,
+    NAME,
+    Keys,
+    forget_keys,
+    kept_keys,
+    make_private,
+    write_private,
+)
+from app.server.guard import LocalGuard
 
 OWN = pytest.mark.skipif(os.name == "nt", reason="Windows keeps a profile's files private by its own rules")
 

@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from app.languages import Rendered, wished
-from app.page import Page
-from app.preferences import Preferences
+from app.server.languages import Rendered, wished
+from app.store.preferences import Preferences
+from app.web.page import Page
 from core.config import Settings
 from core.text.words import language
 

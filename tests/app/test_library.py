@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.library import Library
+from app.store.library import Library
 from core.documents.document import Document, Section
 
 

@@ -6,10 +6,10 @@ import sqlite3
 
 import pytest
 
-from app.actions import dispatch, make_wish
-from app.history import History
-from app.page import Page
-from app.views import stage_html
+from app.desk.actions import dispatch, make_wish
+from app.store.history import History
+from app.web.page import Page
+from app.web.regions import stage_html
 from core.ask import Ask
 from core.documents.document import Document, Section
 from core.errors import UserError

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from app import live
-from app.live import LiveText, StandingText
-from app.pacing import cut
-from app.views import answer_html
+from app.desk.pacing import cut
+from app.web import streaming_text
+from app.web.regions import answer_html
+from app.web.streaming_text import LiveText, StandingText
 from core.events import Piece
 
 TEXT = """# The keeper
@@ -71,7 +71,9 @@ def test_what_stands_is_rendered_once(monkeypatch):
     """An answer of two thousand words was rendered whole, seventeen times a second."""
     rendered: list[int] = []
     monkeypatch.setattr(
-        live, "answer_html", lambda given, signs: rendered.append(len(given)) or answer_html(given, signs)
+        streaming_text,
+        "answer_html",
+        lambda given, signs: rendered.append(len(given)) or answer_html(given, signs),
     )
     growing, pieces = LiveText(), pieces_of("A paragraph of forty letters stands here.\n\n" * 50, 4)
     first = growing.blocks(pieces[:400], ALL)
@@ -97,7 +99,7 @@ def test_of_a_summary_told_in_place_only_the_paragraph_that_changes_is_drawn_ane
         drawn.append(given)
         return answer_html(*given)
 
-    monkeypatch.setattr("app.live.answer_html", counted)
+    monkeypatch.setattr("app.web.streaming_text.answer_html", counted)
     standing = StandingText()
     before, after = Piece("First here.\n\nSecond there. ", ""), Piece("\n\nThird stays.", "")
     standing.blocks((before, after), (), (27, 27))

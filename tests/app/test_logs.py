@@ -10,8 +10,8 @@ import threading
 
 import pytest
 
-from app import logs
-from app.runtime import Runtime
+from app.engine.client import Runtime
+from app.host import logs
 from core.ask import Ask
 from core.config import Settings
 from core.errors import UserError

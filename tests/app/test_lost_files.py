@@ -13,8 +13,8 @@ import psutil
 import pytest
 import torch
 
-from app.process import why_ended
-from app.runtime import Runtime
+from app.engine.client import Runtime
+from app.engine.process import why_ended
 from core.ask import Ask
 from core.config import Settings
 from core.errors import UserError

@@ -7,9 +7,9 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.markup import LEVELS, Citation, blocks
-from app.turns import Turn
-from app.views import answer_html, turn_html
+from app.render.markdown import LEVELS, Citation, blocks
+from app.store.turns import Turn
+from app.web.regions import answer_html, turn_html
 
 TAG = re.compile(
     r"</?(?:blockquote|div|p|ul|ol|li|h4|br|strong|em|sup|span|a|button|svg|path)"

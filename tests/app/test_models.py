@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from app import cli
-from app import models as shelf
-from app.fetching import Fetching, Pace
-from app.model_views import fetching_html, model_files_html, model_offer_html, models_html
-from app.models import Models, remember, remembered, survey
-from app.own_files import keep, look_into, own_files
+from app.cli import parser
+from app.models import catalogue as shelf
+from app.models.catalogue import Models, remember, remembered, survey
+from app.models.local_files import keep, look_into, own_files
+from app.models.progress import Fetching, Pace
+from app.web.models import fetching_html, model_files_html, model_offer_html, models_html
 from core.ask import Ask
 from core.config import Settings
 from core.hardware.gpus import imagined_hardware
@@ -247,8 +247,8 @@ def test_the_list_says_what_a_choice_means(home):
 def test_the_window_process_is_not_what_downloads():
     """Converting needs torch, which would cost the app hundreds of megabytes."""
     code = (
-        "import app.models, app.views, sys; assert 'torch' not in sys.modules and 'huggingface_hub' "
-        "not in sys.modules"
+        "import app.models.catalogue, app.web.regions, sys\n"
+        "assert 'torch' not in sys.modules and 'huggingface_hub' not in sys.modules"
     )
     assert subprocess.run([sys.executable, "-c", code], cwd=shelf.ROOT, env={**os.environ}).returncode == 0
 
@@ -327,10 +327,10 @@ def test_what_other_programs_keep_is_shown_after_a_yes(desk, own, monkeypatch):
 
 
 def test_a_file_is_handed_to_the_next_start_where_no_app_runs(home, own, capsys):
-    assert cli.main(["use", str(own)]) == 0
+    assert parser.main(["use", str(own)]) == 0
     assert "will start with mine-Q8_0" in capsys.readouterr().out
     assert remembered(Settings()).model == str(own) and own_files() == [own]
-    assert cli.main(["use", str(own.parent / "no.gguf")]) == 1
+    assert parser.main(["use", str(own.parent / "no.gguf")]) == 1
     assert "no GGUF file" in capsys.readouterr().err
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from app import moving
-from app.history import History
-from app.page import Page
+from app.store import relocation
+from app.store.history import History
+from app.web.page import Page
 from core import paths
 from core.errors import UserError
 from tests.app.fake_runtime import wait_until
@@ -39,7 +39,7 @@ def old(tmp_path, monkeypatch) -> Path:
     (root / "run" / "secret.json").write_text("s")
     (root / "tmp").mkdir()
     (root / "tmp" / "upload.pdf").write_text("x")
-    history = History(root / moving.DATABASE)
+    history = History(root / relocation.DATABASE)
     history.add(history.create("a").id, "user", "Who keeps the light?")
     history.close()
     return root
@@ -53,15 +53,17 @@ def contents(root: Path) -> dict[str, bytes]:
     }
 
 
-def copied(move: moving.Move, should_stop=lambda: False) -> bool:
+def copied(move: relocation.Move, should_stop=lambda: False) -> bool:
     def database(path: Path) -> None:
-        shutil.copyfile(move.old / moving.DATABASE, path)
+        shutil.copyfile(move.old / relocation.DATABASE, path)
 
-    return moving.copied(move, copy_database=database, progress=lambda _done: None, should_stop=should_stop)
+    return relocation.copied(
+        move, copy_database=database, progress=lambda _done: None, should_stop=should_stop
+    )
 
 
 def asked(root: Path) -> list[str]:
-    db = sqlite3.connect(root / moving.DATABASE)
+    db = sqlite3.connect(root / relocation.DATABASE)
     try:
         return [text for (text,) in db.execute("SELECT text FROM turns")]
     finally:
@@ -70,37 +72,37 @@ def asked(root: Path) -> list[str]:
 
 def test_everything_arrives_and_nothing_is_left(old, tmp_path):
     before, new = contents(old), tmp_path / "drive" / "TriForce"
-    move = moving.prepared(str(new))
+    move = relocation.prepared(str(new))
     assert copied(move) and paths.data_dir() == old, "until the switch the old one is in use"
-    moving.switch(move)
+    relocation.switch(move)
     assert paths.data_dir() == new
-    moving.finish()
+    relocation.finish()
     got = contents(new)
-    lost = {name for name in before if name not in got and not name.startswith((moving.DATABASE, "tmp/"))}
+    lost = {name for name in before if name not in got and not name.startswith((relocation.DATABASE, "tmp/"))}
     assert lost == {"run/app.lock"}
-    assert all(got[name] == before[name] for name in got if not name.startswith(moving.DATABASE))
+    assert all(got[name] == before[name] for name in got if not name.startswith(relocation.DATABASE))
     assert asked(new) == ["Who keeps the light?"] and (new / "models" / "link").is_symlink()
     assert [path.name for path in old.iterdir()] == ["moved.json"]
     assert paths.data_dir() == new
 
 
 def test_and_back_again_leaves_no_pointer(old, tmp_path):
-    first = moving.prepared(str(tmp_path / "drive"))
+    first = relocation.prepared(str(tmp_path / "drive"))
     assert copied(first)
-    moving.switch(first)
-    moving.finish()
-    back = moving.prepared(str(old))
+    relocation.switch(first)
+    relocation.finish()
+    back = relocation.prepared(str(old))
     assert copied(back)
-    moving.switch(back)
+    relocation.switch(back)
     assert paths.data_dir() == old
-    moving.finish()
+    relocation.finish()
     assert not paths.pointer().exists() and not (tmp_path / "drive").exists()
     assert asked(paths.data_dir()) == ["Who keeps the light?"]
 
 
 def test_a_move_that_is_stopped_leaves_the_old_folder_and_an_empty_new_one(old, tmp_path):
     before = contents(old)
-    move = moving.prepared(str(tmp_path / "drive"))
+    move = relocation.prepared(str(tmp_path / "drive"))
     assert not copied(move, should_stop=lambda: True)
     assert contents(old) == before and list(move.new.iterdir()) == [] and paths.data_dir() == old
 
@@ -108,8 +110,8 @@ def test_a_move_that_is_stopped_leaves_the_old_folder_and_an_empty_new_one(old, 
 @pytest.mark.parametrize("after", range(5))
 def test_a_disk_that_is_full_on_the_way_leaves_the_old_folder(old, tmp_path, monkeypatch, after):
     before, seen = contents(old), []
-    move = moving.prepared(str(tmp_path / "drive"))
-    whole = moving._copy
+    move = relocation.prepared(str(tmp_path / "drive"))
+    whole = relocation._copy
 
     def until_full(path, target):
         seen.append(path)
@@ -117,7 +119,7 @@ def test_a_disk_that_is_full_on_the_way_leaves_the_old_folder(old, tmp_path, mon
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         yield from whole(path, target)
 
-    monkeypatch.setattr(moving, "_copy", until_full)
+    monkeypatch.setattr(relocation, "_copy", until_full)
     with pytest.raises(OSError):
         copied(move)
     assert contents(old) == before and list(move.new.iterdir()) == [] and paths.data_dir() == old
@@ -125,53 +127,53 @@ def test_a_disk_that_is_full_on_the_way_leaves_the_old_folder(old, tmp_path, mon
 
 def test_a_file_that_was_written_wrongly_ends_the_move(old, tmp_path, monkeypatch):
     """A drive that loses bits must not become the only place of anything."""
-    move = moving.prepared(str(tmp_path / "drive"))
+    move = relocation.prepared(str(tmp_path / "drive"))
 
     def flip(_source, target):
         path = Path(target)
         if path.name == "weights.bin":
             path.write_bytes(b"v" + path.read_bytes()[1:])
 
-    monkeypatch.setattr(moving.shutil, "copystat", flip)
+    monkeypatch.setattr(relocation.shutil, "copystat", flip)
     with pytest.raises(OSError, match="not what was read"):
         copied(move)
     assert list(move.new.iterdir()) == [] and paths.data_dir() == old
 
 
 def test_an_app_that_is_killed_on_the_way_goes_on_in_the_old_folder_and_may_try_again(old, tmp_path):
-    move = moving.prepared(str(tmp_path / "drive"))
-    (move.new / moving.MARK).touch()
+    move = relocation.prepared(str(tmp_path / "drive"))
+    (move.new / relocation.MARK).touch()
     (move.new / "books").mkdir()
     (move.new / "books" / "half").write_text("half")
     assert paths.data_dir() == old
-    again = moving.prepared(str(move.new))
+    again = relocation.prepared(str(move.new))
     assert copied(again) and not (again.new / "books" / "half").exists()
 
 
 def test_an_old_folder_that_cannot_be_removed_yet_is_removed_later(old, tmp_path, monkeypatch, caplog):
-    move = moving.prepared(str(tmp_path / "drive"))
+    move = relocation.prepared(str(tmp_path / "drive"))
     assert copied(move)
-    moving.switch(move)
+    relocation.switch(move)
     rmtree = shutil.rmtree
 
     def held(path, *more, **options):
         raise PermissionError(errno.EACCES, "held by another program", str(path))
 
-    monkeypatch.setattr(moving.shutil, "rmtree", held)
-    moving.finish()
+    monkeypatch.setattr(relocation.shutil, "rmtree", held)
+    relocation.finish()
     assert (old / "books").exists() and "tries again" in caplog.text and paths.data_dir() == move.new
-    monkeypatch.setattr(moving.shutil, "rmtree", rmtree)
-    moving.finish()
+    monkeypatch.setattr(relocation.shutil, "rmtree", rmtree)
+    relocation.finish()
     assert [path.name for path in old.iterdir()] == ["moved.json"]
 
 
 def test_an_old_folder_that_is_in_use_again_is_not_removed(old, tmp_path, monkeypatch):
-    move = moving.prepared(str(tmp_path / "drive"))
+    move = relocation.prepared(str(tmp_path / "drive"))
     assert copied(move)
-    moving.switch(move)
+    relocation.switch(move)
     before = contents(old)
     monkeypatch.setenv("TRIFORCE_HOME", str(old))
-    moving.finish()
+    relocation.finish()
     assert contents(old) == before
 
 
@@ -193,37 +195,37 @@ def test_places_that_will_not_do_are_refused_in_words(old, tmp_path, place, word
     (tmp_path / "file").touch()
     names = {"old": old, "parent": old.parent, "full": tmp_path / "full", "file": tmp_path / "file"}
     with pytest.raises(UserError, match=words):
-        moving.prepared(place.format(**names))
+        relocation.prepared(place.format(**names))
     assert (tmp_path / "full" / "thesis.odt").exists()
 
 
 def test_a_drive_without_room_is_refused_before_anything_is_copied(old, tmp_path, monkeypatch):
     usage = shutil.disk_usage(tmp_path)
-    monkeypatch.setattr(moving.shutil, "disk_usage", lambda _path: usage._replace(free=1000))
+    monkeypatch.setattr(relocation.shutil, "disk_usage", lambda _path: usage._replace(free=1000))
     with pytest.raises(UserError, match="Make room"):
-        moving.prepared(str(tmp_path / "drive"))
+        relocation.prepared(str(tmp_path / "drive"))
 
 
 def test_a_folder_that_is_fixed_elsewhere_is_not_moved(old, tmp_path, monkeypatch):
     monkeypatch.setenv("TRIFORCE_HOME", str(old))
     with pytest.raises(UserError, match="is fixed by"):
-        moving.prepared(str(tmp_path / "drive"))
+        relocation.prepared(str(tmp_path / "drive"))
 
 
 @POSIX
 def test_a_place_that_others_can_read_is_said(old, tmp_path, monkeypatch):
-    assert not moving.prepared(str(tmp_path / "own")).open_to_others
+    assert not relocation.prepared(str(tmp_path / "own")).open_to_others
     monkeypatch.setattr(Path, "chmod", lambda *_args: None)  # as on a drive without rights
     (tmp_path / "stick").mkdir()
     os.chmod(tmp_path / "stick", 0o777)
-    assert moving.prepared(str(tmp_path / "stick")).open_to_others
+    assert relocation.prepared(str(tmp_path / "stick")).open_to_others
 
 
 def test_a_drive_that_is_not_there_is_said_and_no_empty_folder_takes_its_place(old, tmp_path):
     """The shelf would look as if everything were lost."""
-    move = moving.prepared(str(tmp_path / "drive"))
+    move = relocation.prepared(str(tmp_path / "drive"))
     assert copied(move)
-    moving.switch(move)
+    relocation.switch(move)
     move.new.rename(tmp_path / "away")
     with pytest.raises(UserError, match="Connect the drive"):
         paths.data_dir()
@@ -240,7 +242,7 @@ def test_a_drive_that_is_not_there_is_said_and_no_empty_folder_takes_its_place(o
 def test_the_page_asks_first_then_moves_and_lets_nothing_else_happen_meanwhile(
     old, tmp_path, desk, monkeypatch
 ):
-    from app.actions import dispatch
+    from app.desk.actions import dispatch
 
     began: list[bool] = []
     desk.storage.moved = lambda: began.append(True)
@@ -251,7 +253,7 @@ def test_the_page_asks_first_then_moves_and_lets_nothing_else_happen_meanwhile(
     dispatch(desk, {"act": "decline-move"})
     assert page.render()["moving"] == ("",)
     dispatch(desk, {"act": "move-data", "text": str(tmp_path / "drive")})
-    whole, refused = moving._copy, []
+    whole, refused = relocation._copy, []
 
     def slowly(path, target):
         if not refused:
@@ -260,7 +262,7 @@ def test_the_page_asks_first_then_moves_and_lets_nothing_else_happen_meanwhile(
             refused.append(desk.notice.text)
         yield from whole(path, target)
 
-    monkeypatch.setattr(moving, "_copy", slowly)
+    monkeypatch.setattr(relocation, "_copy", slowly)
     dispatch(desk, {"act": "begin-move"})
     wait_until(lambda: began)
     assert "is being moved" in refused[0] and paths.data_dir() == (tmp_path / "drive").resolve()
@@ -270,7 +272,7 @@ def test_a_move_that_fails_says_so_and_the_engine_runs_again(old, tmp_path, desk
     def fail(*_args, **_options):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(moving, "_copy", fail)
+    monkeypatch.setattr(relocation, "_copy", fail)
     desk.storage.propose(str(tmp_path / "drive"))
     desk.storage.begin()
     wait_until(lambda: desk.storage.moving is None and engine.state == "ready")

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from app import ocr_install
-from app.actions import dispatch
-from app.views import offer_html
+from app.desk import ocr_install
+from app.desk.actions import dispatch
+from app.web.regions import offer_html
 from core.errors import ScannedPages, UserError
 from tests.app.fake_runtime import wait_until
 

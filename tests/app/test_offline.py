@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from app import cli
-from app.model_views import models_html
-from app.models import ROOT, Models
-from app.runtime import Runtime
+from app.cli import parser
+from app.engine.client import Runtime
+from app.models.catalogue import ROOT, Models
+from app.web.models import models_html
 from core.ask import Ask
 from core.config import Settings
 from core.errors import UserError
@@ -119,7 +119,7 @@ def test_the_app_starts(home_with_model, asked, more):
 
 
 def test_offline_fetches_nothing_and_says_so_at_once(home, asked, offline, capsys):
-    assert cli.main(["models", "download", "Qwen3-0.6B-Q8_0", "--offline"]) == 1
+    assert parser.main(["models", "download", "Qwen3-0.6B-Q8_0", "--offline"]) == 1
     assert "offline is set: nothing is fetched" in capsys.readouterr().err
     assert os.environ["HF_HUB_OFFLINE"] == "1"
 
@@ -152,8 +152,8 @@ def test_the_launcher_takes_it_with_and_without_a_command(home, offline, monkeyp
         return 0
 
     for name in ("app", "serve"):
-        monkeypatch.setattr(f"app.commands.{name}", ran)
-    assert cli.main(words) == 0
+        monkeypatch.setattr(f"app.cli.commands.{name}", ran)
+    assert parser.main(words) == 0
     assert seen == [True] and os.environ["HF_HUB_OFFLINE"] == "1"
 
 

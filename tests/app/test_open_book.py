@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from app.actions import dispatch
-from app.notebook import Bookmark, Notebook
-from app.page import Page
-from app.reader import SHOWN_HITS
+from app.desk.actions import dispatch
+from app.store.notebook import Bookmark, Notebook
+from app.web.page import Page
+from app.web.reader import SHOWN_HITS
 from core.documents.document import Document, Section
 
 PARAGRAPHS = (

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from app.cli import _with_command
-from app.instance import Instance
+from app.cli.parser import _with_command
+from app.host.instance import Instance
 from core.ask import Ask
 from tests.app.fake_runtime import wait_until
 
@@ -75,10 +75,10 @@ def test_while_an_answer_is_written_the_file_comes_on_the_shelf(opened, tmp_path
 def start(home: Path, cwd: Path, *files: str) -> subprocess.Popen:
     """The app as the launcher starts it, with an engine by script and without a browser."""
     code = (
-        "import sys; from app import runtime, window\n"
-        f"runtime.Runtime.__init__.__kwdefaults__['worker'] = (sys.executable, {str(SCRIPT)!r})\n"
+        "import sys; from app.engine import client\nfrom app.host import window\n"
+        f"client.Runtime.__init__.__kwdefaults__['worker'] = (sys.executable, {str(SCRIPT)!r})\n"
         "window.webbrowser.open = lambda url: None\n"
-        "from app.cli import main; sys.exit(main(sys.argv[1:]))"
+        "from app.cli.parser import main; sys.exit(main(sys.argv[1:]))"
     )
     environ = {**os.environ, "PYTHONPATH": str(ROOT), "TRIFORCE_HOME": str(home), "DISPLAY": ""}
     environ.pop("WAYLAND_DISPLAY", None)

@@ -6,10 +6,10 @@ import re
 
 import pytest
 
-from app.citations import Citations
-from app.markup import blocks
-from app.own_words import in_blocks, in_text, sources_said
-from app.views import answer_html
+from app.render.markdown import blocks
+from app.render.own_words import in_blocks, in_text, sources_said
+from app.web.citations import Citations
+from app.web.regions import answer_html
 from core.text.words import in_language
 
 NOTHING = "The book does not seem to say. Nearest passages:"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.pacing import LONGEST_S, Pacer, cut
+from app.desk.pacing import LONGEST_S, Pacer, cut
 from core.events import Piece
 
 

@@ -6,7 +6,7 @@ import errno
 
 import pytest
 
-from app.page import PANEL_S, Page
+from app.web.page import PANEL_S, Page
 from core.ask import Ask
 from tests.app.fake_runtime import SUMMARY, wait_until
 

@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 
 import core.config
-from app import main as main_module
-from app import preferences as module
-from app.actions import dispatch
-from app.cli import main
-from app.instance import Address
-from app.manual import keys_set, program_entries
-from app.models import Models
-from app.page import Page
-from app.preferences import Preferences, as_typed, differ, fixed
+from app.cli.parser import main
+from app.desk.actions import dispatch
+from app.host.instance import Address
+from app.models.catalogue import Models
+from app.server import main as main_module
+from app.store import preferences as module
+from app.store.preferences import Preferences, as_typed, differ, fixed
+from app.store.settings_docs import keys_set, program_entries
+from app.web.page import Page
 from core.config import RULES, Settings, load_settings
 from core.errors import UserError
 from core.hardware.gpus import imagined_hardware
@@ -95,7 +95,7 @@ def test_the_file_of_an_earlier_version_locks_what_a_person_changed_in_it_and_no
 def test_defaults_of_the_first_version_do_not_hold_as_if_they_were_chosen(file, monkeypatch):
     """0.3 was every model's temperature once; today each has its own."""
     held = []
-    monkeypatch.setattr("app.cli.use_data_dir", held.append)
+    monkeypatch.setattr("app.cli.parser.use_data_dir", held.append)
     for text in (shipped("first"), shipped("first").replace("temperature: 0.3", "temperature: 0.4")):
         file(text)
         main(["models", "path"])
@@ -307,8 +307,10 @@ def test_the_program_that_serves_the_page_follows_what_is_chosen_about_the_login
     monkeypatch.setattr(main_module, "Server", Unserved)
     monkeypatch.setattr(main_module, "_open", lambda *_given: None)
     monkeypatch.setattr(main_module.signal, "signal", lambda *_given: None)
-    monkeypatch.setattr("app.runtime.Runtime", lambda _settings: FakeRuntime())
-    monkeypatch.setattr("app.models.Models", lambda settings: Models(settings, look=imagined_hardware))
+    monkeypatch.setattr("app.engine.client.Runtime", lambda _settings: FakeRuntime())
+    monkeypatch.setattr(
+        "app.models.catalogue.Models", lambda settings: Models(settings, look=imagined_hardware)
+    )
 
     def person(_server, desk):
         seen.append(entry.on)

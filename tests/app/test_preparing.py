@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from app.history import History
-from app.job import Job
-from app.runtime import Runtime
-from app.views import progress_html
+from app.desk.answer_job import Job
+from app.engine.client import Runtime
+from app.store.history import History
+from app.web.regions import progress_html
 from core.ask import Ask
 from core.config import Settings
 from core.events import Finished, Preparing

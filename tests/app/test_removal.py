@@ -7,9 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from app import removal, said
-from app.actions import dispatch
-from app.page import Page
+from app.desk import trash
+from app.desk.actions import dispatch
+from app.store import fulltext
+from app.web.page import Page
 from core import paths
 from core.ask import Ask
 from core.cache.disk import SnapshotFolder
@@ -23,7 +24,7 @@ MARKER, OTHER = "Zyxomma", "Quillfeather"
 @pytest.fixture
 def taken(desk, book, monkeypatch):
     """The book with a conversation, a note and a summary of a part, just taken away."""
-    monkeypatch.setattr(removal, "UNDO_S", 30.0)
+    monkeypatch.setattr(trash, "UNDO_S", 30.0)
     desk.engine.answer = f"{MARKER} did."
     desk.ask(f"Who is {MARKER}?", Ask())
     wait_until(lambda: not desk.busy)
@@ -98,7 +99,7 @@ def test_two_come_back_together(taken, book, other):
 
 
 def test_a_conversation_comes_back_to_its_book(desk, other, monkeypatch):
-    monkeypatch.setattr(removal, "UNDO_S", 30.0)
+    monkeypatch.setattr(trash, "UNDO_S", 30.0)
     desk.ask(f"Who is {MARKER}?", Ask())
     wait_until(lambda: not desk.busy)
     book, talk = desk.book, desk.conversation_id
@@ -124,9 +125,9 @@ def test_nothing_of_it_is_left_when_the_time_is_over(taken, book, tmp_path):
 
 def test_the_index_would_keep_its_words_without_its_own_deletion(taken, tmp_path, monkeypatch):
     """An index of words is a copy that a DELETE of the turns does not reach."""
-    if said.sqlite3.sqlite_version_info >= said._SECURE:
+    if fulltext.sqlite3.sqlite_version_info >= fulltext._SECURE:
         pytest.skip("this SQLite takes the words out itself")
-    monkeypatch.setattr(said, "purge", lambda _db: None)
+    monkeypatch.setattr(fulltext, "purge", lambda _db: None)
     taken.removal.purge(all_of_them=True)
     assert MARKER.lower().encode() in stored(tmp_path)
 
@@ -161,7 +162,7 @@ def test_its_file_dropped_again_brings_it_back(taken, book):
 
 def test_the_runtime_leaves_neither_snapshot_nor_note_of_a_part(home):
     """What the engine keeps on disk goes also while no engine runs."""
-    from app.runtime import Runtime
+    from app.engine.client import Runtime
     from core.config import Settings
 
     snapshots = SnapshotFolder(paths.subdir("snapshots"))

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from app.runtime import Runtime
+from app.engine.client import Runtime
 from core import paths
 from core.ask import Ask, Exchange
 from core.cache.disk import SnapshotFolder
@@ -275,7 +275,7 @@ def test_killed_app_leaves_no_engine_behind():
     code = (
         "import sys\n"
         f"sys.path.insert(0, {str(SCRIPT.parent.parent)!r})\n"
-        "from app.runtime import Runtime\nfrom core.ask import Ask\n"
+        "from app.engine.client import Runtime\nfrom core.ask import Ask\n"
         "from core.config import Settings\nfrom core.events import Delta\n"
         f"r = Runtime(Settings(), worker=(sys.executable, {str(SCRIPT)!r}))\n"
         "for e in r.ask(Ask('one')):\n"

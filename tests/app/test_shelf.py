@@ -7,11 +7,11 @@ from datetime import date, datetime
 
 import pytest
 
-from app.actions import dispatch
-from app.history import History
-from app.page import Page
-from app.shelf_page import _last_read
-from app.values import Passage
+from app.desk.actions import dispatch
+from app.desk.values import Passage
+from app.store.history import History
+from app.web.library import _last_read
+from app.web.page import Page
 from core import paths
 from core.ask import Ask
 from core.cache.disk import BLOCK_TOKENS, SnapshotFolder

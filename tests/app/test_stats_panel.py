@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from app.stats_panel import panel_html, plan_html
+from app.web.stats_panel import panel_html, plan_html
 from core.config import Settings
 from core.events import Acceptance, Stats, Verified
 from core.hardware.gpus import imagined_hardware

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from app import models_used
-from app.actions import dispatch
-from app.model_views import model_files_html
-from app.models import Models
-from app.system_dialog import chosen_file, dialog_command
+from app.desk import models
+from app.desk.actions import dispatch
+from app.models.catalogue import Models
+from app.models.file_dialog import chosen_file, dialog_command
+from app.web.models import model_files_html
 from core.config import Settings
 from core.hardware.gpus import imagined_hardware
 from tests.app.fake_runtime import wait_until
@@ -52,11 +52,11 @@ def test_what_is_chosen_and_what_is_not():
 def test_a_file_chosen_there_is_used(make_desk, engine, home, tmp_path, monkeypatch):
     file = write_gguf(tmp_path / "mine.gguf", wide(max_position_embeddings=16384), "Q8_0").resolve()
     desk = make_desk(engine, models=Models(Settings(), look=lambda: imagined_hardware(ram_gib=16)))
-    monkeypatch.setattr(models_used, "dialog_command", lambda: saying(str(file)))
+    monkeypatch.setattr(models, "dialog_command", lambda: saying(str(file)))
     dispatch(desk, {"act": "look-into", "file": ""})
     assert 'data-act="open-dialog"' in model_files_html(desk.used.choosing)
     dispatch(desk, {"act": "open-dialog"})
     wait_until(lambda: desk.engine.model_name == str(file))
-    monkeypatch.setattr(models_used, "dialog_command", lambda: None)
+    monkeypatch.setattr(models, "dialog_command", lambda: None)
     dispatch(desk, {"act": "look-into", "file": str(Path.home())})
     assert "open-dialog" not in model_files_html(desk.used.choosing)

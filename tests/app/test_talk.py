@@ -9,9 +9,9 @@ from typing import ClassVar
 
 import pytest
 
-from app import talk
-from app.cli import build_parser
-from app.printed import Stream, report
+from app.cli import chat
+from app.cli.parser import build_parser
+from app.cli.printing import Stream, report
 from core.ask import Ask
 from core.assembly.composition import Composer
 from core.cache.full import FullKVCache
@@ -142,10 +142,10 @@ class Recording:
 def test_the_same_settings_compose_the_same_decoder_in_app_and_commands(given, monkeypatch):
     """A second way for a setting into the engine has other bounds, and another meaning, than the first."""
     book = Document("B", "", "txt", "He rowed.", (Section("One", 0, 9),), sha256="b")
-    monkeypatch.setattr(talk, "Runtime", Recording)
-    monkeypatch.setattr(talk, "read_book", lambda *_args, **_more: book)
+    monkeypatch.setattr(chat, "Runtime", Recording)
+    monkeypatch.setattr(chat, "read_book", lambda *_args, **_more: book)
     settings = load_settings(None, {"device": "cpu", "context_tokens": 2048, **given})
-    talk.summarize(build_parser().parse_args(["summarize", "b.txt", "--question", "Who?"]), settings)
+    chat.summarize(build_parser().parse_args(["summarize", "b.txt", "--question", "Who?"]), settings)
 
     shape = find(EMBEDDED).shape
     planned = plan(imagined_hardware(), settings, target=shape)

@@ -13,34 +13,34 @@ from babel.messages.extract import extract_from_dir
 from babel.messages.frontend import parse_mapping_cfg
 from jinja2 import UndefinedError, meta
 
-from app import model_views, views
-from app.asking import Crowded
-from app.chapters_page import told_html, tree_html
-from app.citations import Cited, Found
-from app.composing import crowded_html, instructions_html, meter_html
-from app.exported import as_html
-from app.fetching import Fetching
-from app.history import Conversation
-from app.job import Snapshot
-from app.library import BookEntry
-from app.live import LiveText
-from app.markup import Citation
-from app.models import Model
-from app.moving import Move
-from app.notebook import Bookmark, Notebook
-from app.open_book import OpenBook
-from app.own_files import Choosing, Looking
-from app.preferences import Preferences
-from app.reader import found_html, marks_html, reader_html
-from app.searching import Heard, Results
-from app.settings_page import settings_html
-from app.shelf import Kept
-from app.shelf_page import hits_html, library_html
-from app.stats_panel import panel_html, plan_html
-from app.storage import KeptReadings, Moving
-from app.templating import TEMPLATES, _environment, render
-from app.turns import Turn
-from app.values import Notice, Opening, Passage
+from app.desk.answer_job import Snapshot
+from app.desk.disk_usage import KeptReadings, Moving
+from app.desk.questions import Crowded
+from app.desk.reader import OpenBook
+from app.desk.search import Heard, Results
+from app.desk.shelf import Kept
+from app.desk.values import Notice, Opening, Passage
+from app.models.catalogue import Model
+from app.models.local_files import Choosing, Looking
+from app.models.progress import Fetching
+from app.render.export import as_html
+from app.render.markdown import Citation
+from app.render.templating import TEMPLATES, _environment, render
+from app.store.history import Conversation
+from app.store.library import BookEntry
+from app.store.notebook import Bookmark, Notebook
+from app.store.preferences import Preferences
+from app.store.relocation import Move
+from app.store.turns import Turn
+from app.web import models, regions
+from app.web.chapters import told_html, tree_html
+from app.web.citations import Cited, Found
+from app.web.composer import crowded_html, instructions_html, meter_html
+from app.web.library import hits_html, library_html
+from app.web.reader import found_html, marks_html, reader_html
+from app.web.settings import settings_html
+from app.web.stats_panel import panel_html, plan_html
+from app.web.streaming_text import LiveText
 from core.ask import Ask
 from core.config import Settings
 from core.documents.document import Document, Section
@@ -115,8 +115,8 @@ def every_region() -> list[str]:
     quotes = (Citation(0, 4, 1, 2, BAD), Citation(5, 9, None), Citation(9, 9, None, kind="nothing"))
     cited = Cited((*quotes, *signs), (Found("quoted", BAD, BAD, 1, 2), Found("agrees", BAD, BAD, 1, 2)), 3, 2)
     return [
-        views.header_html(BAD, model=BAD, device=BAD, loading=None),
-        views.header_html("loading", model=BAD, device=BAD, loading=Loading(BAD, 0.5, 3.0)),
+        regions.header_html(BAD, model=BAD, device=BAD, loading=None),
+        regions.header_html("loading", model=BAD, device=BAD, loading=Loading(BAD, 0.5, 3.0)),
         render("log.html", folder=BAD, logs=[(BAD, BAD)]),
         library_html(
             [ENTRY],
@@ -129,38 +129,38 @@ def every_region() -> list[str]:
             samples=(BAD,),
         ),
         hits_html(Results(BAD, (ENTRY,), ((ENTRY, HEARD),), 1)),
-        views.stage_html(None, None, covered=False, opening=OPENING, talking=False),
-        views.stage_html(BOOK, CARD, covered=False, opening=None, talking=False),
-        views.ways_html(CHAPTERS, fit="auto", until=1, busy=False),
+        regions.stage_html(None, None, covered=False, opening=OPENING, talking=False),
+        regions.stage_html(BOOK, CARD, covered=False, opening=None, talking=False),
+        regions.ways_html(CHAPTERS, fit="auto", until=1, busy=False),
         instructions_html(BAD, BAD, fixed=True) + meter_html(ROOM),  # the meter has figures only
         crowded_html(Crowded(Ask(BAD), 1, 2, ROOM, True)),
-        views.choices_html(CHAPTERS, (0, 1), "page", fixed=False),
+        regions.choices_html(CHAPTERS, (0, 1), "page", fixed=False),
         *_settings(),
         as_html(BOOK, BAD, [Turn(1, "user", BAD, "finished", {}), ANSWER], [(BAD, BAD, BAD)]),
-        views.notice_html(Notice(BAD, BAD, (BAD,))),
-        views.offer_html(Opening(Path("x"), BAD, offer=BAD)),
-        "".join(views.moving_html(Moving(Move(BAD, BAD, 9, True), done, 3.0)) for done in (None, 4)),
-        views.leaving_html(ask=True, now=True) + render("log.html", folder=BAD, logs=[]),
-        views.locked_html(Opening(Path("x"), BAD, locked=True)),
-        views.turn_html(ASKED),
-        views.turn_html(ANSWER, question=replace(ASKED, extra={"instructions": ""})),
-        views.turn_html(ANSWER, cited, last=True),
+        regions.notice_html(Notice(BAD, BAD, (BAD,))),
+        regions.offer_html(Opening(Path("x"), BAD, offer=BAD)),
+        "".join(regions.moving_html(Moving(Move(BAD, BAD, 9, True), done, 3.0)) for done in (None, 4)),
+        regions.leaving_html(ask=True, now=True) + render("log.html", folder=BAD, logs=[]),
+        regions.locked_html(Opening(Path("x"), BAD, locked=True)),
+        regions.turn_html(ASKED),
+        regions.turn_html(ANSWER, question=replace(ASKED, extra={"instructions": ""})),
+        regions.turn_html(ANSWER, cited, last=True),
         *LiveText().blocks(WRITING.pieces, 10**6),
-        views.parts_html(WRITING.parts),
-        views.progress_html(LOADED),
-        views.progress_html(Snapshot("loading", loading=Loading(BAD))),
-        views.spoken(None, OPENING),
-        model_views.models_html(MODELS, current=BAD),
-        model_views.models_html(MODELS, current="", fetching=True),
-        model_views.models_html(MODELS, current=""),
-        model_views.model_offer_html(MODELS[0]),
-        model_views.model_files_html(CHOOSING),
-        model_views.model_files_html(Choosing(found=ELSEWHERE, named=(BAD,))),
-        model_views.model_files_html(replace(CHOOSING, moving=BAD)),
-        model_views.model_files_html(replace(CHOOSING, dropped=(BAD, 1))),
-        model_views.model_files_html(Choosing(searching_s=15.0, named=(BAD,))),
-        model_views.looking_html(Looking(BAD, 20.0)),
-        *(model_views.fetching_html(Fetching(BAD, BAD, 0.5, state, BAD)) for state in STATES),
+        regions.parts_html(WRITING.parts),
+        regions.progress_html(LOADED),
+        regions.progress_html(Snapshot("loading", loading=Loading(BAD))),
+        regions.spoken(None, OPENING),
+        models.models_html(MODELS, current=BAD),
+        models.models_html(MODELS, current="", fetching=True),
+        models.models_html(MODELS, current=""),
+        models.model_offer_html(MODELS[0]),
+        models.model_files_html(CHOOSING),
+        models.model_files_html(Choosing(found=ELSEWHERE, named=(BAD,))),
+        models.model_files_html(replace(CHOOSING, moving=BAD)),
+        models.model_files_html(replace(CHOOSING, dropped=(BAD, 1))),
+        models.model_files_html(Choosing(searching_s=15.0, named=(BAD,))),
+        models.looking_html(Looking(BAD, 20.0)),
+        *(models.fetching_html(Fetching(BAD, BAD, 0.5, state, BAD)) for state in STATES),
         panel_html(PLOTTED, live=True),
         plan_html(PLAN, model=BAD),
         reader_html(BOOK, Passage(3, 4)),
@@ -193,7 +193,7 @@ def test_no_text_becomes_a_tag_in_any_template(monkeypatch):
     for html in every_region():
         assert "<script" not in html and "&lt;script&gt;" in html
         assert "\"'" not in html, "a quotation mark that may end an attribute"
-    assert "<script" not in views.suggestions_html(None)  # of the app's own words only
+    assert "<script" not in regions.suggestions_html(None)  # of the app's own words only
     filled = {path.name for path in TEMPLATES.glob("*.html") if _needs(path.read_text(encoding="utf-8"))}
     assert filled <= used, "a template that no attack was tried on"
 

@@ -8,11 +8,11 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
-from app.job import Snapshot
-from app.reader import reader_html
-from app.templating import render
-from app.values import Passage
-from app.views import progress_html, stage_html
+from app.desk.answer_job import Snapshot
+from app.desk.values import Passage
+from app.render.templating import render
+from app.web.reader import reader_html
+from app.web.regions import progress_html, stage_html
 from core.documents.document import READER_VERSION, Document, Section
 from core.events import Prefill
 

@@ -9,20 +9,20 @@ from pathlib import Path
 
 import pytest
 
-from app.actions import dispatch, make_wish
-from app.fetching import Fetching, Pace, Stages
-from app.handlers import SAVE_WAIT_S
-from app.job import Snapshot
-from app.model_views import fetching_html, looking_html, model_files_html
-from app.models import chosen, remember
-from app.moving import Move
-from app.own_files import Choosing, Looking, own_files
-from app.page import Page
-from app.stats_panel import panel_html
-from app.storage import Moving
-from app.templating import render
-from app.values import Opening
-from app.views import header_html, moving_html, progress_html, stage_html
+from app.desk.actions import dispatch, make_wish
+from app.desk.answer_job import Snapshot
+from app.desk.desk import SAVE_WAIT_S
+from app.desk.disk_usage import Moving
+from app.desk.values import Opening
+from app.models.catalogue import chosen, remember
+from app.models.local_files import Choosing, Looking, own_files
+from app.models.progress import Fetching, Pace, Stages
+from app.render.templating import render
+from app.store.relocation import Move
+from app.web.models import fetching_html, looking_html, model_files_html
+from app.web.page import Page
+from app.web.regions import header_html, moving_html, progress_html, stage_html
+from app.web.stats_panel import panel_html
 from core.ask import Ask, Exchange
 from core.config import Settings
 from core.documents.safely import ReadingCancelled
@@ -192,7 +192,7 @@ def test_a_download_that_came_to_its_end_does_not_hide_how_long_it_is_checked():
 
 def test_a_file_that_is_read_slowly_says_how_long(make_desk, engine, book, tmp_path, monkeypatch):
     go, told = threading.Event(), threading.Event()
-    monkeypatch.setattr("app.fetching._LEAST_PACE_S", 0.0)
+    monkeypatch.setattr("app.models.progress._LEAST_PACE_S", 0.0)
 
     def read(path, *, progress, **_how):
         progress("Reading pages", 0.25)
@@ -251,7 +251,7 @@ def kept_looking(desk, monkeypatch):
         ended.set()
         raise ReadingCancelled("given up")
 
-    monkeypatch.setattr("app.models_used.entry_safely", look)
+    monkeypatch.setattr("app.desk.models.entry_safely", look)
     desk.used.file("/home/ann/my.gguf")
     return ended
 
@@ -280,7 +280,7 @@ def test_a_search_for_models_can_be_ended_and_shows_what_it_found(desk, monkeypa
         wait_until(should_stop)
         return [found]
 
-    monkeypatch.setattr("app.models_used.found_elsewhere", search)
+    monkeypatch.setattr("app.desk.models.found_elsewhere", search)
     dispatch(desk, {"act": "look-elsewhere"})
     assert "at most" in Page(desk).render()["model-files"][0]
     dispatch(desk, {"act": "stop-searching"})

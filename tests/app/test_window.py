@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from app import window
-from app.keys import CODE_S, Keys
+from app.host import window
+from app.host.secrets import CODE_S, Keys
 
 NUMBERS = itertools.count()
 NAME = "triforce-0123456789abcdef.localhost"
@@ -85,7 +85,7 @@ def test_pywebview_gets_its_address_where_nobody_else_can_read_it(seen, tmp_path
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     assert window.show(fresh, "window") == "pywebview"
     command, url = seen.read_text().splitlines()
-    assert command == "python -m app.window" and url.startswith(f"url http://{NAME}:7860/?k=code-")
+    assert command == "python -m app.host.window" and url.startswith(f"url http://{NAME}:7860/?k=code-")
 
 
 def test_the_window_of_pywebview(monkeypatch, home):

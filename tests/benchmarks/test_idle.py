@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.runtime import Runtime
+from app.engine.client import Runtime
 from benchmarks.idle import PROGRAM
 from core.ask import Ask
 from core.config import Settings

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from app.asking import too_many
+from app.desk.questions import too_many
 from core.ask import Ask, Exchange
 from core.build import open_session
 from core.config import Settings

@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from app.asking import too_many
+from app.desk.questions import too_many
 from core.ask import Ask, Exchange
 from core.errors import UserError
 from tests.fakes import CharTokenizer

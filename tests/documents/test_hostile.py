@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from app import cli
+from app.cli import parser
 from benchmarks import expected
 from core.documents import Limits, ReadingCancelled, read_safely
 from core.errors import DocumentError, PasswordNeeded
@@ -91,7 +91,7 @@ def test_extract_says_of_every_shared_file_what_it_is(
 ):
     """`extract FILE --json`, as a person types it: facts and exit code 0, or one sentence and exit code 1."""
     wanted = expectations.get(Path(name).name, {"expect": "text"})
-    status = cli.main(["extract", str(shared_data / name), "--json"])
+    status = parser.main(["extract", str(shared_data / name), "--json"])
     said = capsys.readouterr()
     if wanted["expect"] == "error":
         assert (

@@ -58,10 +58,10 @@ def serve(home, monkeypatch) -> Callable:
     """A function that serves a desk with the given engine and returns the page's address. At the test's end
     its server looks often whether it is to end.
     """
-    monkeypatch.setattr("app.gradio_inside.TICK_S", 0.05)
-    from app.keys import kept_keys
-    from app.main import Server, fresh_url, make_desk
-    from app.models import Models
+    monkeypatch.setattr("app.server.gradio_internals.TICK_S", 0.05)
+    from app.host.secrets import kept_keys
+    from app.models.catalogue import Models
+    from app.server.main import Server, fresh_url, make_desk
     from core import paths
     from core.config import Settings
     from core.documents import cover_safely, read_document

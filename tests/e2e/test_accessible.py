@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from app.moving import Move
-from app.storage import Moving
+from app.desk.disk_usage import Moving
+from app.store.relocation import Move
 from tests.app.fake_runtime import SUMMARY, FakeRuntime
 from tests.e2e.looking import SIZES, at_sizes, in_both_schemes, picture
 

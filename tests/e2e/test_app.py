@@ -9,7 +9,7 @@ import socket
 
 import pytest
 
-from app.models import Models
+from app.models.catalogue import Models
 from core.config import Settings
 from core.hardware.gpus import imagined_hardware
 from tests.app.fake_runtime import ANSWER, SUMMARY, FakeRuntime, wait_until
@@ -257,7 +257,7 @@ def test_dark_light_and_system(serve, open_page, drop, sample):
 
 
 def test_forgetting_a_book_and_coming_back(serve, open_page, drop, sample, home, monkeypatch):
-    monkeypatch.setattr("app.removal.UNDO_S", 1.0)
+    monkeypatch.setattr("app.desk.trash.UNDO_S", 1.0)
     page = open_page(serve(engine(pace=0.005)))
     drop(page, sample)
     page.click("#summarize")

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from app.handlers import ENDING_S
+from app.desk.desk import ENDING_S
 from core.events import Finished
 from tests.app.fake_runtime import ANSWER, FakeRuntime
 from tests.e2e.looking import at_sizes, in_both_schemes

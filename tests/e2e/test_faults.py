@@ -13,8 +13,8 @@ import threading
 
 import pytest
 
-from app.database import STEPS
-from app.runtime import Runtime
+from app.engine.client import Runtime
+from app.store.database import STEPS
 from core.config import Settings
 from core.documents import read_document
 from core.events import Loading, Prefill

@@ -7,8 +7,8 @@ import threading
 
 import pytest
 
-from app.keys import CODE_S, NAME, kept_keys
-from app.window import direct
+from app.host.secrets import CODE_S, NAME, kept_keys
+from app.host.window import direct
 from core import paths
 from tests.app.fake_runtime import FakeRuntime
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from app.runtime import Runtime
+from app.engine.client import Runtime
 from core.config import Settings
 from tests.e2e.test_conversations import ask
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from app.fetching import Fetching
-from app.moving import Move
-from app.storage import Moving
-from app.values import Opening
+from app.desk.disk_usage import Moving
+from app.desk.values import Opening
+from app.models.progress import Fetching
+from app.store.relocation import Move
 from core.ask import Ask
 from core.hardware.gpus import imagined_hardware
 from tests.app.fake_runtime import FakeRuntime, wait_until

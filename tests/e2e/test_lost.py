@@ -18,10 +18,10 @@ TYPED = "Half a question that took a while to word"
 # an app of its own, on the data folder of the test
 APP = """
 import sys
-from app.main import Server, make_desk
-from app.models import Models
-from app import main, server as served
-from app.keys import kept_keys
+from app.server.main import Server, make_desk
+from app.models.catalogue import Models
+from app.server import main, server as served
+from app.host.secrets import kept_keys
 from core import paths
 from core.config import Settings
 from core.documents import read_document
@@ -44,7 +44,7 @@ server.wait()
 @pytest.fixture
 def launch(home):
     """A function that starts the app as a process of its own: (process, address)."""
-    from app.instance import free_port
+    from app.host.instance import free_port
 
     port, started = free_port(0), []
 

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from app import cli
-from app.instance import Instance
-from app.models import Models
-from app.runtime import Runtime
+from app.cli import parser
+from app.engine.client import Runtime
+from app.host.instance import Instance
+from app.models.catalogue import Models
 from core import paths
 from core.config import Settings
 from core.hardware.gpus import imagined_hardware
@@ -196,7 +196,7 @@ def test_files_that_lie_there_already(page, tiny, serve, tmp_path, monkeypatch):
 
     other = put(tmp_path / "elsewhere" / "handed.gguf", content)
     Instance(paths.subdir("run")).announce(serve.address)
-    assert cli.main(["use", str(other)]) == 0
+    assert parser.main(["use", str(other)]) == 0
     wait_until(lambda: desk.engine.model_name == "handed" and desk.engine.state == "ready", 60)
 
     page.click(".models [data-act='look-into']")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from app.runtime import Runtime
+from app.engine.client import Runtime
 from core.config import Settings
 
 pytestmark = pytest.mark.e2e

@@ -6,8 +6,8 @@ import os
 
 import pytest
 
-import app.main
-from app.closing import LastTab
+import app.server.main
+from app.server.last_tab import LastTab
 from core import paths
 from core.cache.disk import SnapshotFolder
 from installer.login import LoginEntry
@@ -223,7 +223,7 @@ def test_a_folder_that_others_can_read_is_said_before_anything_is_moved(
 ):
     monkeypatch.setattr(paths, "default_dir", lambda: tmp_path / "system")
     monkeypatch.delenv("TRIFORCE_HOME")
-    monkeypatch.setattr("app.moving._open_to_others", lambda _folder: True)
+    monkeypatch.setattr("app.store.relocation._open_to_others", lambda _folder: True)
     page = open_page(serve(FakeRuntime()))
     page.on("dialog", lambda dialog: dialog.accept(str(tmp_path / "drive")))
     page.click(OPEN)
@@ -238,9 +238,9 @@ def test_a_folder_that_others_can_read_is_said_before_anything_is_moved(
 def test_starting_at_login_is_offered_off_and_taken_back(serve, open_page, monkeypatch, tmp_path):
     """By the entry itself, in a folder of the test's own."""
     entry = LoginEntry(tmp_path, platform="linux", environ={"XDG_CONFIG_HOME": str(tmp_path)})
-    monkeypatch.setattr(app.main, "LoginEntry", lambda _root: entry)
+    monkeypatch.setattr(app.server.main, "LoginEntry", lambda _root: entry)
     page = open_page(serve(FakeRuntime()))
-    app.main._follow_login(serve.desk.preferences)
+    app.server.main._follow_login(serve.desk.preferences)
     page.click(OPEN)
     page.evaluate("document.querySelector('#set-start_at_login').closest('details').open = true")
     row = ".setting:has(#set-start_at_login)"

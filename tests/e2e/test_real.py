@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 REPO = Path(__file__).resolve().parents[2]
 SAMPLE = REPO / "assets" / "samples" / "the-thursday-clock.epub"
 START = (
-    "import json, sys; from app.main import run; from core.config import load_settings\n"
+    "import json, sys; from app.server.main import run; from core.config import load_settings\n"
     "sys.exit(run(load_settings(None, json.loads(sys.argv[1])), False))"
 )
 GIVEN = {"port": 0, "threads": 2, "max_new_tokens": 48, "fit": "whole"}

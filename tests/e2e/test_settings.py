@@ -7,7 +7,7 @@ import json
 import pytest
 
 import core.config
-from app.preferences import Preferences, fixed
+from app.store.preferences import Preferences, fixed
 from core.config import Settings, load_settings
 from tests.app.fake_runtime import FakeRuntime, wait_until
 

@@ -18,7 +18,7 @@ import os, sys, time
 print("starting", flush=True)
 mark = sys.argv[1]
 if os.environ.get("TRIFORCE_LET_GO"):
-    from app.main import let_go
+    from app.server.main import let_go
     let_go()
 print("after", flush=True)
 open(mark, "w").write(str(os.getpid()))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from app.own_files import look_into
+from app.models.local_files import look_into
 from core.backend.cpu import CpuBackend
 from core.errors import UserError
 from core.model.catalogue import find

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from app.cli import main
+from app.cli.parser import main
 from core.config import Settings
 from core.conversation.reading import ReadingStyle
 from core.tuning.here import BUSY, LEAST_TEMPERATURE, _params

@@ -1,0 +1,1 @@
+"""What the person does with books, questions and models, and what stands on the page. No HTML, no Gradio."""

@@ -1,0 +1,332 @@
+"""The one answer that is being made.
+
+It lives in the server, so a reloaded page finds it again. Knows nothing of pages.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from app.desk.pacing import Pacer, cut
+from app.errors import in_words
+from app.render.levels import Heard
+from app.store.history import History
+from app.store.turns import Turn
+from core.events import (
+    Delta,
+    Event,
+    Failed,
+    Finished,
+    Loading,
+    Looked,
+    Piece,
+    Prefill,
+    Preparing,
+    Reading,
+    Stand,
+    Standing,
+    Stats,
+)
+from core.stats import combined
+from core.text.words import translated as _
+
+log = logging.getLogger(__name__)
+SAVE_EVERY_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What is known of the answer at one moment. `phase`: starting | loading | preparing | prefill |
+    streaming | finished | failed.
+    """
+
+    phase: str = "starting"
+    loading: Loading | None = None
+    reading: Reading | None = None
+    preparing: Preparing | None = None
+    prefill: Prefill | None = None
+    pieces: tuple[Piece, ...] = ()
+    looked: tuple[Looked, ...] = ()  # where the model looked for these pieces
+    parts: tuple[tuple[str, str], ...] = ()  # (label, text) of the parts read before this one
+    standing: Standing | None = None  # of a summary that is told in the place of what stands there
+    stats: Stats | None = None
+    finished: Finished | None = None
+    error: str = ""
+    fatal: bool = False
+    stopping: bool = False
+
+    @property
+    def running(self) -> bool:
+        """Whether more is to come."""
+        return self.phase not in ("finished", "failed")
+
+    @property
+    def text(self) -> str:
+        """The answer so far."""
+        return "".join(piece.text for piece in self.pieces)
+
+    @property
+    def telling(self) -> tuple[int, int]:
+        """Where in the text the sentence stands that is not complete, or not held to the book yet."""
+        if self.standing is None:
+            return (0, 0)
+        start, told = (sum(len(piece.text) for piece in some) for some in self._told())
+        return (start, start + told)
+
+    @property
+    def stands(self) -> tuple[Stand, ...]:
+        """The places in the book of the sentences that stand, counted in the text."""
+        start, end = self.telling
+        return tuple(
+            replace(one, start=one.start + end - start, end=one.end + end - start)
+            if one.start >= start
+            else one
+            for one in (self.standing.stands if self.standing else ())
+        )
+
+    def _told(self) -> tuple[tuple[Piece, ...], tuple[Piece, ...]]:
+        return self.standing.before, self.standing.telling
+
+
+class Job:
+    """Runs one stream of events in its own thread and writes the answer to the history while it grows.
+
+    An answer `instead_of` an earlier one is written when it is complete; `say` tells when it does not come to
+    that and the earlier one stands. `done` is given an answer that was not stopped.
+    """
+
+    def __init__(
+        self,
+        events: Iterator[Event],
+        history: History,
+        conversation_id: str,
+        *,
+        changed: Callable[[], None],
+        stop: Callable[[], None] = lambda: None,
+        say: Callable[[str, str], None] = lambda words, kind: None,
+        instead_of: Turn | None = None,
+        until: int | None = None,
+        instructions: str = "",
+        done: Callable[[Finished], None] = lambda finished: None,
+        params: Mapping[str, Any] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.conversation_id, self.until, self._instructions = conversation_id, until, instructions
+        self._params = dict(params or {})
+        self._events, self._history, self._clock = events, history, clock
+        self._changed, self._stop, self._say, self._done = changed, stop, say, done
+        self._snapshot = Snapshot()
+        self._pacer = Pacer(clock)
+        # of the answer, before what is being written now
+        self._standing: tuple[Piece, ...] = ()
+        self._saved_at = clock()
+        self._stretches: list[Stats] = []  # of what was written before what is being written now
+        self._stretch: Stats | None = None
+        self._heard = Heard()
+        # what of an earlier answer must not be lost
+        self._stands = instead_of.text if instead_of else ""
+        if instead_of is None:
+            self.turn = history.add(conversation_id, "assistant", "", state="writing")
+        else:
+            self.turn = instead_of.number
+        self._thread = threading.Thread(target=self._run, name="answer", daemon=True)
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The newest state; a value, safe to read from any thread."""
+        return self._snapshot
+
+    @property
+    def visible(self) -> int:
+        """Characters of the text that is being written which are to be seen by now."""
+        return self._pacer.visible()
+
+    def start(self) -> None:
+        """Begins to read the events."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Asks for the end; it comes with the next event at the latest."""
+        self._set(stopping=True)
+        self._stop()
+
+    def join(self, timeout: float | None = None) -> bool:
+        """Waits until the answer is complete and saved; False when it still runs after `timeout`."""
+        if self._thread.ident is not None:  # it may not have begun
+            self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        try:
+            for event in self._events:
+                self._take(event)
+                if self._snapshot.stopping and isinstance(event, Loading):
+                    self._end(Finished("user", "", Stats()))  # nothing was asked of the engine yet
+                    break
+                if self._snapshot.stopping and isinstance(event, Reading):
+                    self._stop()  # the engine has only now heard of the question
+            if self._snapshot.running:
+                self._end(Failed(_("The answer ended without a result. Please ask again.")))
+        # the thread's boundary: without this the page would wait for ever
+        except Exception:
+            log.exception("the answer broke off")
+            words = _(
+                "Something went wrong inside the app and the answer broke off; the log has the details. "
+                "What was written so far is kept. Please ask again."
+            )
+            self._end(Failed(words))
+
+    def _take(self, event: Event) -> None:
+        if isinstance(event, Loading):
+            self._set(phase="loading", loading=event)
+        elif isinstance(event, Reading):
+            self._next_part(event)
+        elif isinstance(event, Preparing):
+            self._set(phase="preparing", preparing=event)
+        elif isinstance(event, Prefill):
+            self._set(phase="prefill", prefill=event)
+        elif isinstance(event, Standing):
+            self._stand(event)
+        elif isinstance(event, Delta) and self._snapshot.standing:
+            now = self._snapshot.standing
+            self._stand(replace(now, telling=_joined(now.telling, event.pieces)), stats=self._figures(event))
+            self._save_sometimes()
+        elif isinstance(event, Delta):
+            pieces = _joined(self._snapshot.pieces, self._levelled(event.pieces))
+            self._pacer.arrived(sum(len(piece.text) for piece in pieces))
+            self._set(phase="streaming", pieces=pieces, stats=self._figures(event))
+            self._save_sometimes()
+        elif isinstance(event, Looked):
+            self._set(looked=(*self._snapshot.looked, event))
+        else:
+            self._end(event)
+
+    def _stand(self, now: Standing, **changes: object) -> None:
+        """Shows a summary that is told in the place of what stands there. It is all to be seen at once."""
+        pieces = (*now.before, *now.telling, *now.after)
+        self._pacer.arrived(0)
+        self._pacer.arrived(sum(len(piece.text) for piece in pieces))
+        phase = "streaming" if now.telling else self._snapshot.phase
+        self._set(phase=phase, standing=now, pieces=pieces, **changes)
+
+    def _levelled(self, pieces: tuple[Piece, ...]) -> tuple[Piece, ...]:
+        """What comes all at once is made of sentences that were decoded before: these have levels."""
+        if any(piece.level for piece in pieces):
+            self._heard.hear(pieces)
+            return pieces
+        return tuple(one for piece in pieces for one in self._heard.coloured(piece.text))
+
+    def _figures(self, event: Delta) -> Stats | None:
+        """Those of all stretches so far. A text that is there at once brings none of its own."""
+        decoded = any(piece.level for piece in event.pieces)
+        if not event.stats.model or not decoded and self._snapshot.stats:
+            return self._snapshot.stats
+        self._stretch = event.stats
+        return combined([*self._stretches, self._stretch])
+
+    def _next_part(self, event: Reading) -> None:
+        """What was written about the part before is not the answer; it is kept beside it, unless the same
+        part is told anew.
+
+        The stretches of a summary of the whole follow each other in the answer.
+        """
+        now = self._snapshot
+        if self._stretch:
+            self._stretches, self._stretch = [*self._stretches, self._stretch], None
+        if event.purpose == "telling":  # in the place of what stands there
+            self._set(phase="prefill", reading=event, prefill=None, looked=())
+            return
+        if event.attempt == 1:
+            whole = (
+                event.purpose == "whole summary"
+                and now.reading is not None
+                and now.reading.purpose == event.purpose
+            )
+            self._standing = now.pieces if whole else ()
+            if not whole and now.reading and now.text.strip():
+                self._set(parts=(*now.parts, (now.reading.label, now.text.strip())))
+        self._set(phase="prefill", reading=event, prefill=None, pieces=self._standing, looked=())
+
+    def _set(self, **changes: object) -> None:
+        self._snapshot = replace(self._snapshot, **changes)
+        self._changed()
+
+    def _save_sometimes(self) -> None:
+        if not self._stands and self._clock() - self._saved_at >= SAVE_EVERY_S:
+            self._saved_at = self._clock()
+            with contextlib.suppress(sqlite3.Error):  # the end says so; until then the answer goes on
+                self._history.update(self.conversation_id, self.turn, self._snapshot.text, state="writing")
+
+    def _end(self, event: Finished | Failed) -> None:
+        now = self._snapshot
+        if isinstance(event, Failed):
+            if now.standing:  # without the sentence that nobody held to the book
+                now = replace(now, pieces=(*now.standing.before, *now.standing.after))
+            stands = [asdict(one) for one in now.standing.stands] if now.standing else []
+            self._save(now.text, now.pieces, state="failed", error=event.message, stands=stands)
+            if self._stands:
+                self._say(_("{reason} The earlier answer is kept.").format(reason=event.message), "error")
+            self._set(phase="failed", error=event.message, fatal=event.fatal)
+            return
+        pieces = _fitted(now.pieces, event.text) or _joined((), self._heard.coloured(event.text))
+        self._save(
+            event.text,
+            pieces,
+            state="stopped" if event.reason == "user" else "finished",
+            ids=list(event.token_ids),
+            decoded=list(event.decoded),
+            drawn=event.drawn,
+            sources=list(event.sources),
+            notes=list(event.notes),
+            reason=event.reason,
+            stats=asdict(event.stats),
+            stands=[asdict(one) for one in event.stands],
+        )
+        if self._stands and event.reason == "user":
+            self._say(_("Stopped. The earlier answer is kept."), "info")
+        if event.reason != "user":
+            self._done(event)
+        self._set(phase="finished", finished=event, pieces=pieces, stats=event.stats)
+
+    def _save(self, text: str, pieces: tuple[Piece, ...], *, state: str, **extra: object) -> None:
+        """Writes the answer. One that cannot be written is shown all the same, and the person is told."""
+        if self._stands and state != "finished":
+            return
+        extra["level_pieces"] = [[piece.text, piece.level] for piece in pieces]
+        extra["until"], extra["instructions"] = self.until, self._instructions
+        extra["params"] = self._params
+        extra["looked"] = [asdict(one) for one in self._snapshot.looked]
+        extra["parts"] = [list(part) for part in self._snapshot.parts]
+        try:
+            if self._stands:
+                self._history.keep_version(self.conversation_id, self.turn)
+            self._history.update(self.conversation_id, self.turn, text, state=state, extra=extra)
+        except sqlite3.Error as error:
+            said = _("The answer is shown, but it is not stored yet. {reason}")
+            self._say(said.format(reason=in_words(error)), "error")
+
+
+def _fitted(pieces: tuple[Piece, ...], text: str) -> tuple[Piece, ...]:
+    """The pieces cut to the final text (a circling answer is cut back); none when they do not match."""
+    streamed = "".join(piece.text for piece in pieces)
+    if streamed.startswith(text):
+        return cut(pieces, len(text))
+    return pieces if streamed.strip() == text.strip() else ()
+
+
+def _joined(old: tuple[Piece, ...], new: tuple[Piece, ...]) -> tuple[Piece, ...]:
+    """The pieces in a row, neighbours of the same level made one."""
+    joined = list(old)
+    for piece in new:
+        if joined and joined[-1].level == piece.level:
+            joined[-1] = Piece(joined[-1].text + piece.text, piece.level)
+        else:
+            joined.append(piece)
+    return tuple(joined)

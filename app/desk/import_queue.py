@@ -1,0 +1,317 @@
+"""How a file becomes a book: one after another, read in the background.
+
+The person is asked where it is locked or full of pictures.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from app.desk import ocr_install
+from app.desk.values import Notice, Opening
+from app.errors import in_words
+from app.models.progress import Stages
+from core.documents.document import Document
+from core.documents.ocr import how_to
+from core.errors import PasswordNeeded, ScannedPages, UserError
+from core.text.words import translated as _
+
+if TYPE_CHECKING:
+    from app.desk.desk import Desk
+
+log = logging.getLogger(__name__)
+MOST_WAITING = 100
+TITLE_CHARS = 120
+
+
+class Intake:
+    """The file that is being read, if there is one. Uploads are deleted once they are read; samples are the
+    app's own and stay.
+    """
+
+    def __init__(
+        self,
+        desk: Desk,
+        *,
+        upload_dir: Path,
+        read: Callable[..., Document],
+        cover: Callable[..., bytes],
+        can_ocr: Callable[[], bool],
+        samples: tuple[Path, ...],
+    ) -> None:
+        self.samples = samples
+        self.install = ocr_install.install
+        self.opening: Opening | None = None
+        self._desk, self._upload_dir = desk, upload_dir.resolve()
+        self._read, self._cover, self._can_ocr = read, cover, can_ocr
+        self._lock = threading.Lock()
+        self._cancelled = threading.Event()
+        self._told_of = 0  # files of this row that failed
+        self._queue: deque[Opening] = deque()  # dropped while another file was being read
+
+    def upload(self, path: str, name: str, title: str = "") -> None:
+        """Reads an uploaded file; `title`: its name on the shelf, where the person gave one. Raises UserError
+        for one that is none.
+        """
+        title = " ".join(title.split())[:TITLE_CHARS]
+        self._open(Opening(self.uploaded(path), name, _("Opening"), title=title))
+
+    def uploaded(self, path: str) -> Path:
+        """The upload at `path`. Raises UserError for any other path: they come from the browser."""
+        real = Path(path).resolve()
+        if not real.is_relative_to(self._upload_dir) or not real.is_file():
+            raise UserError(_("That file did not arrive. Please drop it again."))
+        return real
+
+    def refuse(self, name: str, reason: str) -> None:
+        """Says why a dropped file was not taken."""
+        self._desk.say(_("“{name}” was not opened. {reason}").format(name=name, reason=reason))
+
+    def sample(self, name: str) -> None:
+        """Opens one of the app's own books."""
+        for sample in self.samples:
+            if sample.name == name:
+                self._open(Opening(sample, name, _("Opening"), keep=True))
+
+    def files(self, paths: Sequence[str]) -> None:
+        """Reads files where they lie, one after another, also while an answer is written: then they come on
+        the shelf.
+        """
+        there = [Path(path) for path in paths if Path(path).is_file()]
+        for path in there:
+            self._take_in(Opening(path, path.name, _("Opening"), keep=True))
+        for path in paths:
+            if Path(path) not in there:
+                self._tell(_("There is no file {path}.").format(path=path))
+        self._desk.change()
+
+    def read_apart(
+        self, path: Path, *, progress: Callable[..., None], should_stop: Callable[[], bool]
+    ) -> tuple[Document, bytes]:
+        """A file for somebody else than the person, and its cover; the file stays. Raises UserError."""
+        document = self._read(path, password=None, ocr=False, progress=progress, should_stop=should_stop)
+        return _named(document, path.name), self._cover(path, password=None, should_stop=should_stop)
+
+    def give_password(self, password: str) -> None:
+        """Tries again to open the locked file."""
+        opening = self.opening
+        if opening and opening.locked:
+            self._open_again(replace(opening, locked=False, password=password))
+
+    def read_pictures(self) -> None:
+        """Reads the file that waits again, its scanned pages by OCR."""
+        opening = self.opening
+        if opening and opening.offer and not opening.installs:
+            self._open_again(replace(opening, offer="", ocr=True))
+
+    def install_ocr(self) -> None:
+        """Installs OCR, and has it read the file that waits for it."""
+        opening = self.opening
+        if opening and opening.installs and not self._desk.refuse_while_busy():
+            self.opening = replace(opening, offer="", stage=_("Installing OCR"))
+            self._cancelled.clear()
+            threading.Thread(target=self._install, args=(opening,), name="ocr", daemon=True).start()
+            self._desk.change()
+
+    def _install(self, opening: Opening) -> None:
+        """The file waits again where it does not come to that."""
+
+        paced = Stages()
+
+        def progress(stage: str, fraction: float | None = None) -> None:
+            left_s = paced.left_s(stage, fraction)
+            self.opening = replace(opening, offer="", stage=stage, fraction=fraction, left_s=left_s)
+            self._desk.change()
+
+        try:
+            self.install(progress, self._cancelled.is_set)
+        except (UserError, OSError) as error:
+            self._desk.say(in_words(error))
+            self._cancelled.set()
+        if self._cancelled.is_set():
+            self.opening = opening
+            self._desk.change()
+        else:
+            self.opening = replace(opening, installs=False)
+            self.read_pictures()
+
+    def stop(self) -> None:
+        """Ends the reading of a file as soon as possible, and of those behind it."""
+        with self._lock:
+            queue, self._queue = self._queue, deque()
+        for opening in queue:
+            _drop(opening)
+        self._cancelled.set()
+
+    def cancel(self) -> None:
+        """Gives up on the file, also on one that waits for the person; those behind it are read."""
+        self._cancelled.set()
+        with self._lock:
+            given_up = self.opening if self.opening and self.opening.waiting else None
+            if given_up:
+                _drop(given_up)
+                self.opening = None
+        if given_up:
+            self._go_on()
+        self._desk.change()
+
+    # --- inside
+
+    def _open(self, opening: Opening) -> None:
+        if self._desk.refuse_while_busy():
+            _drop(opening)
+        else:
+            self._take_in(opening)
+
+    def _take_in(self, opening: Opening) -> None:
+        with self._lock:
+            before = self.opening if self.opening and self.opening.path != opening.path else None
+            if before is not None and not before.waiting:
+                self._wait_in_line(opening)
+                return
+            self.opening = replace(opening, behind=len(self._queue))
+        if before:
+            _drop(before)
+        self._desk.notice, self._told_of = self._desk.removal.offer, 0
+        self._begin(opening)
+
+    def _begin(self, opening: Opening) -> None:
+        self._cancelled.clear()
+        threading.Thread(target=self._read_file, args=(opening,), name="reading", daemon=True).start()
+        self._desk.change()
+
+    def _wait_in_line(self, opening: Opening) -> None:
+        if len(self._queue) >= MOST_WAITING:
+            _drop(opening)
+            words = _("{count} files wait already. Drop “{name}” again when they are read.")
+            self._desk.say(words.format(count=len(self._queue), name=opening.name))
+            return
+        self._queue.append(opening)
+        self.opening = replace(self.opening, behind=len(self._queue))
+        self._desk.change()
+
+    def _go_on(self) -> None:
+        """Reads the next file that waits, if the one before does not wait for the person."""
+        with self._lock:
+            if self.opening is not None or not self._queue:
+                return
+            opening = self._queue.popleft()
+            self.opening = replace(opening, behind=len(self._queue))
+        self._begin(opening)
+
+    def _tell(self, words: str) -> None:
+        """What became of a file. What was told of the one before stays: nobody has read it yet."""
+        before = self._desk.notice
+        if before and before.kind == "error" and self._told_of > 0:
+            words = f"{before.text} {words}"
+        self._told_of += 1
+        self._desk.notice = Notice(words)
+
+    def _open_again(self, opening: Opening) -> None:
+        if self._desk.refuse_while_busy():
+            return
+        if opening.path.is_file():
+            self._open(replace(opening, stage=_("Opening"), fraction=None))
+        else:  # uploads do not wait for ever
+            self.opening = None
+            words = _("“{name}” was deleted here in the meantime. Please drop it again.")
+            self._desk.say(words.format(name=opening.name))
+
+    def _read_file(self, opening: Opening) -> None:
+        done: Opening | None = None
+        try:
+            done = self._shelved(opening)
+        except PasswordNeeded as error:
+            done = replace(opening, locked=True)
+            self._desk.notice = Notice(str(error)) if opening.password else self._desk.removal.offer
+        except ScannedPages as error:
+            done = self._offered(opening, str(error))
+            self._desk.notice = self._desk.removal.offer if done else Notice(str(error))
+        except UserError as error:
+            self._tell(f"{opening.name}: {error}" if self._queue or self._told_of else str(error))
+        # the boundary to the person: a reader's bug must not take the page down
+        except Exception:
+            log.exception("reading %s failed", opening.name)
+            words = _(
+                "“{name}” could not be read. The log has the details; another format of the same book "
+                "may work."
+            )
+            self._tell(words.format(name=opening.name))
+        finally:
+            if done is None:
+                _drop(opening)
+            self.opening = done
+            self._desk.change()
+            self._go_on()
+
+    def _shelved(self, opening: Opening) -> Opening | None:
+        """Reads the file and hands the book over. Returns the file when it is to wait for a word about its
+        pictures.
+        """
+
+        paced = Stages()
+
+        def progress(stage: str, fraction: float | None = None) -> None:
+            how_far = {"stage": stage, "fraction": fraction, "left_s": paced.left_s(stage, fraction)}
+            with self._lock:
+                self.opening = replace(opening, **how_far, behind=len(self._queue))
+            self._desk.change()
+
+        with self._cover_beside(opening) as cover:
+            document = self._read(
+                opening.path,
+                password=opening.password,
+                ocr=opening.ocr,
+                progress=progress,
+                should_stop=self._cancelled.is_set,
+            )
+            if self._cancelled.is_set():
+                return None
+            told = self._desk.notice if self._told_of else None  # of the files before, and not read yet
+            book = _named(document, opening.name, opening.title)
+            self._desk.shelf.put(book, cover=cover.result(), again=opening.ocr)
+            self._desk.notice = self._desk.notice or told
+        if not document.pictures:
+            return None
+        pages = len(document.page_starts)
+        words = _("{pictures} of {pages} pages of “{name}” are pictures and were left out.")
+        return self._offered(
+            opening, words.format(pictures=document.pictures, pages=pages, name=opening.name)
+        )
+
+    @contextlib.contextmanager
+    def _cover_beside(self, opening: Opening) -> Iterator[Future[bytes]]:
+        """The book's cover, looked for while the block reads its text; given up when the block ends first."""
+        ended = threading.Event()
+        with ThreadPoolExecutor(1, thread_name_prefix="cover") as beside:
+            try:
+                yield beside.submit(
+                    self._cover, opening.path, password=opening.password, should_stop=ended.is_set
+                )
+            finally:
+                ended.set()
+
+    def _offered(self, opening: Opening, words: str) -> Opening | None:
+        """The file, waiting for a word about its pictures; None where OCR has read them."""
+        if opening.ocr:
+            return None
+        there = self._can_ocr()
+        return replace(opening, offer=words if there else words.removesuffix(how_to()), installs=not there)
+
+
+def _drop(opening: Opening) -> None:
+    if not opening.keep:
+        opening.path.unlink(missing_ok=True)
+
+
+def _named(document: Document, name: str, title: str = "") -> Document:
+    """With the `title` that the person gave it, else its own, else the file's `name`."""
+    return replace(document, title=title or document.title.strip() or Path(name).stem)

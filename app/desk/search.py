@@ -1,0 +1,135 @@
+"""Looks through titles and all that was said about all books: conversations with the earlier versions of
+their answers, the person's own notes, kept summaries of chapters. Nothing behind a book's limit is found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from app.desk.reader import as_known, where
+from app.store.fulltext import Said
+from app.store.library import BookEntry
+from core.conversation.reading import book_chapters
+from core.documents.document import Document
+from core.documents.finding import Finder
+
+if TYPE_CHECKING:
+    from app.desk.desk import Desk
+
+AROUND_CHARS = 70  # on each side of what was found
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """A text that was found, cut to what stands around the words. `kind`: question, answer, version, note or
+    summary; `where`: its conversation's name, or its place in the book. The first three lead to the turn
+    `number` of the conversation `talk`, the others to a place in the book.
+    """
+
+    kind: str
+    where: str
+    before: str
+    words: str
+    after: str
+    talk: str = ""
+    number: int = 0
+    version: int = 0
+    offset: int = 0
+    length: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """What was found: books by title or author, and what was said, by the book it is about. `withheld`: what
+    lies behind its book's spoiler limit.
+    """
+
+    wanted: str = ""
+    books: tuple[BookEntry, ...] = ()
+    said: tuple[tuple[BookEntry, tuple[Heard, ...]], ...] = ()
+    withheld: int = 0
+
+
+def search(desk: Desk, wanted: str) -> Results:
+    """What holds these words; nothing where none are wanted."""
+    if not wanted:
+        return Results()
+    entries, found, withheld = desk.library.entries(), {}, 0
+    books = tuple(one for one in entries if Finder(f"{one.title}\n{one.author}").find(wanted).count)
+    turns = desk.history.search(wanted)
+    for entry in entries:
+        limit = _limit(desk, entry.id)
+        said = [one for one in turns if one.book_id == entry.id]
+        shown = [one for one in said if limit is None or (one.until is not None and one.until <= limit)]
+        written, behind = _written(desk, entry.id, limit, wanted)
+        found[entry] = (*(_heard(one, wanted) for one in shown), *written)
+        withheld += len(said) - len(shown) + behind
+    return Results(wanted, books, tuple((entry, heard) for entry, heard in found.items() if heard), withheld)
+
+
+def _limit(desk: Desk, book_id: str) -> int | None:
+    """How far the book may be read: as it is open, else as it would open."""
+    if book_id == desk.book_id:
+        return desk.until
+    talks = desk.history.conversations(book_id)
+    return talks[0].until if talks else None
+
+
+def _written(desk: Desk, book_id: str, limit: int | None, wanted: str) -> tuple[list[Heard], int]:
+    """Notes and kept summaries that hold the words, and how many lie behind the limit. The book's text is
+    only needed where there are any.
+    """
+    noted = any(_holds(one.note, wanted) for one in desk.library.notebook(book_id).bookmarks)
+    told = any(_holds(text, wanted) for text in desk.library.summaries(book_id).values())
+    if not noted and not told:
+        return [], 0
+    try:
+        whole = desk.library.get(book_id)
+    except KeyError:
+        return [], 0  # damaged: nothing can be shown in it
+    book = as_known(whole, limit)
+    every = [*_notes(desk, whole, wanted), *_summaries(desk, whole, wanted)]
+    shown = [one for one in every if one.offset < len(book.text)]
+    return shown, len(every) - len(shown)
+
+
+def _notes(desk: Desk, book: Document, wanted: str) -> Iterator[Heard]:
+    for one in desk.library.notebook(book.sha256).settled_in(book.text).bookmarks:
+        if _holds(one.note, wanted):
+            place = "" if one.lost else where(book, one.offset)
+            around = _around(one.note, wanted)
+            yield Heard("note", place, *around, offset=one.offset, length=0 if one.lost else one.length)
+
+
+def _summaries(desk: Desk, book: Document, wanted: str) -> Iterator[Heard]:
+    chapters = book_chapters(book)
+    for number, text in sorted(desk.tree.summaries(book).items()):
+        if _holds(text, wanted):
+            one = chapters[number - 1]
+            yield Heard("summary", one.title, *_around(text, wanted), offset=one.start)
+
+
+def _heard(one: Said, wanted: str) -> Heard:
+    kind = "question" if one.role == "user" else "version" if one.version else "answer"
+    around = _around(one.text, wanted)
+    return Heard(kind, one.title, *around, talk=one.conversation_id, number=one.number, version=one.version)
+
+
+def _holds(text: str, wanted: str) -> bool:
+    """Whether all the words stand in it."""
+    finder = Finder(text)
+    return all(finder.find(word).count for word in wanted.split())
+
+
+def _around(text: str, wanted: str) -> tuple[str, str, str]:
+    """What stands before, the first of the words that stands in it, and what stands after."""
+    text = " ".join(text.split())
+    finder = Finder(text)
+    places = (place for word in wanted.split() for place in finder.find(word).places[:1])
+    start, end = next(places, (0, 0))
+    left = 0 if start < AROUND_CHARS else text.find(" ", start - AROUND_CHARS, start) + 1
+    right = text.rfind(" ", end, end + AROUND_CHARS) if len(text) > end + AROUND_CHARS else len(text)
+    right = max(right, end)
+    return "…" * (left > 0) + text[left:start], text[start:end], text[end:right] + "…" * (right < len(text))

@@ -1,0 +1,1 @@
+"""The engine's process, seen from the app."""

@@ -1,0 +1,238 @@
+"""Keeps the engine's process alive: starts it, has it load a model, starts it again when it was killed, and
+hands on what it says. Knows nothing of questions.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import logging
+import queue
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from app.engine.process import EngineProcess, log_path, why_ended
+from core.config import Settings
+from core.events import Failed, Finished, Loading
+from core.text.words import translated as _
+from core.wire import unpack
+
+log = logging.getLogger(__name__)
+
+# in a row without becoming ready; then something is wrong for good
+_RESTARTS = 2
+
+
+class Supervisor:
+    """The engine's process and what is known of it. Thread-safe.
+
+    `state` is starting (process not up), loading, ready, busy or failed; `error` says why it failed. What is
+    posted gets a number, and what the process says to it comes into an inbox of its own.
+    """
+
+    def __init__(self, settings: Settings, *, worker: Sequence[str]) -> None:
+        self._settings, self._command = settings, tuple(worker)
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
+        self._numbers = itertools.count(1)
+        self._process: EngineProcess | None = None
+        self._inboxes: dict[int, queue.Queue[dict[str, Any]]] = {}
+        self._answering: int | None = None  # the question that it is busy with
+        self._known_book = ""
+        self._mapped_files: dict[str, int] = {}
+        self._failures = 0
+        self._closed = False
+        self._ready_with: Settings | None = None  # the last settings that the engine became ready with
+        self.state = "starting"
+        self.error = ""
+        self.loading = Loading("")  # how far that is
+        self.plan: dict[str, Any] | None = None
+        self.model_name = ""
+        self.context_tokens = 0
+        self.stored_as = ""  # whose snapshots are this model's; see Engine
+        self.stored = 0  # rises when the engine has used idle time to store what it read
+        # called after every change of these, from any thread and with the lock held: it must only take notice
+        self.changed: Callable[[], None] = lambda: None
+
+    def start(self) -> None:
+        """Start the engine process unless one runs, and return at once. Also the way out of "failed"."""
+        with self._lock:
+            if self._closed or (self._process is not None and self.state != "failed"):
+                return
+            self._failures = 0
+            self._end_process()
+            self._launch()
+
+    def use(self, model: str) -> None:
+        """Start the engine again with another model. The answer being written, if any, fails."""
+        self._start_with(dataclasses.replace(self._settings, model=model), _("The model was changed."))
+
+    def renew(self, settings: Settings) -> None:
+        """Start the engine again with other settings and the same model. Like `use` otherwise."""
+        self._start_with(
+            dataclasses.replace(settings, model=self._settings.model), _("The settings were changed.")
+        )
+
+    def _start_with(self, settings: Settings, why: str) -> None:
+        with self._lock:
+            if self._closed:
+                return
+            self._settings = settings
+            self._failures = 0
+            self._fail_all(why)
+            self._end_process()
+            self._launch()
+
+    def cancel_loading(self) -> Settings | None:
+        """Go back to the settings, and the model, that ran before; the engine starts with them, and they are
+        returned. Where there are none, it stops until `start`. Nothing happens to an engine that is ready.
+        """
+        with self._lock:
+            if self.state not in ("starting", "loading") or self._closed:
+                return None
+            before = self._ready_with if self._ready_with != self._settings else None
+            if before is not None:
+                self._start_with(before, _("Loading was cancelled."))
+                return before
+            self._fail_all(_("Loading was cancelled."))
+            self._end_process()
+            self.error = _("Loading was cancelled. Restart the engine with the button at the top.")
+            self._become("failed")
+            return None
+
+    def close(self) -> None:
+        """End the engine process. Returns when it is gone."""
+        with self._lock:
+            self._closed = True
+            process, self._process = self._process, None
+            self._fail_all(_("The engine was closed."))
+            self._tell()
+        if process is not None:
+            process.end()
+
+    def rest(self) -> None:
+        """End the engine process, so that it holds no file; `start` begins another."""
+        with self._lock:
+            self._fail_all(_("The engine was stopped."))
+            self._end_process()
+            self._become("starting")
+
+    @property
+    def pid(self) -> int | None:
+        """The engine's process id while it runs."""
+        process = self._process
+        return process.pid if process is not None else None
+
+    def wait_ready(self, timeout_s: float | None = None) -> bool:
+        """Wait until questions can be answered. False when the engine failed or the time is over."""
+        with self._changed:
+            self._changed.wait_for(
+                lambda: self.state in ("ready", "busy", "failed") or self._closed, timeout_s
+            )
+            return self.state in ("ready", "busy")
+
+    # ---- inside: messages ----------------------------------------------------------------------------------
+
+    def _post(self, message: dict[str, Any]) -> tuple[int, queue.Queue[dict[str, Any]]]:
+        """The number and the inbox of a message; where no engine runs, the inbox says so at once."""
+        number, inbox = next(self._numbers), queue.Queue()
+        if self._process is None:
+            inbox.put(_failed(self.error or _("The engine is not running.")))
+        else:
+            self._inboxes[number] = inbox
+            self._send({**message, "id": number})
+        return number, inbox
+
+    def _send(self, message: dict[str, Any]) -> None:
+        if self._process is not None:
+            self._process.send(message)
+
+    # ---- inside: the process -------------------------------------------------------------------------------
+
+    def _launch(self) -> None:
+        self._known_book, self._answering = "", None
+        self.error, self.loading = "", Loading(_("Starting the engine"))
+        self._process = EngineProcess(self._command, heard=self._deliver, ended=self._ended)
+        self._become("loading")
+        self._post({"do": "load", "settings": self._settings.to_json()})
+
+    def _ended(self, process: EngineProcess, how: str) -> None:
+        with self._lock:
+            if process is self._process and not self._closed:
+                self._engine_died(how)
+
+    def _deliver(self, process: EngineProcess, message: dict[str, Any]) -> None:
+        with self._lock:
+            if process is not self._process:
+                return
+            event = unpack(message["event"]) if "event" in message else None
+            inbox = self._inboxes.get(message["id"])
+            if "ready" in message:
+                self._inboxes.pop(message["id"], None)
+                self._get_ready(message["ready"])
+            elif self.state == "loading" and isinstance(event, Loading):
+                self.loading = event
+                self._tell()
+            elif self.state == "loading" and isinstance(event, Failed):
+                self.error = event.message
+                self._become("failed")
+            elif "stored" in message:
+                self.stored += 1
+                self._tell()
+            elif inbox is not None:
+                if isinstance(event, (Finished, Failed)) and self._answering == message["id"]:
+                    self._answering = None
+                    self._become("ready")
+                inbox.put(message)
+
+    def _get_ready(self, facts: dict[str, Any]) -> None:
+        self.plan, self.model_name, self.context_tokens = (
+            facts["plan"],
+            facts["model_name"],
+            facts["context_tokens"],
+        )
+        self._mapped_files = facts["mapped_files"]
+        self.stored_as = facts.get("stored_as", "")
+        self._failures, self._ready_with = 0, self._settings
+        self._become("ready")
+
+    def _engine_died(self, how: str) -> None:
+        """Tell whoever waits, then start again; not for ever."""
+        log.warning("the engine process ended: %s", how)
+        started = self.state in ("ready", "busy")
+        self._fail_all(why_ended(how, self._mapped_files))
+        self._end_process()
+        self._failures = 0 if started else self._failures + 1
+        if self._failures > _RESTARTS:
+            words = _(
+                "The engine stopped {times} times while starting ({how}). The reason is in {log}. Close "
+                "other programs or choose a smaller model."
+            )
+            self.error = words.format(times=self._failures, how=how, log=log_path())
+            self._become("failed")
+        else:
+            self._launch()
+
+    def _fail_all(self, message: str) -> None:
+        for inbox in self._inboxes.values():
+            inbox.put(_failed(message))
+        self._inboxes.clear()
+
+    def _end_process(self) -> None:
+        if self._process is not None:
+            self._process.end()
+            self._process = None
+
+    def _become(self, state: str) -> None:
+        self.state = state
+        self._tell()
+
+    def _tell(self) -> None:
+        self._changed.notify_all()
+        self.changed()
+
+
+def _failed(message: str) -> dict[str, Any]:
+    """What whoever waits for an answer of the engine is told in its place."""
+    return {"event": {"kind": "Failed", "message": message, "fatal": True}}

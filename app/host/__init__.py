@@ -1,0 +1,1 @@
+"""The computer the app runs on: one instance, secrets, logs, sleep, windows."""

@@ -1,0 +1,1 @@
+"""The models a person can choose, and their files."""

@@ -1,0 +1,190 @@
+"""A conversation as a file of its own: HTML to read, JSON to take to another computer and bring in again.
+
+What is brought in may come from anybody: every value is checked, and what the engine would believe unseen
+(token ids, levels, places in the book) is not taken.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from app.render.own_words import in_text, sources_said
+from app.render.templating import render
+from app.store.turns import Turn
+from core.ask import MOST_INSTRUCTIONS
+from core.config import FITS, LENGTHS
+from core.documents.document import Document
+from core.errors import UserError
+from core.text.words import translated as _
+
+FORMAT = "triforce-chat conversation"
+VERSION = 1
+MOST_BYTES, MOST_TURNS, MOST_CHARS, MOST_LINES = 20_000_000, 2000, 500_000, 200
+Noted = tuple[str, str, str]  # the words at a bookmark, their place, the note
+# what reading another form ends in; OverflowError: 1e999 as a number of a chapter
+_NOT_OURS = (OSError, ValueError, TypeError, KeyError, RecursionError, AttributeError, OverflowError)
+STATES = ("finished", "stopped", "failed")
+
+
+@dataclass(frozen=True, slots=True)
+class Brought:
+    """A conversation out of a file: (role, text, state, extra) of each turn, in order."""
+
+    book_id: str
+    book_title: str
+    title: str
+    turns: tuple[tuple[str, str, str, dict[str, Any]], ...]
+
+
+def as_json(book: Document | None, title: str, turns: Sequence[Turn], notes: Sequence[Noted] = ()) -> str:
+    """The conversation with the choices around its questions, and the book's bookmarks and notes."""
+    known = {"title": book.title, "author": book.author, "sha256": book.sha256} if book else {}
+    written = [
+        {"role": one.role, "text": one.text, "state": one.state, "extra": _carried(one.role, one.extra)}
+        for one in turns
+        if one.state != "writing"
+    ]
+    whole = {"format": FORMAT, "version": VERSION, "book": known, "title": title, "turns": written}
+    whole["notes"] = [{"words": words, "place": place, "note": note} for words, place, note in notes]
+    return json.dumps(whole, ensure_ascii=False, indent=1)
+
+
+def as_markdown(title: str, turns: Sequence[Turn]) -> str:
+    """A page of Markdown under that title."""
+    lines = [f"# {' '.join(title.split())}", ""]
+    for turn in turns:
+        lines += [f"## {turn.text}" if turn.role == "user" else in_text(turn.text), ""]
+        if turn.role == "user" and turn.extra.get("instructions"):
+            with_these = _("Instructions: {text}").format(text=turn.extra["instructions"])
+            lines += [f"*{' '.join(with_these.split())}*", ""]
+        if turn.extra.get("sources"):
+            read = _("Read for this answer: {sources}").format(sources=sources_said(turn.extra["sources"]))
+            lines += [f"*{read}*", ""]
+    return "\n".join(lines)
+
+
+def _as_shown(turn: Turn) -> str:
+    return in_text(turn.text) if turn.role == "assistant" else turn.text
+
+
+def as_html(book: Document | None, title: str, turns: Sequence[Turn], notes: Sequence[Noted] = ()) -> str:
+    """A page that needs nothing else."""
+    return render(
+        "exported.html",
+        title=title,
+        book=book.title if book else "",
+        author=book.author if book else "",
+        turns=[
+            (one.role, _as_shown(one), one.extra.get("sources", ()), one.extra.get("instructions", ""))
+            for one in turns
+            if one.text
+        ],
+        notes=notes,
+    )
+
+
+def summaries_as(form: str, book: Document | None, told: Sequence[tuple[str, str]]) -> str:
+    """The summaries of chapters, (title, text) each; `form`: md, html or json."""
+    title, author = (book.title, book.author) if book else ("", "")
+    if form == "json":
+        chapters = [{"title": name, "summary": text} for name, text in told]
+        known = {"title": title, "author": author, "sha256": book.sha256 if book else ""}
+        return json.dumps({"book": known, "chapters": chapters}, ensure_ascii=False, indent=1)
+    if form == "html":
+        turns = [
+            turn for name, text in told for turn in (("user", name, (), ""), ("assistant", text, (), ""))
+        ]
+        return render("exported.html", title=title, book="", author=author, turns=turns, notes=())
+    parts = [f"# {title}", *(f"## {name}\n\n{text}" for name, text in told)]
+    return "\n\n".join(parts) + "\n"
+
+
+def brought(path: Path) -> Brought:
+    """The conversation in a file. Raises UserError where it is none."""
+    try:
+        if path.stat().st_size > MOST_BYTES:
+            raise ValueError("too large")
+        whole = json.loads(path.read_text(encoding="utf-8-sig"))
+        if whole["format"] != FORMAT:
+            raise ValueError("another format")
+        version = whole["version"]
+        if isinstance(version, int) and version > VERSION:
+            raise UserError(_("That conversation was saved by a newer version. Update this one to open it."))
+        book, turns = whole["book"], whole["turns"]
+        made = Brought(_line(book["sha256"]), _line(book["title"]), _line(whole["title"]), _turns(turns))
+    except _NOT_OURS as error:
+        words = _("That file is no conversation of TriForce Chat. Choose a JSON file that Export has made.")
+        raise UserError(words) from error
+    return made
+
+
+def _turns(given: Any) -> tuple[tuple[str, str, str, dict[str, Any]], ...]:
+    if not isinstance(given, list) or not 2 <= len(given) <= MOST_TURNS or len(given) % 2:
+        raise ValueError("turns")
+    found = []
+    for at, one in enumerate(given):
+        role = ("user", "assistant")[at % 2]
+        if one["role"] != role or one["state"] not in STATES:
+            raise ValueError("turn")
+        found.append((role, _text(one["text"])[:MOST_CHARS], one["state"], _carried(role, one["extra"])))
+    return tuple(found)
+
+
+def _carried(role: str, extra: dict[str, Any]) -> dict[str, Any]:
+    """What of a turn's extra goes along. Raises ValueError or TypeError for another type than it has."""
+    if role == "user":
+        kept: dict[str, Any] = {"summary": extra.get("summary") is True}
+        kept["fit"] = extra["fit"] if extra.get("fit") in FITS else "auto"
+        length = extra.get("summary_length")
+        kept["summary_length"] = length if length in LENGTHS else "page"
+        kept["summaries"] = "own" if extra.get("summaries") == "own" else "auto"
+        if extra.get("instructions"):
+            kept["instructions"] = _text(extra["instructions"])[:MOST_INSTRUCTIONS].strip()
+        if extra.get("chapters"):
+            kept["chapters"] = _chapters(extra["chapters"])
+        if extra.get("ticked"):
+            kept["ticked"] = _ticked(extra["ticked"])
+    else:
+        kept = {
+            name: [_line(one) for one in extra.get(name) or ()][:MOST_LINES] for name in ("sources", "notes")
+        }
+        kept["reason"] = _line(extra.get("reason") or "")
+        if extra.get("error"):
+            kept["error"] = _line(extra["error"])
+    if (until := extra.get("until")) is not None:
+        kept["until"] = max(1, int(until))
+    return kept
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError("text")
+    value.encode()  # half a character, which JSON can hold, cannot be stored: UnicodeEncodeError
+    return value
+
+
+def _chapters(given: Any) -> list[int]:
+    if not isinstance(given, list):
+        raise ValueError("chapters")
+    first, last = map(int, given)
+    return [max(1, first), max(1, last)]
+
+
+def _ticked(given: Any) -> list[int]:
+    if not isinstance(given, list) or not all(isinstance(one, int) for one in given):
+        raise ValueError("ticked")
+    return sorted({max(1, one) for one in given[:MOST_LINES]})
+
+
+def _lines(given: Any) -> list[str]:
+    if not isinstance(given, list):
+        raise ValueError("lines")
+    return [_line(one) for one in given[:MOST_LINES]]
+
+
+def _line(value: Any) -> str:
+    return " ".join(_text(value).split())[:2000]

@@ -1,0 +1,1 @@
+"""The page's server: one app for one person at this computer."""

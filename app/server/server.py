@@ -1,0 +1,348 @@
+"""The page of one desk on one port of 127.0.0.1, behind the guard: what is served at which path."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import threading
+import time
+import urllib.request
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from app.api.key import ApiKey
+from app.desk.desk import Desk
+from app.errors import guarded
+from app.host import logs
+from app.host.instance import Address, free_port
+from app.host.keep_awake import at_work
+from app.host.secrets import Keys
+from app.render.templating import render
+from app.server.gradio_internals import broken, calm_server, end_queue, launch_options, without_stub_files
+from app.server.guard import LocalGuard, scrub_environment
+from app.server.languages import Rendered, wished
+from app.server.last_tab import LastTab
+from app.web.event_stream import Broadcast
+from app.web.page import Page
+from core import paths
+from core.paths import ROOT
+from core.text.words import in_language
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+    from starlette.responses import Response
+    from starlette.routing import BaseRoute
+
+    from core.config import Settings
+
+log = logging.getLogger(__name__)
+FONTS = ROOT / "assets" / "fonts"
+STREAM_SCRIPT = ROOT / "assets" / "js" / "stream.js"
+ICON = ROOT / "assets" / "icons" / "triforce-chat-256.png"
+# nothing of Gradio's beside the page: no sharing, no monitoring, no pages about itself, no second process
+QUIET = {
+    "share": False,
+    "inbrowser": False,
+    "prevent_thread_lock": True,
+    "quiet": True,
+    "show_error": False,
+    "allowed_paths": [],
+    "enable_monitoring": False,
+    "run_history": False,
+    "mcp_server": False,
+    "ssr_mode": False,
+    "pwa": False,
+    "strict_cors": True,
+    "footer_links": [],
+    "root_path": "",
+    "num_workers": 0,
+}
+NO_PAGES = {"docs_url": None, "redoc_url": None, "openapi_url": None}
+PRIVATE_FOLDERS = ("books", "models", "notes", "run", "logs", "snapshots")
+KEYED = "/v1/"  # what other programs are served at
+_LONGEST_PATH = 32_768  # Windows'
+_LAST_WORD_S = 0.4  # the goodbye page is told that all is stored
+
+
+def api_key() -> ApiKey:
+    """The key of this data folder."""
+    return ApiKey(paths.data_dir() / "api.key")
+
+
+class Server:
+    """The page of one desk on one port."""
+
+    def __init__(self, desk: Desk, settings: Settings, *, keys: Keys) -> None:
+        self._desk, self._settings, self._keys = desk, settings, keys
+        self.quit = False  # by the person, on the page
+        self.port = 0  # once it is served
+        self.moved = False  # the data folder was, and the app begins again in it
+        desk.storage.moved = self._begin_again
+        self._asked, self._ended = threading.Event(), threading.Event()
+        self._blocks = None
+        self.broadcast = Broadcast(Page(desk), lambda: desk.preferences.settings.language or "")
+        self._dressed = ""
+        self._watching = [self.broadcast.changed]
+        desk.watch(self._changed)
+
+    def watch(self, told: Callable[[], None]) -> None:
+        """`told` is called after every change of the desk, from any thread; it must only take notice."""
+        self._watching.append(told)
+
+    def end_with_last_tab(self) -> None:
+        """Lets the app end with its last tab where the person wants that, and asks."""
+        desk = self._desk
+        desk.closable = True
+        last = LastTab(
+            wanted=lambda: desk.preferences.settings.when_closed == "quit",
+            open_tabs=lambda: self.broadcast.listening,
+            working=lambda: at_work(desk),
+            end=self._end,
+            gone=lambda: setattr(desk, "was_left", True),
+        )
+        self.broadcast.left = last.left
+
+    def _begin_again(self) -> None:
+        self.moved = True
+        self._asked.set()
+
+    def _end(self) -> None:
+        log.info("the last tab was closed")
+        self.quit = True
+        self._asked.set()
+
+    def _changed(self) -> None:
+        for told in self._watching:
+            told()
+
+    def start(self) -> Address:
+        """Serves the page; returns once it answers."""
+        scrub_environment(temp_dir=str(paths.subdir("tmp")))  # before gradio is imported
+        from starlette.middleware import Middleware
+
+        with without_stub_files():
+            from app.web.layout import build
+            from app.web.theme import theme
+        for words in broken():
+            log.warning(words)
+        calm_server()
+
+        settings = self._settings
+        self._blocks = build(self._desk)
+        self.port = free_port(settings.port)
+        address = Address(self.port, self._keys.secret, os.getpid())
+        self._blocks.queue(default_concurrency_limit=None, api_open=False).launch(
+            server_name="127.0.0.1",
+            server_port=address.port,
+            blocked_paths=[str(paths.subdir(name)) for name in PRIVATE_FOLDERS],
+            max_file_size=settings.max_upload_mb * 1024 * 1024,
+            theme=theme(),
+            head=self._head(),
+            favicon_path=str(ICON) if ICON.exists() else None,
+            app_kwargs={
+                **NO_PAGES,
+                "routes": self._routes(),
+                "middleware": [
+                    Middleware(
+                        LocalGuard,
+                        keys=self._keys,
+                        port=address.port,
+                        keyed=KEYED if settings.api else None,
+                        names=settings.api_hosts,
+                        language=lambda header: self._desk.preferences.settings.language or wished(header),
+                    ),
+                    Middleware(Rendered, preferences=self._desk.preferences, dress=self._dress),
+                ],
+            },
+            **QUIET,
+            **launch_options(),
+        )
+        end_queue(self._blocks)
+        return address
+
+    def _head(self) -> str:
+        from app.web.theme import head
+
+        settings = self._settings
+        return head(settings.theme, launch=self.broadcast.launch, max_mb=settings.max_upload_mb)
+
+    def _dress(self) -> None:
+        """The page in its language, before it is loaded."""
+        from app.web.layout import dress
+
+        wanted = f"{self._desk.preferences.language} {self.broadcast.launch}"
+        if wanted != self._dressed:
+            with in_language(self._desk.preferences.language):
+                dress(self._blocks, self._head())
+            self._dressed = wanted
+            self._desk.change()
+
+    def _routes(self) -> list[BaseRoute]:
+        from starlette.responses import FileResponse
+        from starlette.routing import Mount, Route
+        from starlette.staticfiles import StaticFiles
+
+        from app.api.answering import Answers
+        from app.api.routes import Api
+        from app.mcp.books import Assistant
+        from app.mcp.routes import routes
+
+        async def stream_script(_request: Request) -> Response:
+            return FileResponse(STREAM_SCRIPT, media_type="text/javascript")
+
+        answers = Answers(self._desk)  # one row for everybody but the person
+        served = Api(self._desk, api_key(), answers).routes() if self._settings.api else []
+        return [
+            *served,
+            *routes(Assistant(self._desk, answers)),
+            Route("/healthz", self._healthz),
+            Route("/events", self._events),
+            Route("/stream.js", stream_script),
+            Route("/quit", self._quit, methods=["POST"]),
+            Route("/end-now", self._end_now, methods=["POST"]),
+            Route("/use", self._use, methods=["POST"]),
+            Route("/take-model", self._take_model, methods=["POST"]),
+            Route("/open", self._open_files, methods=["POST"]),
+            Route("/goodbye", self._goodbye),
+            Route("/ended", self._when_ended),
+            Route("/log", self._log),
+            Route("/export", self._export),
+            Route("/export/summaries", self._export),
+            Route("/covers/{book_id}", self._book_cover),
+            Mount("/fonts", StaticFiles(directory=FONTS)),
+        ]
+
+    def ask_to_end(self) -> None:
+        """Lets `wait` return, and the second time `stop` not wait for what is being stored; safe in a signal
+        handler.
+        """
+        # both take locks, which the interrupted thread may hold
+        step = self._desk.hurry if self._asked.is_set() else self._asked.set
+        threading.Thread(target=step, name="end", daemon=True).start()
+
+    def wait(self) -> None:
+        """Returns when the person quits or a signal asks for the end."""
+        # Windows delivers Ctrl+C between waits only; elsewhere a signal ends the wait by itself
+        while not self._asked.wait(0.5 if os.name == "nt" else None):
+            pass
+
+    def stop(self) -> None:
+        """Ends the answer, stores what was read, ends the engine and the page."""
+        self._asked.set()
+        self._desk.close()
+        self._ended.set()
+        self.broadcast.close()
+        if self._blocks is not None:
+            if self.quit:
+                time.sleep(_LAST_WORD_S)
+            self._blocks.close(verbose=False)
+
+    async def _healthz(self, _request: Request) -> Response:
+        from starlette.responses import PlainTextResponse
+
+        return PlainTextResponse("ok")
+
+    async def _events(self, _request: Request) -> Response:
+        from starlette.responses import StreamingResponse
+
+        headers = {"Cache-Control": "no-store"}
+        return StreamingResponse(self.broadcast.stream(), media_type="text/event-stream", headers=headers)
+
+    async def _quit(self, _request: Request) -> Response:
+        from starlette.responses import PlainTextResponse
+
+        self.quit = True
+        threading.Timer(1.0, self._asked.set).start()  # the goodbye page is fetched in between
+        return PlainTextResponse("bye")
+
+    async def _end_now(self, _request: Request) -> Response:
+        """The person waits no longer for what is being stored."""
+        from starlette.responses import PlainTextResponse
+
+        if self.quit:
+            threading.Thread(target=self._desk.hurry, name="end", daemon=True).start()
+        return PlainTextResponse("bye")
+
+    async def _use(self, request: Request) -> Response:
+        """A model file that `launcher.py use` was given: what is wrong with it, the page says."""
+        from starlette.responses import PlainTextResponse
+
+        path = (await request.body()).decode("utf-8", errors="replace")
+        if not path or len(path) > _LONGEST_PATH:
+            return PlainTextResponse("no path", 400)
+        self._desk.used.file(path)
+        return PlainTextResponse("ok")
+
+    async def _take_model(self, request: Request) -> Response:
+        """A model file out of the browser, copied after the person's yes."""
+        from starlette.responses import PlainTextResponse
+
+        from app.models.copies import until_gone
+
+        size = request.headers.get("content-length", "")
+        if not size.isdigit():
+            return PlainTextResponse("how long?", 411)
+        name = request.query_params.get("name", "")[:200]
+        await self._desk.used.take(name, int(size), until_gone(request))
+        return PlainTextResponse("ok")
+
+    async def _open_files(self, request: Request) -> Response:
+        """Files that another start was given. Says whether a page is open that shows them."""
+        from starlette.responses import PlainTextResponse
+
+        try:
+            files = json.loads(await request.body())
+        except ValueError:
+            files = None
+        if not isinstance(files, list) or not all(isinstance(one, str) for one in files):
+            return PlainTextResponse("no list of paths", 400)
+        self._desk.intake.files(files)
+        return PlainTextResponse("shown" if self.broadcast.listening else "taken")
+
+    async def _goodbye(self, _request: Request) -> Response:
+        from starlette.responses import HTMLResponse
+
+        return HTMLResponse(render("goodbye.html"))
+
+    async def _log(self, _request: Request) -> Response:
+        from starlette.responses import HTMLResponse
+
+        return HTMLResponse(render("log.html", folder=logs.folder(), logs=logs.shown()))
+
+    async def _when_ended(self, _request: Request) -> Response:
+        """An answer once all is stored."""
+        from starlette.responses import PlainTextResponse
+
+        while not self._ended.is_set():
+            await asyncio.sleep(_LAST_WORD_S / 4)
+        return PlainTextResponse("ended")
+
+    async def _book_cover(self, request: Request) -> Response:
+        from starlette.responses import FileResponse, PlainTextResponse
+
+        try:
+            path = self._desk.library.cover(request.path_params["book_id"])
+        except KeyError:
+            path = None
+        if path is None:
+            return PlainTextResponse("no such cover", 404)
+        return FileResponse(path, media_type="image/jpeg", headers={"Cache-Control": "private, no-cache"})
+
+    async def _export(self, request: Request) -> Response:
+        """The file; nothing where it cannot be made, and the page, which stays, says why."""
+        from starlette.responses import PlainTextResponse, Response
+
+        form = request.query_params.get("form", "md")
+        kinds = {"md": "text/markdown", "html": "text/html", "json": "application/json"}
+        if form not in kinds:
+            return PlainTextResponse("no such form", 404)
+        of_chapters = request.url.path.endswith("/summaries")
+        source = self._desk.tree if of_chapters else self._desk.talks
+        made = guarded(lambda: source.export(form), self._desk.say, None)
+        if made is None:
+            return Response(status_code=204)
+        name, text = made
+        header = {"Content-Disposition": "attachment; filename*=UTF-8''" + urllib.request.quote(name)}
+        return PlainTextResponse(text, media_type=f"{kinds[form]}; charset=utf-8", headers=header)

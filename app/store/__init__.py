@@ -1,0 +1,1 @@
+"""What is kept on disk: books, conversations, what was chosen."""

@@ -1,0 +1,378 @@
+"""Conversations in SQLite, written as they happen. Knows books only by their id."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sqlite3
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from app.store import fulltext
+from app.store.database import connect, reopened
+from app.store.turns import Turn, wording
+from core.ask import Ask
+from core.text.words import translated as _
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """One conversation about one book (`book_id` is empty without a book). `until`: see core.ask.Ask."""
+
+    id: str
+    book_id: str
+    title: str
+    updated: float
+    until: int | None = None
+    pinned: bool = False
+
+
+class History:
+    """The conversations of one data folder. Thread-safe; every change is on disk when the call returns."""
+
+    def __init__(self, path: Path, *, clock: Callable[[], float] = time.time) -> None:
+        self._lock = threading.RLock()
+        self._path, self._clock = path, clock
+        self._db, self.warning = connect(path)  # `warning`: what the person is to be told of the file
+        self._indexed = fulltext.prepare(self._db)
+        # an answer's text that the disk had no room for: shown, and written with the next that can be
+        self._failures = 0
+        self._unwritten: dict[tuple[str, int], tuple[str, str, dict | None]] = {}
+        self._last: tuple[str, list, dict] = ("", [], {})  # what `turns` read last: told while nothing can be
+
+    def close(self) -> None:
+        """Ends the connection; the object is of no use afterwards."""
+        with self._lock:
+            with contextlib.suppress(sqlite3.Error):
+                self._write()
+            self._db.close()
+
+    def copy_to(self, path: Path) -> None:
+        """Writes all of it to another file, as it is at this moment. Raises sqlite3.Error."""
+        with self._lock, contextlib.closing(sqlite3.connect(path)) as other:
+            self._db.backup(other)
+
+    @property
+    def version(self) -> int:
+        """Rises with every change of a conversation."""
+        return self._db.total_changes + self._failures
+
+    def create(self, book_id: str, until: int | None = None) -> Conversation:
+        """A new, empty conversation about the book, or what of it may be read."""
+        with self.together():
+            now = self._now()
+            made = Conversation(uuid.uuid4().hex, book_id, _("New conversation"), now, until)
+            self._db.execute(
+                "INSERT INTO conversations (id, book_id, title, created, updated, until) "
+                "VALUES (?, ?, ?, ?, ?, ?)",
+                (made.id, book_id, made.title, now, now, until),
+            )
+        return made
+
+    def limit(self, conversation_id: str, until: int | None) -> None:
+        """Sets how far the book may be read in a conversation from now on."""
+        with self._lock:
+            self._db.execute("UPDATE conversations SET until = ? WHERE id = ?", (until, conversation_id))
+
+    def conversations(self, book_id: str) -> list[Conversation]:
+        """The book's conversations that hold at least one turn, newest first, after the pinned ones."""
+        query = """SELECT id, book_id, title, updated, until, pinned FROM conversations
+                   WHERE book_id = ? AND forgotten IS NULL
+                   AND EXISTS (SELECT 1 FROM turns WHERE conversation_id = id)
+                   ORDER BY pinned DESC, updated DESC, rowid DESC"""
+        with self._lock:
+            rows = self._db.execute(query, (book_id,)).fetchall()
+        return [Conversation(*row[:-1], pinned=bool(row[-1])) for row in rows]
+
+    def rename(self, conversation_id: str, title: str) -> None:
+        """Gives a conversation another name."""
+        with self._lock:
+            self._db.execute("UPDATE conversations SET title = ? WHERE id = ?", (title, conversation_id))
+
+    def pin(self, conversation_id: str) -> None:
+        """Pins a conversation before the others, or no longer."""
+        with self._lock:
+            self._db.execute("UPDATE conversations SET pinned = 1 - pinned WHERE id = ?", (conversation_id,))
+
+    def turns(self, conversation_id: str) -> list[Turn]:
+        """The conversation's turns in order; empty for an unknown conversation. While its drive is away, the
+        conversation that was read last is told as it was.
+        """
+        with self._lock:
+            try:
+                self._last = (conversation_id, self._rows(conversation_id), self._versions(conversation_id))
+            except sqlite3.Error as error:
+                if self._reached_again(error):
+                    return self.turns(conversation_id)
+                if self._last[0] != conversation_id:
+                    raise
+            (_id, rows, versions), unwritten = self._last, dict(self._unwritten)
+        found = []
+        for number, role, text, state, extra in rows:
+            text, state, late = unwritten.get((conversation_id, number), (text, state, None))
+            whole = json.loads(extra) if late is None else late
+            found.append(Turn(number, role, text, state, whole, tuple(versions.get(number, ()))))
+        return found
+
+    def _rows(self, conversation_id: str) -> list[tuple[int, str, str, str, str]]:
+        query = "SELECT number, role, text, state, extra FROM turns WHERE conversation_id = ? ORDER BY number"
+        return self._db.execute(query, (conversation_id,)).fetchall()
+
+    def _versions(self, conversation_id: str) -> dict[int, list[tuple[int, str]]]:
+        query = "SELECT number, version, text FROM versions WHERE conversation_id = ? ORDER BY version"
+        found: dict[int, list[tuple[int, str]]] = {}
+        for number, version, text in self._db.execute(query, (conversation_id,)):
+            found.setdefault(number, []).append((version, text))
+        return found
+
+    def keep_version(self, conversation_id: str, number: int) -> None:
+        """Keeps the answer as it is now beside the one that is going to take its place."""
+        query = """INSERT INTO versions (conversation_id, number, version, text, state, extra)
+                   SELECT conversation_id, number, (
+                       SELECT COALESCE(MAX(version), 0) + 1 FROM versions AS other
+                       WHERE other.conversation_id = turns.conversation_id AND other.number = turns.number),
+                   text, state, extra FROM turns WHERE conversation_id = ? AND number = ?"""
+        with self._lock:
+            self._db.execute(query, (conversation_id, number))
+
+    def use_version(self, conversation_id: str, number: int, version: int) -> None:
+        """Lets an earlier version of an answer stand; the one that stood becomes one of the others."""
+        key = (conversation_id, number, version)
+        where = "WHERE conversation_id = ? AND number = ? AND version = ?"
+        with self.together():
+            chosen = self._db.execute(f"SELECT text, state, extra FROM versions {where}", key).fetchone()
+            if chosen is None:
+                return
+            self._db.execute(f"DELETE FROM versions {where}", key)
+            self.keep_version(conversation_id, number)
+            self._db.execute(
+                "UPDATE turns SET text = ?, state = ?, extra = ? WHERE conversation_id = ? AND number = ?",
+                (*chosen, conversation_id, number),
+            )
+
+    def fork(self, conversation_id: str, number: int, title: str) -> str:
+        """A copy of the conversation up to and with its turn `number`, named by `title` (with {title} for the
+        name it has). Returns its id.
+        """
+        with self.together():
+            (book_id, before, until) = self._db.execute(
+                "SELECT book_id, title, until FROM conversations WHERE id = ?", (conversation_id,)
+            ).fetchone()
+            made = self.create(book_id, until)
+            self._db.execute(
+                "INSERT INTO turns (conversation_id, number, role, text, state, extra) "
+                "SELECT ?, number, role, text, state, extra FROM turns "
+                "WHERE conversation_id = ? AND number <= ?",
+                (made.id, conversation_id, number),
+            )
+            self.rename(made.id, _title(title.format(title=before)))
+        return made.id
+
+    def add(
+        self,
+        conversation_id: str,
+        role: str,
+        text: str,
+        *,
+        state: str = "finished",
+        extra: dict | None = None,
+    ) -> int:
+        """Appends a turn and returns its number. The first question names the conversation."""
+        with self._lock:
+            (number,) = self._db.execute(
+                "SELECT COALESCE(MAX(number), 0) + 1 FROM turns WHERE conversation_id = ?", (conversation_id,)
+            ).fetchone()
+            self._db.execute(
+                "INSERT INTO turns (conversation_id, number, role, text, state, extra) "
+                "VALUES (?, ?, ?, ?, ?, ?)",
+                (conversation_id, number, role, text, state, json.dumps(extra or {})),
+            )
+            self._db.execute(
+                "UPDATE conversations SET updated = ? WHERE id = ?", (self._now(), conversation_id)
+            )
+            if role == "user" and number == 1:
+                self._db.execute(
+                    "UPDATE conversations SET title = ? WHERE id = ?", (_title(text), conversation_id)
+                )
+        return number
+
+    def ask(self, conversation_id: str, ask: Ask) -> int:
+        """Appends a question with the choices around it, so that it can be asked again; see `asked_again`."""
+        choices = {
+            "summary": ask.question is None,
+            "chapters": ask.chapters,
+            "ticked": ask.ticked,
+            "fit": ask.fit,
+            "until": ask.until,
+            "summary_length": ask.summary_length,
+            "summaries": ask.summaries,
+            "instructions": ask.instructions,
+        }
+        return self.add(conversation_id, "user", wording(ask), extra=choices)
+
+    def leave_out(self, conversation_id: str, number: int, since: int, told: str = "") -> None:
+        """Notes at the question `number` that no turn before `since` goes to the engine from then on, and
+        what is told in their place.
+        """
+        with self._lock:
+            key = (conversation_id, number)
+            query = "SELECT extra FROM turns WHERE conversation_id = ? AND number = ?"
+            (extra,) = self._db.execute(query, key).fetchone()
+            changed = json.dumps({**json.loads(extra), "since": since, "told": told})
+            self._db.execute(
+                "UPDATE turns SET extra = ? WHERE conversation_id = ? AND number = ?", (changed, *key)
+            )
+
+    def compare(self, conversation_id: str, number: int, compared: dict) -> None:
+        """Keeps with the answer `number` what plain decoding said beside it."""
+        with self._lock:
+            key = (conversation_id, number)
+            query = "UPDATE turns SET extra = json_set(extra, '$.compared', json(?))"
+            self._db.execute(
+                f"{query} WHERE conversation_id = ? AND number = ?", (json.dumps(compared), *key)
+            )
+
+    def update(
+        self, conversation_id: str, number: int, text: str, *, state: str, extra: dict | None = None
+    ) -> None:
+        """Replaces a turn's text and state, and `extra` when given. Raises sqlite3.Error where it cannot be
+        written; `turns` tells it all the same, and the next change writes it.
+        """
+        with self._lock:
+            older = self._unwritten.pop((conversation_id, number), (text, state, None))
+            self._unwritten[conversation_id, number] = (text, state, older[2] if extra is None else extra)
+            try:
+                self._write()
+            except sqlite3.Error:
+                self._failures += 1
+                raise
+
+    def _write(self) -> None:
+        for key, (text, state, extra) in list(self._unwritten.items()):
+            with self.together():
+                self._db.execute(
+                    "UPDATE turns SET text = ?, state = ? WHERE conversation_id = ? AND number = ?",
+                    (text, state, *key),
+                )
+                if extra is not None:
+                    self._db.execute(
+                        "UPDATE turns SET extra = ? WHERE conversation_id = ? AND number = ?",
+                        (json.dumps(extra), *key),
+                    )
+            del self._unwritten[key]
+
+    @contextlib.contextmanager
+    def together(self) -> Iterator[None]:
+        """All that the block writes is written, or nothing of it."""
+        with self._lock:
+            try:
+                self._db.execute("SAVEPOINT together")
+            except sqlite3.Error as error:
+                if not self._reached_again(error):
+                    raise
+                self._db.execute("SAVEPOINT together")
+            try:
+                yield
+            except BaseException:
+                # where the disk is full SQLite may have rolled all of it back by itself
+                with contextlib.suppress(sqlite3.Error):
+                    self._db.execute("ROLLBACK TO together")
+                    self._db.execute("RELEASE together")
+                raise
+            self._db.execute("RELEASE together")
+
+    def _reached_again(self, error: sqlite3.Error) -> bool:
+        """Whether the file can be used again, after its drive was away."""
+        db = None if self._db.in_transaction else reopened(self._path, error)
+        if db is not None:
+            self._failures += self._db.total_changes + 1  # `version` goes on rising
+            with contextlib.suppress(sqlite3.Error):
+                self._db.close()
+            self._db, self._indexed = db, fulltext.prepare(db)
+        return db is not None
+
+    def _now(self) -> float:
+        """The time, or later: a clock that was set back must not shuffle the conversations."""
+        (newest,) = self._db.execute("SELECT COALESCE(MAX(updated), 0) FROM conversations").fetchone()
+        return max(self._clock(), newest + 0.001)
+
+    def bring_in(self, book_id: str, title: str, turns: Sequence[tuple[str, str, str, dict]]) -> str:
+        """A conversation from elsewhere: (role, text, state, extra) of each turn. Returns its id."""
+        with self.together():
+            made = self.create(book_id)
+            for role, text, state, extra in turns:
+                self.add(made.id, role, text, state=state, extra=extra)
+            self.rename(made.id, _title(title) or made.title)
+        return made.id
+
+    def title(self, conversation_id: str) -> str:
+        """Its name; empty for an unknown one."""
+        query = "SELECT title FROM conversations WHERE id = ?"
+        with self._lock:
+            row = self._db.execute(query, (conversation_id,)).fetchone()
+        return row[0] if row else ""
+
+    def book_of(self, conversation_id: str) -> str:
+        """The book that a conversation is about; "" where it is about none, or is gone."""
+        query = "SELECT book_id FROM conversations WHERE id = ?"
+        with self._lock:
+            row = self._db.execute(query, (conversation_id,)).fetchone()
+        return row[0] if row else ""
+
+    def forget_book(self, book_id: str) -> list[str]:
+        """Deletes all conversations about the book, for good, and returns their ids."""
+        with self._lock:
+            ids = [
+                row[0]
+                for row in self._db.execute("SELECT id FROM conversations WHERE book_id = ?", (book_id,))
+            ]
+            self._db.execute("DELETE FROM conversations WHERE book_id = ?", (book_id,))
+            self._forgotten(ids)
+        return ids
+
+    def search(self, words: str) -> list[fulltext.Said]:
+        """What was said in any conversation and holds all these words; what fits best first."""
+        with self._lock:
+            return fulltext.search(self._db, words) if self._indexed else []
+
+    def mark_forgotten(self, conversation_id: str, now: float) -> None:
+        """Takes a conversation out of sight; `purge` deletes it."""
+        with self._lock:
+            self._db.execute("UPDATE conversations SET forgotten = ? WHERE id = ?", (now, conversation_id))
+
+    def unmark_forgotten(self, conversation_id: str) -> bool:
+        """Brings a conversation back into sight; False when it is gone."""
+        query = "UPDATE conversations SET forgotten = NULL WHERE id = ?"
+        with self._lock:
+            return self._db.execute(query, (conversation_id,)).rowcount > 0
+
+    def purge(self, before: float) -> list[str]:
+        """Deletes for good what was marked before a time, and returns the ids."""
+        query = "SELECT id FROM conversations WHERE forgotten <= ?"
+        with self._lock:
+            ids = [row[0] for row in self._db.execute(query, (before,))]
+            for conversation_id in ids:
+                self._db.execute("DELETE FROM conversations WHERE id = ?", (conversation_id,))
+            self._forgotten(ids)
+        return ids
+
+    def _forgotten(self, ids: list[str]) -> None:
+        self._unwritten = {key: late for key, late in self._unwritten.items() if key[0] not in ids}
+        if ids and self._indexed:
+            fulltext.purge(self._db)
+        # the write-ahead log still holds what was deleted
+        self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def settle(self) -> int:
+        """Answers still marked as being written (the app was killed) become `stopped`. Returns how many."""
+        with self._lock:
+            return self._db.execute("UPDATE turns SET state = 'stopped' WHERE state = 'writing'").rowcount
+
+
+def _title(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= 60 else line[:57].rstrip() + "…"

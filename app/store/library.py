@@ -1,0 +1,254 @@
+"""The shelf of books: what was read out of each file, kept as JSON under its sha256, and its cover. The files
+themselves are not kept.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import re
+import shutil
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+
+from app.store.notebook import Notebook
+from core.documents.document import Document
+from core.paths import write_whole
+
+log = logging.getLogger(__name__)
+BOOK_ID = re.compile(r"[0-9a-f]{64}")
+_SUMMARIES = "summaries.json"
+_ENTRY, _COVER, _NOTEBOOK, _FORGOTTEN = "entry.json", "cover.jpg", "notebook.json", "forgotten"
+
+
+@dataclass(frozen=True, slots=True)
+class BookEntry:
+    """What the shelf shows of a book without opening it."""
+
+    id: str
+    title: str
+    author: str
+    format: str
+    words: int
+    chapters: int
+    opened: float
+    tokens: int = 0  # of its text, for the model that read it last
+
+
+class Library:
+    """The books of one data folder: `<root>/<sha256>/book.json` and a small `entry.json` beside it.
+    Thread-safe.
+    """
+
+    def __init__(self, root: Path, *, clock: Callable[[], float] = time.time) -> None:
+        self._root = root
+        self._clock = clock
+        self._lock = threading.RLock()
+        # the newest few, so that switching books is instant
+        self._open: dict[str, Document] = {}
+        self._marked: dict[str, float] = {}  # when a book was taken off the shelf
+        self._newest = max((entry.opened for entry in self.entries()), default=0.0)
+
+    def entries(self) -> list[BookEntry]:
+        """All books, the one opened last first. A damaged entry is made anew from the book; where that is
+        damaged too, the book is skipped and logged.
+        """
+        folders = (one for one in self._root.glob("*") if BOOK_ID.fullmatch(one.name))
+        found = [self._entry(one) for one in folders if not (one / _FORGOTTEN).exists()]
+        return sorted(filter(None, found), key=lambda entry: -entry.opened)
+
+    def _entry(self, folder: Path) -> BookEntry | None:
+        if stored := self._stored_entry(folder):
+            return stored
+        log.warning("unreadable library entry in %s", folder)
+        try:
+            entry = _entry_of(self.get(folder.name), opened=(folder / "book.json").stat().st_mtime)
+        except (KeyError, OSError):
+            return None
+        with contextlib.suppress(OSError):
+            _write(folder / _ENTRY, asdict(entry))
+        return entry
+
+    def _stored_entry(self, folder: Path) -> BookEntry | None:
+        try:
+            return _checked(json.loads((folder / _ENTRY).read_text(encoding="utf-8")))
+        except (OSError, ValueError, TypeError, AttributeError):
+            return None
+
+    def count_tokens(self, book_id: str, tokens: int) -> None:
+        """Notes how many tokens the book has. A disk that does not take it costs the note alone."""
+        entry = self._stored_entry(self._folder(book_id))
+        if entry and entry.tokens != tokens:
+            with contextlib.suppress(OSError):
+                _write(self._folder(book_id) / _ENTRY, asdict(replace(entry, tokens=tokens)))
+
+    def kept(self) -> dict[str, int]:
+        """The bytes that lie here of each book."""
+        sizes: dict[str, int] = {}
+        for path in self._root.glob("*/*"):
+            with contextlib.suppress(OSError):
+                sizes[path.parent.name] = sizes.get(path.parent.name, 0) + path.stat().st_size
+        return sizes
+
+    def add(self, document: Document, cover: bytes = b"") -> BookEntry:
+        """Stores the book (again) and puts it first on the shelf. `cover`: a JPEG, where it has one. Raises
+        OSError where the disk does not take it; `get` gives it until then.
+        """
+        folder = self._folder(document.sha256)
+        self.unmark_forgotten(document.sha256)
+        with self._lock:
+            self._remember(document)
+        _write(folder / "book.json", document.to_json())
+        if cover:
+            write_whole(folder / _COVER, cover)
+        return self._write_entry(document)
+
+    def get(self, book_id: str) -> Document:
+        """The book's text and chapters. Raises KeyError for an unknown or damaged book."""
+        with self._lock:
+            if book_id in self._open:
+                return self._open[book_id]
+            if (self._folder(book_id) / _FORGOTTEN).exists():
+                raise KeyError(book_id)
+            try:
+                document = Document.from_json(
+                    json.loads((self._folder(book_id) / "book.json").read_text(encoding="utf-8"))
+                )
+            except (OSError, ValueError, TypeError) as error:
+                raise KeyError(book_id) from error
+            self._remember(document)
+            return document
+
+    def cover(self, book_id: str) -> Path | None:
+        """The JPEG of the book's own cover, if there is one. Raises KeyError for what is no book's name."""
+        path = self._folder(book_id) / _COVER
+        return path if path.is_file() else None
+
+    def covered(self) -> frozenset[str]:
+        """The books that have a cover of their own."""
+        return frozenset(path.parent.name for path in self._root.glob(f"*/{_COVER}"))
+
+    def touch(self, book_id: str) -> None:
+        """Marks the book as opened now. A disk that does not take the mark keeps no book from being read."""
+        document = self.get(book_id)
+        try:
+            self._write_entry(document)
+        except OSError:
+            log.exception("the shelf could not be written")
+
+    def notebook(self, book_id: str) -> Notebook:
+        """What the person left in the book. A damaged one is put aside, so that nothing writes over it.
+
+        Raises KeyError for what is no book's name.
+        """
+        path = self._folder(book_id) / _NOTEBOOK
+        try:
+            return Notebook.from_json(json.loads(path.read_text(encoding="utf-8")))
+        except FileNotFoundError:
+            return Notebook()
+        except (OSError, ValueError, TypeError, KeyError) as error:
+            log.warning("unreadable notebook %s: %s", path, error)
+            with contextlib.suppress(OSError):
+                path.replace(path.with_suffix(".damaged.json"))
+            return Notebook()
+
+    def write_notebook(self, book_id: str, notebook: Notebook) -> None:
+        """Keeps it beside the book. Raises OSError where it cannot be written."""
+        _write(self._folder(book_id) / _NOTEBOOK, notebook.to_json())
+
+    def summaries(self, book_id: str) -> dict[str, str]:
+        """The summaries of chapters that were kept; none where they cannot be read: they can be told again.
+
+        Raises KeyError for what is no book's name.
+        """
+        path = self._folder(book_id) / _SUMMARIES
+        try:
+            kept = json.loads(path.read_text(encoding="utf-8"))
+            return {key: kept[key] for key in kept if isinstance(kept[key], str)}
+        except (OSError, ValueError, TypeError):
+            return {}
+
+    def write_summaries(self, book_id: str, kept: dict[str, str]) -> None:
+        """Keeps them beside the book. Raises OSError where they cannot be written."""
+        _write(self._folder(book_id) / _SUMMARIES, kept)
+
+    def mark_forgotten(self, book_id: str, now: float) -> None:
+        """Takes a book off the shelf; `forget` deletes it. Raises OSError where that cannot be written."""
+        with self._lock:
+            write_whole(self._folder(book_id) / _FORGOTTEN, "")
+            self._marked[book_id] = now
+            self._open.pop(book_id, None)
+
+    def unmark_forgotten(self, book_id: str) -> bool:
+        """Puts a book back on the shelf; False where there is none that was taken off."""
+        with self._lock:
+            try:
+                (self._folder(book_id) / _FORGOTTEN).unlink()
+            except (FileNotFoundError, KeyError):
+                return False
+            return True
+
+    def forgotten(self, before: float) -> list[str]:
+        """The books that were marked before a time; those that an earlier run marked are in any case."""
+        names = [path.parent.name for path in self._root.glob(f"*/{_FORGOTTEN}")]
+        return [
+            one for one in names if BOOK_ID.fullmatch(one) and self._marked.get(one, float("-inf")) <= before
+        ]
+
+    def forget(self, book_id: str) -> None:
+        """Deletes everything that was stored of the book. Unknown ids are fine."""
+        with self._lock:
+            self._open.pop(book_id, None)
+            folder = self._folder(book_id)
+            if folder.is_dir():  # with what a killed app left half-written
+                shutil.rmtree(folder)
+
+    def _folder(self, book_id: str) -> Path:
+        # the id comes from the browser: it must not name a path
+        if not BOOK_ID.fullmatch(book_id):
+            raise KeyError(book_id)
+        return self._root / book_id
+
+    def _write_entry(self, document: Document) -> BookEntry:
+        self._newest = max(self._clock(), self._newest + 0.001)  # a clock may be set back
+        before = self._stored_entry(self._folder(document.sha256))
+        entry = _entry_of(document, opened=self._newest, tokens=before.tokens if before else 0)
+        _write(self._folder(document.sha256) / _ENTRY, asdict(entry))
+        return entry
+
+    def _remember(self, document: Document) -> None:
+        self._open.pop(document.sha256, None)
+        self._open[document.sha256] = document
+        while len(self._open) > 3:
+            self._open.pop(next(iter(self._open)))
+
+
+def _entry_of(document: Document, *, opened: float, tokens: int = 0) -> BookEntry:
+    return BookEntry(
+        id=document.sha256,
+        title=document.title,
+        author=document.author,
+        format=document.format,
+        words=document.words,
+        chapters=len(document.chapters),
+        opened=opened,
+        tokens=tokens,
+    )
+
+
+def _checked(stored: dict) -> BookEntry:
+    """The entry as it was stored, without what a newer version added. Raises TypeError for another form."""
+    entry = BookEntry(**{one.name: stored[one.name] for one in fields(BookEntry) if one.name in stored})
+    for one in fields(BookEntry):
+        value = getattr(entry, one.name)
+        if not isinstance(value, {"str": str, "int": int, "float": int | float}[one.type]):
+            raise TypeError(f"{one.name} is {value!r}")
+    return entry
+
+
+def _write(path: Path, data: dict) -> None:
+    write_whole(path, json.dumps(data, ensure_ascii=False))

@@ -1,0 +1,1 @@
+"""The page: values in, HTML out."""

@@ -1,0 +1,121 @@
+"""A conversation's answers as the page shows them: the finished ones, kept as HTML, and the one that is being
+written, each sentence with the places in the book it rests on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from markupsafe import Markup
+
+from app.desk.answer_job import Job, Snapshot
+from app.desk.desk import Desk
+from app.desk.reader import as_known
+from app.render.markdown import Citation
+from app.store.turns import Turn, answered_until
+from app.web import regions
+from app.web.citations import Citations, Cited
+from app.web.region_cache import Remembered
+from app.web.streaming_text import LiveText, StandingText
+from core.documents.document import Document
+from core.events import Stand
+from core.wire import unpack_looked
+
+MOST_KEPT = 400  # turns, and parts
+
+
+class Answers:
+    """Renders the answers of a Desk, for one thread."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self._citations = Citations()
+        self._live, self._standing = LiveText(), StandingText()
+        self._keep = Remembered()
+        self._turn_html: dict[tuple, str] = {}
+        self._part_html: dict[tuple, Markup] = {}
+
+    @property
+    def hidden(self) -> bool:
+        """Whether letters are written that are still to be shown."""
+        return self._live.hidden
+
+    def prepare(self, book: Document) -> None:
+        """Makes the book ready to be looked through for what sentences rest on."""
+        self._citations.prepare(book)
+
+    def written(self, job: Job, question: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """What was told of the parts of the book, and the answer to `question` so far."""
+        now, book = job.snapshot, self._desk.book
+        parts = self._keep("parts", now.parts, lambda: regions.parts_html(self._parts(now.parts, job.until)))
+        signs, known = (), None
+        if book and now.pieces:
+            known = self._keep("asked of", (edition(book), job.until), lambda: as_known(book, job.until))
+        if now.standing:
+            signs = self._signs(now, known) if known else ()
+            return (parts,), self._standing.blocks(now.pieces, signs, now.telling)
+        if known:
+            signs = self._citations.so_far(now.text, known, question, now.looked)
+        return (parts,), self._live.blocks(now.pieces, job.visible, signs)
+
+    def _signs(self, now: Snapshot, book: Document) -> tuple[Citation, ...]:
+        """The signs of the sentences that stand, looked up when others do, moved by what is being told."""
+        standing, (start, end) = now.standing, now.telling
+        text = "".join(piece.text for piece in (*standing.before, *standing.after))
+        signs = self._keep(
+            "signs",
+            (edition(book), text, standing.stands, self._citations.ready(book)),
+            lambda: self._citations.standing(text, book, standing.stands),
+        )
+        return tuple(
+            replace(one, start=one.start + end - start, end=one.end + end - start)
+            if one.start > start
+            else one
+            for one in signs
+        )
+
+    def turn(self, turn: Turn, question: Turn | None, *, last: bool) -> str:
+        """A finished turn; what an answer stands on is looked for where it was looked for then."""
+        book, until = self._desk.book, answered_until(question, turn)
+        chosen = tuple(turn.extra.get(name) for name in ("instructions", "since", "told"))
+        chosen += ((turn.extra.get("compared") or {}).get("text"),)
+        said = (turn.number, turn.state, len(turn.text), turn.text[-40:], until, turn.versions, chosen)
+        key = (self._desk.conversation_id, edition(book), *said, last)
+        if key not in self._turn_html:
+            if len(self._turn_html) > MOST_KEPT:
+                self._turn_html.clear()
+            cited = Cited()
+            if book and turn.role == "assistant" and turn.text:
+                looked = [unpack_looked(one) for one in turn.extra.get("looked", ())]
+                stands = [Stand(**one) for one in turn.extra.get("stands", ())]
+                known, asked = as_known(book, until), question_of(question)
+                cited = self._citations(turn.text, known, asked, looked, stands)
+            parts = self._parts(turn.extra.get("parts", ()), until)
+            self._turn_html[key] = regions.turn_html(
+                turn, cited, talk=self._desk.conversation_id, parts=parts, question=question, last=last
+            )
+        return self._turn_html[key]
+
+    def _parts(self, parts: Sequence[Sequence[str]], until: int | None) -> list[tuple[str, Markup]]:
+        """What was told of each part of the book, with the marks of its sentences."""
+        book, found = self._desk.book, []
+        for label, told in parts:
+            key = (edition(book), until, told)
+            if key not in self._part_html:
+                if len(self._part_html) > MOST_KEPT:
+                    self._part_html.clear()
+                cited = self._citations(told, as_known(book, until)) if book else Cited()
+                self._part_html[key] = regions.answer_html(((told, ""),), cited.citations)
+            found.append((label, self._part_html[key]))
+        return found
+
+
+def edition(book: Document | None) -> tuple:
+    """What tells books and their readings apart: a file that was read again may have another text."""
+    return (book.sha256, hash(book.text), book.reader_version) if book else ()
+
+
+def question_of(turn: Turn | None) -> str:
+    """What was asked, where it was a question about the book's matter."""
+    return turn.text if turn and turn.role == "user" and not turn.extra.get("summary") else ""

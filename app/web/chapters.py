@@ -1,0 +1,74 @@
+"""The tree of chapters and the summary beside a chapter's text. Values in, HTML out."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from app.desk.values import Passage
+from app.render.templating import render
+from core.conversation.reading import book_chapters
+from core.documents.count import count_words
+from core.documents.document import Document, Section
+
+
+def tree_html(
+    book: Document | None,
+    card: Mapping[str, Any] | None,
+    passage: Passage,
+    *,
+    words: Sequence[int],
+    ticked: Collection[int],
+    told: Collection[int],
+) -> str:
+    """All sections with their lengths; empty without a book. `card`: what the engine says of it; `words`: of
+    each section; `told`: the
+    chapters whose summary is kept.
+    """
+    if book is None:
+        return ""
+    numbers = chapter_numbers(book)
+    tokens, read = (list((card or {}).get(key, ())) for key in ("chapter_tokens", "chapters_read"))
+    rows = [
+        {
+            "number": number,
+            "title": one.title,
+            "start": one.start,
+            "level": one.level,
+            "here": one == book.section_at(passage.offset),
+            "words": count,
+            "tokens": _of(tokens, number) or 0,
+            "read": bool(_of(read, number)),
+            "told": number in told,
+        }
+        for one, number, count in zip(book.sections, numbers, words, strict=True)
+    ]
+    shown = [number for number in ticked if number in numbers]
+    return render("tree.html", rows=rows, count=max(numbers, default=0), ticked=shown, told=bool(told))
+
+
+def section_words(book: Document) -> list[int]:
+    """The words of each section."""
+    return [count_words(book.text[one.start : one.end]) for one in book.sections]
+
+
+def told_html(book: Document | None, passage: Passage, told: Mapping[int, str]) -> str:
+    """The summary of the chapter at the passage, or a way to it; empty where no chapter stands open."""
+    if book is None or not book.sections:
+        return ""
+    number = chapter_numbers(book)[book.sections.index(book.section_at(passage.offset))]
+    return render("told.html", number=number, text=told.get(number, "")) if number else ""
+
+
+def chapter_numbers(book: Document) -> list[int]:
+    """The number of each section among the chapters that can be read (1-based); 0 for one that is none."""
+    ends = {one.end: number for number, one in enumerate(book_chapters(book), 1)}
+    return [ends.get(one.end, 0) if _is_chapter(book, one) else 0 for one in book.sections]
+
+
+def _is_chapter(book: Document, section: Section) -> bool:
+    return section.kind == "chapter" or not book.chapters
+
+
+def _of(values: Sequence[Any], number: int) -> Any:
+    return values[number - 1] if 0 < number <= len(values) else None

@@ -1,0 +1,54 @@
+"""What stands around the question box: how full the context is, the person's instructions, and the choice
+where a question does not fit any more. Values in, HTML out.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from app.desk.questions import Crowded
+from app.render.templating import render
+from core.config import INSTRUCTIONS_CHARS
+
+
+def meter_html(room: dict[str, Any] | None) -> str:
+    """Book, conversation and what is left of the context; empty until it is known."""
+    if not room:
+        return ""
+    total, said = room["context"], sum(room["turns"])
+    kept = room["question"] + room["answer"]
+    free = total - room["text"] - said - kept
+    return render(
+        "meter.html",
+        text=room["text"],
+        said=said,
+        kept=kept,
+        free=max(free, 0),
+        total=total,
+        passages=room["reading"] == "passages",
+        tone="bad" if free <= 0 else "warn" if free < room["answer"] else "good",
+    )
+
+
+def instructions_html(everywhere: str, here: str, *, fixed: bool) -> str:
+    """The person's own instructions, for all books and for the open one. `fixed`: the former are set
+    elsewhere.
+    """
+    return render("instructions.html", everywhere=everywhere, here=here, fixed=fixed, most=INSTRUCTIONS_CHARS)
+
+
+def crowded_html(crowded: Crowded | None) -> str:
+    """The choice that a question waits for; empty when none does."""
+    if crowded is None:
+        return ""
+    room = crowded.room
+    return render(
+        "crowded.html",
+        wording=crowded.wording,
+        oldest=crowded.oldest,
+        count=crowded.count,
+        retells=crowded.retells,
+        text=room["text"],
+        said=sum(room["turns"]),
+        total=room["context"],
+    )

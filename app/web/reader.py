@@ -1,0 +1,130 @@
+"""The reader pane: the book's chapters and the text around one place, with the quoted passage marked; what
+was found in the book; bookmarks.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from app.desk.reader import OpenBook, where
+from app.desk.values import Passage
+from app.render.templating import render
+from core.documents.document import Document, Section
+from core.text.foreign import script
+
+# what is shown at once; a page must stay light for a book without chapters
+WINDOW_CHARS = 24_000
+SHOWN_HITS = 20  # of a chapter; the others are one click away
+AROUND_CHARS = 60  # shown of a line on each side of what was found
+GAP = re.compile(r"\n\s*\n")
+WORD = re.compile(r"\w+")
+
+
+@dataclass(frozen=True, slots=True)
+class Paragraph:
+    """A paragraph at `offset` cut at the passage; `first`: the passage begins in it."""
+
+    offset: int
+    page: str | None
+    before: str
+    marked: str = ""
+    after: str = ""
+    first: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A place that was found, with what stands before and behind it."""
+
+    offset: int
+    length: int
+    page: str | None
+    before: str
+    words: str
+    after: str
+
+
+def reader_html(book: Document | None, passage: Passage) -> str:
+    """Chapter list and text."""
+    if book is None:
+        return render("reader_empty.html")
+    section = book.section_at(passage.offset)
+    start = max(section.start, passage.offset - WINDOW_CHARS // 4)
+    end = min(section.end, start + WINDOW_CHARS)
+    paragraphs = list(_paragraphs(book, start, end, passage))
+    if start == section.start and paragraphs and _names(paragraphs[0], section.title):
+        del paragraphs[0]  # it stands above the text already
+    return render(
+        "reader.html",
+        book=book,
+        section=section,
+        page=book.page_at(passage.offset),
+        script=script(book.text[start:end]),
+        passage=passage,
+        paragraphs=paragraphs,
+        earlier=max(section.start, start - WINDOW_CHARS // 2) if start > section.start else None,
+        later=end if end < len(book.text) else None,
+    )
+
+
+def found_html(book: Document | None, reading: OpenBook) -> str:
+    """What was looked for and where it stands, chapter by chapter; empty where nothing was looked for."""
+    if book is None or not reading.wanted:
+        return ""
+    places: dict[Section, list[tuple[int, int]]] = {}
+    for start, end in reading.found.places:
+        places.setdefault(book.section_at(start), []).append((start, end))
+    chapters = []
+    for section, found in places.items():
+        shown = found if section.start == reading.unfolded else found[:SHOWN_HITS]
+        chapters.append((section, len(found), [_hit(book, start, end) for start, end in shown]))
+    return render("found.html", wanted=reading.wanted, count=reading.found.count, chapters=chapters)
+
+
+def marks_html(book: Document | None, reading: OpenBook) -> str:
+    """The bookmarks with their notes; empty without any."""
+    if book is None or not reading.bookmarks:
+        return ""
+    marks = [(one, where(book, one.offset)) for one in reading.bookmarks]
+    return render("marks.html", marks=marks)
+
+
+def _hit(book: Document, start: int, end: int) -> Hit:
+    """With the words around it on its line."""
+    text = book.text
+    begin, stop = text.rfind("\n", 0, start) + 1, text.find("\n", end)
+    stop = len(text) if stop < 0 else stop
+    left, right = max(begin, start - AROUND_CHARS), min(stop, end + AROUND_CHARS)
+    if left > begin:  # at a word's border, where there are spaces
+        left = text.find(" ", left, start) + 1 or left
+    if right < stop:
+        right = max(text.rfind(" ", end, right), end) if " " in text[end:right] else right
+    return Hit(start, end - start, book.page_at(start), text[left:start], text[start:end], text[end:right])
+
+
+def _names(paragraph: Paragraph, title: str) -> bool:
+    """Whether it is the chapter's heading, and nothing in it is marked."""
+    said = WORD.findall(paragraph.before.casefold())
+    return not paragraph.marked and bool(said) and said == WORD.findall(title.casefold())
+
+
+def _paragraphs(book: Document, start: int, end: int, passage: Passage) -> Iterator[Paragraph]:
+    """The text between at its empty lines, each paragraph without the white space around it."""
+    text = book.text
+    borders = [start, *(edge for gap in GAP.finditer(text, start, end) for edge in gap.span()), end]
+    unmarked = True
+    for left, right in zip(borders[::2], borders[1::2], strict=True):
+        inner = text[left:right].strip()
+        if not inner:
+            continue
+        left = text.index(inner, left)
+        right = left + len(inner)
+        begins, ends = max(left, passage.offset), min(right, passage.offset + passage.length)
+        if begins >= ends:
+            yield Paragraph(left, book.page_at(left), inner)
+        else:
+            page = book.page_at(left)
+            yield Paragraph(left, page, text[left:begins], text[begins:ends], text[ends:right], unmarked)
+            unmarked = False

@@ -1,0 +1,373 @@
+"""What is on the desk, region by region: values in, the HTML of app/templates out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from os.path import commonprefix
+
+from markupsafe import Markup, escape
+
+from app.desk import ocr_install
+from app.desk.answer_job import Snapshot
+from app.desk.disk_usage import Moving
+from app.desk.values import Notice, Opening
+from app.render import own_words
+from app.render.markdown import Citation, blocks
+from app.render.templating import joined, render
+from app.store.turns import Turn
+from app.web.citations import Cited
+from app.web.stats_panel import mode_names
+from core.documents.document import Document
+from core.events import Loading, Preparing
+from core.model.catalogue import title_of
+from core.text.said import said, stage
+from core.text.words import duration, size
+from core.text.words import translated as _
+from core.text.words import translated_count as _n
+
+WORTH_A_CHOICE = 2  # times as long as an answer from passages
+# more are one click away
+SHOWN_NOTES = 3
+NOTHING_CITED = Cited()
+
+
+# --- the bar on top
+
+
+def header_html(state: str, *, model: str, device: str, loading: Loading | None) -> str:
+    """Brand and the state of the engine. `loading`: how far that is, while it does."""
+    detail = " · ".join(part for part in (title_of(model), device) if part)
+    return render("header.html", state=state, detail=detail, loading=loading)
+
+
+# --- the middle of the desk
+
+
+def stage_html(
+    book: Document | None,
+    card: dict | None,
+    *,
+    covered: bool,
+    opening: Opening | None,
+    talking: bool,
+    fit: str = "auto",
+) -> str:
+    """Nothing (the drop zone shows), a file being read, or the book's card. `covered`: it has a cover of its
+    own. `fit`: how the person wants it read.
+    """
+    if opening is not None and not opening.waiting:
+        return render("stage.html", kind="opening", opening=opening)
+    if book is None:
+        return render("stage.html", kind="empty")
+    known = card or {}
+    return render(
+        "stage.html",
+        kind="talk" if talking else "book",
+        book=book,
+        covered=covered,
+        known=bool(known),
+        facts=_card_facts(book, known),
+        fit=_fit(known),
+        ways=_ways(known, fit),
+        parts=known.get("parts", ()),
+        notes=[*known.get("notes", ()), *book.warnings, *_outdated(book)],
+        shown_notes=SHOWN_NOTES,
+    )
+
+
+def _ways(card: dict, fit: str) -> list[dict[str, object]]:
+    """The two ways to an answer, with their times; none where reading takes no longer than passages."""
+    passages_s, read_s = card.get("passages_s_estimate"), card.get("prefill_s_estimate")
+    if passages_s is None or not (card["from_passages"] or read_s > WORTH_A_CHOICE * passages_s):
+        return []
+    parts = len(card["parts"])
+    whole = "whole" if card["fits"] else "sections"
+    chosen = fit if fit != "auto" else "passages" if card["from_passages"] else whole
+    read, time = _("Read it all"), _("about {time}, can be paused")
+    if parts > 1:
+        read, time = _("Read it in parts"), _("about {time} a part, can be paused")
+    return [
+        {
+            "fit": "passages",
+            "words": _("Answer from passages now"),
+            "time": joined(_("about {time}").format(time=duration(passages_s))),
+            "chosen": chosen == "passages",
+        },
+        {
+            "fit": whole,
+            "words": read,
+            "time": joined(time.format(time=duration(read_s / parts))),
+            "chosen": chosen == whole,
+        },
+    ]
+
+
+def ways_html(book: Document | None, *, fit: str, until: int | None, busy: bool) -> str:
+    """How questions have the book read, and how far it may be read."""
+    fits = [
+        ("auto", _("Automatic")),
+        ("passages", _("From passages")),
+        ("whole", _("Whole, or refuse")),
+        ("sections", _("In parts")),
+    ]
+    titles = [" ".join(section.title.split()) for section in book.chapters] if book else []
+    return render("ways.html", fits=fits, fit=fit, chapters=titles, until=until, busy=busy)
+
+
+def choices_html(book: Document | None, chosen: tuple[int, int], length: str, *, fixed: bool) -> str:
+    """What a summary is to be about, how long, or "own". `fixed`: that is set elsewhere."""
+    lengths = [("paragraph", _("A paragraph")), ("page", _("A page")), ("chapters", _("By chapters"))]
+    lengths.append(("own", _("In the book's own sentences, at once")))
+    titles = [" ".join(section.title.split()) for section in book.chapters] if book else []
+    return render("choices.html", titles=titles, chosen=chosen, lengths=lengths, length=length, fixed=fixed)
+
+
+def suggestions_html(until: int | None) -> str:
+    """Questions to begin with; of a book that may not be read to its end, none about the end."""
+    told = (
+        [_("What is it about?"), _("How does it end?")] if until is None else [_("What has happened so far?")]
+    )
+    return render("suggestions.html", questions=[_("Who are the main characters?"), *told])
+
+
+def _outdated(book: Document) -> list[str]:
+    """What to tell of a book that stands on the shelf as an older version read it."""
+    if not book.outdated:
+        return []
+    return [_("Books are read better now than when this one was. Drop its file again to have it read anew.")]
+
+
+def _card_facts(book: Document, card: dict) -> dict[str, object]:
+    tokens = card.get("tokens", 0)
+    return {
+        "chapters": len(book.chapters),
+        "words": book.words,
+        "tokens": tokens,
+        "read_before": card.get("snapshot_tokens", 0) > tokens // 2,
+        "read_s": card.get("read_s_estimate"),
+    }
+
+
+def _fit(card: dict) -> dict[str, object] | None:
+    """How much of the context the book takes, in words and as a share; None before the engine has said it."""
+    if "share_of_context" not in card:
+        return None
+    share, count = float(card["share_of_context"]), len(card.get("parts", ()))
+    if card.get("fits"):
+        words = _("Fits the context: {share} of it").format(share=f"{share:.0%}")
+        return {"tone": "good", "words": words, "width": min(share, 1)}
+    words = _n(
+        "Read in {count} part, then the whole from the parts",
+        "Read in {count} parts, then the whole from the parts",
+        count,
+    ).format(count=count)
+    if share > 1:
+        words = _("{times} × the context").format(times=f"{share:.1f}") + f". {words}"
+    return {"tone": "warn", "words": words, "width": min(share, 1)}
+
+
+def notice_html(notice: Notice | None) -> str:
+    """The message above the conversation."""
+    return render("notice.html", kind=notice.kind, text=notice.text, undo=notice.undo) if notice else ""
+
+
+def offer_html(opening: Opening | None) -> str:
+    """The question whether OCR is to read a file's scanned pages; empty when no file waits for that."""
+    if opening is None or not opening.offer:
+        return ""
+    return render(
+        "offer.html", offer=opening.offer, installs=opening.installs, download=ocr_install.DOWNLOAD_BYTES
+    )
+
+
+def moving_html(moving: Moving | None) -> str:
+    """The data folder on its way to another place; empty while it is not."""
+    return render("moving.html", moving=moving) if moving else ""
+
+
+def leaving_html(*, ask: bool, now: bool) -> str:
+    """What closing the last tab means, while that is to be asked. `now`: it was closed already."""
+    return render("leaving.html", now=now) if ask else ""
+
+
+def locked_html(opening: Opening | None) -> str:
+    """The words above the password box; empty when no file is locked."""
+    return render("locked.html", name=opening.name) if opening and opening.locked else ""
+
+
+# --- the conversation
+
+
+def turn_html(
+    turn: Turn,
+    cited: Cited = NOTHING_CITED,
+    *,
+    talk: str = "",
+    parts: Sequence[tuple[str, Markup]] = (),
+    question: Turn | None = None,
+    last: bool = False,
+) -> str:
+    """One finished turn of the conversation `talk`; `parts`: what was told of each part, as `answer_html`
+    makes it. `question`: what it answers.
+    """
+    stored = turn.extra
+    if turn.role == "user":
+        return render(
+            "asked.html",
+            text=said(turn.text) if stored.get("summary") else turn.text,
+            number=turn.number,
+            talk=talk,
+            instructions=stored.get("instructions", ""),
+            left_out=bool(stored.get("since")),
+            told=stored.get("told", ""),
+        )
+    asked_with = question.extra.get("instructions", "") if question else ""
+    stats = stored.get("stats") or {}
+    reason = stored.get("reason", "")
+    return render(
+        "answer.html",
+        parts=parts,
+        text=answer_html(stored.get("level_pieces") or ((turn.text, ""),), cited.citations),
+        found=cited.found,
+        sentences=cited.sentences,
+        supported=cited.supported,
+        bare=cited.bare,
+        error=stored.get("error", ""),
+        reason="interrupted" if turn.state == "stopped" and not reason else reason,
+        sources=stored.get("sources", ()),
+        notes=stored.get("notes", ()),
+        tokens=stats.get("new_tokens", 0),
+        tokens_per_s=stats.get("tokens_per_s", 0.0),
+        answers=stats.get("answers", 1),
+        all_tokens=stats.get("all_tokens", 0),
+        last=last,
+        number=turn.number,
+        talk=talk,
+        versions=turn.versions,
+        plain_text=own_words.in_text(turn.text),
+        compared=_beside(turn.text, stored.get("compared"), stats.get("mode", "")),
+        instructions=stored.get("instructions", asked_with),
+        others=stored.get("instructions", asked_with) != asked_with,
+    )
+
+
+def _beside(text: str, compared: dict | None, mode: str) -> list[tuple[str, list[tuple[str, str]]]]:
+    """The answer and plain decoding's as (title, its runs of (kind, text)). `kind`: "other" from where they
+    part, "tie" for what a near-tie brought, else "".
+    """
+    if not compared:
+        return []
+    text, plain = text.strip(), compared["text"].strip()
+    ties = (compared.get("verified") or {}).get("places", ())
+    at = len(commonprefix([text, plain]))
+    if at < max(len(text), len(plain)):
+        at = text.rfind(" ", 0, at) + 1  # whole words
+    name = mode_names().get(mode, mode)
+    return [(name, _runs(text, at, ties)), (_("Plain decoding"), _runs(plain, at, ()))]
+
+
+def _runs(text: str, at: int, ties: Sequence[Sequence[int]]) -> list[tuple[str, str]]:
+    """`text` cut where it goes on otherwise and around its near-ties."""
+    borders = sorted({0, at, len(text), *(min(max(one, 0), len(text)) for tie in ties for one in tie)})
+    found = []
+    for start, end in pairwise(borders):
+        tied = any(first <= start < last for first, last in ties)
+        found.append(("tie" if tied else "other" if start >= at else "", text[start:end]))
+    return found
+
+
+def parts_html(parts: Sequence[tuple[str, Markup]]) -> str:
+    """What was told of each part, above the answer that is being written."""
+    return render("parts.html", parts=parts)
+
+
+def answer_html(
+    pieces: Sequence[tuple[str, str]], citations: tuple[Citation, ...] = (), telling: tuple[int, int] = (0, 0)
+) -> Markup:
+    """An answer's text, given as (text, level) in a row; `telling`: what of it is not settled yet."""
+    made = own_words.in_blocks(blocks(pieces, citations, telling))
+    return Markup("").join(render("block.html", block=block) for block in made)
+
+
+def progress_html(now: Snapshot | None) -> str:
+    """The bar while the engine loads or reads; empty otherwise."""
+    if now is None or not now.running or now.phase == "streaming" and now.standing is None:
+        return ""
+    share = None
+    if now.standing:
+        share = (now.reading.index - 1 + (now.phase == "streaming") / 2) / now.reading.total
+    elif now.phase == "preparing":
+        share = now.preparing.done_bytes / now.preparing.total_bytes
+    elif now.prefill and now.prefill.total_tokens:
+        share = now.prefill.done_tokens / now.prefill.total_tokens
+    elif now.phase == "loading" and now.loading:
+        share = now.loading.fraction
+    return render("progress.html", title=_doing(now), detail=joined(_how_far(now)), share=share)
+
+
+def _doing(now: Snapshot) -> str:
+    reading = now.reading
+    if now.phase == "preparing":
+        return _("Preparing memory")
+    if reading is None:
+        return stage(now.loading.stage) if now.phase == "loading" and now.loading else _("Getting ready")
+    if reading.purpose == "telling":
+        one, among = _("Reading: {part}"), _("Reading part {index} of {total}: {part}")
+        if now.phase == "streaming":
+            one, among = _("Telling: {part}"), _("Telling part {index} of {total}: {part}")
+    elif reading.purpose == "passage":
+        one, among = _("Reading a passage: {part}"), _("Reading passage {index} of {total}: {part}")
+    elif reading.purpose == "whole summary":
+        one, among = _("Telling the whole: {part}"), _("Telling the whole, {index} of {total}: {part}")
+    else:
+        one, among = _("Reading: {part}"), _("Reading, {index} of {total}: {part}")
+    return (among if reading.total > 1 else one).format(
+        index=reading.index, total=reading.total, part=said(reading.label)
+    )
+
+
+def _how_far(now: Snapshot) -> str:
+    if now.stopping:
+        return _("Stopping after this step…")
+    if now.phase == "preparing":
+        return _memory_ready(now.preparing)
+    prefill, loading = now.prefill, now.loading
+    if now.standing and now.reading.left_s:
+        return _("about {time} until all is told").format(time=duration(now.reading.left_s))
+    if prefill is None:
+        left_s = loading.left_s if loading and now.phase == "loading" else None
+        return "" if left_s is None else _("about {time} left").format(time=duration(left_s))
+    said = [
+        _("{done} of {total} tokens").format(
+            done=f"{prefill.done_tokens:,}", total=f"{prefill.total_tokens:,}"
+        )
+    ]
+    if prefill.eta_s is not None:
+        said.append(_("{time} left").format(time=duration(prefill.eta_s)))
+    if now.reading and now.reading.left_s:
+        said.append(_("about {time} until all is told").format(time=duration(now.reading.left_s)))
+    if prefill.snapshot_tokens:
+        said.append(_("{count} known from before").format(count=f"{prefill.snapshot_tokens:,}"))
+    return " · ".join(said)
+
+
+def _memory_ready(preparing: Preparing) -> str:
+    done = _("{done} of {total}").format(done=size(preparing.done_bytes), total=size(preparing.total_bytes))
+    if preparing.eta_s is None:
+        return done
+    return done + " · " + _("{time} left").format(time=duration(preparing.eta_s))
+
+
+def spoken(now: Snapshot | None, opening: Opening | None) -> str:
+    """One sentence for screen readers: what began or ended, never single tokens."""
+    if opening is not None and not opening.offer:
+        return escape(_("Opening {name}.").format(name=opening.name))
+    sentences = {
+        "preparing": _("Preparing memory"),
+        "prefill": _("Reading the book."),
+        "streaming": _("The answer is being written."),
+        "failed": _("The answer failed."),
+        "finished": _("The answer is complete."),
+    }
+    return escape(sentences.get(now.phase, "")) if now else ""

@@ -1,0 +1,91 @@
+"""The drawer of settings: every key of config.yaml by group. Values in, HTML out."""
+
+from __future__ import annotations
+
+import os
+
+from app.desk.disk_usage import KeptReadings
+from app.render.templating import render
+from app.store.allowed_folders import offered
+from app.store.preferences import AT_ONCE, ELSEWHERE, NEXT_START, Preferences, as_typed
+from app.store.settings_docs import program_entries
+from core import paths
+from core.config import RULES
+from core.text.words import LANGUAGES
+from core.text.words import translated as _
+
+ABBREVIATIONS = {
+    name.lower(): name
+    for name in ["API", "MCP", "KV", "RAM", "VRAM", "PCIe", "CUDA", "GiB", "MiB", "GB", "MB"]
+}
+TITLES = {"stop": "Stop texts"}  # of keys that another word of the page is called like
+OPEN = ("Answers",)  # the group that is unfolded at first
+
+
+def settings_html(
+    preferences: Preferences, waiting: list[str], kept: KeptReadings | None = None
+) -> tuple[str, ...]:
+    """The blocks of the drawer; `waiting`: keys that the engine does not know yet; `kept`: of books that were
+    read.
+    """
+    folder = paths.data_dir()
+    top = render(
+        "settings_top.html",
+        path=folder / "settings.json",
+        waiting=waiting,
+        kept=kept,
+        folder=folder,
+        fixed="TRIFORCE_HOME" in os.environ,
+    )
+    groups = [
+        render(
+            "settings.html",
+            group=group,
+            open=group in OPEN,
+            spoken=LANGUAGES,
+            keys=[_shown(one.key, one.explained, preferences) for one in entries],
+        )
+        for group, entries in program_entries()
+    ]
+    return (top, *groups)
+
+
+def _shown(key: str, explained: str, preferences: Preferences) -> dict[str, object]:
+    rule, origin = RULES[key], preferences.origin(key)
+    origins = {
+        "command line": _("set on the command line"),
+        "config.yaml": _("set in config.yaml"),
+        "app": _("set here"),
+        "default": _("default"),
+    }
+    if key == "data_dir":
+        origins["default"] = _("moved above, or set in config.yaml")
+    elif key == "model":
+        origins["default"] = _("chosen in the list of models")
+    return {
+        "key": key,
+        "name": titled(key),
+        "value": as_typed(getattr(preferences.settings, key)),
+        "names": (*(("auto",) if rule.auto else ()), *rule.names) if rule.names else (),
+        "allowed": rule.allowed,
+        "explained": explained,
+        "origin": origins[origin],
+        "locked": origin in ("command line", "config.yaml") or key in ELSEWHERE,
+        "mine": origin == "app",
+        "when": _when(key),
+        "folders": offered(preferences.settings.mcp_folders) if key == "mcp_folders" else (),
+    }
+
+
+def titled(key: str) -> str:
+    """A key as a title: "ram_gib" is "RAM GiB"."""
+    if key in TITLES:
+        return TITLES[key]
+    words = [ABBREVIATIONS.get(word, word) for word in key.split("_")]
+    return " ".join([words[0][:1].upper() + words[0][1:], *words[1:]])
+
+
+def _when(key: str) -> str:
+    if key in AT_ONCE:
+        return ""
+    return _("from the next start of the app") if key in NEXT_START else _("when the engine starts")
