@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from app.api.key import ApiKey
+from app.desk.actions import dispatch
 from app.desk.desk import Desk
 from app.errors import guarded
 from app.host import logs
@@ -200,6 +201,7 @@ class Server:
             Route("/healthz", self._healthz),
             Route("/events", self._events),
             Route("/stream.js", stream_script),
+            Route("/act", self._act, methods=["POST"]),
             Route("/quit", self._quit, methods=["POST"]),
             Route("/end-now", self._end_now, methods=["POST"]),
             Route("/use", self._use, methods=["POST"]),
@@ -249,6 +251,20 @@ class Server:
 
         headers = {"Cache-Control": "no-store"}
         return StreamingResponse(self.broadcast.stream(), media_type="text/event-stream", headers=headers)
+
+    async def _act(self, request: Request) -> Response:
+        """One action of the page's buttons and choices, answered when it is done: the page sends the next
+        one then.
+        """
+        from starlette.concurrency import run_in_threadpool
+        from starlette.responses import PlainTextResponse
+
+        try:
+            data = json.loads(await request.body())
+        except ValueError:
+            return PlainTextResponse("no action", 400)
+        await run_in_threadpool(guarded, lambda: dispatch(self._desk, data), self._desk.say, None)
+        return PlainTextResponse("done")
 
     async def _quit(self, _request: Request) -> Response:
         from starlette.responses import PlainTextResponse

@@ -1,13 +1,14 @@
-"""The page's frame in Gradio: where things stand, the inputs, and which action each of them is.
+"""The page's frame in Gradio: where things stand, and what is typed.
 
-The regions are empty here; the event stream (app.web.event_stream) fills them. No event uses Gradio's queue.
+The regions are empty here; the event stream (app.web.event_stream) fills them. What buttons and choices do
+goes to `/act`. No event uses Gradio's queue.
 """
 
 from __future__ import annotations
 
 import gradio as gr
 
-from app.desk.actions import dispatch, make_wish
+from app.desk.actions import make_wish
 from app.desk.desk import Desk
 from app.errors import guarded
 from app.render.templating import render
@@ -16,7 +17,6 @@ from core.text.words import translated as _
 
 # the browser sends a request and gets its answer; nobody outside the page may
 DIRECT = {"queue": False, "api_visibility": "private", "show_progress": "hidden"}
-BUS = """window.triforce.connect({ act: (sent) => trigger('act', { sent }) });"""
 # what stands fixed on the page: by the id of its part, the template or the words of its fields
 FIXED = {
     "skip": "skip.html",
@@ -74,10 +74,9 @@ def build(desk: Desk) -> gr.Blocks:
         _fixed("pasted")
         _fixed("spoken")
         _region("leaving")
-        bus = gr.HTML("", elem_id="bus", js_on_load=BUS, apply_default_css=False)
-        _wire(desk, bus, password, unlock, question, send)
+        _wire(desk, password, unlock, question, send)
         # in the browser alone: Gradio overwrites what a script writes into its boxes
-        blocks.load(None, None, question, js="() => window.triforce.draft()", **DIRECT)
+        blocks.load(None, None, question, js="() => window.triforce.connect()", **DIRECT)
     return blocks
 
 
@@ -176,15 +175,10 @@ def _composer() -> tuple[gr.Textbox, gr.Button]:
     return question, send
 
 
-def _wire(
-    desk: Desk, bus: gr.HTML, password: gr.Textbox, unlock: gr.Button, question: gr.Textbox, send: gr.Button
-) -> None:
+def _wire(desk: Desk, password: gr.Textbox, unlock: gr.Button, question: gr.Textbox, send: gr.Button) -> None:
     def ask(text: str) -> str:
         asked = guarded(lambda: desk.ask(text or "", make_wish(desk)), desk.say, False)
         return "" if asked else text
-
-    def act(event: gr.EventData) -> None:
-        guarded(lambda: dispatch(desk, event.sent), desk.say, None)
 
     def give(text: str) -> str:
         guarded(lambda: desk.intake.give_password(text or ""), desk.say, None)
@@ -192,4 +186,3 @@ def _wire(
 
     gr.on([question.submit, send.click], ask, question, question, trigger_mode="once", **DIRECT)
     gr.on([password.submit, unlock.click], give, password, password, trigger_mode="once", **DIRECT)
-    bus.act(act, None, None, trigger_mode="multiple", **DIRECT)

@@ -1,16 +1,28 @@
-/* The page's own behaviour: themes, drop zones, keys, tabs. Actions go to the server by what connect() is given, what it shows comes
-   by the event stream (regions.js). The book is read by reader.js. */
+/* The page's own behaviour: themes, drop zones, keys, tabs. Actions go to /act, what the app shows comes by the event stream
+   (regions.js). The book is read by reader.js. */
 (() => {
   const root = document.documentElement;
   const night = window.matchMedia("(prefers-color-scheme: dark)");
   const WRITING = "#live-text[data-filled]";   // there while an answer is made
   const recall = (key, other) => { try { return localStorage.getItem(`triforce.${key}`) ?? other; } catch { return other; } };
   const keep = (key, value) => { try { localStorage.setItem(`triforce.${key}`, value); } catch { /* private window */ } };
-  let server = null;                           // act(data): Gradio's channel
-  const send = (data) => server?.act(data);
+  let connected = false;                       // whether Gradio's own part of the page is there
+  // what is done reaches the app one after another, in the order in which it was done
+  let sending = 0, sent = Promise.resolve();
+  const send = (data) => {
+    sending += 1;
+    const go = () => fetch("/act", { method: "POST", body: JSON.stringify(data) });
+    sent = sent.then(go).catch(() => {}).finally(() => { sending -= 1; });
+  };
   Object.assign(window.triforce, { send, recall, keep, take: (file, title) => take(file, title) });
 
-  window.triforce.connect = (channel) => { server = channel; document.body.dataset.connected = "1"; begin(); };
+  // gives the box what was being typed
+  window.triforce.connect = () => {
+    connected = true;
+    document.body.dataset.connected = "1";
+    begin();
+    return window.triforce.draft();
+  };
 
   // --- colours: Gradio reads a class on <body>
   const paint = () => {
@@ -173,10 +185,21 @@
   document.addEventListener("keydown", hold, true);
   document.addEventListener("keypress", hold, true);
 
-  // a button that is drawn anew between press and release gets no click of its own
+  // a question is asked with what was chosen before it: it waits until that has arrived
+  const wait = (event) => {
+    const asks = event.type === "click" ? "#send" : "#question textarea";
+    if (!sending || (event.key ?? "Enter") !== "Enter" || event.shiftKey || !event.target.closest?.(asks)) return;
+    event.preventDefault();
+    event.stopImmediatePropagation();
+    sent.then(() => document.querySelector("#send").click());
+  };
+  document.addEventListener("click", wait, true);
+  document.addEventListener("keypress", wait, true);
+
+  // a button or a fold that is drawn anew between press and release gets no click of its own
   let pressed = null;
-  const named = (button) => [button.dataset.act, button.dataset.id, "tell" in button.dataset].join();
-  const button = (element) => element?.closest?.(":is(button, a)[data-act], [data-tell]");
+  const named = ({ dataset, parentElement }) => [dataset.act, dataset.id, "tell" in dataset, parentElement?.dataset.fold].join();
+  const button = (element) => element?.closest?.(":is(button, a)[data-act], [data-tell], [data-fold] > summary");
   document.addEventListener("pointerdown", (event) => { pressed = button(event.target); }, true);
   document.addEventListener("pointerup", (event) => {
     const now = button(document.elementFromPoint(event.clientX, event.clientY));
@@ -280,7 +303,7 @@
   };
   const begin = () => {                        // once all parts of the page are there
     const scroller = document.getElementById("scroller");
-    if (!server || !scroller || !document.querySelector("[data-theme-choice]") || !document.querySelector("[data-region=spoken]")) return;
+    if (!connected || !scroller || !document.querySelector("[data-theme-choice]") || !document.querySelector("[data-region=spoken]")) return;
     ready.disconnect();
     paint();
     applyLevels();

@@ -29,8 +29,10 @@
 
   // what a person has folded of the panel stays so, also tomorrow
   const folded = (name) => window.triforce.recall(`fold.${name}`, "") === "1";
-  document.addEventListener("toggle", ({ target }) => {
-    if (target.matches?.("details[data-fold]")) window.triforce.keep(`fold.${target.dataset.fold}`, target.open ? "" : "1");
+  // kept with the click: before its toggle event comes, the panel may be drawn anew or the page be gone
+  document.addEventListener("click", ({ target }) => {
+    const part = target.closest?.("details[data-fold] > summary")?.parentElement;
+    if (part) window.triforce.keep(`fold.${part.dataset.fold}`, part.open ? "1" : "");
   }, true);
 
   // the blocks that stay are not touched: what is selected, focused or unfolded there remains so

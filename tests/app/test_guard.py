@@ -16,7 +16,7 @@ from app.server.guard import LocalGuard, scrub_environment
 PORT = 7861
 KEYS = Keys("secret", "triforce-0123456789abcdef.localhost")
 HOME = f"http://127.0.0.1:{PORT}"
-ROUTES = ["/", "/events", "/gradio_api/upload", "/gradio_api/queue/join", "/config", "/theme.css"]
+ROUTES = ["/", "/act", "/events", "/gradio_api/upload", "/gradio_api/queue/join", "/config", "/theme.css"]
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@
 
   const layer = (one) => one.closest("dialog, #settings, #right, #left, .own-boxes, .export > div, .selected, #choices");
   const unseen = (one) => one && (getComputedStyle(one).clipPath !== "none" || one.offsetWidth <= 1 || unseen(one.parentElement));
-  const hidden = (one) => one.closest("#skip, #bus, [hidden]") || unseen(one)
+  const hidden = (one) => one.closest("#skip, [hidden]") || unseen(one)
     || !one.checkVisibility({ opacityProperty: true, visibilityProperty: true });
   const open = document.querySelector("dialog[open]");
   // what is left of a box inside everything that scrolls or cuts it

@@ -18,7 +18,10 @@ FOLD = "details[data-fold={}]"
 
 
 def test_the_panel_is_folded_as_it_was_left(serve, open_page, drop, sample):
-    fake = FakeRuntime(pace=0.05, prefill_steps=2)
+    """Drawn anew four times a second, it lost a fold that was pressed before and released behind that, and a
+    page that went at once forgot it.
+    """
+    fake = FakeRuntime(pace=0.05, prefill_steps=2, answer=ANSWER * 100)
     page = open_page(serve(fake))
     drop(page, sample)
     page.wait_for_selector(".card h2")
@@ -28,14 +31,18 @@ def test_the_panel_is_folded_as_it_was_left(serve, open_page, drop, sample):
     page.focus(f"{FOLD.format('tbt')} > summary")
     page.keyboard.press("Enter")
     page.wait_for_selector(f"{FOLD.format('tbt')}:not([open])")
+    drawn_anew(page)
+    press_across_a_drawing(page, f"{FOLD.format('sizes')} > summary")
+    page.wait_for_selector(f"{FOLD.format('sizes')}:not([open])")
+    page.click("#stop button")
     page.wait_for_selector("#turns .answer footer")
     assert page.locator(FOLD.format("tbt")).get_attribute("open") is None
-    assert page.evaluate("document.activeElement.parentElement.dataset.fold") == "tbt"
-    page.click(f"{FOLD.format('plan')} > summary")
-    page.reload()
-    page.wait_for_selector("#panel .bars")
-    for name, opened in (("tbt", False), ("plan", False), ("sizes", True), ("levels", True)):
-        assert page.eval_on_selector(FOLD.format(name), "part => part.open") is opened
+    with page.expect_navigation():
+        one = page.locator(f"{FOLD.format('plan')} > summary")
+        one.evaluate("one => { one.click(); location.reload(); }")
+    page.wait_for_selector("#panel .bars", state="attached")
+    for name, opened in (("tbt", False), ("plan", False), ("sizes", False), ("levels", True)):
+        assert page.eval_on_selector(FOLD.format(name), "part => part.open") is opened, name
     assert "1:" in page.locator(".bars").get_attribute("aria-label")
     shot(page, "panel-folded")
     page.click("[data-hide-panel]")
@@ -48,7 +55,22 @@ def test_the_panel_is_folded_as_it_was_left(serve, open_page, drop, sample):
     page.click("[data-toggle=panel]")
     page.wait_for_selector("#right", state="visible")
     page.reload()
-    page.wait_for_selector("#panel .bars", state="visible")
+    page.wait_for_selector("#panel .levels", state="visible")
+
+
+def drawn_anew(page) -> None:
+    """Waits until what the panel shows now has given way, and the keyboard stands where it stood."""
+    shown = page.query_selector("#panel .stats")
+    page.wait_for_function("shown => !shown.isConnected", arg=shown)
+    assert page.evaluate("document.activeElement.parentElement.dataset.fold") == "tbt"
+
+
+def press_across_a_drawing(page, selector: str) -> None:
+    """Presses the mouse, and releases it when what was pressed has been drawn anew."""
+    page.hover(selector)
+    page.mouse.down()
+    page.wait_for_function("shown => !shown.isConnected", arg=page.query_selector(selector))
+    page.mouse.up()
 
 
 def test_an_answer_is_compared_with_plain_decoding(serve, open_page, drop, sample):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
 
@@ -46,6 +47,38 @@ def test_a_setting_is_kept_over_a_reload_and_reset_again(serve, open_page, drop,
     page.click(f"{row} [data-act=reset]")
     page.wait_for_selector(f"{row} .setting-from:has-text('default')")
     assert page.input_value("#set-max_new_tokens") == "512"
+
+
+def test_what_is_asked_at_once_is_asked_with_what_was_chosen(serve, open_page, drop, sample, monkeypatch):
+    """The requests overtook each other on a slow disk: a summary was told in another way than was chosen, and
+    a question read behind the limit.
+    """
+    fake = FakeRuntime(pace=0.002, prefill_steps=2)
+    page = open_page(serve(fake))
+    drop(page, sample)
+    page.wait_for_selector(".card h2")
+    desk = serve.desk
+    for slow, name in ((desk.preferences, "keep"), (desk, "limit")):
+        monkeypatch.setattr(slow, name, after_a_while(getattr(slow, name)))
+    page.select_option("#summary-length", "own")
+    page.click("#summarize")
+    page.wait_for_selector("#turns .answer footer")
+    page.select_option("[data-act=limit]", "2")
+    page.fill("#question textarea", "Who keeps the clocks?")
+    page.press("#question textarea", "Enter")
+    page.wait_for_selector("#turns .answer footer >> nth=1")
+    summary, question = fake.asked
+    assert summary.summaries == "own" and question.until == 2 and question.question == "Who keeps the clocks?"
+
+
+def after_a_while(do):
+    """The same, as on a slow disk."""
+
+    def done(*given):
+        time.sleep(0.3)
+        do(*given)
+
+    return done
 
 
 def test_nothing_that_is_set_on_the_page_is_written_to_config_yaml(serve, open_page, home, monkeypatch):
