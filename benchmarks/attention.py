@@ -30,9 +30,9 @@ from core.backend.native.attention import native_attention  # noqa: E402
 from core.backend.native.products import native_products  # noqa: E402
 from core.cache.full import FullKVCache  # noqa: E402
 from core.hardware.cpu import cores, cpu_flags  # noqa: E402
-from core.model.embedded import ensure_embedded  # noqa: E402
 from core.model.llama import LlamaModel  # noqa: E402
 from core.model.loader import load_model  # noqa: E402
+from core.model.store.embedded import ensure_embedded  # noqa: E402
 
 BLOCK = 512
 ROUNDS = 15

@@ -82,7 +82,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _turn(options: argparse.Namespace) -> Callable[[], dict[str, Any]]:
-    from core.model.gguf_folder import opened
+    from core.model.gguf.folder import opened
 
     folder, length = opened(options.gguf), options.context
     ids = embedded.book_ids(options.book, folder, least=length)[:length]

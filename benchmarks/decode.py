@@ -46,8 +46,8 @@ from core.assembly.engines import build_engine  # noqa: E402
 from core.decoding.context import Context  # noqa: E402
 from core.decoding.decoder import Round  # noqa: E402
 from core.engine import Done, Engine  # noqa: E402
-from core.model import catalogue  # noqa: E402
-from core.model.embedded import ensure_embedded  # noqa: E402
+from core.model.store import catalogue  # noqa: E402
+from core.model.store.embedded import ensure_embedded  # noqa: E402
 from core.paths import subdir  # noqa: E402
 from core.text.words import GB  # noqa: E402
 

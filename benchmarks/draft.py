@@ -46,8 +46,8 @@ from core.documents import read_document  # noqa: E402
 from core.engine import Done, Engine  # noqa: E402
 from core.events import Stats  # noqa: E402
 from core.hardware.probe import probe  # noqa: E402
-from core.model import catalogue  # noqa: E402
-from core.model.embedded import ensure_embedded  # noqa: E402
+from core.model.store import catalogue  # noqa: E402
+from core.model.store.embedded import ensure_embedded  # noqa: E402
 from core.paths import data_dir  # noqa: E402
 from core.planning.planner import plan as make_plan  # noqa: E402
 from core.text.prompt import build as build_prompt  # noqa: E402

@@ -17,8 +17,8 @@ from core.documents import read_document
 from core.engine import Engine
 from core.events import Stats
 from core.hardware.probe import probe
-from core.model import catalogue
 from core.model.shapes import ModelShape
+from core.model.store import catalogue
 from core.planning.plan import Plan
 from core.planning.planner import plan as make_plan
 from core.text.tokenizer import Tokenizer

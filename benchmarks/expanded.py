@@ -17,10 +17,10 @@ from typing import Any
 
 import torch
 
-from core.model.catalogue import find
 from core.model.config import ModelConfig, from_source
 from core.model.loader import Weights
 from core.model.shapes import Sizes
+from core.model.store.catalogue import find
 
 _SPREAD = 0.02  # of random weights, as models are initialised
 

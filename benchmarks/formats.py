@@ -51,12 +51,12 @@ from core.decoding.forced import Lane, Watch  # noqa: E402
 from core.decoding.refresh import RetrievalRefresh  # noqa: E402
 from core.decoding.sampling import Sampling  # noqa: E402
 from core.hardware.cpu import cpu_flags  # noqa: E402
-from core.model.embedded import ADAPTER, ensure_embedded  # noqa: E402
-from core.model.embedded import NAME as EMBEDDED  # noqa: E402
-from core.model.gguf_folder import opened  # noqa: E402
+from core.model.gguf.folder import opened  # noqa: E402
 from core.model.llama import LlamaModel  # noqa: E402
 from core.model.loader import load_model  # noqa: E402
 from core.model.shapes import Sizes  # noqa: E402
+from core.model.store.embedded import ADAPTER, ensure_embedded  # noqa: E402
+from core.model.store.embedded import NAME as EMBEDDED  # noqa: E402
 from core.paths import subdir  # noqa: E402
 
 KV = {16: torch.bfloat16, 8: torch.int8}  # bits: how a row is kept

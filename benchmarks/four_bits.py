@@ -13,8 +13,8 @@ from typing import Any
 import torch
 
 from core.model.config import ModelConfig
-from core.model.gguf_blocks import planes
-from core.model.quantised import GROUP, q4_0, q8_0
+from core.model.gguf.dequantize import planes
+from core.model.gguf.quantize_blocks import GROUP, q4_0, q8_0
 
 TOP = 15  # the highest code
 SHARES = (1.0, 0.9, 0.8)  # of either end of a group that a search tries

@@ -14,14 +14,14 @@ import numpy as np
 import torch
 
 from benchmarks.expanded import ExpandedWeights, expanded_config
-from core.model.adapter import load, merged
 from core.model.config import ModelConfig, load_config
-from core.model.gguf import BITS, GgufFile, read_header
-from core.model.gguf_blocks import floats, planes
-from core.model.gguf_config import OF_LAYER, gguf_name
-from core.model.gguf_folder import opened
-from core.model.gguf_weights import GgufWeights, rows_of_halves
-from core.model.gguf_write import Metadata, Tensor, write
+from core.model.gguf.config import OF_LAYER, gguf_name
+from core.model.gguf.dequantize import floats, planes
+from core.model.gguf.folder import opened
+from core.model.gguf.reader import BITS, GgufFile, read_header
+from core.model.gguf.weights import GgufWeights, rows_of_halves
+from core.model.gguf.writer import Metadata, Tensor, write
+from core.model.lora import load, merged
 from core.model.shapes import Sizes
 
 # llama.cpp's include/llama.h, enum llama_ftype

@@ -46,7 +46,7 @@ from core.errors import PlanError  # noqa: E402
 from core.hardware.facts import GIB, Hardware  # noqa: E402
 from core.hardware.gpus import imagined_hardware  # noqa: E402
 from core.hardware.probe import measure_bus, probe  # noqa: E402
-from core.model.gguf_sizes import ROUNDED, in_format  # noqa: E402 (as above)
+from core.model.gguf.size_estimates import ROUNDED, in_format  # noqa: E402 (as above)
 from core.model.llama import LlamaModel  # noqa: E402
 from core.model.loader import build  # noqa: E402
 from core.model.shapes import ModelShape  # noqa: E402

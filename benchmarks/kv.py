@@ -28,9 +28,9 @@ from core.backend.cpu import CpuBackend
 from core.backend.native.attention import native_attention
 from core.cache.full import FullKVCache
 from core.hardware.cpu import cpu_flags
-from core.model.embedded import ensure_embedded
 from core.model.llama import LlamaModel
 from core.model.loader import load_model
+from core.model.store.embedded import ensure_embedded
 
 GROUP = 32
 BIASES = (10.0, 100.0)  # in the two slowest dimensions of every head

@@ -28,9 +28,9 @@ from benchmarks import gguf_made as files
 from benchmarks.contenders import CLOCKS, OURS
 from benchmarks.store import Table, save
 from benchmarks.texts import LOOPS_BELOW
-from core.model.embedded import ensure_embedded
-from core.model.gguf import read_header
+from core.model.gguf.reader import read_header
 from core.model.shapes import Sizes
+from core.model.store.embedded import ensure_embedded
 from core.paths import subdir
 
 SHAPE = Sizes("1.5B", 30, 2048, 32, 8, 64, 5632)

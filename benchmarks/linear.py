@@ -22,8 +22,8 @@ from core.backend.codes import Planes
 from core.backend.native.library import instruction_sets, library_path
 from core.backend.native.products import NativeProducts
 from core.hardware.cpu import cpu_flags
-from core.model.gguf import KINDS
-from core.model.gguf_blocks import planes
+from core.model.gguf.dequantize import planes
+from core.model.gguf.reader import KINDS
 
 MATRICES, ROUNDS = 6, 7
 FORMATS = ("Q4_0", "Q4_K", "Q5_K", "Q6_K", "Q8_0")

@@ -39,8 +39,8 @@ from core.engine import Engine  # noqa: E402
 from core.events import Delta, Looked  # noqa: E402
 from core.evidence.looked import combined  # noqa: E402
 from core.evidence.passages import Passage, passages  # noqa: E402
-from core.model import catalogue  # noqa: E402
-from core.model.embedded import ensure_embedded  # noqa: E402
+from core.model.store import catalogue  # noqa: E402
+from core.model.store.embedded import ensure_embedded  # noqa: E402
 from core.text.ranking import Ranking, terms  # noqa: E402
 from core.text.tokenizer import Tokenizer  # noqa: E402
 

@@ -15,7 +15,7 @@ from core.build import open_session
 from core.config import load_settings
 from core.documents import Document, read_document
 from core.events import Finished
-from core.model.catalogue import EMBEDDED
+from core.model.store.catalogue import EMBEDDED
 
 ASKED = ("Who are the main characters?", "What is it about?", "How does it end?")
 _WIDTH = 120

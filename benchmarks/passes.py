@@ -17,8 +17,8 @@ from core.cache.full import FullKVCache
 from core.cache.retrieval import RetrievalKVCache
 from core.cache.streaming import StreamingKVCache
 from core.engine import Engine
+from core.model.cuda_graphs import ShortPasses
 from core.model.llama import LlamaModel
-from core.model.replay import ShortPasses
 from core.model.shapes import ModelShape
 from core.planning import costs, tuned
 from core.planning.plan import Plan

@@ -9,8 +9,8 @@ from core.backend.compiled import ATTENTION, COARSE, CODED_KV, PRODUCTS
 from core.config import Settings
 from core.errors import PlanError
 from core.hardware.gpus import imagined_hardware
-from core.model.catalogue import find
-from core.model.gguf_sizes import ROUNDED
+from core.model.gguf.size_estimates import ROUNDED
+from core.model.store.catalogue import find
 from core.planning.plan import Plan
 from core.planning.planner import plan
 

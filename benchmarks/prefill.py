@@ -42,10 +42,10 @@ from benchmarks.passes import OutOfTime, read_anew  # noqa: E402
 from benchmarks.store import Table, save  # noqa: E402
 from core.cache.full import FullKVCache  # noqa: E402
 from core.engine import Engine  # noqa: E402
-from core.model import catalogue  # noqa: E402
-from core.model.embedded import ensure_embedded  # noqa: E402
 from core.model.llama import Layer, LlamaModel  # noqa: E402
 from core.model.shapes import ModelShape  # noqa: E402
+from core.model.store import catalogue  # noqa: E402
+from core.model.store.embedded import ensure_embedded  # noqa: E402
 from core.planning.plan import Plan  # noqa: E402
 
 REPEATS = 20  # of the product alone

@@ -41,7 +41,7 @@ from core.ask import Params  # noqa: E402
 from core.assembly.engines import build_engine  # noqa: E402
 from core.decoding.decoder import Round  # noqa: E402
 from core.engine import Engine  # noqa: E402
-from core.model.embedded import ensure_embedded  # noqa: E402
+from core.model.store.embedded import ensure_embedded  # noqa: E402
 
 MARK = "level: "  # how the ranges of levels are named in the trace
 PROGRAM = "(the program)"

@@ -102,7 +102,7 @@ class Bench:
 
     def __init__(self, data: Path, mode: str) -> None:
         from core.assembly.engines import build_engine
-        from core.model.embedded import ensure_embedded
+        from core.model.store.embedded import ensure_embedded
         from core.text.tokenizer import Tokenizer
 
         settings = load_settings(None, {"model": "SmolLM2-135M-Instruct"})

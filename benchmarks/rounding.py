@@ -35,10 +35,10 @@ from benchmarks.store import Table, save
 from core.backend.cpu import CpuBackend
 from core.cache.full import FullKVCache
 from core.model.config import load_config
-from core.model.embedded import ADAPTER, ensure_embedded
-from core.model.gguf_folder import opened
+from core.model.gguf.folder import opened
 from core.model.loader import build, weights_in
-from core.model.quantising import quantised
+from core.model.store.embedded import ADAPTER, ensure_embedded
+from core.model.store.quantize_checkpoint import quantised
 from core.paths import subdir
 
 SEVEN_BILLION, CORES = 6.74e9, 8  # LWM's weights; the machine that the time is worked out for

@@ -25,8 +25,8 @@ from core.backend.native.attention import native_attention
 from core.backend.native.products import native_products
 from core.cache.full import FullKVCache
 from core.hardware.cpu import cpu_flags
-from core.model.gguf import read_header
-from core.model.gguf_folder import opened
+from core.model.gguf.folder import opened
+from core.model.gguf.reader import read_header
 from core.model.loader import load_model
 
 CASE = "llama.cpp, {kind}, {shape}"

@@ -75,7 +75,7 @@ def book(path: Path, model: Path | None, *, longest: int) -> Expanded:
     shorter than `longest` tokens.
     """
     from core.documents import read_document
-    from core.model.embedded import ensure_embedded
+    from core.model.store.embedded import ensure_embedded
     from core.text.tokenizer import Tokenizer
 
     folder = model or ensure_embedded()

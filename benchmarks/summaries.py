@@ -110,7 +110,7 @@ def told_by(model: str, way: str) -> Summary:
     from core.conversation.reading import ReadingStyle
     from core.conversation.session import Session
     from core.hardware.probe import probe
-    from core.model.fetch import is_downloaded, model_folder
+    from core.model.store.fetch import is_downloaded, model_folder
     from core.planning.offers import choose
     from core.text.tokenizer import Tokenizer
 

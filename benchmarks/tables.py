@@ -31,7 +31,7 @@ from benchmarks.store import Result, load  # noqa: E402
 from core.config import RULES, Settings  # noqa: E402
 from core.hardware.facts import Hardware  # noqa: E402
 from core.hardware.gpus import imagined_hardware  # noqa: E402
-from core.model.catalogue import spelt  # noqa: E402
+from core.model.store.catalogue import spelt  # noqa: E402
 from core.planning.offers import Offer, offers, plan_for  # noqa: E402
 from core.planning.recommended import first_answer  # noqa: E402
 from core.text.words import duration, size  # noqa: E402

@@ -34,8 +34,8 @@ from core.decoding.decoder import Round  # noqa: E402
 from core.documents import Document, read_document  # noqa: E402
 from core.engine import Done, Engine  # noqa: E402
 from core.events import Delta  # noqa: E402
-from core.model import catalogue  # noqa: E402
-from core.model.embedded import ensure_embedded  # noqa: E402
+from core.model.store import catalogue  # noqa: E402
+from core.model.store.embedded import ensure_embedded  # noqa: E402
 
 MODELS = {"published": False, "taught": True}
 PLAIN, TRIFORCE = "autoregressive", "triforce"

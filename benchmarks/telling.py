@@ -25,7 +25,7 @@ from core.conversation.session import Session  # noqa: E402
 from core.documents import Document, read_document  # noqa: E402
 from core.errors import UserError  # noqa: E402
 from core.events import Acceptance, Delta, Finished, Standing  # noqa: E402
-from core.model.catalogue import EMBEDDED  # noqa: E402
+from core.model.store.catalogue import EMBEDDED  # noqa: E402
 
 _FITS = ("auto", "whole")
 _COLUMNS = (

@@ -18,7 +18,7 @@ from core.config import LENGTHS, SUMMARIES, load_settings
 from core.conversation.reading import book_chapters
 from core.documents import Document, read_document
 from core.events import Finished
-from core.model.catalogue import EMBEDDED
+from core.model.store.catalogue import EMBEDDED
 
 _WIDTH = 120
 _TITLES = {"paragraph": "In a paragraph", "page": "On a page", "chapters": "By chapters"}

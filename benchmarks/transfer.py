@@ -35,7 +35,7 @@ from core.cache.full import FullKVCache  # noqa: E402
 from core.cache.offloaded import OffloadedKVCache  # noqa: E402
 from core.hardware.cpu import cores  # noqa: E402
 from core.hardware.probe import MIB, probe  # noqa: E402
-from core.model.catalogue import EMBEDDED  # noqa: E402
+from core.model.store.catalogue import EMBEDDED  # noqa: E402
 from core.planning.link import slow_note  # noqa: E402
 from core.text.words import GB  # noqa: E402
 

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from core.conversation.session import Session
     from core.engine import Engine
     from core.hardware.loading import LoadTime
-    from core.model.catalogue import CatalogueEntry
-    from core.model.heads import Heads
+    from core.model.store.catalogue import CatalogueEntry
+    from core.model.store.evidence_heads import Heads
     from core.planning.offers import Choice
     from core.planning.plan import Plan
     from core.text.tokenizer import Tokenizer
@@ -76,7 +76,7 @@ def _opened(settings: Settings, tell: Progress, load: LoadTime) -> Session:
     from core.conversation.notes import NoteStore
     from core.conversation.reading import ReadingStyle
     from core.conversation.session import Session
-    from core.model.folder import mapped_files
+    from core.model.store.model_folder import mapped_files
 
     mapped = {file: size for one in (folder, draft) if one for file, size in mapped_files(one).items()}
     heads = _heads(choice, folder) if settings.evidence_attention else ()
@@ -128,7 +128,7 @@ class Told:
 def _planned(settings: Settings) -> tuple[Choice, Callable[[int], Plan]]:
     """The model and its plan, and how to plan again with fewer layers on the device."""
     from core.hardware.probe import probe
-    from core.model.fetch import is_downloaded
+    from core.model.store.fetch import is_downloaded
     from core.planning.known import known_in
     from core.planning.offers import choose, plan_for
 
@@ -156,8 +156,8 @@ def _look_first(settings: Settings) -> None:
     """A model file from outside is looked at under limits before this process opens it, at every load.
     Raises UserError.
     """
-    from core.model.catalogue import gguf_at
-    from core.model.foreign import entry_safely
+    from core.model.store.catalogue import gguf_at
+    from core.model.store.untrusted import entry_safely
 
     for name in (settings.model, settings.draft_model):
         if name and (file := gguf_at(Path(name).expanduser())) is not None:
@@ -166,7 +166,7 @@ def _look_first(settings: Settings) -> None:
 
 def _folders(choice: Choice, progress: Progress) -> tuple[Path, Path | None]:
     """Where target and draft model lie."""
-    from core.model.fetch import model_folder
+    from core.model.store.fetch import model_folder
 
     draft = model_folder(choice.draft, progress) if choice.draft else None
     rounded = choice.plan.weights_format if choice.plan.weights_kernel == "codes" else ""
@@ -176,7 +176,7 @@ def _folders(choice: Choice, progress: Progress) -> tuple[Path, Path | None]:
 def _heads(choice: Choice, folder: Path) -> Heads:
     """The heads that say where the model looked."""
     from core.hardware.measured import Measurements
-    from core.model.heads import chosen_heads
+    from core.model.store.evidence_heads import chosen_heads
 
     return chosen_heads(choice.entry, folder, Measurements(paths.data_dir()))
 
@@ -208,7 +208,7 @@ def _loaded(
 
 def _tokenizer(entry: CatalogueEntry, folder: Path) -> Tokenizer:
     """With its chat template run already: one that fails is told before anything is asked."""
-    from core.model.foreign import written_safely
+    from core.model.store.untrusted import written_safely
     from core.text.chat_template import pieces_of
     from core.text.tokenizer import Tokenizer
 

@@ -249,7 +249,7 @@ def use_data_dir(settings: Settings) -> None:
 
 
 def stay_offline(settings: Settings) -> None:
-    """With `offline`, this process and its children fetch nothing (core.model.hub.offline)."""
+    """With `offline`, this process and its children fetch nothing (core.model.store.hub.offline)."""
     if settings.offline:
         os.environ["HF_HUB_OFFLINE"] = "1"  # the hub's client listens to it, too
 

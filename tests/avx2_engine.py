@@ -23,7 +23,7 @@ from core.engine import Done, Engine
 from core.events import Prefill
 from core.hardware import cpu
 from core.hardware.probe import probe
-from core.model.gguf_folder import opened
+from core.model.gguf.folder import opened
 from core.model.shapes import ModelShape
 from core.planning.planner import plan
 from tests.gguf_files import write_gguf

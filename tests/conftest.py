@@ -83,7 +83,7 @@ def embedded_model_dir() -> Path:
     """
     import platformdirs
 
-    from core.model.embedded import ADAPTER_SHA256, FORMAT, ensure_embedded
+    from core.model.store.embedded import ADAPTER_SHA256, FORMAT, ensure_embedded
 
     kept = os.environ.get("TRIFORCE_TEST_CACHE") or platformdirs.user_cache_dir(
         "triforce-chat-tests", appauthor=False

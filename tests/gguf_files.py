@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from gguf.quants import quantize
 
-from core.model.gguf_config import ROPE_FACTORS, gguf_name
+from core.model.gguf.config import ROPE_FACTORS, gguf_name
 
 # all printable letters, as GPT-2 spells bytes, and a few words
 LETTERS = [chr(one) for one in (*range(33, 127), *range(161, 173), *range(174, 256), *range(256, 324))]

@@ -164,12 +164,12 @@ SLIPS = (
         "core/model/rope.py", "torch.cat((-sin, sin)", "torch.cat((sin, -sin)", ("tests/model/test_llama.py",)
     ),
     Slip(
-        "core/model/gguf_blocks.py",
+        "core/model/gguf/dequantize.py",
         "(rest & 15) | ((d >> 2) & 48)",
         "(rest & 15) | ((d >> 2) & 16)",
         ("tests/model/test_gguf_blocks.py",),
     ),
-    Slip("core/model/gguf_blocks.py", "middle=16", "middle=15", ("tests/model/test_gguf_blocks.py",)),
+    Slip("core/model/gguf/dequantize.py", "middle=16", "middle=15", ("tests/model/test_gguf_blocks.py",)),
     # ---- planning
     Slip("core/planning/costs.py", "(1.0 - p ** (gamma + 1))", "(1.0 - p**gamma)", _PLANNING),
     Slip("core/planning/costs.py", "host_bytes * (segments - 1) / 2", "0.0", _PLANNING),

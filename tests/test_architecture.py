@@ -25,11 +25,11 @@ NO_TORCH = (
     "core.documents",
     "core.planning.planner",
     "core.model.shapes",
-    "core.model.catalogue",
-    "core.model.download",
-    "core.model.folder",
-    "core.model.hub",
-    "core.model.embedded",
+    "core.model.store.catalogue",
+    "core.model.store.download",
+    "core.model.store.model_folder",
+    "core.model.store.hub",
+    "core.model.store.embedded",
 )
 OPTIONAL = ("flash_attn", "rapidocr", "triton", "webview")  # used when somebody installed them
 LONGEST_FILE = 450  # lines; a longer one is a drawer

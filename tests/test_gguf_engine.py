@@ -21,7 +21,7 @@ from core.conversation.session import Session
 from core.engine import Done, Engine
 from core.events import Prefill
 from core.hardware.cpu import cpu_flags
-from core.model.gguf_folder import opened
+from core.model.gguf.folder import opened
 from core.model.llama import LlamaModel
 from core.model.loader import load_draft, load_model
 from core.text.tokenizer import Tokenizer

@@ -201,7 +201,7 @@ def test_a_key_changes_with_what_the_rows_depend_on(tmp_path):
     """Weights, configuration, rotation; not with the place the model lies in."""
     import shutil
 
-    from core.model.stored import fingerprint
+    from core.model.store.manifest import fingerprint
 
     model = tmp_path / "model"
     model.mkdir()

@@ -17,7 +17,7 @@ from app.web.models import LANGUAGES as NAMED
 from app.web.settings import titled
 from core.config import Settings
 from core.hardware.gpus import imagined_hardware
-from core.model.catalogue import load
+from core.model.store.catalogue import load
 from core.planning.offers import offers
 from core.text import catalogues
 from core.text.said import said

@@ -70,7 +70,7 @@ def doctor(given: argparse.Namespace, settings: Settings) -> int:
     from app.host.logs import folder
     from core.hardware.measured import Measurements
     from core.hardware.probe import probe
-    from core.model.fetch import is_downloaded
+    from core.model.store.fetch import is_downloaded
     from core.planning.doctor import doctor_report, format_doctor
     from core.planning.known import known_in
 
@@ -106,8 +106,8 @@ def _tried(machine: Hardware, settings: Settings, *, tell: bool) -> tuple[list[d
 
 def plan(given: argparse.Namespace, settings: Settings) -> int:
     """The plan for this machine, or for one with other parts."""
-    from core.model.catalogue import find
-    from core.model.fetch import is_downloaded
+    from core.model.store.catalogue import find
+    from core.model.store.fetch import is_downloaded
     from core.planning.known import known_in
     from core.planning.offers import choose, plan_for
     from core.planning.wording import format_plan
@@ -185,8 +185,8 @@ def train_draft(given: argparse.Namespace, settings: Settings) -> int:
     """
     from core.conversation.reading import ReadingStyle
     from core.hardware.probe import probe
-    from core.model.catalogue import EMBEDDED, find
-    from core.model.fetch import model_folder
+    from core.model.store.catalogue import EMBEDDED, find
+    from core.model.store.fetch import model_folder
     from core.planning.fitting import site_of
     from core.training.recipe import Recipe
     from core.training.train import site, train

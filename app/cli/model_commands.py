@@ -19,7 +19,7 @@ from core.text.words import translated as _
 
 if TYPE_CHECKING:
     from core.hardware.facts import Hardware
-    from core.model.catalogue import CatalogueEntry
+    from core.model.store.catalogue import CatalogueEntry
     from core.planning.offers import Offer
     from core.planning.plan import Plan
 
@@ -42,7 +42,7 @@ def use(given: argparse.Namespace, settings: Settings) -> int:
     from app.host.instance import Instance
     from app.models.catalogue import remember
     from app.models.local_files import keep
-    from core.model.foreign import entry_safely
+    from core.model.store.untrusted import entry_safely
 
     entry = entry_safely(Path(given.file).absolute())
     address = Instance(paths.subdir("run")).running()
@@ -57,8 +57,8 @@ def use(given: argparse.Namespace, settings: Settings) -> int:
 
 
 def _download(given: argparse.Namespace) -> None:
-    from core.model.catalogue import find
-    from core.model.fetch import fetch
+    from core.model.store.catalogue import find
+    from core.model.store.fetch import fetch
 
     if not given.name:
         raise UserError(
@@ -79,8 +79,8 @@ def _download(given: argparse.Namespace) -> None:
 
 
 def _move(given: argparse.Namespace) -> None:
-    from core.model.catalogue import find
-    from core.model.moving import move
+    from core.model.store.catalogue import find
+    from core.model.store.relocate import move
 
     if not given.name or not given.to:
         words = _("Which model, and where to? launcher.py models move NAME --to FOLDER")
@@ -91,8 +91,8 @@ def _move(given: argparse.Namespace) -> None:
 
 
 def _list(given: argparse.Namespace, settings: Settings) -> None:
-    from core.model.catalogue import not_yet
-    from core.model.fetch import is_downloaded
+    from core.model.store.catalogue import not_yet
+    from core.model.store.fetch import is_downloaded
     from core.planning.known import known_in
     from core.planning.offers import offers
 

@@ -27,9 +27,9 @@ from core import paths
 from core.config import Settings
 from core.documents.safely import ReadingCancelled
 from core.errors import UserError
-from core.model.catalogue import title_of
-from core.model.elsewhere import Found, found_below, found_elsewhere, longest_s
-from core.model.foreign import LIMITS, entry_safely
+from core.model.store.catalogue import title_of
+from core.model.store.discovery import Found, found_below, found_elsewhere, longest_s
+from core.model.store.untrusted import LIMITS, entry_safely
 from core.text.words import size
 from core.text.words import translated as _
 

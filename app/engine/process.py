@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from core import paths
-from core.model.folder import changed_since
+from core.model.store.model_folder import changed_since
 from core.paths import ROOT
 from core.text.words import translated as _
 from core.wire import CARD_LOST, from_line, to_line

@@ -1,8 +1,8 @@
 """The models a person can choose on this computer: what fits, what is here, and one download at a time. No
 HTML here.
 
-The download runs in a process of its own (core.model.fetch): converting a checkpoint needs torch, which the
-app does not load.
+The download runs in a process of its own (core.model.store.fetch): converting a checkpoint needs torch, which
+the app does not load.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from core.config import Settings
 from core.errors import UserError
 from core.hardware.facts import Hardware
 from core.hardware.probe import probe
-from core.model.catalogue import EMBEDDED, draft_for, find
-from core.model.fetch import is_downloaded
-from core.model.foreign import entry_safely
-from core.model.gguf_parts import stem_of
-from core.model.kept import kept_bytes, remove
+from core.model.gguf.shards import stem_of
+from core.model.store.catalogue import EMBEDDED, draft_for, find
+from core.model.store.disk_usage import kept_bytes, remove
+from core.model.store.fetch import is_downloaded
+from core.model.store.untrusted import entry_safely
 from core.paths import ROOT, write_whole
 from core.planning.known import NOTHING, Known, known_in
 from core.planning.offers import Offer, offer_for, offers, would_fit_with
@@ -38,7 +38,7 @@ from core.planning.recommended import times
 from core.text.words import translated as _
 
 log = logging.getLogger(__name__)
-FETCH = (sys.executable, "-m", "core.model.fetch")
+FETCH = (sys.executable, "-m", "core.model.store.fetch")
 _PAUSE_WAIT_S = 10.0  # a file is being checked or converted; both can be broken off
 
 

@@ -17,13 +17,13 @@ from app.models.catalogue import Models
 from app.models.progress import Fetching, Pace
 from core.documents.safely import ReadingCancelled
 from core.errors import UserError
-from core.model.catalogue import title_of
-from core.model.foreign import entry_safely
-from core.model.gguf import MAGIC
-from core.model.gguf_parts import parts_of
-from core.model.hub import Stopped
-from core.model.moving import SPARE_BYTES, move
-from core.model.stored import finish
+from core.model.gguf.reader import MAGIC
+from core.model.gguf.shards import parts_of
+from core.model.store.catalogue import title_of
+from core.model.store.hub import Stopped
+from core.model.store.manifest import finish
+from core.model.store.relocate import SPARE_BYTES, move
+from core.model.store.untrusted import entry_safely
 from core.paths import subdir
 from core.text.words import size as in_words
 from core.text.words import translated as _

@@ -15,8 +15,8 @@ from pathlib import Path
 import psutil
 
 from core import paths
-from core.model.elsewhere import Found
-from core.model.gguf_parts import is_later_part, parts_of, stem_of
+from core.model.gguf.shards import is_later_part, parts_of, stem_of
+from core.model.store.discovery import Found
 from core.paths import write_whole
 from core.text.words import translated as _
 

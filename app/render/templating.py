@@ -7,7 +7,7 @@ import re
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from core.model.catalogue import spelt, title_of
+from core.model.store.catalogue import spelt, title_of
 from core.paths import ROOT
 from core.text.said import said, stage
 from core.text.words import duration, language, localised, size, translated, translated_count

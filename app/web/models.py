@@ -6,7 +6,7 @@ from app.models.catalogue import Model
 from app.models.local_files import Choosing, Looking
 from app.models.progress import Fetching
 from app.render.templating import render
-from core.model.catalogue import not_yet
+from core.model.store.catalogue import not_yet
 from core.text.words import marked as N_
 
 SHOWN = 4  # models that are not folded away

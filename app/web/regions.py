@@ -20,7 +20,7 @@ from app.web.citations import Cited
 from app.web.stats_panel import mode_names
 from core.documents.document import Document
 from core.events import Loading, Preparing
-from core.model.catalogue import title_of
+from core.model.store.catalogue import title_of
 from core.text.said import said, stage
 from core.text.words import duration, size
 from core.text.words import translated as _

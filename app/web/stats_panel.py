@@ -6,7 +6,7 @@ from statistics import median
 
 from app.render.templating import render
 from core.events import Acceptance, Stats, Verified
-from core.model.catalogue import title_of
+from core.model.store.catalogue import title_of
 from core.text.words import duration, localised, size
 from core.text.words import translated as _
 from core.text.words import translated_count as _n

@@ -79,7 +79,7 @@ class Program:
     def __init__(self, model: str, mode: str, *, folder: Path | None = None, **given: Any) -> None:
         """`folder`: its weights, where they are not those that the catalogue names; `given`: settings."""
         from core.assembly.engines import build_engine
-        from core.model.fetch import is_downloaded, model_folder
+        from core.model.store.fetch import is_downloaded, model_folder
         from core.text.tokenizer import Tokenizer
 
         settings = load_settings(None, {"model": model, **given})

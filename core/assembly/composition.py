@@ -28,9 +28,9 @@ from core.decoding.randomness import Randomness, SeededRandomness
 from core.decoding.refresh import RetrievalRefresh
 from core.decoding.sampling import Sampling
 from core.hardware.measured import Measurements
+from core.model.cuda_graphs import ShortPasses
+from core.model.graph_warmup import prepared, told
 from core.model.llama import LlamaModel
-from core.model.prepared import prepared, told
-from core.model.replay import ShortPasses
 from core.planning.plan import Plan
 
 log = logging.getLogger(__name__)

@@ -19,7 +19,7 @@ from core.engine import Engine
 from core.events import Progress
 from core.hardware.measured import Measurements, kernels_on
 from core.model.llama import LlamaModel
-from core.model.stored import fingerprint
+from core.model.store.manifest import fingerprint
 from core.planning.costs import MAX_MIDDLE_GAMMA
 from core.planning.plan import Plan
 

@@ -149,7 +149,7 @@ class Session:
     @property
     def facts(self) -> dict[str, Any]:
         """What whoever shows the answers should know of their model: plan, model_name, context_tokens,
-        mapped_files (core.model.folder), stored_as (core.engine).
+        mapped_files (core.model.store.model_folder), stored_as (core.engine).
         """
         engine = self._engine
         return {

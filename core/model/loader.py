@@ -19,8 +19,8 @@ from core.backend.heap import trim_heap
 from core.errors import UserError
 from core.events import Progress
 from core.model.config import ModelConfig, load_config
-from core.model.gguf_folder import gguf_in
-from core.model.gguf_weights import GgufWeights
+from core.model.gguf.folder import gguf_in
+from core.model.gguf.weights import GgufWeights
 from core.model.llama import Layer, LlamaModel
 from core.model.rope import Rope
 from core.text.words import translated as _

@@ -13,7 +13,7 @@ from core.config import RULES, Settings
 from core.errors import UserError
 from core.hardware.facts import Hardware
 from core.hardware.gpus import look_up
-from core.model.catalogue import CatalogueEntry
+from core.model.store.catalogue import CatalogueEntry
 from core.planning.known import NOTHING, Known
 from core.planning.offers import choose
 from core.planning.wording import snapshot_line

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from core.model.gguf_sizes import ROUNDED, can_be_rounded, rounded
+from core.model.gguf.size_estimates import ROUNDED, can_be_rounded, rounded
 from core.planning.fitting import Case, Shortfall, longest, smallest
 from core.planning.plan import AUTO_CONTEXT, USEFUL_CONTEXT, Plan
 

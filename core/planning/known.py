@@ -11,7 +11,7 @@ from importlib import metadata
 from pathlib import Path
 
 from core.cache.disk import SnapshotFolder
-from core.model.stored import fingerprint
+from core.model.store.manifest import fingerprint
 from core.paths import write_whole
 from core.planning.tuned import Tuned
 from core.text.words import translated as _

@@ -11,8 +11,8 @@ from core.config import Settings
 from core.errors import PlanError, UserError
 from core.hardware.facts import Hardware
 from core.hardware.gpus import imagine, with_vram
-from core.model.catalogue import EMBEDDED, CatalogueEntry, draft_for, find, has_file, load
-from core.model.gguf_sizes import ROUNDED
+from core.model.gguf.size_estimates import ROUNDED
+from core.model.store.catalogue import EMBEDDED, CatalogueEntry, draft_for, find, has_file, load
 from core.planning.budget import MODEL_FILES
 from core.planning.known import NOTHING, Known
 from core.planning.plan import USEFUL_CONTEXT, Plan

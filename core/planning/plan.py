@@ -7,8 +7,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from core.model.catalogue import title_of
 from core.model.shapes import CODED_ROWS
+from core.model.store.catalogue import title_of
 from core.text.words import marked as N_
 from core.text.words import translated as _
 

@@ -16,7 +16,7 @@ from functools import partial
 from core.config import Settings
 from core.errors import PlanError
 from core.hardware.facts import Hardware
-from core.model.gguf_sizes import ROUNDED, rounded
+from core.model.gguf.size_estimates import ROUNDED, rounded
 from core.model.shapes import CODED_ROWS, DTYPE_BYTES, ModelShape
 from core.planning import costs
 from core.planning.budget import disk_lines, host_lines, vram_lines

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from core.model.catalogue import CatalogueEntry
+from core.model.store.catalogue import CatalogueEntry
 from core.planning.costs import BOOK_TOKENS, PASSAGES
 from core.planning.plan import Plan
 from core.text.words import duration

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from core.model.catalogue import title_of
+from core.model.store.catalogue import title_of
 from core.planning.plan import PLACES, Plan
 from core.text.words import duration, size
 from core.text.words import translated as _

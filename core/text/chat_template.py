@@ -1,6 +1,6 @@
 """What a model's chat template writes around a conversation. The template is a program that somebody else
 wrote: it runs in Jinja's immutable sandbox, and for files from outside in a process with limits
-(core.model.foreign). Knows no tokenizer.
+(core.model.store.untrusted). Knows no tokenizer.
 
 Values and functions that templates expect:
 https://huggingface.co/docs/transformers/chat_templating_writing.

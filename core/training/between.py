@@ -13,11 +13,11 @@ from pathlib import Path
 import torch
 
 from core.errors import UserError
-from core.model import adapter
+from core.model import lora
 from core.text.words import translated as _
 
 
-def between(one: adapter.Factors, other: adapter.Factors) -> tuple[adapter.Factors, float]:
+def between(one: lora.Factors, other: lora.Factors) -> tuple[lora.Factors, float]:
     """The mean of what two adapters change, in the first one's ranks; and the largest share of a matrix's
     change, by squares, that finds no room in them. Raises UserError where they change other matrices.
     """
@@ -42,8 +42,8 @@ def main() -> None:
     for name in ("one", "other", "out"):
         parser.add_argument(name, type=Path)
     given = parser.parse_args()
-    mean, lost = between(adapter.load(given.one), adapter.load(given.other))
-    adapter.save(given.out, mean)
+    mean, lost = between(lora.load(given.one), lora.load(given.other))
+    lora.save(given.out, mean)
     sys.stdout.write(f"{given.out}: up to {lost:.2%} of a matrix's change found no room\n")
 
 

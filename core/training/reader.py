@@ -20,7 +20,7 @@ import torch
 from core.conversation.reading import ReadingStyle
 from core.events import Progress
 from core.hardware.cpu import cpu_flags
-from core.model import adapter
+from core.model import lora
 from core.model.config import load_config
 from core.model.loader import weights_in
 from core.paths import write_whole
@@ -62,7 +62,7 @@ def teach(
     chat = workshop.kept(
         "chat", lambda: list(answered(target, style, tokenizer, lambda part: report("chat", part)))
     )
-    held = adapter.load(start) if start is not None else None
+    held = lora.load(start) if start is not None else None
     taught = Taught(recipe, load_config(target), weights_in(target), dtype, held)
     learner = Learner(recipe, taught)
     if (state := workshop.load_state(torch.device("cpu"))) is not None:
@@ -78,7 +78,7 @@ def teach(
             point = learner.judge(apart)
             report(json.dumps(point), learner.tokens / recipe.tokens)
             workshop.save_state(learner.state())
-            adapter.save(out / "adapter.safetensors", taught.adapter())
+            lora.save(out / "adapter.safetensors", taught.adapter())
             write_whole(out / "figures.json", json.dumps(learner.history, indent=1))
             draw_losses(learner.history, out / "curves.png")
     return out / "adapter.safetensors"
@@ -123,8 +123,8 @@ def _apart(data: Path, style: ReadingStyle, packer: Packer) -> dict[str, Sequenc
 
 def main() -> None:
     """The recipe of the adapter in assets/models, with its settings."""
-    from core.model.catalogue import EMBEDDED, find
-    from core.model.embedded import ensure_embedded
+    from core.model.store.catalogue import EMBEDDED, find
+    from core.model.store.embedded import ensure_embedded
 
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, required=True, help="a folder with the questions and summaries")

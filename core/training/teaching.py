@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import torch
 
 from core.errors import UserError
-from core.model import adapter
+from core.model import lora
 from core.model.config import ModelConfig
 from core.model.loader import Weights
 from core.text.words import translated as _
@@ -72,7 +72,7 @@ class Taught:
         config: ModelConfig,
         weights: Weights,
         dtype: torch.dtype,
-        start: adapter.Factors | None = None,
+        start: lora.Factors | None = None,
     ) -> None:
         self._recipe = recipe
         dice = torch.Generator().manual_seed(recipe.seed)
@@ -107,7 +107,7 @@ class Taught:
     def merge(self) -> None:
         """Writes base and factors, summed, into the matrices that are computed with."""
         for name, (down, up) in self.factors.items():
-            value = adapter.merged(self.base[name], down, up * self._recipe.strength)
+            value = lora.merged(self.base[name], down, up * self._recipe.strength)
             fused, rows = self._rows[name]
             with torch.no_grad():
                 fused[rows] = value.to(fused.dtype)
@@ -124,7 +124,7 @@ class Taught:
                 layer[name].grad = None
         return found
 
-    def adapter(self) -> adapter.Factors:
+    def adapter(self) -> lora.Factors:
         """The factors with the strength in them: what is added is up @ down."""
         return {name: (down, up * self._recipe.strength) for name, (down, up) in self.factors.items()}
 

@@ -24,10 +24,10 @@ from core.events import Progress
 from core.hardware.facts import Hardware
 from core.hardware.measured import Measurements
 from core.hardware.probe import probe
-from core.model.fetch import is_downloaded, model_folder
-from core.model.foreign import written_safely
-from core.model.heads import keep_heads
-from core.model.stored import fingerprint
+from core.model.store.evidence_heads import keep_heads
+from core.model.store.fetch import is_downloaded, model_folder
+from core.model.store.manifest import fingerprint
+from core.model.store.untrusted import written_safely
 from core.paths import ROOT
 from core.planning import known
 from core.planning.offers import Choice, choose, plan_for

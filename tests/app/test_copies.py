@@ -19,10 +19,10 @@ from app.web.models import fetching_html, model_files_html, models_html
 from core.config import Settings
 from core.errors import UserError
 from core.hardware.gpus import imagined_hardware
-from core.model import elsewhere
-from core.model.catalogue import EMBEDDED, load
-from core.model.elsewhere import found_below
-from core.model.stored import finish
+from core.model.store import discovery
+from core.model.store.catalogue import EMBEDDED, load
+from core.model.store.discovery import found_below
+from core.model.store.manifest import finish
 from core.text.words import in_language
 from tests.app.fake_runtime import wait_until
 from tests.gguf_files import write_gguf
@@ -90,7 +90,7 @@ def test_a_search_is_bounded_in_depth_and_time(tmp_path, monkeypatch):
     (deep / "deep.gguf").write_bytes(b"GGUF")
     (tmp_path / "a" / "near.gguf").write_bytes(b"GGUF")
     assert [one.name for one in found_below([tmp_path])] == ["near"]
-    monkeypatch.setattr(elsewhere, "_LONGEST_S", -1.0)
+    monkeypatch.setattr(discovery, "_LONGEST_S", -1.0)
     assert found_below([tmp_path]) == []
 
 

@@ -19,8 +19,8 @@ from core.ask import Ask
 from core.config import Settings
 from core.errors import UserError
 from core.events import Failed, Finished
-from core.model.catalogue import find
-from core.model.fetch import model_folder
+from core.model.store.catalogue import find
+from core.model.store.fetch import model_folder
 from tests.app.fake_runtime import wait_until
 from tests.gguf_files import write_gguf
 from tests.model.test_gguf import wide

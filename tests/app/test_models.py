@@ -21,8 +21,8 @@ from app.web.models import fetching_html, model_files_html, model_offer_html, mo
 from core.ask import Ask
 from core.config import Settings
 from core.hardware.gpus import imagined_hardware
-from core.model.catalogue import EMBEDDED, title_of
-from core.model.kept import kept_bytes
+from core.model.store.catalogue import EMBEDDED, title_of
+from core.model.store.disk_usage import kept_bytes
 from core.text.words import GB, size
 from tests.app.fake_runtime import wait_until
 from tests.gguf_files import write_gguf
@@ -336,6 +336,8 @@ def test_a_file_is_handed_to_the_next_start_where_no_app_runs(home, own, capsys)
 
 def test_a_start_opens_no_file_from_outside_in_the_apps_own_process(home, own, monkeypatch):
     remember(str(own))
-    monkeypatch.setattr("core.model.catalogue.read_header", lambda file: pytest.fail("it was opened here"))
+    monkeypatch.setattr(
+        "core.model.store.catalogue.read_header", lambda file: pytest.fail("it was opened here")
+    )
     assert remembered(Settings()).model == str(own)
     survey(PC_PLAIN, Settings())

@@ -22,9 +22,9 @@ from core.config import Settings
 from core.errors import UserError
 from core.events import Finished
 from core.hardware.gpus import imagined_hardware
-from core.model import embedded
-from core.model.catalogue import EMBEDDED
-from core.model.embedded import ensure_embedded
+from core.model.store import embedded
+from core.model.store.catalogue import EMBEDDED
+from core.model.store.embedded import ensure_embedded
 from tests.app.fake_runtime import wait_until
 from tests.gguf_files import write_gguf
 from tests.model.test_gguf import wide

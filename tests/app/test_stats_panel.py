@@ -11,7 +11,7 @@ from app.web.stats_panel import panel_html, plan_html
 from core.config import Settings
 from core.events import Acceptance, Stats, Verified
 from core.hardware.gpus import imagined_hardware
-from core.model.catalogue import find
+from core.model.store.catalogue import find
 from core.planning.planner import plan
 
 STATS = Stats(

@@ -23,7 +23,7 @@ from core.decoding.draft_length import ExpectedGain, FixedLength
 from core.documents.document import Document, Section
 from core.events import Acceptance, Delta, Finished, Piece, Reading, Standing, Stats
 from core.hardware.gpus import imagined_hardware
-from core.model.catalogue import EMBEDDED, find
+from core.model.store.catalogue import EMBEDDED, find
 from core.planning.planner import plan
 from tests.fakes import CharTokenizer
 from tests.tiny import oracle, ours

@@ -45,7 +45,7 @@ from core.ask import Ask
 from core.config import Settings
 from core.documents.document import Document, Section
 from core.events import Loading, Piece, Prefill, Reading, Stats
-from core.model import elsewhere
+from core.model.store import discovery
 
 ROOT = TEMPLATES.parents[1]
 BAD = "\"'><script>alert(1)</script>"
@@ -65,7 +65,7 @@ ENTRY = BookEntry("a" * 64, BAD, BAD, BAD, 1, 1, 0.0)
 CARD = {"tokens": 9, "share_of_context": 2.0, "parts": [BAD, BAD], "notes": [BAD]}
 OPENING = Opening(Path("x"), BAD, BAD)
 HEARD = (Heard("question", BAD, BAD, BAD, BAD, talk=BAD), Heard("note", BAD, BAD, BAD, BAD))
-ELSEWHERE = tuple(elsewhere.Found(Path(BAD), BAD, BAD, 1, why) for why in ("", BAD))
+ELSEWHERE = tuple(discovery.Found(Path(BAD), BAD, BAD, 1, why) for why in ("", BAD))
 STATES = ("failed", "running", "copying")
 CHOOSING = Choosing(BAD, BAD, ((BAD, BAD),), ((BAD, BAD, 1),), error=BAD, named=(BAD,), dialog=True)
 MODELS = (

@@ -27,8 +27,8 @@ from core.ask import Ask, Exchange
 from core.config import Settings
 from core.documents.safely import ReadingCancelled
 from core.events import Loading, Prefill, Preparing, Reading, Stats
-from core.model.elsewhere import Found, found_below
-from core.model.embedded import NAME as EMBEDDED
+from core.model.store.discovery import Found, found_below
+from core.model.store.embedded import NAME as EMBEDDED
 from tests.app.fake_runtime import wait_until
 
 

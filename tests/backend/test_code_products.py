@@ -22,8 +22,8 @@ from core.backend.triton.driver import Driver, read
 from core.backend.triton.products import CodeProducts, Products, _split_chunks
 from core.backend.triton.sizes import BITS
 from core.cache.full import FullKVCache
-from core.model.gguf import BITS as KINDS
-from core.model.gguf_folder import opened
+from core.model.gguf.folder import opened
+from core.model.gguf.reader import BITS as KINDS
 from core.model.loader import load_model
 from tests.backend.fake_driver import EXECUTORS, Grid, Library, promise
 from tests.backend.test_cuda_graphs_without_a_gpu import Device, Stream, device  # noqa: F401 (a fixture)

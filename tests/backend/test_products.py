@@ -14,8 +14,8 @@ from core.backend.native import products
 from core.backend.native.library import instruction_sets, library_path, torch_openmp
 from core.backend.native.products import NativeProducts, native_products
 from core.hardware.cpu import cpu_flags
-from core.model.gguf import BITS
-from core.model.gguf_blocks import planes
+from core.model.gguf.dequantize import planes
+from core.model.gguf.reader import BITS
 from tests.model.test_gguf_blocks import random_blocks
 
 LIBRARY = library_path("products")

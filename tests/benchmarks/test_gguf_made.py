@@ -11,9 +11,9 @@ from gguf.quants import dequantize, quantize
 
 from benchmarks import formats, gguf_made, same_file
 from core.backend.cpu import CpuBackend
-from core.model.adapter import save
-from core.model.gguf import read_header
-from core.model.gguf_weights import GgufWeights
+from core.model.gguf.reader import read_header
+from core.model.gguf.weights import GgufWeights
+from core.model.lora import save
 from core.model.shapes import Sizes
 from tests.gguf_files import write_gguf
 from tests.model.test_gguf import logits, wide

@@ -19,7 +19,7 @@ from benchmarks.rounded import RoundingCpu, rounded
 from benchmarks.store import load
 from core.backend.cpu import CpuBackend
 from core.hardware.gpus import imagined_hardware
-from core.model.gguf_sizes import ROUNDED, in_format
+from core.model.gguf.size_estimates import ROUNDED, in_format
 from core.planning.planner import plan as make_plan
 from tests.backend.fake_cuda import GIB, FakeCuda
 from tests.planning.imagined import planned

@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks import contenders, larger
 from core.backend.cpu import CpuBackend
-from core.model.gguf_folder import opened
+from core.model.gguf.folder import opened
 from core.model.loader import load_model
 from tests.benchmarks.test_peers import row
 from tests.gguf_files import write_gguf

@@ -24,7 +24,7 @@ from benchmarks.four_bits import (
 from core.backend.cpu import CpuBackend
 from core.cache.full import FullKVCache
 from core.model.config import load_config
-from core.model.gguf_folder import opened
+from core.model.gguf.folder import opened
 from core.model.loader import build, load_model, weights_in
 from tests.gguf_files import write_gguf
 from tests.model.test_gguf import IDS, wide

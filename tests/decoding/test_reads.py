@@ -16,7 +16,7 @@ from core.decoding import verify as rule
 from core.decoding.randomness import SeededRandomness
 from core.decoding.sampling import Sampling
 from core.decoding.verify import Draft, Verdict, draw, verify
-from core.model import llama, replay
+from core.model import cuda_graphs, llama
 from core.model.llama import LlamaModel
 from tests.decoding.conftest import unseen
 from tests.decoding.far import Far, far_away
@@ -160,7 +160,7 @@ def test_what_a_pass_is_fed_goes_there_without_waiting(monkeypatch: pytest.Monke
         fed.append(values)
         return to_device(values, device)
 
-    for module in (llama, replay):
+    for module in (llama, cuda_graphs):
         monkeypatch.setattr(module, "to_device", sent)
     backend = RecordingBackend()
     answering = prepared(backend, kv_heads=2)

@@ -19,7 +19,7 @@ from app.models.catalogue import Models
 from core import paths
 from core.config import Settings
 from core.hardware.gpus import imagined_hardware
-from core.model import catalogue
+from core.model.store import catalogue
 from tests.app.fake_runtime import wait_until
 from tests.e2e.conftest import DROP
 from tests.gguf_files import write_gguf
@@ -30,8 +30,9 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 NAME, TITLE = "Tiny-Q8_0", "Tiny (Q8_0)"
 # what a process runs with the catalogue of the test
 WITH = (
-    "import sys, runpy; from pathlib import Path; import core.model.catalogue as one\n"
-    "from core.model import download; one.DATA = Path(sys.argv.pop(1)); download.SPARE_BYTES = {spare}\n"
+    "import sys, runpy; from pathlib import Path; import core.model.store.catalogue as one\n"
+    "from core.model.store import download\n"
+    "one.DATA = Path(sys.argv.pop(1)); download.SPARE_BYTES = {spare}\n"
     "runpy.run_module({module!r}, run_name='__main__', alter_sys=True)"
 )
 
@@ -92,7 +93,9 @@ def hub(tiny, monkeypatch):
 def page(home_with_model, known, hub, serve, open_page):
     """The app with its real engine, on a PC of 8 GB without a card, before its first question."""
     models = Models(
-        Settings(), look=lambda: imagined_hardware(ram_gib=8), command=program("core.model.fetch", known)
+        Settings(),
+        look=lambda: imagined_hardware(ram_gib=8),
+        command=program("core.model.store.fetch", known),
     )
     engine = Runtime(Settings(threads=2, max_new_tokens=24), worker=program("core.worker", known))
     url = serve(engine, models=models)
@@ -112,13 +115,13 @@ def test_from_the_demonstration_to_a_model_of_ones_own(page, hub, serve, known):
     assert "first answer after" in offered and "a 300-page book read" in offered
     assert hub.requests == [], "something was asked of the hub before somebody said yes"
 
-    desk.models._command = program("core.model.fetch", known, spare=1 << 60)
+    desk.models._command = program("core.model.store.fetch", known, spare=1 << 60)
     page.set_viewport_size({"width": 390, "height": 844})
     page.click(".model-offer [data-act='fetch-model']")
     page.wait_for_selector(".fetching:has-text('Free some space')")
     in_sight(page, ".fetching [data-act='fetch-model']")
     page.set_viewport_size({"width": 1280, "height": 800})
-    desk.models._command = program("core.model.fetch", known)
+    desk.models._command = program("core.model.store.fetch", known)
     hub.damage = f"{NAME}.gguf"
     page.click(".fetching [data-act='fetch-model']")
     page.wait_for_selector(".fetching:has-text('arrived damaged')")

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from core.model.stored import MARKER
-from core.model.stored import MOVED as MODEL_MOVED
+from core.model.store.manifest import MARKER
+from core.model.store.manifest import MOVED as MODEL_MOVED
 from core.paths import pointer
 from installer import caches, places, uninstall
 from installer.environment import Environment
@@ -248,7 +248,7 @@ def test_a_home_that_was_named_as_the_data_folder_is_not_removed(environment, tm
 def test_a_model_from_the_hub_leaves_nothing_outside_the_data_folder(tmp_path):
     """The hub's own client has a cache for all programs of a user; nothing of ours goes there."""
     program = (
-        "from core.model.download import download; from core.model.gguf_folder import opened\n"
+        "from core.model.store.download import download; from core.model.gguf.folder import opened\n"
         "folder = download('someone/a-GGUF', name='a', file='a.gguf')\n"
         "opened(folder / 'a.gguf', lambda *_: None)"
     )

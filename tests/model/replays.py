@@ -13,9 +13,9 @@ from core.cache.full import FullKVCache
 from core.cache.retrieval import RetrievalKVCache
 from core.cache.streaming import StreamingKVCache
 from core.engine import Engine
+from core.model.cuda_graphs import ShortPasses
 from core.model.llama import LlamaModel
 from core.model.loader import PartialHead
-from core.model.replay import ShortPasses
 from tests.test_engine import PROMPT
 from tests.tiny import PLAN, VOCAB, oracle, ours
 

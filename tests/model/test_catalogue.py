@@ -10,12 +10,12 @@ import pytest
 
 from core.conversation.reading import ReadingStyle
 from core.errors import UserError
-from core.model import catalogue
-from core.model.catalogue import EMBEDDED, draft_for, find, from_folder, load
-from core.model.gguf import read_header
-from core.model.gguf_config import bytes_in_codes, config_of
-from core.model.gguf_sizes import in_format, matrix_bytes
+from core.model.gguf.config import bytes_in_codes, config_of
+from core.model.gguf.reader import read_header
+from core.model.gguf.size_estimates import in_format, matrix_bytes
 from core.model.shapes import FAMILIES, ModelShape
+from core.model.store import catalogue
+from core.model.store.catalogue import EMBEDDED, draft_for, find, from_folder, load
 from core.text.words import size
 from tests.gguf_files import write_gguf
 from tests.model.test_gguf import wide

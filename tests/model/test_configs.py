@@ -14,10 +14,10 @@ import yaml
 
 from core.config import Settings
 from core.hardware.gpus import imagined_hardware
-from core.model.catalogue import CatalogueEntry, load
 from core.model.config import load_config
 from core.model.rope import Rope
 from core.model.shapes import ModelShape
+from core.model.store.catalogue import CatalogueEntry, load
 from core.planning.offers import plan_for
 from core.text.gguf_tokenizer import SPLITS
 

@@ -17,11 +17,11 @@ import torch
 from safetensors import safe_open
 
 from core.errors import UserError
-from core.model import digests, unpickle
-from core.model import download as hub
-from core.model.download import download
-from core.model.folder import use_folder
-from core.model.hub import Stopped
+from core.model.store import digests, unpickle
+from core.model.store import download as hub
+from core.model.store.download import download
+from core.model.store.hub import Stopped
+from core.model.store.model_folder import use_folder
 from tests.gguf_files import write_gguf
 from tests.hub import REPOSITORY, WEIGHTS, Hub, safetensors, serving
 from tests.model.test_gguf import wide

@@ -18,9 +18,9 @@ from core.decoding.randomness import SeededRandomness
 from core.decoding.sampling import Sampling
 from core.decoding.verify import Draft, verify
 from core.errors import UserError
-from core.model.catalogue import from_folder
 from core.model.llama import LlamaModel
 from core.model.loader import load_draft, load_model
+from core.model.store.catalogue import from_folder
 from tests.tiny import VOCAB, oracle, ours
 
 HEAD = [0, 3, 4, 17, 40, 41, 66, 90]

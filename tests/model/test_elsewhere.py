@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from core.model import elsewhere
-from core.model.elsewhere import found_elsewhere
+from core.model.store import discovery
+from core.model.store.discovery import found_elsewhere
 
 DIGEST = "ab" * 32
 
 
 @pytest.fixture(autouse=True)
 def no_service(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(elsewhere, "_OLLAMA_SERVICE", tmp_path / "service")
+    monkeypatch.setattr(discovery, "_OLLAMA_SERVICE", tmp_path / "service")
 
 
 def put(path: Path, content: object = b"GGUF") -> Path:
@@ -72,7 +72,7 @@ def test_a_manifest_that_points_elsewhere_is_left_out(tmp_path, digest):
     root = tmp_path / ".ollama" / "models"
     put(
         root / "manifests" / "r" / "l" / "m" / "latest",
-        {"layers": [{"mediaType": elsewhere._MODEL_LAYER, "digest": f"sha256:{digest}"}]},
+        {"layers": [{"mediaType": discovery._MODEL_LAYER, "digest": f"sha256:{digest}"}]},
     )
     put(root / "manifests" / "r" / "l" / "m" / "broken", b"{")
     put(root / "manifests" / "r" / "l" / "m" / "list", [1, 2])
@@ -151,7 +151,7 @@ def test_a_file_that_two_programs_know_is_found_once(tmp_path):
 
 
 def test_nothing_is_changed_and_a_search_ends(tmp_path, monkeypatch):
-    monkeypatch.setattr(elsewhere, "_MOST_FILES", 5)
+    monkeypatch.setattr(discovery, "_MOST_FILES", 5)
     for number in range(9):
         put(tmp_path / "models" / f"{number}.gguf")
     (tmp_path / "models" / "round").symlink_to(tmp_path)

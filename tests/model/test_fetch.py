@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from core.model.catalogue import find
-from core.model.fetch import is_downloaded
+from core.model.store.catalogue import find
+from core.model.store.fetch import is_downloaded
 from tests.hub import WEIGHTS, Hub, serving
 
 REPO = Path(__file__).resolve().parent.parent.parent
@@ -29,7 +29,7 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
 
 def start(name: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        [sys.executable, "-m", "core.model.fetch", name],
+        [sys.executable, "-m", "core.model.store.fetch", name],
         cwd=REPO,
         env={**os.environ},
         stdin=subprocess.PIPE,
@@ -92,7 +92,7 @@ def test_a_killed_download_is_no_model_and_goes_on(hub: Hub, home: Path):
 
 FILLS_UP = """
 import errno, os, sys
-from core.model import fetch
+from core.model.store import fetch
 fetch._CHUNK_BYTES = 1 << 14
 from huggingface_hub import file_download
 get, room = file_download.http_get, [int(sys.argv.pop(1))]

@@ -14,14 +14,14 @@ import pytest
 
 from core.documents.safely import Limits
 from core.errors import UserError
-from core.model import foreign
-from core.model.catalogue import find
-from core.model.fetch import model_folder
-from core.model.foreign import entry_safely
-from core.model.gguf import MOST_MEMBERS, read_header
-from core.model.gguf_config import config_of
-from core.model.gguf_folder import describe
-from core.model.stored import finish
+from core.model.gguf.config import config_of
+from core.model.gguf.folder import describe
+from core.model.gguf.reader import MOST_MEMBERS, read_header
+from core.model.store import untrusted
+from core.model.store.catalogue import find
+from core.model.store.fetch import model_folder
+from core.model.store.manifest import finish
+from core.model.store.untrusted import entry_safely
 from tests.gguf_files import write_gguf
 from tests.model.test_gguf import wide
 
@@ -113,7 +113,7 @@ def test_what_the_child_says_is_said(tmp_path):
 
 
 def test_a_file_that_breaks_a_limit_is_refused(whole, monkeypatch):
-    monkeypatch.setattr(foreign, "LIMITS", Limits(memory_bytes=1 << 30, time_s=0.0))
+    monkeypatch.setattr(untrusted, "LIMITS", Limits(memory_bytes=1 << 30, time_s=0.0))
     with pytest.raises(UserError, match="damaged, or built to do harm"):
         entry_safely(whole)
 
@@ -138,8 +138,10 @@ def test_a_load_looks_under_limits_before_it_opens_the_file(whole, home, monkeyp
     from core import build
     from core.config import Settings
 
-    monkeypatch.setattr(foreign, "LIMITS", Limits(memory_bytes=1 << 30, time_s=0.0))
-    monkeypatch.setattr("core.model.catalogue.read_header", lambda file: pytest.fail("it was opened here"))
+    monkeypatch.setattr(untrusted, "LIMITS", Limits(memory_bytes=1 << 30, time_s=0.0))
+    monkeypatch.setattr(
+        "core.model.store.catalogue.read_header", lambda file: pytest.fail("it was opened here")
+    )
     for settings in (Settings(model=str(whole)), Settings(draft_model=str(whole))):
         with pytest.raises(UserError, match="damaged, or built to do harm"):
             build._planned(settings)
@@ -153,8 +155,8 @@ def test_a_download_is_looked_at_under_the_same_limits(whole, home, monkeypatch)
     (folder / entry.file).write_bytes(whole.read_bytes())
     finish(folder, repo=entry.repo, revision="main")
     assert model_folder(entry, lambda stage, fraction: None).name == entry.name
-    monkeypatch.setattr(foreign, "LIMITS", Limits(memory_bytes=1 << 30, time_s=0.0))
-    monkeypatch.setattr("core.model.gguf_folder.read_header", lambda file: pytest.fail("it was opened here"))
+    monkeypatch.setattr(untrusted, "LIMITS", Limits(memory_bytes=1 << 30, time_s=0.0))
+    monkeypatch.setattr("core.model.gguf.folder.read_header", lambda file: pytest.fail("it was opened here"))
     with pytest.raises(UserError, match="damaged, or built to do harm"):
         model_folder(entry, lambda stage, fraction: None)
 

@@ -18,13 +18,13 @@ from core.cache.full import FullKVCache
 from core.errors import UserError
 from core.hardware.cpu import cpu_flags
 from core.model.config import load_config
-from core.model.gguf import read_header
-from core.model.gguf_config import bits_of, bytes_in_codes, config_of, format_of
-from core.model.gguf_folder import opened
-from core.model.gguf_weights import GgufWeights
+from core.model.gguf.config import bits_of, bytes_in_codes, config_of, format_of
+from core.model.gguf.folder import opened
+from core.model.gguf.reader import read_header
+from core.model.gguf.weights import GgufWeights
 from core.model.loader import load_model
 from core.model.shapes import FAMILIES
-from core.model.stored import fingerprint
+from core.model.store.manifest import fingerprint
 from tests.gguf_files import write_gguf
 from tests.tiny import oracle
 

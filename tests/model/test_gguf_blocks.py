@@ -8,9 +8,9 @@ import torch
 from gguf import GGMLQuantizationType
 from gguf.quants import dequantize
 
-from core.model import gguf_blocks
-from core.model.gguf import BITS, KINDS, held_bytes
-from core.model.gguf_blocks import floats, planes
+from core.model.gguf import dequantize as ours
+from core.model.gguf.dequantize import floats, planes
+from core.model.gguf.reader import BITS, KINDS, held_bytes
 
 ROWS, COLUMNS = 7, 768
 # where the fp16 factors of a block lie: random bytes there may be no finite numbers
@@ -55,7 +55,7 @@ def test_pieces_make_the_whole(kind: str, monkeypatch):
     """Large tensors are unpacked some rows at a time."""
     raw = random_blocks(kind)
     want = planes(raw.copy(), kind, (ROWS, COLUMNS)).decoded()
-    monkeypatch.setattr(gguf_blocks, "_PIECE", 2 * COLUMNS)
+    monkeypatch.setattr(ours, "_PIECE", 2 * COLUMNS)
     assert torch.equal(planes(raw, kind, (ROWS, COLUMNS)).decoded(), want)
 
 

@@ -11,13 +11,13 @@ import torch
 from app.models.local_files import look_into
 from core.backend.cpu import CpuBackend
 from core.errors import UserError
-from core.model.catalogue import find
-from core.model.digests import digest_of
-from core.model.download import download
-from core.model.foreign import entry_safely
-from core.model.gguf import read_header
-from core.model.gguf_folder import opened
-from core.model.gguf_parts import bytes_of, parts_of, stem_of
+from core.model.gguf.folder import opened
+from core.model.gguf.reader import read_header
+from core.model.gguf.shards import bytes_of, parts_of, stem_of
+from core.model.store.catalogue import find
+from core.model.store.digests import digest_of
+from core.model.store.download import download
+from core.model.store.untrusted import entry_safely
 from tests.gguf_files import write_gguf
 from tests.model.test_download import served  # noqa: F401 - a fixture
 from tests.model.test_gguf import IDS, logits, wide

@@ -10,11 +10,11 @@ import torch
 
 from core.backend.cpu import CpuBackend
 from core.cache.full import FullKVCache
-from core.model import download as hub_client
-from core.model.download import download
-from core.model.gguf import read_header
+from core.model.gguf.reader import read_header
 from core.model.loader import load_model
-from core.model.quantising import quantised
+from core.model.store import download as hub_client
+from core.model.store.download import download
+from core.model.store.quantize_checkpoint import quantised
 from core.text.tokenizer import Tokenizer
 from tests.hub import serving
 from tests.model.test_quantising import checkpoint

@@ -118,7 +118,7 @@ def test_loading_a_gguf_takes_little_more_memory_than_the_file(tmp_path: Path):
     file = write_gguf(tmp_path / "model.gguf", model, {"": "Q4_K", "v_proj": "Q6_K", "down_proj": "Q6_K"})
     environment = os.environ | {"TRIFORCE_HOME": str(tmp_path / "home")}
     measure = MEASURE.replace("Path(sys.argv[1])", "opened(Path(sys.argv[1]))").replace(
-        "import load_model", "import load_model\nfrom core.model.gguf_folder import opened"
+        "import load_model", "import load_model\nfrom core.model.gguf.folder import opened"
     )
     said = subprocess.run(
         [sys.executable, "-c", measure, str(file)],

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from core.errors import UserError
-from core.model import moving
-from core.model.catalogue import load
-from core.model.fetch import is_downloaded, model_folder
-from core.model.hub import Stopped
-from core.model.kept import kept_bytes, remove
-from core.model.moving import move
-from core.model.stored import finish, finished, place_of
+from core.model.store import relocate
+from core.model.store.catalogue import load
+from core.model.store.disk_usage import kept_bytes, remove
+from core.model.store.fetch import is_downloaded, model_folder
+from core.model.store.hub import Stopped
+from core.model.store.manifest import finish, finished, place_of
+from core.model.store.relocate import move
 from tests.gguf_files import write_gguf
 from tests.model.test_gguf import wide
 
@@ -100,7 +100,7 @@ def test_broken_off_the_original_is_as_it_was(model, drive, stage):
 def test_a_copy_that_differs_is_not_taken(model, drive, monkeypatch):
     """A drive that changes bytes: the copy is read again before anything is removed."""
     before = contents(model)
-    real = moving._copied
+    real = relocate._copied
 
     def changing(source, stage, progress, should_stop):
         sums = real(source, stage, progress, should_stop)
@@ -108,7 +108,7 @@ def test_a_copy_that_differs_is_not_taken(model, drive, monkeypatch):
             file.write(b"X")
         return sums
 
-    monkeypatch.setattr(moving, "_copied", changing)
+    monkeypatch.setattr(relocate, "_copied", changing)
     with pytest.raises(UserError, match="not what was copied.*It is where it was"):
         move(NAME, drive, progress=quiet)
     assert contents(model) == before and list(drive.iterdir()) == []
@@ -118,16 +118,16 @@ def test_a_full_disk_is_told_before_and_while_it_is_copied(model, drive, monkeyp
     before = contents(model)
     usage = shutil.disk_usage(drive)._replace(free=1000)
     with monkeypatch.context() as short:
-        short.setattr(moving.shutil, "disk_usage", lambda folder: usage)
+        short.setattr(relocate.shutil, "disk_usage", lambda folder: usage)
         with pytest.raises(UserError, match="free in .*other drive"):
             move(NAME, drive, progress=quiet)
-    real = moving._copied
+    real = relocate._copied
 
     def full(*given):
         real(*given)
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(moving, "_copied", full)
+    monkeypatch.setattr(relocate, "_copied", full)
     with pytest.raises(UserError, match="is full.*is where it was"):
         move(NAME, drive, progress=quiet)
     assert contents(model) == before and list(drive.iterdir()) == []

@@ -18,15 +18,15 @@ from core.cache.full import FullKVCache
 from core.config import Settings
 from core.errors import UserError
 from core.hardware.gpus import imagined_hardware
-from core.model import quantising
-from core.model.catalogue import from_folder
-from core.model.fetch import model_folder
-from core.model.gguf_blocks import planes
-from core.model.gguf_sizes import ROUNDED
-from core.model.kept import kept_bytes, remove
+from core.model.gguf.dequantize import planes
+from core.model.gguf.quantize_blocks import q4_0, q8_0
+from core.model.gguf.size_estimates import ROUNDED
 from core.model.loader import load_model
-from core.model.quantised import q4_0, q8_0
-from core.model.quantising import quantised
+from core.model.store import quantize_checkpoint
+from core.model.store.catalogue import from_folder
+from core.model.store.disk_usage import kept_bytes, remove
+from core.model.store.fetch import model_folder
+from core.model.store.quantize_checkpoint import quantised
 from core.planning.offers import choose
 from core.planning.planner import plan
 from tests.model.test_gguf import IDS, wide
@@ -94,7 +94,7 @@ def test_a_stopped_rounding_goes_on_where_it_was(tmp_path, monkeypatch):
     whole = next(quantised(tmp_path / "model", "Q8_0", lambda *said: None).glob("*.gguf")).read_bytes()
     monkeypatch.setenv("TRIFORCE_HOME", str(tmp_path / "other"))
     made: list[str] = []
-    blocks = quantising._blocks
+    blocks = quantize_checkpoint._blocks
 
     def counted(name: str, *given):
         if len(made) == 7:
@@ -103,7 +103,7 @@ def test_a_stopped_rounding_goes_on_where_it_was(tmp_path, monkeypatch):
         made.append(name)
         return blocks(name, *given)
 
-    monkeypatch.setattr(quantising, "_blocks", counted)
+    monkeypatch.setattr(quantize_checkpoint, "_blocks", counted)
     with pytest.raises(KeyboardInterrupt):
         quantised(tmp_path / "model", "Q8_0", lambda *said: None)
     begun = made.copy()
@@ -123,7 +123,7 @@ def test_formats_and_checkpoints_are_kept_apart(tmp_path):
 
 def test_a_full_disk_is_said_before(tmp_path, monkeypatch):
     checkpoint(tmp_path / "model")
-    monkeypatch.setattr(quantising.shutil, "disk_usage", lambda folder: SimpleNamespace(free=1000))
+    monkeypatch.setattr(quantize_checkpoint.shutil, "disk_usage", lambda folder: SimpleNamespace(free=1000))
     with pytest.raises(UserError, match="is free.*weights: 16"):
         quantised(tmp_path / "model", "Q8_0", lambda *said: None)
 

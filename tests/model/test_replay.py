@@ -21,7 +21,7 @@ from core.cache.fixed import FixedRows
 from core.cache.retrieval import RetrievalKVCache
 from core.cache.streaming import StreamingKVCache
 from core.hardware.measured import Measurements
-from core.model.replay import ReplayedPass, ShortPasses
+from core.model.cuda_graphs import ReplayedPass, ShortPasses
 from tests.model.replays import BUSY, ROWS, Level0, Middle, compare, prepared, small_draft, streaming
 from tests.recording import RecordingBackend
 from tests.test_engine import GREEDY, PROMPT, run

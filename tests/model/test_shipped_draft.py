@@ -10,8 +10,8 @@ import torch
 from core.backend.cpu import CpuBackend
 from core.cache.full import FullKVCache
 from core.cache.streaming import StreamingKVCache
-from core.model.catalogue import EMBEDDED, draft_for, find
 from core.model.loader import load_draft, load_model
+from core.model.store.catalogue import EMBEDDED, draft_for, find
 from core.text.tokenizer import Tokenizer
 
 DRAFT = "SmolLM2-135M-Draft"

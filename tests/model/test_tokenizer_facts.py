@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import pytest
 
-from core.model.catalogue import CatalogueEntry, find, load
 from core.model.config import load_config
+from core.model.store.catalogue import CatalogueEntry, find, load
 from core.text.tokenizer import FRAMES, Tokenizer
 from tests.text.test_chat_template import FACTS, FAMILIES, conversation, traits
 

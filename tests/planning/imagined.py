@@ -5,7 +5,7 @@ from __future__ import annotations
 from core.config import Settings
 from core.errors import PlanError
 from core.hardware.facts import Hardware
-from core.model.catalogue import draft_for, find, load
+from core.model.store.catalogue import draft_for, find, load
 from core.planning.known import NOTHING, Known
 from core.planning.plan import Plan
 from core.planning.planner import plan

@@ -12,7 +12,7 @@ from core.config import Settings
 from core.errors import PlanError
 from core.hardware.facts import Hardware
 from core.hardware.gpus import imagined_hardware, known_gpus
-from core.model.catalogue import CatalogueEntry, find, load
+from core.model.store.catalogue import CatalogueEntry, find, load
 from core.planning.known import NOTHING
 from core.planning.offers import Offer, offer_for, offers, plan_for
 from core.planning.plan import Plan

@@ -13,7 +13,7 @@ from core.build import as_planned
 from core.config import Settings
 from core.errors import PlanError
 from core.hardware.gpus import imagined_hardware
-from core.model.catalogue import find
+from core.model.store.catalogue import find
 from core.planning import budget
 from core.planning.offers import Choice, choose, offers, plan_for
 from core.planning.plan import Plan

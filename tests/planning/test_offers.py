@@ -12,7 +12,7 @@ import pytest
 from core.config import Settings
 from core.errors import PlanError, UserError
 from core.hardware.gpus import imagined_hardware
-from core.model.catalogue import EMBEDDED, find
+from core.model.store.catalogue import EMBEDDED, find
 from core.planning import doctor
 from core.planning.offers import choose, offers, plan_for
 from core.planning.wording import format_plan

@@ -10,7 +10,7 @@ from core.backend.compiled import ROW_TILE
 from core.config import Settings
 from core.errors import PlanError
 from core.hardware.gpus import imagined_hardware
-from core.model.catalogue import find
+from core.model.store.catalogue import find
 from core.planning import budget, costs, layout
 from core.planning.fitting import site_of
 from core.planning.plan import Plan

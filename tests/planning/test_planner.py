@@ -12,9 +12,9 @@ from core.config import Settings
 from core.errors import PlanError
 from core.hardware.facts import Hardware
 from core.hardware.gpus import imagined_gpu, imagined_hardware
-from core.model.catalogue import find, load
-from core.model.gguf_sizes import rounded
+from core.model.gguf.size_estimates import rounded
 from core.model.shapes import ModelShape
+from core.model.store.catalogue import find, load
 from core.planning import budget
 from core.planning.known import Known
 from core.planning.plan import Plan

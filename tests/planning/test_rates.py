@@ -17,7 +17,7 @@ from core.hardware import probe
 from core.hardware.facts import CpuRates, Hardware
 from core.hardware.gpus import imagined_hardware
 from core.hardware.measured import Measurements
-from core.model.catalogue import find
+from core.model.store.catalogue import find
 from core.planning.costs import usual_rates
 from core.planning.offers import offers, plan_for
 from core.planning.plan import Plan

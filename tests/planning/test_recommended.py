@@ -12,7 +12,7 @@ from core.conversation.expectation import Expectation
 from core.conversation.reading import HEARD_PASSAGES, ReadingStyle
 from core.errors import UserError
 from core.hardware.gpus import imagined_hardware
-from core.model.catalogue import EMBEDDED, find
+from core.model.store.catalogue import EMBEDDED, find
 from core.planning import recommended
 from core.planning.costs import BOOK_TOKENS, PASSAGE_TOKENS, PASSAGES
 from core.planning.known import NOTHING

@@ -12,8 +12,8 @@ from core.backend.compiled import ATTENTION, COARSE, PRODUCTS, SHORT_PASS_ROWS
 from core.config import Settings
 from core.hardware.facts import Hardware
 from core.hardware.gpus import imagined_hardware
-from core.model.catalogue import find
 from core.model.shapes import ModelShape
+from core.model.store.catalogue import find
 from core.planning.costs import cpu_speeds, pass_s
 from core.planning.planner import plan
 

@@ -10,8 +10,8 @@ import torch
 from core.backend.kv_rows import row_bytes
 from core.errors import UserError
 from core.hardware.gpus import imagined_gpu
-from core.model.catalogue import find
 from core.model.shapes import ModelShape
+from core.model.store.catalogue import find
 from core.planning.costs import HostKV, best_speculation, expected_tokens, gpu_speeds, pass_s, prefill_s
 
 LLAMA = {

@@ -11,7 +11,7 @@ import pytest
 from core.config import Settings
 from core.hardware.facts import Hardware
 from core.hardware.gpus import imagined_hardware
-from core.model.catalogue import EMBEDDED, find
+from core.model.store.catalogue import EMBEDDED, find
 from core.planning import known
 from core.planning.doctor import doctor_report
 from core.planning.plan import Plan

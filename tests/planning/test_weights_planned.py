@@ -11,9 +11,9 @@ from core.config import Settings
 from core.errors import PlanError
 from core.hardware.facts import Hardware
 from core.hardware.gpus import imagined_hardware
-from core.model.catalogue import load
-from core.model.gguf_sizes import in_format
+from core.model.gguf.size_estimates import in_format
 from core.model.shapes import ModelShape
+from core.model.store.catalogue import load
 from core.planning import budget
 from core.planning.planner import plan
 from tests.planning.imagined import planned

@@ -9,7 +9,7 @@ import pytest
 from core.config import Settings
 from core.hardware.facts import GIB
 from core.hardware.gpus import imagined_gpu, imagined_hardware
-from core.model.catalogue import draft_for, find
+from core.model.store.catalogue import draft_for, find
 from core.planning import budget
 from core.planning.fitting import site_of
 from core.planning.planner import plan

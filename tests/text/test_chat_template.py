@@ -15,10 +15,10 @@ import yaml
 from core import build
 from core.documents.safely import Limits
 from core.errors import UserError
-from core.model import catalogue, foreign
 from core.model.config import load_config
-from core.model.fetch import model_folder
-from core.model.foreign import written_safely
+from core.model.store import catalogue, untrusted
+from core.model.store.fetch import model_folder
+from core.model.store.untrusted import written_safely
 from core.text.tokenizer import Tokenizer
 from tests.gguf_files import write_gguf
 from tests.model.test_gguf import wide
@@ -232,7 +232,7 @@ HOSTILE = {
 
 @pytest.mark.parametrize("what", first(HOSTILE))
 def test_a_template_that_fails_costs_one_sentence_with_a_remedy(monkeypatch, what):
-    monkeypatch.setattr(foreign, "LIMITS", Limits(memory_bytes=1 << 28, time_s=5.0))
+    monkeypatch.setattr(untrusted, "LIMITS", Limits(memory_bytes=1 << 28, time_s=5.0))
     with pytest.raises(
         UserError, match="chat template of Odd cannot be used: .*Choose another model"
     ) as said:
@@ -246,7 +246,7 @@ def test_a_template_that_fails_costs_one_sentence_with_a_remedy(monkeypatch, wha
 
 def test_a_model_from_outside_runs_its_template_under_limits_and_at_its_load(tmp_path, monkeypatch):
     """The wiring: an engine with such a file refuses before a question is asked."""
-    monkeypatch.setattr(foreign, "LIMITS", Limits(memory_bytes=1 << 30, time_s=5.0))
+    monkeypatch.setattr(untrusted, "LIMITS", Limits(memory_bytes=1 << 30, time_s=5.0))
     entry = catalogue.find(str(gguf(tmp_path / "slow.gguf", HOSTILE["loops for ever"])))
     folder = model_folder(entry, lambda *_: None)
     with pytest.raises(UserError, match="chat template of slow cannot be used: it takes too long"):

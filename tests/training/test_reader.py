@@ -14,11 +14,11 @@ from safetensors.torch import load_file
 
 from core.conversation.reading import ReadingStyle
 from core.errors import UserError
-from core.model import adapter
+from core.model import lora
 from core.model.config import load_config
-from core.model.gguf_blocks import planes
+from core.model.gguf.dequantize import planes
+from core.model.gguf.quantize_blocks import q8_0
 from core.model.loader import weights_in
-from core.model.quantised import q8_0
 from core.text.prompt import build
 from core.text.tokenizer import Tokenizer
 from core.training import instructions, lessons, mixing
@@ -320,7 +320,7 @@ def test_a_stopped_run_goes_on_as_if_it_had_not(target_dir: Path, data: Path, tm
 def test_a_run_goes_on_from_an_adapter(taught: Path, target_dir: Path, data: Path, tmp_path: Path):
     start = taught / "adapter.safetensors"
     little = replace(SHORT, learning_rate=1e-9)
-    again, held = adapter.load(run(target_dir, data, tmp_path, little, start=start)), adapter.load(start)
+    again, held = lora.load(run(target_dir, data, tmp_path, little, start=start)), lora.load(start)
     for name, (down, up) in held.items():
         assert torch.allclose(
             again[name][1] @ again[name][0], up @ down, atol=0.01 * float((up @ down).abs().max())
@@ -367,8 +367,8 @@ def test_what_is_written_is_what_was_learned(taught: Path, target_dir: Path, pac
             factor.copy_(value)
     want, before = _loss(learned, packer.packed(TWO)), _loss(_network(target_dir), packer.packed(TWO))
     shipped = _network(target_dir)
-    for name, (down, up) in adapter.load(taught / "adapter.safetensors").items():
-        merged = adapter.merged(shipped.base[name], down, up)
+    for name, (down, up) in lora.load(taught / "adapter.safetensors").items():
+        merged = lora.merged(shipped.base[name], down, up)
         fused, rows = shipped._rows[name]
         with torch.no_grad():
             fused[rows] = planes(q8_0(merged), "Q8_0", tuple(merged.shape)).decoded()

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from core.backend.cpu import CpuBackend
-from core.model.gguf_folder import opened
+from core.model.gguf.folder import opened
 from core.training.target import in_transformers
 from tests.gguf_files import write_gguf
 from tests.model.test_gguf import IDS, MIXED, as_stored, logits, wide

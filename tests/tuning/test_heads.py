@@ -13,8 +13,8 @@ import torch
 from core.cache.looking import Head
 from core.conversation.reading import ReadingStyle
 from core.hardware.measured import Measurements
-from core.model import catalogue
-from core.model.heads import chosen_heads, keep_heads
+from core.model.store import catalogue
+from core.model.store.evidence_heads import chosen_heads, keep_heads
 from core.text.tokenizer import Frame
 from core.tuning.heads import NAMES, _chosen, find_heads
 from tests.tiny import VOCAB, engine, oracle, ours

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from core.model.gguf import KINDS, MAGIC, VERSIONS, GgufFile
+from core.model.gguf.reader import KINDS, MAGIC, VERSIONS, GgufFile
 
 _ALIGNMENT = 32  # that of the format, where a file names none
 _NUMBERS = {name: number for number, (name, _weights, _bytes) in KINDS.items()}

@@ -22,8 +22,8 @@ from pathlib import Path
 
 from core.errors import UserError
 from core.events import Progress
-from core.model.hub import offline
-from core.model.stored import finish, finished
+from core.model.store.hub import offline
+from core.model.store.manifest import finish, finished
 from core.paths import ROOT, subdir, whole_file
 from core.text.words import size
 from core.text.words import translated as _
@@ -69,7 +69,7 @@ log = logging.getLogger(__name__)
 def ensure_embedded(
     progress: Progress | None = None, *, models_dir: Path | None = None, taught: bool = True
 ) -> Path:
-    """The folder with the embedded model's GGUF and what stands for it (core.model.gguf_folder); made on
+    """The folder with the embedded model's GGUF and what stands for it (core.model.gguf.folder); made on
     first use.
 
     `models_dir` defaults to "models" in the user's data folder. `taught=False` is the model as published, in
@@ -129,8 +129,8 @@ def _build(root: Path, folder: Path, adapter: str | None, report: Progress) -> N
 
 def _put_model(gguf: Path, file: Path, adapter: str | None, report: Callable[[float], None]) -> None:
     """The GGUF at `file`, taught where there is an adapter, and what stands for it beside it."""
-    from core.model.adapter import add_to_gguf
-    from core.model.gguf_folder import describe
+    from core.model.gguf.folder import describe
+    from core.model.lora import add_to_gguf
 
     if adapter is None:
         shutil.copyfile(gguf, file)

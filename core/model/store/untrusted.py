@@ -12,9 +12,9 @@ from typing import Any
 
 from core.documents.safely import Limits, ReadingCancelled, found_safely
 from core.errors import DocumentError, UserError
-from core.model.catalogue import CatalogueEntry, find, from_gguf, gguf_at, load
-from core.model.gguf_parts import settled
+from core.model.gguf.shards import settled
 from core.model.shapes import ModelShape
+from core.model.store.catalogue import CatalogueEntry, find, from_gguf, gguf_at, load
 from core.text.chat_template import pieces_of
 from core.text.words import translated as _
 
@@ -34,7 +34,7 @@ def entry_safely(path: Path, *, should_stop: Callable[[], bool] | None = None) -
         raise UserError(said.format(file=path))
     file = settled(file)
     try:
-        facts = found_safely("core.model.foreign:facts_of", file, LIMITS, should_stop=should_stop)
+        facts = found_safely("core.model.store.untrusted:facts_of", file, LIMITS, should_stop=should_stop)
     except ReadingCancelled:
         raise
     except DocumentError as error:
@@ -53,7 +53,9 @@ def written_safely(name: str) -> Callable[[Mapping[str, Any]], list[str | None]]
 
     def written(given: Mapping[str, Any]) -> list[str | None]:
         try:
-            found = found_safely("core.model.foreign:pieces_or_reason", Path(name), LIMITS, dict(given))
+            found = found_safely(
+                "core.model.store.untrusted:pieces_or_reason", Path(name), LIMITS, dict(given)
+            )
         except DocumentError as error:
             found = _("it takes too long, or too much memory")
             log.warning("the chat template of %s: %s", name, error)

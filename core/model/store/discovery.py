@@ -19,7 +19,7 @@ from pathlib import Path
 import yaml
 
 from core.errors import UserError
-from core.model.gguf_parts import bytes_of, is_later_part, require_all, stem_of
+from core.model.gguf.shards import bytes_of, is_later_part, require_all, stem_of
 
 # of one program: a named folder may be a whole disk
 _MOST_FILES, _MOST_FOLDERS, _DEEPEST, _LONGEST_S = 2000, 20_000, 12, 15.0

@@ -12,8 +12,8 @@ import torch
 
 from core.cache.base import SlotCache
 from core.hardware.measured import Measurements
+from core.model.cuda_graphs import PassTimes, ShortPasses
 from core.model.llama import LlamaModel
-from core.model.replay import PassTimes, ShortPasses
 from core.text.words import translated as _
 
 

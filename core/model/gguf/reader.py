@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from core.errors import UserError
-from core.model.gguf_parts import require_all
+from core.model.gguf.shards import require_all
 from core.text.words import translated as _
 
 MAGIC = b"GGUF"

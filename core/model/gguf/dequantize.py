@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from core.backend.codes import CHUNK, Planes
-from core.model.gguf import KINDS
+from core.model.gguf.reader import KINDS
 
 _SIZES = {name: (block, nbytes) for name, block, nbytes in KINDS.values()}
 # weights that are unpacked at a time: on the way they take some bytes each
@@ -26,7 +26,7 @@ def floats(raw: np.ndarray, kind: str, shape: tuple[int, ...]) -> torch.Tensor:
 
 
 def planes(raw: np.ndarray, kind: str, shape: tuple[int, ...]) -> Planes:
-    """A matrix [rows, columns] of one of core.model.gguf.BITS. A row is whole blocks."""
+    """A matrix [rows, columns] of one of core.model.gguf.reader.BITS. A row is whole blocks."""
     rows, columns = shape
     block, nbytes = _SIZES[kind]
     blocks = torch.from_numpy(raw).view(rows, columns // block, nbytes)

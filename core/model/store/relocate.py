@@ -13,9 +13,9 @@ from pathlib import Path
 
 from core.errors import UserError
 from core.events import Progress
-from core.model.digests import remember
-from core.model.hub import Stopped
-from core.model.stored import MOVED, finished, place_of
+from core.model.store.digests import remember
+from core.model.store.hub import Stopped
+from core.model.store.manifest import MOVED, finished, place_of
 from core.paths import subdir, write_whole
 from core.text.words import GB, size
 from core.text.words import translated as _

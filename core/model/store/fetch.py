@@ -1,6 +1,6 @@
 """A catalogue model and the draft model paired with it, fetched where they are missing. `python -m
-core.model.fetch NAME` does it in a process of its own, which says how far it is in lines of JSON and stops
-when its stdin closes. Knows nothing of plans.
+core.model.store.fetch NAME` does it in a process of its own, which says how far it is in lines of JSON and
+stops when its stdin closes. Knows nothing of plans.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from pathlib import Path
 
 from core.errors import UserError
 from core.events import Progress
-from core.model.catalogue import CatalogueEntry, draft_for, find
-from core.model.download import download
-from core.model.embedded import ensure_embedded
-from core.model.folder import use_folder
-from core.model.foreign import entry_safely
-from core.model.hub import Stopped
-from core.model.stored import finished, place_of
+from core.model.store.catalogue import CatalogueEntry, draft_for, find
+from core.model.store.download import download
+from core.model.store.embedded import ensure_embedded
+from core.model.store.hub import Stopped
+from core.model.store.manifest import finished, place_of
+from core.model.store.model_folder import use_folder
+from core.model.store.untrusted import entry_safely
 from core.text.words import translated as _
 
 _STEP = 0.001  # of a download, between two lines
@@ -68,7 +68,7 @@ def model_folder(entry: CatalogueEntry, progress: Progress, *, weights: str = ""
     folder = _one(entry, progress, offline=True)
     if not weights or entry.shape.coded_weights:
         return folder
-    from core.model.quantising import quantised
+    from core.model.store.quantize_checkpoint import quantised
 
     return quantised(folder, weights, progress)
 
@@ -104,7 +104,7 @@ def _one(
 
 
 def _opened(file: Path, progress: Progress) -> Path:
-    from core.model.gguf_folder import opened
+    from core.model.gguf.folder import opened
 
     return opened(file, progress)
 
@@ -113,7 +113,7 @@ def main(arguments: list[str] | None = None) -> int:
     """The process. Its last line is {"done": words}, {"error": words} or {"stopped": true}."""
     from huggingface_hub import constants
 
-    parser = argparse.ArgumentParser(prog="core.model.fetch")
+    parser = argparse.ArgumentParser(prog="core.model.store.fetch")
     parser.add_argument("name")
     constants.DOWNLOAD_CHUNK_SIZE = _CHUNK_BYTES
     stop, told = threading.Event(), _Told(sys.stdout.fileno())

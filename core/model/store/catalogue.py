@@ -20,16 +20,16 @@ from typing import Any
 import yaml
 
 from core.errors import UserError
-from core.model.gguf import is_gguf, read_header
-from core.model.gguf_config import ROPE_FACTORS, bits_of, bytes_in_codes, config_of, format_of, name_of
-from core.model.gguf_folder import gguf_in
-from core.model.gguf_parts import is_later_part, parts_of
-from core.model.gguf_sizes import in_format
+from core.model.gguf.config import ROPE_FACTORS, bits_of, bytes_in_codes, config_of, format_of, name_of
+from core.model.gguf.folder import gguf_in
+from core.model.gguf.reader import is_gguf, read_header
+from core.model.gguf.shards import is_later_part, parts_of
+from core.model.gguf.size_estimates import in_format
 from core.model.shapes import ModelShape, why_not
+from core.paths import ROOT
 from core.text.words import translated as _
 
 DATA = Path(__file__).with_name("catalogue.yaml")
-_PROGRAM = DATA.parent.parent.parent  # folders named in the data are below it
 EMBEDDED = "SmolLM2-135M-Instruct"
 
 
@@ -276,7 +276,7 @@ def _entry(name: str, values: Mapping[str, Any]) -> CatalogueEntry:
     return CatalogueEntry(
         name=name,
         shape=shape,
-        folder=_PROGRAM / folder if folder else None,
+        folder=ROOT / folder if folder else None,
         heads=tuple((layer, head) for layer, head in values.pop("heads", ())),
         reading=MappingProxyType(values.pop("reading", {})),
         **values,

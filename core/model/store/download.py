@@ -17,13 +17,13 @@ from pathlib import Path
 
 from core.errors import UserError
 from core.events import Progress
-from core.model.digests import remember
-from core.model.folder import PICKLED, check_files
-from core.model.foreign import entry_safely
-from core.model.gguf_parts import parts_of
-from core.model.hub import RemoteFile, bar, fetch_file, listed, told_to_the_user
-from core.model.hub import offline as switched_off
-from core.model.stored import finish, finished, place_of
+from core.model.gguf.shards import parts_of
+from core.model.store.digests import remember
+from core.model.store.hub import RemoteFile, bar, fetch_file, listed, told_to_the_user
+from core.model.store.hub import offline as switched_off
+from core.model.store.manifest import finish, finished, place_of
+from core.model.store.model_folder import PICKLED, check_files
+from core.model.store.untrusted import entry_safely
 from core.paths import subdir
 from core.text.words import GB, size
 from core.text.words import translated as _
@@ -196,7 +196,7 @@ def _fetch(wanted: _Wanted, folder: Path, report: Progress, should_stop: Callabl
         before += file.size
     _verify_all(repo, stage, [file for file in files if (stage / file.name).exists()], report)
     if bins:
-        from core.model.unpickle import to_safetensors
+        from core.model.store.unpickle import to_safetensors
 
         to_safetensors(stage, converted, report)
     _unlink(stage.glob("*.incomplete"))  # of a commit that is no longer the newest

@@ -9,11 +9,11 @@ from pathlib import Path
 
 from core.errors import UserError
 from core.events import Progress
-from core.model.digests import POINTER, digest_of
-from core.model.gguf import GgufFile, read_header
-from core.model.gguf_config import config_of, name_of
-from core.model.gguf_parts import settled
-from core.model.stored import finish, finished
+from core.model.gguf.config import config_of, name_of
+from core.model.gguf.reader import GgufFile, read_header
+from core.model.gguf.shards import settled
+from core.model.store.digests import POINTER, digest_of
+from core.model.store.manifest import finish, finished
 from core.paths import subdir, write_whole
 from core.text.gguf_tokenizer import write_tokenizer
 from core.text.words import translated as _
@@ -46,7 +46,7 @@ def describe(folder: Path, file: Path, digest: str) -> None:
     """Writes into `folder` what stands for `file`, whose content has the SHA-256 `digest`. Raises UserError
     for a file that does not run here.
     """
-    from core.model.gguf_weights import GgufWeights
+    from core.model.gguf.weights import GgufWeights
 
     header = read_header(file)
     # whatever is kept by the model's configuration is kept for this content alone

@@ -16,14 +16,14 @@ import torch
 from core.errors import UserError
 from core.events import Progress
 from core.model.config import ModelConfig, load_config
-from core.model.gguf_config import OF_LAYER, gguf_name
-from core.model.gguf_folder import POINTER
-from core.model.gguf_sizes import GROUP
-from core.model.gguf_weights import rows_of_halves
-from core.model.gguf_write import Metadata, Tensor, write
+from core.model.gguf.config import OF_LAYER, gguf_name
+from core.model.gguf.folder import POINTER
+from core.model.gguf.quantize_blocks import q4_0, q8_0
+from core.model.gguf.size_estimates import GROUP
+from core.model.gguf.weights import rows_of_halves
+from core.model.gguf.writer import Metadata, Tensor, write
 from core.model.loader import Weights
-from core.model.quantised import q4_0, q8_0
-from core.model.stored import fingerprint, finish, finished
+from core.model.store.manifest import fingerprint, finish, finished
 from core.paths import subdir, write_whole
 from core.text.words import size
 from core.text.words import translated as _

@@ -6,9 +6,9 @@ import torch
 
 from core.backend.codes import Planes
 from core.errors import UserError
-from core.model.gguf import BITS, GgufFile
-from core.model.gguf_blocks import floats, planes
-from core.model.gguf_config import ROPE_FACTORS, gguf_name, is_coded
+from core.model.gguf.config import ROPE_FACTORS, gguf_name, is_coded
+from core.model.gguf.dequantize import floats, planes
+from core.model.gguf.reader import BITS, GgufFile
 from core.text.words import translated as _
 
 

@@ -40,7 +40,7 @@ def finished(folder: Path) -> dict[str, Any] | None:
 
 def place_of(name: str) -> Path:
     """The folder of a downloaded model, whether or not it is there: below "models", or where it was moved
-    (core.model.moving).
+    (core.model.store.relocate).
     """
     home = subdir("models") / name
     try:

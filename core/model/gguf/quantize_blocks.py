@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from core.model.gguf_sizes import GROUP
+from core.model.gguf.size_estimates import GROUP
 
 _TOP = 127  # the highest 8-bit code
 _SCALES = (1.0, 0.8, 0.85, 0.9, 0.95, 1.05, 1.1)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
-from core.model.gguf import BITS, KINDS, held_bytes
+from core.model.gguf.reader import BITS, KINDS, held_bytes
 from core.model.shapes import ModelShape
 
 _BLOCKS = {name: (weights, nbytes) for name, weights, nbytes in KINDS.values()}
@@ -41,7 +41,7 @@ def can_be_rounded(shape: ModelShape) -> bool:
 
 
 def rounded(shape: ModelShape, mix: str) -> ModelShape:
-    """The checkpoint of 16 bits `shape` as it is rounded to one of ROUNDED (core.model.quantising)."""
+    """The 16-bit checkpoint `shape` as core.model.store.quantize_checkpoint rounds it to one of ROUNDED."""
     return replace(in_format(shape, shape.name, mix), checkpoint_bytes=shape.file_bytes)
 
 

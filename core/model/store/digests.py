@@ -9,7 +9,7 @@ import json
 from pathlib import Path
 
 from core.events import Progress
-from core.model.gguf_parts import parts_of
+from core.model.gguf.shards import parts_of
 from core.paths import subdir, write_whole
 from core.text.words import translated as _
 
@@ -19,7 +19,7 @@ _PIECE = 1 << 24  # bytes, between two words about progress
 
 def digest_of(file: Path, report: Progress) -> str:
     """SHA-256 of the file, in hexadecimal; of a model in parts, of their hashes one after the other. `file`
-    is settled (core.model.gguf_parts). Raises OSError.
+    is settled (core.model.gguf.shards). Raises OSError.
     """
     parts = parts_of(file)
     if len(parts) == 1:

@@ -6,8 +6,8 @@ import json
 import shutil
 from pathlib import Path
 
-from core.model.digests import POINTER
-from core.model.stored import finished, place_of
+from core.model.store.digests import POINTER
+from core.model.store.manifest import finished, place_of
 from core.paths import subdir
 
 
@@ -34,12 +34,12 @@ def _folders(name: str) -> list[Path]:
         return []
     models, place = subdir("models"), place_of(name)
     moved = [place] if place != models / name and finished(place) is not None else []
-    rounded = (path / name for path in subdir("quantised").iterdir())  # core.model.quantising
+    rounded = (path / name for path in subdir("quantised").iterdir())  # core.model.store.quantize_checkpoint
     return [path for path in (*moved, models / name, models / f".{name}.part", *rounded) if path.is_dir()]
 
 
 def _forget_folders_for(folder: Path) -> None:
-    """Deletes the folders that stand for GGUFs inside `folder` (core.model.gguf_folder)."""
+    """Deletes the folders that stand for GGUFs inside `folder` (core.model.gguf.folder)."""
     for pointer in subdir("gguf").glob(f"*/{POINTER}"):
         try:
             file = Path(json.loads(pointer.read_text(encoding="utf-8"))["path"])

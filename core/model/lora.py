@@ -12,11 +12,11 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
 
-from core.model.gguf import read_header
-from core.model.gguf_config import gguf_name
-from core.model.gguf_weights import GgufWeights
-from core.model.gguf_write import Metadata, Tensor, write
-from core.model.quantised import q8_0
+from core.model.gguf.config import gguf_name
+from core.model.gguf.quantize_blocks import q8_0
+from core.model.gguf.reader import read_header
+from core.model.gguf.weights import GgufWeights
+from core.model.gguf.writer import Metadata, Tensor, write
 from core.paths import whole_file
 
 Factors = dict[str, tuple[torch.Tensor, torch.Tensor]]  # by matrix: down [rank, in] and up [out, rank]

@@ -7,8 +7,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from core.hardware.measured import Measurements
-from core.model.catalogue import CatalogueEntry
-from core.model.stored import fingerprint
+from core.model.store.catalogue import CatalogueEntry
+from core.model.store.manifest import fingerprint
 
 Heads = tuple[tuple[int, int], ...]  # (layer, head), counted from 0
 

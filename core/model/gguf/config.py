@@ -13,8 +13,8 @@ from collections import Counter
 from typing import Any
 
 from core.errors import UserError
-from core.model.gguf import BITS, GgufFile, held_bytes
-from core.model.gguf_parts import stem_of
+from core.model.gguf.reader import BITS, GgufFile, held_bytes
+from core.model.gguf.shards import stem_of
 from core.model.shapes import require_family
 from core.text.words import translated as _
 
@@ -194,7 +194,7 @@ class _Values:
 
 
 def _rope(given: _Values) -> dict[str, Any]:
-    """rope_parameters. Factors of single frequencies (Llama 3) are a tensor: see core.model.gguf_weights."""
+    """rope_parameters. Factors of single frequencies (Llama 3) are a tensor: see core.model.gguf.weights."""
     found = {"rope_type": "default", "rope_theta": given.get("rope.freq_base") or 10_000.0}
     kind, factor = given.get("rope.scaling.type") or "none", given.get("rope.scaling.factor")
     if given.get("rope.scale_linear"):  # how files before 2023-11 say it

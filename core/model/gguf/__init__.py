@@ -1,0 +1,1 @@
+"""GGUF files: read, checked, written, and the folders that stand for them."""

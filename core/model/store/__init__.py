@@ -1,0 +1,1 @@
+"""Model files on disk: the catalogue, downloads, conversions, what is kept."""
